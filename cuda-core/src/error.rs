@@ -1,0 +1,199 @@
+//! Everything that can go wrong, as values. Plain data, so an error crosses the wire as it is.
+
+use std::borrow::Cow;
+
+use crate::Fault;
+
+/// The result of everything that can fail here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, and what to do.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Error {
+    /// No CUDA driver library on this machine.
+    #[error(
+        "no CUDA driver found ({detail}); install NVIDIA's driver, or use the device `cpu`, which needs none"
+    )]
+    NoDriver {
+        /// What the loader said.
+        detail: String,
+    },
+    /// The driver library is there but too old, or could not be initialised.
+    #[error("the CUDA driver cannot be used: {detail}")]
+    DriverUnusable {
+        /// Why, and what to do.
+        detail: String,
+    },
+    /// An address that names no device.
+    #[error("no device `{address}`; there is {available}")]
+    NoDevice {
+        /// What was asked for.
+        address: String,
+        /// What there is, in words.
+        available: String,
+    },
+    /// Out of device memory.
+    #[error(
+        "out of device memory: {requested} bytes requested, {free} of {total} bytes free; drop buffers or split the work"
+    )]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes free then.
+        free: u64,
+        /// Bytes of the device.
+        total: u64,
+    },
+    /// Out of (pinned) host memory.
+    #[error("the host has no {requested} bytes to pin; copy in smaller pieces")]
+    OutOfHostMemory {
+        /// Bytes asked for.
+        requested: u64,
+    },
+    /// The PTX is not understood.
+    #[error("the PTX cannot be parsed: {detail}")]
+    InvalidPtx {
+        /// Where and why.
+        detail: String,
+    },
+    /// The PTX is newer than the driver.
+    #[error(
+        "the PTX needs a newer driver: it is PTX ISA {major}.{minor}, this driver takes {detail}; compile it with an older toolkit or update the driver"
+    )]
+    PtxTooNew {
+        /// Of the PTX.
+        major: u32,
+        /// Of the PTX.
+        minor: u32,
+        /// What the driver said or supports.
+        detail: String,
+    },
+    /// The device's compiler refused the module.
+    #[error("the device cannot load the module: {log}")]
+    LoadFailed {
+        /// The compiler's log.
+        log: String,
+    },
+    /// A module has no kernel of that name.
+    #[error("no kernel `{name}` in the module; it has {available}")]
+    NoSuchKernel {
+        /// What was asked for.
+        name: String,
+        /// What there is, in words.
+        available: String,
+    },
+    /// The arguments of a launch do not fit the kernel's parameters.
+    #[error("wrong arguments for kernel `{kernel}`: {detail}")]
+    Arguments {
+        /// The kernel.
+        kernel: String,
+        /// Which one and why.
+        detail: String,
+    },
+    /// The launch shape is not one that the device can run.
+    #[error("kernel `{kernel}` cannot be launched like that: {detail}")]
+    InvalidLaunch {
+        /// The kernel.
+        kernel: String,
+        /// Which number and what its limit is.
+        detail: String,
+    },
+    /// A copy or an access does not fit the memory it names.
+    #[error("{what}: {detail}")]
+    OutOfRange {
+        /// What was tried.
+        what: Cow<'static, str>,
+        /// The numbers.
+        detail: String,
+    },
+    /// A buffer, module or stream was used with a device that it does not live on.
+    #[error("{what} lives on `{lives_on}` and was used on `{used_on}`; copy it there first")]
+    WrongDevice {
+        /// What.
+        what: Cow<'static, str>,
+        /// Its device.
+        lives_on: String,
+        /// The other one.
+        used_on: String,
+    },
+    /// A kernel faulted. The device is lost until it is reset, where that can be done.
+    #[error("the device faulted: {0}")]
+    Fault(Box<Fault>),
+    /// The device was lost by an earlier error.
+    #[error("the device `{address}` is lost: {cause}")]
+    DeviceLost {
+        /// Which.
+        address: String,
+        /// By what.
+        cause: String,
+    },
+    /// The backend has no such thing.
+    #[error("{what} is not supported on `{device}`")]
+    Unsupported {
+        /// What.
+        what: Cow<'static, str>,
+        /// Where.
+        device: String,
+    },
+    /// An op that needs host data half way was submitted without waiting.
+    #[error(
+        "this op waits for data on the host, so it cannot be submitted without waiting; use `.await`, `.sync()` or `.sync_on(&stream)`"
+    )]
+    NeedsHostData,
+    /// An op was polled again after its end.
+    #[error("this op has already ended and cannot be run again")]
+    AlreadyEnded,
+    /// Something that grows has reached its named limit.
+    #[error("{limit} is at its limit of {value}; {advice}")]
+    Limit {
+        /// The limit's name.
+        limit: Cow<'static, str>,
+        /// Its value.
+        value: u64,
+        /// What to do.
+        advice: Cow<'static, str>,
+    },
+    /// The operating system refused something the library needs.
+    #[error("{what}: {detail}")]
+    Host {
+        /// What.
+        what: Cow<'static, str>,
+        /// What the system said.
+        detail: String,
+    },
+    /// A driver call failed in a way that no other variant names.
+    #[error("{call} failed: {name} ({code})")]
+    Driver {
+        /// The driver call.
+        call: Cow<'static, str>,
+        /// Its status.
+        code: i32,
+        /// The status's name and text.
+        name: String,
+    },
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::Fault(Box::new(fault))
+    }
+}
+
+impl Error {
+    /// "`what` is not supported on `device`."
+    pub fn unsupported(what: impl Into<Cow<'static, str>>, device: &str) -> Self {
+        Error::Unsupported { what: what.into(), device: device.into() }
+    }
+
+    /// Whether the device is unusable from now on (until it is reset, where that can be done).
+    pub fn is_sticky(&self) -> bool {
+        matches!(self, Error::Fault(_) | Error::DeviceLost { .. })
+    }
+
+    /// Whether the same call can succeed later without any change to it.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. })
+    }
+}
