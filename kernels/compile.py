@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Compiles the repository's CUDA C kernels to PTX, with NVRTC and nothing else of CUDA.
+
+    pip install nvidia-cuda-nvrtc-cu12==12.4.127
+    python3 kernels/compile.py            # writes X.ptx beside each X.cu
+    python3 kernels/compile.py --check    # fails if a committed .ptx is not what this would write
+
+The PTX is committed so that nobody needs CUDA, or this script, to build or to test. Another compiler's
+view of the same sources (its output is for trying out parsers, never to be committed; CUDA 13 writes its
+new style of PTX only for the newer targets):
+
+    pip install nvidia-cuda-nvrtc==13.0.88
+    python3 kernels/compile.py --nvrtc .../nvidia/cu13/lib/libnvrtc.so.13 --arch compute_100 --out /tmp/ptx13
+"""
+
+import argparse
+import ctypes
+import importlib.util
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What is compiled, relative to the root. Each example may carry kernels of its own.
+SOURCES = ("kernels/*.cu", "examples/*/kernels/*.cu")
+
+# 12.4 writes PTX ISA 8.4, which every driver from r550 on loads; a newer compiler would shut out drivers
+# for features that no kernel here uses.
+PIN = (12, 4)
+PACKAGE = "nvidia-cuda-nvrtc-cu12==12.4.127"
+
+# The oldest target that CUDA 12 and CUDA 13 both accept, so one set of sources serves both. PTX is compiled
+# forward to every later GPU, and nothing here needs an instruction newer than Turing's.
+ARCH = "compute_75"
+
+OPTIONS = (
+    # A fused multiply-add happens where the source says fmaf and nowhere else: what a kernel computes can
+    # then be read off its source and reproduced bit for bit on the host.
+    "--fmad=false",
+    "--std=c++17",
+)
+
+
+class CompileError(Exception):
+    """A kernel did not compile; carries the compiler's log."""
+
+
+class Nvrtc:
+    """The six calls of NVRTC that turn one source into PTX."""
+
+    def __init__(self, path, arch):
+        self.options = (f"--gpu-architecture={arch}", *OPTIONS)
+        # NVRTC opens its built-in functions by name, and some wheels leave it no path to find them by.
+        for builtins in sorted(path.parent.glob("libnvrtc-builtins.so*")):
+            ctypes.CDLL(str(builtins))
+        self.lib = ctypes.CDLL(str(path))
+        self.lib.nvrtcGetErrorString.restype = ctypes.c_char_p
+        # A handle is a pointer: without these, ctypes would pass it as a 32-bit int.
+        for name in ("nvrtcCompileProgram", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
+                     "nvrtcGetPTXSize", "nvrtcGetPTX"):
+            getattr(self.lib, name).argtypes = [ctypes.c_void_p] + {
+                "nvrtcCompileProgram": [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)],
+            }.get(name, [ctypes.c_void_p])
+
+    def check(self, status, what):
+        if status != 0:
+            raise CompileError(f"{what}: {self.lib.nvrtcGetErrorString(status).decode()}")
+
+    def version(self):
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.check(self.lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+        return major.value, minor.value
+
+    def text(self, program, size_call, text_call):
+        """Fetches a NUL-terminated text by NVRTC's pattern of asking for its size first."""
+        size = ctypes.c_size_t()
+        self.check(size_call(program, ctypes.byref(size)), "size")
+        buffer = ctypes.create_string_buffer(size.value)
+        self.check(text_call(program, buffer), "text")
+        return buffer.value.decode()
+
+    def compile(self, name, source):
+        """PTX of `source`. `name` is what assert and diagnostics show as the file."""
+        lib, program = self.lib, ctypes.c_void_p()
+        self.check(
+            lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None), name)
+        try:
+            options = (ctypes.c_char_p * len(self.options))(*(o.encode() for o in self.options))
+            status = lib.nvrtcCompileProgram(program, len(options), options)
+            log = self.text(program, lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog).strip()
+            # A warning fails too: these are the sources that others read first.
+            if status != 0 or log:
+                raise CompileError(log or f"{name}: status {status}")
+            return self.text(program, lib.nvrtcGetPTXSize, lib.nvrtcGetPTX).rstrip() + "\n"
+        finally:
+            lib.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def pinned_nvrtc():
+    """Path of the pinned wheel's library in this Python environment."""
+    try:
+        spec = importlib.util.find_spec("nvidia.cuda_nvrtc")
+    except ModuleNotFoundError:
+        spec = None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for library in sorted(pathlib.Path(folder).glob("lib/libnvrtc.so*")):
+            return library
+    raise SystemExit(f"NVRTC is not installed here; run: pip install {PACKAGE}")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="Compile the repository's kernels to PTX.")
+    parser.add_argument("--check", action="store_true", help="compare with the committed .ptx, write nothing")
+    parser.add_argument("--nvrtc", type=pathlib.Path, help="another libnvrtc; needs --out")
+    parser.add_argument("--out", type=pathlib.Path, help="write to this folder instead of beside the sources")
+    parser.add_argument("--arch", default=ARCH, help="another target; needs --out (default: %(default)s)")
+    args = parser.parse_args()
+    if (args.nvrtc or args.arch != ARCH) and not args.out:
+        parser.error("--nvrtc and --arch need --out: only the pinned compiler and target are committed")
+    if args.check and args.out:
+        parser.error("--check compares with the committed files; it takes no --out")
+    return args
+
+
+def main():
+    args = arguments()
+    nvrtc = Nvrtc(args.nvrtc or pinned_nvrtc(), args.arch)
+    if not args.nvrtc and nvrtc.version() != PIN:
+        raise SystemExit(f"found NVRTC {nvrtc.version()}, expected {PIN}; run: pip install {PACKAGE}")
+    failed = 0
+    for source in sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)):
+        name = source.relative_to(ROOT).as_posix()
+        try:
+            ptx = nvrtc.compile(name, source.read_text())
+        except CompileError as error:
+            print(f"FAILED {name}\n{error}", file=sys.stderr)
+            failed += 1
+            continue
+        target = source.with_suffix(".ptx")
+        if args.out:
+            target = args.out / target.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+        if not args.check:
+            target.write_text(ptx)
+            print(f"wrote {target}")
+        elif not target.exists() or target.read_text() != ptx:
+            print(f"STALE {target.relative_to(ROOT)}: run kernels/compile.py", file=sys.stderr)
+            failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
