@@ -1,26 +1,57 @@
 //! Devices, streams, memory, modules, and the one [`Backend`] trait below them.
+//!
+//! This is the explicit layer: every call here enqueues at once, on a stream that you name. The lazy
+//! layer on top is `cuda-async`.
 #![deny(missing_docs)]
 
+mod allocation;
+mod arguments;
 mod backend;
+mod buffer;
 mod command;
+mod device;
 mod device_info;
+mod element;
 mod error;
+mod event;
+mod event_pool;
 mod external;
 mod fault;
+mod hazard;
 mod host_block;
+mod host_pool;
 mod id;
+mod inbox;
 mod launch_config;
+mod module;
 mod notice;
+mod pinned;
+mod progress;
+mod reclaim;
 mod request;
+mod stream;
+mod stream_state;
 
+pub use allocation::Allocation;
+pub use arguments::Arguments;
 pub use backend::{Backend, Provider};
+pub use buffer::DeviceBuffer;
 pub use command::{Command, HostRegion, Launch, Pattern, Region, Relocation};
+pub use device::Device;
 pub use device_info::DeviceInfo;
+pub use element::Element;
 pub use error::{Error, Result};
+pub use event::Event;
 pub use external::RawStream;
 pub use fault::{Fault, FaultKind, FaultSite};
+pub use hazard::{Access, MAX_READERS, Ticket};
 pub use host_block::HostBlock;
+pub use host_pool::HOST_POOL_LIMIT;
 pub use id::{AllocId, EventId, FunctionId, HostId, ModuleId, StreamId};
 pub use launch_config::LaunchConfig;
+pub use module::{Function, Module};
 pub use notice::{Notice, NoticeSink};
+pub use pinned::{Landing, PinnedBuffer};
+pub use progress::Waiter;
 pub use request::{EntryInfo, MemoryInfo, ModuleImage, ModuleInfo, ParamInfo, Reply, Request};
+pub use stream::{MAX_RETAINED, Stream};

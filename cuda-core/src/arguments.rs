@@ -1,0 +1,132 @@
+//! The arguments of a launch: bytes, addresses to fill in, and what is read and written.
+
+use std::{borrow::Cow, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    DeviceBuffer, Element, Error, Function, Launch, LaunchConfig, Relocation, Result, Stream,
+    allocation::Allocation,
+    command::Command,
+    hazard::{Access, Ticket},
+};
+
+/// Bytes of arguments that need no heap.
+const INLINE_BYTES: usize = 128;
+
+/// Arguments, in the order of the kernel's parameters.
+#[derive(Default)]
+pub struct Arguments {
+    bytes: SmallVec<[u8; INLINE_BYTES]>,
+    /// Offset, size of each argument.
+    places: SmallVec<[(u32, u32); 8]>,
+    relocations: SmallVec<[Relocation; 4]>,
+    uses: SmallVec<[(Arc<Allocation>, Access); 4]>,
+}
+
+impl Arguments {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value, passed by value.
+    pub fn value<T: Element>(&mut self, value: &T) -> &mut Self {
+        self.raw(bytemuck::bytes_of(value), align_of::<T>())
+    }
+
+    /// Adds a struct's bytes, passed by value; `align` is a power of two.
+    pub fn raw(&mut self, bytes: &[u8], align: usize) -> &mut Self {
+        let start = self.bytes.len().next_multiple_of(align.max(1));
+        self.bytes.resize(start, 0);
+        self.bytes.extend_from_slice(bytes);
+        self.places.push((start as u32, bytes.len() as u32));
+        self
+    }
+
+    /// Adds the address of a buffer.
+    pub fn buffer<T>(&mut self, buffer: &DeviceBuffer<T>, access: Access) -> &mut Self {
+        self.raw(&[0; 8], 8);
+        let at = (self.bytes.len() - 8) as u32;
+        let allocation = buffer.allocation();
+        self.relocations.push(Relocation { at, region: allocation.region(0) });
+        self.uses.push((allocation.clone(), access));
+        self
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Checks number and sizes against the kernel's parameters.
+    fn check(&self, function: &Function) -> Result<()> {
+        let params = &function.info().params;
+        let wrong = |detail| Error::Arguments { kernel: function.name().to_owned(), detail };
+        if params.len() != self.places.len() {
+            let (want, have) = (params.len(), self.places.len());
+            return Err(wrong(format!("it takes {want} and was given {have}")));
+        }
+        for (index, (param, (offset, size))) in params.iter().zip(&self.places).enumerate() {
+            if param.size != *size || param.offset != *offset {
+                return Err(wrong(format!(
+                    "parameter {index} (`{}`) is a {} of {} bytes at offset {}, the argument has {size} bytes at offset {offset}",
+                    param.name, param.ty, param.size, param.offset
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Function {
+    /// Launches on `stream`, ordered with every other use of the buffers among the arguments.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] if number or sizes do not fit the kernel's parameters,
+    /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or what the backend says.
+    ///
+    /// # Safety
+    /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
+    /// bounds, and only reads those that were given as [`Access::Read`].
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        arguments: &Arguments,
+    ) -> Result<Ticket> {
+        stream.device().check_same("a kernel", self.device())?;
+        self.check_shape(&config)?;
+        arguments.check(self)?;
+        let launch = Launch {
+            function: self.id(),
+            config,
+            params: Cow::Borrowed(&arguments.bytes),
+            relocations: Cow::Borrowed(&arguments.relocations),
+        };
+        stream.submit(Command::Launch(launch), &arguments.uses, None)
+    }
+
+    /// The limits that every backend has, so that they are told apart from faults everywhere alike.
+    fn check_shape(&self, config: &LaunchConfig) -> Result<()> {
+        let wrong = |detail| Err(Error::InvalidLaunch { kernel: self.name().to_owned(), detail });
+        if config.is_empty() {
+            return wrong(format!("grid {:?} or block {:?} has a 0", config.grid, config.block));
+        }
+        let (threads, most) = (config.threads_per_block(), self.info().max_threads);
+        if threads > u64::from(most) {
+            return wrong(format!("{threads} threads per block, the limit is {most}"));
+        }
+        let most = self.device().info().max_shared_bytes;
+        if config.shared_bytes > most {
+            let bytes = config.shared_bytes;
+            return wrong(format!("{bytes} bytes of dynamic shared memory, the limit is {most}"));
+        }
+        Ok(())
+    }
+}

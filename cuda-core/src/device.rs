@@ -1,0 +1,205 @@
+//! Devices: opened once, shared by everything on them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::{
+    Backend, DeviceInfo, Element, Error, MemoryInfo, Module, ModuleId, ModuleImage, PinnedBuffer,
+    Provider, Reply, Request, Result, Stream, StreamId,
+    event_pool::EventPool,
+    host_pool::HostPool,
+    reclaim::Reclaim,
+    stream_state::{StreamState, Streams},
+};
+
+/// A device: a GPU, the CPU device, or one far away. Clones are the same device.
+#[derive(Clone)]
+pub struct Device(Arc<DeviceInner>);
+
+pub(crate) struct DeviceInner {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) streams: Arc<Streams>,
+    /// Where memory is freed whose streams are gone.
+    pub(crate) housekeeping: Arc<StreamState>,
+    pub(crate) events: EventPool,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) host: Arc<HostPool>,
+    ids: AtomicU64,
+}
+
+/// The name of a device's own stream; those that are asked for count on from here.
+const HOUSEKEEPING: StreamId = StreamId(1);
+
+impl Device {
+    /// Opens a device of `provider`. Every call makes a handle of its own, with its own streams and
+    /// memory; `cuda_async::open` gives the same one every time.
+    ///
+    /// # Errors
+    /// What [`Provider::open`] says.
+    pub fn open(provider: &dyn Provider, ordinal: u32) -> Result<Self> {
+        let streams = Arc::new(Streams::default());
+        let backend = provider.open(ordinal, streams.clone())?;
+        backend.request(Request::CreateStream { id: HOUSEKEEPING, priority: 0 })?;
+        let housekeeping = StreamState::new(HOUSEKEEPING);
+        streams.insert(housekeeping.clone());
+        let inner = Arc::new(DeviceInner {
+            backend,
+            streams: streams.clone(),
+            housekeeping,
+            events: EventPool::default(),
+            reclaim: Reclaim::default(),
+            host: Arc::default(),
+            ids: AtomicU64::new(HOUSEKEEPING.0),
+        });
+        streams.attach(Arc::downgrade(&inner));
+        Ok(Self(inner))
+    }
+
+    /// What device this is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.0.backend.info()
+    }
+
+    /// A new stream.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn new_stream(&self) -> Result<Stream> {
+        self.new_stream_with_priority(0)
+    }
+
+    /// A new stream; lower priorities run first where the device knows them.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        let id = StreamId(self.0.next_id());
+        self.0.backend.request(Request::CreateStream { id, priority })?;
+        let state = StreamState::new(id);
+        self.0.streams.insert(state.clone());
+        Ok(Stream::new(self.clone(), state))
+    }
+
+    /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log.
+    pub fn load_ptx(&self, ptx: &str) -> Result<Module> {
+        self.0.reclaim_all();
+        let id = ModuleId(self.0.next_id());
+        let image = ModuleImage::Ptx(ptx.to_owned());
+        match self.0.backend.request(Request::LoadModule { id, image })? {
+            Reply::Module(info) => Ok(Module::new(self.clone(), id, info)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Memory in use and free, after everything that was dropped has been let go.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn memory(&self) -> Result<MemoryInfo> {
+        self.0.reclaim_all();
+        match self.0.backend.request(Request::Memory)? {
+            Reply::Memory(info) => Ok(info),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A zeroed host buffer of `len` elements that this device copies from and to at full speed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn pinned<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::new(self, len)
+    }
+
+    /// Blocks until every stream of this handle has run what it has.
+    ///
+    /// # Errors
+    /// What the first stream met that met anything.
+    pub fn synchronize(&self) -> Result<()> {
+        for state in self.0.streams.all() {
+            self.0.synchronize(&state)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the device back after a fault. Work in flight is lost; memory and modules stay.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on a GPU: there a fault ends CUDA for the whole process.
+    pub fn reset(&self) -> Result<()> {
+        self.0.backend.request(Request::Reset)?;
+        for state in self.0.streams.all() {
+            state.progress.recover(state.published());
+            state.advance(state.published());
+        }
+        self.0.reclaim_all();
+        Ok(())
+    }
+
+    /// The backend below, for those who extend the library.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    pub(crate) fn inner(&self) -> &DeviceInner {
+        &self.0
+    }
+
+    /// Checks that something of `other` may be used here.
+    pub(crate) fn check_same(&self, what: &'static str, other: &Device) -> Result<()> {
+        if self == other {
+            return Ok(());
+        }
+        Err(Error::WrongDevice {
+            what: what.into(),
+            lives_on: other.info().address.clone(),
+            used_on: self.info().address.clone(),
+        })
+    }
+}
+
+impl DeviceInner {
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn synchronize(&self, state: &StreamState) -> Result<()> {
+        let last = state.published();
+        if let Some(outcome) = state.progress.outcome(last) {
+            return outcome;
+        }
+        if let Err(error) = self.backend.request(Request::Synchronize { stream: state.id }) {
+            self.streams.fail(state, error.clone());
+            return Err(error);
+        }
+        state.advance(last);
+        self.reclaim_all();
+        Ok(())
+    }
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    Error::Host {
+        what: "the backend gave an answer of another kind".into(),
+        detail: format!("{reply:?}"),
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Device {}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Device({})", self.info().address)
+    }
+}

@@ -1,0 +1,34 @@
+//! A list that many put into and one empties, cheap to find empty.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+pub(crate) struct Inbox<T> {
+    items: Mutex<Vec<T>>,
+    /// Its length, so that a look need not lock. Stored under the lock.
+    waiting: AtomicUsize,
+}
+
+impl<T> Inbox<T> {
+    pub(crate) fn push(&self, item: T) {
+        let mut items = self.items.lock();
+        items.push(item);
+        self.waiting.store(items.len(), Ordering::Release);
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut items = self.items.lock();
+        self.waiting.store(0, Ordering::Release);
+        std::mem::take(&mut items)
+    }
+}
+
+impl<T> Default for Inbox<T> {
+    fn default() -> Self {
+        Self { items: Mutex::default(), waiting: AtomicUsize::new(0) }
+    }
+}
