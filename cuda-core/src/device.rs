@@ -11,6 +11,8 @@ use crate::{
     event_pool::EventPool,
     host_pool::HostPool,
     reclaim::Reclaim,
+    spare_streams::SpareStreams,
+    stream::OnDrop,
     stream_state::{StreamState, Streams},
 };
 
@@ -23,6 +25,8 @@ pub(crate) struct DeviceInner {
     pub(crate) streams: Arc<Streams>,
     /// Where memory is freed whose streams are gone.
     pub(crate) housekeeping: Arc<StreamState>,
+    /// Streams that were lent and came back.
+    pub(crate) spare_streams: SpareStreams,
     pub(crate) events: EventPool,
     pub(crate) reclaim: Reclaim,
     pub(crate) host: Arc<HostPool>,
@@ -48,6 +52,7 @@ impl Device {
             backend,
             streams: streams.clone(),
             housekeeping,
+            spare_streams: SpareStreams::default(),
             events: EventPool::default(),
             reclaim: Reclaim::default(),
             host: Arc::default(),
@@ -75,11 +80,20 @@ impl Device {
     /// # Errors
     /// What the backend says.
     pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
-        let id = StreamId(self.0.next_id());
-        self.0.backend.request(Request::CreateStream { id, priority })?;
-        let state = StreamState::new(id);
-        self.0.streams.insert(state.clone());
-        Ok(Stream::new(self.clone(), state))
+        Ok(Stream::new(self.clone(), self.0.create_stream(priority)?, OnDrop::Destroy))
+    }
+
+    /// A stream for a while, from a pool of the device's own: making one is slow. It goes back when the
+    /// last clone is dropped, perhaps with work still to run.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn lend_stream(&self) -> Result<Stream> {
+        let state = match self.0.spare_streams.take() {
+            Some(state) => state,
+            None => self.0.create_stream(0)?,
+        };
+        Ok(Stream::new(self.clone(), state, OnDrop::Recycle))
     }
 
     /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
@@ -166,6 +180,14 @@ impl Device {
 impl DeviceInner {
     pub(crate) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn create_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
+        let id = StreamId(self.next_id());
+        self.backend.request(Request::CreateStream { id, priority })?;
+        let state = StreamState::new(id);
+        self.streams.insert(state.clone());
+        Ok(state)
     }
 
     pub(crate) fn synchronize(&self, state: &StreamState) -> Result<()> {

@@ -29,6 +29,7 @@ mod pinned;
 mod progress;
 mod reclaim;
 mod request;
+mod spare_streams;
 mod stream;
 mod stream_state;
 

@@ -29,11 +29,19 @@ pub struct Stream(Arc<StreamHandle>);
 struct StreamHandle {
     device: Device,
     state: Arc<StreamState>,
+    on_drop: OnDrop,
+}
+
+/// What becomes of a stream when its last handle goes.
+#[derive(Clone, Copy)]
+pub(crate) enum OnDrop {
+    Destroy,
+    Recycle,
 }
 
 impl Stream {
-    pub(crate) fn new(device: Device, state: Arc<StreamState>) -> Self {
-        Self(Arc::new(StreamHandle { device, state }))
+    pub(crate) fn new(device: Device, state: Arc<StreamState>, on_drop: OnDrop) -> Self {
+        Self(Arc::new(StreamHandle { device, state, on_drop }))
     }
 
     /// Its name among the streams of its device.
@@ -173,7 +181,10 @@ impl Stream {
 
 impl Drop for StreamHandle {
     fn drop(&mut self) {
-        self.device.inner().retire_stream(self.state.id);
+        match self.on_drop {
+            OnDrop::Destroy => self.device.inner().retire_stream(self.state.id),
+            OnDrop::Recycle => self.device.inner().spare_streams.give(self.state.clone()),
+        }
     }
 }
 
@@ -185,7 +196,7 @@ impl std::fmt::Debug for Stream {
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.0.state, &other.0.state)
     }
 }
 
