@@ -1,9 +1,64 @@
 //! PTX text to a checked module.
+//!
+//! [`parse`] reads everything; [`signatures`] reads only which kernels there are and what they take.
+//! Neither panics, whatever the text; both name the line and column of what they refuse, and take
+//! memory in proportion to the text.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod ast;
+mod cursor;
+mod error;
+mod lexer;
+pub mod limits;
+mod lookup;
+mod number;
+mod parser;
+mod scope;
+mod signature;
+mod special;
 mod types;
 
 pub use ast::*;
+pub use error::{Error, ErrorKind};
+pub use lookup::InstructionName;
+pub use signature::{Signature, signatures};
 pub use types::{ScalarType, Space};
+
+/// Parses a PTX text. NUL bytes at its end, which compilers leave there, do no harm.
+///
+/// Every name is resolved: registers, labels, variables, parameters and functions are indices in the
+/// result. Instructions are not interpreted: one that nobody knows is in the result like any other.
+///
+/// # Errors
+/// If the text is not PTX, a name is undefined or declared twice, or one of the [`limits`] is
+/// exceeded.
+///
+/// # Examples
+/// ```
+/// let text = "
+///     .version 8.0
+///     .target sm_80
+///     .address_size 64
+///     .visible .entry twice(.param .u64 p) {
+///         .reg .b64 %rd<2>;
+///         .reg .f32 %f<2>;
+///         ld.param.u64 %rd1, [p];
+///         ld.global.f32 %f1, [%rd1];
+///         add.f32 %f1, %f1, %f1;
+///         st.global.f32 [%rd1], %f1;
+///         ret;
+///     }";
+/// let module = cuda_ptx::parse(text)?;
+/// let kernel = module.entry("twice").unwrap();
+/// assert_eq!(kernel.params[0].size, 8);
+/// let body = kernel.body.as_ref().unwrap();
+/// assert_eq!(body.instructions[1].name().to_string(), "ld.global.f32");
+///
+/// let error = cuda_ptx::parse(&text.replace("add.f32", "add.f32 %f9,")).unwrap_err();
+/// assert_eq!(error.line, 10);
+/// # Ok::<(), cuda_ptx::Error>(())
+/// ```
+pub fn parse(text: &str) -> Result<Module, Error> {
+    parser::parse_module(text)
+}

@@ -1,0 +1,131 @@
+//! A place in the list of tokens: looking ahead, stepping, expecting.
+
+use crate::error::{Error, ErrorKind};
+use crate::lexer::{Kind, Token, tokenize};
+use crate::number::{Constant, literal};
+
+/// See the module.
+pub(crate) struct Cursor<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    /// What stands behind the last token, as often as it is asked for.
+    end: Token<'a>,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Result<Self, Error> {
+        let tokens = tokenize(text)?;
+        let none = Token { kind: Kind::End, text: "", line: 1, column: 1 };
+        let end = tokens.last().copied().unwrap_or(none);
+        Ok(Self { tokens, at: 0, end })
+    }
+
+    /// Index of the next token.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The tokens from the next one on.
+    pub(crate) fn remaining(&self) -> &[Token<'a>] {
+        self.tokens.get(self.at..).unwrap_or_default()
+    }
+
+    pub(crate) fn peek(&self) -> Token<'a> {
+        self.peek_at(0)
+    }
+
+    pub(crate) fn peek_at(&self, ahead: usize) -> Token<'a> {
+        self.tokens.get(self.at + ahead).copied().unwrap_or(self.end)
+    }
+
+    pub(crate) fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        if token.kind != Kind::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    pub(crate) fn at_end(&self) -> bool {
+        self.peek().kind == Kind::End
+    }
+
+    /// Steps over the punctuation `text` if it is next.
+    pub(crate) fn eat(&mut self, text: &str) -> bool {
+        let found = self.peek().is_punct(text);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    /// Steps over the directive `text` if it is next.
+    pub(crate) fn eat_dot(&mut self, text: &str) -> bool {
+        let found = self.peek().is_dot(text);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    /// Steps over the punctuation `text`; `what` is how the message names it.
+    pub(crate) fn expect(&mut self, text: &str, what: &'static str) -> Result<(), Error> {
+        if self.eat(text) { Ok(()) } else { Err(Error::expected(what, &self.peek())) }
+    }
+
+    pub(crate) fn semicolon(&mut self) -> Result<(), Error> {
+        self.expect(";", "`;`")
+    }
+
+    pub(crate) fn ident(&mut self, what: &'static str) -> Result<Token<'a>, Error> {
+        self.of_kind(Kind::Ident, what)
+    }
+
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<Token<'a>, Error> {
+        self.of_kind(Kind::Str, what)
+    }
+
+    pub(crate) fn of_kind(&mut self, kind: Kind, what: &'static str) -> Result<Token<'a>, Error> {
+        let token = self.peek();
+        if token.kind != kind {
+            return Err(Error::expected(what, &token));
+        }
+        Ok(self.next())
+    }
+
+    /// A plain integer, without sign or operators.
+    pub(crate) fn integer(&mut self, what: &'static str) -> Result<u64, Error> {
+        let token = self.of_kind(Kind::Number, what)?;
+        match literal(&token)? {
+            Constant::Int { bits, .. } => Ok(bits),
+            _ => Err(Error::expected(what, &token)),
+        }
+    }
+
+    /// A plain integer of at most 32 bits.
+    pub(crate) fn integer32(&mut self, what: &'static str) -> Result<u32, Error> {
+        let token = self.peek();
+        let value = self.integer(what)?;
+        u32::try_from(value)
+            .map_err(|_| Error::at(&token, ErrorKind::BadNumber("more than 32 bits")))
+    }
+
+    /// Steps over `open .. close` and everything between, `open` being next.
+    pub(crate) fn skip_balanced(&mut self, open: &str, close: &str) -> Result<(), Error> {
+        let start = self.peek();
+        let mut depth = 0_usize;
+        loop {
+            let token = self.next();
+            if token.kind == Kind::End {
+                return Err(Error::at(&start, ErrorKind::Unterminated("a block")));
+            } else if token.is_punct(open) {
+                depth += 1;
+            } else if token.is_punct(close) {
+                depth = depth.saturating_sub(1);
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Finding things in a module by name, and names for messages.
+
+use std::fmt;
+
+use crate::ast::{Function, Instruction, Module, Variable};
+
+impl Module {
+    /// The kernel of that name, if the module defines it.
+    pub fn entry(&self, name: &str) -> Option<&Function> {
+        self.entries().find(|function| function.name == name)
+    }
+
+    /// The kernels that the module defines, in order.
+    pub fn entries(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|function| function.is_entry && function.body.is_some())
+    }
+
+    /// The kernel or function of that name, defined or only declared.
+    pub fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.iter().find(|function| function.name == name)
+    }
+
+    /// The variable of module scope of that name.
+    pub fn variable(&self, name: &str) -> Option<&Variable> {
+        self.variables.iter().find(|variable| variable.name == name)
+    }
+}
+
+impl Function {
+    /// Bytes of the parameter block: up to the end of the last parameter.
+    pub fn parameter_bytes(&self) -> u32 {
+        self.params.last().map_or(0, |last| last.offset + last.size)
+    }
+}
+
+impl Instruction {
+    /// The full name for messages: `ld.global.v4.f32`.
+    pub fn name(&self) -> InstructionName<'_> {
+        InstructionName(self)
+    }
+
+    /// Whether `modifier` is among the modifiers.
+    pub fn has(&self, modifier: &str) -> bool {
+        self.modifiers.iter().any(|own| own == modifier)
+    }
+}
+
+/// See [`Instruction::name`].
+#[derive(Debug, Clone, Copy)]
+pub struct InstructionName<'a>(&'a Instruction);
+
+impl fmt::Display for InstructionName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.opcode)?;
+        self.0.modifiers.iter().try_for_each(|modifier| write!(f, ".{modifier}"))
+    }
+}

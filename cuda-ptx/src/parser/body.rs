@@ -1,0 +1,231 @@
+//! The inside of a function: blocks, declarations, labels, instructions.
+
+use crate::ast::{Body, LabelId, Prototype, RegId, Register, Symbol, TargetList};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind};
+use crate::lexer::{Kind, Token};
+use crate::limits::MAX_REGISTER_RANGE;
+use crate::parser::debug::{location, skip_section};
+use crate::parser::declared::declared_type;
+use crate::parser::globals::Globals;
+use crate::parser::header::{Header, pragma};
+use crate::parser::initialiser::RawInit;
+use crate::parser::labels::{Labelled, Labels};
+use crate::parser::params::{NamedParam, bare, param_list};
+use crate::parser::variable::{DeclaredVariable, space, variables};
+use crate::scope::{Binding, Scopes};
+use crate::types::Space;
+
+/// Parses one body.
+pub(crate) struct BodyParser<'p, 'a> {
+    pub(crate) cur: &'p mut Cursor<'a>,
+    pub(crate) globals: &'p Globals<'a>,
+    pub(crate) scopes: Scopes<'a>,
+    pub(crate) labels: Labels<'a>,
+    pub(crate) body: Body,
+}
+
+impl<'p, 'a> BodyParser<'p, 'a> {
+    /// Reads from the `{` that is next to behind its `}`.
+    pub(crate) fn parse(
+        cur: &'p mut Cursor<'a>,
+        globals: &'p Globals<'a>,
+        header: &Header<'a>,
+    ) -> Result<Body, Error> {
+        let labels = Labels::scan(cur)?;
+        let (scopes, body) = (Scopes::default(), Body::default());
+        let mut parser = Self { cur, globals, scopes, labels, body };
+        parser.parameters(header)?;
+        parser.statement()?;
+        while parser.scopes.depth() > 1 {
+            parser.statement()?;
+        }
+        parser.body.labels = parser.labels.code;
+        Ok(parser.body)
+    }
+
+    /// The outermost scope holds the parameters; register parameters are the first registers.
+    fn parameters(&mut self, header: &Header<'a>) -> Result<(), Error> {
+        // No block has the index of the `.entry` or `.func` itself.
+        self.scopes.open(0);
+        for (i, named) in header.returns.iter().enumerate() {
+            self.parameter(named, Symbol::Return(i as u32))?;
+        }
+        for (i, named) in header.params.iter().enumerate() {
+            self.parameter(named, Symbol::Param(i as u32))?;
+        }
+        Ok(())
+    }
+
+    fn parameter(&mut self, named: &NamedParam<'a>, symbol: Symbol) -> Result<(), Error> {
+        let NamedParam { token, param } = named;
+        match param.register {
+            None => self.scopes.declare(token, Binding::Symbol(symbol)),
+            Some(register) => {
+                self.body.registers.push(Register { name: param.name.clone(), ty: param.ty });
+                self.scopes.declare(token, Binding::Reg(register))
+            }
+        }
+    }
+
+    fn statement(&mut self) -> Result<(), Error> {
+        let token = self.cur.peek();
+        match (token.kind, token.text) {
+            (Kind::Punct, "{") => {
+                self.scopes.open(self.cur.position());
+                self.cur.next();
+            }
+            (Kind::Punct, "}") => {
+                self.scopes.close();
+                self.cur.next();
+            }
+            (Kind::Punct, ";") => _ = self.cur.next(),
+            (Kind::Punct, "@") => self.instruction()?,
+            (Kind::Ident, _) if self.cur.peek_at(1).is_punct(":") => self.label()?,
+            (Kind::Ident, _) => self.instruction()?,
+            (Kind::Dot, _) => self.directive()?,
+            _ => return Err(Error::expected("an instruction, a label or a directive", &token)),
+        }
+        Ok(())
+    }
+
+    fn directive(&mut self) -> Result<(), Error> {
+        let external = self.cur.eat_dot(".extern");
+        let token = self.cur.next();
+        match token.text {
+            ".reg" => self.registers(),
+            ".loc" => {
+                let instruction = self.body.instructions.len() as u32;
+                let location = location(self.cur, instruction)?;
+                self.body.locations.push(location);
+                Ok(())
+            }
+            ".pragma" => pragma(self.cur),
+            ".section" => skip_section(self.cur),
+            _ => match space(&token) {
+                Some(space) => self.variables(space, external),
+                None => Err(Error::at(&token, ErrorKind::UnknownDirective)),
+            },
+        }
+    }
+
+    /// `.reg .b32 %a, %r<10>;`, from behind the directive.
+    fn registers(&mut self) -> Result<(), Error> {
+        let start = self.cur.peek();
+        let ty = declared_type(self.cur)?;
+        if ty.lanes > 1 {
+            return Err(Error::at(&start, ErrorKind::Unsupported("vector registers")));
+        }
+        loop {
+            let name = self.cur.ident("the name of a register")?;
+            if self.cur.eat("<") {
+                let token = self.cur.peek();
+                let count = self.cur.integer("a number of registers")?;
+                if count > MAX_REGISTER_RANGE {
+                    return Err(Error::limit("MAX_REGISTER_RANGE", MAX_REGISTER_RANGE, &token));
+                }
+                self.cur.expect(">", "`>`")?;
+                self.scopes.declare_range(&name, count, ty.ty)?;
+            } else {
+                let register = RegId(self.body.registers.len() as u32);
+                self.scopes.declare(&name, Binding::Reg(register))?;
+                self.body.registers.push(Register { name: name.text.to_owned(), ty: ty.ty });
+            }
+            if !self.cur.eat(",") {
+                return self.cur.expect(";", "`;`, `,` or `<`");
+            }
+        }
+    }
+
+    fn variables(&mut self, space: Space, external: bool) -> Result<(), Error> {
+        for declared in variables(self.cur, space, external)? {
+            let DeclaredVariable { token, mut variable, init } = declared;
+            let resolve = |piece: RawInit<'a>| piece.resolve(|name| self.globals.require(name));
+            variable.init = init.into_iter().map(resolve).collect::<Result<_, _>>()?;
+            if let Some(first_line) = self.labels.line(self.scopes.block(), token.text) {
+                return Err(Error::at(&token, ErrorKind::Duplicate { first_line }));
+            }
+            let symbol = Symbol::Body(self.body.variables.len() as u32);
+            self.scopes.declare(&token, Binding::Symbol(symbol))?;
+            self.body.variables.push(variable);
+        }
+        Ok(())
+    }
+
+    fn label(&mut self) -> Result<(), Error> {
+        let name = self.cur.next();
+        self.cur.next();
+        match self.labels.find(self.scopes.block(), name.text) {
+            Some(Labelled::Code(LabelId(id))) => {
+                let target = self.body.instructions.len() as u32;
+                if let Some(label) = self.labels.code.get_mut(id as usize) {
+                    label.target = target;
+                }
+                Ok(())
+            }
+            Some(Labelled::Targets(_)) => self.targets(&name),
+            Some(Labelled::Prototype(_)) => self.prototype(&name),
+            None => Err(Error::at(&name, ErrorKind::Undefined("label"))),
+        }
+    }
+
+    /// `.branchtargets a, b;` or `.calltargets f, g;`
+    fn targets(&mut self, name: &Token<'a>) -> Result<(), Error> {
+        let of_labels = self.cur.next().text == ".branchtargets";
+        let (labels, functions) = (Vec::new(), Vec::new());
+        let mut list = TargetList { name: name.text.to_owned(), labels, functions };
+        loop {
+            let target = self.cur.ident("a label or a function")?;
+            if of_labels {
+                list.labels.push(self.code_label(&target)?);
+            } else {
+                list.functions.push(self.function(&target)?);
+            }
+            if !self.cur.eat(",") {
+                break;
+            }
+        }
+        self.body.target_lists.push(list);
+        self.cur.semicolon()
+    }
+
+    fn code_label(&self, name: &Token<'a>) -> Result<LabelId, Error> {
+        match self.scopes.blocks().find_map(|block| self.labels.find(block, name.text)) {
+            Some(Labelled::Code(id)) => Ok(id),
+            _ => Err(Error::at(name, ErrorKind::Undefined("label"))),
+        }
+    }
+
+    fn function(&self, name: &Token<'a>) -> Result<u32, Error> {
+        match self.globals.find(name.text) {
+            Some(Symbol::Function(index)) => Ok(index),
+            _ => Err(Error::at(name, ErrorKind::Undefined("function"))),
+        }
+    }
+
+    /// `.callprototype (returns) _ (params);`
+    fn prototype(&mut self, name: &Token<'a>) -> Result<(), Error> {
+        self.cur.next();
+        let mut registers = 0;
+        let mut returns = Vec::new();
+        if self.cur.peek().is_punct("(") {
+            returns = param_list(self.cur, &mut registers)?;
+        }
+        self.cur.ident("`_`")?;
+        let mut params = Vec::new();
+        if self.cur.peek().is_punct("(") {
+            params = param_list(self.cur, &mut registers)?;
+        }
+        while matches!(
+            self.cur.peek().text,
+            ".noreturn" | ".abi_preserve" | ".abi_preserve_control"
+        ) {
+            if self.cur.next().text != ".noreturn" {
+                self.cur.integer("a number")?;
+            }
+        }
+        let (returns, params) = (bare(returns), bare(params));
+        self.body.prototypes.push(Prototype { name: name.text.to_owned(), returns, params });
+        self.cur.semicolon()
+    }
+}

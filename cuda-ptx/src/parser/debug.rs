@@ -1,0 +1,53 @@
+//! Directives for debuggers: `.file`, `.loc`, `.section`.
+
+use crate::ast::Location;
+use crate::cursor::Cursor;
+use crate::error::Error;
+use crate::lexer::Kind;
+
+/// `.file 1 "path"`, perhaps with time stamp and size, from behind the directive.
+pub(crate) fn file(cur: &mut Cursor<'_>) -> Result<(u32, String), Error> {
+    let index = cur.integer32("the index of a file")?;
+    let path = cur.string("the path of a file")?.text;
+    while cur.peek().is_punct(",") && cur.peek_at(1).kind == Kind::Number {
+        cur.next();
+        cur.integer("a number")?;
+    }
+    Ok((index, path.trim_matches('"').to_owned()))
+}
+
+/// `.loc 1 20 3`, perhaps with `function_name` and `inlined_at`, from behind the directive.
+pub(crate) fn location(cur: &mut Cursor<'_>, instruction: u32) -> Result<Location, Error> {
+    let [file, line, column] = position(cur)?;
+    while cur.eat(",") {
+        match cur.ident("`function_name` or `inlined_at`")? {
+            token if token.text == "function_name" => {
+                cur.ident("a label")?;
+                if cur.eat("+") {
+                    cur.integer("a number")?;
+                }
+            }
+            token if token.text == "inlined_at" => _ = position(cur)?,
+            token => return Err(Error::expected("`function_name` or `inlined_at`", &token)),
+        }
+    }
+    Ok(Location { instruction, file, line, column })
+}
+
+fn position(cur: &mut Cursor<'_>) -> Result<[u32; 3], Error> {
+    let file = cur.integer32("the index of a file")?;
+    let line = cur.integer32("a line")?;
+    Ok([file, line, cur.integer32("a column")?])
+}
+
+/// `.section .debug_str { .. }`, from behind the directive. What it holds is not read.
+pub(crate) fn skip_section(cur: &mut Cursor<'_>) -> Result<(), Error> {
+    if !matches!(cur.peek().kind, Kind::Dot | Kind::Ident) {
+        return Err(Error::expected("the name of a section", &cur.peek()));
+    }
+    cur.next();
+    match cur.peek().is_punct("{") {
+        true => cur.skip_balanced("{", "}"),
+        false => Err(Error::expected("`{`", &cur.peek())),
+    }
+}

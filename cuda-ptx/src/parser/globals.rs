@@ -1,0 +1,40 @@
+//! The names of module scope.
+
+use std::collections::HashMap;
+
+use crate::ast::Symbol;
+use crate::error::{Error, ErrorKind};
+use crate::lexer::Token;
+
+/// What the names of module scope stand for, and where they were declared first.
+#[derive(Default)]
+pub(crate) struct Globals<'a> {
+    names: HashMap<&'a str, (Symbol, u32)>,
+}
+
+impl<'a> Globals<'a> {
+    pub(crate) fn find(&self, name: &str) -> Option<Symbol> {
+        self.names.get(name).map(|(symbol, _)| *symbol)
+    }
+
+    /// Declares a name that must be new.
+    pub(crate) fn declare(&mut self, name: &Token<'a>, symbol: Symbol) -> Result<(), Error> {
+        if self.names.contains_key(name.text) {
+            return Err(self.duplicate(name));
+        }
+        self.names.insert(name.text, (symbol, name.line));
+        Ok(())
+    }
+
+    /// The error for a name that is taken.
+    pub(crate) fn duplicate(&self, name: &Token<'a>) -> Error {
+        let first_line = self.names.get(name.text).map_or(0, |(_, line)| *line);
+        Error::at(name, ErrorKind::Duplicate { first_line })
+    }
+
+    /// What `name` stands for; an error if it is undefined.
+    pub(crate) fn require(&self, name: &Token<'a>) -> Result<Symbol, Error> {
+        let undefined = || Error::at(name, ErrorKind::Undefined("variable or function"));
+        self.find(name.text).ok_or_else(undefined)
+    }
+}

@@ -1,0 +1,55 @@
+//! `@!p opcode.modifier.modifier operand, operand;`
+
+use crate::ast::{Guard, Instruction};
+use crate::error::Error;
+use crate::lexer::Kind;
+use crate::parser::body::BodyParser;
+use crate::parser::operand::Parentheses;
+use crate::scope::Binding;
+
+impl BodyParser<'_, '_> {
+    /// Reads an instruction and its semicolon.
+    pub(crate) fn instruction(&mut self) -> Result<(), Error> {
+        let guard = self.guard()?;
+        let opcode = self.cur.ident("an instruction")?;
+        let mut modifiers = Vec::new();
+        while self.cur.peek().kind == Kind::Dot {
+            let modifier = self.cur.next().text;
+            modifiers.push(modifier.strip_prefix('.').unwrap_or(modifier).to_owned());
+        }
+        let parentheses = match opcode.text {
+            "call" => Parentheses::List,
+            _ => Parentheses::Constant,
+        };
+        let mut operands = Vec::new();
+        while !self.cur.peek().is_punct(";") {
+            operands.push(self.operand(parentheses)?);
+            if !self.cur.eat(",") {
+                break;
+            }
+        }
+        self.cur.expect(";", "`,` or `;`")?;
+        self.body.instructions.push(Instruction {
+            guard,
+            opcode: opcode.text.to_owned(),
+            modifiers,
+            operands,
+            line: opcode.line,
+            column: opcode.column,
+        });
+        Ok(())
+    }
+
+    /// `@p` or `@!p`, or nothing.
+    fn guard(&mut self) -> Result<Option<Guard>, Error> {
+        if !self.cur.eat("@") {
+            return Ok(None);
+        }
+        let negated = self.cur.eat("!");
+        let name = self.cur.ident("a predicate register")?;
+        match self.scopes.find(name.text, &mut self.body.registers) {
+            Some(Binding::Reg(register)) => Ok(Some(Guard { register, negated })),
+            _ => Err(Error::expected("a predicate register", &name)),
+        }
+    }
+}

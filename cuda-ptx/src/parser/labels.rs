@@ -1,0 +1,103 @@
+//! Finds the labels of a body before it is parsed, so that branches may go forward.
+//!
+//! A label belongs to the block it stands in: inlined assembly repeats the same block with the same
+//! labels. Labels of `.branchtargets`, `.calltargets` and `.callprototype` are numbered apart, in
+//! the order in which the parser will meet them.
+
+use std::collections::HashMap;
+
+use crate::ast::{Label, LabelId};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind};
+use crate::lexer::{Kind, Token};
+use crate::limits::MAX_NESTING;
+
+/// What a label stands before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Labelled {
+    /// An instruction or the end of a block.
+    Code(LabelId),
+    /// `.branchtargets` or `.calltargets`.
+    Targets(u32),
+    /// `.callprototype`.
+    Prototype(u32),
+}
+
+/// All labels of a body.
+pub(crate) struct Labels<'a> {
+    by_name: HashMap<(usize, &'a str), (Labelled, u32)>,
+    /// [`Labelled::Code`] by id; the parser fills in the targets.
+    pub(crate) code: Vec<Label>,
+    targets: u32,
+    prototypes: u32,
+}
+
+impl<'a> Labels<'a> {
+    /// Scans from the `{` that is next to its `}`; the cursor stays where it is.
+    pub(crate) fn scan(cur: &Cursor<'a>) -> Result<Self, Error> {
+        let mut labels =
+            Self { by_name: HashMap::new(), code: Vec::new(), targets: 0, prototypes: 0 };
+        let first = cur.position();
+        let tokens = cur.remaining();
+        let mut blocks: Vec<usize> = Vec::new();
+        for (i, token) in tokens.iter().enumerate() {
+            match (token.kind, token.text) {
+                (Kind::Punct, "{") => {
+                    if blocks.len() as u64 >= MAX_NESTING {
+                        return Err(Error::limit("MAX_NESTING", MAX_NESTING, token));
+                    }
+                    blocks.push(first + i);
+                }
+                (Kind::Punct, "}") => {
+                    blocks.pop();
+                    if blocks.is_empty() {
+                        return Ok(labels);
+                    }
+                }
+                (Kind::Ident, _) if tokens.get(i + 1).is_some_and(|next| next.is_punct(":")) => {
+                    let block = blocks.last().copied().unwrap_or_default();
+                    labels.insert(block, token, tokens.get(i + 2))?;
+                }
+                _ => {}
+            }
+        }
+        Err(Error::at(&cur.peek(), ErrorKind::Unterminated("a block")))
+    }
+
+    fn insert(
+        &mut self,
+        block: usize,
+        name: &Token<'a>,
+        follows: Option<&Token<'a>>,
+    ) -> Result<(), Error> {
+        let directive = follows.filter(|token| token.kind == Kind::Dot).map(|token| token.text);
+        let labelled = match directive {
+            Some(".branchtargets" | ".calltargets") => {
+                self.targets += 1;
+                Labelled::Targets(self.targets - 1)
+            }
+            Some(".callprototype") => {
+                self.prototypes += 1;
+                Labelled::Prototype(self.prototypes - 1)
+            }
+            _ => {
+                self.code.push(Label { name: name.text.to_owned(), target: 0 });
+                Labelled::Code(LabelId(self.code.len() as u32 - 1))
+            }
+        };
+        match self.by_name.insert((block, name.text), (labelled, name.line)) {
+            None => Ok(()),
+            Some((_, first_line)) => Err(Error::at(name, ErrorKind::Duplicate { first_line })),
+        }
+    }
+
+    /// The label `name` of `block`, not of those around it.
+    pub(crate) fn find(&self, block: usize, name: &str) -> Option<Labelled> {
+        self.by_name.get(&(block, name)).map(|(labelled, _)| *labelled)
+    }
+
+    /// The line that a label of `block` stands in.
+    pub(crate) fn line(&self, block: usize, name: &str) -> Option<u32> {
+        self.by_name.get(&(block, name)).map(|(_, line)| *line)
+    }
+}

@@ -1,0 +1,25 @@
+//! Recursive descent over the tokens. `module` reads what stands at module scope, `body` what stands
+//! inside a function, the other files one construct each.
+
+mod alias;
+mod body;
+mod debug;
+mod declared;
+mod expression;
+mod globals;
+mod header;
+mod initialiser;
+mod instruction;
+mod labels;
+mod mask;
+mod module;
+mod operand;
+mod params;
+mod preamble;
+mod variable;
+
+pub(crate) use debug::{file, skip_section};
+pub(crate) use header::{Header, Unknown};
+pub(crate) use module::parse_module;
+pub(crate) use params::bare;
+pub(crate) use preamble::Preamble;

@@ -1,0 +1,238 @@
+//! Everything at module scope.
+
+use crate::ast::{Function, Module, Param, Symbol};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind};
+use crate::lexer::{Kind, Token};
+use crate::parser::alias::{Aliases, redirect};
+use crate::parser::body::BodyParser;
+use crate::parser::debug::{file, location, skip_section};
+use crate::parser::globals::Globals;
+use crate::parser::header::{Header, Unknown, pragma};
+use crate::parser::initialiser::RawInit;
+use crate::parser::params::{NamedParam, bare};
+use crate::parser::preamble::Preamble;
+use crate::parser::variable::{DeclaredVariable, space, variables};
+
+/// Parses a whole text.
+pub(crate) fn parse_module(text: &str) -> Result<Module, Error> {
+    let mut cur = Cursor::new(text)?;
+    let Preamble { version, target, address_size } = Preamble::parse(&mut cur)?;
+    let (variables, functions, files) = (Vec::new(), Vec::new(), Vec::new());
+    let module = Module { version, target, address_size, variables, functions, files };
+    let globals = Globals::default();
+    let mut parser =
+        ModuleParser { cur, module, globals, pending: Vec::new(), aliases: Aliases::new() };
+    while !parser.cur.at_end() {
+        parser.item()?;
+    }
+    parser.finish()
+}
+
+struct ModuleParser<'a> {
+    cur: Cursor<'a>,
+    module: Module,
+    globals: Globals<'a>,
+    /// Initialisers by variable. They may name what is declared later, so they are resolved last.
+    pending: Vec<(usize, Vec<RawInit<'a>>)>,
+    aliases: Aliases,
+}
+
+impl<'a> ModuleParser<'a> {
+    fn item(&mut self) -> Result<(), Error> {
+        let external = self.linkage();
+        let token = self.cur.peek();
+        if matches!(token.text, ".entry" | ".func") {
+            return self.function();
+        }
+        self.cur.next();
+        match token.text {
+            ".file" => self.module.files.push(file(&mut self.cur)?),
+            ".loc" => _ = location(&mut self.cur, 0)?,
+            ".section" => skip_section(&mut self.cur)?,
+            ".pragma" => pragma(&mut self.cur)?,
+            ".alias" => self.alias()?,
+            ";" => {}
+            ".param" => return Err(Error::expected("a directive of module scope", &token)),
+            _ => self.variables(&token, external)?,
+        }
+        Ok(())
+    }
+
+    /// Steps over `.visible` and the like; whether `.extern` was among them.
+    fn linkage(&mut self) -> bool {
+        let mut external = false;
+        while matches!(self.cur.peek().text, ".visible" | ".weak" | ".common" | ".extern") {
+            external |= self.cur.next().text == ".extern";
+        }
+        external
+    }
+
+    fn variables(&mut self, token: &Token<'a>, external: bool) -> Result<(), Error> {
+        let Some(space) = space(token) else {
+            return Err(match token.kind {
+                Kind::Dot => Error::at(token, ErrorKind::UnknownDirective),
+                _ => Error::expected("a directive of module scope", token),
+            });
+        };
+        for declared in variables(&mut self.cur, space, external)? {
+            self.variable(declared)?;
+        }
+        Ok(())
+    }
+
+    fn variable(&mut self, declared: DeclaredVariable<'a>) -> Result<(), Error> {
+        let DeclaredVariable { token, variable, init } = declared;
+        let index = match self.globals.find(token.text) {
+            None => {
+                let index = self.module.variables.len();
+                self.globals.declare(&token, Symbol::Module(index as u32))?;
+                self.module.variables.push(variable);
+                index
+            }
+            Some(Symbol::Module(index)) => {
+                let index = index as usize;
+                let Some(before) = self.module.variables.get_mut(index) else { return Ok(()) };
+                if before.space != variable.space || before.ty != variable.ty {
+                    let what = ErrorKind::Mismatch("another space or type");
+                    return Err(Error::at(&token, what));
+                }
+                match (before.external, variable.external) {
+                    (false, false) => return Err(self.globals.duplicate(&token)),
+                    (true, false) => *before = variable,
+                    // A declaration repeats what is known already.
+                    (_, true) => {}
+                }
+                index
+            }
+            Some(_) => return Err(self.globals.duplicate(&token)),
+        };
+        if !init.is_empty() {
+            self.pending.push((index, init));
+        }
+        Ok(())
+    }
+
+    fn function(&mut self) -> Result<(), Error> {
+        let header = Header::parse(&mut self.cur, Unknown::Refuse)?;
+        let has_body = self.cur.peek().is_punct("{");
+        let index = self.declare(&header, has_body)?;
+        if !has_body {
+            return self.cur.semicolon();
+        }
+        let body = BodyParser::parse(&mut self.cur, &self.globals, &header)?;
+        if let Some(function) = self.module.functions.get_mut(index) {
+            *function = Function { body: Some(body), ..function_of(header) };
+        }
+        Ok(())
+    }
+
+    /// Enters a function before its body is read, because it may call itself.
+    fn declare(&mut self, header: &Header<'a>, has_body: bool) -> Result<usize, Error> {
+        let name = &header.name;
+        match self.globals.find(name.text) {
+            None => {
+                let index = self.module.functions.len();
+                self.globals.declare(name, Symbol::Function(index as u32))?;
+                self.module.functions.push(bodiless(header));
+                Ok(index)
+            }
+            Some(Symbol::Function(index)) => {
+                let index = index as usize;
+                let before = self.module.functions.get(index);
+                if let Some(before) = before {
+                    agree(before, header)?;
+                    if has_body && before.body.is_some() {
+                        return Err(self.globals.duplicate(name));
+                    }
+                }
+                Ok(index)
+            }
+            Some(_) => Err(self.globals.duplicate(name)),
+        }
+    }
+
+    /// `.alias name, target;`, from behind the directive. Both are declared already.
+    fn alias(&mut self) -> Result<(), Error> {
+        let name = self.cur.ident("the name of a function")?;
+        self.cur.expect(",", "`,`")?;
+        let target = self.cur.ident("the name of a function")?;
+        self.cur.semicolon()?;
+        let function = |token: &Token<'a>| match self.globals.find(token.text) {
+            Some(Symbol::Function(index)) => Ok(index),
+            _ => Err(Error::at(token, ErrorKind::Undefined("function"))),
+        };
+        let (from, to) = (function(&name)?, function(&target)?);
+        let defined = |i: u32| {
+            self.module.functions.get(i as usize).is_some_and(|function| function.body.is_some())
+        };
+        if defined(from) || !defined(to) {
+            let why = "an alias is declared without a body and names a function that has one";
+            return Err(Error::invalid(why, &name));
+        }
+        self.aliases.insert(from, to);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Module, Error> {
+        for (index, pieces) in std::mem::take(&mut self.pending) {
+            let resolve = |piece: RawInit<'a>| piece.resolve(|name| self.globals.require(name));
+            let init = pieces.into_iter().map(resolve).collect::<Result<_, _>>()?;
+            if let Some(variable) = self.module.variables.get_mut(index) {
+                variable.init = init;
+            }
+        }
+        if !self.aliases.is_empty() {
+            redirect(&mut self.module, &self.aliases);
+        }
+        Ok(self.module)
+    }
+}
+
+fn bodiless(header: &Header<'_>) -> Function {
+    let params = |list: &[NamedParam<'_>]| -> Vec<Param> {
+        list.iter().map(|named| named.param.clone()).collect()
+    };
+    Function {
+        name: header.name.text.to_owned(),
+        is_entry: header.is_entry,
+        returns: params(&header.returns),
+        params: params(&header.params),
+        max_threads: header.max_threads,
+        required_threads: header.required_threads,
+        body: None,
+        line: header.name.line,
+    }
+}
+
+fn function_of(header: Header<'_>) -> Function {
+    Function {
+        name: header.name.text.to_owned(),
+        is_entry: header.is_entry,
+        returns: bare(header.returns),
+        params: bare(header.params),
+        max_threads: header.max_threads,
+        required_threads: header.required_threads,
+        body: None,
+        line: header.name.line,
+    }
+}
+
+/// A second declaration must describe the same function.
+fn agree(before: &Function, now: &Header<'_>) -> Result<(), Error> {
+    let same = |old: &[Param], new: &[NamedParam<'_>]| {
+        let shape = |param: &Param| (param.size, param.align, param.register.is_some());
+        old.len() == new.len()
+            && old.iter().zip(new).all(|(old, new)| shape(old) == shape(&new.param))
+    };
+    let what = if before.is_entry != now.is_entry {
+        "another kind (`.entry` or `.func`)"
+    } else if !same(&before.params, &now.params) {
+        "other parameters"
+    } else if !same(&before.returns, &now.returns) {
+        "another return type"
+    } else {
+        return Ok(());
+    };
+    Err(Error::at(&now.name, ErrorKind::Mismatch(what)))
+}

@@ -1,0 +1,184 @@
+//! Operands of instructions. None holds a list inside a list, so nothing here recurses far.
+
+use crate::ast::{Address, AddressBase, Operand};
+use crate::error::{Error, ErrorKind};
+use crate::lexer::{Kind, Token};
+use crate::number::Constant;
+use crate::parser::body::BodyParser;
+use crate::parser::expression::{constant, constant_integer, starts_constant};
+use crate::parser::labels::Labelled;
+use crate::scope::Binding;
+use crate::special::{is_vector, special};
+
+/// What `(` means at the start of an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parentheses {
+    /// The arguments of a `call`.
+    List,
+    /// A constant expression.
+    Constant,
+}
+
+impl<'a> BodyParser<'_, 'a> {
+    /// Reads one operand.
+    pub(crate) fn operand(&mut self, parentheses: Parentheses) -> Result<Operand, Error> {
+        let token = self.cur.peek();
+        if token.is_punct("[") {
+            self.address()
+        } else if token.is_punct("(") && parentheses == Parentheses::List {
+            self.cur.next();
+            Ok(Operand::List(self.elements(")", "`,` or `)`")?))
+        } else {
+            self.vector_or_value()
+        }
+    }
+
+    /// `{a, b}` or a value.
+    fn vector_or_value(&mut self) -> Result<Operand, Error> {
+        if self.cur.eat("{") {
+            return Ok(Operand::Vector(self.elements("}", "`,` or `}`")?));
+        }
+        self.value()
+    }
+
+    /// Values up to the closing bracket.
+    fn elements(&mut self, close: &str, what: &'static str) -> Result<Vec<Operand>, Error> {
+        let mut list = Vec::new();
+        if self.cur.eat(close) {
+            return Ok(list);
+        }
+        loop {
+            list.push(self.value()?);
+            if !self.cur.eat(",") {
+                self.cur.expect(close, what)?;
+                return Ok(list);
+            }
+        }
+    }
+
+    /// A register, name or constant, or two registers as `p|q`.
+    fn value(&mut self) -> Result<Operand, Error> {
+        let first = self.single()?;
+        if !matches!(first, Operand::Reg(_) | Operand::Discard) || !self.cur.eat("|") {
+            return Ok(first);
+        }
+        Ok(Operand::Pair(Box::new(first), Box::new(self.single()?)))
+    }
+
+    fn single(&mut self) -> Result<Operand, Error> {
+        let token = self.cur.peek();
+        if token.kind == Kind::Ident {
+            return self.named();
+        }
+        if token.is_punct("!") && self.cur.peek_at(1).kind == Kind::Ident {
+            self.cur.next();
+            let name = self.cur.next();
+            return match self.scopes.find(name.text, &mut self.body.registers) {
+                Some(Binding::Reg(register)) => Ok(Operand::NotReg(register)),
+                _ => Err(Error::expected("a predicate register", &name)),
+            };
+        }
+        if !starts_constant(&token) {
+            return Err(Error::expected("an operand", &token));
+        }
+        Ok(match constant(self.cur)? {
+            Constant::Int { bits, .. } => Operand::Int(bits),
+            Constant::F32(bits) => Operand::F32(bits),
+            Constant::F64(bits) => Operand::F64(bits),
+        })
+    }
+
+    /// A name, with what may follow it: `%tid.x`, `x+8`.
+    fn named(&mut self) -> Result<Operand, Error> {
+        let name = self.cur.next();
+        let found = self.find(&name)?;
+        let next = self.cur.peek();
+        match found {
+            Operand::Symbol(symbol, _) => Ok(Operand::Symbol(symbol, self.offset()?)),
+            Operand::Special(special) if next.kind == Kind::Dot => {
+                let element = matches!(next.text, ".x" | ".y" | ".z" | ".w");
+                if !element || !is_vector(&special) {
+                    return Err(Error::expected("`,` or `;`", &next));
+                }
+                self.cur.next();
+                Ok(Operand::Special(special + next.text))
+            }
+            Operand::Reg(_) if next.kind == Kind::Dot && name.touches(&next) => {
+                Err(Error::at(&next, ErrorKind::Unsupported("parts of registers as operands")))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// What a name means: a register, variable or parameter before a label before a global name.
+    fn find(&mut self, name: &Token<'a>) -> Result<Operand, Error> {
+        if name.text == "_" {
+            return Ok(Operand::Discard);
+        }
+        if let Some(binding) = self.scopes.find(name.text, &mut self.body.registers) {
+            return Ok(match binding {
+                Binding::Reg(register) => Operand::Reg(register),
+                Binding::Symbol(symbol) => Operand::Symbol(symbol, 0),
+            });
+        }
+        let label = self.scopes.blocks().find_map(|block| self.labels.find(block, name.text));
+        if let Some(label) = label {
+            return Ok(match label {
+                Labelled::Code(id) => Operand::Label(id),
+                Labelled::Targets(index) => Operand::Targets(index),
+                Labelled::Prototype(index) => Operand::Prototype(index),
+            });
+        }
+        if let Some(symbol) = self.globals.find(name.text) {
+            return Ok(Operand::Symbol(symbol, 0));
+        }
+        if let Some(special) = special(name.text) {
+            return Ok(Operand::Special(special.to_owned()));
+        }
+        let register = name.text.starts_with('%');
+        let undefined = ErrorKind::Undefined("label, variable or function");
+        Err(Error::at(name, if register { ErrorKind::UnknownRegister } else { undefined }))
+    }
+
+    /// `+8`, `+-8`, `-8`, or nothing.
+    fn offset(&mut self) -> Result<i64, Error> {
+        let signed = self.cur.peek().is_punct("+") || self.cur.peek().is_punct("-");
+        if signed { Ok(constant_integer(self.cur, "an offset")? as i64) } else { Ok(0) }
+    }
+
+    /// `[base+offset]`, or `[base, {x, y}]` as a list.
+    fn address(&mut self) -> Result<Operand, Error> {
+        self.cur.expect("[", "`[`")?;
+        let base = self.base()?;
+        let offset = match base {
+            AddressBase::Absolute => {
+                constant_integer(self.cur, "a register, a name or a number")? as i64
+            }
+            _ => self.offset()?,
+        };
+        let address = Operand::Address(Address { base, offset });
+        if self.cur.eat("]") {
+            return Ok(address);
+        }
+        let mut parts = vec![address];
+        while self.cur.eat(",") {
+            parts.push(self.vector_or_value()?);
+        }
+        self.cur.expect("]", "`+`, `,` or `]`")?;
+        Ok(Operand::List(parts))
+    }
+
+    /// What stands before the offset; nothing before a bare number, which is the offset itself.
+    fn base(&mut self) -> Result<AddressBase, Error> {
+        let token = self.cur.peek();
+        if token.kind != Kind::Ident {
+            return Ok(AddressBase::Absolute);
+        }
+        self.cur.next();
+        match self.find(&token)? {
+            Operand::Reg(register) => Ok(AddressBase::Reg(register)),
+            Operand::Symbol(symbol, _) => Ok(AddressBase::Symbol(symbol)),
+            _ => Err(Error::expected("a register, a variable or a number", &token)),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Parameter lists of kernels, functions and prototypes, with the offset of every parameter.
+
+use crate::ast::{Param, RegId};
+use crate::cursor::Cursor;
+use crate::error::Error;
+use crate::lexer::Token;
+use crate::limits::MAX_PARAMETER_BYTES;
+use crate::parser::declared::{Dimensions, declared_type};
+
+/// A parameter and the token that names it.
+pub(crate) struct NamedParam<'a> {
+    pub(crate) token: Token<'a>,
+    pub(crate) param: Param,
+}
+
+/// Reads `(.param .u64 a, .reg .b32 b)`. Register parameters are numbered from `registers` on.
+pub(crate) fn param_list<'a>(
+    cur: &mut Cursor<'a>,
+    registers: &mut u32,
+) -> Result<Vec<NamedParam<'a>>, Error> {
+    cur.expect("(", "`(`")?;
+    let mut list: Vec<NamedParam<'a>> = Vec::new();
+    if cur.eat(")") {
+        return Ok(list);
+    }
+    loop {
+        let end = list.last().map_or(0, |last| last.param.offset + last.param.size);
+        list.push(param(cur, end, registers)?);
+        if cur.eat(")") {
+            return Ok(list);
+        }
+        cur.expect(",", "`,` or `)`")?;
+    }
+}
+
+fn param<'a>(
+    cur: &mut Cursor<'a>,
+    end_of_last: u32,
+    registers: &mut u32,
+) -> Result<NamedParam<'a>, Error> {
+    let register = cur.eat_dot(".reg");
+    if !register && !cur.eat_dot(".param") {
+        return Err(Error::expected("`.param` or `.reg`", &cur.peek()));
+    }
+    let ty = declared_type(cur)?;
+    let token = cur.ident("the name of a parameter")?;
+    let dims = Dimensions::parse(cur)?;
+    let bytes = if dims.open { 0 } else { dims.bytes(&ty, &token)? };
+    let offset = u64::from(end_of_last).next_multiple_of(u64::from(ty.align()));
+    if offset + bytes > MAX_PARAMETER_BYTES {
+        return Err(Error::limit("MAX_PARAMETER_BYTES", MAX_PARAMETER_BYTES, &token));
+    }
+    let param = Param {
+        name: token.text.to_owned(),
+        ty: ty.ty,
+        align: ty.align(),
+        size: bytes as u32,
+        offset: offset as u32,
+        pointer: ty.pointer,
+        register: register.then_some(RegId(*registers)),
+    };
+    *registers += u32::from(register);
+    Ok(NamedParam { token, param })
+}
+
+/// The parameters without their tokens.
+pub(crate) fn bare(list: Vec<NamedParam<'_>>) -> Vec<Param> {
+    list.into_iter().map(|named| named.param).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<Param>, Error> {
+        param_list(&mut Cursor::new(text)?, &mut 0).map(bare)
+    }
+
+    #[test]
+    fn every_parameter_stands_at_its_own_alignment() {
+        let text = "(.param .u8 a, .param .align 16 .b8 b[20], .param .u16 c, .param .f64 d,
+            .param .u64 .ptr .global .align 64 e)";
+        let offsets: Vec<_> = parse(text).unwrap().iter().map(|p| (p.offset, p.size)).collect();
+        assert_eq!(offsets, [(0, 1), (16, 20), (36, 2), (40, 8), (48, 8)]);
+    }
+
+    #[test]
+    fn registers_and_unsized_parameters() {
+        let params = parse("(.reg .b32 %a, .param .b8 _[], .reg .pred %p)").unwrap();
+        let registers: Vec<_> = params.iter().map(|p| p.register).collect();
+        assert_eq!(registers, [Some(RegId(0)), None, Some(RegId(1))]);
+        assert_eq!(params[1].size, 0);
+    }
+
+    #[test]
+    fn refused() {
+        for text in ["", "(", "(.param)", "(.param .u32)", "(.param .u32 a", "(.param .u32 a,)"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert!(parse("(.param .b8 a[1<<60])").is_err());
+        assert!(parse("(.param .b8 a[1<<19], .param .b8 b[1<<20])").is_err());
+        assert!(parse("(.param .align 3 .b8 a)").is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! `.version`, `.target` and `.address_size`: the first lines of every module.
+
+use crate::cursor::Cursor;
+use crate::error::Error;
+use crate::lexer::{Kind, Token};
+
+/// What PTX assumes without an `.address_size`.
+const DEFAULT_ADDRESS_SIZE: u32 = 32;
+
+/// The first lines of a module.
+pub(crate) struct Preamble {
+    pub(crate) version: (u32, u32),
+    pub(crate) target: Vec<String>,
+    pub(crate) address_size: u32,
+}
+
+impl Preamble {
+    /// Reads it; the cursor is at the start of the text.
+    pub(crate) fn parse(cur: &mut Cursor<'_>) -> Result<Self, Error> {
+        if !cur.eat_dot(".version") {
+            return Err(Error::expected("`.version` at the start of a PTX text", &cur.peek()));
+        }
+        let version = version(&cur.of_kind(Kind::Number, "a version such as 8.7")?)?;
+        if !cur.eat_dot(".target") {
+            return Err(Error::expected("`.target`", &cur.peek()));
+        }
+        let mut target = vec![cur.ident("an architecture such as sm_80")?.text.to_owned()];
+        while cur.eat(",") {
+            target.push(cur.ident("a target option")?.text.to_owned());
+        }
+        let mut address_size = DEFAULT_ADDRESS_SIZE;
+        if cur.eat_dot(".address_size") {
+            let token = cur.peek();
+            address_size = cur.integer32("32 or 64")?;
+            if !matches!(address_size, 32 | 64) {
+                return Err(Error::expected("32 or 64", &token));
+            }
+        }
+        Ok(Self { version, target, address_size })
+    }
+}
+
+fn version(token: &Token<'_>) -> Result<(u32, u32), Error> {
+    let parts = token.text.split_once('.');
+    let numbers = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    numbers.ok_or_else(|| Error::expected("a version such as 8.7", token))
+}
