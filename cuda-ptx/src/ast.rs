@@ -108,14 +108,16 @@ pub struct Param {
     pub offset: u32,
     /// A `.ptr` attribute or none; informative.
     pub pointer: bool,
-    /// `.reg` parameter of a `.func` rather than `.param`.
+    /// `.reg` parameter of a `.func` rather than `.param`; numbered through returns and parameters.
     pub register: Option<RegId>,
 }
 
 /// The inside of a function.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Body {
-    /// Every register of every scope, with its declared type. Type by instruction, not by this.
+    /// Every register of every scope that is declared alone or used, with its declared type: of
+    /// `.reg .b32 %r<100>` only those that occur. Type by instruction, not by this. Register
+    /// parameters come first.
     pub registers: Vec<Register>,
     /// `.local`, `.shared`, `.param` (call argument) and `.const`/`.global` variables declared inside.
     pub variables: Vec<Variable>,
@@ -261,7 +263,8 @@ pub enum Operand {
     Address(Address),
     /// `_`: a result or element nobody wants.
     Discard,
-    /// `(a, b)`: the return or argument list of a `call`.
+    /// `(a, b)`: the return or argument list of a `call`. Also `[a, {x, y}]`, the operand of texture and
+    /// tensor instructions, as its address and what follows it.
     List(Vec<Operand>),
     /// A `.branchtargets` or `.calltargets` list by name: index into [`Body::target_lists`].
     Targets(u32),

@@ -4,7 +4,7 @@
 pub const MAX_SOURCE_BYTES: u64 = 128 << 20;
 
 /// Blocks `{ .. }` inside one another.
-pub const MAX_NESTING: u64 = 256;
+pub const MAX_NESTING: u64 = 64;
 
 /// Levels of parentheses and operators in a constant expression.
 pub const MAX_EXPRESSION_DEPTH: u64 = 64;

@@ -4,6 +4,7 @@ use crate::ast::{Init, InitValue, Symbol};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
+use crate::limits::MAX_VARIABLE_BYTES;
 use crate::number::Constant;
 use crate::parser::declared::{DeclaredType, Dimensions};
 use crate::parser::expression::{constant, constant_integer, starts_constant};
@@ -118,6 +119,9 @@ impl<'a> Reader<'_, 'a> {
         self.element = self.element.saturating_add(1);
         self.end = self.end.max(self.element);
         let token = self.cur.peek();
+        if at >= MAX_VARIABLE_BYTES {
+            return Err(Error::limit("MAX_VARIABLE_BYTES", MAX_VARIABLE_BYTES, &token));
+        }
         if self.cur.peek_at(1).is_punct("(") && token.kind == Kind::Number {
             return self.masked(at);
         }

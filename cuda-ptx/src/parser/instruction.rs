@@ -22,10 +22,13 @@ impl BodyParser<'_, '_> {
             _ => Parentheses::Constant,
         };
         let mut operands = Vec::new();
-        while !self.cur.peek().is_punct(";") {
+        if self.cur.peek().is_punct("}") {
+            return Err(Error::expected("an operand or `;`", &self.cur.peek()));
+        }
+        if !self.cur.peek().is_punct(";") {
             operands.push(self.operand(parentheses)?);
-            if !self.cur.eat(",") {
-                break;
+            while self.cur.eat(",") {
+                operands.push(self.operand(parentheses)?);
             }
         }
         self.cur.expect(";", "`,` or `;`")?;

@@ -10,7 +10,7 @@ use crate::parser::debug::{file, location, skip_section};
 use crate::parser::globals::Globals;
 use crate::parser::header::{Header, Unknown, pragma};
 use crate::parser::initialiser::RawInit;
-use crate::parser::params::{NamedParam, bare};
+use crate::parser::params::NamedParam;
 use crate::parser::preamble::Preamble;
 use crate::parser::variable::{DeclaredVariable, space, variables};
 
@@ -122,7 +122,7 @@ impl<'a> ModuleParser<'a> {
         }
         let body = BodyParser::parse(&mut self.cur, &self.globals, &header)?;
         if let Some(function) = self.module.functions.get_mut(index) {
-            *function = Function { body: Some(body), ..function_of(header) };
+            *function = Function { body: Some(body), ..bodiless(&header) };
         }
         Ok(())
     }
@@ -198,19 +198,6 @@ fn bodiless(header: &Header<'_>) -> Function {
         is_entry: header.is_entry,
         returns: params(&header.returns),
         params: params(&header.params),
-        max_threads: header.max_threads,
-        required_threads: header.required_threads,
-        body: None,
-        line: header.name.line,
-    }
-}
-
-fn function_of(header: Header<'_>) -> Function {
-    Function {
-        name: header.name.text.to_owned(),
-        is_entry: header.is_entry,
-        returns: bare(header.returns),
-        params: bare(header.params),
         max_threads: header.max_threads,
         required_threads: header.required_threads,
         body: None,
