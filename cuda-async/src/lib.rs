@@ -1,1 +1,45 @@
-//! Placeholder until its first commit.
+//! Lazy, async, composable device operations.
+//!
+//! An operation is a value that knows what to do: building one touches no device. It is placed on a stream
+//! when it is run, and no thread waits for it.
+//!
+//! ```
+//! use cuda_async::prelude::*;
+//!
+//! # fn main() -> Result<(), Error> {
+//! let op = h2d(vec![1.0f32, 2.0, 3.0]).then(to_host).map(|v| v.iter().sum::<f32>());
+//! assert_eq!(op.sync()?, 6.0); // in a script; `op.await` in any executor
+//! # Ok(())
+//! # }
+//! ```
+#![deny(missing_docs)]
+
+mod blocking;
+mod context;
+mod defaults;
+mod device_op;
+mod devices;
+mod future;
+mod op;
+mod policy;
+mod siblings;
+
+pub mod ops;
+pub mod prelude;
+
+pub use context::ExecutionContext;
+pub use cuda_core::{
+    Device, DeviceBuffer, DeviceInfo, Element, Error, Event, Fault, FaultKind, FaultSite, Function,
+    LaunchConfig, Module, PinnedBuffer, Result, Stream,
+};
+pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};
+pub use device_op::DeviceOp;
+pub use devices::{devices, open};
+pub use future::DeviceFuture;
+pub use op::{IntoDeviceOp, Op, Submit};
+pub use ops::{
+    BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, Unzip, empty, h2d, in_order,
+    iterate, join_all, launch, to_host, to_pinned, value, with_context, zeros,
+};
+pub use policy::{DEFAULT_STREAMS, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
+pub use siblings::MAX_SIBLING_STREAMS;

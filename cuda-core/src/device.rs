@@ -130,6 +130,15 @@ impl Device {
         PinnedBuffer::new(self, len)
     }
 
+    /// As [`pinned`](Device::pinned) for a download to overwrite: what it holds before is whatever an
+    /// earlier copy left there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn landing_place<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::uninitialised(self, len)
+    }
+
     /// Blocks until every stream of this handle has run what it has.
     ///
     /// # Errors

@@ -1,0 +1,67 @@
+//! Running an operation on the calling thread, without an executor.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+};
+
+use cuda_core::{Error, Result, Stream};
+
+use crate::{ExecutionContext, Submit, context::Run, defaults};
+
+pub(crate) fn sync<S: Submit>(steps: S) -> Result<S::Output> {
+    sync_on(steps, &defaults::place()?)
+}
+
+pub(crate) fn sync_on<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Output> {
+    let cx = ExecutionContext::root(stream.clone(), Run::Blocking);
+    let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(false) });
+    let waker = Waker::from(parker.clone());
+    let output = loop {
+        match steps.poll_submit(&mut Context::from_waker(&waker), &cx) {
+            Poll::Ready(output) => break output?,
+            Poll::Pending => match cx.take_blocked_on() {
+                // The device can be asked directly, which is quicker than to be woken by it.
+                Some((stream, _)) => stream.synchronize()?,
+                None => parker.park(),
+            },
+        }
+    };
+    if cx.last().is_some() {
+        stream.synchronize()?;
+    }
+    Ok(output)
+}
+
+/// Polls once; whoever has to wait is told so.
+pub(crate) fn submit_only<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Output> {
+    let cx = ExecutionContext::root(stream.clone(), Run::Detached);
+    match steps.poll_submit(&mut Context::from_waker(Waker::noop()), &cx) {
+        Poll::Ready(output) => output,
+        Poll::Pending => Err(Error::NeedsHostData),
+    }
+}
+
+struct Parker {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Parker {
+    fn park(&self) {
+        while !self.woken.swap(false, Ordering::AcqRel) {
+            std::thread::park();
+        }
+    }
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}

@@ -1,0 +1,254 @@
+//! Where an operation runs, and what it has submitted so far.
+//!
+//! An operation's contexts form a tree: the root has the stream that the policy chose; a fork's branches
+//! get contexts of their own, which borrow a stream only when they first enqueue something. A context
+//! belongs to one chain of steps, which run one after the other.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use cuda_core::{Device, Element, Error, Event, Landing, PinnedBuffer, Result, Stream, Waiter};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::siblings::Siblings;
+
+/// Where an operation runs: its device, its stream. Clones are the same context.
+#[derive(Clone)]
+pub struct ExecutionContext(Arc<Inner>);
+
+struct Inner {
+    device: Device,
+    stream: OnceLock<Stream>,
+    /// What comes before the next thing that this context enqueues.
+    after: Mutex<SmallVec<[Arc<Event>; 2]>>,
+    has_after: AtomicBool,
+    /// The stream's count when this context last enqueued something; 0 if it never has.
+    last: AtomicU64,
+    run: Run,
+    root: Option<ExecutionContext>,
+    /// Of a root: the streams of its forks.
+    siblings: Siblings,
+    /// Of a root that runs blocking: what a step waits for.
+    blocked_on: Mutex<Option<(Stream, u64)>>,
+}
+
+/// How the operation is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Run {
+    /// By a future: whatever waits is woken.
+    Async,
+    /// By a thread that blocks: it asks the device directly.
+    Blocking,
+    /// Submitted and left: nothing may wait.
+    Detached,
+}
+
+impl ExecutionContext {
+    /// The root context of an operation on `stream`.
+    pub(crate) fn root(stream: Stream, run: Run) -> Self {
+        let device = stream.device().clone();
+        Self::new(device, OnceLock::from(stream), SmallVec::new(), run, None)
+    }
+
+    fn new(
+        device: Device,
+        stream: OnceLock<Stream>,
+        after: SmallVec<[Arc<Event>; 2]>,
+        run: Run,
+        root: Option<ExecutionContext>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            device,
+            stream,
+            has_after: AtomicBool::new(!after.is_empty()),
+            after: Mutex::new(after),
+            last: AtomicU64::new(0),
+            run,
+            root,
+            siblings: Siblings::default(),
+            blocked_on: Mutex::new(None),
+        }))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
+    fn stream(&self) -> Result<&Stream> {
+        let stream = match self.0.stream.get() {
+            Some(stream) => stream,
+            None => {
+                let borrowed = self.root_context().0.siblings.next(self.device())?;
+                self.0.stream.get_or_init(|| borrowed)
+            }
+        };
+        if self.0.has_after.swap(false, Ordering::AcqRel) {
+            for event in self.0.after.lock().drain(..) {
+                stream.wait_event(&event)?;
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Enqueues something on this context's stream: the operation is not done before it has run.
+    ///
+    /// # Errors
+    /// What `submit` says, or the device if there is no stream to be had.
+    pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
+        let stream = self.stream()?;
+        let result = submit(stream);
+        self.0.last.store(stream.last().number, Ordering::Release);
+        result
+    }
+
+    /// What marks the end of what this context has enqueued so far; none if that is nothing.
+    pub(crate) fn record(&self) -> Result<Option<Arc<Event>>> {
+        match (self.0.stream.get(), self.last()) {
+            (Some(stream), Some(_)) => Ok(Some(Arc::new(stream.record()?))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Contexts for `count` branches that run at the same time. The first goes on here; the others come
+    /// after what this context has enqueued so far, and before nothing until [`join`](Self::join).
+    pub(crate) fn fork(&self, count: usize) -> Result<Vec<ExecutionContext>> {
+        let mut branches = Vec::with_capacity(count);
+        branches.push(self.clone());
+        if count > 1 {
+            let mut after: SmallVec<_> = self.0.after.lock().clone();
+            after.extend(self.record()?);
+            let root = self.root_context();
+            branches.extend((1..count).map(|_| {
+                let device = self.device().clone();
+                Self::new(device, OnceLock::new(), after.clone(), self.0.run, Some(root.clone()))
+            }));
+        }
+        Ok(branches)
+    }
+
+    /// Orders what this context enqueues from now on after all that a branch has enqueued, and counts
+    /// the branch's work as its own.
+    pub(crate) fn join(&self, branch: &ExecutionContext) -> Result<()> {
+        if self == branch {
+            return Ok(());
+        }
+        match branch.record()? {
+            Some(event) => self.adopt(&event),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of the last submission, if there is one.
+    pub(crate) fn last(&self) -> Option<u64> {
+        Some(self.0.last.load(Ordering::Acquire)).filter(|number| *number > 0)
+    }
+
+    /// The last submission with its stream, if there is one.
+    pub(crate) fn last_submission(&self) -> Option<(&Stream, u64)> {
+        self.0.stream.get().zip(self.last())
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        self.0.run
+    }
+
+    /// Ready when a download has landed.
+    pub(crate) fn poll_landing<T: Element>(
+        &self,
+        landing: &mut Landing<T>,
+        task: &mut Context<'_>,
+    ) -> Poll<Result<PinnedBuffer<T>>> {
+        if self.run() == Run::Async {
+            return landing.poll(task);
+        }
+        if let Some(landed) = landing.try_take() {
+            return Poll::Ready(landed);
+        }
+        self.block_on(landing.ticket().number)
+    }
+
+    /// Ready when submission `number` of this context's stream has run; at once where nothing may wait.
+    pub(crate) fn poll_submission(
+        &self,
+        number: u64,
+        waiter: &mut Option<Waiter>,
+        task: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let stream = self.stream()?;
+        match self.run() {
+            Run::Detached => Poll::Ready(Ok(())),
+            Run::Blocking => match stream.outcome(number) {
+                Some(outcome) => Poll::Ready(outcome),
+                None => self.block_on(number),
+            },
+            Run::Async => {
+                if waiter.is_none() {
+                    *waiter = Some(stream.waiter(number)?);
+                }
+                let polled =
+                    waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
+                if polled.is_ready() {
+                    *waiter = None;
+                }
+                polled
+            }
+        }
+    }
+
+    /// Lets the executor do something else before a long stretch of host work goes on; whether it did.
+    pub(crate) fn yield_now(&self, task: &mut Context<'_>) -> bool {
+        if self.run() == Run::Async {
+            task.waker().wake_by_ref();
+        }
+        self.run() == Run::Async
+    }
+
+    /// A context of its own on the same stream, for steps that several runs may drive by turns.
+    pub(crate) fn own_root(&self) -> Result<Self> {
+        Ok(Self::root(self.stream()?.clone(), Run::Async))
+    }
+
+    /// Orders this context after `event` and counts what is before it as its own work.
+    pub(crate) fn adopt(&self, event: &Event) -> Result<()> {
+        self.enqueue(|stream| stream.wait_event(event).map(drop))
+    }
+
+    /// Leaves word for the blocking thread that a step waits for this submission of this stream.
+    pub(crate) fn block_on<T>(&self, number: u64) -> Poll<Result<T>> {
+        if self.run() == Run::Detached {
+            return Poll::Ready(Err(Error::NeedsHostData));
+        }
+        let stream = self.stream()?.clone();
+        *self.root_context().0.blocked_on.lock() = Some((stream, number));
+        Poll::Pending
+    }
+
+    /// What [`block_on`](Self::block_on) left.
+    pub(crate) fn take_blocked_on(&self) -> Option<(Stream, u64)> {
+        self.0.blocked_on.lock().take()
+    }
+
+    fn root_context(&self) -> &ExecutionContext {
+        self.0.root.as_ref().unwrap_or(self)
+    }
+}
+
+impl PartialEq for ExecutionContext {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for ExecutionContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ExecutionContext({} on {:?})", self.device().info().address, self.0.stream.get())
+    }
+}

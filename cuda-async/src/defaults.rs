@@ -1,0 +1,126 @@
+//! The device and the policy of the process, for operations that name none.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use cuda_core::{Device, Error, Result, Stream};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{SchedulingPolicy, StreamPoolRoundRobin, devices, open};
+
+type Policy = Arc<dyn SchedulingPolicy>;
+
+static DEFAULT: Mutex<Default> = Mutex::new(Default::Unset);
+static OPENED: Condvar = Condvar::new();
+
+enum Default {
+    Unset,
+    /// A thread opens the device; these want to know.
+    Opening(Vec<Waker>),
+    Set(Policy),
+    /// Opening it failed; setting one ends that.
+    Failed(Error),
+}
+
+/// Sets what operations without a policy run on, from now on and in every thread.
+pub fn set_default_policy(policy: Arc<dyn SchedulingPolicy>) {
+    settle(&mut DEFAULT.lock(), Default::Set(policy));
+}
+
+/// Makes `device` the default, with [`StreamPoolRoundRobin`].
+///
+/// # Errors
+/// What the device says if it has no streams to give.
+pub fn set_default_device(device: &Device) -> Result<()> {
+    set_default_policy(Arc::new(StreamPoolRoundRobin::new(device)?));
+    Ok(())
+}
+
+/// What operations without a policy run on; unless it was set, [`StreamPoolRoundRobin`] on the first GPU,
+/// or on the CPU device where there is none. Blocks while that is opened.
+///
+/// # Errors
+/// What opening it says.
+pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
+    let mut default = DEFAULT.lock();
+    loop {
+        match &*default {
+            Default::Set(policy) => return Ok(policy.clone()),
+            Default::Failed(error) => return Err(error.clone()),
+            Default::Opening(_) => OPENED.wait(&mut default),
+            Default::Unset => {
+                *default = Default::Opening(Vec::new());
+                drop(default);
+                return open_default();
+            }
+        }
+    }
+}
+
+/// The default device: the one of [`default_policy`]. Blocks while it is opened.
+///
+/// # Errors
+/// As [`default_policy`].
+pub fn default_device() -> Result<Device> {
+    Ok(place()?.device().clone())
+}
+
+pub(crate) fn place() -> Result<Stream> {
+    default_policy()?.place()
+}
+
+/// As [`place`], without blocking: the device is opened on a thread of its own.
+pub(crate) fn poll_place(task: &mut Context<'_>) -> Poll<Result<Stream>> {
+    let mut default = DEFAULT.lock();
+    match &mut *default {
+        Default::Set(policy) => {
+            let policy = policy.clone();
+            drop(default);
+            return Poll::Ready(policy.place());
+        }
+        Default::Failed(error) => return Poll::Ready(Err(error.clone())),
+        Default::Opening(waiting) => waiting.push(task.waker().clone()),
+        Default::Unset => {
+            *default = Default::Opening(vec![task.waker().clone()]);
+            drop(default);
+            let spawned = std::thread::Builder::new().name("cuda-open".into()).spawn(open_default);
+            if let Err(error) = spawned {
+                let what = "cannot start a thread to open the device".into();
+                opened(Err(Error::Host { what, detail: error.to_string() }));
+                return poll_place(task);
+            }
+        }
+    }
+    Poll::Pending
+}
+
+/// Opens the default device. Called by whoever set the state to `Opening`.
+fn open_default() -> Result<Policy> {
+    let policy = first_device().and_then(|device| StreamPoolRoundRobin::new(&device));
+    opened(policy.map(|policy| Arc::new(policy) as Policy));
+    default_policy()
+}
+
+/// Takes the result, unless a default was set in the meantime.
+fn opened(policy: Result<Policy>) {
+    let mut default = DEFAULT.lock();
+    if let Default::Opening(_) = *default {
+        settle(&mut default, policy.map_or_else(Default::Failed, Default::Set));
+    }
+}
+
+fn first_device() -> Result<Device> {
+    let address = devices().into_iter().next().map(|info| info.address);
+    let opened = open(address.as_deref().unwrap_or("cpu"));
+    opened.or_else(|error| open("cpu").map_err(|_| error))
+}
+
+fn settle(default: &mut Default, state: Default) {
+    let previous = std::mem::replace(default, state);
+    OPENED.notify_all();
+    if let Default::Opening(waiting) = previous {
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}

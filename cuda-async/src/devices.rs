@@ -1,0 +1,66 @@
+//! The devices of this machine, by address.
+
+use cuda_core::{Device, DeviceInfo, Error, Provider, Result};
+use parking_lot::Mutex;
+
+/// Devices that were opened, kept for the life of the process.
+static OPEN: Mutex<Vec<(String, Device)>> = Mutex::new(Vec::new());
+
+/// The providers that were built in, GPUs first.
+fn providers() -> Vec<Box<dyn Provider>> {
+    vec![
+        #[cfg(feature = "cuda")]
+        Box::new(cuda_core::cuda::CudaProvider::new()),
+        #[cfg(feature = "cpu")]
+        Box::new(cuda_cpu::CpuProvider::default()),
+    ]
+}
+
+/// Opens the device at `address`: `cpu`, `cuda` (the first GPU) or `cuda:1`. The same address gives the
+/// same device every time. Blocks: a GPU takes a quarter of a second the first time.
+///
+/// ```
+/// let device = cuda_async::open("cpu")?;
+/// assert_eq!(device.info().address, "cpu");
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::NoDevice`] with a list of what there is, [`Error::NoDriver`], or what the device says.
+pub fn open(address: &str) -> Result<Device> {
+    let (scheme, ordinal) = parse(address)?;
+    let providers = providers();
+    let provider = providers.iter().find(|provider| provider.scheme() == scheme);
+    let provider = provider.ok_or_else(|| no_device(address))?;
+    let key = format!("{scheme}:{ordinal}");
+    let mut open = OPEN.lock();
+    if let Some((_, device)) = open.iter().find(|(name, _)| *name == key) {
+        return Ok(device.clone());
+    }
+    let device = Device::open(&**provider, ordinal)?;
+    open.push((key, device.clone()));
+    Ok(device)
+}
+
+/// Every device that can be opened here, GPUs first. A driver that cannot be used counts as no GPU;
+/// `open("cuda")` says why.
+pub fn devices() -> Vec<DeviceInfo> {
+    providers().iter().flat_map(|provider| provider.devices().unwrap_or_default()).collect()
+}
+
+/// `cuda:1` as ("cuda", 1).
+fn parse(address: &str) -> Result<(&str, u32)> {
+    match address.split_once(':') {
+        None => Ok((address, 0)),
+        Some((scheme, ordinal)) => match ordinal.parse() {
+            Ok(ordinal) => Ok((scheme, ordinal)),
+            Err(_) => Err(no_device(address)),
+        },
+    }
+}
+
+fn no_device(address: &str) -> Error {
+    let known: Vec<_> = devices().into_iter().map(|info| format!("`{}`", info.address)).collect();
+    let available = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Error::NoDevice { address: address.to_owned(), available }
+}

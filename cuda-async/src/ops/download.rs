@@ -1,0 +1,168 @@
+//! `to_host`, `to_pinned`: from device to host.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cuda_core::{DeviceBuffer, Element, Error, Landing, PinnedBuffer, Result};
+
+use crate::{
+    ExecutionContext, Op, Submit,
+    ops::upload::{COPY_WINDOW, chunk_elements},
+};
+
+/// What holds a device buffer to be read: the buffer, an `Arc` of it, or a borrow.
+pub trait BufferSource: Send {
+    /// What it is made of.
+    type Element: Element;
+
+    /// The buffer.
+    fn buffer(&self) -> &DeviceBuffer<Self::Element>;
+
+    /// A download of all of it, as ordinary host memory. Waits, without blocking an executor thread,
+    /// until the bytes have landed, so that what comes next sees real values.
+    fn to_host_vec(self) -> Op<ToHost<Self>>
+    where
+        Self: Sized,
+    {
+        to_host(self)
+    }
+}
+
+impl<T: Element> BufferSource for DeviceBuffer<T> {
+    type Element = T;
+
+    fn buffer(&self) -> &DeviceBuffer<T> {
+        self
+    }
+}
+
+impl<T: Element> BufferSource for Arc<DeviceBuffer<T>> {
+    type Element = T;
+
+    fn buffer(&self) -> &DeviceBuffer<T> {
+        self
+    }
+}
+
+impl<T: Element> BufferSource for &DeviceBuffer<T> {
+    type Element = T;
+
+    fn buffer(&self) -> &DeviceBuffer<T> {
+        self
+    }
+}
+
+/// Downloads all of a device buffer; see [`BufferSource::to_host_vec`].
+///
+/// ```
+/// use cuda_async::prelude::*;
+/// let total = h2d(vec![1, 2, 3]).then(to_host).map(|v: Vec<i32>| v.iter().sum::<i32>());
+/// assert_eq!(total.sync()?, 6);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
+    Op::new(ToHost { source: Some(buffer), asked: 0, flying: VecDeque::new(), landed: Vec::new() })
+}
+
+/// Steps of [`to_host`].
+pub struct ToHost<B: BufferSource> {
+    source: Option<B>,
+    /// Elements whose download is submitted.
+    asked: usize,
+    flying: VecDeque<Landing<B::Element>>,
+    landed: Vec<B::Element>,
+}
+
+impl<B: BufferSource> Submit for ToHost<B> {
+    type Output = Vec<B::Element>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        let len = self.source.as_ref().ok_or(Error::AlreadyEnded)?.buffer().len();
+        self.reserve(len)?;
+        loop {
+            self.submit_chunks(cx, len)?;
+            let Some(first) = self.flying.front_mut() else { break };
+            let chunk = ready!(cx.poll_landing(first, task))?;
+            self.landed.extend_from_slice(&chunk);
+            self.flying.pop_front();
+            if self.landed.len() < len && cx.yield_now(task) {
+                return Poll::Pending;
+            }
+        }
+        self.source = None;
+        Poll::Ready(Ok(std::mem::take(&mut self.landed)))
+    }
+}
+
+impl<B: BufferSource> ToHost<B> {
+    fn reserve(&mut self, len: usize) -> Result<()> {
+        let bytes = (len as u64).saturating_mul(size_of::<B::Element>() as u64);
+        let missing = len - self.landed.len();
+        self.landed
+            .try_reserve_exact(missing)
+            .map_err(|_| Error::OutOfHostMemory { requested: bytes })
+    }
+
+    fn submit_chunks(&mut self, cx: &ExecutionContext, len: usize) -> Result<()> {
+        let Some(source) = &self.source else { return Ok(()) };
+        while self.asked < len && self.flying.len() < COPY_WINDOW {
+            let chunk = chunk_elements::<B::Element>().min(len - self.asked);
+            let range = self.asked..self.asked + chunk;
+            self.flying.push_back(download(cx, source.buffer(), range)?);
+            self.asked += chunk;
+        }
+        Ok(())
+    }
+}
+
+/// Downloads all of a device buffer into pinned memory: one copy, nothing in between.
+///
+/// ```
+/// use cuda_async::{prelude::*, to_pinned};
+/// assert_eq!(h2d([7u8, 8]).then(to_pinned).sync()?[..], [7, 8]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
+    Op::new(ToPinned { source: Some(buffer), landing: None })
+}
+
+/// Steps of [`to_pinned`].
+pub struct ToPinned<B: BufferSource> {
+    source: Option<B>,
+    landing: Option<Landing<B::Element>>,
+}
+
+impl<B: BufferSource> Submit for ToPinned<B> {
+    type Output = PinnedBuffer<B::Element>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        if let Some(source) = self.source.take() {
+            let buffer = source.buffer();
+            self.landing = Some(download(cx, buffer, 0..buffer.len())?);
+        }
+        let landing = self.landing.as_mut().ok_or(Error::AlreadyEnded)?;
+        let landed = ready!(cx.poll_landing(landing, task));
+        self.landing = None;
+        Poll::Ready(landed)
+    }
+}
+
+fn download<T: Element>(
+    cx: &ExecutionContext,
+    buffer: &DeviceBuffer<T>,
+    range: std::ops::Range<usize>,
+) -> Result<Landing<T>> {
+    let host = cx.device().landing_place(range.len())?;
+    cx.enqueue(|stream| buffer.download(stream, range, host))
+}

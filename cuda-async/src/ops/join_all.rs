@@ -1,0 +1,63 @@
+//! `join_all`: any number of operations at the same time.
+
+use std::task::{Context, Poll};
+
+use cuda_core::Result;
+
+use crate::{
+    DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit,
+    ops::branch::{Branch, Fork},
+};
+
+/// Steps of [`join_all`].
+pub struct JoinAll<S: Submit> {
+    branches: Vec<Branch<S>>,
+    fork: Fork,
+}
+
+/// Runs all operations at the same time, on a bounded number of streams; gives their outputs in order.
+/// The first error ends it.
+///
+/// ```
+/// use cuda_async::{join_all, prelude::*};
+/// let sums = join_all((1..=3).map(|n| h2d(vec![n; n]).then(to_host).map(|v| v.iter().sum::<usize>())));
+/// assert_eq!(sums.sync()?, [1, 4, 9]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub fn join_all<I>(ops: I) -> Op<JoinAll<<I::Item as IntoDeviceOp>::Steps>>
+where
+    I: IntoIterator<Item: IntoDeviceOp>,
+{
+    let branches = ops.into_iter().map(|op| Branch::new(op.into_op().into_steps())).collect();
+    Op::new(JoinAll { branches, fork: Fork::new() })
+}
+
+impl<O: IntoDeviceOp> IntoDeviceOp for Vec<O> {
+    type Output = Vec<O::Output>;
+    type Steps = JoinAll<O::Steps>;
+
+    fn into_op(self) -> Op<Self::Steps> {
+        join_all(self)
+    }
+}
+
+impl<S: Submit> Submit for JoinAll<S> {
+    type Output = Vec<S::Output>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        let contexts = self.fork.contexts(cx, self.branches.len())?;
+        let mut pending = false;
+        for (branch, cx) in self.branches.iter_mut().zip(contexts) {
+            pending |= branch.poll(task, cx)?.is_pending();
+        }
+        if pending {
+            return Poll::Pending;
+        }
+        self.fork.join(cx)?;
+        Poll::Ready(self.branches.drain(..).map(|mut branch| branch.take()).collect())
+    }
+}

@@ -1,0 +1,68 @@
+//! `unzip!`: an operation that gives a tuple, as one operation per element.
+
+use cuda_core::Error;
+use parking_lot::Mutex;
+
+use crate::DeviceOp;
+
+/// Splits an operation that gives a tuple of two to six elements into one operation for each. It runs once,
+/// when the first of them is run; an error reaches all.
+///
+/// ```
+/// use cuda_async::{prelude::*, unzip, zip};
+/// let (a, b) = unzip!(zip!(h2d(vec![1]), h2d(vec![2])));
+/// assert_eq!(b.then(to_host).sync()?, [2]);
+/// assert_eq!(a.then(to_host).sync()?, [1]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+#[macro_export]
+macro_rules! unzip {
+    ($op:expr) => {
+        $crate::Unzip::unzip($op)
+    };
+}
+
+/// What [`unzip!`](crate::unzip) calls; `T` is the tuple.
+pub trait Unzip<'a, T> {
+    /// A tuple of operations.
+    type Parts;
+
+    /// Splits the operation.
+    fn unzip(self) -> Self::Parts;
+}
+
+/// An element that one operation will take.
+type Slot<T> = Mutex<Option<T>>;
+
+macro_rules! tuples {
+    ($($($name:ident $index:tt),+;)*) => {$(
+        impl<'a, Whole, $($name),+> Unzip<'a, ($($name,)+)> for Whole
+        where
+            Whole: DeviceOp<Output = ($($name,)+)> + 'a,
+            <Whole as DeviceOp>::Steps: 'a,
+            $($name: Send + 'a,)+
+        {
+            type Parts = ($($crate::BoxedOp<'a, $name>,)+);
+
+            fn unzip(self) -> Self::Parts {
+                let slots = self.map(|whole| ($(Slot::new(Some(whole.$index)),)+)).shared();
+                ($(
+                    slots
+                        .clone()
+                        .then(|slots| {
+                            slots.$index.lock().take().ok_or(Error::AlreadyEnded).map($crate::value)
+                        })
+                        .boxed(),
+                )+)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A 0, B 1;
+    A 0, B 1, C 2;
+    A 0, B 1, C 2, D 3;
+    A 0, B 1, C 2, D 3, E 4;
+    A 0, B 1, C 2, D 3, E 4, F 5;
+}

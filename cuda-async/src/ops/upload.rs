@@ -1,0 +1,173 @@
+//! `h2d`: from host to device.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Waiter};
+
+use crate::{ExecutionContext, Op, Submit};
+
+/// Bytes that are copied through one block of pinned memory, and between two polls.
+pub const COPY_CHUNK: usize = 1 << 20;
+
+/// Blocks of one copy that are on their way at the same time.
+pub const COPY_WINDOW: usize = 16;
+
+/// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers, which need
+/// no copy on the host.
+pub trait HostSource: Send {
+    /// What it is made of.
+    type Element: Element;
+
+    /// All of it.
+    fn elements(&self) -> &[Self::Element];
+
+    /// The pinned buffer, if it is one.
+    ///
+    /// # Errors
+    /// Itself, if it is not.
+    fn into_pinned(self) -> Result<PinnedBuffer<Self::Element>, Self>
+    where
+        Self: Sized,
+    {
+        Err(self)
+    }
+}
+
+macro_rules! slices {
+    ($([$($generics:tt)*] $source:ty;)*) => {$(
+        impl<$($generics)*> HostSource for $source {
+            type Element = T;
+
+            fn elements(&self) -> &[T] {
+                &self[..]
+            }
+        }
+    )*};
+}
+
+slices! {
+    [T: Element] Vec<T>;
+    [T: Element] Box<[T]>;
+    [T: Element] Arc<[T]>;
+    [T: Element] Arc<Vec<T>>;
+    [T: Element] &[T];
+    [T: Element] &Vec<T>;
+    [T: Element, const N: usize] [T; N];
+    [T: Element, const N: usize] &[T; N];
+}
+
+impl<T: Element> HostSource for PinnedBuffer<T> {
+    type Element = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+
+    fn into_pinned(self) -> Result<PinnedBuffer<T>, Self> {
+        Ok(self)
+    }
+}
+
+/// Steps of [`h2d`].
+pub struct Upload<S: HostSource>(State<S, S::Element>);
+
+enum State<S, T> {
+    Idle(S),
+    Copying(Copying<S, T>),
+    Ended,
+}
+
+struct Copying<S, T> {
+    source: S,
+    buffer: DeviceBuffer<T>,
+    done: usize,
+    /// Submissions of the chunks on their way.
+    flying: VecDeque<u64>,
+    waiter: Option<Waiter>,
+}
+
+/// Uploads host data into a new device buffer.
+///
+/// The data goes through pinned blocks of [`COPY_CHUNK`] bytes, at most [`COPY_WINDOW`] of them at a time;
+/// a [`PinnedBuffer`] goes as it is.
+///
+/// ```
+/// use cuda_async::prelude::*;
+/// assert_eq!(h2d([1.5f32, 2.5]).then(to_host).sync()?, [1.5, 2.5]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
+    Op::new(Upload(State::Idle(source)))
+}
+
+impl<S: HostSource> Submit for Upload<S> {
+    type Output = DeviceBuffer<S::Element>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        self.0 = match std::mem::replace(&mut self.0, State::Ended) {
+            State::Idle(source) => match source.into_pinned() {
+                Ok(pinned) => {
+                    return Poll::Ready(
+                        cx.enqueue(|stream| DeviceBuffer::uploaded(stream, pinned)),
+                    );
+                }
+                Err(source) => State::Copying(Copying::new(source, cx)?),
+            },
+            begun => begun,
+        };
+        let State::Copying(copying) = &mut self.0 else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        let copied = ready!(copying.poll(task, cx));
+        match std::mem::replace(&mut self.0, State::Ended) {
+            State::Copying(copying) => Poll::Ready(copied.map(|()| copying.buffer)),
+            _ => Poll::Ready(Err(Error::AlreadyEnded)),
+        }
+    }
+}
+
+impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
+    fn new(source: S, cx: &ExecutionContext) -> Result<Self> {
+        let len = source.elements().len();
+        let buffer = cx.enqueue(|stream| DeviceBuffer::uninitialised(stream, len))?;
+        Ok(Self { source, buffer, done: 0, flying: VecDeque::new(), waiter: None })
+    }
+
+    fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
+        while self.done < self.source.elements().len() {
+            if self.flying.len() == COPY_WINDOW {
+                ready!(cx.poll_submission(self.flying[0], &mut self.waiter, task))?;
+                self.flying.pop_front();
+            }
+            self.submit_chunk(cx)?;
+            if self.done < self.source.elements().len() && cx.yield_now(task) {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn submit_chunk(&mut self, cx: &ExecutionContext) -> Result<()> {
+        let rest = &self.source.elements()[self.done..];
+        let chunk = &rest[..chunk_elements::<T>().min(rest.len())];
+        let pinned = PinnedBuffer::copied_from(cx.device(), chunk)?;
+        let ticket = cx.enqueue(|stream| self.buffer.upload(stream, self.done, pinned))?;
+        self.done += chunk.len();
+        self.flying.push_back(ticket.number);
+        Ok(())
+    }
+}
+
+/// Elements of a chunk.
+pub(crate) const fn chunk_elements<T>() -> usize {
+    let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
+    if size > COPY_CHUNK { 1 } else { COPY_CHUNK / size }
+}

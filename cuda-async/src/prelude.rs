@@ -1,0 +1,6 @@
+//! What most programs use: `use cuda_async::prelude::*;`.
+
+pub use crate::{
+    BufferSource, Device, DeviceBuffer, DeviceOp, Error, IntoDeviceOp, LaunchConfig, Op, h2d,
+    to_host, zeros, zip,
+};

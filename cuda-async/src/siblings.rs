@@ -1,0 +1,31 @@
+//! The streams that one operation's forks use.
+
+use cuda_core::{Device, Result, Stream};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+/// Streams that the forks of one operation borrow, beside the one it runs on. Further branches share
+/// these in turn.
+pub const MAX_SIBLING_STREAMS: usize = 7;
+
+#[derive(Default)]
+pub(crate) struct Siblings(Mutex<Lent>);
+
+#[derive(Default)]
+struct Lent {
+    streams: SmallVec<[Stream; 4]>,
+    turns: usize,
+}
+
+impl Siblings {
+    /// The stream for one more branch.
+    pub(crate) fn next(&self, device: &Device) -> Result<Stream> {
+        let mut lent = self.0.lock();
+        if lent.streams.len() < MAX_SIBLING_STREAMS {
+            lent.streams.push(device.lend_stream()?);
+        }
+        let turn = lent.turns % lent.streams.len();
+        lent.turns += 1;
+        Ok(lent.streams[turn].clone())
+    }
+}

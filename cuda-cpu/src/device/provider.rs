@@ -1,0 +1,88 @@
+//! Opening the CPU device.
+
+use std::sync::Arc;
+
+use cuda_core::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
+
+use super::CpuBackend;
+use crate::MAX_SHARED_BYTES;
+
+/// How a CPU device is made.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct CpuOptions {
+    /// Threads that run blocks; `None`: one per core. One thread gives the same result every time.
+    pub workers: Option<usize>,
+    /// Bytes of device memory; `None`: three quarters of the machine's.
+    pub memory: Option<u64>,
+}
+
+/// The provider of the CPU device: there is one on every machine, `cpu`.
+#[derive(Debug, Clone, Default)]
+pub struct CpuProvider {
+    options: CpuOptions,
+}
+
+impl CpuProvider {
+    /// A provider of CPU devices with these options.
+    pub fn new(options: CpuOptions) -> Self {
+        Self { options }
+    }
+
+    fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.options.workers.unwrap_or_else(cores).max(1)
+    }
+
+    fn info(&self) -> DeviceInfo {
+        let workers = self.workers();
+        let mut info = DeviceInfo::new("cpu", format!("CPU device, {workers} threads"));
+        info.memory = self.options.memory.unwrap_or_else(three_quarters_of_memory);
+        info.multiprocessors = workers as u32;
+        info.compute_capability = (9, 0);
+        info.max_shared_bytes = MAX_SHARED_BYTES;
+        info
+    }
+}
+
+impl Provider for CpuProvider {
+    fn scheme(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(vec![self.info()])
+    }
+
+    fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
+        if ordinal != 0 {
+            let address = format!("cpu:{ordinal}");
+            return Err(Error::NoDevice { address, available: "one CPU device, `cpu`".into() });
+        }
+        Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), notices)?))
+    }
+}
+
+/// By what the system says of itself, else a cautious guess.
+fn three_quarters_of_memory() -> u64 {
+    const GUESS: u64 = 8 << 30;
+    let read = std::fs::read_to_string("/proc/meminfo").ok();
+    let kib = read.as_deref().and_then(total_kib);
+    kib.map_or(GUESS, |kib| kib.saturating_mul(1024) / 4 * 3)
+}
+
+fn total_kib(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_memory_of_a_linux_machine() {
+        assert_eq!(total_kib("MemTotal:       24652328 kB\nMemFree: 1 kB\n"), Some(24_652_328));
+        assert_eq!(total_kib("nonsense"), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! A stream: work in order, run by whichever thread of the pool is free.
+//!
+//! # Who may touch what
+//! At most one thread *pumps* a queue: the one that set `pumped`. It takes work out under the lock and runs it
+//! without. A pump that meets a signal that has not fired leaves the work in front, and `pumped` set; firing
+//! the signal starts a new pump. So work runs in order, never twice at a time, and no thread blocks.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use cuda_core::StreamId;
+use parking_lot::Mutex;
+
+use super::{backend::Shared, work::Work};
+
+/// Work that a pump does before it lets other queues have the thread.
+const TURN: usize = 16;
+
+pub(crate) struct Queue {
+    pub(crate) id: StreamId,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    work: VecDeque<Work>,
+    pumped: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(id: StreamId) -> Arc<Self> {
+        Arc::new(Self { id, state: Mutex::default() })
+    }
+
+    /// Adds work at the end.
+    pub(crate) fn push(self: &Arc<Self>, work: Work, shared: &Arc<Shared>) {
+        let mut state = self.state.lock();
+        state.work.push_back(work);
+        if !std::mem::replace(&mut state.pumped, true) {
+            drop(state);
+            self.start(shared);
+        }
+    }
+
+    /// Starts a pump; `pumped` is set.
+    pub(crate) fn start(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let (queue, shared) = (self.clone(), shared.clone());
+        shared.clone().pool.spawn_fifo(move || queue.pump(&shared));
+    }
+
+    fn pump(self: Arc<Self>, shared: &Arc<Shared>) {
+        for _ in 0..TURN {
+            let Some(work) = self.next() else { return };
+            if let Work::Wait(signal) = &work {
+                let signal = signal.clone();
+                self.state.lock().work.push_front(work);
+                if !signal.reached_by(&self) {
+                    return;
+                }
+                self.state.lock().work.pop_front();
+                continue;
+            }
+            work.run(self.id, shared);
+        }
+        self.start(shared);
+    }
+
+    /// The next work, or the end of this pump.
+    fn next(&self) -> Option<Work> {
+        let mut state = self.state.lock();
+        let work = state.work.pop_front();
+        state.pumped = work.is_some();
+        work
+    }
+}

@@ -1,0 +1,98 @@
+//! Names to addresses, with every bound checked, when a command is enqueued.
+
+use std::{ops::Range, sync::Arc};
+
+use cuda_core::{AllocId, Error, HostBlock, HostRegion, Launch, Region, Result};
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::work::{Kernel, missing_block};
+use crate::{LaunchDims, Program};
+use cuda_core::ModuleId;
+
+/// Live allocations and modules by name.
+#[derive(Default)]
+pub(crate) struct Names {
+    allocations: RwLock<FxHashMap<AllocId, (u64, u64)>>,
+    modules: RwLock<FxHashMap<ModuleId, Arc<Program>>>,
+}
+
+impl Names {
+    pub(crate) fn add_allocation(&self, id: AllocId, address: u64, bytes: u64) {
+        self.allocations.write().insert(id, (address, bytes));
+    }
+
+    pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<u64> {
+        let removed = self.allocations.write().remove(&id);
+        removed.map(|(address, _)| address).ok_or_else(|| unknown("an allocation", id.0))
+    }
+
+    pub(crate) fn add_module(&self, id: ModuleId, program: Program) {
+        self.modules.write().insert(id, Arc::new(program));
+    }
+
+    pub(crate) fn remove_module(&self, id: ModuleId) {
+        let removed = self.modules.write().remove(&id);
+        drop(removed);
+    }
+
+    /// The address of `bytes` bytes of a region.
+    pub(crate) fn address(&self, region: Region, bytes: u64) -> Result<u64> {
+        let (address, size) = *self
+            .allocations
+            .read()
+            .get(&region.alloc)
+            .ok_or_else(|| unknown("an allocation", region.alloc.0))?;
+        match region.offset.checked_add(bytes) {
+            Some(end) if end <= size => Ok(address + region.offset),
+            _ => Err(Error::OutOfRange {
+                what: "a device region".into(),
+                detail: format!("{bytes} bytes at offset {} of an allocation of {size}", region.offset),
+            }),
+        }
+    }
+
+    /// A launch with the addresses filled in.
+    pub(crate) fn kernel(&self, launch: &Launch<'_>) -> Result<Box<Kernel>> {
+        let module = launch.function.module;
+        let program = self.modules.read().get(&module).cloned();
+        let program = program.ok_or_else(|| unknown("a module", module.0))?;
+        let mut params: SmallVec<[u8; 64]> = SmallVec::from_slice(&launch.params);
+        for relocation in launch.relocations.iter() {
+            let address = self.address(relocation.region, 0)?;
+            let at = relocation.at as usize;
+            let place = params.get_mut(at..at.saturating_add(8)).ok_or_else(|| Error::OutOfRange {
+                what: "an address among launch parameters".into(),
+                detail: format!("offset {at} of {} bytes", launch.params.len()),
+            })?;
+            place.copy_from_slice(&address.to_le_bytes());
+        }
+        let config = launch.config;
+        let dims =
+            LaunchDims { grid: config.grid, block: config.block, dynamic_shared: config.shared_bytes };
+        Ok(Box::new(Kernel { program, entry: launch.function.entry as usize, dims, params }))
+    }
+}
+
+/// The block that a command names, and the bytes of it.
+pub(crate) fn host_range(
+    region: HostRegion,
+    bytes: u64,
+    beside: &[Arc<HostBlock>],
+) -> Result<(Arc<HostBlock>, Range<usize>)> {
+    let block = beside.iter().find(|block| block.id() == region.block).ok_or_else(missing_block)?;
+    let start = usize::try_from(region.offset).ok();
+    let end = region.offset.checked_add(bytes).and_then(|end| usize::try_from(end).ok());
+    match (start, end) {
+        (Some(start), Some(end)) if end <= block.len() => Ok((block.clone(), start..end)),
+        _ => Err(Error::OutOfRange {
+            what: "a host region".into(),
+            detail: format!("{bytes} bytes at offset {} of a block of {}", region.offset, block.len()),
+        }),
+    }
+}
+
+pub(crate) fn unknown(what: &'static str, id: u64) -> Error {
+    Error::OutOfRange { what: what.into(), detail: format!("number {id} is not one of this device's") }
+}

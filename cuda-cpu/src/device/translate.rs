@@ -1,0 +1,42 @@
+//! The engine's errors as the library's.
+
+use cuda_core::{Error, Fault, FaultKind, FaultSite};
+
+use crate::{AccessError, LaunchError, OutOfMemory};
+
+pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
+    Error::OutOfMemory { requested: error.requested, free: error.free, total: error.total }
+}
+
+/// A copy that met freed memory.
+pub(crate) fn access(error: AccessError) -> Error {
+    Fault::new(FaultKind::IllegalAddress, error.to_string()).into()
+}
+
+pub(crate) fn launch(error: &LaunchError) -> Error {
+    match error {
+        LaunchError::Fault(fault) => self::fault(fault).into(),
+        LaunchError::Invalid { kernel, invalid } => {
+            Error::InvalidLaunch { kernel: kernel.clone(), detail: invalid.to_string() }
+        }
+    }
+}
+
+fn fault(fault: &crate::Fault) -> Fault {
+    use crate::FaultKind as Engine;
+    let (kind, address) = match &fault.kind {
+        Engine::OutOfBounds { address, .. } | Engine::UseAfterFree { address, .. } => {
+            (FaultKind::IllegalAddress, Some(*address))
+        }
+        Engine::Misaligned { address, .. } => (FaultKind::Misaligned, Some(*address)),
+        Engine::Assert { .. } => (FaultKind::Assert, None),
+        Engine::Trap => (FaultKind::Trap, None),
+        Engine::Deadlock { .. } => (FaultKind::Deadlock, None),
+        _ => (FaultKind::Other, None),
+    };
+    let mut site = FaultSite::new(fault.block, fault.thread);
+    site.address = address;
+    site.ptx_line = Some(fault.line).filter(|line| *line > 0);
+    site.nearest = fault.nearest.as_ref().map(ToString::to_string);
+    Fault::new(kind, fault.kind.to_string()).in_kernel(&fault.kernel).at(site)
+}

@@ -1,0 +1,98 @@
+//! Resolved commands: what a queue runs.
+
+use std::{ops::Range, sync::Arc};
+
+use cuda_core::{Error, HostBlock, Notice, Pattern, Result, StreamId};
+use smallvec::SmallVec;
+
+use super::{backend::Shared, signal::Signal, translate};
+use crate::{LaunchDims, Program};
+
+pub(crate) enum Work {
+    Free(u64),
+    Upload { from: Arc<HostBlock>, range: Range<usize>, to: u64 },
+    Download { from: u64, to: Arc<HostBlock>, range: Range<usize> },
+    Copy { from: u64, to: u64, bytes: u64 },
+    Fill { to: u64, pattern: Pattern, count: u64 },
+    Launch(Box<Kernel>),
+    Record(Arc<Signal>),
+    /// Handled by the queue, which can wait without a thread.
+    Wait(Arc<Signal>),
+    Notify(u64),
+}
+
+pub(crate) struct Kernel {
+    pub(crate) program: Arc<Program>,
+    pub(crate) entry: usize,
+    pub(crate) dims: LaunchDims,
+    pub(crate) params: SmallVec<[u8; 64]>,
+}
+
+impl Work {
+    /// Runs it; on a lost device only what others wait for.
+    pub(crate) fn run(self, stream: StreamId, shared: &Arc<Shared>) {
+        match self {
+            Work::Record(signal) => signal.fire().iter().for_each(|queue| queue.start(shared)),
+            Work::Notify(token) => {
+                let status = shared.lost.check();
+                shared.notices.notice(Notice { stream, token, status });
+            }
+            // Nobody is left to be told: the buffer is gone.
+            Work::Free(address) => drop(shared.memory.free(address)),
+            moves => {
+                if shared.lost.check().is_ok()
+                    && let Err(error) = moves.carry_out(shared)
+                {
+                    shared.lost.set(error);
+                }
+            }
+        }
+    }
+
+    fn carry_out(self, shared: &Shared) -> Result<()> {
+        let memory = &*shared.memory;
+        match self {
+            Work::Upload { from, range, to } => {
+                // SAFETY: the command only reads the block, and nobody writes it until it has run.
+                let bytes = unsafe { from.shared_bytes() };
+                memory.write(to, bytes.get(range).unwrap_or_default()).map_err(translate::access)
+            }
+            Work::Download { from, to, range } => {
+                // SAFETY: this is the backend, carrying out the download that names these bytes.
+                let bytes = unsafe { to.shared_bytes_mut(range) };
+                memory.read(from, bytes.unwrap_or_default()).map_err(translate::access)
+            }
+            Work::Copy { from, to, bytes } => memory.copy(to, from, bytes).map_err(translate::access),
+            Work::Fill { to, pattern, count } => match pattern {
+                Pattern::Byte(byte) => memory.fill(to, &[byte], count),
+                Pattern::Half(half) => memory.fill(to, &half.to_ne_bytes(), count),
+                Pattern::Word(word) => memory.fill(to, &word.to_ne_bytes(), count),
+            }
+            .map_err(translate::access),
+            Work::Launch(kernel) => kernel.run(shared),
+            Work::Free(_) | Work::Record(_) | Work::Wait(_) | Work::Notify(_) => Ok(()),
+        }
+    }
+}
+
+impl Kernel {
+    fn run(&self, shared: &Shared) -> Result<()> {
+        self.program
+            .launch(&shared.memory, self.entry, self.dims, &self.params, &shared.pool, &print)
+            .map_err(|error| translate::launch(&error))
+    }
+}
+
+/// What kernels print goes to standard output; if that is closed, nowhere.
+fn print(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// For a range that was checked when the command was resolved.
+pub(crate) fn missing_block() -> Error {
+    Error::OutOfRange {
+        what: "a copy".into(),
+        detail: "its block of host memory is not beside the command".into(),
+    }
+}
