@@ -1,0 +1,172 @@
+//! The backend: each command one driver call, each request a few.
+
+use std::sync::Arc;
+
+use super::{
+    completion::Completion,
+    context::{Bound, Primary},
+    discard::{Discarded, Remains, Stream},
+    host_memory, launch,
+    memory::Memory,
+    modules::Modules,
+    streams::{Events, Streams},
+    transfer::{self, On},
+};
+use crate::{
+    Backend, Command, DeviceInfo, Error, HostBlock, NoticeSink, RawStream, Reply, Request, Result,
+    StreamId,
+};
+
+/// One NVIDIA GPU.
+///
+/// Copies run beside the host's work only with blocks of [`Backend::host_block`]: the driver stages
+/// other memory itself, and may block for it.
+///
+/// A kernel that faults loses the device for this process: whoever meets the fault first gets
+/// [`Error::Fault`], as does everybody who waits for a notice, and everything after that gets
+/// [`Error::DeviceLost`] at once. CUDA offers no way back but a new process.
+pub struct CudaBackend {
+    primary: &'static Primary,
+    streams: Streams,
+    events: Events,
+    memory: Memory,
+    modules: Modules,
+    completion: Completion,
+}
+
+impl CudaBackend {
+    pub(super) fn new(primary: &'static Primary, notices: Arc<dyn NoticeSink>) -> Result<Self> {
+        primary.alive()?;
+        // What earlier backends of this device left.
+        primary.drain(&primary.bind()?);
+        Ok(Self {
+            primary,
+            streams: Streams::new(primary),
+            events: Events::new(primary),
+            memory: Memory::new(primary),
+            modules: Modules::new(primary),
+            completion: Completion::new(primary, notices),
+        })
+    }
+
+    fn on<'a>(&'a self, stream: &'a Stream) -> On<'a> {
+        On { primary: self.primary, memory: &self.memory, stream }
+    }
+
+    fn no_reset(&self) -> Error {
+        let what =
+            "a reset (after a fault a process cannot use CUDA any more: restart the process)";
+        Error::unsupported(what, &self.primary.info.address)
+    }
+
+    fn answer(&self, request: Request, bound: &Bound) -> Result<Reply> {
+        match request {
+            Request::CreateStream { id, priority } => self.streams.create(id, priority, bound)?,
+            Request::DestroyStream { id } => {
+                self.streams.destroy(id)?;
+                self.primary.drain(bound);
+            }
+            Request::Synchronize { stream } => self.streams.synchronize(stream, bound)?,
+            Request::LoadModule { id, image } => {
+                return self.modules.load(id, image, bound).map(Reply::Module);
+            }
+            Request::UnloadModule { id } => self.modules.unload(id, bound)?,
+            Request::Memory => return self.memory.info(bound).map(Reply::Memory),
+            Request::Reset => return Err(self.no_reset()),
+        }
+        Ok(Reply::Done)
+    }
+}
+
+impl Backend for CudaBackend {
+    fn info(&self) -> &DeviceInfo {
+        &self.primary.info
+    }
+
+    fn enqueue(
+        &self,
+        stream: StreamId,
+        command: Command<'_>,
+        host: &[Arc<HostBlock>],
+    ) -> Result<()> {
+        self.primary.alive()?;
+        let id = stream;
+        let stream = self.streams.find(id)?;
+        let bound = &self.primary.bind()?;
+        match command {
+            Command::Launch(it) => {
+                launch::launch(self.primary, &self.modules, &self.memory, &stream, &it, bound)
+            }
+            Command::Alloc { id, bytes } => self.memory.alloc(id, bytes, &stream, bound),
+            Command::Free { id } => self.memory.free(id, &stream, bound),
+            Command::Upload { from, to, bytes } => {
+                transfer::upload(self.on(&stream), from, to, bytes, host, bound)
+            }
+            Command::Download { from, to, bytes } => {
+                transfer::download(self.on(&stream), from, to, bytes, host, bound)
+            }
+            Command::Copy { from, to, bytes } => {
+                transfer::copy(self.on(&stream), from, to, bytes, bound)
+            }
+            Command::Fill { to, pattern, count } => {
+                transfer::fill(self.on(&stream), to, pattern, count, bound)
+            }
+            Command::Record { event } => self.events.record(event, &stream, bound),
+            Command::Wait { event } => self.events.wait(event, &stream, bound),
+            Command::Notify { token } => self.completion.notify(id, &stream, token, bound),
+        }
+    }
+
+    fn request(&self, request: Request) -> Result<Reply> {
+        if request == Request::Reset {
+            // Said before "the device is lost": whoever asks wants to know what to do instead.
+            return Err(self.no_reset());
+        }
+        self.primary.alive()?;
+        let bound = self.primary.bind()?;
+        // A stream may be made inside a poll, where nothing may block.
+        if !matches!(request, Request::CreateStream { .. }) {
+            self.primary.drain(&bound);
+        }
+        self.answer(request, &bound)
+    }
+
+    fn host_block(&self, bytes: usize) -> Result<HostBlock> {
+        self.primary.alive()?;
+        let bound = self.primary.bind()?;
+        self.primary.drain(&bound);
+        host_memory::host_block(self.primary, bytes, &bound)
+    }
+
+    fn external(
+        &self,
+        stream: StreamId,
+        submit: &mut dyn FnMut(RawStream) -> Result<()>,
+    ) -> Result<()> {
+        self.primary.alive()?;
+        let stream = self.streams.find(stream)?;
+        let _bound = self.primary.bind()?;
+        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
+    }
+}
+
+impl Drop for CudaBackend {
+    fn drop(&mut self) {
+        let remains = Remains {
+            streams: self.streams.take(),
+            memory: self.memory.take(),
+            events: self.events.take(),
+            modules: self.modules.take(),
+        };
+        // On a lost device there is nothing to give back.
+        if self.primary.alive().is_ok() {
+            self.primary.trash.put(Discarded::Remains(remains));
+        }
+    }
+}
+
+impl std::fmt::Debug for CudaBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CudaBackend").field("info", &self.primary.info).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Finding and opening GPUs.
+
+use std::sync::Arc;
+
+use super::{backend::CudaBackend, context::Primary, driver::Driver};
+use crate::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
+
+/// The NVIDIA GPUs of this machine, as `cuda:0`, `cuda:1` and so on.
+///
+/// ```
+/// use cuda_core::{Provider, cuda::CudaProvider};
+///
+/// // Empty where there is no GPU; an error only where there is a driver that cannot be used.
+/// match CudaProvider::new().devices() {
+///     Ok(devices) => devices.iter().for_each(|device| println!("{device:?}")),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CudaProvider {}
+
+impl CudaProvider {
+    /// A provider; the driver is looked for when it is first asked something.
+    pub const fn new() -> Self {
+        Self {}
+    }
+}
+
+impl Provider for CudaProvider {
+    fn scheme(&self) -> &'static str {
+        "cuda"
+    }
+
+    /// The devices there are; none where there is no driver.
+    ///
+    /// # Errors
+    /// [`Error::DriverUnusable`] where there is a driver that is too old or broken: that machine has a
+    /// GPU, and its owner wants to know.
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        match Driver::probe() {
+            Ok(driver) => (0..driver.devices).map(|ordinal| driver.describe(ordinal)).collect(),
+            Err(Error::NoDriver { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a device. The first time costs a quarter of a second: the driver makes its context,
+    /// which then stays until the process ends.
+    ///
+    /// # Errors
+    /// [`Error::NoDriver`], [`Error::DriverUnusable`], [`Error::NoDevice`], and
+    /// [`Error::DeviceLost`] where an earlier fault of this process took the device.
+    fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
+        let primary = Primary::of(&Driver::probe()?, ordinal)?;
+        Ok(Arc::new(CudaBackend::new(primary, notices)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Notice;
+
+    struct Nobody;
+
+    impl NoticeSink for Nobody {
+        fn notice(&self, _: Notice) {}
+    }
+
+    #[test]
+    fn devices_and_open_agree_and_nothing_panics() {
+        let provider = CudaProvider::new();
+        match provider.devices() {
+            Ok(devices) => {
+                let beyond = provider.open(devices.len() as u32, Arc::new(Nobody)).err();
+                match beyond.unwrap() {
+                    Error::NoDriver { .. } => assert!(devices.is_empty()),
+                    Error::NoDevice { address, .. } => {
+                        assert_eq!(address, format!("cuda:{}", devices.len()));
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+            Err(error) => assert!(matches!(error, Error::DriverUnusable { .. }), "{error}"),
+        }
+    }
+
+    #[test]
+    fn an_ordinal_that_no_driver_can_count_is_an_error() {
+        assert!(CudaProvider::new().open(u32::MAX, Arc::new(Nobody)).is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! Kernels: parameters, shapes, shared memory, cost.
+
+use std::{borrow::Cow, time::Instant};
+
+use cuda_core::{
+    AllocId, Command, Error, FunctionId, Launch, LaunchConfig, ModuleId, Region, Relocation,
+};
+
+use crate::{
+    harness::gpu,
+    kernels::{EMPTY, SHARED, SLOW_STORE, VECADD, slow_store_params},
+};
+
+const ONE: LaunchConfig = LaunchConfig::new(1, 1);
+
+#[test]
+fn two_vectors_are_added() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let n = 10_000_u32;
+    let a = gpu.upload(stream, &(0..n).collect::<Vec<_>>());
+    let b = gpu.upload(stream, &(0..n).map(|i| 3 * i).collect::<Vec<_>>());
+    let out = gpu.alloc(stream, u64::from(n) * 4);
+    let mut params = [0; 28];
+    params[24..].copy_from_slice(&n.to_ne_bytes());
+    let places = [(0, a), (8, b), (16, out)];
+    let config = LaunchConfig::for_num_elems(n);
+    gpu.launch(stream, gpu.kernel(VECADD), config, &params, &places).unwrap();
+    let expected: Vec<_> = (0..n).map(|i| 4 * i).collect();
+    assert_eq!(gpu.download(stream, out, n as usize), expected);
+}
+
+#[test]
+fn a_pointer_inside_a_struct_is_patched() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let to = gpu.upload(stream, &[0]);
+    let store = gpu.kernel(SLOW_STORE);
+    gpu.launch(stream, store, ONE, &slow_store_params(42, 0), &[(8, to)]).unwrap();
+    assert_eq!(gpu.download(stream, to, 1), [42]);
+}
+
+#[test]
+fn a_kernel_without_parameters_runs() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    gpu.launch(stream, gpu.kernel(EMPTY), ONE, &[], &[]).unwrap();
+    gpu.sync(stream).unwrap();
+}
+
+#[test]
+fn more_than_48_kib_of_shared_memory_are_granted() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let (out, kernel) = (gpu.upload(stream, &[0]), gpu.kernel(SHARED));
+    let most = gpu.backend.info().max_shared_bytes;
+    for bytes in [1024, 48 << 10, most, 64] {
+        let mut params = [0; 12];
+        params[8..].copy_from_slice(&bytes.to_ne_bytes());
+        gpu.launch(stream, kernel, ONE.shared_bytes(bytes), &params, &[(0, out)]).unwrap();
+        assert_eq!(gpu.download(stream, out, 1), [bytes]);
+    }
+    let wrong = gpu.launch(stream, kernel, ONE.shared_bytes(most + 1), &[0; 12], &[(0, out)]);
+    let said = wrong.unwrap_err().to_string();
+    assert!(said.contains(&format!("the limit of this kernel is {most}")), "{said}");
+}
+
+#[test]
+fn a_wrong_launch_is_an_error_before_the_driver_sees_it() {
+    let Some(gpu) = gpu() else { return };
+    let (stream, kernel) = (gpu.stream(), gpu.kernel(EMPTY));
+    for config in [
+        LaunchConfig::new(0, 1),
+        LaunchConfig::new(1, 0),
+        LaunchConfig::new(1, 1025),
+        ONE.grid(1, 65_536, 1),
+        ONE.block(1, 1, 65),
+        LaunchConfig::new(u32::MAX, 1),
+    ] {
+        let wrong = gpu.launch(stream, kernel, config, &[], &[]);
+        assert!(matches!(wrong, Err(Error::InvalidLaunch { .. })), "{wrong:?}");
+    }
+    let wrong = gpu.launch(stream, kernel, ONE, &[0; 8], &[]);
+    assert!(matches!(wrong, Err(Error::Arguments { .. })), "{wrong:?}");
+    let store = gpu.kernel(SLOW_STORE);
+    let alloc = gpu.alloc(stream, 4);
+    let wrong = gpu.launch(stream, store, ONE, &[0; 24], &[(17, alloc)]);
+    assert!(matches!(wrong, Err(Error::Arguments { .. })), "{wrong:?}");
+    let wrong = gpu.launch(stream, store, ONE, &[0; 24], &[(8, AllocId(u64::MAX))]);
+    assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
+    let nowhere = FunctionId { module: ModuleId(u64::MAX), entry: 0 };
+    let wrong = gpu.launch(stream, nowhere, ONE, &[], &[]);
+    assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
+    gpu.sync(stream).unwrap();
+}
+
+/// Prints what launches and their parts cost; this side's share is to stay under 100 ns.
+#[test]
+fn what_a_launch_costs() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let region = Region { alloc: gpu.alloc(stream, 4), offset: 0 };
+    let (params, relocations) = (slow_store_params(1, 0), [Relocation { at: 8, region }]);
+    let launch = |kernel, params, relocations| {
+        Command::Launch(Launch {
+            function: kernel,
+            config: ONE,
+            params: Cow::Borrowed(params),
+            relocations: Cow::Borrowed(relocations),
+        })
+    };
+    let store = launch(gpu.kernel(SLOW_STORE), &params, &relocations);
+    let empty = launch(gpu.kernel(EMPTY), &[], &[]);
+    // Finds the stream, binds the context, and has nothing to do.
+    let nothing = Command::Copy { from: region, to: region, bytes: 0 };
+    for _ in 0..3 {
+        for (what, command) in [("store", &store), ("empty", &empty), ("no-op", &nothing)] {
+            let start = Instant::now();
+            for _ in 0..500 {
+                gpu.run(stream, borrowed(command)).unwrap();
+            }
+            println!("{what}: {:?}", start.elapsed() / 500);
+            gpu.sync(stream).unwrap();
+        }
+    }
+}
+
+/// The same command, without a copy of what it borrows.
+fn borrowed<'a>(command: &'a Command<'a>) -> Command<'a> {
+    match command {
+        Command::Launch(it) => Command::Launch(Launch {
+            function: it.function,
+            config: it.config,
+            params: Cow::Borrowed(&it.params),
+            relocations: Cow::Borrowed(&it.relocations),
+        }),
+        other => other.clone(),
+    }
+}
