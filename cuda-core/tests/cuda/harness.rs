@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
+
 use cuda_core::{
     AllocId, Backend, Command, Error, EventId, FunctionId, HostBlock, HostRegion, Launch,
     LaunchConfig, ModuleId, ModuleImage, ModuleInfo, Notice, NoticeSink, Provider, Region,
@@ -43,6 +45,13 @@ pub(crate) fn gpu() -> Option<Gpu> {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Held by tests that take much of the GPU's memory and by those that start another process on it: a new
+/// context needs half a gibibyte.
+pub(crate) fn hold_memory() -> impl Drop {
+    static MEMORY: Mutex<()> = Mutex::new(());
+    MEMORY.lock()
 }
 
 pub(crate) fn open() -> Result<Gpu> {

@@ -8,7 +8,7 @@ use std::{
 use cuda_core::{Command, Error, FaultKind, Launch, LaunchConfig, Region, Relocation, Request};
 
 use crate::{
-    harness::{Gpu, gpu, open},
+    harness::{Gpu, gpu, hold_memory, open},
     kernels::{POKE, TRAP},
 };
 
@@ -19,6 +19,7 @@ fn in_a_child(test: &str) {
     if gpu().is_none() {
         return;
     }
+    let _held = hold_memory();
     let output = Process::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--nocapture"])
         .output()

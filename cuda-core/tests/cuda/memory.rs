@@ -6,7 +6,7 @@ use cuda_core::{
     AllocId, Command, Error, HostId, HostRegion, MemoryInfo, Pattern, Region, Reply, Request,
 };
 
-use crate::harness::{Gpu, gpu};
+use crate::harness::{Gpu, gpu, hold_memory};
 
 fn memory(gpu: &Gpu) -> MemoryInfo {
     match gpu.backend.request(Request::Memory).unwrap() {
@@ -83,6 +83,7 @@ fn nothing_is_a_no_op_and_too_much_an_error() {
 fn out_of_memory_says_how_much_there_is_and_harms_nothing() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
+    let _held = hold_memory();
     let bytes = gpu.backend.info().memory * 2;
     match gpu.run(stream, Command::Alloc { id: AllocId(u64::MAX), bytes }) {
         Err(Error::OutOfMemory { requested, free, total }) => {
@@ -111,6 +112,7 @@ fn used_counts_what_is_live() {
 #[test]
 fn what_a_dropped_backend_left_is_freed_by_the_next() {
     let Some(first) = gpu() else { return };
+    let _held = hold_memory();
     let before = memory(&first).free;
     let bytes = before / 4; // far more than what other tests and processes take meanwhile
     let stream = first.stream();

@@ -1,0 +1,95 @@
+//! Uploads, downloads, pinned memory, fresh memory.
+
+use std::sync::Arc;
+
+use cuda_async::{Device, DeviceBuffer, prelude::*, to_pinned};
+
+use crate::on_every_device;
+
+on_every_device! {
+    every_element_type_comes_back
+    sources_of_every_kind
+    nothing_is_a_size_too
+    copies_of_many_chunks
+    pinned_buffers_go_as_they_are
+    fresh_memory_is_zero
+    device_to_device
+}
+
+fn every_element_type_comes_back(device: &Device) {
+    fn check<T: cuda_async::Element + PartialEq + std::fmt::Debug>(
+        device: &Device,
+        values: Vec<T>,
+    ) {
+        let stream = device.new_stream().unwrap();
+        assert_eq!(h2d(values.clone()).then(to_host).sync_on(&stream).unwrap(), values);
+    }
+    check(device, vec![i8::MIN, -1, 0, i8::MAX]);
+    check(device, vec![u16::MAX, 1]);
+    check(device, vec![i32::MIN, i32::MAX, 7]);
+    check(device, vec![u64::MAX, 1 << 40]);
+    check(device, vec![f32::MIN_POSITIVE / 2.0, -0.0, f32::INFINITY]);
+    check(device, vec![f64::EPSILON, -1e300]);
+    check(device, vec![half::f16::from_f32(1.5), half::f16::NEG_INFINITY]);
+    check(device, vec![[1u8, 2, 3], [4, 5, 6]]);
+}
+
+fn sources_of_every_kind(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let values = vec![1, 2, 3];
+    assert_eq!(h2d(&values).then(to_host).sync_on(&stream).unwrap(), values);
+    assert_eq!(h2d(&values[1..]).then(to_host).sync_on(&stream).unwrap(), values[1..]);
+    assert_eq!(h2d([9u8; 5]).then(to_host).sync_on(&stream).unwrap(), [9; 5]);
+    assert_eq!(h2d(Arc::new(values.clone())).then(to_host).sync_on(&stream).unwrap(), values);
+    let buffer = h2d(Arc::<[i32]>::from(values.clone())).sync_on(&stream).unwrap();
+    assert_eq!(to_host(&buffer).sync_on(&stream).unwrap(), values);
+    assert_eq!(Arc::new(buffer).to_host_vec().sync_on(&stream).unwrap(), values);
+}
+
+fn nothing_is_a_size_too(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    assert_eq!(h2d(Vec::<f32>::new()).then(to_host).sync_on(&stream).unwrap(), []);
+    assert_eq!(zeros::<u64>(0).then(to_host).sync_on(&stream).unwrap(), []);
+    assert_eq!(h2d(Vec::<u8>::new()).then(to_pinned).sync_on(&stream).unwrap()[..], []);
+}
+
+/// More chunks than the window holds, and an end that is not a whole chunk.
+fn copies_of_many_chunks(device: &Device) {
+    let len = (cuda_async::ops::COPY_CHUNK * (cuda_async::ops::COPY_WINDOW + 2)) / 4 + 3;
+    let values: Vec<u32> = (0..len as u32).map(|x| x.wrapping_mul(2_654_435_761)).collect();
+    let stream = device.new_stream().unwrap();
+    assert!(h2d(&values).then(to_host).sync_on(&stream).unwrap() == values);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let policy = cuda_async::SingleStream::from(stream);
+    let back = runtime.block_on(h2d(values.clone()).then(to_host).schedule(&policy)).unwrap();
+    assert!(back == values);
+}
+
+fn pinned_buffers_go_as_they_are(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let mut pinned = device.pinned::<f32>(1000).unwrap();
+    assert!(pinned.iter().all(|x| *x == 0.0));
+    pinned.iter_mut().zip(0u16..).for_each(|(x, i)| *x = f32::from(i));
+    let expected = pinned.to_vec();
+    let back = h2d(pinned).then(to_pinned).sync_on(&stream).unwrap();
+    assert_eq!(back[..], expected);
+}
+
+fn fresh_memory_is_zero(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    for _ in 0..3 {
+        let dirty = h2d(vec![u64::MAX; 5000]).sync_on(&stream).unwrap();
+        drop(dirty);
+        assert_eq!(zeros::<u64>(5000).then(to_host).sync_on(&stream).unwrap(), [0; 5000]);
+    }
+}
+
+fn device_to_device(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let source = h2d(vec![1.5f64; 300]).sync_on(&stream).unwrap();
+    let mut copy = DeviceBuffer::<f64>::uninitialised(&stream, 300).unwrap();
+    copy.copy_from(&stream, &source).unwrap();
+    assert_eq!(to_host(copy).sync_on(&stream).unwrap(), [1.5; 300]);
+    let mut shorter = DeviceBuffer::<f64>::uninitialised(&stream, 299).unwrap();
+    assert!(matches!(shorter.copy_from(&stream, &source), Err(Error::OutOfRange { .. })));
+}

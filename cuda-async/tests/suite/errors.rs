@@ -1,0 +1,102 @@
+//! Bad input, met by an error that says what to do.
+
+use cuda_async::{Device, LaunchConfig, launch, prelude::*};
+
+use crate::{kernels::Kernels, on_every_device};
+
+on_every_device! {
+    out_of_memory_says_how_much
+    ptx_that_is_none
+    no_such_kernel_lists_those_there_are
+    arguments_are_checked
+    launch_shapes_are_checked
+    other_devices_are_told_apart
+}
+
+const VECADD: &str = include_str!("../../../kernels/vecadd.ptx");
+
+fn out_of_memory_says_how_much(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let bytes = 1usize << 50;
+    match zeros::<u8>(bytes).sync_on(&stream) {
+        Err(Error::OutOfMemory { requested, total, .. }) => {
+            assert_eq!(requested, bytes as u64);
+            assert!(total > 0);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(zeros::<u64>(usize::MAX).sync_on(&stream), Err(Error::OutOfMemory { .. })));
+    assert_eq!(zeros::<u8>(3).then(to_host).sync_on(&stream).unwrap(), [0; 3]);
+}
+
+fn ptx_that_is_none(device: &Device) {
+    for text in ["", "int main() {}", ".version 7.0\n.target sm_50\n.entry k() { nonsense.f32 x; }"]
+    {
+        let error = device.load_ptx(text).unwrap_err();
+        assert!(matches!(error, Error::InvalidPtx { .. } | Error::LoadFailed { .. }), "{error:?}");
+    }
+}
+
+fn no_such_kernel_lists_those_there_are(device: &Device) {
+    let module = device.load_ptx(VECADD).unwrap();
+    let error = module.function("vecsub").unwrap_err();
+    assert_eq!(error.to_string(), "no kernel `vecsub` in the module; it has `vecadd`");
+}
+
+fn arguments_are_checked(device: &Device) {
+    let vecadd = device.load_ptx(VECADD).unwrap().function("vecadd").unwrap();
+    let stream = device.new_stream().unwrap();
+    let config = LaunchConfig::new(1, 32);
+    // SAFETY: refused before anything runs.
+    let too_few = unsafe { launch(&vecadd, config, (1u64, 2u64)) }.sync_on(&stream);
+    // SAFETY: as above.
+    let too_wide = unsafe { launch(&vecadd, config, (1u64, 2u64, 3u64, 4u64)) }.sync_on(&stream);
+    for (refused, why) in
+        [(too_few.map(drop), "takes 4 and was given 2"), (too_wide.map(drop), "4 bytes")]
+    {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Arguments { .. }), "{error:?}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+fn launch_shapes_are_checked(device: &Device) {
+    let kernels = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+    let empty = kernels.function("empty").unwrap();
+    let stream = device.new_stream().unwrap();
+    let shapes = [
+        LaunchConfig::new(0, 32),
+        LaunchConfig::new(1, 0),
+        LaunchConfig::new(1, 1025),
+        LaunchConfig::new(1, 1).block(1 << 20, 1 << 20, 1 << 20),
+        LaunchConfig::new(1, 1).shared_bytes(u32::MAX),
+    ];
+    for shape in shapes {
+        // SAFETY: the kernel does nothing.
+        let error = unsafe { launch(&empty, shape, ()) }.sync_on(&stream).unwrap_err();
+        assert!(matches!(error, Error::InvalidLaunch { .. }), "{shape:?}: {error:?}");
+    }
+    // SAFETY: as above.
+    unsafe { launch(&empty, LaunchConfig::new(3, 1024), ()) }.sync_on(&stream).unwrap();
+}
+
+fn other_devices_are_told_apart(device: &Device) {
+    let other = Device::open(&cuda_cpu::CpuProvider::default(), 0).unwrap();
+    let foreign = h2d(vec![1.0f32; 8]).sync_on(&other.new_stream().unwrap()).unwrap();
+    let kernels = Kernels::load(device);
+    let stream = device.new_stream().unwrap();
+    let error = kernels.scale(foreign, 2.0).sync_on(&stream).unwrap_err();
+    assert!(matches!(error, Error::WrongDevice { .. }), "{error:?}");
+}
+
+#[test]
+fn an_address_that_names_nothing_lists_what_there_is() {
+    for address in ["tpu", "cpu:7", "cuda:99", "cpu:x", "", ":", "cuda:-1"] {
+        let error = cuda_async::open(address).unwrap_err();
+        assert!(
+            matches!(error, Error::NoDevice { .. } | Error::NoDriver { .. }),
+            "{address}: {error:?}"
+        );
+    }
+    assert!(cuda_async::open("tpu").unwrap_err().to_string().contains("`cpu`"));
+}

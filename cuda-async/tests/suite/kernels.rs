@@ -1,0 +1,80 @@
+//! The kernels that the suite launches, as operations: the library-style way to wrap kernels.
+
+use cuda_async::{
+    BufferSource, Device, DeviceBuffer, DeviceOp, Function, KernelArg, LaunchConfig, launch, zeros,
+};
+
+/// The kernels of one device.
+#[derive(Clone)]
+pub struct Kernels {
+    vecadd: Function,
+    scale: Function,
+    add_scalar: Function,
+    spin: Function,
+}
+
+pub type Floats = DeviceBuffer<f32>;
+
+impl Kernels {
+    pub fn load(device: &Device) -> Self {
+        let function =
+            |ptx: &str, name: &str| device.load_ptx(ptx).unwrap().function(name).unwrap();
+        let basic = include_str!("../../../kernels/basic.ptx");
+        Self {
+            vecadd: function(include_str!("../../../kernels/vecadd.ptx"), "vecadd"),
+            scale: function(basic, "scale"),
+            add_scalar: function(basic, "add_scalar"),
+            spin: function(include_str!("../../../kernels/spin.ptx"), "spin"),
+        }
+    }
+
+    /// `a + b`, element by element.
+    pub fn add<A, B>(&self, a: A, b: B) -> impl DeviceOp<Output = Floats> + use<A, B>
+    where
+        A: BufferSource<Element = f32> + KernelArg,
+        B: BufferSource<Element = f32> + KernelArg,
+    {
+        let (n, kernel) = (a.buffer().len(), self.vecadd.clone());
+        zeros::<f32>(n)
+            .then(move |c| {
+                let config = LaunchConfig::for_num_elems(n as u32);
+                // SAFETY: reads a and b and writes c, all of n elements.
+                unsafe { launch(&kernel, config, (a, b, c, n as u32)) }
+            })
+            .map(|(_, _, c, _)| c)
+    }
+
+    /// `x * factor`, in place.
+    pub fn scale(&self, x: Floats, factor: f32) -> impl DeviceOp<Output = Floats> + use<> {
+        let n = x.len() as u32;
+        // SAFETY: reads and writes x, of n elements.
+        unsafe { launch(&self.scale, LaunchConfig::for_num_elems(n), (x, factor, n)) }
+            .map(|(x, ..)| x)
+    }
+
+    /// `x + term`, in place.
+    pub fn add_scalar(&self, x: Floats, term: f32) -> impl DeviceOp<Output = Floats> + use<> {
+        let n = x.len() as u32;
+        // SAFETY: reads and writes x, of n elements.
+        unsafe { launch(&self.add_scalar, LaunchConfig::for_num_elems(n), (x, term, n)) }
+            .map(|(x, ..)| x)
+    }
+
+    /// Something that takes a while: `n` words, each the end of a sequence of `iterations` steps.
+    pub fn spin(
+        &self,
+        out: DeviceBuffer<u32>,
+        iterations: u32,
+    ) -> impl DeviceOp<Output = DeviceBuffer<u32>> + use<> {
+        let n = out.len() as u32;
+        // SAFETY: writes out, of n elements.
+        unsafe { launch(&self.spin, LaunchConfig::for_num_elems(n), (out, 1u32, iterations, n)) }
+            .map(|(out, ..)| out)
+    }
+}
+
+/// What [`Kernels::spin`] computes.
+pub fn spun(n: u32, iterations: u32) -> Vec<u32> {
+    let step = |state: u32| state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    (0..n).map(|i| (0..iterations).fold(1 + i, |state, _| step(state))).collect()
+}

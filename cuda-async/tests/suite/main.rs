@@ -1,0 +1,13 @@
+//! The suite that every backend passes: the CPU device, the same behind bytes, and a GPU where there is one.
+
+mod cancellation;
+mod combinators;
+mod copies;
+mod devices;
+mod errors;
+mod faults;
+mod kernels;
+mod ordering;
+mod random_programs;
+mod running;
+mod wire;

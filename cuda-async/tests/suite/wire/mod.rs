@@ -1,0 +1,33 @@
+//! A backend that shows that the vocabulary is complete: every command, request, reply and notice is turned into
+//! bytes, handed to another thread through a channel, decoded there and carried out on the CPU device.
+//! Nothing but bytes goes between [`client`] and [`node`].
+
+mod client;
+mod frame;
+mod node;
+
+use std::sync::{Arc, mpsc::channel};
+
+use cuda_async::{DeviceInfo, Result};
+use cuda_core::{Backend, NoticeSink, Provider};
+use cuda_cpu::CpuProvider;
+
+/// The provider of such devices.
+pub struct WireProvider;
+
+impl Provider for WireProvider {
+    fn scheme(&self) -> &'static str {
+        "wire"
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        CpuProvider::default().devices()
+    }
+
+    fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
+        let (to_node, from_client) = channel();
+        let (to_client, from_node) = channel();
+        let info = node::start(ordinal, from_client, to_client)?;
+        Ok(client::start(info, to_node, from_node, notices))
+    }
+}
