@@ -1,0 +1,220 @@
+//! A block: its warps, its shared memory and its barriers.
+
+use super::address::Segment;
+use super::barrier::{BARRIERS, BarrierState};
+use super::buffer::Buffer;
+use super::code::{Barrier, BarrierKind, Code, Control, Reduce};
+use super::ctx::{Ctx, FULL, LANES};
+use super::fault::{FaultKind, Waiting};
+use super::op::Slot;
+use super::presets::{self, Place};
+use super::runner::{Faulted, Runner, Stop};
+use super::warp::{Fragment, Wait, Warp};
+
+/// What shared memory holds when a block begins: as new device memory, something that shows.
+const FRESH: u8 = 0xFF;
+
+/// Rounds of time slices before other blocks of the same worker get a turn.
+const ROUNDS: u32 = 4;
+
+/// What the warps of a block share.
+pub(crate) struct BlockState {
+    pub(crate) live_threads: u32,
+    barriers: [BarrierState; BARRIERS],
+}
+
+/// See the module.
+pub(crate) struct Block {
+    pub(crate) at: [u32; 3],
+    pub(crate) warps: Vec<Warp>,
+    shared: Buffer,
+    shared_size: u64,
+    pub(crate) state: BlockState,
+    function: u32,
+    filled: bool,
+}
+
+/// How a turn of a block ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Finished,
+    Yielded,
+}
+
+/// A fault in one of the block's warps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockFault {
+    pub(crate) pc: u32,
+    pub(crate) warp: u32,
+}
+
+impl Block {
+    pub(crate) fn new(code: &Code, function: u32, threads: u32, shared: u32) -> Self {
+        let warps = threads.div_ceil(LANES as u32);
+        Self {
+            at: [0; 3],
+            warps: (0..warps).map(|i| Warp::new(i, code, function)).collect(),
+            shared: Buffer::new(shared as usize),
+            shared_size: u64::from(shared),
+            state: BlockState {
+                live_threads: threads,
+                barriers: [BarrierState::default(); BARRIERS],
+            },
+            function,
+            filled: false,
+        }
+    }
+
+    /// Begins the block at `place.at`.
+    pub(crate) fn start(&mut self, runner: &mut Runner<'_>, place: Place) {
+        self.at = place.at;
+        runner.ctx.place = place;
+        self.shared.bytes_mut().fill(FRESH);
+        let threads = place.threads();
+        self.state =
+            BlockState { live_threads: threads, barriers: [BarrierState::default(); BARRIERS] };
+        let function = &runner.code.functions[self.function as usize];
+        for warp in &mut self.warps {
+            let left = threads - warp.index * LANES as u32;
+            let lanes = if left >= LANES as u32 { FULL } else { (1 << left) - 1 };
+            warp.restart(lanes, self.function, function.entry.unwrap_or(0));
+            runner.enter(warp, &Fragment { pc: 0, mask: FULL, call: 0 });
+            runner.ctx.spaces.local_base = 0;
+            if self.filled {
+                presets::refill(&mut runner.ctx, &function.presets, warp.index);
+            } else {
+                presets::fill(&mut runner.ctx, &function.presets, warp.index);
+            }
+        }
+        self.filled = true;
+    }
+
+    /// Runs until all threads have exited or others should have a turn.
+    pub(crate) fn run(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
+        runner.ctx.place.at = self.at;
+        let start = self.shared.bytes_mut().as_mut_ptr();
+        runner.ctx.spaces.shared = Segment { start, size: self.shared_size };
+        let mut rounds = 0;
+        loop {
+            let (mut yielded, mut moved) = (false, false);
+            for i in 0..self.warps.len() {
+                let warp = &mut self.warps[i];
+                if warp.live == 0 || (warp.ready.is_empty() && warp.parked.is_empty()) {
+                    continue;
+                }
+                moved |= !warp.ready.is_empty();
+                let stop = runner
+                    .run(warp, &mut self.state)
+                    .map_err(|Faulted { pc }| BlockFault { pc, warp: i as u32 })?;
+                yielded |= stop == Stop::Yielded;
+                if stop != Stop::Yielded {
+                    self.release(runner);
+                }
+            }
+            if self.state.live_threads == 0 {
+                return Ok(Turn::Finished);
+            }
+            let runnable = self.warps.iter().any(|w| !w.ready.is_empty());
+            if !moved && !runnable {
+                return Err(self.deadlock(runner));
+            }
+            rounds += u32::from(yielded);
+            if rounds >= ROUNDS {
+                return Ok(Turn::Yielded);
+            }
+        }
+    }
+
+    /// Lets those go on whose barrier is complete.
+    fn release(&mut self, runner: &mut Runner<'_>) {
+        for id in 0..BARRIERS {
+            let Some(outcome) = self.state.barriers[id].complete(self.state.live_threads) else {
+                continue;
+            };
+            for warp in &mut self.warps {
+                let wait = Wait::Barrier(id as u32);
+                let waiting: Vec<Fragment> =
+                    warp.parked.iter().filter(|(_, w)| *w == wait).map(|&(f, _)| f).collect();
+                warp.parked.retain(|(_, w)| *w != wait);
+                for fragment in waiting {
+                    runner.enter(warp, &fragment);
+                    let op = &runner.code.ops[fragment.pc as usize];
+                    if let Control::Barrier(Barrier {
+                        kind: BarrierKind::Reduce { how, output, .. },
+                        ..
+                    }) = runner.code.controls[op.extra as usize]
+                    {
+                        let value = outcome.value(how);
+                        deliver(&mut runner.ctx, how, output, value);
+                    }
+                    warp.ready.push(Fragment { pc: fragment.pc + 1, ..fragment });
+                }
+            }
+        }
+    }
+
+    /// Nobody can go on: says who waits where.
+    fn deadlock(&self, runner: &mut Runner<'_>) -> BlockFault {
+        let parked = self.warps.iter().flat_map(|w| w.parked.iter().map(move |p| (w.index, p)));
+        let waiting: Vec<Waiting> = parked
+            .map(|(warp, (fragment, wait))| Waiting {
+                warp,
+                lanes: fragment.mask,
+                barrier: match wait {
+                    Wait::Barrier(id) => Some(*id),
+                    Wait::Members(_) => None,
+                },
+                line: runner.code.lines[fragment.pc as usize],
+            })
+            .collect();
+        let first = self.warps.iter().find_map(|w| Some((w.index, w.parked.first()?.0)));
+        let (warp, fragment) = first.unwrap_or((0, Fragment { pc: 0, mask: 1, call: 0 }));
+        let lane = fragment.mask.trailing_zeros() as usize & 31;
+        runner.ctx.fail(lane, FaultKind::Deadlock { waiting });
+        BlockFault { pc: fragment.pc, warp }
+    }
+}
+
+fn deliver(ctx: &mut Ctx<'_>, how: Reduce, output: Slot, value: u32) {
+    let mask = ctx.mask;
+    match how {
+        Reduce::Popc => ctx.write(output, mask, &[value; LANES]),
+        Reduce::And | Reduce::Or => ctx.set_pred(output, mask, if value != 0 { mask } else { 0 }),
+    }
+}
+
+impl BlockState {
+    /// Lanes arrive at a barrier: counted, and parked unless they only say so.
+    pub(crate) fn arrive(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        warp: &mut Warp,
+        at: Fragment,
+        barrier: &Barrier,
+    ) -> Result<(), ()> {
+        let lane = at.mask.trailing_zeros() as usize & 31;
+        let id = ctx.lane::<u32>(barrier.id, lane);
+        let given = (barrier.threads != Slot::NONE).then(|| ctx.lane::<u32>(barrier.threads, lane));
+        let bad = |n: u32| n == 0 || !n.is_multiple_of(LANES as u32);
+        if id as usize >= BARRIERS || given.is_some_and(bad) {
+            ctx.fail(lane, FaultKind::BadBarrier { barrier: id, threads: given });
+            return Err(());
+        }
+        let holding = match barrier.kind {
+            BarrierKind::Reduce { input, negated, .. } => {
+                let pred = ctx.pred(input);
+                ((if negated { !pred } else { pred }) & at.mask).count_ones()
+            }
+            _ => 0,
+        };
+        let (threads, absent) = (at.mask.count_ones(), 32 - warp.live.count_ones());
+        let state = &mut self.barriers[id as usize];
+        state.arrive(warp.index, threads, absent, given.unwrap_or(0), holding);
+        if barrier.kind == BarrierKind::Arrive {
+            warp.ready.push(Fragment { pc: at.pc + 1, ..at });
+        } else {
+            warp.parked.push((at, Wait::Barrier(id)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Functions that the device provides: vprintf, __assertfail, malloc, free.
+
+use super::code::{Builtin, Call};
+use super::ctx::{Ctx, lanes_of};
+use super::exec::locate::read_byte;
+use super::fault::FaultKind;
+use super::op::{Flow, Op};
+use super::printf::{self, Argument};
+use super::warp::{Fragment, Warp};
+
+/// The longest text that is read from device memory.
+const MAX_TEXT: usize = 64 << 10;
+
+/// Runs a builtin for the lanes of `at`; on a fault the context holds it.
+pub(crate) fn run(
+    ctx: &mut Ctx<'_>,
+    warp: &mut Warp,
+    at: Fragment,
+    op: &Op,
+    call: &Call,
+    builtin: Builtin,
+) -> Result<(), ()> {
+    for lane in lanes_of(at.mask) {
+        let arguments: Vec<u64> =
+            call.arguments.iter().map(|a| word(warp, at.call, a, lane)).collect();
+        let argument = |i: usize| arguments.get(i).copied().unwrap_or(0);
+        let result = match builtin {
+            Builtin::Vprintf => print(ctx, op, lane, argument(0), argument(1))?,
+            Builtin::Assertfail => {
+                let message = text(ctx, op, lane, argument(0))?;
+                let file = text(ctx, op, lane, argument(1))?;
+                let function = text(ctx, op, lane, argument(3))?;
+                let line = argument(2) as u32;
+                ctx.fail(lane, FaultKind::Assert { message, file, line, function });
+                return Err(());
+            }
+            // As on a GPU, a null pointer says that there is no room.
+            Builtin::Malloc => ctx.view.memory().alloc(argument(0), 16).unwrap_or(0),
+            Builtin::Free => free(ctx, lane, argument(0))?,
+        };
+        if let Some(target) = call.results.first() {
+            warp.set_passed(at.call, target, lane, result);
+        }
+    }
+    Ok(())
+}
+
+fn word(warp: &Warp, call: u32, passed: &super::code::Passed, lane: usize) -> u64 {
+    let (bytes, _) = warp.passed(call, passed, lane);
+    bytes.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+fn free(ctx: &mut Ctx<'_>, lane: usize, address: u64) -> Result<u64, ()> {
+    if address != 0 && ctx.view.memory().free(address).is_err() {
+        ctx.fail_global(lane, address, 1, true);
+        return Err(());
+    }
+    Ok(0)
+}
+
+/// A text in device memory, up to its NUL.
+fn text(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<String, ()> {
+    let mut bytes = Vec::new();
+    while bytes.len() < MAX_TEXT {
+        match byte(ctx, op, lane, address + bytes.len() as u64)? {
+            0 => break,
+            byte => bytes.push(byte),
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn byte(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<u8, ()> {
+    read_byte(ctx, op, lane, address).map_err(|_: Flow| ())
+}
+
+/// `vprintf(format, arguments)`: gives the number of arguments.
+fn print(ctx: &mut Ctx<'_>, op: &Op, lane: usize, format: u64, arguments: u64) -> Result<u64, ()> {
+    let format = text(ctx, op, lane, format)?;
+    let (mut at, mut count) = (arguments, 0);
+    let mut failed = false;
+    let printed = printf::format(&format, |kind| {
+        let size = match kind {
+            Argument::Word => 4,
+            Argument::Long | Argument::Float | Argument::Text => 8,
+        };
+        at = at.next_multiple_of(size);
+        let mut bits = 0u64;
+        for i in 0..size {
+            match byte(ctx, op, lane, at + i) {
+                Ok(byte) => bits |= u64::from(byte) << (8 * i),
+                Err(()) => failed = true,
+            }
+        }
+        at += size;
+        count += 1;
+        let text = match kind {
+            Argument::Text if bits == 0 => "(null)".into(),
+            Argument::Text => text(ctx, op, lane, bits).unwrap_or_else(|()| {
+                failed = true;
+                String::new()
+            }),
+            _ => String::new(),
+        };
+        (bits, text)
+    });
+    if failed {
+        return Err(());
+    }
+    (ctx.print)(&printed);
+    Ok(count)
+}

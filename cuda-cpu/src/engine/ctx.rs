@@ -1,0 +1,226 @@
+//! What a handler sees: the registers of the running warp and the memory it can reach.
+//!
+//! # The rules of the register file
+//!
+//! A frame is a run of bytes inside the running warp's register file. [`Slot`]s are offsets into it,
+//! made by the frame layout of one function, each aligned and in bounds for its class. The
+//! dispatch loop calls [`Ctx::enter`] with a frame of that function's size before it runs any of
+//! its instructions, and the register file is neither moved nor touched by anybody else until the
+//! warp is left. A context belongs to one worker thread. So the pointers made here are valid and
+//! exclusive. Two slots are the same or do not overlap; handlers read their operands before they
+//! write the result of the same lanes.
+
+use super::address::Spaces;
+use super::code::{Code, Control};
+use super::fault::{FaultKind, FaultSpace};
+use super::op::{Class, Flow, Op, Slot};
+use super::presets::Place;
+use crate::memory::{Range, View};
+
+/// Lanes in a warp.
+pub(crate) const LANES: usize = 32;
+
+/// All lanes.
+pub(crate) const FULL: u32 = u32::MAX;
+
+/// The content of one lane: `u32` or `u64`.
+pub(crate) trait Raw: Copy + Default + 'static {
+    const CLASS: Class;
+}
+
+impl Raw for u32 {
+    const CLASS: Class = Class::W32;
+}
+
+impl Raw for u64 {
+    const CLASS: Class = Class::W64;
+}
+
+/// A fault before the scheduler adds where it happened.
+#[derive(Debug)]
+pub(crate) struct LaneFault {
+    pub(crate) kind: FaultKind,
+    pub(crate) lane: u32,
+    pub(crate) nearest: Option<crate::memory::Nearest>,
+}
+
+/// See the module.
+pub(crate) struct Ctx<'a> {
+    frame: *mut u8,
+    /// Lanes that execute.
+    pub(crate) mask: u32,
+    /// Lanes of the warp that have not exited.
+    pub(crate) live: u32,
+    /// For [`Flow::Jump`] and [`Flow::Diverge`].
+    pub(crate) target: u32,
+    /// For [`Flow::Diverge`].
+    pub(crate) taken: u32,
+    /// Back-edges left in this time slice.
+    pub(crate) fuel: i32,
+    /// Lowest program counter of a waiting part of the warp that this one may join.
+    pub(crate) merge_pc: u32,
+    /// One allocation cache per memory instruction.
+    pub(crate) caches: Vec<Range>,
+    pub(crate) view: View<'a>,
+    pub(crate) spaces: Spaces<'a>,
+    pub(crate) code: &'a Code,
+    pub(crate) place: Place,
+    /// Values that lanes show each other in collectives.
+    pub(crate) exchange: Box<[u64; LANES]>,
+    pub(crate) fault: Option<LaneFault>,
+    pub(crate) print: &'a (dyn Fn(&str) + Sync),
+    /// When the launch began, for the clocks.
+    pub(crate) started: std::time::Instant,
+}
+
+impl<'a> Ctx<'a> {
+    pub(crate) fn new(
+        code: &'a Code,
+        view: View<'a>,
+        params: &'a [u8],
+        print: &'a (dyn Fn(&str) + Sync),
+    ) -> Self {
+        Self {
+            frame: std::ptr::null_mut(),
+            mask: 0,
+            live: 0,
+            target: 0,
+            taken: 0,
+            fuel: 0,
+            merge_pc: u32::MAX,
+            caches: vec![Range::EMPTY; code.caches as usize],
+            view,
+            spaces: Spaces::new(params),
+            code,
+            place: Place::default(),
+            exchange: Box::new([0; LANES]),
+            fault: None,
+            print,
+            started: std::time::Instant::now(),
+        }
+    }
+
+    /// Makes `frame` (of the running function's size, at least) the current one.
+    pub(crate) fn enter(&mut self, frame: &mut [u8]) {
+        self.frame = frame.as_mut_ptr();
+    }
+
+    /// The lanes of a register. Valid for `LANES` reads and writes (module rules).
+    #[inline(always)]
+    pub(crate) fn lanes<R: Raw>(&self, slot: Slot) -> *mut R {
+        self.frame.wrapping_add(slot.0 as usize).cast()
+    }
+
+    /// A copy of all lanes of a register.
+    #[inline(always)]
+    pub(crate) fn read<R: Raw>(&self, slot: Slot) -> [R; LANES] {
+        // SAFETY: module rules.
+        unsafe { self.lanes::<R>(slot).cast::<[R; LANES]>().read() }
+    }
+
+    /// One lane of a register.
+    #[inline(always)]
+    pub(crate) fn lane<R: Raw>(&self, slot: Slot, lane: usize) -> R {
+        debug_assert!(lane < LANES);
+        // SAFETY: module rules; `& 31` keeps the lane inside.
+        unsafe { self.lanes::<R>(slot).add(lane & 31).read() }
+    }
+
+    /// Writes one lane of a register.
+    #[inline(always)]
+    pub(crate) fn set_lane<R: Raw>(&mut self, slot: Slot, lane: usize, value: R) {
+        debug_assert!(lane < LANES);
+        // SAFETY: module rules; `& 31` keeps the lane inside.
+        unsafe { self.lanes::<R>(slot).add(lane & 31).write(value) }
+    }
+
+    /// Writes the executing lanes of a register.
+    #[inline(always)]
+    pub(crate) fn write<R: Raw>(&mut self, slot: Slot, mask: u32, values: &[R; LANES]) {
+        let d = self.lanes::<R>(slot);
+        if mask == FULL {
+            // SAFETY: module rules.
+            unsafe { d.cast::<[R; LANES]>().write(*values) };
+            return;
+        }
+        for lane in lanes_of(mask) {
+            self.set_lane(slot, lane, values[lane]);
+        }
+    }
+
+    /// A predicate register.
+    #[inline(always)]
+    pub(crate) fn pred(&self, slot: Slot) -> u32 {
+        // SAFETY: module rules.
+        unsafe { self.lanes::<u32>(slot).read() }
+    }
+
+    /// Writes the lanes in `mask` of a predicate register.
+    #[inline(always)]
+    pub(crate) fn set_pred(&mut self, slot: Slot, mask: u32, value: u32) {
+        let at = self.lanes::<u32>(slot);
+        // SAFETY: module rules.
+        unsafe { at.write((at.read() & !mask) | (value & mask)) };
+    }
+
+    /// The executing lanes whose guard holds.
+    #[inline(always)]
+    pub(crate) fn guarded(&self, op: &Op) -> u32 {
+        if op.guard == Slot::NONE {
+            return self.mask;
+        }
+        let pred = self.pred(op.guard);
+        self.mask & if op.guard_negated { !pred } else { pred }
+    }
+
+    /// A further operand of `op`.
+    #[inline(always)]
+    pub(crate) fn extra(&self, op: &Op, index: usize) -> Slot {
+        self.code.extras[op.extra as usize + index]
+    }
+
+    pub(crate) fn control(&self, op: &Op) -> &'a Control {
+        &self.code.controls[op.extra as usize]
+    }
+
+    /// Records a fault of `lane`.
+    #[cold]
+    pub(crate) fn fail(&mut self, lane: usize, kind: FaultKind) -> Flow {
+        self.fault = Some(LaneFault { kind, lane: lane as u32, nearest: None });
+        Flow::Fault
+    }
+
+    /// Records a bad address in device memory, with what lies next to it.
+    #[cold]
+    pub(crate) fn fail_global(
+        &mut self,
+        lane: usize,
+        address: u64,
+        bytes: u64,
+        write: bool,
+    ) -> Flow {
+        let what = self.view.memory().explain(address, bytes);
+        let bytes = bytes as u32;
+        let kind = if what.freed {
+            FaultKind::UseAfterFree { address, bytes, write }
+        } else {
+            FaultKind::OutOfBounds { space: FaultSpace::Global, address, bytes, write }
+        };
+        self.fault = Some(LaneFault { kind, lane: lane as u32, nearest: what.nearest });
+        Flow::Fault
+    }
+}
+
+/// The numbers of the lanes in a mask, lowest first.
+#[inline(always)]
+pub(crate) fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let lane = left.trailing_zeros() as usize;
+        left &= left - 1;
+        Some(lane)
+    })
+}

@@ -1,0 +1,355 @@
+//! What decoding one function needs: its operands become slots, its instructions ops.
+
+use cuda_ptx::{
+    Address, AddressBase, Body, Function, Instruction, Module, Operand, RegId, ScalarType, Space,
+    Symbol,
+};
+
+use super::frame::Frame;
+use super::layout::Layout;
+use super::special;
+use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
+use crate::engine::code::{Code, Control, PresetValue};
+use crate::engine::exec::control::guarded;
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::{control, select};
+use crate::engine::op::{Class, Op, Slot};
+
+/// Why an instruction cannot be decoded.
+pub(crate) type Problem = &'static str;
+
+pub(crate) const UNKNOWN: Problem = "no such instruction, or one that the CPU device does not know";
+pub(crate) const OPERANDS: Problem = "these operands do not fit the instruction";
+
+/// See the module.
+pub(crate) struct Builder<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) function: &'a Function,
+    pub(crate) body: &'a Body,
+    pub(crate) layout: &'a Layout,
+    pub(crate) code: &'a mut Code,
+    pub(crate) frame: Frame,
+    registers: Vec<Option<Slot>>,
+    /// Offsets of the function's own local variables, parameters and results in its local bytes.
+    pub(crate) locals: Locals,
+    /// The hidden carry.
+    carry: Option<Slot>,
+    /// Ops whose `imm`, and controls whose targets, are still labels.
+    pub(crate) jumps: Vec<u32>,
+    pub(crate) tables: Vec<u32>,
+    /// Ops to follow the one being decoded: results that must be widened.
+    after: Vec<Op>,
+    ins: Option<&'a Instruction>,
+}
+
+/// See [`Builder::locals`].
+#[derive(Debug, Default)]
+pub(crate) struct Locals {
+    pub(crate) variables: Vec<u32>,
+    pub(crate) params: Vec<u32>,
+    pub(crate) returns: Vec<u32>,
+    pub(crate) bytes: u32,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(
+        module: &'a Module,
+        function: &'a Function,
+        body: &'a Body,
+        layout: &'a Layout,
+        code: &'a mut Code,
+    ) -> Self {
+        let locals = Locals::new(function, body);
+        let registers = vec![None; body.registers.len()];
+        Self {
+            module,
+            function,
+            body,
+            layout,
+            code,
+            frame: Frame::default(),
+            registers,
+            locals,
+            carry: None,
+            jumps: Vec::new(),
+            tables: Vec::new(),
+            after: Vec::new(),
+            ins: None,
+        }
+    }
+
+    /// The ops that follow belong to this instruction.
+    pub(crate) fn begin(&mut self, ins: &'a Instruction) {
+        self.ins = Some(ins);
+        self.after.clear();
+    }
+
+    /// The index of the next op.
+    pub(crate) fn pc(&self) -> u32 {
+        self.code.ops.len() as u32
+    }
+
+    fn push(&mut self, mut op: Op) {
+        op.pc = self.pc();
+        self.code.ops.push(op);
+        self.code.lines.push(self.ins.map_or(self.function.line, |i| i.line));
+    }
+
+    /// Emits an op that every lane executes.
+    pub(crate) fn emit_plain(&mut self, op: Op) {
+        self.push(op);
+    }
+
+    /// Emits an op under the instruction's guard, then what must follow it.
+    pub(crate) fn emit(&mut self, op: Op) -> Result<(), Problem> {
+        let op = self.with_guard(op)?;
+        self.push(op);
+        for after in std::mem::take(&mut self.after) {
+            let after = self.with_guard(after)?;
+            self.push(after);
+        }
+        Ok(())
+    }
+
+    /// Emits an op that looks at its guard itself.
+    pub(crate) fn emit_self_guarded(&mut self, mut op: Op) -> Result<(), Problem> {
+        self.set_guard(&mut op)?;
+        self.push(op);
+        for after in std::mem::take(&mut self.after) {
+            let after = self.with_guard(after)?;
+            self.push(after);
+        }
+        Ok(())
+    }
+
+    fn set_guard(&mut self, op: &mut Op) -> Result<(), Problem> {
+        if let Some(guard) = self.ins.and_then(|i| i.guard) {
+            op.guard = self.register(guard.register, Class::Pred)?;
+            op.guard_negated = guard.negated;
+        }
+        Ok(())
+    }
+
+    fn with_guard(&mut self, mut op: Op) -> Result<Op, Problem> {
+        self.set_guard(&mut op)?;
+        if op.guard != Slot::NONE {
+            op.inner = op.run;
+            op.run = guarded;
+        }
+        Ok(op)
+    }
+
+    pub(crate) fn control(&mut self, control: Control) -> Result<(), Problem> {
+        let mut op = Op::new(control::control);
+        op.extra = self.code.controls.len() as u32;
+        self.code.controls.push(control);
+        self.emit_self_guarded(op)
+    }
+
+    /// Appends extra operands and gives the index of the first.
+    pub(crate) fn extras(&mut self, slots: impl IntoIterator<Item = Slot>) -> u32 {
+        let first = self.code.extras.len() as u32;
+        self.code.extras.extend(slots);
+        first
+    }
+
+    pub(crate) fn new_cache(&mut self) -> u32 {
+        self.code.caches += 1;
+        self.code.caches - 1
+    }
+
+    /// The hidden carry register.
+    pub(crate) fn carry(&mut self) -> Slot {
+        let frame = &mut self.frame;
+        *self.carry.get_or_insert_with(|| frame.register(Class::Pred))
+    }
+
+    /// The class of a declared register.
+    pub(crate) fn class_of(&self, id: RegId) -> Class {
+        match self.body.registers.get(id.0 as usize).map(|r| r.ty) {
+            Some(ScalarType::Pred) => Class::Pred,
+            Some(ty) if ty.size() > 4 => Class::W64,
+            _ => Class::W32,
+        }
+    }
+
+    /// The slot of a register that must have this class.
+    pub(crate) fn register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
+        let declared = self.body.registers.get(id.0 as usize).ok_or(OPERANDS)?;
+        if declared.ty == ScalarType::B128 || self.class_of(id) != class {
+            return Err("an operand's register has the wrong size");
+        }
+        let frame = &mut self.frame;
+        Ok(*self.registers[id.0 as usize].get_or_insert_with(|| frame.register(class)))
+    }
+
+    /// A source operand of this kind, as a register.
+    pub(crate) fn source(&mut self, operand: &Operand, kind: Kind) -> Result<Slot, Problem> {
+        let class = kind.class();
+        match operand {
+            Operand::Reg(id) => self.source_register(*id, class),
+            _ => {
+                let value = self.value(operand, kind)?;
+                Ok(self.frame.preset(class, value))
+            }
+        }
+    }
+
+    /// A register used as a source: one of another width is converted first.
+    fn source_register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
+        let (run, from): (crate::engine::op::Handler, _) = match (self.class_of(id), class) {
+            (Class::W64, Class::W32) => (select::narrow, Class::W64),
+            (Class::W32, Class::W64) => (select::widen, Class::W32),
+            _ => return self.register(id, class),
+        };
+        let mut op = Op::new(run);
+        op.a = self.register(id, from)?;
+        op.d = self.frame.register(class);
+        self.push(op);
+        Ok(op.d)
+    }
+
+    /// What a constant, special register or symbol is worth.
+    pub(crate) fn value(&self, operand: &Operand, kind: Kind) -> Result<PresetValue, Problem> {
+        let bits = match (operand, kind) {
+            (Operand::Int(v), Kind::W32) => u64::from(*v as u32),
+            (Operand::Int(v), Kind::W64) => *v,
+            (Operand::Int(v), Kind::F32) => u64::from(*v as u32),
+            (Operand::Int(v), Kind::F64) => *v,
+            (Operand::Int(v), Kind::Pred) => u64::from(*v != 0),
+            (Operand::F32(b), Kind::F32 | Kind::W32) => u64::from(*b),
+            (Operand::F64(b), Kind::F32) => u64::from((f64::from_bits(*b) as f32).to_bits()),
+            (Operand::F64(b), Kind::F64 | Kind::W64) => *b,
+            (Operand::F32(b), Kind::F64) => f64::from(f32::from_bits(*b)).to_bits(),
+            (Operand::Special(name), _) => return special::value(name).ok_or(OPERANDS),
+            (Operand::Symbol(symbol, offset), Kind::W32 | Kind::W64) => {
+                return self.symbol(*symbol, *offset);
+            }
+            _ => return Err(OPERANDS),
+        };
+        Ok(PresetValue::Const(bits))
+    }
+
+    /// The address of a symbol in its own space (generic, for parameters).
+    pub(crate) fn symbol(&self, symbol: Symbol, offset: i64) -> Result<PresetValue, Problem> {
+        let at = |base: u64| Ok(PresetValue::Const(base.wrapping_add_signed(offset)));
+        let local = |base: u32| {
+            let at = i64::from(base) + offset;
+            u32::try_from(at).map(PresetValue::Local).map_err(|_| OPERANDS)
+        };
+        match symbol {
+            Symbol::Module(i) => match self.layout.module_address(i) {
+                Some(address) => at(address),
+                None if offset == 0 => Ok(PresetValue::DynamicShared),
+                None => Err("an offset from dynamic shared memory"),
+            },
+            Symbol::Body(i) => {
+                let variable = self.body.variables.get(i as usize).ok_or(OPERANDS)?;
+                match variable.space {
+                    Space::Local | Space::Param => local(self.locals.variables[i as usize]),
+                    _ => match self.layout.body_address(self.function, i) {
+                        Some(address) => at(address),
+                        None if offset == 0 => Ok(PresetValue::DynamicShared),
+                        None => Err("an offset from dynamic shared memory"),
+                    },
+                }
+            }
+            Symbol::Param(i) if self.function.is_entry => {
+                let param = self.function.params.get(i as usize).ok_or(OPERANDS)?;
+                at(PARAM_WINDOW + u64::from(param.offset))
+            }
+            Symbol::Param(i) => local(*self.locals.params.get(i as usize).ok_or(OPERANDS)?),
+            Symbol::Return(i) => local(*self.locals.returns.get(i as usize).ok_or(OPERANDS)?),
+            Symbol::Function(i) => at(FUNCTION_WINDOW + FUNCTION_STEP * u64::from(i)),
+        }
+    }
+
+    /// A symbol's address as `mov` gives it: a `.func`'s parameters lie in local memory, but are
+    /// addressed generically.
+    pub(crate) fn is_local_param(&self, symbol: Symbol) -> bool {
+        match symbol {
+            Symbol::Param(_) | Symbol::Return(_) => !self.function.is_entry,
+            Symbol::Body(i) => {
+                self.body.variables.get(i as usize).is_some_and(|v| v.space == Space::Param)
+            }
+            _ => false,
+        }
+    }
+
+    /// A destination of this kind. If its register is wider, the result is extended afterwards.
+    pub(crate) fn dest(
+        &mut self,
+        operand: &Operand,
+        kind: Kind,
+        signed: bool,
+    ) -> Result<Slot, Problem> {
+        let class = kind.class();
+        let id = match operand {
+            Operand::Discard => return Ok(self.frame.sink(class)),
+            Operand::Reg(id) => *id,
+            _ => return Err(OPERANDS),
+        };
+        if (self.class_of(id), class) != (Class::W64, Class::W32) {
+            return self.register(id, class);
+        }
+        let narrow = self.frame.register(Class::W32);
+        let mut op = Op::new(select::widen);
+        op.a = narrow;
+        op.d = self.register(id, Class::W64)?;
+        op.imm = u64::from(signed);
+        self.after.push(op);
+        Ok(narrow)
+    }
+
+    /// A predicate source and whether it is inverted.
+    pub(crate) fn pred(&mut self, operand: &Operand) -> Result<(Slot, bool), Problem> {
+        match operand {
+            Operand::Reg(id) => Ok((self.register(*id, Class::Pred)?, false)),
+            Operand::NotReg(id) => Ok((self.register(*id, Class::Pred)?, true)),
+            Operand::Int(v) => {
+                let value = PresetValue::Const(u64::from(*v != 0));
+                Ok((self.frame.preset(Class::Pred, value), false))
+            }
+            _ => Err(OPERANDS),
+        }
+    }
+
+    /// The register that an address is relative to, the offset, and whether it has 32 bits.
+    pub(crate) fn address(&mut self, address: &Address) -> Result<(Slot, i64, bool), Problem> {
+        match address.base {
+            AddressBase::Reg(id) => {
+                let class = self.class_of(id);
+                Ok((self.register(id, class)?, address.offset, class == Class::W32))
+            }
+            AddressBase::Symbol(symbol) => {
+                let value = self.symbol(symbol, 0)?;
+                Ok((self.frame.preset(Class::W64, value), address.offset, false))
+            }
+            AddressBase::Absolute => {
+                Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
+            }
+        }
+    }
+}
+
+impl Locals {
+    fn new(function: &Function, body: &Body) -> Self {
+        let mut locals = Self::default();
+        let mut place = |size: u64, align: u32| {
+            let at = locals.bytes.next_multiple_of(align.max(1));
+            locals.bytes = at.saturating_add(u32::try_from(size).unwrap_or(u32::MAX / 2));
+            at
+        };
+        let param = |p: &cuda_ptx::Param| (u64::from(p.size), p.align);
+        let params = if function.is_entry { &[][..] } else { &function.params };
+        let params: Vec<u32> = params.iter().map(param).map(|(s, a)| place(s, a)).collect();
+        let returns = function.returns.iter().map(param).map(|(s, a)| place(s, a)).collect();
+        let variables = body.variables.iter().map(|v| match v.space {
+            Space::Local | Space::Param => place(v.size.unwrap_or(0), v.align),
+            _ => 0,
+        });
+        let variables = variables.collect();
+        locals.bytes = locals.bytes.next_multiple_of(16);
+        Self { variables, params, returns, bytes: locals.bytes }
+    }
+}

@@ -1,0 +1,206 @@
+//! shfl, vote, match, redux, activemask, bar.warp.sync, and the block's barriers.
+
+use cuda_ptx::{Operand, ScalarType as T};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use crate::engine::code::{Barrier, BarrierKind, Collective, Control, Reduce};
+use crate::engine::exec::collective::{
+    self as run, PRED_NOT, REDUX, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
+};
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::special::active_mask;
+use crate::engine::op::{Op, Slot};
+
+fn position(names: &[&str], name: &str) -> u64 {
+    names.iter().position(|&n| n == name).unwrap_or(0) as u64
+}
+
+/// Emits a collective whose operands are in `op`.
+fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
+    op.extra = b.code.controls.len() as u32;
+    b.code.controls.push(Control::Collective(collective));
+    b.emit_self_guarded(op)
+}
+
+/// A destination `d|p`: the register and, if there is one, the predicate.
+fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Slot), Problem> {
+    let (d, p) = match dest {
+        Operand::Pair(d, p) => (&**d, Some(&**p)),
+        d => (d, None),
+    };
+    let d = b.dest(d, Kind::W32, false)?;
+    let p = match p {
+        Some(p) => b.dest(p, Kind::Pred, false)?,
+        None => Slot::NONE,
+    };
+    Ok((d, p))
+}
+
+/// `shfl.sync.bfly.b32 d|p, a, b, c, members;`
+pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if !form.take("sync") {
+        return Err("only the .sync form");
+    }
+    let mode = form.take_one(&SHFL_MODES).ok_or(UNKNOWN)?;
+    let ty = form.ty();
+    if ty != Some(T::B32) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let [dest, a, lane, clamp, members] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let mut op = Op::new(run::collective);
+    op.imm = position(&SHFL_MODES, mode);
+    op.a = b.source(a, Kind::W32)?;
+    op.b = b.source(lane, Kind::W32)?;
+    op.c = b.source(clamp, Kind::W32)?;
+    let members = b.source(members, Kind::W32)?;
+    let pred;
+    (op.d, pred) = dest_pair(b, dest)?;
+    op.cache = pred.0;
+    let (deposit, complete) = (run::deposit_32 as _, run::complete_shfl as _);
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `vote.sync.ballot.b32 d, p, members;`
+pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if !form.take("sync") {
+        return Err("only the .sync form");
+    }
+    let mode = form.take_one(&VOTE_MODES).ok_or(UNKNOWN)?;
+    let wanted = if mode == "ballot" { T::B32 } else { T::Pred };
+    if form.ty() != Some(wanted) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let [dest, p, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(run::collective);
+    let not;
+    (op.a, not) = b.pred(p)?;
+    op.imm = position(&VOTE_MODES, mode) | if not { PRED_NOT } else { 0 };
+    let members = b.source(members, Kind::W32)?;
+    let kind = if mode == "ballot" { Kind::W32 } else { Kind::Pred };
+    op.d = b.dest(dest, kind, false)?;
+    let (deposit, complete) = (run::deposit_pred as _, run::complete_vote as _);
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `match.any.sync.b32 d, a, members;`
+pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let mode = form.take_one(&["any", "all"]).filter(|_| form.take("sync")).ok_or(UNKNOWN)?;
+    let kind = match form.ty().filter(|_| form.is_spent()) {
+        Some(T::B32) => Kind::W32,
+        Some(T::B64) => Kind::W64,
+        _ => return Err(UNKNOWN),
+    };
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(run::collective);
+    op.a = b.source(a, kind)?;
+    let members = b.source(members, Kind::W32)?;
+    let pred;
+    (op.d, pred) = dest_pair(b, dest)?;
+    op.cache = pred.0;
+    let deposit = if kind == Kind::W32 { run::deposit_32 as _ } else { run::deposit_64 as _ };
+    let complete =
+        if mode == "any" { run::complete_match_any as _ } else { run::complete_match_all as _ };
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `redux.sync.add.s32 d, a, members;`
+pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let name = form.take_one(&REDUX).filter(|_| form.take("sync")).ok_or(UNKNOWN)?;
+    let signed = match (form.ty().filter(|_| form.is_spent()), name) {
+        (Some(T::S32), "add" | "min" | "max") => REDUX_SIGNED,
+        (Some(T::U32), "add" | "min" | "max") | (Some(T::B32), "and" | "or" | "xor") => 0,
+        _ => return Err(UNKNOWN),
+    };
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(run::collective);
+    op.imm = position(&REDUX, name) | signed;
+    op.a = b.source(a, Kind::W32)?;
+    let members = b.source(members, Kind::W32)?;
+    op.d = b.dest(dest, Kind::W32, false)?;
+    let (deposit, complete) = (run::deposit_32 as _, run::complete_redux as _);
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `activemask.b32 d;`
+pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let ty = form.ty();
+    let [dest] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if ty != Some(T::B32) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let mut op = Op::new(active_mask);
+    op.d = b.dest(dest, Kind::W32, false)?;
+    b.emit(op)
+}
+
+/// `bar`, `barrier` in all their forms.
+pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("cta");
+    form.take("aligned");
+    if form.take("warp") {
+        return warp_barrier(b, form);
+    }
+    let what = form.take_one(&["sync", "arrive", "red"]).ok_or(UNKNOWN)?;
+    let operands = form.instruction().operands.as_slice();
+    if what == "red" {
+        return reducing_barrier(b, form);
+    }
+    let (id, threads) = match operands {
+        [id] => (id, None),
+        [id, threads] => (id, Some(threads)),
+        _ => return Err(OPERANDS),
+    };
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let kind = if what == "sync" { BarrierKind::Sync } else { BarrierKind::Arrive };
+    emit_barrier(b, id, threads, kind)
+}
+
+fn emit_barrier(
+    b: &mut Builder<'_>,
+    id: &Operand,
+    threads: Option<&Operand>,
+    kind: BarrierKind,
+) -> Result<(), Problem> {
+    let id = b.source(id, Kind::W32)?;
+    let threads = match threads {
+        Some(threads) => b.source(threads, Kind::W32)?,
+        None => Slot::NONE,
+    };
+    b.control(Control::Barrier(Barrier { id, threads, kind }))
+}
+
+/// `bar.red.popc.u32 d, a{, b}, p;`
+fn reducing_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let how = form.take_one(&["popc", "and", "or"]).ok_or(UNKNOWN)?;
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let (how, kind) = match (how, ty) {
+        ("popc", T::U32) => (Reduce::Popc, Kind::W32),
+        ("and", T::Pred) => (Reduce::And, Kind::Pred),
+        ("or", T::Pred) => (Reduce::Or, Kind::Pred),
+        _ => return Err(UNKNOWN),
+    };
+    let (dest, id, threads, p) = match form.instruction().operands.as_slice() {
+        [d, id, p] => (d, id, None, p),
+        [d, id, threads, p] => (d, id, Some(threads), p),
+        _ => return Err(OPERANDS),
+    };
+    let (input, negated) = b.pred(p)?;
+    let output = b.dest(dest, kind, false)?;
+    emit_barrier(b, id, threads, BarrierKind::Reduce { how, input, negated, output })
+}
+
+fn warp_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let [members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if !form.take("sync") || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let members = b.source(members, Kind::W32)?;
+    let op = Op::new(run::collective);
+    let (deposit, complete) = (run::deposit_nothing as _, run::complete_nothing as _);
+    emit(b, op, Collective { members, deposit, complete })
+}

@@ -1,0 +1,270 @@
+//! setp, set, selp, slct, testp and the logic of predicates.
+
+use cuda_ptx::{Operand, ScalarType as T};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use crate::engine::exec::compare;
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::map::Pick;
+use crate::engine::exec::select::{self, Logic, NOT_A, NOT_B};
+use crate::engine::op::{Class, Handler, Op, Slot};
+
+/// The kind that holds a type's bits.
+pub(crate) fn bits_kind(ty: T) -> Option<Kind> {
+    Some(match ty {
+        T::Pred => Kind::Pred,
+        T::F32 => Kind::F32,
+        T::F64 => Kind::F64,
+        T::B128 => return None,
+        ty if ty.size() == 8 => Kind::W64,
+        _ => Kind::W32,
+    })
+}
+
+fn take_logic(form: &mut Form<'_>) -> Option<Logic> {
+    Some(match form.take_one(&["and", "or", "xor"])? {
+        "and" => Logic::And,
+        "or" => Logic::Or,
+        _ => Logic::Xor,
+    })
+}
+
+/// Emits a comparison into a new predicate.
+fn emit_compare(
+    b: &mut Builder<'_>,
+    pick: &Pick,
+    x: &Operand,
+    y: &Operand,
+) -> Result<Slot, Problem> {
+    let mut op = Op::new(pick.run);
+    op.imm = pick.imm;
+    let [Some(kx), Some(ky), None] = pick.sources else { return Err(UNKNOWN) };
+    op.a = b.source(x, kx)?;
+    op.b = b.source(y, ky)?;
+    op.d = b.frame.register(Class::Pred);
+    b.emit_plain(op);
+    Ok(op.d)
+}
+
+/// `setp.lt.and.f32 p|q, a, b, c;`
+pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let test = compare::take_test(form).ok_or(UNKNOWN)?;
+    let logic = take_logic(form);
+    let ftz = form.take("ftz");
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let operands = form.instruction().operands.as_slice();
+    let (dest, x, y, with) = match (operands, logic) {
+        ([d, x, y], None) => (d, x, y, None),
+        ([d, x, y, c], Some(logic)) => (d, x, y, Some((c, logic))),
+        _ => return Err(OPERANDS),
+    };
+    if matches!(ty, T::F16x2 | T::BF16x2) {
+        let Operand::Pair(p, q) = dest else { return Err(OPERANDS) };
+        for (d, high) in [(p, false), (q, true)] {
+            let pick = compare::pick_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
+            let result = emit_compare(b, &pick, x, y)?;
+            finish(b, d, result, false, with)?;
+        }
+        return Ok(());
+    }
+    let pick = compare::pick(test, ty, ftz).ok_or(UNKNOWN)?;
+    if let (None, Operand::Reg(_)) = (with, dest) {
+        let mut op = Op::new(pick.run);
+        op.a = b.source(x, pick.sources[0].ok_or(UNKNOWN)?)?;
+        op.b = b.source(y, pick.sources[1].ok_or(UNKNOWN)?)?;
+        op.d = b.dest(dest, Kind::Pred, false)?;
+        return b.emit(op);
+    }
+    let result = emit_compare(b, &pick, x, y)?;
+    match dest {
+        Operand::Pair(p, q) => {
+            // `c` may be one of the destinations: keep its old value for the second.
+            let with = match with {
+                Some((c, logic)) => {
+                    let (slot, not) = b.pred(c)?;
+                    Some((copy_pred(b, slot, not), logic))
+                }
+                None => None,
+            };
+            finish_slot(b, p, result, false, with)?;
+            finish_slot(b, q, result, true, with)
+        }
+        d => finish(b, d, result, false, with),
+    }
+}
+
+fn copy_pred(b: &mut Builder<'_>, slot: Slot, not: bool) -> Slot {
+    let mut op = Op::new(select::copy_pred);
+    op.a = slot;
+    op.imm = u64::from(not);
+    op.d = b.frame.register(Class::Pred);
+    b.emit_plain(op);
+    op.d
+}
+
+fn finish(
+    b: &mut Builder<'_>,
+    dest: &Operand,
+    result: Slot,
+    inverted: bool,
+    with: Option<(&Operand, Logic)>,
+) -> Result<(), Problem> {
+    let with = match with {
+        Some((c, logic)) => {
+            let (slot, not) = b.pred(c)?;
+            let slot = if not { copy_pred(b, slot, true) } else { slot };
+            Some((slot, logic))
+        }
+        None => None,
+    };
+    finish_slot(b, dest, result, inverted, with)
+}
+
+/// `dest = result logic c`.
+fn finish_slot(
+    b: &mut Builder<'_>,
+    dest: &Operand,
+    result: Slot,
+    inverted: bool,
+    with: Option<(Slot, Logic)>,
+) -> Result<(), Problem> {
+    let mut op;
+    match with {
+        None => {
+            op = Op::new(select::copy_pred);
+            op.imm = u64::from(inverted);
+        }
+        Some((c, logic)) => {
+            op = Op::new(select::logic);
+            op.imm = logic as u64 | if inverted { NOT_A } else { 0 };
+            op.b = c;
+        }
+    }
+    op.a = result;
+    op.d = b.dest(dest, Kind::Pred, false)?;
+    b.emit(op)
+}
+
+/// `set.lt.u32.f32 d, a, b;`
+pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let test = compare::take_test(form).ok_or(UNKNOWN)?;
+    let logic = take_logic(form);
+    let ftz = form.take("ftz");
+    let (to, from) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    if let Some(pick) = compare::pick_set_two(test, to, from, ftz) {
+        let op = super::alu::operands(b, form, &pick)?;
+        return b.emit(op);
+    }
+    let one = match to {
+        T::U32 | T::S32 => u64::from(u32::MAX),
+        T::U16 | T::S16 => u64::from(u16::MAX),
+        T::F32 => u64::from(1f32.to_bits()),
+        T::F16 => 0x3C00,
+        T::BF16 => 0x3F80,
+        _ => return Err(UNKNOWN),
+    };
+    let pick = compare::pick(test, from, ftz).ok_or(UNKNOWN)?;
+    let operands = form.instruction().operands.as_slice();
+    let (dest, mut result, with) = match operands {
+        [d, x, y] => (d, emit_compare(b, &pick, x, y)?, None),
+        [d, x, y, c] => (d, emit_compare(b, &pick, x, y)?, Some(c)),
+        _ => return Err(OPERANDS),
+    };
+    if with.is_some() != logic.is_some() {
+        return Err(OPERANDS);
+    }
+    if let Some((c, logic)) = with.zip(logic) {
+        let (c, not) = b.pred(c)?;
+        let mut op = Op::new(select::logic);
+        op.imm = logic as u64 | if not { NOT_B } else { 0 };
+        (op.a, op.b, op.d) = (result, c, b.frame.register(Class::Pred));
+        result = op.d;
+        b.emit_plain(op);
+    }
+    let mut op = Op::new(select::pred_to_lanes);
+    op.a = result;
+    op.imm = one;
+    op.d = b.dest(dest, Kind::W32, false)?;
+    b.emit(op)
+}
+
+/// `selp.b32 d, a, b, p;`
+pub(crate) fn selp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
+    let [d, x, y, p] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let run: Handler =
+        if kind.class() == Class::W64 { select::select::<u64> } else { select::select::<u32> };
+    let mut op = Op::new(run);
+    op.a = b.source(x, kind)?;
+    op.b = b.source(y, kind)?;
+    let not;
+    (op.c, not) = b.pred(p)?;
+    op.imm = u64::from(not);
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// `slct.f32.s32 d, a, b, c;`
+pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("ftz");
+    let (ty, by) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
+    let wide = kind.class() == Class::W64;
+    let (run, by): (Handler, Kind) = match (wide, by) {
+        (false, T::S32) => (select::select_sign::<u32, i32>, Kind::W32),
+        (true, T::S32) => (select::select_sign::<u64, i32>, Kind::W32),
+        (false, T::F32) => (select::select_sign::<u32, f32>, Kind::F32),
+        (true, T::F32) => (select::select_sign::<u64, f32>, Kind::F32),
+        _ => return Err(UNKNOWN),
+    };
+    let pick = select::pick(run, kind, [Some(kind), Some(kind), Some(by)]);
+    let op = super::alu::operands(b, form, &pick)?;
+    b.emit(op)
+}
+
+/// `testp.finite.f32 p, a;`
+pub(crate) fn testp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let pick = compare::pick_property(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let mut op = super::alu::operands(b, form, &pick)?;
+    op.b = op.a;
+    b.emit(op)
+}
+
+/// `and.pred`, `or.pred`, `xor.pred`, `not.pred`.
+pub(crate) fn logic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.ty();
+    let operands = form.instruction().operands.as_slice();
+    let (dest, x, y) = match operands {
+        [d, x] if form.opcode() == "not" => (d, x, None),
+        [d, x, y] if form.opcode() != "not" => (d, x, Some(y)),
+        _ => return Err(OPERANDS),
+    };
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let (a, not_a) = b.pred(x)?;
+    let mut op = match y {
+        None => {
+            let mut op = Op::new(select::copy_pred);
+            op.imm = u64::from(!not_a);
+            op
+        }
+        Some(y) => {
+            let mut op = Op::new(select::logic);
+            let not_b;
+            (op.b, not_b) = b.pred(y)?;
+            let logic = match form.opcode() {
+                "and" => Logic::And,
+                "or" => Logic::Or,
+                _ => Logic::Xor,
+            };
+            op.imm = logic as u64 | if not_a { NOT_A } else { 0 } | if not_b { NOT_B } else { 0 };
+            op
+        }
+    };
+    op.a = a;
+    op.d = b.dest(dest, Kind::Pred, false)?;
+    b.emit(op)
+}

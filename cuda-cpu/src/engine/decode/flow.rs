@@ -1,0 +1,141 @@
+//! bra, brx.idx, call, ret, exit, trap, nanosleep.
+
+use cuda_ptx::{LabelId, Operand, Space, Symbol};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use crate::engine::code::{Builtin, Call, Callee, Control, Passed};
+use crate::engine::exec::control;
+use crate::engine::exec::lane::Kind;
+use crate::engine::op::Op;
+
+/// `bra`: the target is filled in when the function is complete.
+pub(crate) fn bra(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("uni");
+    let [Operand::Label(LabelId(label))] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let guarded = form.instruction().guard.is_some();
+    let mut op = Op::new(if guarded { control::branch } else { control::jump });
+    op.imm = u64::from(*label);
+    let pc = b.pc();
+    b.jumps.push(pc);
+    b.emit_self_guarded(op)
+}
+
+/// `brx.idx index, targets;`
+pub(crate) fn brx(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let indexed = form.take("idx");
+    form.take("uni");
+    let [index, Operand::Targets(list)] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let list = b.body.target_lists.get(*list as usize).ok_or(OPERANDS)?;
+    if !indexed || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let targets = list.labels.iter().map(|label| label.0).collect();
+    let index = b.source(index, Kind::W32)?;
+    let table = b.code.controls.len() as u32;
+    b.tables.push(table);
+    b.control(Control::Indexed { index, targets })
+}
+
+/// `ret` and `exit`.
+pub(crate) fn leave(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("uni");
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let returns = form.opcode() == "ret" && !b.function.is_entry;
+    b.control(if returns { Control::Return } else { Control::Exit })
+}
+
+/// `nanosleep`, `yield`-like hints.
+pub(crate) fn pause(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.ty();
+    if form.is_spent() { b.control(Control::Pause) } else { Err(UNKNOWN) }
+}
+
+/// `trap` and `brkpt`.
+pub(crate) fn trap(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if form.is_spent() { b.emit(Op::new(control::trap)) } else { Err(UNKNOWN) }
+}
+
+/// `call (results), callee, (arguments), prototype;`
+pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("uni");
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let mut operands = form.instruction().operands.as_slice();
+    let take_list = |operands: &mut &[Operand]| match *operands {
+        [Operand::List(list), rest @ ..] => {
+            let list = list.clone();
+            *operands = rest;
+            list
+        }
+        _ => Vec::new(),
+    };
+    let results = take_list(&mut operands);
+    let (callee, rest) = operands.split_first().ok_or(OPERANDS)?;
+    operands = rest;
+    let arguments = take_list(&mut operands);
+    let callee = match callee {
+        Operand::Symbol(Symbol::Function(i), 0) => direct(b, *i)?,
+        Operand::Reg(_) => Callee::Indirect(b.source(callee, Kind::W64)?),
+        _ => return Err(OPERANDS),
+    };
+    let arguments = arguments.iter().map(|a| passed(b, a)).collect::<Result<_, _>>()?;
+    let results = results.iter().map(|r| passed(b, r)).collect::<Result<_, _>>()?;
+    b.control(Control::Call(Call { callee, arguments, results }))
+}
+
+fn direct(b: &Builder<'_>, index: u32) -> Result<Callee, Problem> {
+    let function = b.module.functions.get(index as usize).ok_or(OPERANDS)?;
+    if function.body.is_some() {
+        return Ok(Callee::Direct(index));
+    }
+    Ok(Callee::Builtin(match function.name.as_str() {
+        "vprintf" => Builtin::Vprintf,
+        "__assertfail" => Builtin::Assertfail,
+        "malloc" => Builtin::Malloc,
+        "free" => Builtin::Free,
+        _ => return Err("a function that is declared but defined nowhere"),
+    }))
+}
+
+fn passed(b: &mut Builder<'_>, operand: &Operand) -> Result<Passed, Problem> {
+    match operand {
+        Operand::Symbol(symbol, 0) => {
+            let (at, size) = match *symbol {
+                Symbol::Body(i) => {
+                    let v = b.body.variables.get(i as usize).ok_or(OPERANDS)?;
+                    if v.space != Space::Param {
+                        return Err(OPERANDS);
+                    }
+                    (b.locals.variables[i as usize], v.size.unwrap_or(0) as u32)
+                }
+                Symbol::Param(i) if !b.function.is_entry => {
+                    (b.locals.params[i as usize], b.function.params[i as usize].size)
+                }
+                Symbol::Return(i) => {
+                    (b.locals.returns[i as usize], b.function.returns[i as usize].size)
+                }
+                _ => return Err(OPERANDS),
+            };
+            Ok(Passed::Local(at, size))
+        }
+        Operand::Reg(id) => {
+            let class = b.class_of(*id);
+            Ok(Passed::Register(b.register(*id, class)?, class))
+        }
+        constant => {
+            let class = crate::engine::op::Class::W64;
+            Ok(Passed::Register(b.source(constant, Kind::W64)?, class))
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Where variables of global, constant and shared space lie.
+
+use cuda_ptx::{AddressBase, Function, Init, InitValue, Module, Operand, Space, Symbol, Variable};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::error::LoadError;
+use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, SHARED_WINDOW};
+use crate::memory::{Memory, OutOfMemory};
+
+/// Addresses of variables. Shared ones are offsets: first those that several kernels or a device
+/// function use, then, overlapping, those of each kernel alone.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    module: Vec<Option<u64>>,
+    /// By function name and index of the variable in its body.
+    body: FxHashMap<(String, u32), u64>,
+    /// Static shared bytes of each entry, by name.
+    shared_bytes: FxHashMap<String, u32>,
+    /// Addresses to free with the program.
+    pub(crate) allocations: Vec<u64>,
+}
+
+/// Alignment of where dynamic shared memory begins.
+const SHARED_ALIGN: u64 = 16;
+
+impl Layout {
+    /// Lays out all variables and fills in their initial values.
+    pub(crate) fn place(
+        module: &Module,
+        reachable: &FxHashSet<u32>,
+        memory: &Memory,
+    ) -> Result<Self, LoadError> {
+        let mut layout = Self { module: vec![None; module.variables.len()], ..Self::default() };
+        layout.place_shared(module, reachable);
+        let placed = layout.place_global(module, reachable, memory);
+        if let Err(full) = placed {
+            layout.allocations.iter().for_each(|&a| _ = memory.free(a));
+            return Err(LoadError { memory: Some(full), ..LoadError::new() });
+        }
+        layout.initialise(module, reachable, memory);
+        Ok(layout)
+    }
+
+    pub(crate) fn module_address(&self, index: u32) -> Option<u64> {
+        self.module.get(index as usize).copied().flatten()
+    }
+
+    pub(crate) fn body_address(&self, function: &Function, index: u32) -> Option<u64> {
+        self.body.get(&(function.name.clone(), index)).copied()
+    }
+
+    /// Name, address and size of the module's global and constant variables.
+    pub(crate) fn globals(&self, module: &Module) -> Vec<(String, u64, u64)> {
+        let placed = module.variables.iter().zip(&self.module);
+        let global = placed.filter(|(v, _)| v.space != Space::Shared);
+        global.filter_map(|(v, at)| Some((v.name.clone(), (*at)?, v.size.unwrap_or(0)))).collect()
+    }
+
+    /// Static shared memory of a kernel.
+    pub(crate) fn shared_bytes(&self, entry: &str) -> u32 {
+        self.shared_bytes.get(entry).copied().unwrap_or(0)
+    }
+
+    fn place_shared(&mut self, module: &Module, reachable: &FxHashSet<u32>) {
+        let users = shared_users(module, reachable);
+        let mut common = 0;
+        let place = |end: &mut u64, v: &Variable| {
+            let size = v.size?;
+            let at = end.next_multiple_of(u64::from(v.align.max(1)));
+            *end = at + size;
+            Some(at)
+        };
+        for (i, variable) in module.variables.iter().enumerate() {
+            let owner = users.get(&(i as u32));
+            if variable.space == Space::Shared && owner.is_some_and(Option::is_none) {
+                self.module[i] = place(&mut common, variable);
+            }
+        }
+        let functions =
+            || reachable.iter().filter_map(|&f| Some((f, module.functions.get(f as usize)?)));
+        for (_, f) in functions().filter(|(_, f)| !f.is_entry) {
+            for (i, v) in shared_of(f) {
+                if let Some(at) = place(&mut common, v) {
+                    self.body.insert((f.name.clone(), i), at);
+                }
+            }
+        }
+        for (index, f) in functions().filter(|(_, f)| f.is_entry) {
+            let mut end = common;
+            for (i, variable) in module.variables.iter().enumerate() {
+                if users.get(&(i as u32)) == Some(&Some(index)) {
+                    self.module[i] = place(&mut end, variable);
+                }
+            }
+            for (i, v) in shared_of(f) {
+                if let Some(at) = place(&mut end, v) {
+                    self.body.insert((f.name.clone(), i), at);
+                }
+            }
+            let bytes = u32::try_from(end.next_multiple_of(SHARED_ALIGN)).unwrap_or(u32::MAX);
+            self.shared_bytes.insert(f.name.clone(), bytes);
+        }
+    }
+
+    fn place_global(
+        &mut self,
+        module: &Module,
+        reachable: &FxHashSet<u32>,
+        memory: &Memory,
+    ) -> Result<(), OutOfMemory> {
+        let place = |v: &Variable, allocations: &mut Vec<u64>| {
+            let size = v.size.unwrap_or(0);
+            let at = memory.alloc(size, u64::from(v.align))?;
+            allocations.push(at);
+            // Variables without an initialiser are zero.
+            _ = memory.fill(at, &[0], size);
+            Ok(at)
+        };
+        for (i, v) in module.variables.iter().enumerate() {
+            if matches!(v.space, Space::Global | Space::Const) {
+                self.module[i] = Some(place(v, &mut self.allocations)?);
+            }
+        }
+        for f in reachable.iter().filter_map(|&f| module.functions.get(f as usize)) {
+            let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
+            for (i, v) in variables.filter(|(_, v)| matches!(v.space, Space::Global | Space::Const))
+            {
+                let at = place(v, &mut self.allocations)?;
+                self.body.insert((f.name.clone(), i as u32), at);
+            }
+        }
+        Ok(())
+    }
+
+    fn initialise(&self, module: &Module, reachable: &FxHashSet<u32>, memory: &Memory) {
+        for (i, v) in module.variables.iter().enumerate() {
+            if let Some(at) = self.module[i].filter(|_| v.space != Space::Shared) {
+                v.init.iter().for_each(|init| self.write(module, memory, at, init));
+            }
+        }
+        for f in reachable.iter().filter_map(|&f| module.functions.get(f as usize)) {
+            let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
+            for (i, v) in variables.filter(|(_, v)| v.space != Space::Shared) {
+                if let Some(at) = self.body_address(f, i as u32) {
+                    v.init.iter().for_each(|init| self.write(module, memory, at, init));
+                }
+            }
+        }
+    }
+
+    /// Writes one piece of an initialiser. The parser has checked that it fits its variable.
+    fn write(&self, module: &Module, memory: &Memory, variable: u64, init: &Init) {
+        let at = variable + init.at;
+        _ = match &init.value {
+            InitValue::Bytes(bytes) => memory.write(at, bytes),
+            InitValue::Address { symbol, addend, generic, size } => {
+                let address = self.symbol_address(module, *symbol, *generic);
+                let bytes = address.wrapping_add_signed(*addend).to_le_bytes();
+                memory.write(at, &bytes[..(*size as usize).min(8)])
+            }
+        };
+    }
+
+    fn symbol_address(&self, module: &Module, symbol: Symbol, generic: bool) -> u64 {
+        match symbol {
+            Symbol::Function(i) => FUNCTION_WINDOW + FUNCTION_STEP * u64::from(i),
+            Symbol::Module(i) => {
+                let shared =
+                    module.variables.get(i as usize).is_some_and(|v| v.space == Space::Shared);
+                let window = if shared && generic { SHARED_WINDOW } else { 0 };
+                self.module_address(i).unwrap_or(0) + window
+            }
+            _ => 0,
+        }
+    }
+}
+
+fn shared_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
+    let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
+    variables.filter(|(_, v)| v.space == Space::Shared).map(|(i, v)| (i as u32, v))
+}
+
+/// Who uses each module-scope variable: one kernel alone, or `None`: several functions or a device
+/// function.
+fn shared_users(module: &Module, reachable: &FxHashSet<u32>) -> FxHashMap<u32, Option<u32>> {
+    let mut users: FxHashMap<u32, Option<u32>> = FxHashMap::default();
+    for &index in reachable {
+        let Some(f) = module.functions.get(index as usize) else { continue };
+        let user = f.is_entry.then_some(index);
+        for symbol in symbols(f) {
+            let Symbol::Module(variable) = symbol else { continue };
+            let known = users.entry(variable).or_insert(user);
+            if *known != user {
+                *known = None;
+            }
+        }
+    }
+    users
+}
+
+/// All symbols that a function's instructions name.
+pub(crate) fn symbols(f: &Function) -> Vec<Symbol> {
+    let mut found = Vec::new();
+    let instructions = f.body.iter().flat_map(|b| &b.instructions);
+    instructions.flat_map(|i| &i.operands).for_each(|o| collect(o, &mut found));
+    let lists = f.body.iter().flat_map(|b| &b.target_lists).flat_map(|t| &t.functions);
+    found.extend(lists.map(|&f| Symbol::Function(f)));
+    found
+}
+
+fn collect(operand: &Operand, into: &mut Vec<Symbol>) {
+    match operand {
+        Operand::Symbol(symbol, _) => into.push(*symbol),
+        Operand::Address(address) => {
+            if let AddressBase::Symbol(symbol) = address.base {
+                into.push(symbol);
+            }
+        }
+        Operand::Vector(parts) | Operand::List(parts) => {
+            parts.iter().for_each(|p| collect(p, into))
+        }
+        Operand::Pair(a, b) => {
+            collect(a, into);
+            collect(b, into);
+        }
+        _ => {}
+    }
+}

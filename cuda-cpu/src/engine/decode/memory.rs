@@ -1,0 +1,252 @@
+//! ld, st, atom, red, fences and prefetches.
+
+use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
+use crate::engine::exec::memory_ops::{Handlers, handlers};
+use crate::engine::exec::{atomics, control};
+use crate::engine::op::{Op, Slot};
+
+const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
+const CACHING: [&str; 20] = [
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "nc",
+    "mmio",
+    "weak",
+    "L1::evict_normal",
+    "L1::evict_unchanged",
+    "L1::evict_first",
+    "L1::evict_last",
+    "L1::no_allocate",
+    "L2::64B",
+    "L2::128B",
+    "L2::256B",
+    "L2::evict_first",
+    "L2::evict_last",
+];
+const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
+
+/// Takes what changes nothing here: caching hints and scopes. Says whether the access is one of
+/// those that threads use to wait for each other.
+fn take_hints(form: &mut Form<'_>) -> bool {
+    while form.take_one(&CACHING).is_some() {}
+    let ordered = form.take_one(&ORDERS).is_some();
+    while form.take_one(&SCOPES).is_some() {}
+    ordered
+}
+
+enum Where {
+    Space(SpaceKind),
+    Param,
+}
+
+fn take_space(form: &mut Form<'_>) -> Where {
+    let names = [
+        "global",
+        "const",
+        "shared",
+        "shared::cta",
+        "local",
+        "param",
+        "param::entry",
+        "param::func",
+    ];
+    match form.take_one(&names) {
+        Some("global" | "const") => Where::Space(SpaceKind::Global),
+        Some("shared" | "shared::cta") => Where::Space(SpaceKind::Shared),
+        Some("local") => Where::Space(SpaceKind::Local),
+        Some(_) => Where::Param,
+        None => Where::Space(SpaceKind::Generic),
+    }
+}
+
+fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
+    Some(match ty {
+        T::B8 | T::U8 => (handlers::<u8>(space), Kind::W32, false),
+        T::S8 => (handlers::<i8>(space), Kind::W32, true),
+        T::B16 | T::U16 | T::F16 | T::BF16 => (handlers::<u16>(space), Kind::W32, false),
+        T::S16 => (handlers::<i16>(space), Kind::W32, true),
+        T::S32 => (handlers::<i32>(space), Kind::W32, true),
+        T::B32 | T::U32 | T::F16x2 | T::BF16x2 => (handlers::<u32>(space), Kind::W32, false),
+        T::F32 => (handlers::<u32>(space), Kind::F32, false),
+        T::B64 | T::U64 | T::S64 => (handlers::<u64>(space), Kind::W64, false),
+        T::F64 => (handlers::<u64>(space), Kind::F64, false),
+        _ => return None,
+    })
+}
+
+/// The elements of a vector access, or the one.
+fn elements<'o>(form: &mut Form<'_>, operand: &'o Operand) -> Result<&'o [Operand], Problem> {
+    let count = match form.take_one(&["v2", "v4", "v8"]) {
+        None => return Ok(std::slice::from_ref(operand)),
+        Some("v2") => 2,
+        Some("v4") => 4,
+        Some(_) => 8,
+    };
+    match operand {
+        Operand::Vector(parts) if parts.len() == count => Ok(parts),
+        _ => Err(OPERANDS),
+    }
+}
+
+/// A kernel parameter read at a constant offset.
+fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<u64>, Problem> {
+    let AddressBase::Symbol(Symbol::Param(i)) = address.base else { return Ok(None) };
+    if !b.function.is_entry {
+        return Ok(None);
+    }
+    let param = b.function.params.get(i as usize).ok_or(OPERANDS)?;
+    let at = i64::from(param.offset) + address.offset;
+    let total = b.function.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0);
+    match u64::try_from(at) {
+        Ok(at) if at + u64::from(bytes) <= u64::from(total) => Ok(Some(at)),
+        _ => Err("reads beyond the kernel's parameters"),
+    }
+}
+
+/// Whether a `.param` address is in local memory: a call argument, or a device function's own.
+fn is_local(b: &Builder<'_>, address: &Address) -> bool {
+    matches!(address.base, AddressBase::Symbol(s) if b.is_local_param(s))
+}
+
+/// `ld` and `ldu`.
+pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let waits = take_hints(form);
+    let space = take_space(form);
+    let [dest, Operand::Address(address)] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let dests = elements(form, dest)?;
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let space = match space {
+        Where::Space(space) => space,
+        Where::Param if is_local(b, address) => SpaceKind::Local,
+        Where::Param => SpaceKind::Generic,
+    };
+    let (handlers, kind, signed) = handlers_of(ty, space).ok_or(UNKNOWN)?;
+    let bytes = ty.size() * dests.len() as u32;
+    if let Some(at) = entry_param(b, address, bytes)? {
+        let mut op = Op::new(handlers.load_param);
+        op.imm = at;
+        op.b = Slot(dests.len() as u32);
+        let slots = dest_slots(b, dests, kind, signed)?;
+        op.extra = b.extras(slots);
+        return b.emit(op);
+    }
+    if waits {
+        b.emit_plain(Op::new(control::burn_fuel));
+    }
+    let mut op = Op::new(if dests.len() == 1 { handlers.load } else { handlers.load_vector });
+    set_address(b, &mut op, address)?;
+    let slots = dest_slots(b, dests, kind, signed)?;
+    op.d = if let [one] = slots[..] { one } else { Slot(slots.len() as u32) };
+    op.extra = b.extras(slots);
+    b.emit(op)
+}
+
+fn dest_slots(
+    b: &mut Builder<'_>,
+    dests: &[Operand],
+    kind: Kind,
+    signed: bool,
+) -> Result<Vec<Slot>, Problem> {
+    dests.iter().map(|d| b.dest(d, kind, signed)).collect()
+}
+
+fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<(), Problem> {
+    let (base, offset, narrow) = b.address(address)?;
+    op.a = base;
+    op.imm = offset as u64;
+    op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
+    op.cache = b.new_cache();
+    Ok(())
+}
+
+/// `st`.
+pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    take_hints(form);
+    let space = take_space(form);
+    let [Operand::Address(address), value] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let values = elements(form, value)?;
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    if let AddressBase::Symbol(Symbol::Module(i)) = address.base
+        && b.module.variables.get(i as usize).is_some_and(|v| v.space == Space::Const)
+    {
+        return Err("constant memory cannot be written");
+    }
+    let space = match space {
+        Where::Space(space) => space,
+        Where::Param if is_local(b, address) => SpaceKind::Local,
+        Where::Param => return Err("kernel parameters cannot be written"),
+    };
+    let (handlers, kind, _) = handlers_of(ty, space).ok_or(UNKNOWN)?;
+    let slots = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
+    let mut op = Op::new(if slots.len() == 1 { handlers.store } else { handlers.store_vector });
+    set_address(b, &mut op, address)?;
+    if let [one] = slots[..] {
+        op.b = one;
+    } else {
+        op.d = Slot(slots.len() as u32);
+        op.extra = b.extras(slots);
+    }
+    b.emit(op)
+}
+
+/// `atom` and `red`.
+pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    take_hints(form);
+    form.take("noftz");
+    let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
+    let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
+    let name = form.take_one(&names).ok_or(UNKNOWN)?;
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
+    let operands = form.instruction().operands.as_slice();
+    let (dest, rest) = match (form.opcode(), operands) {
+        ("atom", [d, rest @ ..]) => (d, rest),
+        (_, rest) => (&Operand::Discard, rest),
+    };
+    let (Some(Operand::Address(address)), values) = (rest.first(), &rest[1.min(rest.len())..])
+    else {
+        return Err(OPERANDS);
+    };
+    if values.len() != atomic.operands {
+        return Err(OPERANDS);
+    }
+    let mut op = Op::new(atomic.run);
+    op.b = b.source(&values[0], atomic.kind)?;
+    let third = match values.get(1) {
+        Some(value) => b.source(value, atomic.kind)?,
+        None => Slot::NONE,
+    };
+    set_address(b, &mut op, address)?;
+    op.extra = b.extras([third, Slot(space as u32)]);
+    op.d = b.dest(dest, atomic.kind, false)?;
+    b.emit(op)
+}
+
+/// `membar`, `fence`: one fence for all of them.
+pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let kinds = ["sc", "acq_rel", "acquire", "release", "gl", "cta", "sys", "gpu", "cluster"];
+    while form.take_one(&kinds).is_some() {}
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    b.emit(Op::new(control::fence))
+}
+
+/// `prefetch`, `prefetchu`, `discard`, `applypriority`: hints.
+pub(crate) fn hint(b: &mut Builder<'_>) -> Result<(), Problem> {
+    b.emit(Op::new(control::nothing))
+}

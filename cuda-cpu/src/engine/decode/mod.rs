@@ -1,0 +1,202 @@
+//! From the parsed module to code: every instruction gets its handler, every operand its slot.
+
+mod alu;
+mod builder;
+mod collective;
+mod compare;
+mod error;
+mod flow;
+pub(crate) mod form;
+mod frame;
+mod layout;
+mod memory;
+mod moves;
+mod special;
+
+use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
+use rustc_hash::FxHashSet;
+
+use self::builder::{Builder, Problem, UNKNOWN};
+use self::form::Form;
+use crate::engine::code::{Code, Control, FunctionCode, Passed};
+use crate::engine::exec::control::{control, join};
+use crate::engine::op::Op;
+
+pub use error::{LoadError, LoadProblem};
+pub(crate) use layout::Layout;
+
+/// Entries and every function they may call.
+pub(crate) fn reachable(module: &Module) -> FxHashSet<u32> {
+    let mut found = FxHashSet::default();
+    let entries =
+        (0..module.functions.len() as u32).filter(|&i| module.functions[i as usize].is_entry);
+    let inits = module.variables.iter().flat_map(|v| &v.init);
+    let addressed = inits.filter_map(|init| match init.value {
+        InitValue::Address { symbol: Symbol::Function(i), .. } => Some(i),
+        _ => None,
+    });
+    let mut left: Vec<u32> = entries.chain(addressed).collect();
+    while let Some(index) = left.pop() {
+        let Some(function) = module.functions.get(index as usize) else { continue };
+        if function.body.is_none() || !found.insert(index) {
+            continue;
+        }
+        left.extend(layout::symbols(function).into_iter().filter_map(|s| match s {
+            Symbol::Function(i) => Some(i),
+            _ => None,
+        }));
+    }
+    found
+}
+
+/// Decodes all reachable functions.
+pub(crate) fn decode(
+    module: &Module,
+    reachable: &FxHashSet<u32>,
+    layout: &Layout,
+) -> Result<Code, LoadError> {
+    let mut code = Code::default();
+    let mut error = LoadError::new();
+    for (index, function) in module.functions.iter().enumerate() {
+        let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
+        if reachable.contains(&(index as u32)) {
+            decode_function(module, function, layout, &mut code, &mut decoded, &mut error);
+        }
+        code.functions.push(decoded);
+    }
+    if error.is_empty() { Ok(code) } else { Err(error) }
+}
+
+fn decode_function(
+    module: &Module,
+    function: &Function,
+    layout: &Layout,
+    code: &mut Code,
+    into: &mut FunctionCode,
+    error: &mut LoadError,
+) {
+    let Some(body) = &function.body else { return };
+    let mut b = Builder::new(module, function, body, layout, code);
+    into.entry = Some(b.pc());
+    let mut leaders = vec![false; body.instructions.len() + 1];
+    for label in &body.labels {
+        if let Some(leader) = leaders.get_mut(label.target as usize) {
+            *leader = true;
+        }
+    }
+    let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
+    for (i, ins) in body.instructions.iter().enumerate() {
+        b.begin(ins);
+        if leaders[i] {
+            b.emit_plain(Op::new(join));
+        }
+        pcs.push(b.pc());
+        let mut form = Form::new(ins);
+        if let Err(reason) = decode_instruction(&mut b, &mut form) {
+            error.add(problem(function, ins, reason));
+        }
+    }
+    // A label at the end, and falling off it, return.
+    b.emit_plain(Op::new(join));
+    pcs.push(b.pc());
+    let mut end = Op::new(control);
+    end.extra = b.code.controls.len() as u32;
+    b.code.controls.push(if function.is_entry { Control::Exit } else { Control::Return });
+    b.emit_plain(end);
+
+    let target = |label: u32| body.labels.get(label as usize).map_or(0, |l| pcs[l.target as usize]);
+    for pc in std::mem::take(&mut b.jumps) {
+        let imm = &mut b.code.ops[pc as usize].imm;
+        *imm = u64::from(target(*imm as u32));
+    }
+    for table in std::mem::take(&mut b.tables) {
+        if let Some(Control::Indexed { targets, .. }) = b.code.controls.get_mut(table as usize) {
+            targets.iter_mut().for_each(|t| *t = target(*t));
+        }
+    }
+    finish(&mut b, into, error);
+}
+
+/// What a call has to know about the function.
+fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
+    let function = b.function;
+    if !function.is_entry {
+        let params = function.params.iter().zip(b.locals.params.clone());
+        let returns = function.returns.iter().zip(b.locals.returns.clone());
+        into.params = params.filter_map(|(p, at)| own(b, p, at)).collect();
+        into.returns = returns.filter_map(|(p, at)| own(b, p, at)).collect();
+        if into.params.len() != function.params.len() {
+            let (name, line) = (function.name.clone(), function.line);
+            error.add(problem_at(
+                name.clone(),
+                name,
+                line,
+                "a register parameter it does not have",
+            ));
+        }
+    }
+    into.local_bytes = b.locals.bytes;
+    into.presets = b.frame.presets();
+    into.frame_bytes = b.frame.size();
+}
+
+/// A parameter on the function's own side.
+fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Passed> {
+    match param.register {
+        None => Some(Passed::Local(at, param.size)),
+        Some(id) => {
+            let class = b.class_of(id);
+            Some(Passed::Register(b.register(id, class).ok()?, class))
+        }
+    }
+}
+
+fn problem(function: &Function, ins: &Instruction, reason: Problem) -> error::LoadProblem {
+    error::LoadProblem {
+        function: function.name.clone(),
+        instruction: ins.name().to_string(),
+        line: ins.line,
+        column: ins.column,
+        reason,
+    }
+}
+
+fn problem_at(function: String, what: String, line: u32, reason: Problem) -> error::LoadProblem {
+    error::LoadProblem { function, instruction: what, line, column: 1, reason }
+}
+
+fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    match form.opcode() {
+        "mov" => moves::mov(b, form),
+        "ld" | "ldu" => memory::load(b, form),
+        "st" => memory::store(b, form),
+        "setp" => compare::setp(b, form),
+        "set" => compare::set(b, form),
+        "selp" => compare::selp(b, form),
+        "slct" => compare::slct(b, form),
+        "testp" => compare::testp(b, form),
+        "and" | "or" | "xor" | "not" if form.peek_ty() == Some(ScalarType::Pred) => {
+            compare::logic(b, form)
+        }
+        "bra" => flow::bra(b, form),
+        "brx" => flow::brx(b, form),
+        "call" => flow::call(b, form),
+        "ret" | "exit" => flow::leave(b, form),
+        "trap" | "brkpt" => flow::trap(b, form),
+        "nanosleep" => flow::pause(b, form),
+        "cvta" => moves::cvta(b, form),
+        "isspacep" => moves::isspacep(b, form),
+        "atom" | "red" => memory::atomic(b, form),
+        "membar" | "fence" => memory::fence(b, form),
+        "prefetch" | "prefetchu" | "discard" | "applypriority" => memory::hint(b),
+        "pmevent" => memory::hint(b),
+        "shfl" => collective::shfl(b, form),
+        "vote" => collective::vote(b, form),
+        "match" => collective::match_lanes(b, form),
+        "redux" => collective::redux(b, form),
+        "activemask" => collective::activemask(b, form),
+        "bar" | "barrier" => collective::barrier(b, form),
+        "" => Err(UNKNOWN),
+        _ => alu::decode(b, form),
+    }
+}

@@ -1,0 +1,137 @@
+//! mov, cvta, isspacep.
+
+use cuda_ptx::Operand;
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::compare::bits_kind;
+use super::form::Form;
+use super::special;
+use crate::engine::address::{LOCAL_WINDOW, SHARED_WINDOW};
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::select;
+use crate::engine::exec::special::{add_window, is_in_space};
+use crate::engine::op::{Class, Handler, Op, Slot};
+
+/// `mov`: registers, constants, addresses, special registers, packing and unpacking.
+pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let kind = bits_kind(ty).ok_or(UNKNOWN)?;
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    match (d, a) {
+        (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
+        (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
+        (_, Operand::Special(name)) if special::mov_changing(b, d, name, kind)? => return Ok(()),
+        (_, Operand::Symbol(symbol, _)) if b.is_local_param(*symbol) => {
+            let mut op = Op::new(add_window);
+            op.imm = LOCAL_WINDOW;
+            op.a = b.source(a, Kind::W64)?;
+            op.d = b.dest(d, Kind::W64, false)?;
+            return b.emit(op);
+        }
+        _ => {}
+    }
+    let run: Handler = match kind.class() {
+        Class::Pred => select::copy_pred,
+        Class::W32 => select::copy::<u32>,
+        Class::W64 => select::copy::<u64>,
+    };
+    let mut op = Op::new(run);
+    if kind == Kind::Pred {
+        let not;
+        (op.a, not) = b.pred(a)?;
+        op.imm = u64::from(not);
+    } else {
+        op.a = b.source(a, kind)?;
+    }
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// `mov.b64 d, {a, b};`: the first part is the lowest.
+fn pack(b: &mut Builder<'_>, d: &Operand, parts: &[Operand], kind: Kind) -> Result<(), Problem> {
+    let wide = kind.class() == Class::W64;
+    let bits = if wide { 64 } else { 32 } / parts.len().max(1) as u64;
+    let mut slots = Vec::new();
+    for part in parts {
+        slots.push(b.source(part, Kind::W32)?);
+    }
+    let two = |b: &mut Builder<'_>, x: Slot, y: Slot, bits: u64| {
+        let mut op = Op::new(select::pack_32);
+        (op.a, op.b, op.imm) = (x, y, bits);
+        op.d = b.frame.register(Class::W32);
+        b.emit_plain(op);
+        op.d
+    };
+    if let [x, y, z, w] = slots[..] {
+        slots = vec![two(b, x, y, bits), two(b, z, w, bits)];
+    }
+    let [x, y] = slots[..] else { return Err(OPERANDS) };
+    let mut op = Op::new(if wide { select::pack_64 } else { select::pack_32 });
+    (op.a, op.b, op.imm) = (x, y, 16);
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// `mov.b64 {a, b}, d;`
+fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Result<(), Problem> {
+    let wide = kind.class() == Class::W64;
+    if !matches!(parts.len(), 2 | 4) {
+        return Err(OPERANDS);
+    }
+    let bits = if wide { 64 } else { 32 } / parts.len() as u64;
+    let mut source = b.source(a, kind)?;
+    // The source may be one of the destinations.
+    if parts.contains(a) {
+        let mut op = Op::new(if wide { select::copy::<u64> } else { select::copy::<u32> });
+        (op.a, op.d) = (source, b.frame.register(kind.class()));
+        b.emit_plain(op);
+        source = op.d;
+    }
+    for (i, part) in parts.iter().enumerate().filter(|(_, p)| **p != Operand::Discard) {
+        let mut op = Op::new(if wide { select::part_of_64 } else { select::part_of_32 });
+        (op.a, op.imm, op.extra) = (source, bits, (bits * i as u64) as u32);
+        op.d = b.dest(part, Kind::W32, false)?;
+        b.emit(op)?;
+    }
+    Ok(())
+}
+
+/// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
+pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let to = form.take("to");
+    let spaces = ["global", "const", "shared", "shared::cta", "local", "param", "param::entry"];
+    let space = form.take_one(&spaces).ok_or(UNKNOWN)?;
+    let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
+    if kind != Kind::W64 {
+        return Err("only 64-bit generic addresses");
+    }
+    let window = match space {
+        "shared" | "shared::cta" => SHARED_WINDOW,
+        "local" => LOCAL_WINDOW,
+        _ => 0,
+    };
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(if window == 0 { select::copy::<u64> } else { add_window });
+    op.imm = if to { window.wrapping_neg() } else { window };
+    op.a = b.source(a, kind)?;
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// `isspacep.shared p, a;`
+pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let spaces = ["global", "shared", "local", "param", "shared::cta", "param::entry", "const"];
+    let space = form.take_one(&spaces).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(is_in_space);
+    op.imm = match space {
+        "global" => 0,
+        "shared" | "shared::cta" => 1,
+        "local" => 2,
+        "param" | "param::entry" => 3,
+        _ => return Err("constant memory is global memory here"),
+    };
+    op.a = b.source(a, Kind::W64)?;
+    op.d = b.dest(d, Kind::Pred, false)?;
+    b.emit(op)
+}

@@ -1,0 +1,76 @@
+//! Special registers by name.
+
+use cuda_ptx::Operand;
+
+use super::builder::{Builder, OPERANDS, Problem};
+use crate::engine::code::{PresetValue, Special};
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::special::{clock_32, clock_64, global_timer};
+use crate::engine::op::{Handler, Op};
+
+/// A special register that holds one value while a block runs.
+pub(crate) fn value(name: &str) -> Option<PresetValue> {
+    let (base, axis) = match name.split_once('.') {
+        Some((base, "x")) => (base, 0),
+        Some((base, "y")) => (base, 1),
+        Some((base, "z")) => (base, 2),
+        Some(_) => return Some(PresetValue::Const(0)).filter(|_| name.ends_with(".w")),
+        None => (name, 0),
+    };
+    let special = match base {
+        "tid" => Special::Tid(axis),
+        "ntid" => Special::Ntid(axis),
+        "ctaid" => Special::Ctaid(axis),
+        "nctaid" => Special::Nctaid(axis),
+        "laneid" => Special::LaneId,
+        "warpid" => Special::WarpId,
+        "nwarpid" => Special::NWarpId,
+        "smid" => Special::SmId,
+        "nsmid" => Special::NSmId,
+        "gridid" => Special::GridId,
+        "lanemask_eq" => Special::LaneMaskEq,
+        "lanemask_lt" => Special::LaneMaskLt,
+        "lanemask_le" => Special::LaneMaskLe,
+        "lanemask_gt" => Special::LaneMaskGt,
+        "lanemask_ge" => Special::LaneMaskGe,
+        "dynamic_smem_size" => Special::DynamicSharedSize,
+        "total_smem_size" | "aggr_smem_size" => Special::TotalSharedSize,
+        "WARP_SZ" => return Some(PresetValue::Const(32)),
+        // Each block is a cluster of its own.
+        "is_explicit_cluster"
+        | "cluster_ctarank"
+        | "cluster_ctaid"
+        | "reserved_smem_offset_begin" => {
+            return Some(PresetValue::Const(0));
+        }
+        "cluster_nctarank" | "cluster_nctaid" => return Some(PresetValue::Const(1)),
+        "clusterid" => Special::Ctaid(axis),
+        "nclusterid" => Special::Nctaid(axis),
+        _ => return None,
+    };
+    Some(PresetValue::Special(special))
+}
+
+/// `mov` of a special register that changes: true if it was one.
+pub(crate) fn mov_changing(
+    b: &mut Builder<'_>,
+    d: &Operand,
+    name: &str,
+    kind: Kind,
+) -> Result<bool, Problem> {
+    let (run, imm, own): (Handler, u64, Kind) = match name {
+        "clock" => (clock_32, 0, Kind::W32),
+        "clock_hi" => (clock_32, 32, Kind::W32),
+        "clock64" => (clock_64, 0, Kind::W64),
+        "globaltimer" => (global_timer, 0, Kind::W64),
+        _ => return Ok(false),
+    };
+    if own.class() != kind.class() {
+        return Err(OPERANDS);
+    }
+    let mut op = Op::new(run);
+    op.imm = imm;
+    op.d = b.dest(d, own, false)?;
+    b.emit(op)?;
+    Ok(true)
+}

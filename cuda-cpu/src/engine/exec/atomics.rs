@@ -1,0 +1,169 @@
+//! Atomics: `atom` and `red`, in all spaces, as real atomics.
+//!
+//! The unsafe code dereferences what `locate` has just checked for this access.
+
+use cuda_ptx::ScalarType as T;
+use half::{bf16, f16};
+
+use super::float::Float;
+use super::int::Int;
+use super::lane::{Kind, Lane, Two};
+use super::locate::{Access, SpaceKind, locate};
+use crate::engine::ctx::{Ctx, lanes_of};
+use crate::engine::op::{Flow, Handler, Op, Slot};
+use crate::memory::access::Word;
+
+/// Back-edges that an atomic costs: a loop around one is likely to wait for somebody.
+const FUEL: i32 = 256;
+
+/// Whose turn an atomic in a loop may wait for: burns a time slice faster.
+pub(crate) fn burn(ctx: &mut Ctx<'_>) {
+    ctx.fuel = ctx.fuel.saturating_sub(FUEL);
+}
+
+/// Raw lanes that have an atomic of their width.
+pub(crate) trait AtomicRaw: crate::engine::ctx::Raw + Word {}
+impl AtomicRaw for u32 {}
+impl AtomicRaw for u64 {}
+
+/// A read-modify-write: from the old value and the operands to the new value.
+trait Modify: 'static {
+    type L: Lane<Raw: AtomicRaw>;
+    fn new(old: Self::L, b: Self::L, c: Self::L) -> Self::L;
+}
+
+/// In `Op::extra` stand: the third operand, the space, the destination wanted or not.
+fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let mask = ctx.mask;
+    let third = ctx.extra(op, 0);
+    let space = SpaceKind::from_code(ctx.extra(op, 1).0);
+    let bytes = size_of::<<M::L as Lane>::Raw>() as u64;
+    let found = match locate(ctx, op, mask, Access { space, bytes, write: true }) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    for lane in lanes_of(mask) {
+        let b = M::L::from_raw(ctx.lane(op.b, lane));
+        let c = if third == Slot::NONE { b } else { M::L::from_raw(ctx.lane(third, lane)) };
+        let modify = |old| M::new(M::L::from_raw(old), b, c).to_raw();
+        // SAFETY: located and aligned for this width.
+        let old = unsafe { <M::L as Lane>::Raw::update(found.at[lane], modify) };
+        ctx.set_lane(op.d, lane, old);
+    }
+    burn(ctx);
+    Flow::Next
+}
+
+/// `atom.cas.b16`.
+fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let mask = ctx.mask;
+    let third = ctx.extra(op, 0);
+    let space = SpaceKind::from_code(ctx.extra(op, 1).0);
+    let found = match locate(ctx, op, mask, Access { space, bytes: 2, write: true }) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    for lane in lanes_of(mask) {
+        let (b, c) = (ctx.lane::<u32>(op.b, lane) as u16, ctx.lane::<u32>(third, lane) as u16);
+        // SAFETY: located and aligned for this width.
+        let old = unsafe { u16::update(found.at[lane], |old| if old == b { c } else { old }) };
+        ctx.set_lane(op.d, lane, u32::from(old));
+    }
+    burn(ctx);
+    Flow::Next
+}
+
+/// `atom.add` of one half.
+fn run_add_half<H: Float<Raw = u32>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let mask = ctx.mask;
+    let space = SpaceKind::from_code(ctx.extra(op, 1).0);
+    let found = match locate(ctx, op, mask, Access { space, bytes: 2, write: true }) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    for lane in lanes_of(mask) {
+        let b = H::from_raw(ctx.lane(op.b, lane));
+        let add = |old: u16| H::from_raw(u32::from(old)).add(b).to_raw() as u16;
+        // SAFETY: located and aligned for this width.
+        let old = unsafe { u16::update(found.at[lane], add) };
+        ctx.set_lane(op.d, lane, u32::from(old));
+    }
+    burn(ctx);
+    Flow::Next
+}
+
+macro_rules! modify {
+    ($($name:ident<$l:ident: $bound:path>, |$old:ident, $b:ident, $c:ident| $new:expr;)*) => { $(
+        struct $name<$l>(std::marker::PhantomData<$l>);
+        impl<$l: $bound + Lane<Raw: AtomicRaw>> Modify for $name<$l> {
+            type L = $l;
+            #[inline(always)]
+            fn new($old: $l, $b: $l, $c: $l) -> $l { let _ = $c; $new }
+        }
+    )* };
+}
+
+modify! {
+    Add<L: Int>, |old, b, c| old.add(b);
+    And<L: Int>, |old, b, c| old.and(b);
+    Or<L: Int>, |old, b, c| old.or(b);
+    Xor<L: Int>, |old, b, c| old.xor(b);
+    Min<L: Int>, |old, b, c| old.min(b);
+    Max<L: Int>, |old, b, c| old.max(b);
+    Cas<L: Int>, |old, b, c| if old == b { c } else { old };
+    Inc<L: Int>, |old, b, c| if old >= b { L::default() } else { old.add(L::from_bits(1)) };
+    Dec<L: Int>, |old, b, c| if old == L::default() || old > b { b } else { old.sub(L::from_bits(1)) };
+    AddFloat<L: Float>, |old, b, c| old.add(b).canonical();
+}
+
+struct Exch<L>(std::marker::PhantomData<L>);
+
+impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Exch<L> {
+    type L = L;
+    #[inline(always)]
+    fn new(_: L, b: L, _: L) -> L {
+        b
+    }
+}
+
+/// A chosen atomic.
+pub(crate) struct Atomic {
+    pub(crate) run: Handler,
+    pub(crate) kind: Kind,
+    pub(crate) operands: usize,
+}
+
+macro_rules! by {
+    ($ty:expr, $op:ident, [$($name:ident: $t:ty),*]) => {
+        match $ty {
+            $(T::$name => Some((run::<$op<$t>> as Handler, <$t as Lane>::KIND)),)*
+            _ => None,
+        }
+    };
+}
+
+/// The atomic of this name and type.
+pub(crate) fn pick(name: &str, ty: T) -> Option<Atomic> {
+    let half = |run: Handler| Some((run, Kind::W32));
+    let found = match (name, ty) {
+        ("cas", T::B16) => half(run_cas_16),
+        ("add", T::F16) => half(run_add_half::<f16>),
+        ("add", T::BF16) => half(run_add_half::<bf16>),
+        ("add", T::F32 | T::F64 | T::F16x2 | T::BF16x2) => {
+            by!(ty, AddFloat, [F32: f32, F64: f64, F16x2: Two<f16>, BF16x2: Two<bf16>])
+        }
+        ("add", _) => by!(ty, Add, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        ("and", _) => by!(ty, And, [B32: u32, B64: u64]),
+        ("or", _) => by!(ty, Or, [B32: u32, B64: u64]),
+        ("xor", _) => by!(ty, Xor, [B32: u32, B64: u64]),
+        ("min", _) => by!(ty, Min, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        ("max", _) => by!(ty, Max, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        ("inc", _) => by!(ty, Inc, [U32: u32]),
+        ("dec", _) => by!(ty, Dec, [U32: u32]),
+        ("cas", _) => by!(ty, Cas, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
+        ("exch", _) => by!(ty, Exch, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
+        _ => None,
+    };
+    let operands = if name == "cas" { 2 } else { 1 };
+    found.map(|(run, kind)| Atomic { run, kind, operands })
+}

@@ -1,0 +1,175 @@
+//! Instructions in which the lanes of a warp work together: shfl, vote, match, redux, bar.warp.sync.
+//!
+//! Lanes meet by member mask. Each lane shows its value in the exchange; when all members that have
+//! not exited are there, each group of lanes completes its own instruction from what was shown.
+
+use crate::engine::code::{Collective, Control};
+use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
+use crate::engine::fault::FaultKind;
+use crate::engine::op::{Flow, Op, Slot};
+
+/// Runs at once when every member is executing; else the scheduler parks the lanes.
+pub(crate) fn collective(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let active = ctx.guarded(op);
+    if active == 0 {
+        return Flow::Next;
+    }
+    let &Control::Collective(c) = ctx.control(op) else { return Flow::Next };
+    let first = active.trailing_zeros() as usize;
+    let members = ctx.lane::<u32>(c.members, first);
+    if let Some(lane) = outside(ctx, &c, active) {
+        let members = ctx.lane::<u32>(c.members, lane);
+        return ctx.fail(lane, FaultKind::LaneOutsideMask { members });
+    }
+    // Lanes with different masks, or absent members: the slow way.
+    let same = lanes_of(active).all(|lane| ctx.lane::<u32>(c.members, lane) == members);
+    if !same || members & ctx.live & !active != 0 {
+        return Flow::Control;
+    }
+    let all = std::mem::replace(&mut ctx.mask, active);
+    (c.deposit)(ctx, op);
+    (c.complete)(ctx, op, active);
+    ctx.mask = all;
+    Flow::Next
+}
+
+fn outside(ctx: &Ctx<'_>, c: &Collective, active: u32) -> Option<usize> {
+    lanes_of(active).find(|&lane| ctx.lane::<u32>(c.members, lane) >> lane & 1 == 0)
+}
+
+/// Nothing to show.
+pub(crate) fn deposit_nothing(_: &mut Ctx<'_>, _: &Op) {}
+
+/// No result.
+pub(crate) fn complete_nothing(_: &mut Ctx<'_>, _: &Op, _: u32) {}
+
+/// Shows a 32-bit register.
+pub(crate) fn deposit_32(ctx: &mut Ctx<'_>, op: &Op) {
+    let values = ctx.read::<u32>(op.a);
+    for lane in lanes_of(ctx.mask) {
+        ctx.exchange[lane] = u64::from(values[lane]);
+    }
+}
+
+/// Shows a 64-bit register.
+pub(crate) fn deposit_64(ctx: &mut Ctx<'_>, op: &Op) {
+    let values = ctx.read::<u64>(op.a);
+    for lane in lanes_of(ctx.mask) {
+        ctx.exchange[lane] = values[lane];
+    }
+}
+
+/// Shows a predicate, inverted when `imm` bit 8 says so.
+pub(crate) fn deposit_pred(ctx: &mut Ctx<'_>, op: &Op) {
+    let value = ctx.pred(op.a);
+    let value = if op.imm & PRED_NOT != 0 { !value } else { value };
+    for lane in lanes_of(ctx.mask) {
+        ctx.exchange[lane] = u64::from(value >> lane & 1);
+    }
+}
+
+/// See [`deposit_pred`].
+pub(crate) const PRED_NOT: u64 = 0x100;
+
+/// Modes of `shfl` in `imm`.
+pub(crate) const SHFL_MODES: [&str; 4] = ["up", "down", "bfly", "idx"];
+
+/// Of `shfl`: `b` the lane operand, `c` clamp and segment; the predicate is in `Op::guard`'s
+/// neighbour: see `decode`.
+pub(crate) fn complete_shfl(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
+    let (b, c) = (ctx.read::<u32>(op.b), ctx.read::<u32>(op.c));
+    let pred = Slot(op.cache);
+    let (mut result, mut valid) = ([0u32; LANES], 0u32);
+    for lane in 0..LANES {
+        let (source, ok) = shfl_source(op.imm & 0xFF, lane as u32, b[lane], c[lane]);
+        // A source that takes no part has no value to give; the lane's own is as good as any.
+        let shown = ok && participants >> source & 1 != 0;
+        result[lane] = ctx.exchange[if shown { source as usize } else { lane }] as u32;
+        valid |= u32::from(ok) << lane;
+    }
+    ctx.write(op.d, ctx.mask, &result);
+    if pred != Slot::NONE {
+        ctx.set_pred(pred, ctx.mask, valid);
+    }
+}
+
+/// The source lane of `shfl` and whether it is in range (else it is the lane itself).
+fn shfl_source(mode: u64, lane: u32, b: u32, c: u32) -> (u32, bool) {
+    let (b, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
+    let max = (lane & segment) | (clamp & !segment);
+    let min = lane & segment;
+    let (source, ok) = match mode {
+        0 => {
+            let source = lane.wrapping_sub(b) as i32;
+            (source as u32, source >= max as i32)
+        }
+        1 => (lane + b, lane + b <= max),
+        2 => (lane ^ b, lane ^ b <= max),
+        _ => {
+            let source = min | (b & !segment);
+            (source, source <= max)
+        }
+    };
+    if ok { (source & 31, true) } else { (lane, false) }
+}
+
+/// Modes of `vote` in the low bits of `imm`.
+pub(crate) const VOTE_MODES: [&str; 4] = ["all", "any", "uni", "ballot"];
+
+pub(crate) fn complete_vote(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
+    let votes = lanes_of(participants)
+        .fold(0u32, |votes, lane| votes | (ctx.exchange[lane] as u32 & 1) << lane);
+    let held = match op.imm & 0xFF {
+        0 => votes == participants,
+        1 => votes != 0,
+        2 => votes == 0 || votes == participants,
+        _ => return ctx.write(op.d, ctx.mask, &[votes; LANES]),
+    };
+    ctx.set_pred(op.d, ctx.mask, if held { FULL } else { 0 });
+}
+
+/// `match.any`: the lanes that show the same.
+pub(crate) fn complete_match_any(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
+    let shown = *ctx.exchange;
+    let same = |lane: usize| {
+        lanes_of(participants)
+            .filter(|&other| shown[other] == shown[lane])
+            .fold(0u32, |mask, other| mask | 1 << other)
+    };
+    let values = std::array::from_fn(same);
+    ctx.write::<u32>(op.d, ctx.mask, &values);
+}
+
+/// `match.all`: all lanes if they show the same, else none; and a predicate that says so.
+pub(crate) fn complete_match_all(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
+    let shown = *ctx.exchange;
+    let first = participants.trailing_zeros() as usize & 31;
+    let same = lanes_of(participants).all(|lane| shown[lane] == shown[first]);
+    ctx.write(op.d, ctx.mask, &[if same { participants } else { 0 }; LANES]);
+    let pred = Slot(op.cache);
+    if pred != Slot::NONE {
+        ctx.set_pred(pred, ctx.mask, if same { FULL } else { 0 });
+    }
+}
+
+/// Operations of `redux` in `imm`; signed ones follow.
+pub(crate) const REDUX: [&str; 6] = ["add", "min", "max", "and", "or", "xor"];
+/// Set in `imm` when the type is signed.
+pub(crate) const REDUX_SIGNED: u64 = 0x10;
+
+pub(crate) fn complete_redux(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
+    let signed = op.imm & REDUX_SIGNED != 0;
+    let values = lanes_of(participants).map(|lane| ctx.exchange[lane] as u32);
+    let combine = |a: u32, b: u32| match (op.imm & 0xF, signed) {
+        (0, _) => a.wrapping_add(b),
+        (1, false) => a.min(b),
+        (1, true) => (a as i32).min(b as i32) as u32,
+        (2, false) => a.max(b),
+        (2, true) => (a as i32).max(b as i32) as u32,
+        (3, _) => a & b,
+        (4, _) => a | b,
+        _ => a ^ b,
+    };
+    let result = values.reduce(combine).unwrap_or(0);
+    ctx.write(op.d, ctx.mask, &[result; LANES]);
+}

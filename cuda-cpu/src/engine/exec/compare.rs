@@ -1,0 +1,296 @@
+//! Comparisons: what `setp` and `set` test.
+
+use cuda_ptx::ScalarType as T;
+use half::{bf16, f16};
+
+use super::float::{Float, Scalar};
+use super::lane::{Lane, Two};
+use super::map::{self, Binary, Compare, Pick};
+use crate::engine::decode::form::Form;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Test {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Equ,
+    Neu,
+    Ltu,
+    Leu,
+    Gtu,
+    Geu,
+    Num,
+    Nan,
+}
+
+const EQ: u8 = Test::Eq as u8;
+const NE: u8 = Test::Ne as u8;
+const LT: u8 = Test::Lt as u8;
+const LE: u8 = Test::Le as u8;
+const GT: u8 = Test::Gt as u8;
+const GE: u8 = Test::Ge as u8;
+const EQU: u8 = Test::Equ as u8;
+const NEU: u8 = Test::Neu as u8;
+const LTU: u8 = Test::Ltu as u8;
+const LEU: u8 = Test::Leu as u8;
+const GTU: u8 = Test::Gtu as u8;
+const GEU: u8 = Test::Geu as u8;
+const NUM: u8 = Test::Num as u8;
+const NAN: u8 = Test::Nan as u8;
+
+/// Names of the tests; the unsigned ones (`lo`, `ls`, `hi`, `hs`) mean the same as the others
+/// because the type is unsigned.
+const NAMES: [(&str, u8); 18] = [
+    ("eq", EQ),
+    ("ne", NE),
+    ("lt", LT),
+    ("le", LE),
+    ("gt", GT),
+    ("ge", GE),
+    ("lo", LT),
+    ("ls", LE),
+    ("hi", GT),
+    ("hs", GE),
+    ("equ", EQU),
+    ("neu", NEU),
+    ("ltu", LTU),
+    ("leu", LEU),
+    ("gtu", GTU),
+    ("geu", GEU),
+    ("num", NUM),
+    ("nan", NAN),
+];
+
+/// One test of two numbers. `Ne` is ordered: false when one is NaN.
+#[inline(always)]
+fn test<L: PartialOrd, const TEST: u8>(a: L, b: L) -> bool {
+    let ordered = a.partial_cmp(&b).is_some();
+    match TEST {
+        EQ => a == b,
+        NE => ordered && a != b,
+        LT => a < b,
+        LE => a <= b,
+        GT => a > b,
+        GE => a >= b,
+        EQU => !ordered || a == b,
+        NEU => a != b,
+        LTU => !ordered || a < b,
+        LEU => !ordered || a <= b,
+        GTU => !ordered || a > b,
+        GEU => !ordered || a >= b,
+        NUM => ordered,
+        _ => !ordered,
+    }
+}
+
+/// A comparison of type `L`.
+struct Cmp<L, const TEST: u8>(std::marker::PhantomData<L>);
+
+impl<L: Lane + PartialOrd, const TEST: u8> Compare for Cmp<L, TEST> {
+    type A = L;
+    type B = L;
+    #[inline(always)]
+    fn apply(a: L, b: L, _imm: u64) -> bool {
+        test::<L, TEST>(a, b)
+    }
+}
+
+/// A comparison that flushes denormals first.
+struct CmpFtz<L, const TEST: u8>(std::marker::PhantomData<L>);
+
+impl<L: Float + PartialOrd, const TEST: u8> Compare for CmpFtz<L, TEST> {
+    type A = L;
+    type B = L;
+    #[inline(always)]
+    fn apply(a: L, b: L, _imm: u64) -> bool {
+        test::<L, TEST>(a.flush(), b.flush())
+    }
+}
+
+macro_rules! int_tests {
+    ($test:expr, $ty:ty) => {
+        match $test {
+            EQ => Some(map::compare::<Cmp<$ty, EQ>>()),
+            NE => Some(map::compare::<Cmp<$ty, NE>>()),
+            LT => Some(map::compare::<Cmp<$ty, LT>>()),
+            LE => Some(map::compare::<Cmp<$ty, LE>>()),
+            GT => Some(map::compare::<Cmp<$ty, GT>>()),
+            GE => Some(map::compare::<Cmp<$ty, GE>>()),
+            _ => None,
+        }
+    };
+}
+
+macro_rules! float_tests {
+    ($test:expr, $cmp:ident, $ty:ty) => {
+        match $test {
+            EQ => Some(map::compare::<$cmp<$ty, EQ>>()),
+            NE => Some(map::compare::<$cmp<$ty, NE>>()),
+            LT => Some(map::compare::<$cmp<$ty, LT>>()),
+            LE => Some(map::compare::<$cmp<$ty, LE>>()),
+            GT => Some(map::compare::<$cmp<$ty, GT>>()),
+            GE => Some(map::compare::<$cmp<$ty, GE>>()),
+            EQU => Some(map::compare::<$cmp<$ty, EQU>>()),
+            NEU => Some(map::compare::<$cmp<$ty, NEU>>()),
+            LTU => Some(map::compare::<$cmp<$ty, LTU>>()),
+            LEU => Some(map::compare::<$cmp<$ty, LEU>>()),
+            GTU => Some(map::compare::<$cmp<$ty, GTU>>()),
+            GEU => Some(map::compare::<$cmp<$ty, GEU>>()),
+            NUM => Some(map::compare::<$cmp<$ty, NUM>>()),
+            NAN => Some(map::compare::<$cmp<$ty, NAN>>()),
+            _ => None,
+        }
+    };
+}
+
+/// Takes the comparison's name.
+pub(crate) fn take_test(form: &mut Form<'_>) -> Option<u8> {
+    let names: Vec<&str> = NAMES.iter().map(|&(name, _)| name).collect();
+    let taken = form.take_one(&names)?;
+    NAMES.iter().find(|&&(name, _)| name == taken).map(|&(_, test)| test)
+}
+
+/// The comparison of this type.
+pub(crate) fn pick(test: u8, ty: T, ftz: bool) -> Option<Pick> {
+    match ty {
+        T::F32 if ftz => float_tests!(test, CmpFtz, f32),
+        T::F16 if ftz => float_tests!(test, CmpFtz, f16),
+        _ if ftz => None,
+        T::B16 | T::U16 => int_tests!(test, u16),
+        T::S16 => int_tests!(test, i16),
+        T::B32 | T::U32 => int_tests!(test, u32),
+        T::S32 => int_tests!(test, i32),
+        T::B64 | T::U64 => int_tests!(test, u64),
+        T::S64 => int_tests!(test, i64),
+        T::F32 => float_tests!(test, Cmp, f32),
+        T::F64 => float_tests!(test, Cmp, f64),
+        T::F16 => float_tests!(test, Cmp, f16),
+        T::BF16 => float_tests!(test, Cmp, bf16),
+        _ => None,
+    }
+}
+
+/// `imm` of [`SetTwo`] beside the test in its low byte.
+const SET_FTZ: u64 = 0x100;
+/// The result is all ones or zeros, not 1.0 or 0.
+const SET_ONES: u64 = 0x200;
+
+/// `set` of packed halves.
+struct SetTwo<H>(std::marker::PhantomData<H>);
+
+impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
+    type A = Two<H>;
+    type B = Two<H>;
+    type D = u32;
+    #[inline(always)]
+    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> u32 {
+        let part = |a: H, b: H| {
+            let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
+            let one = if imm & SET_ONES != 0 {
+                0xFFFF
+            } else {
+                H::round_from(1.0, super::rounding::Round::Nearest).to_raw()
+            };
+            if by_code(imm as u8, a, b) { one } else { 0 }
+        };
+        part(a.0, b.0) | part(a.1, b.1) << 16
+    }
+}
+
+/// `setp` of one of two packed halves: which one is in `imm` bit 16.
+struct CmpPart<H>(std::marker::PhantomData<H>);
+
+impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
+    type A = Two<H>;
+    type B = Two<H>;
+    #[inline(always)]
+    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> bool {
+        let (a, b) = if imm & PART_HIGH != 0 { (a.1, b.1) } else { (a.0, b.0) };
+        let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
+        by_code(imm as u8, a, b)
+    }
+}
+
+/// See [`CmpPart`].
+pub(crate) const PART_HIGH: u64 = 0x1_0000;
+
+fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
+    match code {
+        EQ => test::<H, EQ>(a, b),
+        NE => test::<H, NE>(a, b),
+        LT => test::<H, LT>(a, b),
+        LE => test::<H, LE>(a, b),
+        GT => test::<H, GT>(a, b),
+        GE => test::<H, GE>(a, b),
+        EQU => test::<H, EQU>(a, b),
+        NEU => test::<H, NEU>(a, b),
+        LTU => test::<H, LTU>(a, b),
+        LEU => test::<H, LEU>(a, b),
+        GTU => test::<H, GTU>(a, b),
+        GEU => test::<H, GEU>(a, b),
+        NUM => test::<H, NUM>(a, b),
+        _ => test::<H, NAN>(a, b),
+    }
+}
+
+/// `set` of packed halves into packed results of type `to`.
+pub(crate) fn pick_set_two(test: u8, to: T, from: T, ftz: bool) -> Option<Pick> {
+    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 };
+    match (to, from) {
+        (T::F16x2, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm)),
+        (T::BF16x2, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm)),
+        (T::U32 | T::S32, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm | SET_ONES)),
+        (T::U32 | T::S32, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm | SET_ONES)),
+        _ => None,
+    }
+}
+
+/// `setp` of packed halves: one part's comparison.
+pub(crate) fn pick_part(test: u8, ty: T, ftz: bool, high: bool) -> Option<Pick> {
+    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 } | if high { PART_HIGH } else { 0 };
+    match ty {
+        T::F16x2 => Some(map::compare::<CmpPart<f16>>().with(imm)),
+        T::BF16x2 => Some(map::compare::<CmpPart<bf16>>().with(imm)),
+        _ => None,
+    }
+}
+
+/// `testp`: properties of a number, by code in `imm`.
+struct TestProperty<F>(std::marker::PhantomData<F>);
+
+const PROPERTIES: [&str; 6] = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
+
+impl<F: Scalar> Compare for TestProperty<F> {
+    type A = F;
+    type B = F;
+    #[inline(always)]
+    fn apply(a: F, _: F, imm: u64) -> bool {
+        let x = a.to_f64();
+        let flushed = a.flush().to_f64();
+        match imm {
+            0 => x.is_finite(),
+            1 => x.is_infinite(),
+            2 => !x.is_nan(),
+            3 => x.is_nan(),
+            4 => x.is_finite() && flushed != 0.0,
+            _ => x != 0.0 && flushed == 0.0,
+        }
+    }
+}
+
+pub(crate) fn pick_property(form: &mut Form<'_>) -> Option<Pick> {
+    let property = form.take_one(&PROPERTIES)?;
+    let imm = PROPERTIES.iter().position(|&p| p == property)? as u64;
+    let mut pick = match form.ty()? {
+        T::F32 => map::compare::<TestProperty<f32>>(),
+        T::F64 => map::compare::<TestProperty<f64>>(),
+        _ => return None,
+    };
+    pick.sources[1] = None;
+    Some(pick.with(imm))
+}

@@ -1,0 +1,77 @@
+//! Branches, guards, and everything the scheduler does.
+
+use crate::engine::ctx::Ctx;
+use crate::engine::fault::FaultKind;
+use crate::engine::op::{Flow, Op};
+
+/// Runs the handler proper for the lanes whose guard holds.
+pub(crate) fn guarded(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let active = ctx.guarded(op);
+    if active == 0 {
+        return Flow::Next;
+    }
+    let all = std::mem::replace(&mut ctx.mask, active);
+    // SAFETY: the op belongs to the current frame: it is the one being run.
+    let flow = unsafe { (op.inner)(ctx, op) };
+    ctx.mask = all;
+    flow
+}
+
+/// `bra` without a guard; the target is in `imm`.
+pub(crate) fn jump(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    ctx.target = op.imm as u32;
+    Flow::Jump
+}
+
+/// `bra` with a guard.
+pub(crate) fn branch(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let taken = ctx.guarded(op);
+    if taken == ctx.mask {
+        ctx.target = op.imm as u32;
+        return Flow::Jump;
+    }
+    if taken == 0 {
+        ctx.target = op.pc + 1;
+        return Flow::Jump;
+    }
+    ctx.target = op.imm as u32;
+    ctx.taken = taken;
+    Flow::Diverge
+}
+
+/// Stands before a label that is reached from above: others may be waiting there.
+pub(crate) fn join(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    if ctx.merge_pc > op.pc + 1 {
+        return Flow::Next;
+    }
+    ctx.target = op.pc + 1;
+    Flow::Jump
+}
+
+/// The scheduler's business.
+pub(crate) fn control(_: &mut Ctx<'_>, _: &Op) -> Flow {
+    Flow::Control
+}
+
+/// `trap`.
+pub(crate) fn trap(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
+    let lane = ctx.mask.trailing_zeros() as usize & 31;
+    ctx.fail(lane, FaultKind::Trap)
+}
+
+/// Fences and hints: one block runs on one thread, and atomics order the rest.
+pub(crate) fn fence(_: &mut Ctx<'_>, _: &Op) -> Flow {
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    Flow::Next
+}
+
+/// Nothing to do.
+pub(crate) fn nothing(_: &mut Ctx<'_>, _: &Op) -> Flow {
+    Flow::Next
+}
+
+/// Stands before loads that threads use to wait for others: see `atomics::burn`.
+pub(crate) fn burn_fuel(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
+    super::atomics::burn(ctx);
+    Flow::Next
+}

@@ -1,0 +1,323 @@
+//! What the floating-point types can do, once for all of them.
+
+use half::{bf16, f16};
+
+use super::lane::{Lane, Two};
+use super::rounding::{Round, f64_to_f32, fma_f32};
+
+/// The canonical NaN of f32 results.
+pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
+
+/// A floating-point type, or two packed halves.
+pub(crate) trait Float: Lane {
+    fn add(self, b: Self) -> Self;
+    fn sub(self, b: Self) -> Self;
+    fn mul(self, b: Self) -> Self;
+    /// Rounds once.
+    fn fma(self, b: Self, c: Self) -> Self;
+    fn min(self, b: Self) -> Self;
+    fn max(self, b: Self) -> Self;
+    /// NaN if an operand is.
+    fn min_nan(self, b: Self) -> Self;
+    fn max_nan(self, b: Self) -> Self;
+    fn neg(self) -> Self;
+    fn abs(self) -> Self;
+    /// Denormals become zeros of their sign.
+    fn flush(self) -> Self;
+    /// Into 0..=1; NaN becomes 0.
+    fn saturate(self) -> Self;
+    /// A NaN becomes the canonical one, where results are.
+    fn canonical(self) -> Self;
+    /// Its magnitude with the other's sign.
+    fn with_sign_of(self, sign: Self) -> Self;
+    /// Applies to each part.
+    fn each(self, f: impl Fn(f32) -> f32) -> Self;
+}
+
+/// A type of one floating-point number.
+pub(crate) trait Scalar: Float + PartialOrd {
+    fn to_f64(self) -> f64;
+    /// One rounding, in the given mode.
+    fn round_from(x: f64, mode: Round) -> Self;
+}
+
+macro_rules! extremes {
+    () => {
+        #[inline(always)]
+        fn min(self, b: Self) -> Self {
+            let equal = Self::from_bits(self.to_bits() | b.to_bits());
+            let less = if self < b || b.is_nan() { self } else { b };
+            (if self == b { equal } else { less }).canonical()
+        }
+        #[inline(always)]
+        fn max(self, b: Self) -> Self {
+            let equal = Self::from_bits(self.to_bits() & b.to_bits());
+            let more = if self > b || b.is_nan() { self } else { b };
+            (if self == b { equal } else { more }).canonical()
+        }
+        #[inline(always)]
+        fn min_nan(self, b: Self) -> Self {
+            let r = Float::min(self, b);
+            (if self.is_nan() || b.is_nan() { Self::NAN } else { r }).canonical()
+        }
+        #[inline(always)]
+        fn max_nan(self, b: Self) -> Self {
+            let r = Float::max(self, b);
+            (if self.is_nan() || b.is_nan() { Self::NAN } else { r }).canonical()
+        }
+    };
+}
+
+macro_rules! native {
+    ($ty:ty, $exponent:expr, $canonical:expr) => {
+        impl Float for $ty {
+            #[inline(always)]
+            fn add(self, b: Self) -> Self {
+                self + b
+            }
+            #[inline(always)]
+            fn sub(self, b: Self) -> Self {
+                self - b
+            }
+            #[inline(always)]
+            fn mul(self, b: Self) -> Self {
+                self * b
+            }
+            #[inline(always)]
+            fn fma(self, b: Self, c: Self) -> Self {
+                self.mul_add(b, c)
+            }
+            extremes!();
+            #[inline(always)]
+            fn neg(self) -> Self {
+                -self
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                <$ty>::abs(self)
+            }
+            #[inline(always)]
+            fn flush(self) -> Self {
+                let bits = self.to_bits();
+                let sign = bits & !(<$ty>::MAX.to_bits() | $exponent);
+                Self::from_bits(if bits & $exponent == 0 { sign } else { bits })
+            }
+            #[inline(always)]
+            fn saturate(self) -> Self {
+                // A NaN fails both comparisons.
+                let low = if self > 0.0 { self } else { 0.0 };
+                if low > 1.0 { 1.0 } else { low }
+            }
+            #[inline(always)]
+            fn canonical(self) -> Self {
+                $canonical(self)
+            }
+            #[inline(always)]
+            fn with_sign_of(self, sign: Self) -> Self {
+                self.copysign(sign)
+            }
+            #[inline(always)]
+            fn each(self, f: impl Fn(f32) -> f32) -> Self {
+                f(self as f32) as $ty
+            }
+        }
+    };
+}
+
+#[inline(always)]
+fn canonical_f32(x: f32) -> f32 {
+    f32::from_bits(if x.is_nan() { NAN32 } else { x.to_bits() })
+}
+
+native!(f32, 0x7F80_0000, canonical_f32);
+native!(f64, 0x7FF0_0000_0000_0000, std::convert::identity);
+
+impl Scalar for f32 {
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn round_from(x: f64, mode: Round) -> Self {
+        f64_to_f32(x, 0.0, mode)
+    }
+}
+
+impl Scalar for f64 {
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn round_from(x: f64, _: Round) -> Self {
+        x
+    }
+}
+
+macro_rules! half {
+    ($ty:ty) => {
+        impl Float for $ty {
+            #[inline(always)]
+            fn add(self, b: Self) -> Self {
+                // An f32 has more than twice the bits and two: rounding twice does no harm.
+                Self::from_f32(self.to_f32() + b.to_f32())
+            }
+            #[inline(always)]
+            fn sub(self, b: Self) -> Self {
+                Self::from_f32(self.to_f32() - b.to_f32())
+            }
+            #[inline(always)]
+            fn mul(self, b: Self) -> Self {
+                Self::from_f32(self.to_f32() * b.to_f32())
+            }
+            #[inline(always)]
+            fn fma(self, b: Self, c: Self) -> Self {
+                Self::from_f32(fma_f32(self.to_f32(), b.to_f32(), c.to_f32(), Round::Odd))
+            }
+            extremes!();
+            #[inline(always)]
+            fn neg(self) -> Self {
+                Self::from_bits(self.to_bits() ^ 0x8000)
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                Self::from_bits(self.to_bits() & 0x7FFF)
+            }
+            #[inline(always)]
+            fn flush(self) -> Self {
+                if self.is_normal() || !self.is_finite() {
+                    return self;
+                }
+                Self::from_bits(self.to_bits() & 0x8000)
+            }
+            #[inline(always)]
+            fn saturate(self) -> Self {
+                Self::from_f32(self.to_f32().saturate())
+            }
+            #[inline(always)]
+            fn canonical(self) -> Self {
+                if self.is_nan() { Self::from_bits(0x7FFF) } else { self }
+            }
+            #[inline(always)]
+            fn with_sign_of(self, sign: Self) -> Self {
+                Self::from_bits((self.to_bits() & 0x7FFF) | (sign.to_bits() & 0x8000))
+            }
+            #[inline(always)]
+            fn each(self, f: impl Fn(f32) -> f32) -> Self {
+                Self::from_f32(f(self.to_f32()))
+            }
+        }
+
+        impl Scalar for $ty {
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                f64::from(self.to_f32())
+            }
+            #[inline(always)]
+            fn round_from(x: f64, mode: Round) -> Self {
+                if x.is_nan() {
+                    return Self::from_bits(0x7FFF);
+                }
+                let nearest = Self::from_f32(f64_to_f32(x, 0.0, Round::Odd));
+                let lost = if x.is_infinite() { 0.0 } else { x - nearest.to_f64() };
+                step(nearest, lost, mode)
+            }
+        }
+    };
+}
+
+half!(f16);
+half!(bf16);
+
+/// The 16-bit counterpart of `step_f32`: moves a result by one as the mode wants.
+fn step<T: Scalar<Raw = u32>>(nearest: T, lost: f64, mode: Round) -> T {
+    let bits = nearest.to_raw();
+    let negative = bits & 0x8000 != 0;
+    let away = T::from_raw(bits + 1);
+    let towards = T::from_raw(bits.wrapping_sub(1) & 0xFFFF);
+    let zero = bits & 0x7FFF == 0;
+    match (mode, lost > 0.0, lost < 0.0) {
+        (Round::Zero, true, _) if negative && !zero => towards,
+        (Round::Zero, _, true) if !negative && !zero => towards,
+        (Round::Up, true, _) if zero => T::from_raw(1),
+        (Round::Up, true, _) => {
+            if negative {
+                towards
+            } else {
+                away
+            }
+        }
+        (Round::Down, _, true) if zero => T::from_raw(0x8001),
+        (Round::Down, _, true) => {
+            if negative {
+                away
+            } else {
+                towards
+            }
+        }
+        _ => nearest,
+    }
+}
+
+impl<T: Float<Raw = u32>> Float for Two<T> {
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        Self(self.0.add(b.0), self.1.add(b.1))
+    }
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        Self(self.0.sub(b.0), self.1.sub(b.1))
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        Self(self.0.mul(b.0), self.1.mul(b.1))
+    }
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        Self(self.0.fma(b.0, c.0), self.1.fma(b.1, c.1))
+    }
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        Self(self.0.min(b.0), self.1.min(b.1))
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        Self(self.0.max(b.0), self.1.max(b.1))
+    }
+    #[inline(always)]
+    fn min_nan(self, b: Self) -> Self {
+        Self(self.0.min_nan(b.0), self.1.min_nan(b.1))
+    }
+    #[inline(always)]
+    fn max_nan(self, b: Self) -> Self {
+        Self(self.0.max_nan(b.0), self.1.max_nan(b.1))
+    }
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Self(self.0.neg(), self.1.neg())
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        Self(self.0.abs(), self.1.abs())
+    }
+    #[inline(always)]
+    fn flush(self) -> Self {
+        Self(self.0.flush(), self.1.flush())
+    }
+    #[inline(always)]
+    fn saturate(self) -> Self {
+        Self(self.0.saturate(), self.1.saturate())
+    }
+    #[inline(always)]
+    fn canonical(self) -> Self {
+        Self(self.0.canonical(), self.1.canonical())
+    }
+    #[inline(always)]
+    fn with_sign_of(self, sign: Self) -> Self {
+        Self(self.0.with_sign_of(sign.0), self.1.with_sign_of(sign.1))
+    }
+    #[inline(always)]
+    fn each(self, f: impl Fn(f32) -> f32) -> Self {
+        Self(self.0.each(&f), self.1.each(&f))
+    }
+}

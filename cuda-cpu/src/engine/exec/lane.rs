@@ -1,0 +1,114 @@
+//! The types lanes are read as.
+
+use half::{bf16, f16};
+
+use crate::engine::ctx::Raw;
+use crate::engine::op::Class;
+
+/// How an operand of some type is written as a constant, and how wide its register is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pred,
+    W32,
+    F32,
+    W64,
+    F64,
+}
+
+impl Kind {
+    pub(crate) fn class(self) -> Class {
+        match self {
+            Self::Pred => Class::Pred,
+            Self::W32 | Self::F32 => Class::W32,
+            Self::W64 | Self::F64 => Class::W64,
+        }
+    }
+}
+
+/// A value of one lane. Narrow types live in 32-bit lanes: reading truncates, writing extends.
+pub(crate) trait Lane: Copy + Default + 'static {
+    type Raw: Raw;
+    const KIND: Kind;
+    const SIGNED: bool = false;
+    fn from_raw(raw: Self::Raw) -> Self;
+    fn to_raw(self) -> Self::Raw;
+}
+
+macro_rules! int_lane {
+    ($($ty:ty, $raw:ty, $kind:ident, $signed:literal;)*) => { $(
+        impl Lane for $ty {
+            type Raw = $raw;
+            const KIND: Kind = Kind::$kind;
+            const SIGNED: bool = $signed;
+            #[inline(always)]
+            fn from_raw(raw: $raw) -> Self { raw as $ty }
+            #[inline(always)]
+            fn to_raw(self) -> $raw { self as $raw }
+        }
+    )* };
+}
+
+int_lane! {
+    u8, u32, W32, false; i8, u32, W32, true;
+    u16, u32, W32, false; i16, u32, W32, true;
+    u32, u32, W32, false; i32, u32, W32, true;
+    u64, u64, W64, false; i64, u64, W64, true;
+}
+
+impl Lane for f32 {
+    type Raw = u32;
+    const KIND: Kind = Kind::F32;
+    #[inline(always)]
+    fn from_raw(raw: u32) -> Self {
+        Self::from_bits(raw)
+    }
+    #[inline(always)]
+    fn to_raw(self) -> u32 {
+        self.to_bits()
+    }
+}
+
+impl Lane for f64 {
+    type Raw = u64;
+    const KIND: Kind = Kind::F64;
+    #[inline(always)]
+    fn from_raw(raw: u64) -> Self {
+        Self::from_bits(raw)
+    }
+    #[inline(always)]
+    fn to_raw(self) -> u64 {
+        self.to_bits()
+    }
+}
+
+macro_rules! half_lane {
+    ($($ty:ty),*) => { $(
+        impl Lane for $ty {
+            type Raw = u32;
+            const KIND: Kind = Kind::W32;
+            #[inline(always)]
+            fn from_raw(raw: u32) -> Self { Self::from_bits(raw as u16) }
+            #[inline(always)]
+            fn to_raw(self) -> u32 { u32::from(self.to_bits()) }
+        }
+    )* };
+}
+
+half_lane!(f16, bf16);
+
+/// Two halves in one register: the first in the low bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Two<T>(pub(crate) T, pub(crate) T);
+
+impl<T: Lane<Raw = u32>> Lane for Two<T> {
+    type Raw = u32;
+    const KIND: Kind = Kind::W32;
+    #[inline(always)]
+    fn from_raw(raw: u32) -> Self {
+        Self(T::from_raw(raw & 0xFFFF), T::from_raw(raw >> 16))
+    }
+    #[inline(always)]
+    fn to_raw(self) -> u32 {
+        (self.0.to_raw() & 0xFFFF) | (self.1.to_raw() << 16)
+    }
+}

@@ -1,0 +1,23 @@
+//! The handlers, by what they do. Each file also chooses the handler for an instruction's
+//! modifiers (`pick`).
+
+pub(crate) mod approx;
+pub(crate) mod arith_float;
+pub(crate) mod arith_int;
+pub(crate) mod atomics;
+pub(crate) mod bits;
+pub(crate) mod carry;
+pub(crate) mod collective;
+pub(crate) mod compare;
+pub(crate) mod control;
+pub(crate) mod convert;
+pub(crate) mod float;
+pub(crate) mod int;
+pub(crate) mod lane;
+pub(crate) mod locate;
+pub(crate) mod macros;
+pub(crate) mod map;
+pub(crate) mod memory_ops;
+pub(crate) mod rounding;
+pub(crate) mod select;
+pub(crate) mod special;

@@ -1,0 +1,190 @@
+//! Directed rounding and round-to-odd, without touching the processor's rounding mode.
+//!
+//! Each operation is done to nearest together with the sign of what was lost; the result is then
+//! moved by one step where the mode says so.
+
+/// A rounding mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// To nearest, ties to even.
+    Nearest,
+    Zero,
+    Down,
+    Up,
+    /// Towards the neighbour with an odd last bit: a later rounding then rounds correctly.
+    Odd,
+}
+
+impl Round {
+    pub(crate) fn from_code(code: u64) -> Self {
+        match code {
+            0 => Self::Nearest,
+            1 => Self::Zero,
+            2 => Self::Down,
+            3 => Self::Up,
+            _ => Self::Odd,
+        }
+    }
+
+    /// The code of `rn`, `rz`, `rm`, `rp` (and of `rni` and so on).
+    pub(crate) fn code(name: &str) -> u64 {
+        match name.as_bytes().get(1) {
+            Some(b'z') => 1,
+            Some(b'm') => 2,
+            Some(b'p') => 3,
+            _ => 0,
+        }
+    }
+}
+
+macro_rules! stepped {
+    ($name:ident, $ty:ty) => {
+        /// `nearest` moved as the mode wants, given the sign of (exact - nearest).
+        pub(crate) fn $name(nearest: $ty, lost: f64, mode: Round) -> $ty {
+            if lost == 0.0 || nearest.is_nan() || lost.is_nan() {
+                return nearest;
+            }
+            let towards_zero = || match (nearest.is_sign_negative(), lost > 0.0) {
+                (false, false) => nearest.next_down(),
+                (true, true) => nearest.next_up(),
+                _ => nearest,
+            };
+            match mode {
+                Round::Nearest => nearest,
+                Round::Zero => towards_zero(),
+                Round::Down if lost < 0.0 => nearest.next_down(),
+                Round::Up if lost > 0.0 => nearest.next_up(),
+                Round::Odd => <$ty>::from_bits(towards_zero().to_bits() | 1),
+                _ => nearest,
+            }
+        }
+    };
+}
+
+stepped!(step_f32, f32);
+stepped!(step_f64, f64);
+
+/// `x`, plus something too small to change it of the sign of `beyond`, as an f32.
+pub(crate) fn f64_to_f32(x: f64, beyond: f64, mode: Round) -> f32 {
+    let nearest = x as f32;
+    if x.is_infinite() {
+        return nearest;
+    }
+    let lost = x - f64::from(nearest);
+    step_f32(nearest, if lost == 0.0 { beyond } else { lost }, mode)
+}
+
+/// What `a + b` lost when rounded to `sum`.
+fn lost_in_sum(a: f64, b: f64, sum: f64) -> f64 {
+    if !sum.is_finite() {
+        return overflow_loss(sum, a.is_finite() && b.is_finite());
+    }
+    let t = sum - a;
+    (a - (sum - t)) + (b - t)
+}
+
+/// An infinity that came of finite operands lies beyond the exact result.
+fn overflow_loss(result: f64, finite: bool) -> f64 {
+    if finite && result.is_infinite() { -result } else { 0.0 }
+}
+
+/// An exact zero of operands that cancel is negative when rounding down.
+fn signed_zero(result: f64, cancelled: bool, mode: Round) -> f64 {
+    if result == 0.0 && cancelled && mode == Round::Down { -0.0 } else { result }
+}
+
+pub(crate) fn add_f64(a: f64, b: f64, mode: Round) -> f64 {
+    let sum = a + b;
+    let cancels = a.is_sign_negative() != b.is_sign_negative();
+    signed_zero(step_f64(sum, lost_in_sum(a, b, sum), mode), cancels, mode)
+}
+
+pub(crate) fn mul_f64(a: f64, b: f64, mode: Round) -> f64 {
+    let p = a * b;
+    let lost = match p.is_finite() {
+        true => product_loss(a, b, p),
+        false => overflow_loss(p, a.is_finite() && b.is_finite()),
+    };
+    step_f64(p, lost, mode)
+}
+
+/// The sign of `a * b - p`. Small operands are scaled up first, so that the loss itself does not
+/// underflow.
+fn product_loss(a: f64, b: f64, p: f64) -> f64 {
+    const BIG: f64 = 1.329227995784916e36; // 2^120
+    if p.abs() > 1e-250 || a == 0.0 || b == 0.0 {
+        return a.mul_add(b, -p);
+    }
+    let (a, b) = if a.abs() < b.abs() { (a * BIG * BIG, b) } else { (a, b * BIG * BIG) };
+    a.mul_add(b, -(p * BIG * BIG))
+}
+
+pub(crate) fn fma_f64(a: f64, b: f64, c: f64, mode: Round) -> f64 {
+    let r = a.mul_add(b, c);
+    if mode == Round::Nearest {
+        return r;
+    }
+    if !r.is_finite() {
+        let finite = a.is_finite() && b.is_finite() && c.is_finite();
+        return step_f64(r, overflow_loss(r, finite), mode);
+    }
+    // The exact error of a fused multiply-add is the sum of two numbers; the first gives the sign.
+    let u1 = a * b;
+    let u2 = a.mul_add(b, -u1);
+    let alpha = c + u2;
+    let z = lost_in_sum(c, u2, alpha);
+    let beta = u1 + alpha;
+    let beta_low = lost_in_sum(u1, alpha, beta);
+    let lost = ((beta - r) + beta_low) + z;
+    let cancels = (a.is_sign_negative() != b.is_sign_negative()) != c.is_sign_negative();
+    signed_zero(step_f64(r, lost, mode), cancels, mode)
+}
+
+pub(crate) fn div_f64(a: f64, b: f64, mode: Round) -> f64 {
+    let q = a / b;
+    if !q.is_finite() || b.is_infinite() {
+        return step_f64(q, overflow_loss(q, a.is_finite() && b != 0.0), mode);
+    }
+    let rest = (-q).mul_add(b, a);
+    step_f64(q, if b.is_sign_negative() { -rest } else { rest }, mode)
+}
+
+pub(crate) fn sqrt_f64(a: f64, mode: Round) -> f64 {
+    let s = a.sqrt();
+    let lost = if s.is_finite() { (-s).mul_add(s, a) } else { 0.0 };
+    step_f64(s, lost, mode)
+}
+
+pub(crate) fn add_f32(a: f32, b: f32, mode: Round) -> f32 {
+    let (x, y) = (f64::from(a), f64::from(b));
+    let sum = x + y;
+    let cancels = a.is_sign_negative() != b.is_sign_negative();
+    let r = f64_to_f32(sum, lost_in_sum(x, y, sum), mode);
+    signed_zero(f64::from(r), cancels, mode) as f32
+}
+
+pub(crate) fn mul_f32(a: f32, b: f32, mode: Round) -> f32 {
+    f64_to_f32(f64::from(a) * f64::from(b), 0.0, mode)
+}
+
+pub(crate) fn fma_f32(a: f32, b: f32, c: f32, mode: Round) -> f32 {
+    let (p, z) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = p + z;
+    let cancels = p.is_sign_negative() != c.is_sign_negative();
+    let r = f64_to_f32(sum, lost_in_sum(p, z, sum), mode);
+    signed_zero(f64::from(r), cancels, mode) as f32
+}
+
+pub(crate) fn div_f32(a: f32, b: f32, mode: Round) -> f32 {
+    let (x, y) = (f64::from(a), f64::from(b));
+    let q = x / y;
+    let rest = if q.is_finite() && y.is_finite() { (-q).mul_add(y, x) } else { 0.0 };
+    f64_to_f32(q, if y.is_sign_negative() { -rest } else { rest }, mode)
+}
+
+pub(crate) fn sqrt_f32(a: f32, mode: Round) -> f32 {
+    let x = f64::from(a);
+    let s = x.sqrt();
+    let rest = if s.is_finite() { (-s).mul_add(s, x) } else { 0.0 };
+    f64_to_f32(s, rest, mode)
+}

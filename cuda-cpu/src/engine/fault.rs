@@ -1,0 +1,225 @@
+//! What a kernel did wrong, and where.
+
+use std::fmt;
+
+use crate::memory::Nearest;
+
+/// A kernel's error: where it happened and what it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// The kernel's name.
+    pub kernel: String,
+    /// `blockIdx` of the thread.
+    pub block: [u32; 3],
+    /// `threadIdx` of the thread (the first one, when several are concerned).
+    pub thread: [u32; 3],
+    /// Line in the PTX text; 0 when unknown.
+    pub line: u32,
+    /// For a bad address in global memory: the allocation next to it.
+    pub nearest: Option<Nearest>,
+}
+
+/// See [`Fault`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An access outside of every allocation, or outside of shared, local or parameter memory.
+    OutOfBounds {
+        /// Which memory.
+        space: FaultSpace,
+        /// First byte of the access (an offset in spaces other than global).
+        address: u64,
+        /// Bytes of the access.
+        bytes: u32,
+        /// A store or an atomic, not a load.
+        write: bool,
+    },
+    /// An access to memory that was freed.
+    UseAfterFree {
+        /// First byte of the access.
+        address: u64,
+        /// Bytes of the access.
+        bytes: u32,
+        /// A store or an atomic, not a load.
+        write: bool,
+    },
+    /// An address that is no multiple of the access's size.
+    Misaligned {
+        /// Which memory.
+        space: FaultSpace,
+        /// First byte of the access.
+        address: u64,
+        /// Bytes of the access.
+        bytes: u32,
+        /// A store or an atomic, not a load.
+        write: bool,
+    },
+    /// A device-side `assert` failed.
+    Assert {
+        /// The condition.
+        message: String,
+        /// The source file.
+        file: String,
+        /// The line in it.
+        line: u32,
+        /// The function.
+        function: String,
+    },
+    /// The kernel executed `trap`.
+    Trap,
+    /// No thread of the block can go on.
+    Deadlock {
+        /// Who waits where.
+        waiting: Vec<Waiting>,
+    },
+    /// A barrier number above 15 or an impossible thread count.
+    BadBarrier {
+        /// The barrier's number.
+        barrier: u32,
+        /// The thread count given, if one was.
+        threads: Option<u32>,
+    },
+    /// A lane executed a `.sync` instruction whose member mask does not name it.
+    LaneOutsideMask {
+        /// The member mask.
+        members: u32,
+    },
+    /// Calls are nested too deeply, or local memory is used up.
+    CallDepth {
+        /// The limit: calls.
+        limit: u32,
+    },
+    /// An indirect call to an address that is no function's.
+    BadCall {
+        /// The address.
+        address: u64,
+    },
+    /// `brx.idx` with an index outside of its table.
+    BadBranch {
+        /// The index.
+        index: u32,
+        /// How many targets there are.
+        targets: u32,
+    },
+    /// The launch used up its budget of loop iterations.
+    Budget {
+        /// The budget.
+        limit: u64,
+    },
+    /// The launch was cancelled.
+    Cancelled,
+    /// A printf format or argument that cannot be read.
+    BadFormat,
+}
+
+/// Which memory an access was to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FaultSpace {
+    Global,
+    Shared,
+    Local,
+    Param,
+}
+
+/// Threads that wait, for [`FaultKind::Deadlock`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The warp in its block.
+    pub warp: u32,
+    /// Its lanes.
+    pub lanes: u32,
+    /// The barrier's number; `None`: they wait for lanes of their own warp.
+    pub barrier: Option<u32>,
+    /// Line in the PTX text.
+    pub line: u32,
+}
+
+impl fmt::Display for FaultSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Global => "global",
+            Self::Shared => "shared",
+            Self::Local => "local",
+            Self::Param => "parameter",
+        })
+    }
+}
+
+fn access(write: bool) -> &'static str {
+    if write { "write" } else { "read" }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfBounds { space, address, bytes, write } => {
+                let how = access(*write);
+                write!(f, "{how} of {bytes} bytes out of bounds of {space} memory at {address:#x}")
+            }
+            Self::UseAfterFree { address, bytes, write } => {
+                write!(f, "{} of {bytes} bytes after free at {address:#x}", access(*write))
+            }
+            Self::Misaligned { space, address, bytes, write } => {
+                let how = access(*write);
+                write!(f, "misaligned {how} of {bytes} bytes in {space} memory at {address:#x}")
+            }
+            Self::Assert { message, file, line, function } => {
+                write!(f, "assertion `{message}` failed at {file}:{line} in {function}")
+            }
+            Self::Trap => f.write_str("trap"),
+            Self::Deadlock { waiting } => {
+                f.write_str("deadlock: no thread of the block can go on")?;
+                waiting.iter().try_for_each(|w| write!(f, "; {w}"))
+            }
+            Self::BadBarrier { barrier, threads: Some(n) } => {
+                write!(f, "barrier {barrier} cannot be used for {n} threads")
+            }
+            Self::BadBarrier { barrier, threads: None } => {
+                write!(f, "there is no barrier {barrier}")
+            }
+            Self::LaneOutsideMask { members } => {
+                write!(f, "the executing lane is not in the member mask {members:#010x}")
+            }
+            Self::CallDepth { limit } => {
+                write!(f, "stack overflow: more than {limit} nested calls, or local memory used up")
+            }
+            Self::BadCall { address } => write!(f, "call of {address:#x}, which is no function"),
+            Self::BadBranch { index, targets } => {
+                write!(f, "indexed branch to {index} of {targets} targets")
+            }
+            Self::Budget { limit } => write!(f, "the budget of {limit} loop iterations is used up"),
+            Self::Cancelled => f.write_str("the launch was cancelled"),
+            Self::BadFormat => f.write_str("printf format that cannot be read"),
+        }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { warp, lanes, line, .. } = self;
+        match self.barrier {
+            Some(n) => write!(f, "warp {warp} lanes {lanes:#010x} at barrier {n}, PTX line {line}"),
+            None => write!(f, "warp {warp} lanes {lanes:#010x} for their warp, PTX line {line}"),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(f, "kernel `{}`, block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})", self.kernel)?;
+        if self.line != 0 {
+            write!(f, ", PTX line {}", self.line)?;
+        }
+        write!(f, ": {}", self.kind)?;
+        match self.nearest {
+            Some(nearest) => write!(f, ", {nearest}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,181 @@
+//! A launch: its blocks spread over workers.
+//!
+//! A worker takes blocks from a common counter and runs each to its end. One that keeps spinning
+//! (its time slices run out again and again) is set aside while the worker begins another, so blocks
+//! that wait for each other make progress, up to a number of blocks per worker.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::block::{Block, BlockFault, Turn};
+use super::code::Code;
+use super::ctx::{Ctx, LANES};
+use super::fault::{Fault, FaultKind};
+use super::launch::{LaunchDims, Limits};
+use super::presets::Place;
+use super::runner::{Runner, SLICE};
+use crate::memory::{Memory, View};
+
+/// Blocks that one worker keeps at a time.
+const RESIDENT: usize = 256;
+
+/// What all workers of a launch share.
+pub(crate) struct Grid<'a> {
+    pub(crate) code: &'a Code,
+    pub(crate) memory: &'a Memory,
+    pub(crate) function: u32,
+    pub(crate) dims: LaunchDims,
+    pub(crate) static_shared: u32,
+    pub(crate) params: &'a [u8],
+    pub(crate) limits: Limits<'a>,
+    pub(crate) print: &'a (dyn Fn(&str) + Sync),
+    pub(crate) grid_id: u64,
+    next: AtomicU64,
+    iterations: AtomicU64,
+    stopped: AtomicBool,
+    fault: Mutex<Option<Box<Fault>>>,
+}
+
+impl<'a> Grid<'a> {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        code: &'a Code,
+        memory: &'a Memory,
+        function: u32,
+        dims: LaunchDims,
+        static_shared: u32,
+        params: &'a [u8],
+        limits: Limits<'a>,
+        print: &'a (dyn Fn(&str) + Sync),
+        grid_id: u64,
+    ) -> Self {
+        Self {
+            code,
+            memory,
+            function,
+            dims,
+            static_shared,
+            params,
+            limits,
+            print,
+            grid_id,
+            next: AtomicU64::new(0),
+            iterations: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            fault: Mutex::new(None),
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.dims.grid.iter().map(|&d| u64::from(d)).product()
+    }
+
+    /// Runs all blocks on `pool`, or on this thread.
+    pub(crate) fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<(), Box<Fault>> {
+        let workers = pool.map_or(1, |p| p.current_num_threads()) as u64;
+        let workers = workers.min(self.blocks()) as u32;
+        match pool {
+            Some(pool) if workers > 1 => pool.scope(|scope| {
+                for worker in 0..workers {
+                    scope.spawn(move |_| self.work(worker, workers));
+                }
+            }),
+            _ => self.work(0, 1),
+        }
+        self.fault.lock().take().map_or(Ok(()), Err)
+    }
+
+    fn work(&self, worker: u32, workers: u32) {
+        let mut ctx = Ctx::new(self.code, View::new(self.memory), self.params, self.print);
+        ctx.place = Place {
+            grid: self.dims.grid,
+            block: self.dims.block,
+            at: [0; 3],
+            worker,
+            workers,
+            grid_id: self.grid_id,
+            static_shared: self.static_shared,
+            dynamic_shared: self.dims.dynamic_shared,
+        };
+        let mut runner = Runner { ctx, code: self.code };
+        let mut running = VecDeque::new();
+        let mut spare: Option<Block> = None;
+        while !self.stopped.load(Ordering::Relaxed) {
+            if running.is_empty() {
+                running.extend(self.begin(&mut runner, spare.take()));
+            }
+            let Some(mut block) = running.pop_front() else { return };
+            match block.run(&mut runner) {
+                Ok(Turn::Finished) => spare = Some(block),
+                Ok(Turn::Yielded) => {
+                    self.count(&runner);
+                    running.push_back(block);
+                    if running.len() < RESIDENT {
+                        running.extend(self.begin(&mut runner, spare.take()));
+                    }
+                }
+                Err(fault) => self.stop(&mut runner, &block, fault),
+            }
+            if self.limits.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
+                self.end(&runner, FaultKind::Cancelled);
+            }
+        }
+    }
+
+    /// The next block, in a finished one's place if there is one.
+    fn begin(&self, runner: &mut Runner<'_>, spare: Option<Block>) -> Option<Block> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        if index >= self.blocks() {
+            return None;
+        }
+        let [x, y, _] = self.dims.grid.map(u64::from);
+        let at = [index % x, index / x % y, index / (x * y)].map(|i| i as u32);
+        let place = Place { at, ..runner.ctx.place };
+        let shared = self.static_shared + self.dims.dynamic_shared;
+        let mut block =
+            spare.unwrap_or_else(|| Block::new(self.code, self.function, place.threads(), shared));
+        block.start(runner, place);
+        Some(block)
+    }
+
+    /// Counts the time slices of a block that yielded against the budget.
+    fn count(&self, runner: &Runner<'_>) {
+        let Some(limit) = self.limits.iterations else { return };
+        let used = self.iterations.fetch_add(SLICE as u64, Ordering::Relaxed);
+        if used > limit {
+            self.end(runner, FaultKind::Budget { limit });
+        }
+    }
+
+    /// A fault of no thread in particular.
+    fn end(&self, runner: &Runner<'_>, kind: FaultKind) {
+        self.report(Fault {
+            kind,
+            kernel: self.code.functions[self.function as usize].name.clone(),
+            block: runner.ctx.place.at,
+            thread: [0; 3],
+            line: 0,
+            nearest: None,
+        });
+    }
+
+    fn stop(&self, runner: &mut Runner<'_>, block: &Block, at: BlockFault) {
+        let Some(fault) = runner.ctx.fault.take() else { return };
+        self.report(Fault {
+            kind: fault.kind,
+            kernel: self.code.functions[self.function as usize].name.clone(),
+            block: block.at,
+            thread: runner.ctx.place.thread(at.warp * LANES as u32 + fault.lane),
+            line: self.code.lines[at.pc as usize],
+            nearest: fault.nearest,
+        });
+    }
+
+    /// Keeps the first fault and stops all workers.
+    fn report(&self, fault: Fault) {
+        self.fault.lock().get_or_insert_with(|| Box::new(fault));
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,31 @@
+//! Running PTX: decoding (`decode`), handlers (`exec`), and what schedules them.
+//!
+//! A [`Program`] is shared, immutable code. A launch (`grid`) has workers, each with a context
+//! (`ctx`) of its own; a worker runs blocks (`block`), a block its warps (`warp`), a warp its
+//! fragments (`runner`).
+
+mod address;
+mod barrier;
+mod block;
+mod buffer;
+mod builtin;
+mod code;
+mod ctx;
+mod decode;
+mod exec;
+mod fault;
+mod grid;
+mod launch;
+mod op;
+mod presets;
+mod printf;
+mod program;
+mod runner;
+mod warp;
+
+pub use decode::{LoadError, LoadProblem};
+pub use fault::{Fault, FaultKind, FaultSpace, Waiting};
+pub use launch::{
+    Invalid, Launch, LaunchDims, LaunchError, Limits, MAX_BLOCK_THREADS, MAX_SHARED_BYTES,
+};
+pub use program::{Entry, EntryParam, Program};

@@ -1,0 +1,161 @@
+//! A PTX module decoded for running.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cuda_ptx::Module;
+
+use super::code::Code;
+use super::decode::{Layout, LoadError, decode, reachable};
+use super::grid::Grid;
+use super::launch::{Invalid, Launch, LaunchError, MAX_SHARED_BYTES};
+use crate::memory::Memory;
+
+/// A PTX module decoded for running. Its variables lie in the memory it was loaded with; give them
+/// back with [`Program::unload`].
+#[derive(Debug)]
+pub struct Program {
+    code: Code,
+    entries: Vec<Entry>,
+    allocations: Vec<u64>,
+    globals: Vec<(String, u64, u64)>,
+    launches: AtomicU64,
+}
+
+/// A kernel of a [`Program`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its (mangled) name.
+    pub name: String,
+    /// Its parameters in order.
+    pub params: Vec<EntryParam>,
+    /// Length of the parameter block.
+    pub param_bytes: u32,
+    /// Static shared memory of a block.
+    pub static_shared: u32,
+    /// `.maxntid`.
+    pub max_threads: Option<[u32; 3]>,
+    /// `.reqntid`.
+    pub required_threads: Option<[u32; 3]>,
+    function: u32,
+}
+
+/// A parameter of an [`Entry`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryParam {
+    /// Bytes.
+    pub size: u32,
+    /// Alignment.
+    pub align: u32,
+    /// Offset in the parameter block.
+    pub offset: u32,
+}
+
+impl Program {
+    /// Decodes a module and places its variables in `memory`.
+    ///
+    /// # Errors
+    /// If there is an instruction that the CPU device does not know (all of them are listed), or no
+    /// room for the variables.
+    pub fn load(module: &Module, memory: &Memory) -> Result<Self, LoadError> {
+        let reachable = reachable(module);
+        let layout = Layout::place(module, &reachable, memory)?;
+        let code = decode(module, &reachable, &layout).inspect_err(|_| {
+            layout.allocations.iter().for_each(|&a| _ = memory.free(a));
+        })?;
+        let functions = module.functions.iter().enumerate();
+        let entries = functions
+            .filter(|(_, f)| f.is_entry && f.body.is_some())
+            .map(|(index, f)| Entry {
+                name: f.name.clone(),
+                params: f
+                    .params
+                    .iter()
+                    .map(|p| EntryParam { size: p.size, align: p.align, offset: p.offset })
+                    .collect(),
+                param_bytes: f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0),
+                static_shared: layout.shared_bytes(&f.name),
+                max_threads: f.max_threads,
+                required_threads: f.required_threads,
+                function: index as u32,
+            })
+            .collect();
+        let globals = layout.globals(module);
+        let allocations = layout.allocations;
+        Ok(Self { code, entries, allocations, globals, launches: AtomicU64::new(0) })
+    }
+
+    /// The kernels, in the order of the module.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Index of the entry of this name, for [`Program::launch`].
+    pub fn entry(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|e| e.name == name)
+    }
+
+    /// Address and size of a module-scope `.global` or `.const` variable.
+    pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
+        let found = self.globals.iter().find(|(n, ..)| n == name);
+        found.map(|&(_, address, size)| (address, size))
+    }
+
+    /// Frees the module's variables in `memory`, which must be the one it was loaded with.
+    pub fn unload(self, memory: &Memory) {
+        for address in self.allocations {
+            // Freed by a kernel or by hand: then it is gone already.
+            _ = memory.free(address);
+        }
+    }
+
+    /// Runs a kernel to its end, or to its first fault.
+    ///
+    /// # Errors
+    /// [`LaunchError::Invalid`] before anything ran, [`LaunchError::Fault`] for what a thread did.
+    pub fn launch(
+        &self,
+        memory: &Memory,
+        entry: usize,
+        launch: &Launch<'_>,
+    ) -> Result<(), LaunchError> {
+        let kernel = self.entries.get(entry).ok_or(Invalid::Entry { index: entry })?;
+        kernel.check(launch)?;
+        let grid = Grid::new(
+            &self.code,
+            memory,
+            kernel.function,
+            launch.dims,
+            kernel.static_shared,
+            launch.params,
+            launch.limits,
+            launch.print,
+            self.launches.fetch_add(1, Ordering::Relaxed),
+        );
+        grid.run(launch.pool).map_err(LaunchError::Fault)
+    }
+}
+
+impl Entry {
+    fn check(&self, launch: &Launch<'_>) -> Result<(), Invalid> {
+        let dims = launch.dims;
+        dims.check()?;
+        let block = dims.block;
+        if let Some(required) = self.required_threads.filter(|&r| r != block) {
+            return Err(Invalid::RequiredBlock { block, required });
+        }
+        let threads: u64 = block.iter().map(|&d| u64::from(d)).product();
+        let most = self.max_threads.map(|m| m.iter().map(|&d| u64::from(d)).product());
+        if let Some(most) = most.filter(|&most| threads > most) {
+            return Err(Invalid::MaxThreads { block, most });
+        }
+        let bytes = u64::from(self.static_shared) + u64::from(dims.dynamic_shared);
+        if bytes > u64::from(MAX_SHARED_BYTES) {
+            return Err(Invalid::Shared { bytes, most: MAX_SHARED_BYTES });
+        }
+        let (given, needed) = (launch.params.len(), self.param_bytes as usize);
+        if given < needed {
+            return Err(Invalid::Params { given, needed });
+        }
+        Ok(())
+    }
+}

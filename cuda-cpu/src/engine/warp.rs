@@ -1,0 +1,236 @@
+//! A warp: its registers and local memory, and where its lanes are.
+//!
+//! Lanes that are at the same place of the same call form a [`Fragment`]. Divergence splits
+//! fragments; the lowest program counter of the deepest call runs first, so that fragments meet
+//! again. All of it is plain data: a warp can be left at any time and entered later.
+
+use smallvec::SmallVec;
+
+use super::buffer::Buffer;
+use super::code::{Code, Passed};
+use super::ctx::{LANES, lanes_of};
+use super::op::Class;
+
+/// Lanes that run together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub(crate) pc: u32,
+    pub(crate) mask: u32,
+    /// Index into [`Warp::calls`].
+    pub(crate) call: u32,
+}
+
+/// A call that is going on: the lanes that made it together share it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallRecord {
+    pub(crate) function: u32,
+    pub(crate) caller: u32,
+    pub(crate) return_pc: u32,
+    pub(crate) depth: u32,
+    /// Lanes that have not returned.
+    pub(crate) lanes: u32,
+    /// Where the frame begins in the register file.
+    pub(crate) frame: u32,
+    /// Where its bytes begin in each lane's local memory.
+    pub(crate) local: u32,
+    /// The instruction's entry in `Code::controls`.
+    pub(crate) control: u32,
+}
+
+/// What a parked fragment waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The lanes of this member mask.
+    Members(u32),
+    /// A barrier of the block.
+    Barrier(u32),
+}
+
+/// See the module.
+pub(crate) struct Warp {
+    pub(crate) index: u32,
+    pub(crate) registers: Buffer,
+    pub(crate) local: Buffer,
+    /// Bytes of local memory of each lane.
+    pub(crate) local_size: u32,
+    /// Lanes that have not exited.
+    pub(crate) live: u32,
+    pub(crate) ready: SmallVec<[Fragment; 4]>,
+    pub(crate) parked: SmallVec<[(Fragment, Wait); 4]>,
+    pub(crate) calls: Vec<CallRecord>,
+    /// Next time, the fragment that has waited longest runs.
+    pub(crate) rotate: bool,
+}
+
+impl Warp {
+    pub(crate) fn new(index: u32, code: &Code, function: u32) -> Self {
+        let f = &code.functions[function as usize];
+        let local_size = f.local_bytes.next_multiple_of(16);
+        Self {
+            index,
+            registers: Buffer::new(f.frame_bytes as usize),
+            local: Buffer::new(local_size as usize * LANES),
+            local_size,
+            live: 0,
+            ready: SmallVec::new(),
+            parked: SmallVec::new(),
+            calls: Vec::new(),
+            rotate: false,
+        }
+    }
+
+    /// Begins again: these lanes stand at the start of the kernel.
+    pub(crate) fn restart(&mut self, lanes: u32, function: u32, entry: u32) {
+        self.live = lanes;
+        self.rotate = false;
+        self.parked.clear();
+        self.ready.clear();
+        self.ready.push(Fragment { pc: entry, mask: lanes, call: 0 });
+        self.calls.clear();
+        self.calls.push(CallRecord {
+            function,
+            caller: 0,
+            return_pc: 0,
+            depth: 0,
+            lanes,
+            frame: 0,
+            local: 0,
+            control: 0,
+        });
+    }
+
+    fn depth(&self, fragment: &Fragment) -> u32 {
+        self.calls[fragment.call as usize].depth
+    }
+
+    /// Takes the fragment to run next, with all that are at the same place, and gives the lowest
+    /// program counter at which it may meet another.
+    pub(crate) fn pick(&mut self) -> Option<(Fragment, u32)> {
+        let rotate = std::mem::take(&mut self.rotate) && self.ready.len() > 1;
+        let chosen = match self.ready.len() {
+            0 => return None,
+            1 => 0,
+            _ if rotate => 0,
+            _ => {
+                let order = |&i: &usize| (u32::MAX - self.depth(&self.ready[i]), self.ready[i].pc);
+                (0..self.ready.len()).min_by_key(order)?
+            }
+        };
+        let mut fragment = self.ready.remove(chosen);
+        if self.ready.is_empty() {
+            return Some((fragment, u32::MAX));
+        }
+        self.ready.retain(|other| {
+            let same = other.pc == fragment.pc && other.call == fragment.call;
+            if same {
+                fragment.mask |= other.mask;
+            }
+            !same
+        });
+        if rotate {
+            return Some((fragment, u32::MAX));
+        }
+        let depth = self.depth(&fragment);
+        let same_depth = self.ready.iter().filter(|f| self.depth(f) == depth);
+        Some((fragment, same_depth.map(|f| f.pc).min().unwrap_or(u32::MAX)))
+    }
+
+    /// Lanes exit: they leave all their calls.
+    pub(crate) fn exit(&mut self, fragment: &Fragment, lanes: u32) {
+        self.live &= !lanes;
+        let mut call = fragment.call;
+        loop {
+            let record = &mut self.calls[call as usize];
+            record.lanes &= !lanes;
+            if call == 0 {
+                return;
+            }
+            call = record.caller;
+        }
+    }
+
+    /// A place for a new call: one whose lanes have all returned, or a new one.
+    pub(crate) fn new_call(&mut self, record: CallRecord) -> u32 {
+        let free = self.calls.iter().skip(1).position(|r| r.lanes == 0);
+        match free {
+            Some(i) => {
+                self.calls[i + 1] = record;
+                i as u32 + 1
+            }
+            None => {
+                self.calls.push(record);
+                self.calls.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Gives every lane at least this much local memory.
+    pub(crate) fn grow_local(&mut self, bytes: u32) {
+        if bytes <= self.local_size {
+            return;
+        }
+        let size = bytes.next_power_of_two().max(256);
+        let mut grown = Buffer::new(size as usize * LANES);
+        let old = self.local_size as usize;
+        for lane in 0..LANES {
+            let to = lane * size as usize;
+            let from = &self.local.bytes()[lane * old..][..old];
+            grown.bytes_mut()[to..to + old].copy_from_slice(from);
+        }
+        self.local = grown;
+        self.local_size = size;
+    }
+
+    /// Copies arguments to parameters (or results back) for these lanes, from one call's frame to
+    /// another's. Pairs that do not match in size copy what both have.
+    pub(crate) fn pass(&mut self, lanes: u32, from: (u32, &[Passed]), to: (u32, &[Passed])) {
+        for (source, target) in from.1.iter().zip(to.1) {
+            for lane in lanes_of(lanes) {
+                let (value, _) = self.passed(from.0, source, lane);
+                let bytes: SmallVec<[u8; 64]> = SmallVec::from_slice(value);
+                let (place, size) = self.place(to.0, target, lane);
+                let n = size.min(bytes.len());
+                let file = match target {
+                    Passed::Local(..) => self.local.bytes_mut(),
+                    Passed::Register(..) => self.registers.bytes_mut(),
+                };
+                file[place..place + n].copy_from_slice(&bytes[..n]);
+            }
+        }
+    }
+
+    /// The bytes of an argument of one lane.
+    pub(crate) fn passed(&self, call: u32, passed: &Passed, lane: usize) -> (&[u8], usize) {
+        let (place, size) = self.place(call, passed, lane);
+        let file = match passed {
+            Passed::Local(..) => self.local.bytes(),
+            Passed::Register(..) => self.registers.bytes(),
+        };
+        (&file[place..place + size], size)
+    }
+
+    /// Writes an argument or result of one lane.
+    pub(crate) fn set_passed(&mut self, call: u32, passed: &Passed, lane: usize, value: u64) {
+        let (place, size) = self.place(call, passed, lane);
+        let n = size.min(8);
+        let file = match passed {
+            Passed::Local(..) => self.local.bytes_mut(),
+            Passed::Register(..) => self.registers.bytes_mut(),
+        };
+        file[place..place + n].copy_from_slice(&value.to_le_bytes()[..n]);
+    }
+
+    fn place(&self, call: u32, passed: &Passed, lane: usize) -> (usize, usize) {
+        let record = &self.calls[call as usize];
+        match *passed {
+            Passed::Local(at, size) => {
+                let start = lane * self.local_size as usize + (record.local + at) as usize;
+                (start, size as usize)
+            }
+            Passed::Register(slot, class) => {
+                let size = if class == Class::W64 { 8 } else { 4 };
+                ((record.frame + slot.0) as usize + lane * size, size)
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The only code that touches device bytes. See the module's rules.
+//!
+//! Every function here is `unsafe` for one reason: the caller has checked that the bytes lie in a
+//! live allocation (or in memory that it owns alone) and that scalar accesses are aligned.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// A scalar that fits one atomic access.
+pub(crate) trait Word: Copy {
+    /// # Safety
+    /// `at` is valid and aligned for this type.
+    unsafe fn load(at: *mut u8) -> Self;
+    /// # Safety
+    /// `at` is valid and aligned for this type.
+    unsafe fn store(at: *mut u8, value: Self);
+    /// Replaces what is there by `f` of it; returns what was there.
+    /// # Safety
+    /// `at` is valid and aligned for this type.
+    unsafe fn update(at: *mut u8, f: impl FnMut(Self) -> Self) -> Self;
+}
+
+macro_rules! word {
+    ($($ty:ty, $atomic:ty;)*) => { $(
+        impl Word for $ty {
+            #[inline(always)]
+            unsafe fn load(at: *mut u8) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { <$atomic>::from_ptr(at.cast()) }.load(Ordering::Relaxed)
+            }
+            #[inline(always)]
+            unsafe fn store(at: *mut u8, value: Self) {
+                // SAFETY: the caller's promise.
+                unsafe { <$atomic>::from_ptr(at.cast()) }.store(value, Ordering::Relaxed);
+            }
+            #[inline(always)]
+            unsafe fn update(at: *mut u8, mut f: impl FnMut(Self) -> Self) -> Self {
+                // SAFETY: the caller's promise.
+                let cell = unsafe { <$atomic>::from_ptr(at.cast()) };
+                let mut old = cell.load(Ordering::Relaxed);
+                loop {
+                    let new = f(old);
+                    match cell.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+                        Ok(_) => return old,
+                        Err(now) => old = now,
+                    }
+                }
+            }
+        }
+    )* };
+}
+
+word! { u8, AtomicU8; u16, AtomicU16; u32, AtomicU32; u64, AtomicU64; }
+
+/// Copies `len` bytes; the ranges do not overlap.
+///
+/// # Safety
+/// Both ranges are valid; at least one of them may race.
+pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise; the direction flag is clear by the ABI.
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") len => _, inout("rdi") dst => _,
+            inout("rsi") src => _, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for at in 0..len {
+        // SAFETY: the caller's promise; bytes are always aligned.
+        unsafe { u8::store(dst.add(at), u8::load(src.cast_mut().add(at))) };
+    }
+}
+
+/// Fills `count` elements of `size` (1, 2 or 4) bytes with the low bytes of `pattern`.
+///
+/// # Safety
+/// The range is valid and aligned to `size`.
+pub(crate) unsafe fn fill(dst: *mut u8, pattern: u32, size: usize, count: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise; the direction flag is clear by the ABI.
+    unsafe {
+        use std::arch::asm;
+        match size {
+            1 => asm!("rep stosb", inout("rcx") count => _, inout("rdi") dst => _,
+                in("al") pattern as u8, options(nostack, preserves_flags)),
+            2 => asm!("rep stosw", inout("rcx") count => _, inout("rdi") dst => _,
+                in("ax") pattern as u16, options(nostack, preserves_flags)),
+            _ => asm!("rep stosd", inout("rcx") count => _, inout("rdi") dst => _,
+                in("eax") pattern, options(nostack, preserves_flags)),
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for at in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match size {
+                1 => u8::store(dst.add(at), pattern as u8),
+                2 => u16::store(dst.add(at * 2), pattern as u16),
+                _ => u32::store(dst.add(at * 4), pattern),
+            }
+        }
+    }
+}
+
+/// Copies 128 bytes: one 32-bit access of a whole warp to consecutive addresses.
+///
+/// # Safety
+/// Both ranges are valid; at least one of them may race.
+#[inline(always)]
+pub(crate) unsafe fn copy_128(dst: *mut u8, src: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise. SSE is part of the x86-64 baseline.
+    unsafe {
+        std::arch::asm!(
+            "movups {a}, [{s}]", "movups {b}, [{s} + 16]",
+            "movups {c}, [{s} + 32]", "movups {d}, [{s} + 48]",
+            "movups [{t}], {a}", "movups [{t} + 16], {b}",
+            "movups [{t} + 32], {c}", "movups [{t} + 48], {d}",
+            "movups {a}, [{s} + 64]", "movups {b}, [{s} + 80]",
+            "movups {c}, [{s} + 96]", "movups {d}, [{s} + 112]",
+            "movups [{t} + 64], {a}", "movups [{t} + 80], {b}",
+            "movups [{t} + 96], {c}", "movups [{t} + 112], {d}",
+            s = in(reg) src, t = in(reg) dst,
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy(dst, src, 128);
+    }
+}

@@ -1,0 +1,34 @@
+//! Checked device memory.
+//!
+//! Addresses are synthetic: a 64-bit number that no host pointer has anything to do with. Every
+//! allocation stands alone, with a guard gap after it, and an address is not given out twice, so a
+//! stray access finds either nothing or the poisoned range of what was freed, and says which.
+//!
+//! # Who may touch what, and when
+//!
+//! 1. The table (address to allocation) is behind a lock. An allocation is shared by `Arc`: whoever
+//!    holds it may touch its bytes, also after `free` has taken it out of the table. A running
+//!    kernel keeps those it has touched until the launch ends, so freeing under a kernel is a bug of
+//!    the program but never a dangling pointer here.
+//! 2. Device bytes are only reached through raw pointers, never through a Rust reference, and only
+//!    by the functions of [`access`]. A kernel may race with itself, with another stream or with the
+//!    host. So that this is no undefined behaviour, scalar accesses are relaxed atomics of their own
+//!    width (aligned: checked before), and bulk copies, fills and the 128-byte accesses of a whole
+//!    warp are inline assembly, which the compiler cannot see through; a racing reader gets a mix of
+//!    old and new bytes, as on a GPU.
+//! 3. Bounds are checked before a pointer is made, against the allocation's size, by whoever calls
+//!    [`access`]; those functions are `unsafe` for that reason alone.
+//!
+//! New memory holds the byte given by [`Contents`]: by default `0xFF`, which reads as NaN or -1 and
+//! thus shows a missing initialisation, every time in the same way.
+
+pub(crate) mod access;
+mod error;
+mod host_ops;
+mod storage;
+mod table;
+mod view;
+
+pub use error::{AccessError, FreeError, Nearest, OutOfMemory};
+pub use table::{Contents, Memory, Usage};
+pub(crate) use view::{Range, View};

@@ -1,0 +1,60 @@
+//! The host bytes behind one allocation.
+
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+use super::table::Contents;
+
+/// Alignment of every allocation's host bytes and, at least, of its address.
+pub(super) const ALIGN: u64 = 256;
+
+/// One allocation: an address range and the bytes behind it. Freed when the last holder lets go.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) size: u64,
+    host: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the pointer owns its bytes; they are touched only through `access` (module rules 2, 3).
+unsafe impl Send for Allocation {}
+// SAFETY: as above: shared access goes through atomics or assembly.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    /// `None` when the host has no room.
+    pub(super) fn new(base: u64, size: u64, contents: Contents) -> Option<Self> {
+        let len = usize::try_from(size.max(1)).ok()?;
+        let layout = Layout::from_size_align(len, ALIGN as usize).ok()?;
+        // SAFETY: the layout's size is at least 1.
+        let host = NonNull::new(unsafe {
+            match contents {
+                Contents::Byte(0) => alloc_zeroed(layout),
+                Contents::Byte(_) => alloc(layout),
+            }
+        })?;
+        let Contents::Byte(byte) = contents;
+        if byte != 0 {
+            // SAFETY: `host` is `len` fresh bytes that nobody else knows yet.
+            unsafe { host.as_ptr().write_bytes(byte, len) };
+        }
+        Some(Self { base, size, host, layout })
+    }
+
+    pub(crate) fn host(&self) -> *mut u8 {
+        self.host.as_ptr()
+    }
+
+    /// Whether `bytes` from `address` on lie inside.
+    pub(crate) fn holds(&self, address: u64, bytes: u64) -> bool {
+        address.checked_sub(self.base).is_some_and(|at| at <= self.size && bytes <= self.size - at)
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and this is the last holder.
+        unsafe { dealloc(self.host.as_ptr(), self.layout) }
+    }
+}

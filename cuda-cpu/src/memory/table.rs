@@ -1,0 +1,188 @@
+//! The allocation table: which address belongs to what.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::error::{AccessError, FreeError, Nearest, OutOfMemory};
+use super::storage::{ALIGN, Allocation};
+
+/// The first address given out. Below it lie the windows of the other state spaces, so that one
+/// generic address names one byte.
+const FIRST_ADDRESS: u64 = 0x10_0000_0000;
+
+/// Unused addresses after every allocation.
+const GUARD: u64 = 64 << 10;
+
+/// Freed ranges that are remembered, to tell use after free from out of bounds.
+const REMEMBERED_FREES: usize = 1 << 16;
+
+/// What new memory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// This byte everywhere. Zero costs nothing until pages are touched.
+    Byte(u8),
+}
+
+impl Default for Contents {
+    fn default() -> Self {
+        Self::Byte(0xFF)
+    }
+}
+
+/// How much is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Bytes in live allocations.
+    pub used: u64,
+    /// The most that was ever in use.
+    pub peak: u64,
+    /// The capacity.
+    pub total: u64,
+    /// Live allocations.
+    pub allocations: usize,
+}
+
+/// Device memory: see the module for its rules.
+#[derive(Debug)]
+pub struct Memory {
+    capacity: u64,
+    contents: Contents,
+    table: RwLock<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    live: BTreeMap<u64, Arc<Allocation>>,
+    freed: BTreeMap<u64, u64>,
+    freed_order: VecDeque<u64>,
+    next: u64,
+    used: u64,
+    peak: u64,
+}
+
+impl Memory {
+    /// Memory of `capacity` bytes, with the default [`Contents`].
+    pub fn new(capacity: u64) -> Self {
+        Self::with_contents(capacity, Contents::default())
+    }
+
+    /// Memory of `capacity` bytes whose new allocations hold `contents`.
+    pub fn with_contents(capacity: u64, contents: Contents) -> Self {
+        let table = Table {
+            live: BTreeMap::new(),
+            freed: BTreeMap::new(),
+            freed_order: VecDeque::new(),
+            next: FIRST_ADDRESS,
+            used: 0,
+            peak: 0,
+        };
+        Self { capacity, contents, table: RwLock::new(table) }
+    }
+
+    /// Allocates `bytes`, aligned to `align` (a power of two; never less than 256) and returns
+    /// the address. No bytes are fine too: the address is unique and nothing can be accessed there.
+    pub fn alloc(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
+        let align = align.max(ALIGN).checked_next_power_of_two().unwrap_or(1 << 63);
+        let mut table = self.table.write();
+        let free = self.capacity - table.used;
+        let full = OutOfMemory { requested: bytes, free, total: self.capacity };
+        if bytes > free {
+            return Err(full);
+        }
+        let base = table.next.checked_next_multiple_of(align).ok_or(full)?;
+        let next = base.checked_add(bytes).and_then(|end| end.checked_add(GUARD)).ok_or(full)?;
+        let allocation = Allocation::new(base, bytes, self.contents).ok_or(full)?;
+        table.next = next;
+        table.used += bytes;
+        table.peak = table.peak.max(table.used);
+        table.live.insert(base, Arc::new(allocation));
+        Ok(base)
+    }
+
+    /// Frees the allocation that starts at `address`. Its range stays poisoned.
+    pub fn free(&self, address: u64) -> Result<(), FreeError> {
+        let mut table = self.table.write();
+        let Some(allocation) = table.live.remove(&address) else {
+            return Err(FreeError { address, freed: table.freed.contains_key(&address) });
+        };
+        table.used -= allocation.size;
+        table.freed.insert(address, allocation.size);
+        table.freed_order.push_back(address);
+        if table.freed_order.len() > REMEMBERED_FREES
+            && let Some(oldest) = table.freed_order.pop_front()
+        {
+            table.freed.remove(&oldest);
+        }
+        drop(table);
+        drop(allocation);
+        Ok(())
+    }
+
+    /// How much is in use.
+    pub fn usage(&self) -> Usage {
+        let table = self.table.read();
+        Usage {
+            used: table.used,
+            peak: table.peak,
+            total: self.capacity,
+            allocations: table.live.len(),
+        }
+    }
+
+    /// Address and size of the live allocation that `address` lies in.
+    pub fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
+        self.find(address, 0).ok().map(|a| (a.base, a.size))
+    }
+
+    /// The allocation that holds these bytes.
+    pub(super) fn find(&self, address: u64, bytes: u64) -> Result<Arc<Allocation>, AccessError> {
+        let table = self.table.read();
+        match table.live.range(..=address).next_back() {
+            Some((_, allocation)) if allocation.holds(address, bytes) => Ok(allocation.clone()),
+            _ => Err(table.explain(address, bytes)),
+        }
+    }
+
+    /// What an access to a bad address is told.
+    pub(crate) fn explain(&self, address: u64, bytes: u64) -> AccessError {
+        self.table.read().explain(address, bytes)
+    }
+}
+
+impl Table {
+    fn explain(&self, address: u64, bytes: u64) -> AccessError {
+        let near = |below: Option<(u64, u64)>, above: Option<(u64, u64)>, freed| {
+            [below, above]
+                .into_iter()
+                .flatten()
+                .map(move |(base, size)| describe(base, size, address, freed))
+        };
+        let live_near = near(
+            self.live.range(..=address).next_back().map(|(&b, a)| (b, a.size)),
+            self.live.range(address..).next().map(|(&b, a)| (b, a.size)),
+            false,
+        );
+        let freed_near = near(
+            self.freed.range(..=address).next_back().map(|(&b, &s)| (b, s)),
+            self.freed.range(address..).next().map(|(&b, &s)| (b, s)),
+            true,
+        );
+        let nearest = live_near.chain(freed_near).min_by_key(|n| n.distance.unsigned_abs());
+        let freed = nearest.is_some_and(|n| n.freed && n.distance == 0);
+        AccessError { address, bytes, freed, nearest }
+    }
+}
+
+fn describe(base: u64, size: u64, address: u64, freed: bool) -> Nearest {
+    let distance = if address < base {
+        -(i64::try_from(base - address).unwrap_or(i64::MAX))
+    } else if address - base < size {
+        0
+    } else {
+        // From the last byte: an access right at the end is one byte after it.
+        i64::try_from(address - base - size).unwrap_or(i64::MAX - 1) + 1
+    };
+    Nearest { address: base, size, distance, freed }
+}

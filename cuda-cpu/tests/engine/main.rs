@@ -1,0 +1,5 @@
+//! The engine from outside: PTX text in, memory out.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
+
+mod host;
+mod kernels;
