@@ -1,0 +1,92 @@
+//! What the library costs beside raw driver calls: one launch, chains of launches, a read-back, building.
+//!
+//! `cargo bench -p benches --bench overhead [-- cpu|cuda]`. On a GPU, the first row of each block is the driver,
+//! called through `cudarc`; on the CPU device it is `.sync_on`.
+
+mod ours;
+mod raw;
+
+use benches::{Effort, Way, heading, report};
+
+use crate::{ours::Ours, raw::Raw};
+
+/// Elements of the buffer that the kernel scales.
+const LEN: usize = 2048;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let device = match asked {
+        Some(address) => cuda_async::open(&address)?,
+        None => cuda_async::default_device()?,
+    };
+    let info = device.info();
+    let raw = if info.address.starts_with("cuda") { Some(Raw::new()?) } else { None };
+    heading(&format!("{} ({}), driver {:?}", info.name, info.address, info.driver));
+    let ours = Ours::new(&device)?;
+    one_launch(raw.as_ref(), &ours);
+    for (launches, rounds) in [(10, 200), (100, 40), (1000, 10)] {
+        chain(raw.as_ref(), &ours, launches, rounds);
+    }
+    read_back(raw.as_ref(), &ours);
+    building(&ours);
+    Ok(())
+}
+
+fn with_raw<'a>(
+    raw: Option<&'a Raw>,
+    run: impl Fn(&Raw) + 'a,
+    ours: impl IntoIterator<Item = Way<'a>>,
+) -> Vec<Way<'a>> {
+    let raw = raw.map(|raw| Way::new("raw driver", move || run(raw)));
+    raw.into_iter().chain(ours).collect()
+}
+
+fn one_launch(raw: Option<&Raw>, ours: &Ours) {
+    let ways = [
+        Way::new("`.sync_on(&stream)`", || ours.sync_on()),
+        Way::new("`.sync()`", || ours.sync()),
+        Way::new("`.await`, single stream", || ours.awaited(&ours.single)),
+        Way::new("`.await`, default policy", || ours.awaited(&*ours.default)),
+    ];
+    let run = |raw: &Raw| {
+        raw.launch();
+        raw.synchronize();
+    };
+    report("launch + synchronize", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
+}
+
+fn chain(raw: Option<&Raw>, ours: &Ours, launches: usize, rounds: usize) {
+    let ways = [
+        Way::new("`iterate`, `.sync_on`", move || ours.chain_sync(launches)),
+        Way::new("`iterate`, `.await`", move || ours.chain_await(launches)),
+    ];
+    let run = move |raw: &Raw| {
+        (0..launches).for_each(|_| raw.launch());
+        raw.synchronize();
+    };
+    let what = format!("chain of {launches}");
+    report(&what, with_raw(raw, run, ways), Effort { rounds, in_a_row: 5 });
+}
+
+fn read_back(raw: Option<&Raw>, ours: &Ours) {
+    let ways = [
+        Way::new("`to_host`, `.sync_on`", || ours.read_back_sync()),
+        Way::new("`to_host`, `.await`", || ours.read_back_await()),
+    ];
+    let run = |raw: &Raw| {
+        raw.launch();
+        raw.download();
+        raw.synchronize();
+    };
+    report(
+        "launch + read back 8 KiB",
+        with_raw(raw, run, ways),
+        Effort { rounds: 40, in_a_row: 50 },
+    );
+}
+
+/// A thousand at a time: one takes less than the clock can tell.
+fn building(ours: &Ours) {
+    let way = Way::new("1000 launch ops, built and dropped", || ours.build(1000));
+    report("building, no device", vec![way], Effort { rounds: 40, in_a_row: 20 });
+}

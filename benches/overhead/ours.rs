@@ -1,0 +1,126 @@
+//! The library's side.
+
+use std::{cell::RefCell, hint::black_box, ops::ControlFlow, sync::Arc};
+
+use cuda_async::{
+    Device, DeviceBuffer, Function, LaunchConfig, Result, SchedulingPolicy, SingleStream, Stream,
+    StreamPoolRoundRobin, iterate, launch, ops::LaunchOp, prelude::*, set_default_policy, value,
+};
+
+use crate::LEN;
+
+type Floats = DeviceBuffer<f32>;
+
+pub struct Ours {
+    scale: Function,
+    /// There but while an operation has it.
+    x: RefCell<Option<Floats>>,
+    stream: Stream,
+    pub single: SingleStream,
+    pub default: Arc<StreamPoolRoundRobin>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Ours {
+    pub fn new(device: &Device) -> Result<Self> {
+        let stream = device.new_stream()?;
+        let default = Arc::new(StreamPoolRoundRobin::new(device)?);
+        set_default_policy(default.clone());
+        let ptx = include_str!("../../kernels/basic.ptx");
+        Ok(Self {
+            scale: device.load_ptx(ptx)?.function("scale")?,
+            x: RefCell::new(Some(h2d(vec![1.0f32; LEN]).sync_on(&stream)?)),
+            stream,
+            single: SingleStream::new(device)?,
+            default,
+            runtime: tokio::runtime::Builder::new_current_thread().build().map_err(|error| {
+                cuda_async::Error::Host { what: "tokio".into(), detail: error.to_string() }
+            })?,
+        })
+    }
+
+    /// Scales the buffer by 1.
+    fn op(&self, x: Floats) -> Op<LaunchOp<(Floats, f32, u32)>> {
+        let config = LaunchConfig::for_num_elems(LEN as u32);
+        // SAFETY: reads and writes x, of `LEN` elements.
+        unsafe { launch(&self.scale, config, (x, 1.0f32, LEN as u32)) }
+    }
+
+    /// Lends the buffer to `run`, which gives it back.
+    fn with_buffer(&self, run: impl FnOnce(Floats) -> Result<Floats>) {
+        let mut place = self.x.borrow_mut();
+        *place = place.take().map(|x| done(run(x)));
+    }
+
+    pub fn sync_on(&self) {
+        self.with_buffer(|x| Ok(self.op(x).sync_on(&self.stream)?.0));
+    }
+
+    pub fn sync(&self) {
+        self.with_buffer(|x| Ok(self.op(x).sync()?.0));
+    }
+
+    pub fn awaited(&self, policy: &dyn SchedulingPolicy) {
+        self.with_buffer(|x| {
+            let launched = async { self.op(x).schedule(policy).await };
+            Ok(self.runtime.block_on(launched)?.0)
+        });
+    }
+
+    /// `launches` launches, one behind the other.
+    fn chain(&self, x: Floats, launches: usize) -> impl DeviceOp<Output = Floats> + '_ {
+        iterate((x, launches), |(x, left)| {
+            self.op(x).map(move |(x, ..)| match left {
+                1 => ControlFlow::Break(x),
+                _ => ControlFlow::Continue((x, left - 1)),
+            })
+        })
+    }
+
+    pub fn chain_sync(&self, launches: usize) {
+        self.with_buffer(|x| self.chain(x, launches).sync_on(&self.stream));
+    }
+
+    pub fn chain_await(&self, launches: usize) {
+        self.with_buffer(|x| {
+            let launched = async { self.chain(x, launches).schedule(&self.single).await };
+            self.runtime.block_on(launched)
+        });
+    }
+
+    /// A launch, and its result on the host.
+    fn launch_and_read(&self, x: Floats) -> impl DeviceOp<Output = Floats> + '_ {
+        self.op(x).map(|(x, ..)| Arc::new(x)).then(|x| {
+            to_host(x.clone()).then(move |host| {
+                black_box(host);
+                Arc::try_unwrap(x).map(value).map_err(|_| Error::AlreadyEnded)
+            })
+        })
+    }
+
+    pub fn read_back_sync(&self) {
+        self.with_buffer(|x| self.launch_and_read(x).sync_on(&self.stream));
+    }
+
+    pub fn read_back_await(&self) {
+        self.with_buffer(|x| {
+            let read = async { self.launch_and_read(x).schedule(&self.single).await };
+            self.runtime.block_on(read)
+        });
+    }
+
+    pub fn build(&self, ops: usize) {
+        let config = LaunchConfig::for_num_elems(LEN as u32);
+        let args = (0u64, 1.0f32, LEN as u32);
+        // SAFETY: never run.
+        (0..ops).for_each(|_| drop(black_box(unsafe { launch(&self.scale, config, args) })));
+    }
+}
+
+#[allow(clippy::panic)] // a benchmark that fails has nothing to print
+fn done<T>(result: Result<T>) -> T {
+    match result {
+        Ok(output) => output,
+        Err(error) => panic!("{error}"),
+    }
+}
