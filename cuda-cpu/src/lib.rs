@@ -1,13 +1,15 @@
 //! The CPU device: runs PTX warp by warp, with every access checked.
 //!
-//! [`Memory`] is the device's memory; [`Program`] is a PTX module decoded for running. The code that
+//! [`CpuProvider`] opens it. Below that, [`Memory`] is the device's memory; [`Program`] is a PTX module decoded for running. The code that
 //! decodes is `engine/decode`, the handlers that run are `engine/exec`, and what schedules warps,
 //! blocks and grids lies beside them.
 #![deny(missing_docs)]
 
+mod device;
 mod engine;
 mod memory;
 
+pub use device::{CpuBackend, CpuOptions, CpuProvider};
 pub use engine::{
     Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, Launch, LaunchDims, LaunchError,
     Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Program, Waiting,

@@ -73,7 +73,7 @@ fn unzip_gives_each_part_once(device: &Device) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
     let op = zip!(h2d(vec![1u32; 4]), h2d(vec![2u32; 4]), value("three"))
-        .inspect(move |_| drop(counted.fetch_add(1, Ordering::SeqCst)));
+        .inspect(move |_| _ = counted.fetch_add(1, Ordering::SeqCst));
     let (a, b, c) = unzip!(op);
     assert_eq!(c.sync_on(&stream).unwrap(), "three");
     assert_eq!(a.then(to_host).sync_on(&stream).unwrap(), [1; 4]);
@@ -130,7 +130,7 @@ fn shared_runs_once_for_many_threads(device: &Device) {
         let shared = h2d(vec![5.0f32; 2000])
             .then(|x| kernels.scale(x, 2.0))
             .then(|x| Arc::new(x).to_host_vec())
-            .inspect(|_| drop(runs.fetch_add(1, Ordering::SeqCst)))
+            .inspect(|_| _ = runs.fetch_add(1, Ordering::SeqCst))
             .shared();
         std::thread::scope(|threads| {
             for _ in 0..4 {

@@ -1,8 +1,11 @@
 //! The devices that the suite runs on, and the macro that runs a test on each.
 
-use std::sync::OnceLock;
+use std::{
+    io::Write,
+    sync::{Once, OnceLock},
+};
 
-use cuda_async::{Device, Module};
+use cuda_async::Device;
 
 use crate::wire::WireProvider;
 
@@ -18,18 +21,12 @@ pub fn wire() -> Option<Device> {
 
 /// The first GPU; says so where there is none.
 pub fn cuda() -> Option<Device> {
-    match cuda_async::open("cuda") {
-        Ok(device) => Some(device),
-        Err(error) => {
-            println!("not run on a GPU here: {error}");
-            None
-        }
-    }
-}
-
-/// A module of `kernels/`.
-pub fn load(device: &Device, ptx: &str) -> Module {
-    device.load_ptx(ptx).unwrap()
+    static SAID: Once = Once::new();
+    let say = |error| {
+        // Not `eprintln!`, which tests that pass keep to themselves.
+        SAID.call_once(|| _ = writeln!(std::io::stderr(), "`cuda` tests not run here: {error}"));
+    };
+    cuda_async::open("cuda").map_err(say).ok()
 }
 
 /// `fn name(device: &Device)` as a test on every device.

@@ -39,7 +39,11 @@ pub(crate) struct Shared {
 }
 
 impl CpuBackend {
-    pub(crate) fn new(info: DeviceInfo, workers: usize, notices: Arc<dyn NoticeSink>) -> Result<Self> {
+    pub(crate) fn new(
+        info: DeviceInfo,
+        workers: usize,
+        notices: Arc<dyn NoticeSink>,
+    ) -> Result<Self> {
         let pool = ThreadPoolBuilder::new()
             .num_threads(workers)
             .thread_name(|index| format!("cuda-cpu-{index}"))
@@ -62,7 +66,8 @@ impl CpuBackend {
     fn resolve(&self, command: Command<'_>, host: &[Arc<HostBlock>]) -> Result<Option<Work>> {
         Ok(Some(match command {
             Command::Alloc { id, bytes } => {
-                let address = self.shared.memory.alloc(bytes, 0).map_err(translate::out_of_memory)?;
+                let address =
+                    self.shared.memory.alloc(bytes, 0).map_err(translate::out_of_memory)?;
                 self.names.add_allocation(id, address, bytes);
                 return Ok(None);
             }
@@ -85,7 +90,7 @@ impl CpuBackend {
             }
             Command::Launch(launch) => {
                 let kernel = self.names.kernel(&launch)?;
-                kernel.check()?;
+                kernel.check(&self.shared)?;
                 Work::Launch(kernel)
             }
             Command::Record { event } => {
@@ -152,7 +157,12 @@ impl Backend for CpuBackend {
         &self.info
     }
 
-    fn enqueue(&self, stream: StreamId, command: Command<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
+    fn enqueue(
+        &self,
+        stream: StreamId,
+        command: Command<'_>,
+        host: &[Arc<HostBlock>],
+    ) -> Result<()> {
         let queue = self.stream(stream)?;
         // Memory is given back, and who asked is answered, also on a lost device.
         if !matches!(command, Command::Free { .. } | Command::Notify { .. }) {
@@ -174,7 +184,7 @@ impl Backend for CpuBackend {
             }
             Request::Synchronize { stream } => self.synchronize(stream)?,
             Request::LoadModule { id, image } => return Ok(Reply::Module(self.load(id, &image)?)),
-            Request::UnloadModule { id } => self.names.remove_module(id),
+            Request::UnloadModule { id } => self.names.remove_module(id, &self.shared.memory),
             Request::Memory => return Ok(Reply::Memory(self.memory())),
             Request::Reset => self.reset()?,
             _ => return Err(Error::unsupported("a request of a newer version", "cpu")),

@@ -2,14 +2,13 @@
 
 use std::{ops::Range, sync::Arc};
 
-use cuda_core::{AllocId, Error, HostBlock, HostRegion, Launch, Region, Result};
+use cuda_core::{AllocId, Error, HostBlock, HostRegion, Launch, ModuleId, Region, Result};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::work::{Kernel, missing_block};
-use crate::{LaunchDims, Program};
-use cuda_core::ModuleId;
+use crate::{LaunchDims, Memory, Program};
 
 /// Live allocations and modules by name.
 #[derive(Default)]
@@ -32,9 +31,12 @@ impl Names {
         self.modules.write().insert(id, Arc::new(program));
     }
 
-    pub(crate) fn remove_module(&self, id: ModuleId) {
+    /// No launch uses it any more, so nobody else holds the program.
+    pub(crate) fn remove_module(&self, id: ModuleId, memory: &Memory) {
         let removed = self.modules.write().remove(&id);
-        drop(removed);
+        if let Some(program) = removed.and_then(Arc::into_inner) {
+            program.unload(memory);
+        }
     }
 
     /// The address of `bytes` bytes of a region.
@@ -48,7 +50,10 @@ impl Names {
             Some(end) if end <= size => Ok(address + region.offset),
             _ => Err(Error::OutOfRange {
                 what: "a device region".into(),
-                detail: format!("{bytes} bytes at offset {} of an allocation of {size}", region.offset),
+                detail: format!(
+                    "{bytes} bytes at offset {} of an allocation of {size}",
+                    region.offset
+                ),
             }),
         }
     }
@@ -62,15 +67,19 @@ impl Names {
         for relocation in launch.relocations.iter() {
             let address = self.address(relocation.region, 0)?;
             let at = relocation.at as usize;
-            let place = params.get_mut(at..at.saturating_add(8)).ok_or_else(|| Error::OutOfRange {
-                what: "an address among launch parameters".into(),
-                detail: format!("offset {at} of {} bytes", launch.params.len()),
-            })?;
+            let place =
+                params.get_mut(at..at.saturating_add(8)).ok_or_else(|| Error::OutOfRange {
+                    what: "an address among launch parameters".into(),
+                    detail: format!("offset {at} of {} bytes", launch.params.len()),
+                })?;
             place.copy_from_slice(&address.to_le_bytes());
         }
         let config = launch.config;
-        let dims =
-            LaunchDims { grid: config.grid, block: config.block, dynamic_shared: config.shared_bytes };
+        let dims = LaunchDims {
+            grid: config.grid,
+            block: config.block,
+            dynamic_shared: config.shared_bytes,
+        };
         Ok(Box::new(Kernel { program, entry: launch.function.entry as usize, dims, params }))
     }
 }
@@ -88,11 +97,18 @@ pub(crate) fn host_range(
         (Some(start), Some(end)) if end <= block.len() => Ok((block.clone(), start..end)),
         _ => Err(Error::OutOfRange {
             what: "a host region".into(),
-            detail: format!("{bytes} bytes at offset {} of a block of {}", region.offset, block.len()),
+            detail: format!(
+                "{bytes} bytes at offset {} of a block of {}",
+                region.offset,
+                block.len()
+            ),
         }),
     }
 }
 
 pub(crate) fn unknown(what: &'static str, id: u64) -> Error {
-    Error::OutOfRange { what: what.into(), detail: format!("number {id} is not one of this device's") }
+    Error::OutOfRange {
+        what: what.into(),
+        detail: format!("number {id} is not one of this device's"),
+    }
 }

@@ -13,11 +13,11 @@ pub(crate) fn access(error: AccessError) -> Error {
     Fault::new(FaultKind::IllegalAddress, error.to_string()).into()
 }
 
-pub(crate) fn launch(error: &LaunchError) -> Error {
+pub(crate) fn launch(kernel: &str, error: &LaunchError) -> Error {
     match error {
         LaunchError::Fault(fault) => self::fault(fault).into(),
-        LaunchError::Invalid { kernel, invalid } => {
-            Error::InvalidLaunch { kernel: kernel.clone(), detail: invalid.to_string() }
+        LaunchError::Invalid(invalid) => {
+            Error::InvalidLaunch { kernel: kernel.to_owned(), detail: invalid.to_string() }
         }
     }
 }

@@ -6,14 +6,30 @@ use cuda_core::{Error, HostBlock, Notice, Pattern, Result, StreamId};
 use smallvec::SmallVec;
 
 use super::{backend::Shared, signal::Signal, translate};
-use crate::{LaunchDims, Program};
+use crate::{Launch, LaunchDims, LaunchError, Limits, Program};
 
 pub(crate) enum Work {
     Free(u64),
-    Upload { from: Arc<HostBlock>, range: Range<usize>, to: u64 },
-    Download { from: u64, to: Arc<HostBlock>, range: Range<usize> },
-    Copy { from: u64, to: u64, bytes: u64 },
-    Fill { to: u64, pattern: Pattern, count: u64 },
+    Upload {
+        from: Arc<HostBlock>,
+        range: Range<usize>,
+        to: u64,
+    },
+    Download {
+        from: u64,
+        to: Arc<HostBlock>,
+        range: Range<usize>,
+    },
+    Copy {
+        from: u64,
+        to: u64,
+        bytes: u64,
+    },
+    Fill {
+        to: u64,
+        pattern: Pattern,
+        count: u64,
+    },
     Launch(Box<Kernel>),
     Record(Arc<Signal>),
     /// Handled by the queue, which can wait without a thread.
@@ -50,7 +66,7 @@ impl Work {
     }
 
     fn carry_out(self, shared: &Shared) -> Result<()> {
-        let memory = &*shared.memory;
+        let memory = &shared.memory;
         match self {
             Work::Upload { from, range, to } => {
                 // SAFETY: the command only reads the block, and nobody writes it until it has run.
@@ -62,7 +78,9 @@ impl Work {
                 let bytes = unsafe { to.shared_bytes_mut(range) };
                 memory.read(from, bytes.unwrap_or_default()).map_err(translate::access)
             }
-            Work::Copy { from, to, bytes } => memory.copy(to, from, bytes).map_err(translate::access),
+            Work::Copy { from, to, bytes } => {
+                memory.copy(to, from, bytes).map_err(translate::access)
+            }
             Work::Fill { to, pattern, count } => match pattern {
                 Pattern::Byte(byte) => memory.fill(to, &[byte], count),
                 Pattern::Half(half) => memory.fill(to, &half.to_ne_bytes(), count),
@@ -76,10 +94,30 @@ impl Work {
 }
 
 impl Kernel {
+    /// Refuses at once what the engine would refuse.
+    pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
+        let checked = self.program.check(self.entry, &self.launch(shared)).map(drop);
+        checked.map_err(|invalid| self.refused(&LaunchError::Invalid(invalid)))
+    }
+
     fn run(&self, shared: &Shared) -> Result<()> {
-        self.program
-            .launch(&shared.memory, self.entry, self.dims, &self.params, &shared.pool, &print)
-            .map_err(|error| translate::launch(&error))
+        let ran = self.program.launch(&shared.memory, self.entry, &self.launch(shared));
+        ran.map_err(|error| self.refused(&error))
+    }
+
+    fn launch<'a>(&'a self, shared: &'a Shared) -> Launch<'a> {
+        Launch {
+            dims: self.dims,
+            params: &self.params,
+            limits: Limits::default(),
+            pool: Some(&shared.pool),
+            print: &print,
+        }
+    }
+
+    fn refused(&self, error: &LaunchError) -> Error {
+        let name = self.program.entries().get(self.entry).map_or("", |entry| &entry.name);
+        translate::launch(name, error)
     }
 }
 

@@ -108,6 +108,16 @@ impl Program {
         }
     }
 
+    /// Whether a kernel can be launched like that; the kernel, if so.
+    ///
+    /// # Errors
+    /// What [`Program::launch`] would refuse before it runs anything.
+    pub fn check(&self, entry: usize, launch: &Launch<'_>) -> Result<&Entry, Invalid> {
+        let kernel = self.entries.get(entry).ok_or(Invalid::Entry { index: entry })?;
+        kernel.check(launch)?;
+        Ok(kernel)
+    }
+
     /// Runs a kernel to its end, or to its first fault.
     ///
     /// # Errors
@@ -118,8 +128,7 @@ impl Program {
         entry: usize,
         launch: &Launch<'_>,
     ) -> Result<(), LaunchError> {
-        let kernel = self.entries.get(entry).ok_or(Invalid::Entry { index: entry })?;
-        kernel.check(launch)?;
+        let kernel = self.check(entry, launch)?;
         let grid = Grid::new(
             &self.code,
             memory,
