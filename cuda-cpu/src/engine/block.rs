@@ -77,7 +77,8 @@ impl Block {
         for warp in &mut self.warps {
             let left = threads - warp.index * LANES as u32;
             let lanes = if left >= LANES as u32 { FULL } else { (1 << left) - 1 };
-            warp.restart(lanes, self.function, function.entry.unwrap_or(0));
+            let entry = function.entry.unwrap_or(0);
+            warp.restart(lanes, self.function, entry, function.frame_bytes);
             runner.enter(warp, &Fragment { pc: 0, mask: FULL, call: 0 });
             runner.ctx.spaces.local_base = 0;
             if self.filled {

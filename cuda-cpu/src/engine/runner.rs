@@ -291,13 +291,15 @@ impl Runner<'_> {
         let Some(entry) = to.entry else {
             return self.fault(at.pc, lane, FaultKind::BadCall { address: 0 });
         };
+        let frame = warp.free_frame(&caller, function, to.frame_bytes);
         let record = CallRecord {
             function,
             caller: at.call,
             return_pc: at.pc + 1,
             depth: caller.depth + 1,
             lanes: at.mask,
-            frame: caller.frame + from.frame_bytes,
+            frame,
+            frame_end: frame + to.frame_bytes,
             local: caller.local + from.local_bytes,
             control,
         };

@@ -29,8 +29,9 @@ pub(crate) struct CallRecord {
     pub(crate) depth: u32,
     /// Lanes that have not returned.
     pub(crate) lanes: u32,
-    /// Where the frame begins in the register file.
+    /// Where the frame begins and ends in the register file.
     pub(crate) frame: u32,
+    pub(crate) frame_end: u32,
     /// Where its bytes begin in each lane's local memory.
     pub(crate) local: u32,
     /// The instruction's entry in `Code::controls`.
@@ -80,7 +81,7 @@ impl Warp {
     }
 
     /// Begins again: these lanes stand at the start of the kernel.
-    pub(crate) fn restart(&mut self, lanes: u32, function: u32, entry: u32) {
+    pub(crate) fn restart(&mut self, lanes: u32, function: u32, entry: u32, frame_end: u32) {
         self.live = lanes;
         self.rotate = false;
         self.parked.clear();
@@ -94,6 +95,7 @@ impl Warp {
             depth: 0,
             lanes,
             frame: 0,
+            frame_end,
             local: 0,
             control: 0,
         });
@@ -162,6 +164,22 @@ impl Warp {
                 self.calls.len() as u32 - 1
             }
         }
+    }
+
+    /// Where a frame of this function can begin, above its caller's: clear of the frames of calls
+    /// that other lanes are in, unless they are of the same function and begin at the same place,
+    /// where lanes do not get in each other's way.
+    pub(crate) fn free_frame(&self, caller: &CallRecord, function: u32, bytes: u32) -> u32 {
+        let mut at = caller.frame_end;
+        let live = || self.calls.iter().filter(|r| r.lanes != 0);
+        let overlaps = |r: &&CallRecord, at: u32| {
+            let shared = r.function == function && r.frame == at;
+            r.frame < at + bytes && at < r.frame_end && !shared
+        };
+        while let Some(other) = live().find(|r| overlaps(r, at)) {
+            at = other.frame_end;
+        }
+        at
     }
 
     /// Gives every lane at least this much local memory.

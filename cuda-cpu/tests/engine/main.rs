@@ -1,5 +1,8 @@
 //! The engine from outside: PTX text in, memory out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
+mod faults;
 mod host;
 mod kernels;
+mod misc;
+mod wide;

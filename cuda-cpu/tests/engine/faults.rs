@@ -1,0 +1,146 @@
+//! What goes wrong is reported: what, where, by which thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cuda_cpu::{Fault, FaultKind, FaultSpace, Invalid, LaunchError, Limits, Waiting};
+
+use crate::args;
+use crate::host::Host;
+
+fn host() -> Host {
+    Host::new(include_str!("../../../kernels/faults.ptx"))
+}
+
+fn fault(result: Result<(), LaunchError>) -> Fault {
+    match result {
+        Err(LaunchError::Fault(fault)) => *fault,
+        other => panic!("no fault: {other:?}"),
+    }
+}
+
+#[test]
+fn out_of_bounds() {
+    let h = host();
+    let x = h.zeros::<u32>(10);
+    let f = fault(h.launch("store_at", 1, 1, args![x, 10i64, 7u32]));
+    let address = x + 40;
+    let bounds =
+        |write| FaultKind::OutOfBounds { space: FaultSpace::Global, address, bytes: 4, write };
+    assert_eq!(f.kind, bounds(true));
+    assert_eq!(f.kernel, "store_at");
+    assert_eq!(f.nearest.map(|n| (n.address, n.size, n.distance)), Some((x, 40, 1)));
+    assert!(f.line > 28, "{}", f.line);
+    assert!(f.to_string().contains("1 bytes after the allocation of 40 bytes"), "{f}");
+    let f = fault(h.launch("load_at", 1, 1, args![x, x, 10i64]));
+    assert_eq!(f.kind, bounds(false));
+    h.run("store_at", 1, 1, args![x, 9i64, 7u32]);
+    assert_eq!(h.download::<u32>(x, 10)[9], 7);
+}
+
+#[test]
+fn the_thread_is_named() {
+    let h = host();
+    let x = h.zeros::<f32>(70);
+    let f = fault(h.launch("off_by_one", 2, 64, args![x, 70u32]));
+    assert_eq!((f.block, f.thread), ([1, 0, 0], [6, 0, 0]));
+}
+
+#[test]
+fn use_after_free() {
+    let h = host();
+    let x = h.zeros::<u32>(10);
+    h.memory.free(x).unwrap();
+    let f = fault(h.launch("store_at", 1, 1, args![x, 3i64, 7u32]));
+    assert_eq!(f.kind, FaultKind::UseAfterFree { address: x + 12, bytes: 4, write: true });
+    assert!(h.memory.free(x).unwrap_err().freed);
+}
+
+#[test]
+fn misaligned_null_and_shared() {
+    let h = host();
+    let x = h.zeros::<u32>(10);
+    let f = fault(h.launch("misaligned_store", 1, 1, args![x, 6u64, 1u32]));
+    assert!(matches!(f.kind, FaultKind::Misaligned { bytes: 4, write: true, .. }), "{f}");
+    let f = fault(h.launch("null_store", 1, 1, &[]));
+    assert!(matches!(f.kind, FaultKind::OutOfBounds { address: 0, .. }), "{f}");
+    let f = fault(h.launch("shared_store_at", 1, 32, args![x, 32u32]));
+    let space = FaultSpace::Shared;
+    assert_eq!(f.kind, FaultKind::OutOfBounds { space, address: 128, bytes: 4, write: true });
+}
+
+#[test]
+fn trap_and_assert() {
+    let h = host();
+    let x = h.zeros::<u32>(100);
+    let f = fault(h.launch("trap_at", 4, 32, args![x, 70u32, 100u32]));
+    assert_eq!((f.kind, f.block, f.thread), (FaultKind::Trap, [2, 0, 0], [6, 0, 0]));
+    let x = h.upload(&[1u32, 2, 9, 3]);
+    let f = fault(h.launch("assert_below", 1, 32, args![x, 5u32, 4u32]));
+    assert_eq!(f.thread, [2, 0, 0]);
+    let FaultKind::Assert { message, line, .. } = &f.kind else { panic!("{f}") };
+    assert!(message.contains("x[i] < limit") && *line > 0, "{f}");
+}
+
+#[test]
+fn deadlock_lists_who_waits() {
+    let h = host();
+    let f = fault(h.launch("stuck_barrier", 1, 32, args![h.zeros::<u32>(32)]));
+    let FaultKind::Deadlock { waiting } = &f.kind else { panic!("{f}") };
+    assert!(
+        matches!(waiting[..], [Waiting { warp: 0, lanes: u32::MAX, barrier: Some(1), .. }]),
+        "{f}"
+    );
+}
+
+#[test]
+fn budget_and_cancel() {
+    static CANCEL: AtomicBool = AtomicBool::new(false);
+    let mut h = host();
+    h.limits.iterations = Some(100_000);
+    let x = h.zeros::<u32>(1);
+    let f = fault(h.launch("run_forever", 1, 1, args![x]));
+    assert_eq!(f.kind, FaultKind::Budget { limit: 100_000 });
+    h.limits = Limits { iterations: None, cancel: Some(&CANCEL) };
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            CANCEL.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fault(h.launch("run_forever", 1, 1, args![x])).kind, FaultKind::Cancelled);
+    });
+}
+
+#[test]
+fn invalid_launches() {
+    let h = host();
+    let x = h.zeros::<u32>(10);
+    let invalid = |result| match result {
+        Err(LaunchError::Invalid(invalid)) => invalid,
+        other => panic!("{other:?}"),
+    };
+    let run =
+        |grid: u32, block: u32| invalid(h.launch("store_at", grid, block, args![x, 0i64, 1u32]));
+    assert!(matches!(run(0, 1), Invalid::Grid(_)));
+    assert!(matches!(run(1, 1025), Invalid::Block(_)));
+    let shared = h.launch_shared("store_at", 1, 1, 228 << 10, args![x, 0i64, 1u32]);
+    assert!(matches!(invalid(shared), Invalid::Shared { .. }));
+}
+
+#[test]
+fn unknown_instructions_are_named() {
+    let ptx = ".version 8.0 .target sm_80 .address_size 64
+        .visible .entry k() {
+            .reg .b32 %r<3>;
+            mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};
+            add.u32 %r1, %r2, 1;
+            add.ftz.u32 %r1, %r2, 1;
+            ret;
+        }";
+    let module = cuda_ptx::parse(ptx).unwrap();
+    let memory = cuda_cpu::Memory::new(1 << 20);
+    let error = cuda_cpu::Program::load(&module, &memory).unwrap_err();
+    assert_eq!(error.count, 2);
+    assert_eq!((error.problems[0].line, error.problems[0].column), (4, 13));
+    assert!(error.to_string().contains("add.ftz.u32"), "{error}");
+    assert_eq!(memory.usage().used, 0);
+}
