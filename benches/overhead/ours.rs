@@ -1,6 +1,10 @@
 //! The library's side.
 
-use std::{cell::RefCell, hint::black_box, ops::ControlFlow, sync::Arc};
+use std::{
+    hint::black_box,
+    ops::ControlFlow,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cuda_async::{
     Device, DeviceBuffer, Function, LaunchConfig, Result, SchedulingPolicy, SingleStream, Stream,
@@ -14,7 +18,7 @@ type Floats = DeviceBuffer<f32>;
 pub struct Ours {
     scale: Function,
     /// There but while an operation has it.
-    x: RefCell<Option<Floats>>,
+    x: Mutex<Option<Floats>>,
     stream: Stream,
     pub single: SingleStream,
     pub default: Arc<StreamPoolRoundRobin>,
@@ -29,7 +33,7 @@ impl Ours {
         let ptx = include_str!("../../kernels/basic.ptx");
         Ok(Self {
             scale: device.load_ptx(ptx)?.function("scale")?,
-            x: RefCell::new(Some(h2d(vec![1.0f32; LEN]).sync_on(&stream)?)),
+            x: Mutex::new(Some(h2d(vec![1.0f32; LEN]).sync_on(&stream)?)),
             stream,
             single: SingleStream::new(device)?,
             default,
@@ -48,7 +52,7 @@ impl Ours {
 
     /// Lends the buffer to `run`, which gives it back.
     fn with_buffer(&self, run: impl FnOnce(Floats) -> Result<Floats>) {
-        let mut place = self.x.borrow_mut();
+        let mut place = self.x.lock().unwrap_or_else(PoisonError::into_inner);
         *place = place.take().map(|x| done(run(x)));
     }
 

@@ -1,7 +1,5 @@
 //! The suite that every backend passes: the CPU device, the same behind bytes, and a GPU where there is one.
 
-#![allow(unreachable_pub)]
-
 mod cancellation;
 mod combinators;
 mod copies;
