@@ -1,1 +1,41 @@
-//! Placeholder until its first commit.
+//! Procedural macros of `cuda-async`, which re-exports and documents them.
+//!
+//! [`kernels!`] goes through one file after the other: [`declaration`] reads what was written,
+//! [`ptx_file`] finds the PTX, [`check`] holds the one against the other by the rules of [`fit`], and
+//! [`expand`] writes the struct and its launchers. Errors are collected, and the struct is written even
+//! so, so that one mistake does not make a hundred messages.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod argument;
+mod check;
+mod declaration;
+mod docs;
+mod expand;
+mod fit;
+mod launcher;
+mod names;
+mod ptx_file;
+
+use proc_macro::TokenStream;
+use syn::parse_macro_input;
+
+use crate::{declaration::Declaration, ptx_file::PtxFile};
+
+/// Declares the kernels of a PTX file, checked against it while compiling. Documented as
+/// `cuda_async::kernels!`.
+#[proc_macro]
+pub fn kernels(input: TokenStream) -> TokenStream {
+    let declaration = parse_macro_input!(input as Declaration);
+    let (file, unreadable) = match PtxFile::read(&declaration.ptx) {
+        Ok(file) => (Some(file), None),
+        Err(error) => (None, Some(error)),
+    };
+    let signatures = file.as_ref().map(|file| file.signatures.as_slice());
+    let checked = check::check(&declaration, signatures);
+    let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels);
+    for error in unreadable.into_iter().chain(checked.errors) {
+        expansion.extend(error.into_compile_error());
+    }
+    expansion.into()
+}

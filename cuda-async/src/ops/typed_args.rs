@@ -1,0 +1,97 @@
+//! Arguments of kernels whose declaration says what they are: what [`kernels!`](crate::kernels) builds on.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use cuda_core::{Access, Arguments, DeviceBuffer, Element};
+
+use crate::ops::launch::{KernelArg, KernelArgs};
+
+mod sealed {
+    /// Keeps others from handing out the memory of one `KernelOutput` twice.
+    pub trait Buffer {}
+}
+
+/// What can be given for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>` or
+/// `&DeviceBuffer<T>`.
+///
+/// The kernel reads it, whichever of them it is: kernels on several streams may read it at the same time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no buffer that a kernel can read as `&[{T}]`",
+    label = "not a buffer of `{T}`",
+    note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>` or `&DeviceBuffer<T>`"
+)]
+pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
+    /// Adds its address to the arguments of a launch, to be read.
+    fn push_read(&self, arguments: &mut Arguments) {
+        self.push(arguments);
+    }
+}
+
+/// What can be given for a kernel's `&mut [T]`: `DeviceBuffer<T>` or `&mut DeviceBuffer<T>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no buffer that a kernel can write as `&mut [{T}]`",
+    label = "not an exclusive buffer of `{T}`",
+    note = "a `&mut [T]` is given as `DeviceBuffer<T>` or `&mut DeviceBuffer<T>`"
+)]
+pub trait KernelOutput<T: Element>: KernelArg + sealed::Buffer {}
+
+impl<T> sealed::Buffer for DeviceBuffer<T> {}
+impl<T> sealed::Buffer for Arc<DeviceBuffer<T>> {}
+impl<T> sealed::Buffer for &DeviceBuffer<T> {}
+impl<T> sealed::Buffer for &mut DeviceBuffer<T> {}
+
+impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
+impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
+impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
+    fn push_read(&self, arguments: &mut Arguments) {
+        arguments.buffer(self, Access::Read);
+    }
+}
+
+impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {}
+impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {}
+
+/// A buffer that is read, even if it is owned.
+#[derive(Debug)]
+pub struct Reads<T, B> {
+    buffer: B,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T: Element, B: KernelInput<T>> Reads<T, B> {
+    /// To be read.
+    pub const fn new(buffer: B) -> Self {
+        Self { buffer, element: PhantomData }
+    }
+
+    /// The buffer as it came.
+    pub fn into_inner(self) -> B {
+        self.buffer
+    }
+}
+
+impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
+    fn push(&self, arguments: &mut Arguments) {
+        self.buffer.push_read(arguments);
+    }
+}
+
+/// A value that the kernel's parameter aligns to `ALIGN` bytes, whatever its own alignment is.
+#[derive(Debug, Clone, Copy)]
+pub struct Aligned<const ALIGN: usize, T>(pub T);
+
+impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
+    fn push(&self, arguments: &mut Arguments) {
+        arguments.raw(bytemuck::bytes_of(&self.0), ALIGN);
+    }
+}
+
+/// Several arguments in the place of one: a tuple of tuples holds more than sixteen.
+#[derive(Debug, Clone, Copy)]
+pub struct Group<A>(pub A);
+
+impl<A: KernelArgs> KernelArg for Group<A> {
+    fn push(&self, arguments: &mut Arguments) {
+        self.0.push_all(arguments);
+    }
+}

@@ -1,0 +1,117 @@
+//! An argument of a kernel, and how it is passed.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{
+    Error, Ident, Result, Token, Type,
+    parse::{Parse, ParseStream},
+};
+
+/// `name: Type`.
+pub(crate) struct Argument {
+    pub(crate) name: Ident,
+    pub(crate) ty: Type,
+    pub(crate) passed: Passed,
+}
+
+/// How an argument is passed.
+pub(crate) enum Passed {
+    /// `&[T]`: the address of a buffer of `T` that the kernel reads.
+    Input(Type),
+    /// `&mut [T]`: the address of a buffer of `T` that the kernel writes.
+    Output(Type),
+    /// A number, by value.
+    Number(Number),
+    /// A `bool`, as a byte.
+    Bool,
+    /// Any other type, by value: what it is, only the compiler knows.
+    Other,
+}
+
+/// A type of number that both Rust and PTX have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Number {
+    pub(crate) kind: Kind,
+    /// In bytes.
+    pub(crate) size: u32,
+}
+
+/// What the bits of a number mean; the signs of integers are not told apart, since compilers do not
+/// keep them in a kernel's signature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Integer,
+    Float,
+    BFloat,
+}
+
+impl Parse for Argument {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let name = input.parse()?;
+        input.parse::<Token![:]>()?;
+        let ty: Type = input.parse()?;
+        let passed = Passed::of(&ty)?;
+        Ok(Self { name, ty, passed })
+    }
+}
+
+impl ToTokens for Argument {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let (name, ty) = (&self.name, &self.ty);
+        tokens.extend(quote!(#name: #ty));
+    }
+}
+
+impl Passed {
+    fn of(ty: &Type) -> Result<Self> {
+        let wrong = |why| Err(Error::new_spanned(ty, why));
+        match bare(ty) {
+            Type::Reference(reference) => {
+                if reference.lifetime.is_some() {
+                    return wrong("a kernel's buffer has no lifetime: write `&[T]` or `&mut [T]`");
+                }
+                match (bare(&reference.elem), reference.mutability) {
+                    (Type::Slice(slice), None) => Ok(Self::Input((*slice.elem).clone())),
+                    (Type::Slice(slice), Some(_)) => Ok(Self::Output((*slice.elem).clone())),
+                    _ => wrong("a kernel takes buffers: write `&[T]` or `&mut [T]`"),
+                }
+            }
+            Type::Ptr(_) => wrong("a kernel takes buffers: write `&[T]` or `&mut [T]`"),
+            Type::Path(path) => Ok(path.path.segments.last().map_or(Self::Other, |last| {
+                // `half::f16` is a number by whatever path, the others are keywords in all but name.
+                let whole = path.path.segments.len() == 1;
+                Self::named(&last.ident.to_string(), whole)
+            })),
+            Type::Array(_) => Ok(Self::Other),
+            _ => wrong("a kernel takes `&[T]`, `&mut [T]`, numbers and structs of numbers"),
+        }
+    }
+
+    fn named(name: &str, whole: bool) -> Self {
+        let number = |kind, size| Self::Number(Number { kind, size });
+        match name {
+            "f16" => number(Kind::Float, 2),
+            "bf16" => number(Kind::BFloat, 2),
+            _ if !whole => Self::Other,
+            "u8" | "i8" => number(Kind::Integer, 1),
+            "u16" | "i16" => number(Kind::Integer, 2),
+            "u32" | "i32" => number(Kind::Integer, 4),
+            "u64" | "i64" | "usize" | "isize" => number(Kind::Integer, 8),
+            "f32" => number(Kind::Float, 4),
+            "f64" => number(Kind::Float, 8),
+            "bool" => Self::Bool,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The type inside parentheses and the invisible groups of `macro_rules`.
+fn bare(mut ty: &Type) -> &Type {
+    loop {
+        ty = match ty {
+            Type::Group(group) => &group.elem,
+            Type::Paren(paren) => &paren.elem,
+            _ => return ty,
+        };
+    }
+}

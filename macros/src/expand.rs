@@ -1,0 +1,74 @@
+//! The struct and what it has of its own.
+
+use cuda_ptx::Signature;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
+use syn::Attribute;
+
+use crate::{
+    declaration::{Declaration, Kernel},
+    docs,
+    launcher::launcher,
+    ptx_file::PtxFile,
+};
+
+/// Everything. Without a `file` or a signature it stands for a declaration with errors, whose users
+/// should not get errors of their own.
+pub(crate) fn expand(
+    declaration: &Declaration,
+    file: Option<&PtxFile>,
+    signatures: &[Option<&Signature>],
+) -> TokenStream {
+    let Declaration { attrs, vis, name, kernels, vouched, .. } = declaration;
+    let doc = docs::of_struct(declaration).map(|doc| quote!(#[doc = #doc]));
+    let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
+    let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
+    let fields = kernels.iter().map(|kernel| {
+        let (name, conditions) = (&kernel.name, conditions(&kernel.attrs));
+        quote!(#(#conditions)* #[allow(dead_code)] #name: ::cuda_async::Function)
+    });
+    let module = Ident::new("module", Span::mixed_site());
+    let device = Ident::new("device", Span::mixed_site());
+    let found = kernels.iter().map(|kernel| field(kernel, &module));
+    let launchers = kernels
+        .iter()
+        .zip(signatures)
+        .map(|(kernel, signature)| launcher(kernel, *signature, *vouched));
+    quote! {
+        #(#attrs)*
+        #doc
+        #[derive(::core::clone::Clone, ::core::fmt::Debug)]
+        #vis struct #name {
+            #(#fields,)*
+        }
+
+        impl #name {
+            #[doc = #ptx_doc]
+            pub const PTX: &'static ::core::primitive::str = #text;
+
+            /// Loads the PTX on `device` and looks the kernels up. Blocks: a GPU's compiler may take a
+            /// hundred milliseconds.
+            ///
+            /// # Errors
+            /// What [`load_ptx`](::cuda_async::Device::load_ptx) says.
+            pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
+                #[allow(unused_variables)]
+                let #module = ::cuda_async::Device::load_ptx(#device, Self::PTX)?;
+                ::core::result::Result::Ok(Self { #(#found,)* })
+            }
+
+            #(#launchers)*
+        }
+    }
+}
+
+/// `vecadd: module.function("vecadd")?`.
+fn field(kernel: &Kernel, module: &Ident) -> TokenStream {
+    let (name, entry, conditions) = (&kernel.name, kernel.entry_name(), conditions(&kernel.attrs));
+    quote!(#(#conditions)* #name: ::cuda_async::Module::function(&#module, #entry)?)
+}
+
+/// `#[cfg(..)]`, which holds for the field, its value and the method alike.
+fn conditions(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
+    attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
+}

@@ -1,0 +1,167 @@
+//! Whether an argument fits a parameter of the PTX.
+
+use std::fmt;
+
+use cuda_ptx::{Param, ScalarType};
+
+use crate::argument::{Kind, Number, Passed};
+
+/// Bytes of an address.
+const ADDRESS: u32 = 8;
+
+/// Why `passed` does not fit `param`, as the end of a sentence about the argument; `None` if it fits, or
+/// if only the compiler knows.
+pub(crate) fn misfit(passed: &Passed, param: &Param) -> Option<String> {
+    match passed {
+        Passed::Input(_) | Passed::Output(_) => address_misfit(param),
+        Passed::Number(_) | Passed::Bool if param.pointer => {
+            Some("is a value; write `&[T]` or `&mut [T]`".to_owned())
+        }
+        Passed::Number(number) => number_misfit(*number, param),
+        Passed::Bool => number_misfit(Number { kind: Kind::Integer, size: 1 }, param),
+        Passed::Other => None,
+    }
+}
+
+fn address_misfit(param: &Param) -> Option<String> {
+    let fits = untyped(param) || matches!(param.ty, ScalarType::U64);
+    (param.size != ADDRESS || !fits).then(|| "is the address of a buffer, a `.u64`".to_owned())
+}
+
+fn number_misfit(number: Number, param: &Param) -> Option<String> {
+    if number.size != param.size {
+        let plural = if number.size == 1 { "" } else { "s" };
+        return Some(format!("has {} byte{plural}", number.size));
+    }
+    if untyped(param) || kind(param.ty) == Some(number.kind) {
+        return None;
+    }
+    Some(match number.kind {
+        Kind::Integer => "is an integer".to_owned(),
+        Kind::Float => "is a float".to_owned(),
+        Kind::BFloat => "is a bfloat".to_owned(),
+    })
+}
+
+/// Whether the PTX says no more than a size: `.b32`, and `.b8 x[4]`, as structs are passed.
+fn untyped(param: &Param) -> bool {
+    use ScalarType::*;
+    matches!(param.ty, B8 | B16 | B32 | B64 | B128)
+}
+
+/// What a parameter of type `ty` holds, if it is a single number.
+fn kind(ty: ScalarType) -> Option<Kind> {
+    use ScalarType::*;
+    match ty {
+        U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64 => Some(Kind::Integer),
+        F16 | F32 | F64 => Some(Kind::Float),
+        BF16 => Some(Kind::BFloat),
+        _ => None,
+    }
+}
+
+/// A parameter as the PTX writes it, without its name.
+pub(crate) struct Written<'a>(pub(crate) &'a Param);
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(param) = self;
+        let ty = format!("{:?}", param.ty).to_lowercase();
+        if param.size == param.ty.size() {
+            return write!(f, ".{ty}");
+        }
+        write!(f, ".align {} .{ty}[{}]", param.align, param.size / param.ty.size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_str;
+
+    use super::*;
+    use crate::argument::Argument;
+
+    /// What is said of `x: ty` against a parameter that is declared as `param`.
+    fn said(ty: &str, param: &str) -> Option<String> {
+        let argument: Argument = parse_str(&format!("x: {ty}")).unwrap();
+        misfit(&argument.passed, &read(param))
+    }
+
+    fn read(param: &str) -> Param {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param {param}) {{ ret; }}"
+        );
+        cuda_ptx::signatures(&text).unwrap().remove(0).params.remove(0)
+    }
+
+    #[test]
+    fn a_number_fits_its_size_and_kind() {
+        for (ty, param) in [
+            ("i8", ".u8 p"),
+            ("u16", ".s16 p"),
+            ("i32", ".u32 p"),
+            ("u32", ".b32 p"),
+            ("f32", ".b32 p"),
+            ("f32", ".f32 p"),
+            ("usize", ".u64 p"),
+            ("f64", ".f64 p"),
+            ("f64", ".align 8 .b8 p[8]"),
+            ("half::f16", ".b16 p"),
+            ("bf16", ".align 2 .b8 p[2]"),
+            ("bool", ".u8 p"),
+        ] {
+            assert_eq!(said(ty, param), None, "{ty} {param}");
+        }
+    }
+
+    #[test]
+    fn another_size_or_kind_does_not() {
+        for (ty, param, why) in [
+            ("u64", ".u32 p", "has 8 bytes"),
+            ("i8", ".u32 p", "has 1 byte"),
+            ("bool", ".b32 p", "has 1 byte"),
+            ("u32", ".f32 p", "is an integer"),
+            ("f32", ".u32 p", "is a float"),
+            ("f16", ".u16 p", "is a float"),
+            ("f64", ".f64 p[2]", "has 8 bytes"),
+            ("f32", ".align 16 .b8 p[16]", "has 4 bytes"),
+            ("u64", ".u64 .ptr .global .align 4 p", "is a value; write `&[T]` or `&mut [T]`"),
+        ] {
+            assert_eq!(said(ty, param).as_deref(), Some(why), "{ty} {param}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_fits_what_holds_an_address() {
+        for param in [".u64 p", ".b64 p", ".u64 .ptr .global .align 4 p", ".align 8 .b8 p[8]"] {
+            assert_eq!(said("&[f32]", param), None, "{param}");
+            assert_eq!(said("&mut [u8]", param), None, "{param}");
+        }
+        for param in [".u32 p", ".f64 p", ".s64 p", ".b32 p", ".align 8 .b8 p[16]"] {
+            assert!(said("&[f32]", param).is_some(), "{param}");
+        }
+    }
+
+    #[test]
+    fn other_types_are_left_to_the_compiler() {
+        for ty in ["Mixed", "[f32; 4]", "crate::u32", "View<f32>"] {
+            assert_eq!(said(ty, ".align 8 .b8 p[24]"), None, "{ty}");
+        }
+    }
+
+    #[test]
+    fn what_no_kernel_takes_is_refused() {
+        for ty in ["*const f32", "&f32", "&'a [f32]", "(f32, f32)", "fn()", "impl Copy", "_"] {
+            assert!(parse_str::<Argument>(&format!("x: {ty}")).is_err(), "{ty}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_written_as_in_the_ptx() {
+        for (param, written) in
+            [(".u32 p", ".u32"), (".align 8 .b8 p[24]", ".align 8 .b8[24]"), (".b8 p", ".b8")]
+        {
+            assert_eq!(Written(&read(param)).to_string(), written);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The method that launches a kernel.
+
+use cuda_ptx::{Param, Signature};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{Token, Visibility, spanned::Spanned};
+
+use crate::{
+    argument::{Argument, Passed},
+    check::spaced,
+    declaration::{Kernel, Safety},
+    docs,
+    fit::Written,
+    names,
+};
+
+/// Arguments in one tuple; more are tuples in a tuple.
+const TUPLE: usize = 16;
+
+/// What one argument adds to a launcher.
+struct Part<'a> {
+    argument: &'a Argument,
+    /// Its parameter in the PTX, if the declaration fits.
+    param: Option<&'a Param>,
+    /// A buffer's type parameter.
+    generic: Option<Ident>,
+    /// What it is called when the launch gives it back.
+    back: Ident,
+}
+
+/// `pub unsafe fn vecadd<A: KernelInput<f32>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
+pub(crate) fn launcher(
+    kernel: &Kernel,
+    signature: Option<&Signature>,
+    vouched: Option<Token![unsafe]>,
+) -> TokenStream {
+    let parts: Vec<_> = kernel
+        .arguments
+        .iter()
+        .zip(names::type_parameters(kernel))
+        .enumerate()
+        .map(|(index, (argument, generic))| Part {
+            argument,
+            param: signature.and_then(|signature| signature.params.get(index)),
+            generic,
+            back: format_ident!("argument_{index}", span = Span::mixed_site()),
+        })
+        .collect();
+    let (name, attrs, doc) = (&kernel.name, &kernel.attrs, docs::of_launcher(kernel));
+    let doc = (!doc.is_empty()).then(|| quote!(#[doc = #doc]));
+    let vis = visibility(&kernel.vis);
+    let (declared, block) = keywords(&kernel.safety, vouched);
+    let config = Ident::new("config", Span::mixed_site());
+    let bounds = parts.iter().filter_map(Part::bound);
+    let generics: Vec<_> = parts.iter().filter_map(|part| part.generic.as_ref()).collect();
+    let taken = parts.iter().map(Part::taken);
+    let sizes = parts.iter().filter_map(|part| part.size_check(kernel));
+    let passed = nested(parts.iter().map(Part::passed).collect());
+    let back = nested(parts.iter().map(Part::pattern).collect());
+    let output = bare_if_one(&generics.iter().map(|name| quote!(#name)).collect::<Vec<_>>());
+    let given = bare_if_one(&parts.iter().filter_map(Part::given).collect::<Vec<_>>());
+    quote! {
+        #(#attrs)*
+        #doc
+        #[allow(clippy::undocumented_unsafe_blocks, clippy::too_many_arguments)]
+        #vis #declared fn #name<#(#bounds),*>(
+            &self,
+            #config: ::cuda_async::LaunchConfig,
+            #(#taken),*
+        ) -> impl ::cuda_async::DeviceOp<Output = #output> + use<#(#generics),*> {
+            #(#sizes)*
+            ::cuda_async::DeviceOp::map(
+                #block { ::cuda_async::launch(&self.#name, #config, #passed) },
+                |#back| #given,
+            )
+        }
+    }
+}
+
+/// `pub`, unless something narrower was written.
+fn visibility(written: &Visibility) -> TokenStream {
+    match written {
+        Visibility::Inherited => quote!(pub),
+        written => quote!(#written),
+    }
+}
+
+/// `unsafe` of the method and `unsafe` of the block in it. The block of a safe method is the struct's
+/// own `unsafe`, so that a crate that forbids unsafe code cannot vouch either.
+fn keywords(safety: &Safety, vouched: Option<Token![unsafe]>) -> (TokenStream, TokenStream) {
+    let own = quote_spanned!(Span::mixed_site()=> unsafe);
+    match (safety, vouched) {
+        (Safety::Unsafe(keyword), _) => (quote!(#keyword), own),
+        (Safety::Safe(_), Some(keyword)) => (TokenStream::new(), quote!(#keyword)),
+        (Safety::Safe(_), None) => (TokenStream::new(), own),
+    }
+}
+
+impl Part<'_> {
+    /// `A: KernelInput<f32>`.
+    fn bound(&self) -> Option<TokenStream> {
+        let generic = self.generic.as_ref()?;
+        match &self.argument.passed {
+            Passed::Input(element) => {
+                Some(quote!(#generic: ::cuda_async::KernelInput<#element>))
+            }
+            Passed::Output(element) => {
+                Some(quote!(#generic: ::cuda_async::KernelOutput<#element>))
+            }
+            _ => None,
+        }
+    }
+
+    /// `a: A`.
+    fn taken(&self) -> TokenStream {
+        let Argument { name, ty, .. } = self.argument;
+        match &self.generic {
+            Some(generic) => quote!(#name: #generic),
+            None => quote!(#name: #ty),
+        }
+    }
+
+    /// `In::new(a)`: what is handed to `launch`.
+    fn passed(&self) -> TokenStream {
+        let Argument { name, ty, passed } = self.argument;
+        let align = self.param.map_or(1, |param| param.align) as usize;
+        match passed {
+            Passed::Input(_) => quote!(::cuda_async::ops::Reads::new(#name)),
+            Passed::Output(_) => quote!(#name),
+            Passed::Bool => {
+                quote!(::cuda_async::ops::Aligned::<#align, _>(::core::primitive::u8::from(#name)))
+            }
+            // Its span is the type's, for "the trait `Pod` is not implemented".
+            Passed::Number(_) | Passed::Other => {
+                quote_spanned!(ty.span()=> ::cuda_async::ops::Aligned::<#align, #ty>(#name))
+            }
+        }
+    }
+
+    /// What takes it apart when it comes back.
+    fn pattern(&self) -> TokenStream {
+        let back = &self.back;
+        match &self.generic {
+            Some(_) => quote!(#back),
+            None => quote!(_),
+        }
+    }
+
+    /// What is given to the caller.
+    fn given(&self) -> Option<TokenStream> {
+        let back = &self.back;
+        match &self.argument.passed {
+            Passed::Input(_) => Some(quote!(::cuda_async::ops::Reads::into_inner(#back))),
+            Passed::Output(_) => Some(quote!(#back)),
+            _ => None,
+        }
+    }
+
+    /// A check by the compiler, for types that only it knows.
+    fn size_check(&self, kernel: &Kernel) -> Option<TokenStream> {
+        let (Argument { name, ty, passed: Passed::Other }, Some(param)) =
+            (self.argument, self.param)
+        else {
+            return None;
+        };
+        let message = format!(
+            "argument `{name}` of `{}`: `{}` must have {} bytes, the size of its parameter in the PTX (`{}`)",
+            kernel.name,
+            spaced(quote!(#ty)),
+            param.size,
+            Written(param),
+        );
+        let size = param.size as usize;
+        Some(quote_spanned! {ty.span()=>
+            const _: () = ::core::assert!(::core::mem::size_of::<#ty>() == #size, #message);
+        })
+    }
+}
+
+/// A tuple, or tuples in a tuple.
+fn nested(parts: Vec<TokenStream>) -> TokenStream {
+    if parts.len() <= TUPLE {
+        return quote!((#(#parts,)*));
+    }
+    let groups = parts.chunks(TUPLE).map(|group| quote!(::cuda_async::ops::Group((#(#group,)*))));
+    quote!((#(#groups,)*))
+}
+
+/// A tuple, but the part itself if there is one.
+fn bare_if_one(parts: &[TokenStream]) -> TokenStream {
+    match parts {
+        [one] => one.clone(),
+        parts => quote!((#(#parts),*)),
+    }
+}
