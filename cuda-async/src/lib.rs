@@ -23,6 +23,8 @@ mod future;
 mod op;
 mod policy;
 mod siblings;
+#[cfg(feature = "macros")]
+mod typed_kernels;
 
 pub mod ops;
 pub mod prelude;
@@ -38,8 +40,11 @@ pub use devices::{devices, open};
 pub use future::DeviceFuture;
 pub use op::{IntoDeviceOp, Op, Submit};
 pub use ops::{
-    BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, Unzip, empty, h2d, in_order,
-    iterate, join_all, launch, to_host, to_pinned, value, with_context, zeros,
+    BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, KernelInput, KernelOutput,
+    Unzip, empty, h2d, in_order, iterate, join_all, launch, to_host, to_pinned, value,
+    with_context, zeros,
 };
 pub use policy::{DEFAULT_STREAMS, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
 pub use siblings::MAX_SIBLING_STREAMS;
+#[cfg(feature = "macros")]
+pub use typed_kernels::kernels;

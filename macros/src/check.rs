@@ -9,8 +9,9 @@ use syn::{Error, ext::IdentExt};
 
 use crate::{
     argument::Argument,
-    declaration::{Declaration, Kernel, Safety},
+    declaration::{Declaration, Kernel, Safety, conditions},
     fit::{Written, misfit},
+    problem::Problem,
 };
 
 /// Kernels of a PTX that a message lists.
@@ -21,44 +22,53 @@ const RESERVED: [&str; 2] = ["load", "PTX"];
 
 /// What came of the checks.
 pub(crate) struct Checked<'a> {
-    /// For each kernel that was declared, the one of the PTX, if they fit.
-    pub(crate) kernels: Vec<Option<&'a Signature>>,
-    pub(crate) errors: Vec<Error>,
+    /// The kernels whose names can be used, each with its counterpart in the PTX if it is known.
+    pub(crate) kernels: Vec<(&'a Kernel, Option<&'a Signature>)>,
+    pub(crate) problems: Vec<Problem<'a>>,
 }
 
 /// Holds `declaration` against the kernels of its PTX; with `None`, checks only what needs no PTX.
 pub(crate) fn check<'a>(
-    declaration: &Declaration,
+    declaration: &'a Declaration,
     signatures: Option<&'a [Signature]>,
 ) -> Checked<'a> {
-    let mut checked = Checked { kernels: Vec::new(), errors: Vec::new() };
+    let mut checked = Checked { kernels: Vec::new(), problems: Vec::new() };
     let mut names = HashSet::new();
     for kernel in &declaration.kernels {
-        checked.errors.extend(unvouched(declaration, kernel));
-        let name = kernel.name.unraw().to_string();
-        if RESERVED.contains(&name.as_str()) {
-            let why = format!(
-                "the struct has a `{name}` of its own; write `#[entry = \"{name}\"]` before another name"
-            );
-            checked.errors.push(Error::new(kernel.name.span(), why));
-        } else if !names.insert(name) {
-            let why = format!("`{}` is declared twice", kernel.name);
-            checked.errors.push(Error::new(kernel.name.span(), why));
-        }
-        let found = match signatures.map(|list| counterpart(declaration, kernel, list)) {
+        let mut tell = |error| checked.problems.push(Problem::of(kernel, error));
+        unvouched(declaration, kernel).into_iter().for_each(&mut tell);
+        let signature = match signatures.map(|list| counterpart(declaration, kernel, list)) {
             Some(Ok(signature)) => {
-                checked.errors.extend(misfits(kernel, signature));
+                misfits(kernel, signature).into_iter().for_each(&mut tell);
                 Some(signature)
             }
             Some(Err(error)) => {
-                checked.errors.push(error);
+                tell(error);
                 None
             }
             None => None,
         };
-        checked.kernels.push(found);
+        match misnamed(kernel, &mut names) {
+            Some(error) => tell(error),
+            None => checked.kernels.push((kernel, signature)),
+        }
     }
     checked
+}
+
+/// A name that is taken.
+fn misnamed(kernel: &Kernel, names: &mut HashSet<String>) -> Option<Error> {
+    let name = kernel.name.unraw().to_string();
+    let why = if RESERVED.contains(&name.as_str()) {
+        format!(
+            "the struct has a `{name}` of its own; write `#[entry = \"{name}\"]` before another name"
+        )
+    } else if conditions(&kernel.attrs).next().is_none() && !names.insert(name) {
+        format!("`{}` is declared twice", kernel.name)
+    } else {
+        return None;
+    };
+    Some(Error::new(kernel.name.span(), why))
 }
 
 /// A `safe fn` that nobody vouches for.
@@ -103,8 +113,9 @@ fn counterpart<'a>(
     let params: Vec<_> = signature.params.iter().map(|p| Written(p).to_string()).collect();
     let types = if params.is_empty() { String::new() } else { format!(" ({})", params.join(", ")) };
     let plural = if want == 1 { "" } else { "s" };
-    let why =
-        format!("`{entry}` has {want} parameter{plural} in the PTX{types}, and {have} declared here");
+    let why = format!(
+        "`{entry}` has {want} parameter{plural} in the PTX{types}, and {have} declared here"
+    );
     let surplus = kernel.arguments.get(want).map(ToTokens::to_token_stream);
     Err(Error::new_spanned(surplus.unwrap_or(place), why))
 }
@@ -172,8 +183,7 @@ mod tests {
         let text = format!("#[ptx = \"k.ptx\"] {head} K; {kernels}");
         let declaration = syn::parse_str(&text).unwrap();
         let checked = check(&declaration, Some(&signatures));
-        assert_eq!(checked.kernels.len(), declaration.kernels.len());
-        checked.errors.iter().map(ToString::to_string).collect()
+        checked.problems.iter().map(|problem| problem.error.to_string()).collect()
     }
 
     #[test]
@@ -189,15 +199,20 @@ mod tests {
         let said = said("struct", "unsafe fn scale(x: &mut [f32], a: f32);");
         assert_eq!(
             said,
-            ["`k.ptx` has no kernel `scale`; it has `add`, `_Z5scalePff`, `empty`. For one that is \
-              called otherwise in the PTX, write `#[entry = \"..\"]`"]
+            [
+                "`k.ptx` has no kernel `scale`; it has `add`, `_Z5scalePff`, `empty`. For one that is \
+              called otherwise in the PTX, write `#[entry = \"..\"]`"
+            ]
         );
     }
 
     #[test]
     fn counts_are_compared_before_types() {
         let few = said("struct", "unsafe fn add(a: u8);");
-        assert_eq!(few, ["`add` has 3 parameters in the PTX (.u64, .u64, .u32), and 1 declared here"]);
+        assert_eq!(
+            few,
+            ["`add` has 3 parameters in the PTX (.u64, .u64, .u32), and 1 declared here"]
+        );
         let many = said("struct", "unsafe fn empty(a: u8);");
         assert_eq!(many, ["`empty` has 0 parameters in the PTX, and 1 declared here"]);
     }

@@ -107,8 +107,14 @@ impl Parse for Safety {
         if input.peek(Token![unsafe]) {
             return Ok(Self::Unsafe(input.parse()?));
         }
-        Err(input.error("expected `unsafe fn`: nothing checks what a kernel does with its arguments"))
+        Err(input
+            .error("expected `unsafe fn`: nothing checks what a kernel does with its arguments"))
     }
+}
+
+/// `#[cfg(..)]`, which holds for all that is made of what it stands on.
+pub(crate) fn conditions(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
+    attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
 }
 
 /// Takes `#[name = ".."]` out of `attrs`.

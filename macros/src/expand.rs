@@ -3,10 +3,9 @@
 use cuda_ptx::Signature;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
-use syn::Attribute;
 
 use crate::{
-    declaration::{Declaration, Kernel},
+    declaration::{Declaration, Kernel, conditions},
     docs,
     launcher::launcher,
     ptx_file::PtxFile,
@@ -17,23 +16,22 @@ use crate::{
 pub(crate) fn expand(
     declaration: &Declaration,
     file: Option<&PtxFile>,
-    signatures: &[Option<&Signature>],
+    kernels: &[(&Kernel, Option<&Signature>)],
 ) -> TokenStream {
-    let Declaration { attrs, vis, name, kernels, vouched, .. } = declaration;
+    let Declaration { attrs, vis, name, vouched, .. } = declaration;
     let doc = docs::of_struct(declaration).map(|doc| quote!(#[doc = #doc]));
     let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
     let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
-    let fields = kernels.iter().map(|kernel| {
+    let fields = kernels.iter().map(|(kernel, _)| {
         let (name, conditions) = (&kernel.name, conditions(&kernel.attrs));
         quote!(#(#conditions)* #[allow(dead_code)] #name: ::cuda_async::Function)
     });
     let module = Ident::new("module", Span::mixed_site());
     let device = Ident::new("device", Span::mixed_site());
-    let found = kernels.iter().map(|kernel| field(kernel, &module));
-    let launchers = kernels
-        .iter()
-        .zip(signatures)
-        .map(|(kernel, signature)| launcher(kernel, *signature, *vouched));
+    let found = kernels.iter().map(|(kernel, _)| field(kernel, &module));
+    let launchers =
+        kernels.iter().map(|(kernel, signature)| launcher(kernel, *signature, *vouched));
+    let conditions = conditions(attrs);
     quote! {
         #(#attrs)*
         #doc
@@ -42,6 +40,7 @@ pub(crate) fn expand(
             #(#fields,)*
         }
 
+        #(#conditions)*
         impl #name {
             #[doc = #ptx_doc]
             pub const PTX: &'static ::core::primitive::str = #text;
@@ -66,9 +65,4 @@ pub(crate) fn expand(
 fn field(kernel: &Kernel, module: &Ident) -> TokenStream {
     let (name, entry, conditions) = (&kernel.name, kernel.entry_name(), conditions(&kernel.attrs));
     quote!(#(#conditions)* #name: ::cuda_async::Module::function(&#module, #entry)?)
-}
-
-/// `#[cfg(..)]`, which holds for the field, its value and the method alike.
-fn conditions(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
-    attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
 }

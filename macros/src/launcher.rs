@@ -49,13 +49,18 @@ pub(crate) fn launcher(
     let (name, attrs, doc) = (&kernel.name, &kernel.attrs, docs::of_launcher(kernel));
     let doc = (!doc.is_empty()).then(|| quote!(#[doc = #doc]));
     let vis = visibility(&kernel.vis);
-    let (declared, block) = keywords(&kernel.safety, vouched);
+    let declared = match &kernel.safety {
+        Safety::Unsafe(keyword) => Some(keyword),
+        Safety::Safe(_) => None,
+    };
     let config = Ident::new("config", Span::mixed_site());
     let bounds = parts.iter().filter_map(Part::bound);
     let generics: Vec<_> = parts.iter().filter_map(|part| part.generic.as_ref()).collect();
     let taken = parts.iter().map(Part::taken);
     let sizes = parts.iter().filter_map(|part| part.size_check(kernel));
     let passed = nested(parts.iter().map(Part::passed).collect());
+    let call = quote!(::cuda_async::launch(&self.#name, #config, #passed));
+    let call = unsafe_block(&call, &kernel.safety, vouched);
     let back = nested(parts.iter().map(Part::pattern).collect());
     let output = bare_if_one(&generics.iter().map(|name| quote!(#name)).collect::<Vec<_>>());
     let given = bare_if_one(&parts.iter().filter_map(Part::given).collect::<Vec<_>>());
@@ -69,10 +74,7 @@ pub(crate) fn launcher(
             #(#taken),*
         ) -> impl ::cuda_async::DeviceOp<Output = #output> + use<#(#generics),*> {
             #(#sizes)*
-            ::cuda_async::DeviceOp::map(
-                #block { ::cuda_async::launch(&self.#name, #config, #passed) },
-                |#back| #given,
-            )
+            ::cuda_async::DeviceOp::map(#call, |#back| #given)
         }
     }
 }
@@ -85,15 +87,18 @@ fn visibility(written: &Visibility) -> TokenStream {
     }
 }
 
-/// `unsafe` of the method and `unsafe` of the block in it. The block of a safe method is the struct's
-/// own `unsafe`, so that a crate that forbids unsafe code cannot vouch either.
-fn keywords(safety: &Safety, vouched: Option<Token![unsafe]>) -> (TokenStream, TokenStream) {
-    let own = quote_spanned!(Span::mixed_site()=> unsafe);
-    match (safety, vouched) {
-        (Safety::Unsafe(keyword), _) => (quote!(#keyword), own),
-        (Safety::Safe(_), Some(keyword)) => (TokenStream::new(), quote!(#keyword)),
-        (Safety::Safe(_), None) => (TokenStream::new(), own),
-    }
+/// The block that calls `launch`. That of a safe method is the struct's own `unsafe`, so that a crate that
+/// forbids unsafe code cannot vouch either.
+fn unsafe_block(
+    call: &TokenStream,
+    safety: &Safety,
+    vouched: Option<Token![unsafe]>,
+) -> TokenStream {
+    let span = match (safety, vouched) {
+        (Safety::Safe(_), Some(keyword)) => keyword.span,
+        _ => Span::mixed_site(),
+    };
+    quote_spanned!(span=> unsafe { #call })
 }
 
 impl Part<'_> {
@@ -101,12 +106,8 @@ impl Part<'_> {
     fn bound(&self) -> Option<TokenStream> {
         let generic = self.generic.as_ref()?;
         match &self.argument.passed {
-            Passed::Input(element) => {
-                Some(quote!(#generic: ::cuda_async::KernelInput<#element>))
-            }
-            Passed::Output(element) => {
-                Some(quote!(#generic: ::cuda_async::KernelOutput<#element>))
-            }
+            Passed::Input(element) => Some(quote!(#generic: ::cuda_async::KernelInput<#element>)),
+            Passed::Output(element) => Some(quote!(#generic: ::cuda_async::KernelOutput<#element>)),
             _ => None,
         }
     }

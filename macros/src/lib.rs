@@ -15,27 +15,27 @@ mod expand;
 mod fit;
 mod launcher;
 mod names;
+mod problem;
 mod ptx_file;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
 
-use crate::{declaration::Declaration, ptx_file::PtxFile};
+use crate::{declaration::Declaration, problem::Problem, ptx_file::PtxFile};
 
 /// Declares the kernels of a PTX file, checked against it while compiling. Documented as
 /// `cuda_async::kernels!`.
 #[proc_macro]
 pub fn kernels(input: TokenStream) -> TokenStream {
     let declaration = parse_macro_input!(input as Declaration);
-    let (file, unreadable) = match PtxFile::read(&declaration.ptx) {
-        Ok(file) => (Some(file), None),
-        Err(error) => (None, Some(error)),
+    let (file, mut problems) = match PtxFile::read(&declaration.ptx) {
+        Ok(file) => (Some(file), Vec::new()),
+        Err(error) => (None, vec![Problem::of_all(error)]),
     };
     let signatures = file.as_ref().map(|file| file.signatures.as_slice());
     let checked = check::check(&declaration, signatures);
+    problems.extend(checked.problems);
     let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels);
-    for error in unreadable.into_iter().chain(checked.errors) {
-        expansion.extend(error.into_compile_error());
-    }
+    expansion.extend(problems.iter().map(|problem| problem.told(&declaration.attrs)));
     expansion.into()
 }

@@ -74,8 +74,9 @@ mod tests {
     fn they_differ_from_each_other_and_from_every_type() {
         let kernel = "unsafe fn k(a: &[my::A], A: &[f32], _0: &[Buffer], a_: &[[A_; N]], s: Self);";
         assert_eq!(names(kernel), ["A__", "A___", "Buffer_", "A____"]);
-        assert_eq!(names("unsafe fn k(own: &[Own], SELF: &mut [u8], self_: &[u8]);"), [
-            "Own_", "SELF", "Buffer"
-        ]);
+        assert_eq!(
+            names("unsafe fn k(own: &[Own], SELF: &mut [u8], self_: &[u8]);"),
+            ["Own_", "SELF", "Buffer"]
+        );
     }
 }

@@ -1,14 +1,16 @@
 //! The PTX file: where it is and which kernels it has.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
 use cuda_ptx::Signature;
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Error, LitStr, Result};
+use syn::{Error, LitStr};
 
 /// Begins a path to what a build script made.
 const MADE_BY_BUILD_SCRIPT: &str = "$OUT_DIR/";
@@ -25,37 +27,73 @@ impl PtxFile {
     ///
     /// # Errors
     /// At `path`, if there is no such file or it is no PTX.
-    pub(crate) fn read(path: &LitStr) -> Result<Self> {
+    pub(crate) fn read(path: &LitStr) -> Result<Self, Error> {
         let written = path.value();
-        let wrong = |why: String| Error::new(path.span(), format!("`{written}` {why}"));
-        let (file, text) = match written.strip_prefix(MADE_BY_BUILD_SCRIPT) {
-            Some(rest) => {
-                let folder = env::var_os("OUT_DIR")
-                    .ok_or_else(|| wrong("needs a build script: there is no OUT_DIR".into()))?;
-                let rest = format!("/{rest}");
-                let text = quote!(::core::concat!(::core::env!("OUT_DIR"), #rest));
-                (PathBuf::from(folder).join(&rest[1..]), text)
-            }
-            None => {
-                let file = from_package(&written);
-                let shown = file.to_str().ok_or_else(|| wrong("is in a folder whose name is not UTF-8".into()))?;
-                let text = quote!(#shown);
-                (file, text)
-            }
-        };
-        let ptx = fs::read_to_string(&file).map_err(|error| {
-            wrong(format!("cannot be read: {error}; a path starts at the folder of Cargo.toml"))
+        let wrong = |why: &str| Error::new(path.span(), format!("`{written}` {why}"));
+        let place = Place::of(&written, |name| env::var_os(name)).map_err(wrong)?;
+        let ptx = fs::read_to_string(&place.file).map_err(|error| {
+            wrong(&format!("cannot be read: {error}; a path starts at the folder of Cargo.toml"))
         })?;
         let signatures = cuda_ptx::signatures(&ptx)
-            .map_err(|error| wrong(format!("cannot be parsed: {error}")))?;
-        Ok(Self { text: quote!(::core::include_str!(#text)), signatures })
+            .map_err(|error| wrong(&format!("cannot be parsed: {error}")))?;
+        let literal = place.literal;
+        Ok(Self { text: quote!(::core::include_str!(#literal)), signatures })
     }
 }
 
-/// `path` from the folder of the Cargo.toml on, if it is not absolute.
-fn from_package(path: &str) -> PathBuf {
-    match env::var_os("CARGO_MANIFEST_DIR") {
-        Some(folder) => Path::new(&folder).join(path),
-        None => PathBuf::from(path),
+/// Where a file is.
+struct Place {
+    file: PathBuf,
+    /// The same for `include_str!`.
+    literal: TokenStream,
+}
+
+impl Place {
+    /// The place of `path` where the variables of the environment are those of `variable`.
+    fn of(path: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, &'static str> {
+        if let Some(rest) = path.strip_prefix(MADE_BY_BUILD_SCRIPT) {
+            let folder = variable("OUT_DIR").ok_or("needs a build script: there is no OUT_DIR")?;
+            let tail = format!("/{rest}");
+            let literal = quote!(::core::concat!(::core::env!("OUT_DIR"), #tail));
+            return Ok(Self { file: PathBuf::from(folder).join(rest), literal });
+        }
+        let folder = variable("CARGO_MANIFEST_DIR").unwrap_or_default();
+        let file = Path::new(&folder).join(path);
+        let text = file.to_str().ok_or("is in a folder whose name is not UTF-8")?;
+        let literal = quote!(#text);
+        Ok(Self { file, literal })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(path: &str) -> Result<Place, &'static str> {
+        Place::of(path, |name| match name {
+            "CARGO_MANIFEST_DIR" => Some("/package".into()),
+            "OUT_DIR" => Some("/target/out".into()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_path_starts_at_the_package() {
+        let place = place("kernels/a.ptx").unwrap();
+        assert_eq!(place.file, Path::new("/package/kernels/a.ptx"));
+        assert_eq!(place.literal.to_string(), "\"/package/kernels/a.ptx\"");
+    }
+
+    #[test]
+    fn an_absolute_path_is_taken_as_it_is() {
+        assert_eq!(place("/kernels/a.ptx").unwrap().file, Path::new("/kernels/a.ptx"));
+    }
+
+    #[test]
+    fn what_a_build_script_made_is_found() {
+        let place = place("$OUT_DIR/a.ptx").unwrap();
+        assert_eq!(place.file, Path::new("/target/out/a.ptx"));
+        assert!(place.literal.to_string().contains("env !"), "{}", place.literal);
+        assert!(Place::of("$OUT_DIR/a.ptx", |_| None).is_err());
     }
 }

@@ -1,0 +1,88 @@
+//! `kernels!`, documented.
+
+/// Declares the kernels of a PTX file: a struct that is loaded onto a device, with a method for each that
+/// launches it. The declaration is checked against the PTX **while compiling**.
+///
+/// ```
+/// use cuda_async::{LaunchConfig, open, prelude::*};
+///
+/// cuda_async::kernels! {
+///     /// Kernels on vectors.
+///     #[ptx = "../kernels/vecadd.ptx"]
+///     pub struct Vectors;
+///
+///     /// `c[i] = a[i] + b[i]` for each `i < n`.
+///     ///
+///     /// # Safety
+///     /// The buffers have at least `n` elements.
+///     unsafe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u32);
+/// }
+///
+/// let device = open("cpu")?;
+/// let vectors = Vectors::load(&device)?;
+/// let op = zip!(h2d(vec![1.0f32; 100]), h2d(vec![2.0f32; 100]), zeros(100)).then(move |(a, b, c)| {
+///     // SAFETY: each has 100 elements.
+///     unsafe { vectors.vecadd(LaunchConfig::for_num_elems(100), a, b, c, 100) }
+/// });
+/// let sum = op.then(|(_, _, c)| to_host(c)).sync_on(&device.new_stream()?)?;
+/// assert_eq!(sum, [3.0; 100]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// # The struct
+/// `#[ptx = ".."]` names the file: from the folder of the package's Cargo.toml on, or absolute, or
+/// `$OUT_DIR/..` for what a build script made. The package is built again when the file changes. The
+/// struct has `load(&Device) -> Result<Self>`, the text as `PTX: &str`, and is `Clone` and `Debug`. Other
+/// attributes and comments stay where they are.
+///
+/// # The kernels
+/// A kernel is found by its name; `#[entry = "_Z5scalePfj"]` names one that is called otherwise in the PTX,
+/// as C++ compilers do without `extern "C"`. Its method takes a [`LaunchConfig`](crate::LaunchConfig) and
+/// the arguments, and gives a lazy [`DeviceOp`](crate::DeviceOp) whose output is the buffers, without the
+/// values, each in the form in which it came: a tuple, one buffer alone, or `()`.
+///
+/// | declared | given | the PTX has |
+/// |---|---|---|
+/// | `&[T]` | [`KernelInput<T>`](crate::KernelInput): a buffer, an `Arc` or a borrow of it | `.u64`, `.b64`, a struct of 8 bytes |
+/// | `&mut [T]` | [`KernelOutput<T>`](crate::KernelOutput): a buffer or an exclusive borrow of it | the same |
+/// | an integer | itself | an integer of that size, signed or not; `.b32`; a struct of that size |
+/// | `f32`, `f64`, `f16`, `bf16` | itself | the same; `.b32`; a struct of that size |
+/// | `bool` | itself | an integer of one byte |
+/// | any other type | itself, which is [`Pod`](crate::Element) | anything of that size: structs by value |
+///
+/// A method is public unless the declaration says `pub(crate)` or the like before `unsafe fn`.
+///
+/// # Safety
+/// The types are checked, what the kernel does is not: whoever launches answers for sizes, indices and the
+/// shape of the launch. Say in a `# Safety` section what has to hold; without one, a general one is
+/// written for you.
+///
+/// If a kernel can do no harm *with any arguments and in any launch*, its author may say so once, as in an
+/// `unsafe extern` block: `unsafe struct` vouches for every `safe fn` below it, and those need no `unsafe`
+/// to launch.
+///
+/// ```
+/// # use cuda_async::{LaunchConfig, prelude::*};
+/// cuda_async::kernels! {
+///     #[ptx = "../kernels/basic.ptx"]
+///     pub unsafe struct Basic; // SAFETY: `empty` accesses no memory.
+///
+///     safe fn empty();
+/// }
+/// let device = cuda_async::open("cpu")?;
+/// Basic::load(&device)?.empty(LaunchConfig::new(1, 32)).sync_on(&device.new_stream()?)?;
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// # Mistakes
+/// A missing file, a kernel that is not there, a wrong number of parameters, and an argument of another
+/// size or kind are compile errors, which say what the PTX has:
+///
+/// ```text
+/// error: parameter 3 of `vecadd` is `.u32` in the PTX (4 bytes), and `n: u64` has 8 bytes
+///  --> src/main.rs:8:61
+///   |
+/// 8 |     unsafe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
+///   |                                                           ^^^^^^
+/// ```
+pub use cuda_async_macros::kernels;

@@ -1,0 +1,9 @@
+cuda_async::kernels! {
+    #[ptx = "../kernels/basic.ptx"]
+    pub struct Basic;
+
+    #[entry = "empty"]
+    unsafe fn load();
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+cuda_async::kernels! {
+    #[ptx = "Cargo.toml"]
+    pub struct Vectors;
+}
+
+fn main() {}

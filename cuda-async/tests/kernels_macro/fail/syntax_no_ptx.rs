@@ -1,0 +1,7 @@
+cuda_async::kernels! {
+    pub struct Basic;
+
+    unsafe fn empty();
+}
+
+fn main() {}

@@ -1,0 +1,95 @@
+//! Everything that may be written, under the lints that refuse most.
+#![deny(
+    warnings,
+    missing_docs,
+    unsafe_op_in_unsafe_fn,
+    unreachable_pub,
+    missing_debug_implementations
+)]
+#![deny(clippy::all, clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
+
+use std::sync::Arc;
+
+use cuda_async::{DeviceBuffer, DeviceOp, LaunchConfig};
+
+mod no_prelude {
+    #![no_implicit_prelude]
+
+    /// Names that the expansion must not take for its own.
+    #[allow(dead_code, missing_docs)]
+    mod clashes {
+        pub(crate) struct Result;
+        pub(crate) struct Function;
+        pub(crate) struct Device;
+        pub(crate) struct Clone;
+    }
+    #[allow(unused_imports)]
+    use clashes::*;
+
+    ::cuda_async::kernels! {
+        #[ptx = "../kernels/vecadd.ptx"]
+        pub(crate) struct Plain;
+
+        pub(super) unsafe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u32);
+    }
+}
+
+/// Two floats; its name is that of a type parameter.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct P {
+    x: f64,
+    y: f64,
+}
+
+cuda_async::kernels! {
+    /// Documented.
+    #[ptx = "../kernels/params.ptx"]
+    #[derive(PartialEq, Eq)]
+    #[cfg(any())]
+    pub struct Gone;
+}
+
+cuda_async::kernels! {
+    #[ptx = "../kernels/params.ptx"]
+    pub struct Params;
+
+    unsafe fn double2_by_value(p: P, out: &mut [P], n: u32);
+    /// Its parameters are called like what the method has of its own.
+    #[entry = "every_scalar"]
+    unsafe fn hygiene(
+        config: i8, module: u16, device: u8, argument_0: i32, r#type: bool, a: i64, b: f32, c: f64,
+        Output: &mut [f64],
+    );
+    #[cfg(any())]
+    unsafe fn no_such_kernel_here(p: P);
+    /// A buffer whose name is that of a type.
+    #[entry = "where_am_i"]
+    pub(crate) unsafe fn r#where(p: &mut [self::P]);
+}
+
+cuda_async::kernels! {
+    #[ptx = "../kernels/basic.ptx"]
+    pub unsafe struct Basic;
+    safe fn empty();
+}
+
+fn launches(
+    plain: &no_prelude::Plain,
+    basic: &Basic,
+    a: DeviceBuffer<f32>,
+    c: DeviceBuffer<f32>,
+) -> impl DeviceOp<Output = DeviceBuffer<f32>> + use<> {
+    let shared = Arc::new(a);
+    let config = LaunchConfig::new(1, 1);
+    let _: cuda_async::Result<()> = basic.empty(config).sync();
+    // SAFETY: never run.
+    let op = unsafe { plain.vecadd(config, shared.clone(), shared, c, 1) };
+    op.map(|(_, _, c): (Arc<_>, Arc<_>, _)| c)
+}
+
+fn used() {
+    let _ = (launches, Params::load, no_prelude::Plain::load, Params::PTX.len());
+    let _ = (Params::double2_by_value::<DeviceBuffer<P>>, Params::r#where::<&mut DeviceBuffer<P>>);
+    let _ = Params::hygiene::<DeviceBuffer<f64>>;
+}

@@ -1,0 +1,32 @@
+//! `kernels!`: what compiles, what does not and with which message, and that it runs.
+
+#[allow(dead_code)]
+mod forms;
+#[cfg(feature = "cpu")]
+mod run;
+
+use std::{fs, path::Path};
+
+/// The cases are built in a package of their own in the target folder. Beside it goes a copy of the
+/// kernels, so that `../kernels` is right there, too.
+fn copy_kernels() -> std::io::Result<()> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests");
+    let copies = target.join("trybuild").join("kernels");
+    fs::create_dir_all(&copies)?;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels"))? {
+        let path = entry?.path();
+        if let (Some(name), Some("ptx")) =
+            (path.file_name(), path.extension().and_then(|e| e.to_str()))
+        {
+            fs::copy(&path, copies.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn cases() {
+    copy_kernels().unwrap();
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/kernels_macro/fail/*.rs");
+}
