@@ -1,0 +1,79 @@
+//! Type and shape of an array.
+
+use std::fmt;
+
+use crate::dtype::Dtype;
+
+/// The most dimensions of an array, numpy's own limit.
+pub(crate) const MAX_DIMENSIONS: usize = 32;
+
+/// Type and shape of an array whose bytes can be counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ArrayType {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: usize,
+}
+
+impl ArrayType {
+    /// Refuses shapes that no memory can hold, also if one dimension is 0 (as numpy does).
+    pub(crate) fn new(dtype: Dtype, shape: Vec<usize>) -> Result<Self, String> {
+        if shape.len() > MAX_DIMENSIONS {
+            return Err(format!("more than {MAX_DIMENSIONS} dimensions"));
+        }
+        let whole = shape
+            .iter()
+            .try_fold(dtype.size(), |bytes, &length| bytes.checked_mul(length.max(1)))
+            .filter(|bytes| isize::try_from(*bytes).is_ok());
+        let whole = whole.ok_or("an array of that shape is larger than any memory")?;
+        let bytes = if shape.contains(&0) { 0 } else { whole };
+        Ok(Self { dtype, shape, bytes })
+    }
+
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Bytes of the whole array.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl fmt::Display for ArrayType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape: Vec<_> = self.shape.iter().map(ToString::to_string).collect();
+        write!(f, "{}:{}", self.dtype.name(), shape.join("x"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(shape: &[usize]) -> Option<usize> {
+        ArrayType::new(Dtype::F32, shape.to_vec()).ok().map(|array| array.bytes())
+    }
+
+    #[test]
+    fn counts_bytes_without_overflow() {
+        assert_eq!(bytes(&[]), Some(4));
+        assert_eq!(bytes(&[3, 5]), Some(60));
+        assert_eq!(bytes(&[3, 0, 5]), Some(0));
+        assert_eq!(bytes(&[usize::MAX]), None);
+        assert_eq!(bytes(&[usize::MAX, usize::MAX, 0]), None);
+        assert_eq!(bytes(&[0, 1 << 61]), None);
+        assert_eq!(bytes(&[1; MAX_DIMENSIONS]), Some(4));
+        assert_eq!(bytes(&[1; MAX_DIMENSIONS + 1]), None);
+    }
+
+    #[test]
+    fn prints_as_on_the_command_line() {
+        let array = ArrayType::new(Dtype::Bf16, vec![32, 8]).unwrap();
+        assert_eq!(array.to_string(), "bf16:32x8");
+    }
+}

@@ -1,0 +1,45 @@
+//! Whether the arguments fit the kernel's parameters, before anything is read or run.
+
+use cuda_core::{EntryInfo, ParamInfo};
+
+use crate::{
+    arg::{Arg, Value},
+    failure::Failure,
+};
+
+/// Bytes of a device address.
+const ADDRESS: usize = 8;
+
+/// Compares number and sizes. What is in a `bytes=` file is compared when it is read.
+pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
+    let (takes, given) = (kernel.params.len(), args.len());
+    if takes != given {
+        let params: Vec<_> = kernel.params.iter().map(|param| param.ty.as_str()).collect();
+        return Err(Failure::bad_input(format_args!(
+            "kernel `{}` takes {takes} arguments ({}), {given} were given",
+            kernel.name,
+            params.join(", "),
+        )));
+    }
+    for (index, (param, arg)) in kernel.params.iter().zip(args).enumerate() {
+        let size = match &arg.value {
+            Value::Scalar(bytes) => bytes.len(),
+            Value::In(_) | Value::Out(..) | Value::InOut(..) => ADDRESS,
+            Value::Bytes(_) => continue,
+        };
+        fits(param, size)
+            .map_err(|wrong| wrong.at(format_args!("argument {index} `{}`", arg.text)))?;
+    }
+    Ok(())
+}
+
+/// Compares the size of one argument.
+pub(crate) fn fits(param: &ParamInfo, size: usize) -> Result<(), Failure> {
+    if size == param.size as usize {
+        return Ok(());
+    }
+    Err(Failure::bad_input(format_args!(
+        "it has {size} bytes, the parameter `{}` is a {} of {} bytes",
+        param.name, param.ty, param.size
+    )))
+}

@@ -1,0 +1,108 @@
+//! What arrays are made of and scalars are.
+
+/// A type of numbers, as the command line and `.npy` files name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dtype {
+    Bool,
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+/// Every type with its name on the command line and its `descr` in an `.npy` file.
+const NAMES: [(Dtype, &str, &str); 13] = [
+    (Dtype::Bool, "bool", "|b1"),
+    (Dtype::I8, "i8", "|i1"),
+    (Dtype::U8, "u8", "|u1"),
+    (Dtype::I16, "i16", "<i2"),
+    (Dtype::U16, "u16", "<u2"),
+    (Dtype::I32, "i32", "<i4"),
+    (Dtype::U32, "u32", "<u4"),
+    (Dtype::I64, "i64", "<i8"),
+    (Dtype::U64, "u64", "<u8"),
+    (Dtype::F16, "f16", "<f2"),
+    // What numpy writes for the `bfloat16` of ml_dtypes, which it has no name for.
+    (Dtype::Bf16, "bf16", "<V2"),
+    (Dtype::F32, "f32", "<f4"),
+    (Dtype::F64, "f64", "<f8"),
+];
+
+impl Dtype {
+    /// By its name on the command line.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(_, known, _)| *known == name).map(|(dtype, ..)| *dtype)
+    }
+
+    /// By its `descr` in an `.npy` file.
+    pub(crate) fn described(descr: &str) -> Result<Self, String> {
+        let unsupported = || format!("the dtype `{descr}` is not supported");
+        let kind = descr.strip_prefix(['<', '>', '|', '=']).ok_or_else(unsupported)?;
+        let known = NAMES.iter().find(|(.., known)| known[1..] == *kind);
+        let dtype = known.map(|(dtype, ..)| *dtype).ok_or_else(unsupported)?;
+        if descr.starts_with('>') && dtype.size() > 1 {
+            return Err(format!("the dtype `{descr}` is big-endian; save it as little-endian"));
+        }
+        Ok(dtype)
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        self.names().1
+    }
+
+    /// Its `descr` in an `.npy` file.
+    pub(crate) fn descr(self) -> &'static str {
+        self.names().2
+    }
+
+    /// Bytes of one.
+    pub(crate) const fn size(self) -> usize {
+        match self {
+            Dtype::Bool | Dtype::I8 | Dtype::U8 => 1,
+            Dtype::I16 | Dtype::U16 | Dtype::F16 | Dtype::Bf16 => 2,
+            Dtype::I32 | Dtype::U32 | Dtype::F32 => 4,
+            Dtype::I64 | Dtype::U64 | Dtype::F64 => 8,
+        }
+    }
+
+    fn names(self) -> (Self, &'static str, &'static str) {
+        // The table is in the order of the variants; a test holds it to that.
+        NAMES[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order_and_its_sizes_are_right() {
+        for (index, (dtype, name, descr)) in NAMES.into_iter().enumerate() {
+            assert_eq!(dtype as usize, index);
+            assert_eq!(Dtype::named(name), Some(dtype));
+            assert_eq!(Dtype::described(descr), Ok(dtype));
+            assert_eq!(descr[2..], dtype.size().to_string());
+        }
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_pass_on() {
+        for descr in ["", "<", "é4", "<c8", "|S4", "<U3", "|O", "<f16", "V2", "|V8", "<M8[ns]"] {
+            let error = Dtype::described(descr).unwrap_err();
+            assert!(error.contains("not supported"), "{error}");
+        }
+        assert!(Dtype::described(">f4").unwrap_err().contains("big-endian"));
+        assert_eq!(Dtype::described(">i1"), Ok(Dtype::I8));
+        assert_eq!(Dtype::described("=i4"), Ok(Dtype::I32));
+        assert_eq!(Dtype::named("f8"), None);
+    }
+}

@@ -1,0 +1,264 @@
+//! The header of an `.npy` file, versions 1.0, 2.0 and 3.0: a magic number, a length, and a Python dict.
+
+use std::io::{ErrorKind, Read};
+
+use crate::{array_type::ArrayType, array_type::MAX_DIMENSIONS, dtype::Dtype, failure::Failure};
+
+/// The longest dict that is read. Only structured types need more than a few hundred bytes.
+const MAX_DICT: usize = 1 << 16;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Magic number, version, and dict start the array's bytes at a multiple of this.
+const ALIGNMENT: usize = 64;
+
+/// Reads up to where the array's bytes begin.
+pub(crate) fn read(file: &mut impl Read) -> Result<ArrayType, Failure> {
+    let start: [u8; 8] = exactly(file)?;
+    if !start.starts_with(MAGIC) {
+        return Err(Failure::bad_input("it is not an .npy file"));
+    }
+    let length = match start[6..] {
+        [1, 0] => usize::from(u16::from_le_bytes(exactly(file)?)),
+        [2 | 3, 0] => u32::from_le_bytes(exactly(file)?) as usize,
+        _ => {
+            let (major, minor) = (start[6], start[7]);
+            return Err(Failure::bad_input(format_args!("unknown .npy version {major}.{minor}")));
+        }
+    };
+    if length > MAX_DICT {
+        return Err(Failure::bad_input(format_args!("its header of {length} bytes is too long")));
+    }
+    let mut dict = vec![0; length];
+    fill(file, &mut dict)?;
+    let dict = str::from_utf8(&dict).map_err(|_| Failure::bad_input("its header is not text"))?;
+    parse(dict).map_err(|why| Failure::bad_input(format_args!("its header: {why}")))
+}
+
+/// A header of version 1.0, padded.
+pub(crate) fn format(array: &ArrayType) -> Vec<u8> {
+    let lengths: String = array.shape().iter().map(|length| format!("{length}, ")).collect();
+    // A tuple of one keeps its comma.
+    let shape =
+        if array.shape().len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
+    let descr = array.dtype().descr();
+    let mut dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let start = MAGIC.len() + 4;
+    let padded = (start + dict.len() + 1).next_multiple_of(ALIGNMENT) - start;
+    dict.extend(std::iter::repeat_n(' ', padded - 1 - dict.len()));
+    dict.push('\n');
+    // At most 32 dimensions of 20 digits: two bytes are enough for the length.
+    [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), dict.as_bytes()].concat()
+}
+
+fn exactly<const N: usize>(file: &mut impl Read) -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    fill(file, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<(), Failure> {
+    file.read_exact(bytes).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => Failure::bad_input("it is not an .npy file, or cut short"),
+        _ => error.into(),
+    })
+}
+
+/// The dict: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, its keys in any order.
+fn parse(dict: &str) -> Result<ArrayType, String> {
+    let (mut descr, mut fortran, mut shape) = (None, None, None);
+    let mut text = Text(dict);
+    text.expect('{')?;
+    while !text.eat('}') {
+        let key = text.string()?;
+        text.expect(':')?;
+        let repeated = match key {
+            "descr" => descr.replace(text.dtype()?).is_some(),
+            "fortran_order" => fortran.replace(text.boolean()?).is_some(),
+            "shape" => shape.replace(text.shape()?).is_some(),
+            _ => return Err(format!("unknown key `{key}`")),
+        };
+        if repeated {
+            return Err(format!("two `{key}`"));
+        }
+        if !text.eat(',') {
+            text.expect('}')?;
+            break;
+        }
+    }
+    if !text.is_at_end() {
+        return Err("more behind the dict".into());
+    }
+    let (Some(dtype), Some(fortran), Some(shape)) = (descr, fortran, shape) else {
+        return Err("it lacks `descr`, `fortran_order` or `shape`".into());
+    };
+    if fortran && shape.len() > 1 {
+        return Err("the array is in Fortran order; save it with numpy.ascontiguousarray".into());
+    }
+    ArrayType::new(dtype, shape)
+}
+
+/// What is left of the dict. Every method skips blanks first.
+struct Text<'a>(&'a str);
+
+impl<'a> Text<'a> {
+    fn eat(&mut self, wanted: char) -> bool {
+        self.skip_blanks();
+        let rest = self.0.strip_prefix(wanted);
+        self.0 = rest.unwrap_or(self.0);
+        rest.is_some()
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), String> {
+        if self.eat(wanted) { Ok(()) } else { Err(format!("`{wanted}` expected")) }
+    }
+
+    fn is_at_end(&mut self) -> bool {
+        self.skip_blanks();
+        self.0.is_empty()
+    }
+
+    /// `'text'` or `"text"`; no name in a header has escapes.
+    fn string(&mut self) -> Result<&'a str, String> {
+        let quote = if self.eat('"') { '"' } else { '\'' };
+        if quote == '\'' {
+            self.expect(quote)?;
+        }
+        let (string, rest) = self.0.split_once(quote).ok_or("a string does not end")?;
+        self.0 = rest;
+        Ok(string)
+    }
+
+    fn dtype(&mut self) -> Result<Dtype, String> {
+        self.skip_blanks();
+        if self.0.starts_with(['[', '(', '{']) {
+            return Err("structured dtypes are not supported".into());
+        }
+        Dtype::described(self.string()?)
+    }
+
+    fn boolean(&mut self) -> Result<bool, String> {
+        match self.word(|c| c.is_ascii_alphabetic()) {
+            "True" => Ok(true),
+            "False" => Ok(false),
+            _ => Err("`fortran_order` is neither True nor False".into()),
+        }
+    }
+
+    /// `()`, `(3,)`, `(3, 4)`
+    fn shape(&mut self) -> Result<Vec<usize>, String> {
+        let mut shape = Vec::new();
+        self.expect('(')?;
+        while !self.eat(')') {
+            shape.push(self.length()?);
+            if shape.len() > MAX_DIMENSIONS {
+                return Err(format!("more than {MAX_DIMENSIONS} dimensions"));
+            }
+            if !self.eat(',') {
+                self.expect(')')?;
+                break;
+            }
+        }
+        Ok(shape)
+    }
+
+    /// `3`, or `3L` as Python 2 wrote it.
+    fn length(&mut self) -> Result<usize, String> {
+        let digits = self.word(|c| c.is_ascii_digit());
+        let length = digits.parse().map_err(|_| "`shape` is not a tuple of lengths")?;
+        self.0 = self.0.strip_prefix('L').unwrap_or(self.0);
+        Ok(length)
+    }
+
+    fn word(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        self.skip_blanks();
+        let end = self.0.find(|c| !belongs(c)).unwrap_or(self.0.len());
+        let (word, rest) = self.0.split_at(end);
+        self.0 = rest;
+        word
+    }
+
+    fn skip_blanks(&mut self) {
+        self.0 = self.0.trim_start_matches([' ', '\t', '\n', '\r']);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(dtype: Dtype, shape: &[usize]) -> ArrayType {
+        ArrayType::new(dtype, shape.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn is_numpys_own_header() {
+        let expected =
+            b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+        let header = format(&array(Dtype::F32, &[3]));
+        assert!(header.starts_with(expected), "{}", String::from_utf8_lossy(&header));
+        assert_eq!((header.len(), header.last()), (128, Some(&b'\n')));
+        let text = |shape: &[usize]| {
+            String::from_utf8_lossy(&format(&array(Dtype::Bool, shape))).into_owned()
+        };
+        assert!(text(&[]).contains("'shape': (), }"));
+        assert!(text(&[3, 4]).contains("'shape': (3, 4), }"));
+    }
+
+    #[test]
+    fn reads_every_version_and_the_ways_others_write() {
+        let dict = "{'shape':(2L,3),\"descr\" : '<f8','fortran_order':False}\n";
+        let length = dict.len() as u8;
+        for start in [&[1, 0, length, 0][..], &[2, 0, length, 0, 0, 0], &[3, 0, length, 0, 0, 0]] {
+            let file = [MAGIC, start, dict.as_bytes()].concat();
+            assert_eq!(read(&mut &file[..]).unwrap(), array(Dtype::F64, &[2, 3]));
+        }
+    }
+
+    #[test]
+    fn fortran_order_of_one_dimension_is_no_matter() {
+        let dict = |shape| format!("{{'descr': '|u1', 'fortran_order': True, 'shape': {shape}, }}");
+        assert_eq!(parse(&dict("(3,)")), Ok(array(Dtype::U8, &[3])));
+        assert!(parse(&dict("(3, 1)")).unwrap_err().contains("Fortran"));
+    }
+
+    #[test]
+    fn says_what_it_does_not_take() {
+        for (dict, why) in [
+            ("", "expected"),
+            ("{}", "lacks"),
+            ("{'descr': '<f4'", "expected"),
+            ("{'descr': '<f4', 'descr': '<f4'}", "two `descr`"),
+            ("{'descr': '<f4', 'x': 1}", "unknown key"),
+            ("{'descr': [('a', '<f4')]}", "structured"),
+            ("{'descr': '>f4'}", "big-endian"),
+            ("{'descr': '<c8'}", "not supported"),
+            ("{'descr': '<f4}", "does not end"),
+            ("{'shape': (1, -1)}", "tuple of lengths"),
+            ("{'shape': 3}", "expected"),
+            ("{'shape': (99999999999999999999,)}", "tuple of lengths"),
+            ("{'fortran_order': 0}", "neither"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': ()} x", "behind"),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,)}",
+                "larger than any memory",
+            ),
+        ] {
+            let error = parse(dict).unwrap_err();
+            assert!(error.contains(why), "{dict}: {error}");
+        }
+        let deep = format!("{{'shape': {}", "(".repeat(60_000));
+        assert!(parse(&deep).is_err());
+        let long = format!("{{'shape': ({}", "1,".repeat(30_000));
+        assert!(parse(&long).unwrap_err().contains("dimensions"));
+    }
+
+    #[test]
+    fn takes_no_memory_for_a_length_that_lies() {
+        let file = [MAGIC, &[2, 0, 0xff, 0xff, 0xff, 0xff]].concat();
+        let why = format!("{:?}", read(&mut &file[..]).unwrap_err());
+        assert!(why.contains("too long"), "{why}");
+        let file = [MAGIC, &[9, 9, 0, 0]].concat();
+        assert!(format!("{:?}", read(&mut &file[..]).unwrap_err()).contains("version 9.9"));
+    }
+}

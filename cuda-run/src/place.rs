@@ -1,0 +1,102 @@
+//! Arguments on their way to the device: files are read, arrays uploaded.
+
+use std::{fs::File, io::Read, path::Path};
+
+use cuda_async::{DeviceBuffer, DeviceOp, Stream, h2d, zeros};
+use cuda_core::{Access, Arguments, EntryInfo, ParamInfo};
+
+use crate::{
+    arg::{Arg, Value},
+    array_type::ArrayType,
+    check,
+    failure::Failure,
+    npy,
+};
+
+/// An argument whose file has been read.
+enum Ready {
+    Bytes(Vec<u8>),
+    Upload(ArrayType, Vec<u8>),
+    Zeros(ArrayType),
+}
+
+/// An argument where the kernel finds it.
+pub(crate) enum Placed {
+    /// In the parameters.
+    Bytes(Vec<u8>),
+    /// On the device.
+    Array(ArrayType, DeviceBuffer<u8>),
+}
+
+/// Reads every file, then fills device memory: a bad file costs no upload.
+pub(crate) fn place(
+    stream: &Stream,
+    kernel: &EntryInfo,
+    args: &[Arg],
+) -> Result<Vec<Placed>, Failure> {
+    let read = |(param, arg)| ready(param, arg);
+    let ready: Vec<_> = kernel.params.iter().zip(args).map(read).collect::<Result<_, _>>()?;
+    ready.into_iter().map(|argument| argument.place(stream)).collect()
+}
+
+/// The arguments of a launch. The kernel may write to every buffer: nobody has read what it does.
+pub(crate) fn arguments(kernel: &EntryInfo, placed: &[Placed]) -> Arguments {
+    let mut arguments = Arguments::new();
+    for (param, placed) in kernel.params.iter().zip(placed) {
+        match placed {
+            Placed::Bytes(bytes) => arguments.raw(bytes, param.align as usize),
+            Placed::Array(_, buffer) => arguments.buffer(buffer, Access::Write),
+        };
+    }
+    arguments
+}
+
+fn ready(param: &ParamInfo, arg: &Arg) -> Result<Ready, Failure> {
+    match &arg.value {
+        Value::Scalar(bytes) => Ok(Ready::Bytes(bytes.clone())),
+        Value::Out(array, _) => Ok(Ready::Zeros(array.clone())),
+        Value::In(path) | Value::InOut(path, _) => {
+            let read = open(path).and_then(npy::read);
+            let (array, bytes) = read.map_err(|failure| failure.at(path.display()))?;
+            Ok(Ready::Upload(array, bytes))
+        }
+        Value::Bytes(path) => {
+            let read = open(path).and_then(|file| read_struct(param, file));
+            read.map(Ready::Bytes).map_err(|failure| failure.at(path.display()))
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, Failure> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(Failure::bad_input("it is a directory"));
+    }
+    Ok(file)
+}
+
+fn read_struct(param: &ParamInfo, file: File) -> Result<Vec<u8>, Failure> {
+    let size = match file.metadata()? {
+        metadata if metadata.is_file() => metadata.len(),
+        _ => u64::from(param.size),
+    };
+    check::fits(param, usize::try_from(size).unwrap_or(usize::MAX))?;
+    let mut bytes = Vec::new();
+    // One byte more than it should have shows whether it has more.
+    file.take(u64::from(param.size) + 1).read_to_end(&mut bytes)?;
+    check::fits(param, bytes.len())?;
+    Ok(bytes)
+}
+
+impl Ready {
+    fn place(self, stream: &Stream) -> Result<Placed, Failure> {
+        Ok(match self {
+            Ready::Bytes(bytes) => Placed::Bytes(bytes),
+            Ready::Upload(array, bytes) => Placed::Array(array, h2d(bytes).sync_on(stream)?),
+            Ready::Zeros(array) => {
+                let buffer = zeros::<u8>(array.bytes()).sync_on(stream)?;
+                Placed::Array(array, buffer)
+            }
+        })
+    }
+}

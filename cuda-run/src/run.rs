@@ -1,0 +1,99 @@
+//! One run, from the command line to the files.
+
+use std::{fs::File, io::Read, path::Path, time::Duration};
+
+use cuda_async::{Device, DeviceOp, LaunchConfig, Module, Stream, default_device, open, to_host};
+
+use crate::{
+    arg::{self, Arg, Value},
+    check,
+    cli::Cli,
+    failure::Failure,
+    launch, list,
+    outputs::{self, Destination, Staged},
+    place::{self, Placed},
+    stdout,
+};
+
+/// The largest PTX file that is read.
+const MAX_PTX: u64 = 1 << 30;
+
+/// Does what the command line says.
+pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
+    let args = arg::parse_all(&cli.args)?;
+    let ptx = read_ptx(&cli.file).map_err(|failure| failure.at(cli.file.display()))?;
+    let device = find_device(cli.device.as_deref())?;
+    let module =
+        device.load_ptx(&ptx).map_err(|error| Failure::from(error).at(cli.file.display()))?;
+    match &cli.kernel {
+        None => list::print(&module),
+        Some(kernel) => run_kernel(cli, &module, kernel, &args),
+    }
+}
+
+fn run_kernel(cli: &Cli, module: &Module, kernel: &str, args: &[Arg]) -> Result<(), Failure> {
+    let function = module.function(kernel)?;
+    check::check(function.info(), args)?;
+    let destinations = outputs::destinations(args.iter().filter_map(output_path))?;
+
+    let stream = module.device().new_stream()?;
+    let placed = place::place(&stream, function.info(), args)?;
+    let arguments = place::arguments(function.info(), &placed);
+    let times = launch::repeat(&function, &stream, config(cli), &arguments, cli.repeat)?;
+
+    let staged = download(&stream, args, placed, destinations)?;
+    if cli.time {
+        print_median(times)?;
+    }
+    staged.commit()
+}
+
+fn read_ptx(path: &Path) -> Result<String, Failure> {
+    let mut ptx = String::new();
+    let read = File::open(path)?.take(MAX_PTX + 1).read_to_string(&mut ptx)? as u64;
+    if read > MAX_PTX {
+        return Err(Failure::bad_input(format_args!("it is larger than {MAX_PTX} bytes")));
+    }
+    Ok(ptx)
+}
+
+fn find_device(address: Option<&str>) -> Result<Device, Failure> {
+    Ok(address.map_or_else(default_device, open)?)
+}
+
+/// The command line has a grid and a block whenever it has a kernel.
+fn config(cli: &Cli) -> LaunchConfig {
+    let grid = cli.grid.unwrap_or([1; 3]);
+    let block = cli.block.unwrap_or([1; 3]);
+    LaunchConfig { grid, block, shared_bytes: cli.shared }
+}
+
+fn output_path(arg: &Arg) -> Option<&Path> {
+    match &arg.value {
+        Value::Out(_, path) | Value::InOut(_, path) => Some(path),
+        Value::Scalar(_) | Value::In(_) | Value::Bytes(_) => None,
+    }
+}
+
+/// Writes every output beside its place.
+fn download(
+    stream: &Stream,
+    args: &[Arg],
+    placed: Vec<Placed>,
+    destinations: Vec<Destination>,
+) -> Result<Staged, Failure> {
+    let written = args.iter().zip(placed).filter(|(arg, _)| output_path(arg).is_some());
+    let mut staged = Staged::default();
+    for ((_, placed), destination) in written.zip(destinations) {
+        if let Placed::Array(array, buffer) = placed {
+            staged.add(destination, &array, &to_host(buffer).sync_on(stream)?)?;
+        }
+    }
+    Ok(staged)
+}
+
+fn print_median(times: Vec<Duration>) -> Result<(), Failure> {
+    let launches = times.len();
+    let micros = launch::median(times).as_secs_f64() * 1e6;
+    stdout::print(&format!("median launch time: {micros:.1} us ({launches} launches)\n"))
+}
