@@ -1,0 +1,160 @@
+//! Running the program in a folder of its own.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use tempfile::TempDir;
+
+use crate::npy::{self, Number};
+
+/// A folder, and runs in it.
+pub(crate) struct Folder {
+    directory: TempDir,
+    device: &'static str,
+}
+
+impl Folder {
+    /// An empty one, for runs on `device`.
+    pub(crate) fn on(device: &'static str) -> Self {
+        Self { directory: TempDir::new().unwrap(), device }
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn save<T: Number>(&self, name: &str, values: &[T]) {
+        npy::save(&self.path(name), values);
+    }
+
+    pub(crate) fn load<T: Number>(&self, name: &str, shape: &str) -> Vec<T> {
+        npy::load(&self.path(name), shape)
+    }
+
+    /// Every file with what is in it.
+    pub(crate) fn contents(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = fs::read_dir(self.directory.path()).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        let mut contents: Vec<_> =
+            paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        contents.sort();
+        contents
+    }
+
+    /// A run here, on the folder's device, with the words of `line`; `K/` is the folder of kernels.
+    pub(crate) fn run(&self, line: &str) -> Run {
+        let words = line.replace("K/", &kernels());
+        self.run_with(words.split(' ').filter(|word| !word.is_empty()))
+    }
+
+    pub(crate) fn run_with<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Run {
+        let mut command = self.command();
+        command.args(args).args(["--device", self.device]);
+        Run::new(command.output().unwrap())
+    }
+
+    /// The bare program, in this folder.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = program();
+        command.current_dir(self.directory.path());
+        command
+    }
+}
+
+/// How a run ended.
+pub(crate) struct Run {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    pub(crate) fn new(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        Self { status: output.status.code(), stdout, stderr }
+    }
+
+    /// It succeeded and had nothing to complain about; gives what it printed.
+    #[track_caller]
+    pub(crate) fn done(self) -> String {
+        assert_eq!((self.status, self.stderr.as_str()), (Some(0), ""));
+        self.stdout
+    }
+
+    /// It ended with this status and one line, which has these words.
+    #[track_caller]
+    pub(crate) fn failed(self, status: i32, words: &str) {
+        let line = self.stderr;
+        assert_eq!(self.status, Some(status), "{line}");
+        assert!(line.starts_with("cuda-run: ") && line.ends_with('\n'), "{line:?}");
+        assert_eq!(line.lines().count(), 1, "{line:?}");
+        assert!(line.contains(words), "{line:?} lacks {words:?}");
+        assert_eq!(self.stdout, "");
+    }
+}
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_cuda-run"))
+}
+
+/// The repository's kernels.
+pub(crate) fn kernels() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/").to_owned()
+}
+
+/// Whether there is a GPU; says so where there is none.
+pub(crate) fn has_gpu() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let file = format!("{}vecadd.ptx", kernels());
+        let output = program().args([&file, "--list", "--device", "cuda"]).output().unwrap();
+        // Anything but "no such device" is for the tests on it to judge.
+        let found = output.status.code() != Some(4);
+        if !found {
+            println!("not run on a GPU here: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        found
+    })
+}
+
+/// `fn name(device: &'static str)` as a test on the CPU device, and on a GPU where there is one.
+#[macro_export]
+macro_rules! on_every_device {
+    ($($name:ident)*) => {
+        mod cpu {
+            $(#[test] fn $name() {
+                super::$name("cpu");
+            })*
+        }
+        mod cuda {
+            $(#[test] fn $name() {
+                if $crate::support::has_gpu() {
+                    super::$name("cuda");
+                }
+            })*
+        }
+    };
+}
+
+/// Numbers between -1 and 1, the same every time.
+pub(crate) fn noise(count: usize, seed: u32) -> Vec<f32> {
+    words(count, seed).into_iter().map(|word| word as i32 as f32 / (1u32 << 31) as f32).collect()
+}
+
+/// Any 32 bits, the same every time.
+pub(crate) fn words(count: usize, seed: u32) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state
+    };
+    (0..count).map(|_| next()).collect()
+}
