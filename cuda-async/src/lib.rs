@@ -48,3 +48,8 @@ pub use policy::{DEFAULT_STREAMS, SchedulingPolicy, SingleStream, StreamPoolRoun
 pub use siblings::MAX_SIBLING_STREAMS;
 #[cfg(feature = "macros")]
 pub use typed_kernels::kernels;
+
+/// The README's program and the book's run as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
