@@ -1,5 +1,7 @@
 //! The suite that every backend passes: the CPU device, the same behind bytes, and a GPU where there is one.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod cancellation;
 mod combinators;
 mod copies;

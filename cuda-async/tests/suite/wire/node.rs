@@ -109,7 +109,11 @@ fn enqueue(
         Command::Download { from, to: theirs, bytes } => {
             let block = Arc::new(HostBlock::heap(bytes as usize)?);
             let to = HostRegion { block: block.id(), offset: 0 };
-            backend.enqueue(stream, Command::Download { from, to, bytes }, &[block.clone()])?;
+            backend.enqueue(
+                stream,
+                Command::Download { from, to, bytes },
+                std::slice::from_ref(&block),
+            )?;
             let mut outbox = outbox.lock().unwrap();
             let landings = outbox.streams.entry(stream).or_default();
             landings.enqueued += 1;
