@@ -100,12 +100,12 @@ pub(crate) unsafe fn fill(dst: *mut u8, pattern: u32, size: usize, count: usize)
     }
 }
 
-/// Copies 128 bytes: one 32-bit access of a whole warp to consecutive addresses.
+/// Copies 64 bytes: one 32-bit access of half a warp to consecutive addresses.
 ///
 /// # Safety
 /// Both ranges are valid; at least one of them may race.
 #[inline(always)]
-pub(crate) unsafe fn copy_128(dst: *mut u8, src: *const u8) {
+pub(crate) unsafe fn copy_64(dst: *mut u8, src: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise. SSE is part of the x86-64 baseline.
     unsafe {
@@ -114,10 +114,6 @@ pub(crate) unsafe fn copy_128(dst: *mut u8, src: *const u8) {
             "movups {c}, [{s} + 32]", "movups {d}, [{s} + 48]",
             "movups [{t}], {a}", "movups [{t} + 16], {b}",
             "movups [{t} + 32], {c}", "movups [{t} + 48], {d}",
-            "movups {a}, [{s} + 64]", "movups {b}, [{s} + 80]",
-            "movups {c}, [{s} + 96]", "movups {d}, [{s} + 112]",
-            "movups [{t} + 64], {a}", "movups [{t} + 80], {b}",
-            "movups [{t} + 96], {c}", "movups [{t} + 112], {d}",
             s = in(reg) src, t = in(reg) dst,
             a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
             options(nostack, preserves_flags),
@@ -126,6 +122,26 @@ pub(crate) unsafe fn copy_128(dst: *mut u8, src: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: the caller's promise.
     unsafe {
-        copy(dst, src, 128);
+        copy(dst, src, 64);
+    }
+}
+
+/// [`copy_64`] among AVX code, where SSE instructions would stall.
+///
+/// # Safety
+/// As [`copy_64`], and the processor has AVX.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) unsafe fn copy_64_avx(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        std::arch::asm!(
+            "vmovups {a}, [{s}]", "vmovups {b}, [{s} + 32]",
+            "vmovups [{t}], {a}", "vmovups [{t} + 32], {b}",
+            s = in(reg) src, t = in(reg) dst,
+            a = out(ymm_reg) _, b = out(ymm_reg) _,
+            options(nostack, preserves_flags),
+        );
     }
 }

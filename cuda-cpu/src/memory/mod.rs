@@ -13,7 +13,7 @@
 //! 2. Device bytes are only reached through raw pointers, never through a Rust reference, and only
 //!    by the functions of [`access`]. A kernel may race with itself, with another stream or with the
 //!    host. So that this is no undefined behaviour, scalar accesses are relaxed atomics of their own
-//!    width (aligned: checked before), and bulk copies, fills and the 128-byte accesses of a whole
+//!    width (aligned: checked before), and bulk copies, fills and the 64-byte accesses of half a
 //!    warp are inline assembly, which the compiler cannot see through; a racing reader gets a mix of
 //!    old and new bytes, as on a GPU.
 //! 3. Bounds are checked before a pointer is made, against the allocation's size, by whoever calls

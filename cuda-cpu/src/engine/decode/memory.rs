@@ -145,8 +145,11 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     if waits {
         b.emit_plain(Op::new(control::burn_fuel));
     }
-    let mut op = Op::new(if dests.len() == 1 { handlers.load } else { handlers.load_vector });
-    set_address(b, &mut op, address)?;
+    let mut op = Op::new(handlers.load_vector);
+    let width = set_address(b, &mut op, address)?;
+    if dests.len() == 1 {
+        op.run = handlers.load[width];
+    }
     let slots = dest_slots(b, dests, kind, signed)?;
     op.d = if let [one] = slots[..] { one } else { Slot(slots.len() as u32) };
     op.extra = b.extras(slots);
@@ -162,13 +165,14 @@ fn dest_slots(
     dests.iter().map(|d| b.dest(d, kind, signed)).collect()
 }
 
-fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<(), Problem> {
+/// Gives the index of the address register's width in [`Handlers`].
+fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<usize, Problem> {
     let (base, offset, narrow) = b.address(address)?;
     op.a = base;
     op.imm = offset as u64;
     op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
     op.cache = b.new_cache();
-    Ok(())
+    Ok(usize::from(!narrow))
 }
 
 /// `st`.
@@ -192,9 +196,10 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     };
     let (handlers, kind, _) = handlers_of(ty, space).ok_or(UNKNOWN)?;
     let slots = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
-    let mut op = Op::new(if slots.len() == 1 { handlers.store } else { handlers.store_vector });
-    set_address(b, &mut op, address)?;
+    let mut op = Op::new(handlers.store_vector);
+    let width = set_address(b, &mut op, address)?;
     if let [one] = slots[..] {
+        op.run = handlers.store[width];
         op.b = one;
     } else {
         op.d = Slot(slots.len() as u32);

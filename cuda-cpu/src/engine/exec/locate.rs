@@ -4,7 +4,7 @@
 //! ranges are held by the context's view, the other spaces are the running block's own.
 
 use crate::engine::address::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW};
-use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
+use crate::engine::ctx::{Ctx, FULL, LANES, Raw, lanes_of};
 use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::{Flow, Op, Slot};
 use crate::memory::Range;
@@ -33,11 +33,9 @@ impl SpaceKind {
 /// In `Op::c`: the address register has 32 bits.
 pub(crate) const NARROW_ADDRESS: Slot = Slot(1);
 
-/// Host pointers of the executing lanes; null for the others.
+/// Host pointers of the executing lanes; those of the others mean nothing.
 pub(crate) struct Located {
     pub(crate) at: [*mut u8; LANES],
-    /// All lanes execute and their elements follow each other, in order.
-    pub(crate) contiguous: bool,
 }
 
 /// One access of every executing lane.
@@ -48,26 +46,62 @@ pub(crate) struct Access {
     pub(crate) write: bool,
 }
 
-/// The lanes' addresses: the address register plus the offset.
-#[inline(always)]
-pub(crate) fn addresses(ctx: &Ctx<'_>, op: &Op) -> [u64; LANES] {
-    if op.c == NARROW_ADDRESS {
-        ctx.read::<u32>(op.a).map(|a| u64::from(a.wrapping_add(op.imm as u32)))
-    } else {
-        ctx.read::<u64>(op.a).map(|a| a.wrapping_add(op.imm))
+/// The width of an address register.
+pub(crate) trait Address: Raw {
+    fn plus(self, offset: u64) -> u64;
+}
+
+impl Address for u32 {
+    #[inline(always)]
+    fn plus(self, offset: u64) -> u64 {
+        u64::from(self.wrapping_add(offset as u32))
     }
 }
 
-/// Checks the accesses of the lanes in `mask` and gives their host pointers.
+impl Address for u64 {
+    #[inline(always)]
+    fn plus(self, offset: u64) -> u64 {
+        self.wrapping_add(offset)
+    }
+}
+
+/// The lanes' addresses: the address register plus the offset.
 #[inline(always)]
-pub(crate) fn locate(
-    ctx: &mut Ctx<'_>,
-    op: &Op,
-    mask: u32,
-    access: Access,
-) -> Result<Located, Flow> {
-    let addresses = addresses(ctx, op);
-    let (range, stride) = match access.space {
+fn addresses<A: Address>(ctx: &Ctx<'_>, op: &Op) -> [u64; LANES] {
+    let registers = ctx.read::<A>(op.a);
+    let mut addresses = [0; LANES];
+    for lane in 0..LANES {
+        addresses[lane] = registers[lane].plus(op.imm);
+    }
+    addresses
+}
+
+/// How the accesses of a warp lie, when one range holds them all.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// The range: `base` 0 for spaces other than global.
+    pub(crate) range: Range,
+    /// Distance of the lanes' own copies of the range (local memory).
+    pub(crate) stride: u64,
+    /// All lanes execute, and in each half warp elements follow each other in order.
+    pub(crate) contiguous: bool,
+    /// All lanes execute, and in each half warp all want the same element.
+    pub(crate) uniform: bool,
+}
+
+impl Shape {
+    /// Host address of a lane's access.
+    #[inline(always)]
+    pub(crate) fn at(&self, address: u64, lane: usize) -> *mut u8 {
+        let offset = address.wrapping_sub(self.range.base) + lane as u64 * self.stride;
+        self.range.host.wrapping_add(offset as usize)
+    }
+}
+
+/// The range that the instruction's accesses most likely lie in.
+#[inline(always)]
+fn likely_range(ctx: &Ctx<'_>, op: &Op, space: SpaceKind) -> (Range, u64) {
+    match space {
         SpaceKind::Global | SpaceKind::Generic => (ctx.caches[op.cache as usize], 0),
         SpaceKind::Shared => {
             let s = ctx.spaces.shared;
@@ -77,47 +111,100 @@ pub(crate) fn locate(
             let s = ctx.spaces.local;
             (Range { base: 0, size: s.size, host: s.start }, s.size)
         }
-    };
-    match within(&range, stride, &addresses, mask, access.bytes) {
-        Some(located) => Ok(located),
-        None => each_lane(ctx, op, mask, access, &addresses),
     }
 }
 
-/// The whole warp at once, when one range holds all accesses.
+/// Checks the whole warp at once: `None` when a lane is outside of the likely range or misaligned.
 #[inline(always)]
-fn within(
-    range: &Range,
-    stride: u64,
-    addresses: &[u64; LANES],
+pub(crate) fn shape<A: Address>(
+    ctx: &Ctx<'_>,
+    op: &Op,
     mask: u32,
-    bytes: u64,
-) -> Option<Located> {
+    access: Access,
+) -> Option<Shape> {
+    let bytes = access.bytes;
+    let (range, stride) = likely_range(ctx, op, access.space);
     let limit = range.size.checked_sub(bytes)?;
-    let mut offsets = [0u64; LANES];
-    // The top bit: an offset beyond the limit. The low bits: a misaligned one.
-    let (mut bad, mut spread) = (0u64, 0u64);
-    let first = addresses[0].wrapping_sub(range.base);
-    for lane in 0..LANES {
-        let offset = addresses[lane].wrapping_sub(range.base);
-        let offset = if mask >> lane & 1 != 0 { offset } else { 0 };
-        bad |= ((offset | limit.wrapping_sub(offset)) & (1 << 63)) | (offset & (bytes - 1));
-        spread |= offset ^ first.wrapping_add(lane as u64 * bytes);
-        offsets[lane] = offset;
+    let registers = ctx.lanes::<A>(op.a);
+    // SAFETY: register file rules.
+    let offset =
+        |lane: usize| unsafe { registers.add(lane).read() }.plus(op.imm).wrapping_sub(range.base);
+    if mask != FULL {
+        let bad = lanes_of(mask).fold(0, |bad, lane| bad | is_bad(offset(lane), limit, bytes));
+        return (bad == 0).then_some(Shape { range, stride, contiguous: false, uniform: false });
     }
-    if bad != 0 {
-        return None;
+    let (mut bad, mut apart, mut differ) = (0, 0, 0);
+    for half in 0..2 {
+        let first = offset(half * HALF);
+        for i in 0..HALF {
+            let offset = offset(half * HALF + i);
+            bad |= is_bad(offset, limit, bytes);
+            apart |= offset ^ first.wrapping_add(i as u64 * bytes);
+            differ |= offset ^ first;
+        }
     }
+    let own = stride != 0;
+    let shape =
+        Shape { range, stride, contiguous: apart == 0 && !own, uniform: differ == 0 && !own };
+    (bad == 0).then_some(shape)
+}
+
+/// Lanes of half a warp: blocks are often 16 threads wide.
+pub(crate) const HALF: usize = LANES / 2;
+
+/// Not zero for an offset beyond the limit (the top bit) or a misaligned one (the low bits; ranges
+/// are aligned).
+#[inline(always)]
+fn is_bad(offset: u64, limit: u64, bytes: u64) -> u64 {
+    ((offset | limit.wrapping_sub(offset)) & (1 << 63)) | (offset & (bytes - 1))
+}
+
+/// Checks the accesses one by one and gives their host pointers.
+#[cold]
+#[inline(never)]
+pub(crate) fn locate_each<A: Address>(
+    ctx: &mut Ctx<'_>,
+    op: &Op,
+    mask: u32,
+    access: Access,
+) -> Result<Located, Flow> {
+    let addresses = addresses::<A>(ctx, op);
+    each_lane(ctx, op, mask, access, &addresses)
+}
+
+/// Checks the accesses of the lanes in `mask` and gives their host pointers.
+pub(crate) fn locate(
+    ctx: &mut Ctx<'_>,
+    op: &Op,
+    mask: u32,
+    access: Access,
+) -> Result<Located, Flow> {
+    if op.c == NARROW_ADDRESS {
+        locate_by::<u32>(ctx, op, mask, access)
+    } else {
+        locate_by::<u64>(ctx, op, mask, access)
+    }
+}
+
+#[inline(always)]
+fn locate_by<A: Address>(
+    ctx: &mut Ctx<'_>,
+    op: &Op,
+    mask: u32,
+    access: Access,
+) -> Result<Located, Flow> {
+    let Some(shape) = shape::<A>(ctx, op, mask, access) else {
+        return locate_each::<A>(ctx, op, mask, access);
+    };
+    let addresses = addresses::<A>(ctx, op);
     let mut at = [std::ptr::null_mut(); LANES];
-    for (lane, at) in at.iter_mut().enumerate() {
-        *at = range.host.wrapping_add((offsets[lane] + lane as u64 * stride) as usize);
+    for lane in 0..LANES {
+        at[lane] = shape.at(addresses[lane], lane);
     }
-    Some(Located { at, contiguous: spread == 0 && stride == 0 && mask == FULL })
+    Ok(Located { at })
 }
 
 /// Lane by lane: several allocations, another space behind a generic address, or a fault.
-#[cold]
-#[inline(never)]
 fn each_lane(
     ctx: &mut Ctx<'_>,
     op: &Op,
@@ -129,7 +216,7 @@ fn each_lane(
     for lane in lanes_of(mask) {
         at[lane] = one(ctx, op, access, lane, addresses[lane])?;
     }
-    Ok(Located { at, contiguous: false })
+    Ok(Located { at })
 }
 
 fn one(
