@@ -1,0 +1,117 @@
+//! How warm does a metal plate get whose upper edge is kept at 100 degrees and whose other edges at 0?
+//!
+//! ```text
+//! cargo run --release --example script
+//! ```
+//!
+//! Every point of the plate ends at the mean of its four neighbours, so a kernel replaces each by that mean
+//! until nothing changes any more. It prints the plate, and the centre, which has to end at 25 degrees:
+//! four such plates, turned so that each edge is the hot one once, add up to a plate of 100 degrees.
+//!
+//! What it shows: a plain script without an executor. The whole computation is one lazy operation, with a
+//! loop that decides on what the device has computed; `.sync()` runs it.
+
+use std::{
+    ops::ControlFlow::{Break, Continue},
+    sync::Arc,
+};
+
+use cuda_async::{Function, default_device, iterate, launch, prelude::*};
+
+/// Points of the plate each way: odd, so that there is one at the centre.
+const SIDE: usize = 33;
+
+/// Steps between two looks at the plate.
+const STEPS: u32 = 100;
+
+/// A plate that changes by less than this between two looks has settled.
+const STILL: f32 = 1e-3;
+
+/// A plate on the device, in degrees. In an `Arc`, so that it can be read there and here.
+type Plate = Arc<DeviceBuffer<f32>>;
+
+/// A cold plate with a hot upper edge.
+fn cold_plate() -> Vec<f32> {
+    let mut plate = vec![0.0; SIDE * SIDE];
+    plate[..SIDE].fill(100.0);
+    plate
+}
+
+/// One step: a plate whose inner points are the means of their neighbours on this one.
+fn step(stencil: Function, plate: Plate) -> impl DeviceOp<Output = Plate> {
+    zeros(SIDE * SIDE)
+        .then(move |next| {
+            let side = SIDE as u32;
+            let blocks = side.div_ceil(16);
+            let config = LaunchConfig::new(1, 1).grid(blocks, blocks, 1).block(16, 16, 1);
+            // SAFETY: reads plate and writes next, all of them, and both have SIDE * SIDE points.
+            unsafe { launch(&stencil, config, (plate, next, side, side, 0.0f32, 0.25f32)) }
+        })
+        .map(|(_, next, ..)| Arc::new(next))
+}
+
+/// So many steps, one behind the other.
+fn steps(stencil: Function, plate: Plate) -> impl DeviceOp<Output = Plate> {
+    iterate((plate, STEPS), move |(plate, left)| {
+        step(stencil.clone(), plate).map(move |plate| match left {
+            0 | 1 => Break(plate),
+            _ => Continue((plate, left - 1)),
+        })
+    })
+}
+
+/// The plate when it has settled, and the steps that took. The closure behind `to_host` sees what the
+/// device has computed, and says whether to go on.
+fn settle(stencil: Function) -> impl DeviceOp<Output = (Vec<f32>, u32)> {
+    h2d(cold_plate()).then(|plate| {
+        iterate((Arc::new(plate), cold_plate(), STEPS), move |(plate, before, taken)| {
+            steps(stencil.clone(), plate).then(move |plate| {
+                to_host(plate.clone()).map(move |now| match largest_change(&before, &now) {
+                    change if change < STILL => Break((now, taken)),
+                    _ => Continue((plate, now, taken + STEPS)),
+                })
+            })
+        })
+    })
+}
+
+fn largest_change(before: &[f32], now: &[f32]) -> f32 {
+    before.iter().zip(now).map(|(before, now)| (before - now).abs()).fold(0.0, f32::max)
+}
+
+/// The plate in characters, the denser the hotter. They are twice as high as wide: every other row.
+fn drawn(plate: &[f32]) -> String {
+    const HEAT: &[u8] = b" .:-=+*#%@";
+    let character = |degrees: &f32| {
+        let heat = (degrees / 100.0 * HEAT.len() as f32) as usize;
+        char::from(HEAT[heat.min(HEAT.len() - 1)])
+    };
+    let line = |row: &[f32]| row.iter().map(character).collect::<String>();
+    plate.chunks(SIDE).step_by(2).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn main() -> cuda_async::Result<()> {
+    let device = default_device()?;
+    let module = device.load_ptx(include_str!("../../kernels/stencil.ptx"))?;
+    let (plate, steps) = settle(module.function("stencil5")?).sync()?;
+
+    println!("{}", drawn(&plate));
+    println!("settled after {steps} steps on {}", device.info().address);
+    println!("centre {:.2} degrees, should be 25", plate[SIDE * SIDE / 2]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_centre_ends_at_a_quarter() -> cuda_async::Result<()> {
+        let device = cuda_async::open("cpu")?;
+        let module = device.load_ptx(include_str!("../../kernels/stencil.ptx"))?;
+        let op = settle(module.function("stencil5")?);
+        let (plate, _) = op.sync_on(&device.new_stream()?)?;
+        assert!((plate[SIDE * SIDE / 2] - 25.0).abs() < 0.01);
+        Ok(())
+    }
+}
