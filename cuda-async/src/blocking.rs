@@ -26,7 +26,7 @@ pub(crate) fn sync_on<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Out
             Poll::Ready(output) => break output?,
             Poll::Pending => match cx.take_blocked_on() {
                 // The device can be asked directly, which is quicker than to be woken by it.
-                Some((stream, _)) => stream.synchronize()?,
+                Some(stream) => stream.synchronize()?,
                 None => parker.park(),
             },
         }

@@ -9,14 +9,14 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use cuda_core::{Device, Element, Error, Event, Landing, PinnedBuffer, Result, Stream, Waiter};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::siblings::Siblings;
+use crate::{siblings::Siblings, spin};
 
 /// Where an operation runs: its device, its stream. Clones are the same context.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ struct Inner {
     /// Of a root: the streams of its forks.
     siblings: Siblings,
     /// Of a root that runs blocking: what a step waits for.
-    blocked_on: Mutex<Option<(Stream, u64)>>,
+    blocked_on: Mutex<Option<Stream>>,
 }
 
 /// How the operation is run.
@@ -151,11 +151,6 @@ impl ExecutionContext {
         Some(self.0.last.load(Ordering::Acquire)).filter(|number| *number > 0)
     }
 
-    /// The last submission with its stream, if there is one.
-    pub(crate) fn last_submission(&self) -> Option<(&Stream, u64)> {
-        self.0.stream.get().zip(self.last())
-    }
-
     pub(crate) fn run(&self) -> Run {
         self.0.run
     }
@@ -164,15 +159,14 @@ impl ExecutionContext {
     pub(crate) fn poll_landing<T: Element>(
         &self,
         landing: &mut Landing<T>,
+        waiter: &mut Option<Waiter>,
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
-        if self.run() == Run::Async {
-            return landing.poll(task);
+        if self.run() == Run::Detached {
+            return Poll::Ready(Err(Error::NeedsHostData));
         }
-        if let Some(landed) = landing.try_take() {
-            return Poll::Ready(landed);
-        }
-        self.block_on(landing.ticket().number)
+        ready!(self.poll_submission(landing.ticket().number, waiter, task))?;
+        Poll::Ready(landing.try_take().unwrap_or(Err(Error::AlreadyEnded)))
     }
 
     /// Ready when submission `number` of this context's stream has run; at once where nothing may wait.
@@ -187,19 +181,9 @@ impl ExecutionContext {
             Run::Detached => Poll::Ready(Ok(())),
             Run::Blocking => match stream.outcome(number) {
                 Some(outcome) => Poll::Ready(outcome),
-                None => self.block_on(number),
+                None => self.block_on(stream),
             },
-            Run::Async => {
-                if waiter.is_none() {
-                    *waiter = Some(stream.waiter(number)?);
-                }
-                let polled =
-                    waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
-                if polled.is_ready() {
-                    *waiter = None;
-                }
-                polled
-            }
+            Run::Async => poll_waiter(stream, number, waiter, task),
         }
     }
 
@@ -221,24 +205,40 @@ impl ExecutionContext {
         self.enqueue(|stream| stream.wait_event(event).map(drop))
     }
 
-    /// Leaves word for the blocking thread that a step waits for this submission of this stream.
-    pub(crate) fn block_on<T>(&self, number: u64) -> Poll<Result<T>> {
-        if self.run() == Run::Detached {
-            return Poll::Ready(Err(Error::NeedsHostData));
-        }
-        let stream = self.stream()?.clone();
-        *self.root_context().0.blocked_on.lock() = Some((stream, number));
+    /// Leaves word for the blocking thread that a step waits for this stream.
+    fn block_on<T>(&self, stream: &Stream) -> Poll<Result<T>> {
+        *self.root_context().0.blocked_on.lock() = Some(stream.clone());
         Poll::Pending
     }
 
     /// What [`block_on`](Self::block_on) left.
-    pub(crate) fn take_blocked_on(&self) -> Option<(Stream, u64)> {
+    pub(crate) fn take_blocked_on(&self) -> Option<Stream> {
         self.0.blocked_on.lock().take()
     }
 
     fn root_context(&self) -> &ExecutionContext {
         self.0.root.as_ref().unwrap_or(self)
     }
+}
+
+/// A short spin if that is worth it, then a waker.
+fn poll_waiter(
+    stream: &Stream,
+    number: u64,
+    waiter: &mut Option<Waiter>,
+    task: &mut Context<'_>,
+) -> Poll<Result<()>> {
+    if waiter.is_none() {
+        if let Some(outcome) = spin::outcome(stream, number) {
+            return Poll::Ready(outcome);
+        }
+        *waiter = Some(stream.waiter(number)?);
+    }
+    let polled = waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
+    if polled.is_ready() {
+        *waiter = None;
+    }
+    polled
 }
 
 impl PartialEq for ExecutionContext {

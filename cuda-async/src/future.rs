@@ -8,7 +8,7 @@ use std::{
 
 use cuda_core::{Error, Result, Stream, Waiter};
 
-use crate::{ExecutionContext, SchedulingPolicy, Submit, context::Run, defaults};
+use crate::{ExecutionContext, SchedulingPolicy, Submit, context::Run, defaults, spin::InFlight};
 
 /// Runs an operation: submits its steps, then waits for the device without a thread.
 ///
@@ -21,13 +21,21 @@ enum State<S: Submit> {
     /// Nothing has begun.
     Idle(S),
     /// Steps are being submitted, and some wait.
-    Submitting(S, ExecutionContext),
+    Submitting(S, Begun),
     /// All is submitted; the device runs it.
-    Executing(S::Output, Option<Waiter>),
+    Executing(S::Output, Begun),
     /// It failed before it could begin.
     Failed(Error),
     /// The output was handed out.
     Ended,
+}
+
+/// A run that has begun.
+struct Begun {
+    cx: ExecutionContext,
+    /// For its last submission.
+    waiter: Option<Waiter>,
+    _in_flight: InFlight,
 }
 
 // Nothing in it is pinned: steps are polled by plain reference and never refer to themselves.
@@ -53,30 +61,29 @@ impl<S: Submit> DeviceFuture<S> {
     }
 
     fn on(steps: S, stream: Stream) -> Self {
-        Self(State::Submitting(steps, ExecutionContext::root(stream, Run::Async)))
+        let cx = ExecutionContext::root(stream, Run::Async);
+        Self(State::Submitting(steps, Begun { cx, waiter: None, _in_flight: InFlight::new() }))
     }
 
     /// Takes the state from `Submitting` to `Executing`.
     fn submit(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
-        let State::Submitting(steps, cx) = &mut self.0 else { return Poll::Ready(Ok(())) };
-        let output = match ready!(steps.poll_submit(task, cx)) {
-            Ok(output) => output,
-            Err(error) => return self.end(Err(error)),
-        };
-        let waiter = match cx.last_submission() {
-            Some((stream, number)) => stream.waiter(number).map(Some),
-            None => Ok(None),
-        };
-        match waiter {
-            Ok(waiter) => self.0 = State::Executing(output, waiter),
-            Err(error) => return self.end(Err(error)),
+        let State::Submitting(steps, begun) = &mut self.0 else { return Poll::Ready(Ok(())) };
+        let output = ready!(steps.poll_submit(task, &begun.cx));
+        if let State::Submitting(steps, begun) = std::mem::replace(&mut self.0, State::Ended) {
+            drop(steps);
+            self.0 = State::Executing(output?, begun);
         }
         Poll::Ready(Ok(()))
     }
+}
 
-    fn end<T>(&mut self, outcome: Result<T>) -> Poll<Result<T>> {
-        self.0 = State::Ended;
-        Poll::Ready(outcome)
+impl Begun {
+    /// Ready when the device has run the last submission; at once if there is none.
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
+        match self.cx.last() {
+            Some(number) => self.cx.poll_submission(number, &mut self.waiter, task),
+            None => Poll::Ready(Ok(())),
+        }
     }
 }
 
@@ -94,13 +101,12 @@ impl<S: Submit> Future for DeviceFuture<S> {
         if let State::Submitting(..) = self.0 {
             ready!(self.submit(task))?;
         }
-        if let State::Executing(_, Some(waiter)) = &mut self.0
-            && let Err(error) = ready!(waiter.poll(task))
-        {
-            return self.end(Err(error));
-        }
+        let ran = match &mut self.0 {
+            State::Executing(_, begun) => ready!(begun.poll(task)),
+            _ => Ok(()),
+        };
         match std::mem::replace(&mut self.0, State::Ended) {
-            State::Executing(output, ..) => Poll::Ready(Ok(output)),
+            State::Executing(output, _) => Poll::Ready(ran.map(|()| output)),
             State::Failed(error) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Err(Error::AlreadyEnded)),
         }

@@ -23,6 +23,7 @@ mod future;
 mod op;
 mod policy;
 mod siblings;
+mod spin;
 #[cfg(feature = "macros")]
 mod typed_kernels;
 
@@ -46,6 +47,7 @@ pub use ops::{
 };
 pub use policy::{DEFAULT_STREAMS, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
 pub use siblings::MAX_SIBLING_STREAMS;
+pub use spin::{RETRY as SPIN_RETRY, max_spin, set_max_spin};
 #[cfg(feature = "macros")]
 pub use typed_kernels::kernels;
 

@@ -204,17 +204,33 @@ impl DeviceInner {
         if let Some(outcome) = state.progress.outcome(last) {
             return outcome;
         }
-        if let Err(error) = self.backend.request(Request::Synchronize { stream: state.id }) {
-            self.streams.fail(state, error.clone());
-            return Err(error);
-        }
+        self.ask(state, Request::Synchronize { stream: state.id })?;
         state.advance(last);
         self.reclaim_all();
         Ok(())
     }
+
+    /// Whether the stream has run everything that it had when it was asked. Does not block.
+    pub(crate) fn query(&self, state: &StreamState) -> Result<bool> {
+        let last = state.published();
+        match self.ask(state, Request::Query { stream: state.id })? {
+            Reply::Idle(idle) => {
+                if idle {
+                    state.advance(last);
+                }
+                Ok(idle)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A request whose failure is the stream's.
+    fn ask(&self, state: &StreamState, request: Request) -> Result<Reply> {
+        self.backend.request(request).inspect_err(|error| self.streams.fail(state, error.clone()))
+    }
 }
 
-fn unexpected(reply: &Reply) -> Error {
+pub(crate) fn unexpected(reply: &Reply) -> Error {
     Error::Host {
         what: "the backend gave an answer of another kind".into(),
         detail: format!("{reply:?}"),

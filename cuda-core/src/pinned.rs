@@ -10,12 +10,10 @@ use std::{
     marker::PhantomData,
     ops::{Deref, DerefMut},
     sync::Arc,
-    task::{Context, Poll, ready},
 };
 
 use crate::{
-    Device, Element, Error, HostBlock, HostRegion, Result, Stream, hazard::Ticket,
-    host_pool::Lease, progress::Waiter,
+    Device, Element, Error, HostBlock, HostRegion, Result, Stream, hazard::Ticket, host_pool::Lease,
 };
 
 /// Host memory of `len` elements, pinned where the device is a GPU; reads and writes like a slice.
@@ -91,7 +89,6 @@ impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
 pub struct Landing<T> {
     stream: Stream,
     ticket: Ticket,
-    waiter: Option<Waiter>,
     /// Taken when it has landed.
     buffer: Option<(Arc<Lease>, usize)>,
     element: PhantomData<T>,
@@ -100,7 +97,7 @@ pub struct Landing<T> {
 impl<T: Element> Landing<T> {
     /// `lease` is the block that the submission `ticket` of `stream` fills with `len` elements.
     pub(crate) fn new(stream: Stream, ticket: Ticket, lease: Arc<Lease>, len: usize) -> Self {
-        Self { stream, ticket, waiter: None, buffer: Some((lease, len)), element: PhantomData }
+        Self { stream, ticket, buffer: Some((lease, len)), element: PhantomData }
     }
 
     /// The submission that fills the buffer.
@@ -112,21 +109,6 @@ impl<T: Element> Landing<T> {
     pub fn try_take(&mut self) -> Option<Result<PinnedBuffer<T>>> {
         let outcome = self.stream.outcome(self.ticket.number)?;
         Some(outcome.and_then(|()| self.take()))
-    }
-
-    /// Ready when the bytes have landed.
-    ///
-    /// # Errors
-    /// What the stream met; [`Error::AlreadyEnded`] when it was taken before.
-    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<PinnedBuffer<T>>> {
-        if let Some(landed) = self.try_take() {
-            return Poll::Ready(landed);
-        }
-        if self.waiter.is_none() {
-            self.waiter = Some(self.stream.waiter(self.ticket.number)?);
-        }
-        let waited = self.waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
-        Poll::Ready(ready!(waited).and_then(|()| self.take()))
     }
 
     /// Blocks the calling thread until the bytes have landed.

@@ -1,5 +1,5 @@
 //! What needs an answer. A request may take a hundred milliseconds: never made inside a poll, but for
-//! [`Request::CreateStream`].
+//! [`Request::CreateStream`] and [`Request::Query`].
 
 use crate::{ModuleId, StreamId};
 
@@ -19,6 +19,12 @@ pub enum Request {
     DestroyStream {
         /// Which.
         id: StreamId,
+    },
+    /// Asks, without blocking, whether everything enqueued on the stream has run; answered by
+    /// [`Reply::Idle`], or by the error that the stream met.
+    Query {
+        /// Which.
+        stream: StreamId,
     },
     /// Blocks until everything enqueued on the stream has run; answered by [`Reply::Done`], or by the
     /// error that the stream met.
@@ -51,6 +57,8 @@ pub enum Request {
 pub enum Reply {
     /// It is done.
     Done,
+    /// Whether the stream has run everything.
+    Idle(bool),
     /// The module is loaded.
     Module(ModuleInfo),
     /// The memory of the device.

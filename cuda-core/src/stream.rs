@@ -64,6 +64,14 @@ impl Stream {
         self.0.state.progress.completed() >= self.0.state.published()
     }
 
+    /// Asks the device, without blocking, whether everything submitted so far has run.
+    ///
+    /// # Errors
+    /// What the stream met.
+    pub fn query(&self) -> Result<bool> {
+        self.device().inner().query(&self.0.state)
+    }
+
     /// Blocks the calling thread until everything submitted so far has run.
     ///
     /// # Errors

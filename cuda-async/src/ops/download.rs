@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{DeviceBuffer, Element, Error, Landing, PinnedBuffer, Result};
+use cuda_core::{DeviceBuffer, Element, Error, Landing, PinnedBuffer, Result, Waiter};
 
 use crate::{
     ExecutionContext, Op, Submit,
@@ -64,7 +64,13 @@ impl<T: Element> BufferSource for &DeviceBuffer<T> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
-    Op::new(ToHost { source: Some(buffer), asked: 0, flying: VecDeque::new(), landed: Vec::new() })
+    Op::new(ToHost {
+        source: Some(buffer),
+        asked: 0,
+        flying: VecDeque::new(),
+        waiter: None,
+        landed: Vec::new(),
+    })
 }
 
 /// Steps of [`to_host`].
@@ -73,6 +79,7 @@ pub struct ToHost<B: BufferSource> {
     /// Elements whose download is submitted.
     asked: usize,
     flying: VecDeque<Landing<B::Element>>,
+    waiter: Option<Waiter>,
     landed: Vec<B::Element>,
 }
 
@@ -89,7 +96,7 @@ impl<B: BufferSource> Submit for ToHost<B> {
         loop {
             self.submit_chunks(cx, len)?;
             let Some(first) = self.flying.front_mut() else { break };
-            let chunk = ready!(cx.poll_landing(first, task))?;
+            let chunk = ready!(cx.poll_landing(first, &mut self.waiter, task))?;
             self.landed.extend_from_slice(&chunk);
             self.flying.pop_front();
             if self.landed.len() < len && cx.yield_now(task) {
@@ -130,13 +137,14 @@ impl<B: BufferSource> ToHost<B> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
-    Op::new(ToPinned { source: Some(buffer), landing: None })
+    Op::new(ToPinned { source: Some(buffer), landing: None, waiter: None })
 }
 
 /// Steps of [`to_pinned`].
 pub struct ToPinned<B: BufferSource> {
     source: Option<B>,
     landing: Option<Landing<B::Element>>,
+    waiter: Option<Waiter>,
 }
 
 impl<B: BufferSource> Submit for ToPinned<B> {
@@ -152,7 +160,7 @@ impl<B: BufferSource> Submit for ToPinned<B> {
             self.landing = Some(download(cx, buffer, 0..buffer.len())?);
         }
         let landing = self.landing.as_mut().ok_or(Error::AlreadyEnded)?;
-        let landed = ready!(cx.poll_landing(landing, task));
+        let landed = ready!(cx.poll_landing(landing, &mut self.waiter, task));
         self.landing = None;
         Poll::Ready(landed)
     }

@@ -66,6 +66,9 @@ impl CudaBackend {
                 self.streams.destroy(id)?;
                 self.primary.drain(bound);
             }
+            Request::Query { stream } => {
+                return self.streams.query(stream, bound).map(Reply::Idle);
+            }
             Request::Synchronize { stream } => self.streams.synchronize(stream, bound)?,
             Request::LoadModule { id, image } => {
                 return self.modules.load(id, image, bound).map(Reply::Module);
@@ -124,8 +127,8 @@ impl Backend for CudaBackend {
         }
         self.primary.alive()?;
         let bound = self.primary.bind()?;
-        // A stream may be made inside a poll, where nothing may block.
-        if !matches!(request, Request::CreateStream { .. }) {
+        // These may be asked inside a poll, where nothing may block.
+        if !matches!(request, Request::CreateStream { .. } | Request::Query { .. }) {
             self.primary.drain(&bound);
         }
         self.answer(request, &bound)

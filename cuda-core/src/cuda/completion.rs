@@ -203,7 +203,7 @@ fn ask(primary: &Primary, stream: &Stream, bound: &Result<Bound>) -> Result<()> 
         Ok(bound) => primary.alive().and_then(|()| primary.ask(stream, bound)),
         Err(error) => Err(error.clone()),
     };
-    asked.map_err(|error| primary.fault().unwrap_or(error))
+    asked.map(drop).map_err(|error| primary.fault().unwrap_or(error))
 }
 
 fn deliver(notices: &dyn NoticeSink, notice: Notice) {

@@ -132,11 +132,12 @@ impl Primary {
         }
     }
 
-    /// Asks how a stream is: `Ok` while it has met no error. The context is bound.
-    pub(super) fn ask(&self, stream: &Stream, _: &Bound) -> Result<()> {
+    /// Asks whether a stream has run everything, or has met an error. The context is bound.
+    pub(super) fn ask(&self, stream: &Stream, _: &Bound) -> Result<bool> {
         // SAFETY: the stream is held (rule 3).
         match unsafe { self.api.stream_query(stream.raw) } {
-            Ok(()) | Err(Failed { code: status::NOT_READY, .. }) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(Failed { code: status::NOT_READY, .. }) => Ok(false),
             Err(failed) => Err(self.state_error(failed)),
         }
     }

@@ -50,6 +50,11 @@ impl Streams {
         self.table.write().remove(&id).map(drop).ok_or_else(|| self.unknown(id))
     }
 
+    /// Whether the stream has run everything.
+    pub(super) fn query(&self, id: StreamId, bound: &Bound) -> Result<bool> {
+        self.primary.ask(&*self.find(id)?, bound)
+    }
+
     /// Blocks until the stream has run everything.
     pub(super) fn synchronize(&self, id: StreamId, _: &Bound) -> Result<()> {
         let stream = self.find(id)?;

@@ -107,6 +107,12 @@ impl CpuBackend {
         }))
     }
 
+    fn query(&self, stream: StreamId) -> Result<bool> {
+        let idle = self.stream(stream)?.is_idle();
+        self.shared.lost.check()?;
+        Ok(idle)
+    }
+
     fn synchronize(&self, stream: StreamId) -> Result<()> {
         let signal = Arc::new(Signal::default());
         self.stream(stream)?.push(Work::Record(signal.clone()), &self.shared);
@@ -182,6 +188,7 @@ impl Backend for CpuBackend {
             Request::DestroyStream { id } => {
                 self.streams.write().remove(&id);
             }
+            Request::Query { stream } => return self.query(stream).map(Reply::Idle),
             Request::Synchronize { stream } => self.synchronize(stream)?,
             Request::LoadModule { id, image } => return Ok(Reply::Module(self.load(id, &image)?)),
             Request::UnloadModule { id } => self.names.remove_module(id, &self.shared.memory),

@@ -41,6 +41,11 @@ impl Queue {
         }
     }
 
+    /// Whether it has run everything.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.state.lock().pumped
+    }
+
     /// Starts a pump; `pumped` is set.
     pub(crate) fn start(self: &Arc<Self>, shared: &Arc<Shared>) {
         let (queue, shared) = (self.clone(), shared.clone());

@@ -134,7 +134,7 @@ fn enqueue(
 
 fn request(backend: &dyn Backend, outbox: &Mutex<Outbox>, number: u64, request: Request) {
     let synchronized = match request {
-        Request::Synchronize { stream } => {
+        Request::Synchronize { stream } | Request::Query { stream } => {
             let mut outbox = outbox.lock().unwrap();
             Some((stream, outbox.streams.entry(stream).or_default().enqueued))
         }
@@ -142,7 +142,9 @@ fn request(backend: &dyn Backend, outbox: &Mutex<Outbox>, number: u64, request: 
     };
     let result: Result<Reply> = backend.request(request);
     let mut outbox = outbox.lock().unwrap();
-    if let Some((stream, count)) = synchronized {
+    if let Some((stream, count)) = synchronized
+        && !matches!(result, Ok(Reply::Idle(false)))
+    {
         outbox.send_landed(stream, count);
     }
     outbox.send(&Answer::Done { number, result: result.map(Some) });
