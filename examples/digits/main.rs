@@ -46,7 +46,7 @@ fn read<'a>(
 ) -> impl DeviceOp<Output = (Vec<u32>, Vec<f32>)> + use<'a> {
     let (layers, heads) = (model.clone(), model.clone());
     h2d(pixels).then(move |pixels| layers.logits(pixels)).map(Arc::new).then(move |logits| {
-        zip!(heads.labels(logits.clone()).then(to_host), heads.probabilities(logits).then(to_host),)
+        zip!(heads.labels(logits.clone()).then(to_host), heads.probabilities(logits).then(to_host))
     })
 }
 
