@@ -9,6 +9,7 @@ mod barrier;
 mod block;
 mod buffer;
 mod builtin;
+mod calls;
 mod code;
 mod ctx;
 mod decode;

@@ -2,21 +2,14 @@
 
 use super::address::Segment;
 use super::block::BlockState;
-use super::code::{Call, Callee, Code, Control};
-use super::ctx::{Ctx, LANES, lanes_of};
+use super::code::{Code, Control};
+use super::ctx::{Ctx, lanes_of};
 use super::fault::FaultKind;
-use super::op::{Flow, Op};
-use super::presets;
-use super::warp::{CallRecord, Fragment, Wait, Warp};
+use super::op::Flow;
+use super::warp::{Fragment, Wait, Warp};
 
 /// Back-edges in a time slice.
 pub(crate) const SLICE: i32 = 1 << 14;
-
-/// Nested calls.
-const MAX_DEPTH: u32 = 1024;
-
-/// Local memory of a lane, in bytes.
-const MAX_LOCAL: u32 = 512 << 10;
 
 /// Why a warp stopped running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,7 +179,7 @@ impl Runner<'_> {
         Ok(false)
     }
 
-    fn fault<T>(&mut self, pc: u32, lane: usize, kind: FaultKind) -> Result<T, Faulted> {
+    pub(crate) fn fault<T>(&mut self, pc: u32, lane: usize, kind: FaultKind) -> Result<T, Faulted> {
         self.ctx.fail(lane, kind);
         Err(Faulted { pc })
     }
@@ -232,88 +225,5 @@ impl Runner<'_> {
             }
             warp.ready.push(Fragment { pc: fragment.pc + 1, ..*fragment });
         }
-    }
-
-    /// `ret` of a device function.
-    fn leave_call(&mut self, warp: &mut Warp, at: Fragment) {
-        let record = warp.calls[at.call as usize];
-        if let Control::Call(call) = &self.code.controls[record.control as usize] {
-            let returns = &self.code.functions[record.function as usize].returns;
-            warp.pass(at.mask, (at.call, returns), (record.caller, &call.results));
-        }
-        warp.calls[at.call as usize].lanes &= !at.mask;
-        warp.ready.push(Fragment { pc: record.return_pc, mask: at.mask, call: record.caller });
-    }
-
-    fn call(&mut self, warp: &mut Warp, at: Fragment, op: &Op, call: &Call) -> Result<(), Faulted> {
-        match call.callee {
-            Callee::Direct(function) => self.enter_call(warp, at, op.extra, call, function),
-            Callee::Builtin(builtin) => {
-                let ran = super::builtin::run(&mut self.ctx, warp, at, op, call, builtin);
-                ran.map_err(|()| Faulted { pc: at.pc })?;
-                warp.ready.push(Fragment { pc: at.pc + 1, ..at });
-                Ok(())
-            }
-            Callee::Indirect(slot) => {
-                let addresses: [u64; LANES] = self.ctx.read(slot);
-                let mut left = at.mask;
-                while left != 0 {
-                    let lane = left.trailing_zeros() as usize;
-                    let address = addresses[lane];
-                    let same = lanes_of(left).filter(|&l| addresses[l] == address);
-                    let mask = same.fold(0, |m, l| m | 1 << l);
-                    left &= !mask;
-                    let Some(function) = self.code.function_at(address) else {
-                        return self.fault(at.pc, lane, FaultKind::BadCall { address });
-                    };
-                    self.enter_call(warp, Fragment { mask, ..at }, op.extra, call, function)?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// A new frame above the caller's, in the columns of the calling lanes.
-    fn enter_call(
-        &mut self,
-        warp: &mut Warp,
-        at: Fragment,
-        control: u32,
-        call: &Call,
-        function: u32,
-    ) -> Result<(), Faulted> {
-        let lane = at.mask.trailing_zeros() as usize;
-        let caller = warp.calls[at.call as usize];
-        let (from, to) = (
-            &self.code.functions[caller.function as usize],
-            &self.code.functions[function as usize],
-        );
-        let Some(entry) = to.entry else {
-            return self.fault(at.pc, lane, FaultKind::BadCall { address: 0 });
-        };
-        let frame = warp.free_frame(&caller, function, to.frame_bytes);
-        let record = CallRecord {
-            function,
-            caller: at.call,
-            return_pc: at.pc + 1,
-            depth: caller.depth + 1,
-            lanes: at.mask,
-            frame,
-            frame_end: frame + to.frame_bytes,
-            local: caller.local + from.local_bytes,
-            control,
-        };
-        if record.depth > MAX_DEPTH || record.local.saturating_add(to.local_bytes) > MAX_LOCAL {
-            return self.fault(at.pc, lane, FaultKind::CallDepth { limit: MAX_DEPTH });
-        }
-        warp.registers.grow((record.frame + to.frame_bytes) as usize);
-        warp.grow_local(record.local + to.local_bytes);
-        let inside = Fragment { pc: entry, mask: at.mask, call: warp.new_call(record) };
-        warp.pass(at.mask, (at.call, &call.arguments), (inside.call, &to.params));
-        self.enter(warp, &inside);
-        self.ctx.spaces.local_base = record.local;
-        presets::fill(&mut self.ctx, &to.presets, warp.index);
-        warp.ready.push(inside);
-        Ok(())
     }
 }

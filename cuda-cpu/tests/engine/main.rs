@@ -5,4 +5,5 @@ mod faults;
 mod host;
 mod kernels;
 mod misc;
+mod ops;
 mod wide;

@@ -7,6 +7,7 @@ use cuda_ptx::{
 
 use super::frame::Frame;
 use super::layout::Layout;
+use super::locals::Locals;
 use super::special;
 use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
 use crate::engine::code::{Code, Control, PresetValue};
@@ -40,15 +41,6 @@ pub(crate) struct Builder<'a> {
     /// Ops to follow the one being decoded: results that must be widened.
     after: Vec<Op>,
     ins: Option<&'a Instruction>,
-}
-
-/// See [`Builder::locals`].
-#[derive(Debug, Default)]
-pub(crate) struct Locals {
-    pub(crate) variables: Vec<u32>,
-    pub(crate) params: Vec<u32>,
-    pub(crate) returns: Vec<u32>,
-    pub(crate) bytes: u32,
 }
 
 impl<'a> Builder<'a> {
@@ -329,27 +321,5 @@ impl<'a> Builder<'a> {
                 Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
             }
         }
-    }
-}
-
-impl Locals {
-    fn new(function: &Function, body: &Body) -> Self {
-        let mut locals = Self::default();
-        let mut place = |size: u64, align: u32| {
-            let at = locals.bytes.next_multiple_of(align.max(1));
-            locals.bytes = at.saturating_add(u32::try_from(size).unwrap_or(u32::MAX / 2));
-            at
-        };
-        let param = |p: &cuda_ptx::Param| (u64::from(p.size), p.align);
-        let params = if function.is_entry { &[][..] } else { &function.params };
-        let params: Vec<u32> = params.iter().map(param).map(|(s, a)| place(s, a)).collect();
-        let returns = function.returns.iter().map(param).map(|(s, a)| place(s, a)).collect();
-        let variables = body.variables.iter().map(|v| match v.space {
-            Space::Local | Space::Param => place(v.size.unwrap_or(0), v.align),
-            _ => 0,
-        });
-        let variables = variables.collect();
-        locals.bytes = locals.bytes.next_multiple_of(16);
-        Self { variables, params, returns, bytes: locals.bytes }
     }
 }

@@ -9,6 +9,7 @@ mod flow;
 pub(crate) mod form;
 mod frame;
 mod layout;
+mod locals;
 mod memory;
 mod moves;
 mod special;

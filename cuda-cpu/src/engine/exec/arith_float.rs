@@ -71,8 +71,8 @@ impl<F: Float> Mode for Modal<F> {
 }
 
 unary! {
-    Neg<M: Mode>: M::F => M::F, |a, imm| M::operand(a, imm).neg();
-    Abs<M: Mode>: M::F => M::F, |a, imm| M::operand(a, imm).abs();
+    Neg<M: Mode>: M::F => M::F, |a, imm| M::operand(a, imm).negated().canonical();
+    Abs<M: Mode>: M::F => M::F, |a, imm| M::operand(a, imm).abs().canonical();
 }
 
 binary! {

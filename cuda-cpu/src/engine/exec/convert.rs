@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::float::{Float, Scalar};
 use super::int::Int;
-use super::lane::Two;
+use super::lane::{Kind, Two};
 use super::map::{self, Binary, Pick, Unary};
 use super::rounding::{Round, f64_to_f32, step_f64};
 use crate::engine::decode::form::Form;
@@ -55,6 +55,11 @@ impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         let a = if imm & FTZ != 0 { a.flush() } else { a };
+        // From f64, NaN gives the highest bit alone; from the others only with 64 bits.
+        let wide = D::BITS == 64 || (D::BITS == 32 && A::KIND == Kind::F64);
+        if a.to_f64().is_nan() && wide {
+            return D::from_bits(1 << (D::BITS - 1));
+        }
         float_to_int(a.to_f64(), imm >> ROUND)
     }
 }
@@ -67,6 +72,9 @@ impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
         let a = if imm & FTZ != 0 { a.flush() } else { a };
         let mode = imm >> ROUND;
         let x = a.to_f64();
+        if x.is_nan() && imm & (SAT | RELU) == 0 && keeps_nan::<A, D>() {
+            return D::payload(x);
+        }
         let r = if imm & INTEGRAL != 0 {
             D::round_from(integral(x, mode), Round::Nearest)
         } else {
@@ -74,6 +82,24 @@ impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
         };
         finish(r, imm)
     }
+}
+
+/// `cvt.f32.bf16`: the upper half of the bits, NaN or not.
+struct ShiftUp;
+
+impl Unary for ShiftUp {
+    type A = u16;
+    type D = f32;
+    #[inline(always)]
+    fn apply(a: u16, _imm: u64) -> f32 {
+        f32::from_bits(u32::from(a) << 16)
+    }
+}
+
+/// Conversions that keep what they can of a NaN instead of making it canonical.
+#[inline(always)]
+fn keeps_nan<A: Scalar, D: Scalar>() -> bool {
+    A::KIND == Kind::F64 && D::KIND != Kind::F64
 }
 
 #[inline(always)]
@@ -94,11 +120,11 @@ fn integral(x: f64, mode: u64) -> f64 {
     }
 }
 
-/// Out of range clamps; NaN becomes 0, or the highest bit alone for 64 bits, as on a GPU.
+/// Out of range clamps; NaN becomes 0.
 #[inline(always)]
 fn float_to_int<D: Int>(x: f64, mode: u64) -> D {
     if x.is_nan() {
-        return if D::BITS == 64 { D::from_bits(1 << 63) } else { D::default() };
+        return D::default();
     }
     if D::BITS == 64 {
         // Saturates at the bounds of 128 bits, which is far beyond those of `D`.
@@ -215,6 +241,7 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let (to, from) = (form.ty()?, form.ty()?);
     let pick = match (to, from, is_float(to), is_float(from)) {
         (T::F16x2, T::F32, ..) => Some(map::binary::<PackHalves<f16>>()),
+        (T::F32, T::BF16, ..) if imm == 0 => Some(map::unary::<ShiftUp>()),
         (T::BF16x2, T::F32, ..) => Some(map::binary::<PackHalves<bf16>>()),
         (_, _, false, false) if round.or(integer).is_none() => {
             with_ints!(from IntToInt, from, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::lane::{Lane, Two};
+use super::lane::Lane;
 use super::rounding::{Round, f64_to_f32, fma_f32};
 
 /// The canonical NaN of f32 results.
@@ -21,6 +21,10 @@ pub(crate) trait Float: Lane {
     fn min_nan(self, b: Self) -> Self;
     fn max_nan(self, b: Self) -> Self;
     fn neg(self) -> Self;
+    /// The instruction: a NaN stays as it is.
+    fn negated(self) -> Self {
+        self.neg()
+    }
     fn abs(self) -> Self;
     /// Denormals become zeros of their sign.
     fn flush(self) -> Self;
@@ -36,6 +40,8 @@ pub(crate) trait Float: Lane {
 
 /// A type of one floating-point number.
 pub(crate) trait Scalar: Float + PartialOrd {
+    /// A NaN with the upper bits of another's payload.
+    fn payload(nan: f64) -> Self;
     fn to_f64(self) -> f64;
     /// One rounding, in the given mode.
     fn round_from(x: f64, mode: Round) -> Self;
@@ -93,6 +99,10 @@ macro_rules! native {
                 -self
             }
             #[inline(always)]
+            fn negated(self) -> Self {
+                if self.is_nan() { self } else { -self }
+            }
+            #[inline(always)]
             fn abs(self) -> Self {
                 <$ty>::abs(self)
             }
@@ -134,6 +144,10 @@ native!(f64, 0x7FF0_0000_0000_0000, std::convert::identity);
 
 impl Scalar for f32 {
     #[inline(always)]
+    fn payload(nan: f64) -> Self {
+        nan as Self
+    }
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
@@ -144,6 +158,10 @@ impl Scalar for f32 {
 }
 
 impl Scalar for f64 {
+    #[inline(always)]
+    fn payload(nan: f64) -> Self {
+        nan
+    }
     #[inline(always)]
     fn to_f64(self) -> f64 {
         self
@@ -210,6 +228,10 @@ macro_rules! half {
 
         impl Scalar for $ty {
             #[inline(always)]
+            fn payload(nan: f64) -> Self {
+                Self::from_f32(nan as f32)
+            }
+            #[inline(always)]
             fn to_f64(self) -> f64 {
                 f64::from(self.to_f32())
             }
@@ -256,68 +278,5 @@ fn step<T: Scalar<Raw = u32>>(nearest: T, lost: f64, mode: Round) -> T {
             }
         }
         _ => nearest,
-    }
-}
-
-impl<T: Float<Raw = u32>> Float for Two<T> {
-    #[inline(always)]
-    fn add(self, b: Self) -> Self {
-        Self(self.0.add(b.0), self.1.add(b.1))
-    }
-    #[inline(always)]
-    fn sub(self, b: Self) -> Self {
-        Self(self.0.sub(b.0), self.1.sub(b.1))
-    }
-    #[inline(always)]
-    fn mul(self, b: Self) -> Self {
-        Self(self.0.mul(b.0), self.1.mul(b.1))
-    }
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        Self(self.0.fma(b.0, c.0), self.1.fma(b.1, c.1))
-    }
-    #[inline(always)]
-    fn min(self, b: Self) -> Self {
-        Self(self.0.min(b.0), self.1.min(b.1))
-    }
-    #[inline(always)]
-    fn max(self, b: Self) -> Self {
-        Self(self.0.max(b.0), self.1.max(b.1))
-    }
-    #[inline(always)]
-    fn min_nan(self, b: Self) -> Self {
-        Self(self.0.min_nan(b.0), self.1.min_nan(b.1))
-    }
-    #[inline(always)]
-    fn max_nan(self, b: Self) -> Self {
-        Self(self.0.max_nan(b.0), self.1.max_nan(b.1))
-    }
-    #[inline(always)]
-    fn neg(self) -> Self {
-        Self(self.0.neg(), self.1.neg())
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        Self(self.0.abs(), self.1.abs())
-    }
-    #[inline(always)]
-    fn flush(self) -> Self {
-        Self(self.0.flush(), self.1.flush())
-    }
-    #[inline(always)]
-    fn saturate(self) -> Self {
-        Self(self.0.saturate(), self.1.saturate())
-    }
-    #[inline(always)]
-    fn canonical(self) -> Self {
-        Self(self.0.canonical(), self.1.canonical())
-    }
-    #[inline(always)]
-    fn with_sign_of(self, sign: Self) -> Self {
-        Self(self.0.with_sign_of(sign.0), self.1.with_sign_of(sign.1))
-    }
-    #[inline(always)]
-    fn each(self, f: impl Fn(f32) -> f32) -> Self {
-        Self(self.0.each(&f), self.1.each(&f))
     }
 }

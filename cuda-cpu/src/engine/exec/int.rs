@@ -11,7 +11,7 @@ pub(crate) trait Int: Lane + Ord {
     fn mul_hi(self, b: Self) -> Self;
     /// All bits set when `b` is zero, as GPUs give.
     fn div(self, b: Self) -> Self;
-    /// `self` when `b` is zero.
+    /// All bits set when `b` is zero, too.
     fn rem(self, b: Self) -> Self;
     fn add_sat(self, b: Self) -> Self;
     fn sub_sat(self, b: Self) -> Self;
@@ -50,7 +50,7 @@ macro_rules! int {
             #[inline(always)]
             fn div(self, b: Self) -> Self { if b == 0 { !0 } else { self.wrapping_div(b) } }
             #[inline(always)]
-            fn rem(self, b: Self) -> Self { if b == 0 { self } else { self.wrapping_rem(b) } }
+            fn rem(self, b: Self) -> Self { if b == 0 { !0 } else { self.wrapping_rem(b) } }
             #[inline(always)]
             fn add_sat(self, b: Self) -> Self { self.saturating_add(b) }
             #[inline(always)]

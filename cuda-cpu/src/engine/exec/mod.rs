@@ -12,6 +12,7 @@ pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod float;
+mod float_two;
 pub(crate) mod int;
 pub(crate) mod lane;
 pub(crate) mod locate;

@@ -108,15 +108,21 @@ pub(crate) fn mul_f64(a: f64, b: f64, mode: Round) -> f64 {
     step_f64(p, lost, mode)
 }
 
-/// The sign of `a * b - p`. Small operands are scaled up first, so that the loss itself does not
-/// underflow.
+/// Below this a product's own rounding error may underflow.
+const TINY: f64 = 1e-250;
+
+/// 2^550, 2^200 and 2^100: what small numbers are scaled by, so that errors do not underflow.
+const SCALE: f64 = f64::from_bits((1023 + 550) << 52);
+const SCALE_DIV: f64 = f64::from_bits((1023 + 200) << 52);
+const SCALE_ROOT: f64 = f64::from_bits((1023 + 100) << 52);
+
+/// The sign of `a * b - p`.
 fn product_loss(a: f64, b: f64, p: f64) -> f64 {
-    const BIG: f64 = 1.329227995784916e36; // 2^120
-    if p.abs() > 1e-250 || a == 0.0 || b == 0.0 {
+    if p.abs() > TINY || a == 0.0 || b == 0.0 {
         return a.mul_add(b, -p);
     }
-    let (a, b) = if a.abs() < b.abs() { (a * BIG * BIG, b) } else { (a, b * BIG * BIG) };
-    a.mul_add(b, -(p * BIG * BIG))
+    // The larger factor is below 2^245 here, or the product would not be tiny.
+    (a * SCALE).mul_add(b * SCALE, -(p * SCALE * SCALE))
 }
 
 pub(crate) fn fma_f64(a: f64, b: f64, c: f64, mode: Round) -> f64 {
@@ -128,16 +134,32 @@ pub(crate) fn fma_f64(a: f64, b: f64, c: f64, mode: Round) -> f64 {
         let finite = a.is_finite() && b.is_finite() && c.is_finite();
         return step_f64(r, overflow_loss(r, finite), mode);
     }
-    // The exact error of a fused multiply-add is the sum of two numbers; the first gives the sign.
+    let lost = fma_loss(a, b, c, r);
+    let cancels = (a.is_sign_negative() != b.is_sign_negative()) != c.is_sign_negative();
+    signed_zero(step_f64(r, lost, mode), cancels && lost == 0.0, mode)
+}
+
+/// The sign of `a * b + c - r`, where `r` is the nearest result.
+fn fma_loss(a: f64, b: f64, c: f64, r: f64) -> f64 {
+    if (a * b).abs() > TINY || a == 0.0 || b == 0.0 {
+        return fma_error(a, b, c, r);
+    }
+    if c.abs() > 1e-20 {
+        // The product is far too small to change `c`, but it has a sign.
+        return if a.is_sign_negative() == b.is_sign_negative() { 1.0 } else { -1.0 };
+    }
+    fma_error(a * SCALE, b * SCALE, c * SCALE * SCALE, r * SCALE * SCALE)
+}
+
+/// The exact error of a fused multiply-add is the sum of two numbers; the first gives the sign.
+fn fma_error(a: f64, b: f64, c: f64, r: f64) -> f64 {
     let u1 = a * b;
     let u2 = a.mul_add(b, -u1);
     let alpha = c + u2;
     let z = lost_in_sum(c, u2, alpha);
     let beta = u1 + alpha;
     let beta_low = lost_in_sum(u1, alpha, beta);
-    let lost = ((beta - r) + beta_low) + z;
-    let cancels = (a.is_sign_negative() != b.is_sign_negative()) != c.is_sign_negative();
-    signed_zero(step_f64(r, lost, mode), cancels, mode)
+    ((beta - r) + beta_low) + z
 }
 
 pub(crate) fn div_f64(a: f64, b: f64, mode: Round) -> f64 {
@@ -145,13 +167,16 @@ pub(crate) fn div_f64(a: f64, b: f64, mode: Round) -> f64 {
     if !q.is_finite() || b.is_infinite() {
         return step_f64(q, overflow_loss(q, a.is_finite() && b != 0.0), mode);
     }
-    let rest = (-q).mul_add(b, a);
+    let scale = if a.abs() < TINY { SCALE_DIV } else { 1.0 };
+    let rest = (-q * scale).mul_add(b, a * scale);
     step_f64(q, if b.is_sign_negative() { -rest } else { rest }, mode)
 }
 
 pub(crate) fn sqrt_f64(a: f64, mode: Round) -> f64 {
     let s = a.sqrt();
-    let lost = if s.is_finite() { (-s).mul_add(s, a) } else { 0.0 };
+    let scale = if a < TINY { SCALE_ROOT } else { 1.0 };
+    let rest = (-s * scale).mul_add(s * scale, a * scale * scale);
+    let lost = if s.is_finite() { rest } else { 0.0 };
     step_f64(s, lost, mode)
 }
 
@@ -160,7 +185,7 @@ pub(crate) fn add_f32(a: f32, b: f32, mode: Round) -> f32 {
     let sum = x + y;
     let cancels = a.is_sign_negative() != b.is_sign_negative();
     let r = f64_to_f32(sum, lost_in_sum(x, y, sum), mode);
-    signed_zero(f64::from(r), cancels, mode) as f32
+    signed_zero(f64::from(r), cancels && sum == 0.0, mode) as f32
 }
 
 pub(crate) fn mul_f32(a: f32, b: f32, mode: Round) -> f32 {
@@ -172,7 +197,7 @@ pub(crate) fn fma_f32(a: f32, b: f32, c: f32, mode: Round) -> f32 {
     let sum = p + z;
     let cancels = p.is_sign_negative() != c.is_sign_negative();
     let r = f64_to_f32(sum, lost_in_sum(p, z, sum), mode);
-    signed_zero(f64::from(r), cancels, mode) as f32
+    signed_zero(f64::from(r), cancels && sum == 0.0, mode) as f32
 }
 
 pub(crate) fn div_f32(a: f32, b: f32, mode: Round) -> f32 {

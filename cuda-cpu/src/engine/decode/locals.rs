@@ -1,0 +1,34 @@
+//! Where a function's local variables, parameters and call arguments lie in each lane's local memory.
+
+use cuda_ptx::{Body, Function, Space};
+
+/// Offsets in a frame's local bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Locals {
+    pub(crate) variables: Vec<u32>,
+    pub(crate) params: Vec<u32>,
+    pub(crate) returns: Vec<u32>,
+    pub(crate) bytes: u32,
+}
+
+impl Locals {
+    pub(crate) fn new(function: &Function, body: &Body) -> Self {
+        let mut locals = Self::default();
+        let mut place = |size: u64, align: u32| {
+            let at = locals.bytes.next_multiple_of(align.max(1));
+            locals.bytes = at.saturating_add(u32::try_from(size).unwrap_or(u32::MAX / 2));
+            at
+        };
+        let param = |p: &cuda_ptx::Param| (u64::from(p.size), p.align);
+        let params = if function.is_entry { &[][..] } else { &function.params };
+        let params: Vec<u32> = params.iter().map(param).map(|(s, a)| place(s, a)).collect();
+        let returns = function.returns.iter().map(param).map(|(s, a)| place(s, a)).collect();
+        let variables = body.variables.iter().map(|v| match v.space {
+            Space::Local | Space::Param => place(v.size.unwrap_or(0), v.align),
+            _ => 0,
+        });
+        let variables = variables.collect();
+        locals.bytes = locals.bytes.next_multiple_of(16);
+        Self { variables, params, returns, bytes: locals.bytes }
+    }
+}
