@@ -1,24 +1,33 @@
 //! What the library costs beside raw driver calls: one launch, chains of launches, a read-back, building.
 //!
-//! `cargo bench -p benches --bench overhead [-- cpu|cuda]`. On a GPU, the first row of each block is the driver,
+//! `cargo bench -p benches --bench overhead [-- cpu|cuda|null]`. On a GPU, the first row of each block is the driver,
 //! called through `cudarc`; on the CPU device it is `.sync_on`.
 
+mod null;
 mod ours;
 mod raw;
 
 use benches::{Effort, Way, heading, report};
+use cuda_async::Device;
 
-use crate::{ours::Ours, raw::Raw};
+use crate::{null::NullProvider, ours::Ours, raw::Raw};
 
 /// Elements of the buffer that the kernel scales.
 const LEN: usize = 2048;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let device = match asked {
-        Some(address) => cuda_async::open(&address)?,
-        None => cuda_async::default_device()?,
-    };
+    if asked.as_deref() != Some("null") {
+        on_device(asked.as_deref())?;
+    }
+    let null = Ours::new(&Device::open(&NullProvider, 0)?)?;
+    library_alone(&null);
+    building(&null);
+    Ok(())
+}
+
+fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
+    let device = asked.map_or_else(cuda_async::default_device, cuda_async::open)?;
     let info = device.info();
     let raw = if info.address.starts_with("cuda") { Some(Raw::new()?) } else { None };
     heading(&format!("{} ({}), driver {:?}", info.name, info.address, info.driver));
@@ -28,7 +37,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         chain(raw.as_ref(), &ours, launches, rounds);
     }
     read_back(raw.as_ref(), &ours);
-    building(&ours);
     Ok(())
 }
 
@@ -39,6 +47,16 @@ fn with_raw<'a>(
 ) -> Vec<Way<'a>> {
     let raw = raw.map(|raw| Way::new("raw driver", move || run(raw)));
     raw.into_iter().chain(ours).collect()
+}
+
+/// Everything but the driver, a hundred times in a row.
+fn library_alone(null: &Ours) {
+    let hundred = |run: &dyn Fn()| (0..100).for_each(|_| run());
+    let ways = vec![
+        Way::new("100 x `.sync_on(&stream)`", || hundred(&|| null.sync_on())),
+        Way::new("chain of 100, `.sync_on`", || null.chain_sync(100)),
+    ];
+    report("the library alone", ways, Effort { rounds: 40, in_a_row: 20 });
 }
 
 fn one_launch(raw: Option<&Raw>, ours: &Ours) {
@@ -52,6 +70,13 @@ fn one_launch(raw: Option<&Raw>, ours: &Ours) {
         raw.launch();
         raw.synchronize();
     };
+    let packed = raw.map(|raw| {
+        Way::new("raw driver, parameters packed", move || {
+            raw.launch_packed();
+            raw.synchronize();
+        })
+    });
+    let ways = packed.into_iter().chain(ways);
     report("launch + synchronize", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
 }
 

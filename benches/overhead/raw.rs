@@ -64,6 +64,36 @@ impl Raw {
         check(status);
     }
 
+    /// The same with the parameters in one buffer, as a library has them that does not know the kernel.
+    pub fn launch_packed(&self) {
+        #[repr(C)]
+        struct Params(sys::CUdeviceptr, f32, u32);
+        let params = Params(self.x, 1.0, LEN as u32);
+        let size = size_of::<Params>();
+        // The driver's `CU_LAUNCH_PARAM_BUFFER_POINTER`, `.._SIZE` and `.._END`.
+        let [pointer, bytes, end] = [1usize, 2, 0].map(|tag| tag as *mut c_void);
+        let params = ptr::from_ref(&params) as *mut c_void;
+        let mut extra = [pointer, params, bytes, ptr::from_ref(&size) as *mut c_void, end];
+        // SAFETY: as above; the buffer is laid out as the kernel's parameters are.
+        let status = unsafe {
+            let (grid, extra) = (LEN as u32 / 256, extra.as_mut_ptr());
+            sys::cuLaunchKernel(
+                self.function,
+                grid,
+                1,
+                1,
+                256,
+                1,
+                1,
+                0,
+                self.stream,
+                ptr::null_mut(),
+                extra,
+            )
+        };
+        check(status);
+    }
+
     pub fn download(&self) {
         // SAFETY: both have `LEN * 4` bytes and live as long as the process.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(self.host, self.x, LEN * 4, self.stream) });

@@ -19,22 +19,30 @@ pub(crate) fn sync<S: Submit>(steps: S) -> Result<S::Output> {
 
 pub(crate) fn sync_on<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Output> {
     let cx = ExecutionContext::root(stream.clone(), Run::Blocking);
-    let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(false) });
-    let waker = Waker::from(parker.clone());
-    let output = loop {
-        match steps.poll_submit(&mut Context::from_waker(&waker), &cx) {
-            Poll::Ready(output) => break output?,
-            Poll::Pending => match cx.take_blocked_on() {
-                // The device can be asked directly, which is quicker than to be woken by it.
-                Some(stream) => stream.synchronize()?,
-                None => parker.park(),
-            },
-        }
+    let output = match steps.poll_submit(&mut Context::from_waker(Waker::noop()), &cx) {
+        Poll::Ready(output) => output?,
+        Poll::Pending => wait_for(steps, &cx)?,
     };
     if cx.last().is_some() {
         stream.synchronize()?;
     }
     Ok(output)
+}
+
+/// Goes on with steps that did not submit everything at once. They are asked again first, with a waker.
+fn wait_for<S: Submit>(mut steps: S, cx: &ExecutionContext) -> Result<S::Output> {
+    let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(true) });
+    let waker = Waker::from(parker.clone());
+    loop {
+        match cx.take_blocked_on() {
+            // The device can be asked directly, which is quicker than to be woken by it.
+            Some(stream) => stream.synchronize()?,
+            None => parker.park(),
+        }
+        if let Poll::Ready(output) = steps.poll_submit(&mut Context::from_waker(&waker), cx) {
+            return output;
+        }
+    }
 }
 
 /// Polls once; whoever has to wait is told so.

@@ -31,20 +31,25 @@ impl Arguments {
     }
 
     /// Adds a value, passed by value.
+    #[inline]
     pub fn value<T: Element>(&mut self, value: &T) -> &mut Self {
         self.raw(bytemuck::bytes_of(value), align_of::<T>())
     }
 
     /// Adds a struct's bytes, passed by value; `align` is a power of two.
+    #[inline]
     pub fn raw(&mut self, bytes: &[u8], align: usize) -> &mut Self {
         let start = self.bytes.len().next_multiple_of(align.max(1));
-        self.bytes.resize(start, 0);
+        if start > self.bytes.len() {
+            self.bytes.resize(start, 0);
+        }
         self.bytes.extend_from_slice(bytes);
         self.places.push((start as u32, bytes.len() as u32));
         self
     }
 
     /// Adds the address of a buffer.
+    #[inline]
     pub fn buffer<T>(&mut self, buffer: &DeviceBuffer<T>, access: Access) -> &mut Self {
         self.raw(&[0; 8], 8);
         let at = (self.bytes.len() - 8) as u32;

@@ -43,12 +43,13 @@ pub(crate) struct Usage {
 impl Usage {
     /// What a submission on `stream` has to wait for before it makes this access.
     pub(crate) fn waits(&self, stream: StreamId, access: Access) -> Tickets {
-        let mut waits: Tickets = self.writer.into_iter().collect();
+        let elsewhere = |ticket: &Ticket| ticket.stream != stream;
+        let mut waits = Tickets::new();
+        waits.extend(self.writer.filter(elsewhere));
         match access {
-            Access::Write => waits.extend_from_slice(&self.readers),
+            Access::Write => waits.extend(self.readers.iter().copied().filter(elsewhere)),
             Access::Read => waits.extend(self.evicted_by(stream)),
         }
-        waits.retain(|ticket| ticket.stream != stream);
         waits
     }
 

@@ -57,6 +57,9 @@ impl Progress {
         self.completed.fetch_max(number, Ordering::AcqRel);
         let woken = {
             let mut waiting = self.waiting.lock();
+            if waiting.wakers.is_empty() {
+                return;
+            }
             let later = waiting.wakers.split_off(&(number.saturating_add(1), 0));
             std::mem::replace(&mut waiting.wakers, later)
         };

@@ -93,6 +93,9 @@ impl StreamState {
 
     fn release(&self, number: u64) {
         let mut order = self.order.lock();
+        if order.retained.is_empty() {
+            return;
+        }
         let done = order.retained.partition_point(|(last_use, _)| *last_use <= number);
         let released: Vec<_> = order.retained.drain(..done).collect();
         drop(order);
