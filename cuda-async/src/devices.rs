@@ -37,7 +37,11 @@ pub fn open(address: &str) -> Result<Device> {
     if let Some((_, device)) = open.iter().find(|(name, _)| *name == key) {
         return Ok(device.clone());
     }
-    let device = Device::open(&**provider, ordinal)?;
+    let device = Device::open(&**provider, ordinal).map_err(|error| match error {
+        // The provider knows only its own devices.
+        Error::NoDevice { .. } => no_device(address),
+        error => error,
+    })?;
     open.push((key, device.clone()));
     Ok(device)
 }

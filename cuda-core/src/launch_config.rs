@@ -26,8 +26,18 @@ impl LaunchConfig {
     ///
     /// Zero elements still launch one block: kernels guard their index anyway.
     pub const fn for_num_elems(elements: u32) -> Self {
-        let blocks = elements.div_ceil(Self::DEFAULT_BLOCK);
-        Self::new(if blocks == 0 { 1 } else { blocks }, Self::DEFAULT_BLOCK)
+        Self::new(blocks(elements, Self::DEFAULT_BLOCK), Self::DEFAULT_BLOCK)
+    }
+
+    /// A two-dimensional launch with at least one thread per point of a `width` by `height` plane, in blocks
+    /// of 16 by 16.
+    ///
+    /// ```
+    /// # use cuda_core::LaunchConfig;
+    /// assert_eq!(LaunchConfig::for_plane(100, 20).grid, [7, 2, 1]);
+    /// ```
+    pub const fn for_plane(width: u32, height: u32) -> Self {
+        Self::new(1, 1).block(16, 16, 1).grid(blocks(width, 16), blocks(height, 16), 1)
     }
 
     /// A one-dimensional launch of `grid` blocks of `block` threads.
@@ -66,4 +76,10 @@ impl LaunchConfig {
         let [bx, by, bz] = self.block;
         gx == 0 || gy == 0 || gz == 0 || bx == 0 || by == 0 || bz == 0
     }
+}
+
+/// Blocks of `block` threads for `threads` threads, at least one.
+const fn blocks(threads: u32, block: u32) -> u32 {
+    let blocks = threads.div_ceil(block);
+    if blocks == 0 { 1 } else { blocks }
 }

@@ -156,8 +156,13 @@ pub(super) fn driver_error(api: &Api, failed: Failed) -> Error {
     Error::Driver { call: failed.call.into(), code: failed.code, name: describe(api, failed.code) }
 }
 
+/// What the loader itself said, which libloading keeps as the error's source.
+fn reason(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 fn load(name: &str) -> Result<Api> {
-    let missing = |error: libloading::Error| Error::NoDriver { detail: error.to_string() };
+    let missing = |error: libloading::Error| Error::NoDriver { detail: reason(&error) };
     let library = open_library(name).map_err(missing)?;
     let mut version = 0;
     {

@@ -36,7 +36,25 @@ fn fault(fault: &crate::Fault) -> Fault {
     };
     let mut site = FaultSite::new(fault.block, fault.thread);
     site.address = address;
-    site.ptx_line = Some(fault.line).filter(|line| *line > 0);
+    site.ptx_line = Some(fault.line).filter(|line| *line > 0 && kind != FaultKind::Deadlock);
     site.nearest = fault.nearest.as_ref().map(ToString::to_string);
-    Fault::new(kind, fault.kind.to_string()).in_kernel(&fault.kernel).at(site)
+    Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site)
+}
+
+/// In words, without what the site says: the address, and where the nearest allocation is.
+fn what(kind: &crate::FaultKind) -> String {
+    use crate::FaultKind as Engine;
+    let access = |write: &bool| if *write { "write" } else { "read" };
+    match kind {
+        Engine::OutOfBounds { space, bytes, write, .. } => {
+            format!("out-of-bounds {} of {bytes} bytes in {space} memory", access(write))
+        }
+        Engine::UseAfterFree { bytes, write, .. } => {
+            format!("{} of {bytes} bytes of freed memory", access(write))
+        }
+        Engine::Misaligned { space, bytes, write, .. } => {
+            format!("misaligned {} of {bytes} bytes in {space} memory", access(write))
+        }
+        other => other.to_string(),
+    }
 }

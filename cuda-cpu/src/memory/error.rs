@@ -45,14 +45,15 @@ impl fmt::Display for Nearest {
         let Self { address, size, .. } = self;
         match self.distance {
             0 => write!(f, "inside the {freed}allocation of {size} bytes at {address:#x}"),
-            d if d > 0 => {
-                write!(f, "{d} bytes after the {freed}allocation of {size} bytes at {address:#x}")
+            distance => {
+                let side = if distance > 0 { "after" } else { "before" };
+                let bytes = distance.unsigned_abs();
+                let unit = if bytes == 1 { "byte" } else { "bytes" };
+                write!(
+                    f,
+                    "{bytes} {unit} {side} the {freed}allocation of {size} bytes at {address:#x}"
+                )
             }
-            d => write!(
-                f,
-                "{} bytes before the {freed}allocation of {size} bytes at {address:#x}",
-                d.unsigned_abs()
-            ),
         }
     }
 }
