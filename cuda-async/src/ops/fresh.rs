@@ -1,19 +1,16 @@
 //! `zeros`, `uninitialised`: fresh device memory.
 
-use std::{
-    marker::PhantomData,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
-use cuda_core::{DeviceBuffer, Element, Error, Result};
+use cuda_core::{DeviceBuffer, Element, Error, Result, Stream};
 
 use crate::{ExecutionContext, Op, Submit};
 
-/// Steps of [`zeros`].
+/// Steps of [`zeros`] and [`uninitialised`].
 #[derive(Clone)]
-pub struct Zeros<T> {
+pub struct Fresh<T> {
     len: Option<usize>,
-    element: PhantomData<fn() -> T>,
+    allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
 }
 
 /// A new device buffer of `len` zeroes.
@@ -23,27 +20,8 @@ pub struct Zeros<T> {
 /// assert_eq!(zeros::<f64>(2).then(to_host).sync()?, [0.0, 0.0]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
-pub const fn zeros<T: Element>(len: usize) -> Op<Zeros<T>> {
-    Op::new(Zeros { len: Some(len), element: PhantomData })
-}
-
-impl<T: Element> Submit for Zeros<T> {
-    type Output = DeviceBuffer<T>;
-
-    fn poll_submit(
-        &mut self,
-        _: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let len = self.len.take().ok_or(Error::AlreadyEnded)?;
-        Poll::Ready(cx.enqueue(|stream| DeviceBuffer::zeroed(stream, len)))
-    }
-}
-
-/// Steps of [`uninitialised`].
-pub struct Uninitialised<T> {
-    len: Option<usize>,
-    element: PhantomData<fn() -> T>,
+pub const fn zeros<T: Element>(len: usize) -> Op<Fresh<T>> {
+    Op::new(Fresh { len: Some(len), allocate: DeviceBuffer::zeroed })
 }
 
 /// A new device buffer of `len` elements with unspecified values, for a kernel that writes all of them: saves
@@ -54,11 +32,11 @@ pub struct Uninitialised<T> {
 /// assert_eq!(uninitialised::<f32>(5).then(to_host).sync()?.len(), 5);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
-pub const fn uninitialised<T: Element>(len: usize) -> Op<Uninitialised<T>> {
-    Op::new(Uninitialised { len: Some(len), element: PhantomData })
+pub const fn uninitialised<T: Element>(len: usize) -> Op<Fresh<T>> {
+    Op::new(Fresh { len: Some(len), allocate: DeviceBuffer::uninitialised })
 }
 
-impl<T: Element> Submit for Uninitialised<T> {
+impl<T: Element> Submit for Fresh<T> {
     type Output = DeviceBuffer<T>;
 
     fn poll_submit(
@@ -67,6 +45,6 @@ impl<T: Element> Submit for Uninitialised<T> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         let len = self.len.take().ok_or(Error::AlreadyEnded)?;
-        Poll::Ready(cx.enqueue(|stream| DeviceBuffer::uninitialised(stream, len)))
+        Poll::Ready(cx.enqueue(|stream| (self.allocate)(stream, len)))
     }
 }

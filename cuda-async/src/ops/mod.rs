@@ -22,7 +22,7 @@ pub use boxed::BoxedOp;
 pub use branch::Branch;
 pub use chain::{Chain, Next, Plain, WithContext};
 pub use download::{BufferSource, ToHost, ToPinned, to_host, to_pinned};
-pub use fresh::{Uninitialised, Zeros, uninitialised, zeros};
+pub use fresh::{Fresh, uninitialised, zeros};
 pub use in_order::{InOrder, in_order};
 pub use inspect::Inspect;
 pub use iterate::{Iterate, MAX_TURNS_PER_POLL, iterate};
