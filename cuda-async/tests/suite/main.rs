@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod auto_traits;
 mod cancellation;
 mod combinators;
 mod copies;

@@ -1,0 +1,85 @@
+//! What is `Send`, `Sync` and `Unpin`: a promise to users, so every public type is listed.
+
+use std::sync::Arc;
+
+use cuda_async::{
+    BoxedOp, ByValue, Device, DeviceBuffer, DeviceFuture, DeviceInfo, Error, Event,
+    ExecutionContext, Fault, FaultKind, FaultSite, Function, LaunchConfig, Module, Op,
+    PinnedBuffer, SchedulingPolicy, SingleStream, Stream, StreamPoolRoundRobin, ops,
+};
+use cuda_core::{
+    Access, Allocation, Arguments, Backend, Command, EntryInfo, HostBlock, Landing, MemoryInfo,
+    ModuleInfo, Notice, NoticeSink, Provider, Reply, Request, Ticket, Waiter,
+};
+
+fn send<T: Send + ?Sized>() {}
+
+fn send_sync<T: Send + Sync + ?Sized>() {}
+
+fn unpin<T: Unpin>() {}
+
+#[test]
+fn handles_go_anywhere() {
+    send_sync::<Device>();
+    send_sync::<Stream>();
+    send_sync::<Event>();
+    send_sync::<Module>();
+    send_sync::<Function>();
+    send_sync::<Allocation>();
+    send_sync::<DeviceBuffer<f32>>();
+    send_sync::<PinnedBuffer<f32>>();
+    send_sync::<Landing<f32>>();
+    send_sync::<ExecutionContext>();
+    send_sync::<Arguments>();
+    send_sync::<HostBlock>();
+    send_sync::<Waiter>();
+    send_sync::<SingleStream>();
+    send_sync::<StreamPoolRoundRobin>();
+    send_sync::<Arc<dyn SchedulingPolicy>>();
+    send_sync::<dyn Backend>();
+    send_sync::<dyn Provider>();
+    send_sync::<dyn NoticeSink>();
+}
+
+#[test]
+fn data_goes_anywhere() {
+    send_sync::<Error>();
+    send_sync::<Fault>();
+    send_sync::<FaultKind>();
+    send_sync::<FaultSite>();
+    send_sync::<DeviceInfo>();
+    send_sync::<LaunchConfig>();
+    send_sync::<Command<'static>>();
+    send_sync::<Request>();
+    send_sync::<Reply>();
+    send_sync::<Notice>();
+    send_sync::<ModuleInfo>();
+    send_sync::<EntryInfo>();
+    send_sync::<MemoryInfo>();
+    send_sync::<Access>();
+    send_sync::<Ticket>();
+    send_sync::<ByValue<[f32; 2]>>();
+}
+
+/// Operations and futures go to other threads; what they hold need not be shareable, so `Sync` is not promised.
+#[test]
+fn operations_go_to_other_threads() {
+    type Buffer = DeviceBuffer<f32>;
+    send::<BoxedOp<'static, u8>>();
+    send::<Op<ops::Value<u8>>>();
+    send::<Op<ops::Fresh<f32>>>();
+    send::<Op<ops::Upload<Vec<f32>>>>();
+    send::<Op<ops::ToHost<Buffer>>>();
+    send::<Op<ops::ToPinned<Arc<Buffer>>>>();
+    send::<Op<ops::LaunchOp<(Buffer, f32)>>>();
+    send::<Op<ops::Map<ops::Value<u8>, fn(u8) -> u8>>>();
+    send::<Op<ops::Inspect<ops::Value<u8>, fn(&u8)>>>();
+    send::<Op<ops::Chain<ops::Value<u8>, ops::Plain<fn(u8) -> Op<ops::Value<u8>>>>>>();
+    send::<Op<ops::Shared<ops::Value<u8>>>>();
+    send::<Op<ops::JoinAll<ops::Value<u8>>>>();
+    send::<Op<ops::Zip<(ops::Branch<ops::Value<u8>>, ops::Branch<ops::Value<u8>>)>>>();
+    send::<Op<ops::InOrder<std::vec::IntoIter<u8>, ops::Value<u8>>>>();
+    send::<Op<ops::Iterate<u8, fn(u8) -> u8, ops::Value<u8>>>>();
+    send::<DeviceFuture<ops::ToHost<Buffer>>>();
+    unpin::<DeviceFuture<ops::ToHost<Buffer>>>();
+}
