@@ -27,7 +27,7 @@ impl Allocation {
         // Dropped unless the backend took the command, so made only afterwards.
         let ticket = stream.submit(Command::Alloc { id, bytes: bytes.max(1) }, &[], None)?;
         let mut usage = Usage::default();
-        usage.note(ticket, Access::Write);
+        usage.note(ticket, Access::Write, &[]);
         Ok(Arc::new(Self { device, id, bytes, usage: Mutex::new(usage) }))
     }
 

@@ -14,6 +14,9 @@ use crate::{
 /// Bytes of arguments that need no heap.
 const INLINE_BYTES: usize = 128;
 
+/// No parameter is aligned to more.
+const MAX_ALIGN: usize = 256;
+
 /// Arguments, in the order of the kernel's parameters.
 #[derive(Default)]
 pub struct Arguments {
@@ -36,10 +39,10 @@ impl Arguments {
         self.raw(bytemuck::bytes_of(value), align_of::<T>())
     }
 
-    /// Adds a struct's bytes, passed by value; `align` is a power of two.
+    /// Adds a struct's bytes, passed by value; `align` is its alignment in bytes, 256 at most.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8], align: usize) -> &mut Self {
-        let start = self.bytes.len().next_multiple_of(align.max(1));
+        let start = self.bytes.len().next_multiple_of(align.clamp(1, MAX_ALIGN));
         if start > self.bytes.len() {
             self.bytes.resize(start, 0);
         }
@@ -98,7 +101,8 @@ impl Function {
     ///
     /// # Safety
     /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
-    /// bounds, and only reads those that were given as [`Access::Read`].
+    /// bounds, and only reads those that were given as [`Access::Read`]. Nobody else uses a buffer that was
+    /// given as [`Access::Write`] while this call lasts.
     pub unsafe fn launch(
         &self,
         stream: &Stream,

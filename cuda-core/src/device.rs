@@ -80,6 +80,7 @@ impl Device {
     /// # Errors
     /// What the backend says.
     pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        self.0.reclaim_all();
         Ok(Stream::new(self.clone(), self.0.create_stream(priority)?, OnDrop::Destroy))
     }
 
@@ -155,11 +156,18 @@ impl Device {
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: there a fault ends CUDA for the whole process.
     pub fn reset(&self) -> Result<()> {
-        self.0.backend.request(Request::Reset)?;
-        for state in self.0.streams.all() {
-            state.progress.recover(state.published());
-            state.advance(state.published());
+        let streams = self.0.streams.all();
+        {
+            // Nothing is submitted meanwhile, so what is published is what is lost. Nobody else ever holds two.
+            let _orders: Vec<_> = streams.iter().map(|state| state.order.lock()).collect();
+            self.0.backend.request(Request::Reset)?;
+            for state in &streams {
+                let last = state.published();
+                state.progress.recover(last);
+                state.advance(last);
+            }
         }
+        drop(streams);
         self.0.reclaim_all();
         Ok(())
     }
@@ -204,7 +212,7 @@ impl DeviceInner {
         if let Some(outcome) = state.progress.outcome(last) {
             return outcome;
         }
-        self.ask(state, Request::Synchronize { stream: state.id })?;
+        self.ask(Request::Synchronize { stream: state.id })?;
         state.advance(last);
         self.reclaim_all();
         Ok(())
@@ -213,7 +221,7 @@ impl DeviceInner {
     /// Whether the stream has run everything that it had when it was asked. Does not block.
     pub(crate) fn query(&self, state: &StreamState) -> Result<bool> {
         let last = state.published();
-        match self.ask(state, Request::Query { stream: state.id })? {
+        match self.ask(Request::Query { stream: state.id })? {
             Reply::Idle(idle) => {
                 if idle {
                     state.advance(last);
@@ -224,9 +232,13 @@ impl DeviceInner {
         }
     }
 
-    /// A request whose failure is the stream's.
-    fn ask(&self, state: &StreamState, request: Request) -> Result<Reply> {
-        self.backend.request(request).inspect_err(|error| self.streams.fail(state, error.clone()))
+    /// A request whose failure may be the device's.
+    fn ask(&self, request: Request) -> Result<Reply> {
+        self.backend.request(request).inspect_err(|error| {
+            if error.is_sticky() {
+                self.streams.fail_all(error);
+            }
+        })
     }
 }
 

@@ -27,7 +27,8 @@ pub enum Access {
 }
 
 /// Streams whose last reads an allocation remembers. One more reader waits for the oldest of them and
-/// takes its place: an edge too many, never one too few.
+/// takes its place: an edge too many, never one too few. (Readers that come at the very same time are all
+/// remembered, and made up for by the next.)
 pub const MAX_READERS: usize = 8;
 
 /// Tickets to wait for.
@@ -46,21 +47,28 @@ impl Usage {
         let elsewhere = |ticket: &Ticket| ticket.stream != stream;
         let mut waits = Tickets::new();
         waits.extend(self.writer.filter(elsewhere));
-        match access {
-            Access::Write => waits.extend(self.readers.iter().copied().filter(elsewhere)),
-            Access::Read => waits.extend(self.evicted_by(stream)),
-        }
+        let readers = match access {
+            Access::Write => &self.readers[..],
+            Access::Read => self.displaced_by(stream),
+        };
+        waits.extend(readers.iter().copied().filter(elsewhere));
         waits
     }
 
-    /// Notes an access whose waits are in place.
-    pub(crate) fn note(&mut self, ticket: Ticket, access: Access) {
+    /// Notes an access that comes after everything in `waited`, and forgets what it therefore stands for.
+    ///
+    /// Another thread may have noted accesses since [`Usage::waits`] was asked: those are in neither list, and
+    /// stay. (Between a write and anything else that is what its caller promises cannot happen; it is
+    /// kept in order all the same.)
+    pub(crate) fn note(&mut self, ticket: Ticket, access: Access, waited: &[Ticket]) {
+        let before = |earlier: &Ticket| earlier.stream == ticket.stream || waited.contains(earlier);
+        self.readers.retain(|read| !before(read));
         match access {
             Access::Write => {
+                self.readers.extend(self.writer.filter(|writer| !before(writer)));
                 self.writer = Some(ticket);
-                self.readers.clear();
             }
-            Access::Read => self.note_read(ticket),
+            Access::Read => self.readers.push(ticket),
         }
     }
 
@@ -69,20 +77,11 @@ impl Usage {
         self.writer.into_iter().chain(self.readers.iter().copied())
     }
 
-    fn note_read(&mut self, ticket: Ticket) {
-        if let Some(own) = self.readers.iter_mut().find(|read| read.stream == ticket.stream) {
-            *own = ticket;
-            return;
-        }
-        if self.readers.len() == MAX_READERS {
-            self.readers.remove(0);
-        }
-        self.readers.push(ticket);
-    }
-
-    fn evicted_by(&self, stream: StreamId) -> Option<Ticket> {
+    /// The readers that a read on `stream` takes the place of: none while there is room.
+    fn displaced_by(&self, stream: StreamId) -> &[Ticket] {
         let known = self.readers.iter().any(|read| read.stream == stream);
-        if known || self.readers.len() < MAX_READERS { None } else { self.readers.first().copied() }
+        let surplus = (self.readers.len() + 1).saturating_sub(MAX_READERS);
+        if known { &[] } else { &self.readers[..surplus] }
     }
 }
 
@@ -97,7 +96,7 @@ mod tests {
     #[test]
     fn a_read_waits_for_the_write_on_another_stream_only() {
         let mut usage = Usage::default();
-        usage.note(ticket(1, 1), Access::Write);
+        usage.note(ticket(1, 1), Access::Write, &[]);
         assert_eq!(usage.waits(StreamId(2), Access::Read).as_slice(), [ticket(1, 1)]);
         assert!(usage.waits(StreamId(1), Access::Read).is_empty());
     }
@@ -105,13 +104,13 @@ mod tests {
     #[test]
     fn a_write_waits_for_every_reader_and_then_stands_for_them() {
         let mut usage = Usage::default();
-        usage.note(ticket(1, 1), Access::Write);
-        usage.note(ticket(2, 5), Access::Read);
-        usage.note(ticket(3, 7), Access::Read);
-        usage.note(ticket(2, 6), Access::Read);
+        usage.note(ticket(1, 1), Access::Write, &[]);
+        usage.note(ticket(2, 5), Access::Read, &[ticket(1, 1)]);
+        usage.note(ticket(3, 7), Access::Read, &[ticket(1, 1)]);
+        usage.note(ticket(2, 6), Access::Read, &[]);
         let waits = usage.waits(StreamId(4), Access::Write);
-        assert_eq!(waits.as_slice(), [ticket(1, 1), ticket(2, 6), ticket(3, 7)]);
-        usage.note(ticket(4, 1), Access::Write);
+        assert_eq!(waits.as_slice(), [ticket(1, 1), ticket(3, 7), ticket(2, 6)]);
+        usage.note(ticket(4, 1), Access::Write, &waits);
         assert_eq!(usage.waits(StreamId(2), Access::Read).as_slice(), [ticket(4, 1)]);
     }
 
@@ -120,13 +119,35 @@ mod tests {
         let mut usage = Usage::default();
         for stream in 0..MAX_READERS as u64 {
             assert!(usage.waits(StreamId(stream), Access::Read).is_empty());
-            usage.note(ticket(stream, 1), Access::Read);
+            usage.note(ticket(stream, 1), Access::Read, &[]);
         }
         let late = StreamId(99);
-        assert_eq!(usage.waits(late, Access::Read).as_slice(), [ticket(0, 1)]);
-        usage.note(Ticket { stream: late, number: 1 }, Access::Read);
+        let waits = usage.waits(late, Access::Read);
+        assert_eq!(waits.as_slice(), [ticket(0, 1)]);
+        usage.note(Ticket { stream: late, number: 1 }, Access::Read, &waits);
         assert_eq!(usage.last_uses().count(), MAX_READERS);
         assert!(!usage.last_uses().any(|t| t.stream == StreamId(0)));
+    }
+
+    /// Two threads that both wait for the oldest reader do not push out a second one, for which nobody waits.
+    #[test]
+    fn readers_that_come_at_once_are_all_remembered() {
+        let mut usage = Usage::default();
+        for stream in 0..MAX_READERS as u64 {
+            usage.note(ticket(stream, 1), Access::Read, &[]);
+        }
+        let (a, b) = (ticket(50, 1), ticket(51, 1));
+        let (a_waits, b_waits) =
+            (usage.waits(a.stream, Access::Read), usage.waits(b.stream, Access::Read));
+        usage.note(a, Access::Read, &a_waits);
+        usage.note(b, Access::Read, &b_waits);
+        let uses: Vec<_> = usage.last_uses().collect();
+        assert!((1..MAX_READERS as u64).all(|stream| uses.contains(&ticket(stream, 1))));
+        assert!(uses.contains(&a) && uses.contains(&b));
+        let next = usage.waits(StreamId(52), Access::Read);
+        assert_eq!(next.as_slice(), [ticket(1, 1), ticket(2, 1)]);
+        usage.note(ticket(52, 1), Access::Read, &next);
+        assert_eq!(usage.last_uses().count(), MAX_READERS);
     }
 
     /// A write at the end waits, directly or through others, for every earlier access: checked by
@@ -149,7 +170,7 @@ mod tests {
                 counts[stream as usize] += 1;
                 let this = ticket(stream, counts[stream as usize]);
                 let waits = usage.waits(this.stream, access);
-                usage.note(this, access);
+                usage.note(this, access, &waits);
                 assert_ordered(&log, this, access, &waits);
                 log.push((this, access, waits));
             }

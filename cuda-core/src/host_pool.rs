@@ -1,6 +1,9 @@
 //! Blocks of host memory, used again and again: pinning memory is slow.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::Mutex;
 
@@ -34,7 +37,7 @@ impl HostPool {
             Some(block) => block,
             None => Arc::new(backend.host_block(size)?),
         };
-        Ok(Arc::new(Lease { block, pool: self.clone() }))
+        Ok(Arc::new(Lease { block, pool: self.clone(), abandoned: AtomicBool::new(false) }))
     }
 }
 
@@ -60,16 +63,27 @@ impl Free {
 pub(crate) struct Lease {
     block: Arc<HostBlock>,
     pool: Arc<HostPool>,
+    abandoned: AtomicBool,
 }
 
 impl Lease {
     pub(crate) fn block(&self) -> &Arc<HostBlock> {
         &self.block
     }
+
+    /// Never gives it back, nor to the system: a device may yet write to it.
+    pub(crate) fn abandon(&self) {
+        if !self.abandoned.swap(true, Ordering::Relaxed) {
+            std::mem::forget(self.block.clone());
+        }
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if *self.abandoned.get_mut() {
+            return;
+        }
         let surplus = self.pool.0.lock().give(self.block.clone());
         drop(surplus);
     }

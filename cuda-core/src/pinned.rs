@@ -116,8 +116,11 @@ impl<T: Element> Landing<T> {
     /// # Errors
     /// What the stream met.
     pub fn wait(mut self) -> Result<PinnedBuffer<T>> {
+        if let Some(landed) = self.try_take() {
+            return landed;
+        }
         self.stream.synchronize()?;
-        self.take()
+        self.try_take().unwrap_or(Err(Error::AlreadyEnded))
     }
 
     /// The stream is known to have passed the copy.

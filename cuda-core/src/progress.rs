@@ -7,9 +7,10 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
 };
@@ -22,29 +23,47 @@ use crate::{Error, Result};
 #[derive(Default)]
 pub(crate) struct Progress {
     completed: AtomicU64,
+    /// Whether `waiting.lost` has anything: a look at it need not lock.
+    lossy: AtomicBool,
     waiting: Mutex<Waiting>,
 }
 
 #[derive(Default)]
 struct Waiting {
+    /// What ended the stream; nothing that is not complete now will be.
     failed: Option<Error>,
+    /// Submissions that did not run though later ones may: (first, last, why), in order.
+    lost: Vec<(u64, u64, Error)>,
     /// By submission number, then by waiter.
     wakers: BTreeMap<(u64, u64), Waker>,
     next_waiter: u64,
 }
 
+/// Stretches of lost submissions that a stream tells apart; beyond that the two oldest become one, with
+/// what lay between them.
+const MAX_LOST: usize = 16;
+
 impl Progress {
-    /// The last submission known to have run.
+    /// The last submission known to be over.
     pub(crate) fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
     }
 
     /// How submission `number` ended, if that is known.
     pub(crate) fn outcome(&self, number: u64) -> Option<Result<()>> {
-        if self.completed() >= number {
+        if self.completed() >= number && !self.lossy.load(Ordering::Acquire) {
             return Some(Ok(()));
         }
-        self.waiting.lock().failed.clone().map(Err)
+        self.outcome_under(&self.waiting.lock(), number)
+    }
+
+    fn outcome_under(&self, waiting: &Waiting, number: u64) -> Option<Result<()>> {
+        if self.completed() >= number {
+            let lost =
+                waiting.lost.iter().find(|(first, last, _)| (*first..=*last).contains(&number));
+            return Some(lost.map_or(Ok(()), |(.., error)| Err(error.clone())));
+        }
+        waiting.failed.clone().map(Err)
     }
 
     /// The error that ended this stream.
@@ -55,15 +74,22 @@ impl Progress {
     /// Everything up to `number` has run.
     pub(crate) fn advance(&self, number: u64) {
         self.completed.fetch_max(number, Ordering::AcqRel);
+        wake(self.waiting.lock().take_up_to(number));
+    }
+
+    /// What is not complete up to `number` did not run, and never will.
+    pub(crate) fn lose(&self, number: u64, error: Error) {
         let woken = {
             let mut waiting = self.waiting.lock();
-            if waiting.wakers.is_empty() {
-                return;
+            let first = self.completed() + 1;
+            if first <= number {
+                waiting.add_lost(first, number, error);
+                self.lossy.store(true, Ordering::Release);
+                self.completed.fetch_max(number, Ordering::AcqRel);
             }
-            let later = waiting.wakers.split_off(&(number.saturating_add(1), 0));
-            std::mem::replace(&mut waiting.wakers, later)
+            waiting.take_up_to(number)
         };
-        woken.into_values().for_each(Waker::wake);
+        wake(woken);
     }
 
     /// What is not complete now never will be.
@@ -73,19 +99,46 @@ impl Progress {
             waiting.failed.get_or_insert(error);
             std::mem::take(&mut waiting.wakers)
         };
-        woken.into_values().for_each(Waker::wake);
+        wake(woken);
     }
 
-    /// Forgets a failure: the device was reset.
+    /// The device was reset: what it had up to `number` is lost, what comes next is not.
     pub(crate) fn recover(&self, number: u64) {
-        self.waiting.lock().failed = None;
-        self.advance(number);
+        let failed = self.waiting.lock().failed.take();
+        if let Some(error) = failed {
+            self.lose(number, error);
+        }
     }
 
     fn new_waiter(&self) -> u64 {
         let mut waiting = self.waiting.lock();
         waiting.next_waiter += 1;
         waiting.next_waiter
+    }
+}
+
+impl Waiting {
+    fn take_up_to(&mut self, number: u64) -> BTreeMap<(u64, u64), Waker> {
+        if self.wakers.is_empty() {
+            return BTreeMap::new();
+        }
+        let later = self.wakers.split_off(&(number.saturating_add(1), 0));
+        std::mem::replace(&mut self.wakers, later)
+    }
+
+    fn add_lost(&mut self, first: u64, last: u64, error: Error) {
+        self.lost.push((first, last, error));
+        if self.lost.len() > MAX_LOST {
+            let (first, ..) = self.lost.remove(0);
+            self.lost[0].0 = first;
+        }
+    }
+}
+
+/// One that panics is its owner's affair: the others are woken all the same.
+fn wake(wakers: BTreeMap<(u64, u64), Waker>) {
+    for waker in wakers.into_values() {
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }
 }
 
@@ -104,15 +157,12 @@ impl Waiter {
 
     /// Ready when the submission has run, or cannot.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
-        if self.progress.completed() >= self.key.0 {
-            return Poll::Ready(Ok(()));
+        if let Some(outcome) = self.progress.outcome(self.key.0) {
+            return Poll::Ready(outcome);
         }
         let mut waiting = self.progress.waiting.lock();
-        if self.progress.completed() >= self.key.0 {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(error) = &waiting.failed {
-            return Poll::Ready(Err(error.clone()));
+        if let Some(outcome) = self.progress.outcome_under(&waiting, self.key.0) {
+            return Poll::Ready(outcome);
         }
         let previous = waiting.wakers.insert(self.key, task.waker().clone());
         drop(waiting);
@@ -188,5 +238,54 @@ mod tests {
         let outcome = waiter.poll(&mut Context::from_waker(waker));
         assert_eq!(outcome, Poll::Ready(Err(Error::NeedsHostData)));
         assert_eq!(progress.outcome(4), Some(Ok(())));
+    }
+
+    #[test]
+    fn what_a_reset_loses_stays_lost() {
+        let progress = Arc::new(Progress::default());
+        progress.advance(3);
+        let (mut waiter, woken) = waiting(&progress, 5);
+        progress.fail(Error::NeedsHostData);
+        progress.recover(6);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        let waker = Waker::noop();
+        let outcome = waiter.poll(&mut Context::from_waker(waker));
+        assert_eq!(outcome, Poll::Ready(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome(3), Some(Ok(())));
+        assert_eq!(progress.outcome(6), Some(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome(7), None);
+        progress.advance(7);
+        assert_eq!(progress.outcome(7), Some(Ok(())));
+        assert_eq!(progress.outcome(4), Some(Err(Error::NeedsHostData)));
+    }
+
+    #[test]
+    fn losses_are_bounded_and_none_is_forgotten() {
+        let progress = Progress::default();
+        for number in 1..100 {
+            progress.advance(2 * number - 1);
+            progress.lose(2 * number, Error::AlreadyEnded);
+        }
+        assert!(
+            (1..100).all(|number| progress.outcome(2 * number) == Some(Err(Error::AlreadyEnded)))
+        );
+        assert!(progress.waiting.lock().lost.len() <= MAX_LOST);
+    }
+
+    #[test]
+    fn a_waker_that_panics_does_not_keep_others_asleep() {
+        struct Panics;
+        impl Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                panic!("on purpose");
+            }
+        }
+        let progress = Arc::new(Progress::default());
+        let mut first = Waiter::new(progress.clone(), 1);
+        let waker = Waker::from(Arc::new(Panics));
+        assert!(first.poll(&mut Context::from_waker(&waker)).is_pending());
+        let (_second, woken) = waiting(&progress, 1);
+        progress.advance(1);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     }
 }

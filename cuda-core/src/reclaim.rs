@@ -1,8 +1,8 @@
 //! What was dropped and has to go. `Drop` only queues it here.
 //!
 //! Freeing memory is one more enqueue: the next submission, synchronisation or notice does it. Unloading
-//! a module and destroying a stream may block, so submissions (which happen inside polls) leave them to
-//! notices (on the completion thread), synchronisations and module loads.
+//! a module and destroying a stream may block, so submissions (which happen inside polls) and notices (for
+//! which everyone waits) leave them to whoever blocks anyway: synchronisations, module loads, new streams.
 
 use std::sync::Arc;
 
@@ -48,7 +48,9 @@ impl DeviceInner {
     /// Frees what was dropped. Called without any stream's lock; never blocks.
     pub(crate) fn reclaim_memory(&self) {
         for (id, usage) in self.reclaim.frees.take() {
-            self.free(id, &usage);
+            if !self.free(id, &usage) {
+                self.reclaim.frees.push((id, usage));
+            }
         }
     }
 
@@ -72,37 +74,44 @@ impl DeviceInner {
                 self.tell(Request::UnloadModule { id });
             }
             Retired::Stream(id) => {
-                let state = self.streams.find(id)?;
-                if state.is_busy() {
+                if let Some(state) = self.streams.find(id).filter(|state| state.is_busy()) {
                     self.ask_for_notice(&state);
                     return Some(Retired::Stream(id));
                 }
+                if !self.streams.remove_unused(id) {
+                    return Some(Retired::Stream(id));
+                }
                 self.tell(Request::DestroyStream { id });
-                self.streams.remove(id);
             }
         }
         None
     }
 
-    /// Frees on the stream of the last use, after all other uses. On a lost device the memory is lost too.
-    fn free(&self, id: AllocId, usage: &Usage) {
-        let unfinished: Vec<_> =
-            usage.last_uses().filter(|t| !self.streams.is_complete(*t)).collect();
-        let home = unfinished.last().and_then(|ticket| self.streams.find(ticket.stream));
-        let home = home.unwrap_or_else(|| self.housekeeping.clone());
-        let _order = home.order.lock();
-        for ticket in unfinished.iter().filter(|ticket| ticket.stream != home.id) {
-            if self.order_after(home.id, ticket.stream).is_err() {
-                return;
+    /// Frees on the stream of the last use, after all other uses; `false` if somebody submits there now. On a
+    /// lost device the memory is lost too.
+    fn free(&self, id: AllocId, usage: &Usage) -> bool {
+        let live = |ticket: Ticket| self.streams.find(ticket.stream).map(|state| (ticket, state));
+        let unfinished = usage.last_uses().filter_map(live);
+        let mut unfinished: Vec<_> = unfinished
+            .filter(|(ticket, state)| state.progress.completed() < ticket.number)
+            .collect();
+        let home = unfinished.pop().map_or_else(|| self.housekeeping.clone(), |(_, state)| state);
+        // Only tried: a reset holds this while it waits for the thread that may be this one.
+        let Some(_order) = home.order.try_lock() else { return false };
+        for (_, state) in unfinished.iter().filter(|(_, state)| state.id != home.id) {
+            if self.order_after(home.id, state).is_err() {
+                return true;
             }
         }
         let _ = self.backend.enqueue(home.id, Command::Free { id }, &[]);
+        true
     }
 
-    /// Orders what `consumer` gets from now on after what `producer` has now.
-    pub(crate) fn order_after(&self, consumer: StreamId, producer: StreamId) -> Result<()> {
+    /// Orders what `consumer` gets from now on after what `producer` has now. That it is held here keeps the
+    /// stream from being destroyed meanwhile.
+    pub(crate) fn order_after(&self, consumer: StreamId, producer: &StreamState) -> Result<()> {
         let event = self.events.take();
-        let recorded = self.backend.enqueue(producer, Command::Record { event }, &[]);
+        let recorded = self.backend.enqueue(producer.id, Command::Record { event }, &[]);
         let waited =
             recorded.and_then(|()| self.backend.enqueue(consumer, Command::Wait { event }, &[]));
         self.events.give(event);

@@ -6,7 +6,7 @@ use crate::{
     Command, Device, Result, StreamId,
     allocation::Allocation,
     event::Event,
-    hazard::{Access, Ticket},
+    hazard::{Access, Ticket, Tickets},
     host_pool::Lease,
     progress::Waiter,
     stream_state::{Order, StreamState},
@@ -14,10 +14,6 @@ use crate::{
 
 /// Uses of allocations by one submission.
 pub(crate) type Uses<'a> = &'a [(Arc<Allocation>, Access)];
-
-/// Blocks of host memory that a stream keeps for submissions it does not know to be complete, before it
-/// asks to be told.
-pub const MAX_RETAINED: usize = 64;
 
 /// An ordered queue of work on a device. Clones are the same stream.
 ///
@@ -86,6 +82,7 @@ impl Stream {
     /// What the backend says if it cannot be asked.
     pub fn waiter(&self, number: u64) -> Result<Waiter> {
         let state = &self.0.state;
+        let number = number.min(state.published());
         if state.progress.completed() < number {
             state.notify_at(self.device().backend(), &mut state.order.lock(), number)?;
         }
@@ -126,22 +123,25 @@ impl Stream {
     ) -> Result<Ticket> {
         self.device().inner().reclaim_memory();
         let mut order = self.0.state.order.lock();
+        let mut waited = Tickets::new();
         for (allocation, access) in uses {
             self.device().check_same("a buffer", allocation.device())?;
-            let waits = allocation.usage.lock().waits(self.id(), *access);
-            for ticket in waits {
-                self.wait_for(&mut order, ticket)?;
-            }
+            waited.extend(allocation.usage.lock().waits(self.id(), *access));
+        }
+        for ticket in &waited {
+            self.wait_for(&mut order, *ticket)?;
         }
         let blocks = host.map(|lease| lease.block());
         let blocks = blocks.map_or(&[][..], std::slice::from_ref);
         self.device().backend().enqueue(self.id(), command, blocks)?;
         let ticket = self.publish();
         for (allocation, access) in uses {
-            allocation.usage.lock().note(ticket, *access);
+            allocation.usage.lock().note(ticket, *access, &waited);
         }
-        if let Some(lease) = host {
-            self.retain(&mut order, ticket, lease)?;
+        if let Some(lease) = host
+            && self.0.state.retained.keep(ticket.number, lease.clone())
+        {
+            self.0.state.notify_at(self.device().backend(), &mut order, ticket.number)?;
         }
         Ok(ticket)
     }
@@ -149,14 +149,6 @@ impl Stream {
     fn publish(&self) -> Ticket {
         let number = self.0.state.published.fetch_add(1, Ordering::AcqRel) + 1;
         Ticket { stream: self.id(), number }
-    }
-
-    fn retain(&self, order: &mut Order, ticket: Ticket, lease: &Arc<Lease>) -> Result<()> {
-        order.retained.push_back((ticket.number, lease.clone()));
-        if order.retained.len().is_multiple_of(MAX_RETAINED) {
-            self.0.state.notify_at(self.device().backend(), order, ticket.number)?;
-        }
-        Ok(())
     }
 
     /// Orders this stream after a ticket of another one, unless it is already.
@@ -171,7 +163,7 @@ impl Stream {
             return outcome;
         }
         let covers = producer.published();
-        self.device().inner().order_after(self.id(), ticket.stream)?;
+        self.device().inner().order_after(self.id(), &producer)?;
         order.cover(ticket.stream, covers);
         Ok(())
     }

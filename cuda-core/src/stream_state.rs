@@ -2,17 +2,15 @@
 //!
 //! # Who may touch what
 //! - `published` is stored by whoever holds `order`, after the backend took the submission; anyone reads it.
-//! - `order` is held across check, waits, backend call and publication of one submission. No thread holds
-//!   the `order` of two streams: an edge needs only the producer's `published`, read *before* its event
-//!   is recorded.
+//! - `order` is held across check, waits, backend call and publication of one submission. Only a reset of the
+//!   device holds the `order` of two streams: an edge needs only the producer's `published`, read *before* its
+//!   event is recorded.
+//! - The thread that learns how far a stream is takes no `order`, or only tries to.
 //! - An allocation's usage is noted after publication, so a ticket that anyone sees is in its stream.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, OnceLock, Weak,
+    atomic::{AtomicU64, Ordering},
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -20,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Backend, Command, Error, Notice, NoticeSink, Result, StreamId, device::DeviceInner,
-    hazard::Ticket, host_pool::Lease, progress::Progress,
+    hazard::Ticket, progress::Progress, retained::Retained,
 };
 
 pub(crate) struct StreamState {
@@ -28,7 +26,13 @@ pub(crate) struct StreamState {
     pub(crate) published: AtomicU64,
     pub(crate) progress: Arc<Progress>,
     pub(crate) order: Mutex<Order>,
+    /// Not part of `order`, so that the thread that learns how far the stream is never waits for one that
+    /// submits.
+    pub(crate) retained: Retained,
 }
+
+/// Streams whose watermarks a stream remembers. Forgetting one costs a wait that was not needed.
+const MAX_COVERED: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Order {
@@ -36,8 +40,6 @@ pub(crate) struct Order {
     pub(crate) covered: FxHashMap<StreamId, u64>,
     /// The last submission for which a notice is on its way.
     pub(crate) notified: u64,
-    /// Host blocks that submissions use, oldest first.
-    pub(crate) retained: VecDeque<(u64, Arc<Lease>)>,
 }
 
 impl Order {
@@ -46,6 +48,9 @@ impl Order {
     }
 
     pub(crate) fn cover(&mut self, stream: StreamId, number: u64) {
+        if self.covered.len() >= MAX_COVERED {
+            self.covered.clear();
+        }
         let covered = self.covered.entry(stream).or_default();
         *covered = (*covered).max(number);
     }
@@ -58,6 +63,7 @@ impl StreamState {
             published: AtomicU64::new(0),
             progress: Arc::default(),
             order: Mutex::default(),
+            retained: Retained::default(),
         })
     }
 
@@ -88,30 +94,13 @@ impl StreamState {
     /// Everything up to `number` has run: wakes its waiters and gives back its host blocks.
     pub(crate) fn advance(&self, number: u64) {
         self.progress.advance(number);
-        self.release(number);
-    }
-
-    fn release(&self, number: u64) {
-        let mut order = self.order.lock();
-        if order.retained.is_empty() {
-            return;
-        }
-        let done = order.retained.partition_point(|(last_use, _)| *last_use <= number);
-        let released: Vec<_> = order.retained.drain(..done).collect();
-        drop(order);
-        drop(released);
+        self.retained.release(number);
     }
 }
 
 impl Drop for StreamState {
-    /// Blocks that a stream still holds here belong to a device that failed: it may yet write to them.
     fn drop(&mut self) {
-        let completed = self.progress.completed();
-        for (last_use, lease) in self.order.get_mut().retained.drain(..) {
-            if last_use > completed {
-                std::mem::forget(lease);
-            }
-        }
+        self.retained.abandon_after(self.progress.completed());
     }
 }
 
@@ -132,9 +121,14 @@ impl Streams {
         self.table.write().insert(state.id, state);
     }
 
-    pub(crate) fn remove(&self, id: StreamId) {
-        let removed = self.table.write().remove(&id);
-        drop(removed);
+    /// Takes a stream out, unless somebody holds it: then it may be about to be recorded on.
+    pub(crate) fn remove_unused(&self, id: StreamId) -> bool {
+        let mut table = self.table.write();
+        // Nobody can find it while the table is locked, so a count of one stays one.
+        let unused = table.get(&id).is_some_and(|state| Arc::strong_count(state) == 1);
+        let removed = if unused { table.remove(&id) } else { None };
+        drop(table);
+        removed.is_some()
     }
 
     /// A stream that is gone has run everything it ever had.
@@ -146,12 +140,9 @@ impl Streams {
         self.table.read().values().cloned().collect()
     }
 
-    /// One stream met an error; if the device is lost by it, so are all others.
-    pub(crate) fn fail(&self, state: &StreamState, error: Error) {
-        if error.is_sticky() {
-            self.all().iter().for_each(|state| state.progress.fail(error.clone()));
-        }
-        state.progress.fail(error);
+    /// The device is lost: nothing that is not complete on any stream will be.
+    pub(crate) fn fail_all(&self, error: &Error) {
+        self.all().iter().for_each(|state| state.progress.fail(error.clone()));
     }
 
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
@@ -162,12 +153,17 @@ impl Streams {
 impl NoticeSink for Streams {
     fn notice(&self, notice: Notice) {
         let Some(state) = self.find(notice.stream) else { return };
+        if notice.token <= state.progress.completed() {
+            return; // known already, or lost to a reset
+        }
         match notice.status {
             Ok(()) => state.advance(notice.token),
-            Err(error) => self.fail(&state, error),
+            Err(error) if error.is_sticky() => self.fail_all(&error),
+            Err(error) => state.progress.lose(notice.token, error),
         }
+        drop(state);
         if let Some(device) = self.device.get().and_then(Weak::upgrade) {
-            device.reclaim_all();
+            device.reclaim_memory();
         }
     }
 }
