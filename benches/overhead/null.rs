@@ -30,7 +30,7 @@ impl Backend for Null {
         &self.0
     }
 
-    fn enqueue(&self, _: StreamId, _: Command<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
+    unsafe fn enqueue(&self, _: StreamId, _: Command<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
         Ok(())
     }
 

@@ -12,7 +12,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{Device, Element, Error, Event, Landing, PinnedBuffer, Result, Stream, Waiter};
+use cuda_core::{
+    Device, Element, Error, Event, Landing, PinnedBuffer, Result, Stream, StreamId, Waiter,
+};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -90,10 +92,13 @@ impl ExecutionContext {
                 self.0.stream.get_or_init(|| borrowed)
             }
         };
-        if self.0.has_after.swap(false, Ordering::AcqRel) {
-            for event in self.0.after.lock().drain(..) {
+        if self.0.has_after.load(Ordering::Acquire) {
+            let mut after = self.0.after.lock();
+            for event in after.drain(..) {
                 stream.wait_event(&event)?;
             }
+            // Under the lock, so that no clone of this context goes on before the waits are in.
+            self.0.has_after.store(false, Ordering::Release);
         }
         Ok(stream)
     }
@@ -105,7 +110,7 @@ impl ExecutionContext {
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
         let stream = self.stream()?;
         let result = submit(stream);
-        self.0.last.store(stream.last().number, Ordering::Release);
+        self.0.last.fetch_max(stream.last().number, Ordering::AcqRel);
         result
     }
 
@@ -134,16 +139,20 @@ impl ExecutionContext {
         Ok(branches)
     }
 
-    /// Orders what this context enqueues from now on after all that a branch has enqueued, and counts
-    /// the branch's work as its own.
-    pub(crate) fn join(&self, branch: &ExecutionContext) -> Result<()> {
-        if self == branch {
-            return Ok(());
+    /// Orders what this context enqueues from now on after all that its branches have enqueued, and counts
+    /// their work as its own. Branches that share a stream are waited for together.
+    pub(crate) fn join(&self, branches: &[ExecutionContext]) -> Result<()> {
+        let mut joined: SmallVec<[StreamId; 8]> = SmallVec::new();
+        for branch in branches.iter().filter(|branch| *branch != self && branch.last().is_some()) {
+            let Some(stream) =
+                branch.0.stream.get().filter(|stream| !joined.contains(&stream.id()))
+            else {
+                continue;
+            };
+            joined.push(stream.id());
+            self.adopt(&stream.record()?)?;
         }
-        match branch.record()? {
-            Some(event) => self.adopt(&event),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The number of the last submission, if there is one.

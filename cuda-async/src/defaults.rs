@@ -1,6 +1,7 @@
 //! The device and the policy of the process, for operations that name none.
 
 use std::{
+    panic::catch_unwind,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -26,7 +27,7 @@ enum Default {
 
 /// Sets what operations without a policy run on, from now on and in every thread.
 pub fn set_default_policy(policy: Arc<dyn SchedulingPolicy>) {
-    settle(&mut DEFAULT.lock(), Default::Set(policy));
+    settle(|_| Some(Default::Set(policy)));
 }
 
 /// Makes `device` the default, with [`StreamPoolRoundRobin`].
@@ -81,7 +82,11 @@ pub(crate) fn poll_place(task: &mut Context<'_>) -> Poll<Result<Stream>> {
             return Poll::Ready(policy.place());
         }
         Default::Failed(error) => return Poll::Ready(Err(error.clone())),
-        Default::Opening(waiting) => waiting.push(task.waker().clone()),
+        Default::Opening(waiting) => {
+            if !waiting.iter().any(|waker| waker.will_wake(task.waker())) {
+                waiting.push(task.waker().clone());
+            }
+        }
         Default::Unset => {
             *default = Default::Opening(vec![task.waker().clone()]);
             drop(default);
@@ -98,17 +103,21 @@ pub(crate) fn poll_place(task: &mut Context<'_>) -> Poll<Result<Stream>> {
 
 /// Opens the default device. Called by whoever set the state to `Opening`.
 fn open_default() -> Result<Policy> {
-    let policy = first_device().and_then(|device| StreamPoolRoundRobin::new(&device));
+    let open = || first_device().and_then(|device| StreamPoolRoundRobin::new(&device));
+    let policy = catch_unwind(open).unwrap_or_else(|_| {
+        let what = "opening the default device".into();
+        Err(Error::Host { what, detail: "a panic, which is a bug: please report it".into() })
+    });
     opened(policy.map(|policy| Arc::new(policy) as Policy));
     default_policy()
 }
 
 /// Takes the result, unless a default was set in the meantime.
 fn opened(policy: Result<Policy>) {
-    let mut default = DEFAULT.lock();
-    if let Default::Opening(_) = *default {
-        settle(&mut default, policy.map_or_else(Default::Failed, Default::Set));
-    }
+    settle(|default| match default {
+        Default::Opening(_) => Some(policy.map_or_else(Default::Failed, Default::Set)),
+        _ => None,
+    });
 }
 
 fn first_device() -> Result<Device> {
@@ -117,9 +126,13 @@ fn first_device() -> Result<Device> {
     opened.or_else(|error| open("cpu").map_err(|_| error))
 }
 
-fn settle(default: &mut Default, state: Default) {
-    let previous = std::mem::replace(default, state);
+/// Changes the state. Whoever waited is woken, and what was there before is dropped, without the lock.
+fn settle(change: impl FnOnce(&Default) -> Option<Default>) {
+    let mut default = DEFAULT.lock();
+    let Some(state) = change(&default) else { return };
+    let previous = std::mem::replace(&mut *default, state);
     OPENED.notify_all();
+    drop(default);
     if let Default::Opening(waiting) = previous {
         waiting.into_iter().for_each(Waker::wake);
     }

@@ -42,8 +42,8 @@ pub use future::DeviceFuture;
 pub use op::{IntoDeviceOp, Op, Submit};
 pub use ops::{
     BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, KernelInput, KernelOutput,
-    Unzip, empty, h2d, in_order, iterate, join_all, launch, to_host, to_pinned, value,
-    with_context, zeros,
+    Unzip, empty, h2d, in_order, iterate, join_all, launch, to_host, to_pinned, uninitialised,
+    value, with_context, zeros,
 };
 pub use policy::{DEFAULT_STREAMS, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
 pub use siblings::MAX_SIBLING_STREAMS;

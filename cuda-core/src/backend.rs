@@ -15,14 +15,21 @@ use crate::{
 ///   what is known at once (out of memory, a bad launch shape); later errors come with a
 ///   [`Notice`](crate::Notice) and with [`Request::Synchronize`].
 /// - Every accepted `Notify` is answered exactly once, also when the device is lost.
-/// - The caller keeps the blocks in `host` alive, and does not touch their bytes as the command says,
-///   until the stream has passed the command; a backend that runs it later may keep clones.
 pub trait Backend: Send + Sync + 'static {
     /// What device this is.
     fn info(&self) -> &DeviceInfo;
 
     /// Puts a command at the end of a stream. `host` holds every block that the command names.
-    fn enqueue(
+    ///
+    /// # Errors
+    /// What is known at once; then the command was not taken.
+    ///
+    /// # Safety
+    /// - Until the stream has passed the command, the caller keeps the blocks in `host` alive, nobody touches
+    ///   the bytes that it writes, and nobody writes the bytes that it reads.
+    /// - No other stream uses the same device memory at the same time, unless both only read it.
+    /// - A launched kernel stays inside the memory that its parameters name.
+    unsafe fn enqueue(
         &self,
         stream: StreamId,
         command: Command<'_>,
@@ -42,7 +49,10 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the backend is no CUDA driver.
-    fn external(
+    ///
+    /// # Safety
+    /// What `submit` enqueues keeps the rules of [`Backend::enqueue`].
+    unsafe fn external(
         &self,
         _stream: StreamId,
         _submit: &mut dyn FnMut(RawStream) -> Result<()>,

@@ -111,7 +111,8 @@ impl Device {
         }
     }
 
-    /// Memory in use and free, after everything that was dropped has been let go.
+    /// Memory in use and free. What was dropped is let go first, in stream order: it counts as used until its
+    /// stream has run what came before.
     ///
     /// # Errors
     /// What the backend says.

@@ -103,7 +103,8 @@ impl DeviceInner {
                 return true;
             }
         }
-        let _ = self.backend.enqueue(home.id, Command::Free { id }, &[]);
+        // SAFETY: whoever used the allocation let go of it, and what they enqueued comes before.
+        let _ = unsafe { self.backend.enqueue(home.id, Command::Free { id }, &[]) };
         true
     }
 
@@ -111,9 +112,10 @@ impl DeviceInner {
     /// stream from being destroyed meanwhile.
     pub(crate) fn order_after(&self, consumer: StreamId, producer: &StreamState) -> Result<()> {
         let event = self.events.take();
-        let recorded = self.backend.enqueue(producer.id, Command::Record { event }, &[]);
-        let waited =
-            recorded.and_then(|()| self.backend.enqueue(consumer, Command::Wait { event }, &[]));
+        // SAFETY: neither touches memory.
+        let enqueue = |stream, command| unsafe { self.backend.enqueue(stream, command, &[]) };
+        let recorded = enqueue(producer.id, Command::Record { event });
+        let waited = recorded.and_then(|()| enqueue(consumer, Command::Wait { event }));
         self.events.give(event);
         waited
     }

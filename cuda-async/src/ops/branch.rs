@@ -69,6 +69,6 @@ impl Fork {
 
     /// Orders what comes next after every branch.
     pub(crate) fn join(&mut self, cx: &ExecutionContext) -> Result<()> {
-        std::mem::take(&mut self.0).iter().try_for_each(|branch| cx.join(branch))
+        cx.join(&std::mem::take(&mut self.0))
     }
 }

@@ -91,11 +91,20 @@ impl<B: BufferSource> Submit for ToHost<B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
+        let outcome = ready!(self.poll_copy(task, cx));
+        self.source = None;
+        self.flying.clear();
+        Poll::Ready(outcome.map(|()| std::mem::take(&mut self.landed)))
+    }
+}
+
+impl<B: BufferSource> ToHost<B> {
+    fn poll_copy(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
         let len = self.source.as_ref().ok_or(Error::AlreadyEnded)?.buffer().len();
         self.reserve(len)?;
         loop {
             self.submit_chunks(cx, len)?;
-            let Some(first) = self.flying.front_mut() else { break };
+            let Some(first) = self.flying.front_mut() else { return Poll::Ready(Ok(())) };
             let chunk = ready!(cx.poll_landing(first, &mut self.waiter, task))?;
             self.landed.extend_from_slice(&chunk);
             self.flying.pop_front();
@@ -103,15 +112,11 @@ impl<B: BufferSource> Submit for ToHost<B> {
                 return Poll::Pending;
             }
         }
-        self.source = None;
-        Poll::Ready(Ok(std::mem::take(&mut self.landed)))
     }
-}
 
-impl<B: BufferSource> ToHost<B> {
     fn reserve(&mut self, len: usize) -> Result<()> {
         let bytes = (len as u64).saturating_mul(size_of::<B::Element>() as u64);
-        let missing = len - self.landed.len();
+        let missing = len.saturating_sub(self.landed.len());
         self.landed
             .try_reserve_exact(missing)
             .map_err(|_| Error::OutOfHostMemory { requested: bytes })

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::Result;
+use cuda_core::{Error, Result};
 
 use crate::{
     DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit,
@@ -11,7 +11,8 @@ use crate::{
 
 /// Steps of [`join_all`].
 pub struct JoinAll<S: Submit> {
-    branches: Vec<Branch<S>>,
+    /// None once it has ended.
+    branches: Option<Vec<Branch<S>>>,
     fork: Fork,
 }
 
@@ -29,7 +30,7 @@ where
     I: IntoIterator<Item: IntoDeviceOp>,
 {
     let branches = ops.into_iter().map(|op| Branch::new(op.into_op().into_steps())).collect();
-    Op::new(JoinAll { branches, fork: Fork::new() })
+    Op::new(JoinAll { branches: Some(branches), fork: Fork::new() })
 }
 
 impl<O: IntoDeviceOp> IntoDeviceOp for Vec<O> {
@@ -49,15 +50,17 @@ impl<S: Submit> Submit for JoinAll<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        let contexts = self.fork.contexts(cx, self.branches.len())?;
+        let branches = self.branches.as_mut().ok_or(Error::AlreadyEnded)?;
+        let contexts = self.fork.contexts(cx, branches.len())?;
         let mut pending = false;
-        for (branch, cx) in self.branches.iter_mut().zip(contexts) {
+        for (branch, cx) in branches.iter_mut().zip(contexts) {
             pending |= branch.poll(task, cx)?.is_pending();
         }
         if pending {
             return Poll::Pending;
         }
         self.fork.join(cx)?;
-        Poll::Ready(self.branches.drain(..).map(|mut branch| branch.take()).collect())
+        let branches = self.branches.take().unwrap_or_default();
+        Poll::Ready(branches.into_iter().map(|mut branch| branch.take()).collect())
     }
 }

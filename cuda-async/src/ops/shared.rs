@@ -177,6 +177,14 @@ struct Places {
     next: u64,
 }
 
+impl Places {
+    /// A waker, to be dropped without the lock: with it may go a task, and with that another clone.
+    fn take(&mut self, place: u64) -> Option<(u64, Waker)> {
+        let found = self.wakers.iter().position(|(other, _)| *other == place)?;
+        Some(self.wakers.swap_remove(found))
+    }
+}
+
 impl Waiting {
     fn enter(&self, place: Option<u64>, waker: &Waker) -> u64 {
         let mut places = self.0.lock();
@@ -184,13 +192,16 @@ impl Waiting {
             places.next += 1;
             places.next
         });
-        places.wakers.retain(|(other, _)| *other != place);
+        let replaced = places.take(place);
         places.wakers.push((place, waker.clone()));
+        drop(places);
+        drop(replaced);
         place
     }
 
     fn leave(&self, place: u64) {
-        self.0.lock().wakers.retain(|(other, _)| *other != place);
+        let left = self.0.lock().take(place);
+        drop(left);
         self.wake_all();
     }
 

@@ -156,7 +156,7 @@ impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
     }
 
     fn submit_chunk(&mut self, cx: &ExecutionContext) -> Result<()> {
-        let rest = &self.source.elements()[self.done..];
+        let rest = self.source.elements().get(self.done..).unwrap_or_default();
         let chunk = &rest[..chunk_elements::<T>().min(rest.len())];
         let pinned = PinnedBuffer::copied_from(cx.device(), chunk)?;
         let ticket = cx.enqueue(|stream| self.buffer.upload(stream, self.done, pinned))?;

@@ -86,7 +86,7 @@ impl Backend for CudaBackend {
         &self.primary.info
     }
 
-    fn enqueue(
+    unsafe fn enqueue(
         &self,
         stream: StreamId,
         command: Command<'_>,
@@ -141,7 +141,7 @@ impl Backend for CudaBackend {
         host_memory::host_block(self.primary, bytes, &bound)
     }
 
-    fn external(
+    unsafe fn external(
         &self,
         stream: StreamId,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,

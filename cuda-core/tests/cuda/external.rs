@@ -28,17 +28,18 @@ fn the_context_is_current_inside_and_not_afterwards() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     assert!(current().is_null());
-    gpu.backend
-        .external(stream, &mut |raw| {
-            assert!(!raw.stream.is_null() && raw.context == current());
-            // A call inside a call finds the context current and leaves it so.
-            gpu.sync(stream).unwrap();
-            assert_eq!(raw.context, current());
-            Ok(())
-        })
-        .unwrap();
+    let mut submit = |raw: cuda_core::RawStream| {
+        assert!(!raw.stream.is_null() && raw.context == current());
+        // A call inside a call finds the context current and leaves it so.
+        gpu.sync(stream).unwrap();
+        assert_eq!(raw.context, current());
+        Ok(())
+    };
+    // SAFETY: enqueues nothing.
+    unsafe { gpu.backend.external(stream, &mut submit) }.unwrap();
     assert!(current().is_null());
-    let error = gpu.backend.external(stream, &mut |_| Err(Error::NeedsHostData));
+    // SAFETY: enqueues nothing.
+    let error = unsafe { gpu.backend.external(stream, &mut |_| Err(Error::NeedsHostData)) };
     assert_eq!(error, Err(Error::NeedsHostData));
     assert!(current().is_null());
 }

@@ -76,7 +76,8 @@ impl Gpu {
     }
 
     pub(crate) fn run(&self, stream: StreamId, command: Command<'_>) -> Result<()> {
-        self.backend.enqueue(stream, command, &[])
+        // SAFETY: each test uses its memory on one stream at a time, or orders its streams.
+        unsafe { self.backend.enqueue(stream, command, &[]) }
     }
 
     pub(crate) fn alloc(&self, stream: StreamId, bytes: u64) -> AllocId {
@@ -99,7 +100,8 @@ impl Gpu {
         let from = HostRegion { block: block.id(), offset: 0 };
         let to = Region { alloc, offset: 0 };
         let command = Command::Upload { from, to, bytes: bytes.len() as u64 };
-        self.backend.enqueue(stream, command, std::slice::from_ref(&block)).unwrap();
+        // SAFETY: the block is kept until the stream is synchronised.
+        unsafe { self.backend.enqueue(stream, command, std::slice::from_ref(&block)) }.unwrap();
         self.sync(stream).unwrap(); // the block lives until here
         alloc
     }
@@ -110,7 +112,8 @@ impl Gpu {
         let to = HostRegion { block: block.id(), offset: 0 };
         let from = Region { alloc, offset: 0 };
         let command = Command::Download { from, to, bytes: words as u64 * 4 };
-        self.backend.enqueue(stream, command, std::slice::from_ref(&block)).unwrap();
+        // SAFETY: the block is kept until the stream is synchronised.
+        unsafe { self.backend.enqueue(stream, command, std::slice::from_ref(&block)) }.unwrap();
         self.sync(stream).unwrap();
         let mut block: HostBlock = Arc::into_inner(block).unwrap();
         bytemuck::cast_slice(block.bytes()).to_vec()

@@ -53,7 +53,8 @@ fn nothing_is_a_no_op_and_too_much_an_error() {
     let host = HostRegion { block: block.id(), offset: 0 };
     let upload = |from, to, bytes| {
         let command = Command::Upload { from, to, bytes };
-        gpu.backend.enqueue(stream, command, std::slice::from_ref(&block))
+        // SAFETY: the block is kept until the stream is synchronised.
+        unsafe { gpu.backend.enqueue(stream, command, std::slice::from_ref(&block)) }
     };
     upload(host, at(alloc, 0), 0).unwrap();
     upload(host, at(alloc, 8), 8).unwrap();

@@ -163,7 +163,7 @@ impl Backend for CpuBackend {
         &self.info
     }
 
-    fn enqueue(
+    unsafe fn enqueue(
         &self,
         stream: StreamId,
         command: Command<'_>,

@@ -82,7 +82,7 @@ impl Backend for Client {
         &self.info
     }
 
-    fn enqueue(
+    unsafe fn enqueue(
         &self,
         stream: StreamId,
         command: Command<'_>,

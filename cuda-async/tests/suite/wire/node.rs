@@ -77,8 +77,9 @@ pub fn start(
             let Call { number, what } = decode(&bytes);
             match what {
                 What::Enqueue { stream, command, bytes } => {
-                    let result =
-                        enqueue(&*backend, &outbox, stream, command, &bytes).map(|()| None);
+                    // SAFETY: the client is held to the same rules.
+                    let result = unsafe { enqueue(&*backend, &outbox, stream, command, &bytes) }
+                        .map(|()| None);
                     outbox.lock().unwrap().send(&Answer::Done { number, result });
                 }
                 // On a thread of its own: it may block.
@@ -92,28 +93,30 @@ pub fn start(
     Ok(info)
 }
 
-fn enqueue(
+/// # Safety
+/// As [`Backend::enqueue`].
+unsafe fn enqueue(
     backend: &dyn Backend,
     outbox: &Mutex<Outbox>,
     stream: StreamId,
     command: Command<'static>,
     bytes: &[u8],
 ) -> Result<()> {
+    // SAFETY: what the caller promised of the command; blocks made here are used by it alone.
+    let run = |stream, command, host: &[Arc<HostBlock>]| unsafe {
+        backend.enqueue(stream, command, host)
+    };
     match command {
         Command::Upload { to, bytes: count, .. } => {
             let mut block = HostBlock::heap(bytes.len())?;
             block.bytes_mut().copy_from_slice(bytes);
             let from = HostRegion { block: block.id(), offset: 0 };
-            backend.enqueue(stream, Command::Upload { from, to, bytes: count }, &[Arc::new(block)])
+            run(stream, Command::Upload { from, to, bytes: count }, &[Arc::new(block)])
         }
         Command::Download { from, to: theirs, bytes } => {
             let block = Arc::new(HostBlock::heap(bytes as usize)?);
             let to = HostRegion { block: block.id(), offset: 0 };
-            backend.enqueue(
-                stream,
-                Command::Download { from, to, bytes },
-                std::slice::from_ref(&block),
-            )?;
+            run(stream, Command::Download { from, to, bytes }, std::slice::from_ref(&block))?;
             let mut outbox = outbox.lock().unwrap();
             let landings = outbox.streams.entry(stream).or_default();
             landings.enqueued += 1;
@@ -126,9 +129,9 @@ fn enqueue(
                 let landings = outbox.streams.entry(stream).or_default();
                 landings.before.insert(token, landings.enqueued);
             }
-            backend.enqueue(stream, command, &[])
+            run(stream, command, &[])
         }
-        command => backend.enqueue(stream, command, &[]),
+        command => run(stream, command, &[]),
     }
 }
 
