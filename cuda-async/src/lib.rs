@@ -55,3 +55,5 @@ pub use typed_kernels::kernels;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+mod book;

@@ -1,0 +1,35 @@
+//! The book's programs run as doctests, one item to a chapter.
+#![cfg(doctest)]
+
+#[doc = include_str!("../../book/src/first-steps.md")]
+struct FirstSteps;
+
+#[doc = include_str!("../../book/src/operations.md")]
+struct Operations;
+
+#[doc = include_str!("../../book/src/side-by-side.md")]
+struct SideBySide;
+
+#[doc = include_str!("../../book/src/loops.md")]
+struct Loops;
+
+#[doc = include_str!("../../book/src/running.md")]
+struct Running;
+
+#[doc = include_str!("../../book/src/memory.md")]
+struct Memory;
+
+#[doc = include_str!("../../book/src/kernels.md")]
+struct Kernels;
+
+#[doc = include_str!("../../book/src/cpu-device.md")]
+struct CpuDevice;
+
+#[doc = include_str!("../../book/src/cuda-run.md")]
+struct CudaRun;
+
+#[doc = include_str!("../../book/src/how-it-works.md")]
+struct HowItWorks;
+
+#[doc = include_str!("../../book/src/performance.md")]
+struct Performance;
