@@ -19,8 +19,9 @@
 //! 3. Bounds are checked before a pointer is made, against the allocation's size, by whoever calls
 //!    [`access`]; those functions are `unsafe` for that reason alone.
 //!
-//! New memory holds the byte given by [`Contents`]: by default `0xFF`, which reads as NaN or -1 and
-//! thus shows a missing initialisation, every time in the same way.
+//! New memory holds what [`Contents`] says: by default `0xFF` in its first 64 KiB, which reads as NaN or
+//! -1 and thus shows a missing initialisation, every time in the same way, and zero behind them.
+//! Allocating and freeing let go of the table while the host's allocator is at work.
 
 pub(crate) mod access;
 mod error;

@@ -1,6 +1,6 @@
 //! The host bytes behind one allocation.
 
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use super::table::Contents;
@@ -8,12 +8,18 @@ use super::table::Contents;
 /// Alignment of every allocation's host bytes and, at least, of its address.
 pub(super) const ALIGN: u64 = 256;
 
+/// What the allocator is asked for. Up to this the system's allocator takes fresh pages for large
+/// zeroed memory instead of writing zeroes (beyond it, it writes), so room for [`ALIGN`] is added by hand.
+const ASKED_ALIGN: usize = 16;
+
 /// One allocation: an address range and the bytes behind it. Freed when the last holder lets go.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
     pub(crate) size: u64,
     host: NonNull<u8>,
+    /// What the allocator gave: `host` is its first aligned byte.
+    start: NonNull<u8>,
     layout: Layout,
 }
 
@@ -25,21 +31,20 @@ unsafe impl Sync for Allocation {}
 impl Allocation {
     /// `None` when the host has no room.
     pub(super) fn new(base: u64, size: u64, contents: Contents) -> Option<Self> {
-        let len = usize::try_from(size.max(1)).ok()?;
-        let layout = Layout::from_size_align(len, ALIGN as usize).ok()?;
-        // SAFETY: the layout's size is at least 1.
-        let host = NonNull::new(unsafe {
-            match contents {
-                Contents::Byte(0) => alloc_zeroed(layout),
-                Contents::Byte(_) => alloc(layout),
-            }
-        })?;
+        let len = usize::try_from(size).ok()?;
+        let layout = Layout::from_size_align(len.checked_add(ALIGN as usize)?, ASKED_ALIGN).ok()?;
+        // SAFETY: the layout's size is at least `ALIGN`.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let skipped = start.as_ptr().addr().wrapping_neg() % ALIGN as usize;
+        // SAFETY: less than `ALIGN` bytes are skipped, so `len` bytes are left behind them.
+        let host = unsafe { start.add(skipped) };
         let Contents::Byte(byte) = contents;
         if byte != 0 {
-            // SAFETY: `host` is `len` fresh bytes that nobody else knows yet.
-            unsafe { host.as_ptr().write_bytes(byte, len) };
+            let marked = size.min(Contents::MARKED) as usize;
+            // SAFETY: `host` is `len` fresh bytes that nobody else knows yet, and `marked` is no more.
+            unsafe { host.as_ptr().write_bytes(byte, marked) };
         }
-        Some(Self { base, size, host, layout })
+        Some(Self { base, size, host, start, layout })
     }
 
     pub(crate) fn host(&self) -> *mut u8 {
@@ -55,6 +60,6 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, and this is the last holder.
-        unsafe { dealloc(self.host.as_ptr(), self.layout) }
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }

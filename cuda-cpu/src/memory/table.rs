@@ -21,8 +21,15 @@ const REMEMBERED_FREES: usize = 1 << 16;
 /// What new memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
-    /// This byte everywhere. Zero costs nothing until pages are touched.
+    /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zero behind them:
+    /// a small buffer shows a missing initialisation from end to end, and a large one costs nothing
+    /// until it is touched.
     Byte(u8),
+}
+
+impl Contents {
+    /// How many bytes of an allocation are marked: 64 KiB.
+    pub const MARKED: u64 = 64 << 10;
 }
 
 impl Default for Contents {
@@ -83,22 +90,52 @@ impl Memory {
 
     /// Allocates `bytes`, aligned to `align` (a power of two; never less than 256) and returns
     /// the address. No bytes are fine too: the address is unique and nothing can be accessed there.
+    /// Large memory is taken from the system page by page, as it is touched: this does not wait for it.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
+        self.alloc_holding(self.contents, bytes, align)
+    }
+
+    /// [`Memory::alloc`] of zeroes.
+    pub(crate) fn alloc_zeroed(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
+        self.alloc_holding(Contents::Byte(0), bytes, align)
+    }
+
+    /// The host's allocator is asked with the table unlocked: running kernels look things up there.
+    fn alloc_holding(
+        &self,
+        contents: Contents,
+        bytes: u64,
+        align: u64,
+    ) -> Result<u64, OutOfMemory> {
         let align = align.max(ALIGN).checked_next_power_of_two().unwrap_or(1 << 63);
+        let base = self.reserve(bytes, align)?;
+        let allocation = Allocation::new(base, bytes, contents);
         let mut table = self.table.write();
-        let free = self.capacity - table.used;
-        let full = OutOfMemory { requested: bytes, free, total: self.capacity };
-        if bytes > free {
+        let Some(allocation) = allocation else {
+            table.used -= bytes;
+            return Err(self.full(&table, bytes));
+        };
+        table.live.insert(base, Arc::new(allocation));
+        Ok(base)
+    }
+
+    /// Counts `bytes` as used and gives an address for them.
+    fn reserve(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
+        let mut table = self.table.write();
+        let full = self.full(&table, bytes);
+        if bytes > full.free {
             return Err(full);
         }
         let base = table.next.checked_next_multiple_of(align).ok_or(full)?;
         let next = base.checked_add(bytes).and_then(|end| end.checked_add(GUARD)).ok_or(full)?;
-        let allocation = Allocation::new(base, bytes, self.contents).ok_or(full)?;
         table.next = next;
         table.used += bytes;
         table.peak = table.peak.max(table.used);
-        table.live.insert(base, Arc::new(allocation));
         Ok(base)
+    }
+
+    fn full(&self, table: &Table, requested: u64) -> OutOfMemory {
+        OutOfMemory { requested, free: self.capacity - table.used, total: self.capacity }
     }
 
     /// Frees the allocation that starts at `address`. Its range stays poisoned.
@@ -116,6 +153,7 @@ impl Memory {
             table.freed.remove(&oldest);
         }
         drop(table);
+        // The memory goes back (unless a kernel holds it) with the table unlocked.
         drop(allocation);
         Ok(())
     }

@@ -30,7 +30,7 @@ fn out_of_bounds() {
     assert_eq!(f.kernel, "store_at");
     assert_eq!(f.nearest.map(|n| (n.address, n.size, n.distance)), Some((x, 40, 1)));
     assert!(f.line > 28, "{}", f.line);
-    assert!(f.to_string().contains("1 bytes after the allocation of 40 bytes"), "{f}");
+    assert!(f.to_string().contains("1 byte after the allocation of 40 bytes"), "{f}");
     let f = fault(h.launch("load_at", 1, 1, args![x, x, 10i64]));
     assert_eq!(f.kind, bounds(false));
     h.run("store_at", 1, 1, args![x, 9i64, 7u32]);

@@ -4,6 +4,7 @@
 mod faults;
 mod host;
 mod kernels;
+mod memory;
 mod misc;
 mod ops;
 mod wide;

@@ -110,10 +110,9 @@ impl Layout {
     ) -> Result<(), OutOfMemory> {
         let place = |v: &Variable, allocations: &mut Vec<u64>| {
             let size = v.size.unwrap_or(0);
-            let at = memory.alloc(size, u64::from(v.align))?;
-            allocations.push(at);
             // Variables without an initialiser are zero.
-            _ = memory.fill(at, &[0], size);
+            let at = memory.alloc_zeroed(size, u64::from(v.align))?;
+            allocations.push(at);
             Ok(at)
         };
         for (i, v) in module.variables.iter().enumerate() {

@@ -1,0 +1,48 @@
+//! Device memory by itself.
+
+use cuda_cpu::{Contents, Memory};
+
+/// Bytes of this process that are in memory.
+#[cfg(target_os = "linux")]
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn large_memory_costs_nothing_until_it_is_touched() {
+    const LARGE: u64 = 2 << 30;
+    let memory = Memory::new(1 << 40);
+    #[cfg(target_os = "linux")]
+    let before = resident();
+    let at = memory.alloc(LARGE, 256).unwrap();
+    #[cfg(target_os = "linux")]
+    assert!(resident().saturating_sub(before) < LARGE / 4);
+    let mut bytes = [1; 2];
+    memory.read(at + Contents::MARKED - 1, &mut bytes).unwrap();
+    assert_eq!(bytes, [0xFF, 0]);
+    memory.write(at + LARGE - 1, &[7]).unwrap();
+    memory.free(at).unwrap();
+    assert_eq!(memory.usage().used, 0);
+}
+
+#[test]
+fn small_memory_shows_that_it_was_not_initialised() {
+    let memory = Memory::new(1 << 20);
+    for bytes in [0, 1, 255, 4096, Contents::MARKED] {
+        let at = memory.alloc(bytes, 1).unwrap();
+        assert_eq!(at % 256, 0);
+        let mut read = vec![0; bytes as usize];
+        memory.read(at, &mut read).unwrap();
+        assert!(read.iter().all(|&byte| byte == 0xFF));
+    }
+    assert!(memory.alloc(2 << 20, 1).is_err());
+    assert_eq!(memory.usage().used, 256 + 4096 + Contents::MARKED);
+}
+
+#[test]
+fn memory_that_the_host_does_not_have_is_not_counted() {
+    let memory = Memory::new(u64::MAX);
+    assert!(memory.alloc(1 << 62, 1).is_err());
+    assert_eq!(memory.usage().used, 0);
+}
