@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::block::{Block, BlockFault, Turn};
 use super::code::Code;
+use super::crew;
 use super::ctx::{Ctx, LANES};
 use super::fault::{Fault, FaultKind};
 use super::launch::{LaunchDims, Limits};
@@ -72,22 +73,25 @@ impl<'a> Grid<'a> {
         self.dims.grid.iter().map(|&d| u64::from(d)).product()
     }
 
-    /// Runs all blocks on `pool`, or on this thread.
+    /// Whether there are blocks that nobody has begun, and somebody should.
+    pub(crate) fn has_more(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.blocks() && !self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Runs all blocks on this thread, with helpers from `pool` when there are several.
     pub(crate) fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<(), Box<Fault>> {
-        let workers = pool.map_or(1, |p| p.current_num_threads()) as u64;
-        let workers = workers.min(self.blocks()) as u32;
+        let helpers = pool.map_or(0, |pool| pool.current_num_threads() as u64);
         match pool {
-            Some(pool) if workers > 1 => pool.scope(|scope| {
-                for worker in 0..workers {
-                    scope.spawn(move |_| self.work(worker, workers));
-                }
-            }),
+            Some(pool) if self.blocks() > 1 => {
+                crew::run(self, pool, helpers.min(self.blocks() - 1) as u32);
+            }
             _ => self.work(0, 1),
         }
         self.fault.lock().take().map_or(Ok(()), Err)
     }
 
-    fn work(&self, worker: u32, workers: u32) {
+    pub(crate) fn work(&self, worker: u32, workers: u32) {
+        let _stopping = StopOnPanic(&self.stopped);
         let mut ctx = Ctx::new(self.code, View::new(self.memory), self.params, self.print);
         ctx.place = Place {
             grid: self.dims.grid,
@@ -177,5 +181,16 @@ impl<'a> Grid<'a> {
     fn report(&self, fault: Fault) {
         self.fault.lock().get_or_insert_with(|| Box::new(fault));
         self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Blocks may spin until another one has come somewhere: when a worker panics, the others stop too.
+struct StopOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }

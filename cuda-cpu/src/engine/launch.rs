@@ -45,7 +45,8 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
     /// See [`Limits`].
     pub limits: Limits<'a>,
-    /// The blocks are spread over this pool; without one they run on the calling thread, in order.
+    /// The blocks are spread over this pool and the calling thread; without one they run on the calling
+    /// thread, in order.
     pub pool: Option<&'a rayon::ThreadPool>,
     /// Where `printf` writes: whole texts, from several threads.
     pub print: &'a (dyn Fn(&str) + Sync),

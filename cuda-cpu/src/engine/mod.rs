@@ -11,6 +11,7 @@ mod buffer;
 mod builtin;
 mod calls;
 mod code;
+mod crew;
 mod ctx;
 mod decode;
 mod exec;
