@@ -6,12 +6,13 @@ use cuda_core::{
     Backend, Command, DeviceInfo, EntryInfo, Error, EventId, HostBlock, MemoryInfo, ModuleId,
     ModuleImage, ModuleInfo, NoticeSink, Reply, Request, Result, StreamId, entry_params,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustc_hash::FxHashMap;
 
 use super::{
     lost::Lost,
+    pumps::Pumps,
     queue::Queue,
     resolve::{Names, host_range, unknown},
     signal::Signal,
@@ -20,12 +21,17 @@ use super::{
 };
 use crate::{Memory, Program};
 
+/// Streams that run at the same time; further ones wait for a thread.
+const MAX_PUMPS: usize = 16;
+
 /// The CPU device. Made by [`CpuProvider`](crate::CpuProvider).
 pub struct CpuBackend {
     info: DeviceInfo,
     shared: Arc<Shared>,
     names: Names,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
+    /// Streams that were destroyed before they had run everything.
+    leftover: Mutex<Vec<Arc<Queue>>>,
     /// The latest recording of each event.
     events: RwLock<FxHashMap<EventId, Arc<Signal>>>,
 }
@@ -33,7 +39,9 @@ pub struct CpuBackend {
 /// What queues use while they run.
 pub(crate) struct Shared {
     pub(crate) memory: Memory,
-    pub(crate) pool: ThreadPool,
+    pub(crate) pumps: Pumps,
+    /// Help pumps to run blocks, where there is more than one thread.
+    pub(crate) pool: Option<ThreadPool>,
     pub(crate) lost: Lost,
     pub(crate) notices: Arc<dyn NoticeSink>,
 }
@@ -44,18 +52,23 @@ impl CpuBackend {
         workers: usize,
         notices: Arc<dyn NoticeSink>,
     ) -> Result<Self> {
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(workers)
-            .thread_name(|index| format!("cuda-cpu-{index}"))
-            .build()
-            .map_err(|error| Error::Host {
-                what: "cannot start the threads of the CPU device".into(),
-                detail: error.to_string(),
-            })?;
+        let failed = |detail: String| Error::Host {
+            what: "cannot start the threads of the CPU device".into(),
+            detail,
+        };
+        // A pump runs blocks too, so the pool has one thread less; and one thread means one.
+        let build = |helpers| {
+            let name = |index| format!("cuda-cpu-{index}");
+            ThreadPoolBuilder::new().num_threads(helpers).thread_name(name).build()
+        };
+        let pool = (workers > 1).then(|| build(workers - 1)).transpose();
+        let pool = pool.map_err(|error| failed(error.to_string()))?;
+        let pumps = Pumps::new(if workers > 1 { MAX_PUMPS } else { 1 });
+        let pumps = pumps.map_err(|error| failed(error.to_string()))?;
         let memory = Memory::new(info.memory);
-        let shared = Arc::new(Shared { memory, pool, lost: Lost::default(), notices });
-        let (names, streams, events) = Default::default();
-        Ok(Self { info, shared, names, streams, events })
+        let shared = Arc::new(Shared { memory, pumps, pool, lost: Lost::default(), notices });
+        let (names, streams, leftover, events) = Default::default();
+        Ok(Self { info, shared, names, streams, leftover, events })
     }
 
     fn stream(&self, id: StreamId) -> Result<Arc<Queue>> {
@@ -114,10 +127,22 @@ impl CpuBackend {
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
-        let signal = Arc::new(Signal::default());
-        self.stream(stream)?.push(Work::Record(signal.clone()), &self.shared);
-        signal.wait();
+        self.finish(&self.stream(stream)?);
         self.shared.lost.check()
+    }
+
+    /// Waits until the queue has run, or skipped, what it has.
+    fn finish(&self, queue: &Arc<Queue>) {
+        let signal = Arc::new(Signal::default());
+        queue.push(Work::Record(signal.clone()), self.shared.lost.epoch(), &self.shared);
+        signal.wait();
+    }
+
+    fn destroy(&self, id: StreamId) {
+        let removed = self.streams.write().remove(&id);
+        let mut leftover = self.leftover.lock();
+        leftover.retain(|queue| !queue.is_idle());
+        leftover.extend(removed.filter(|queue| !queue.is_idle()));
     }
 
     fn load(&self, id: ModuleId, image: &ModuleImage) -> Result<ModuleInfo> {
@@ -148,14 +173,17 @@ impl CpuBackend {
 
     /// Waits until every queue has skipped what it had, then forgets the fault.
     fn reset(&self) -> Result<()> {
-        let streams: Vec<_> = self.streams.read().keys().copied().collect();
-        for stream in streams {
-            // The fault that is about to be forgotten.
-            let _ = self.synchronize(stream);
-        }
+        let mut queues: Vec<_> = self.streams.read().values().cloned().collect();
+        queues.append(&mut self.leftover.lock());
+        queues.iter().for_each(|queue| self.finish(queue));
         self.shared.lost.clear();
         Ok(())
     }
+}
+
+fn runs_when_lost(command: &Command<'_>) -> bool {
+    use Command::{Free, Notify, Record, Wait};
+    matches!(command, Free { .. } | Notify { .. } | Record { .. } | Wait { .. })
 }
 
 impl Backend for CpuBackend {
@@ -170,12 +198,15 @@ impl Backend for CpuBackend {
         host: &[Arc<HostBlock>],
     ) -> Result<()> {
         let queue = self.stream(stream)?;
-        // Memory is given back, and who asked is answered, also on a lost device.
-        if !matches!(command, Command::Free { .. } | Command::Notify { .. }) {
-            self.shared.lost.check()?;
+        // Before the check: should the device be lost and reset meanwhile, this does not run.
+        let epoch = self.shared.lost.epoch();
+        // Also on a lost device who asked is answered, and memory is given back, which takes marks where
+        // several streams have used it.
+        if !runs_when_lost(&command) {
+            self.shared.lost.check_at(epoch)?;
         }
         if let Some(work) = self.resolve(command, host)? {
-            queue.push(work, &self.shared);
+            queue.push(work, epoch, &self.shared);
         }
         Ok(())
     }
@@ -185,9 +216,7 @@ impl Backend for CpuBackend {
             Request::CreateStream { id, .. } => {
                 self.streams.write().insert(id, Queue::new(id));
             }
-            Request::DestroyStream { id } => {
-                self.streams.write().remove(&id);
-            }
+            Request::DestroyStream { id } => self.destroy(id),
             Request::Query { stream } => return self.query(stream).map(Reply::Idle),
             Request::Synchronize { stream } => self.synchronize(stream)?,
             Request::LoadModule { id, image } => return Ok(Reply::Module(self.load(id, &image)?)),

@@ -1,8 +1,13 @@
 //! Resolved commands: what a queue runs.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    any::Any,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
-use cuda_core::{Error, HostBlock, Notice, Pattern, Result, StreamId};
+use cuda_core::{Error, Fault, FaultKind, HostBlock, Notice, Pattern, Result, StreamId};
 use smallvec::SmallVec;
 
 use super::{backend::Shared, signal::Signal, translate};
@@ -45,21 +50,25 @@ pub(crate) struct Kernel {
 }
 
 impl Work {
-    /// Runs it; on a lost device only what others wait for.
-    pub(crate) fn run(self, stream: StreamId, shared: &Arc<Shared>) {
+    /// Runs it; on a lost device, or after a reset, only what others wait for. Never panics.
+    pub(crate) fn run(self, stream: StreamId, epoch: u64, shared: &Arc<Shared>) {
         match self {
             Work::Record(signal) => signal.fire().iter().for_each(|queue| queue.start(shared)),
             Work::Notify(token) => {
-                let status = shared.lost.check();
-                shared.notices.notice(Notice { stream, token, status });
+                let status = shared.lost.check_at(epoch);
+                let notice = Notice { stream, token, status };
+                // A waker's panic was reported by the panic hook, and says nothing about the device.
+                drop(contained(|| shared.notices.notice(notice)));
             }
             // Nobody is left to be told: the buffer is gone.
             Work::Free(address) => drop(shared.memory.free(address)),
             moves => {
-                if shared.lost.check().is_ok()
-                    && let Err(error) = moves.carry_out(shared)
-                {
-                    shared.lost.set(error);
+                // What is not carried out is dropped in there too: that may run foreign code.
+                let ran = contained(|| {
+                    shared.lost.check_at(epoch).and_then(|()| moves.carry_out(shared))
+                });
+                if let Err(error) = ran.unwrap_or_else(|panic| Err(panic.into())) {
+                    shared.lost.set(error, epoch);
                 }
             }
         }
@@ -93,6 +102,28 @@ impl Work {
     }
 }
 
+/// What a panic said.
+struct Panicked(String);
+
+impl From<Panicked> for Error {
+    fn from(Panicked(said): Panicked) -> Self {
+        let what = format!("the CPU device's interpreter panicked: {said}");
+        Fault::new(FaultKind::Other, what).into()
+    }
+}
+
+/// Runs `f` so that a panic does not end the thread. What `f` uses is either of its own, or atomic, or behind
+/// locks that hold between any two steps.
+fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Panicked(message(&*panic)))
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("(no message)").to_owned()
+}
+
 impl Kernel {
     /// Refuses at once what the engine would refuse.
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
@@ -110,7 +141,7 @@ impl Kernel {
             dims: self.dims,
             params: &self.params,
             limits: Limits::default(),
-            pool: Some(&shared.pool),
+            pool: shared.pool.as_ref(),
             print: &print,
         }
     }
