@@ -49,12 +49,13 @@ pub(crate) struct BlockFault {
 }
 
 impl Block {
-    pub(crate) fn new(code: &Code, function: u32, threads: u32, shared: u32) -> Self {
+    /// `None` when the host has no room.
+    pub(crate) fn new(code: &Code, function: u32, threads: u32, shared: u32) -> Option<Self> {
         let warps = threads.div_ceil(LANES as u32);
-        Self {
+        Some(Self {
             at: [0; 3],
-            warps: (0..warps).map(|i| Warp::new(i, code, function)).collect(),
-            shared: Buffer::new(shared as usize),
+            warps: (0..warps).map(|i| Warp::new(i, code, function)).collect::<Option<_>>()?,
+            shared: Buffer::new(shared as usize)?,
             shared_size: u64::from(shared),
             state: BlockState {
                 live_threads: threads,
@@ -62,7 +63,18 @@ impl Block {
             },
             function,
             filled: false,
-        }
+        })
+    }
+
+    /// The bytes that a new block takes.
+    pub(crate) fn needed(code: &Code, function: u32, threads: u32, shared: u32) -> u64 {
+        let warps = u64::from(threads.div_ceil(LANES as u32));
+        warps * Warp::needed(code, function) + Buffer::taken(shared.into())
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn taken(&self) -> u64 {
+        self.warps.iter().map(Warp::taken).sum::<u64>() + self.shared.len() as u64
     }
 
     /// Begins the block at `place.at`.

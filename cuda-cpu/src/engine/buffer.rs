@@ -11,15 +11,28 @@ struct Line([u8; LINE]);
 pub(crate) struct Buffer(Vec<Line>);
 
 impl Buffer {
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self(vec![Line([0; LINE]); bytes.div_ceil(LINE)])
+    /// `None` when the host has no room.
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
+        let mut buffer = Self::default();
+        buffer.grow(bytes).then_some(buffer)
     }
 
-    /// Makes it at least this long; what is there stays.
-    pub(crate) fn grow(&mut self, bytes: usize) {
-        if bytes > self.len() {
-            self.0.resize(bytes.div_ceil(LINE), Line([0; LINE]));
+    /// Makes it at least this long; what is there stays. False when the host has no room.
+    #[must_use]
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let (lines, new) = (self.0.len(), bytes.div_ceil(LINE));
+        if new > lines {
+            if self.0.try_reserve_exact(new - lines).is_err() {
+                return false;
+            }
+            self.0.resize(new, Line([0; LINE]));
         }
+        true
+    }
+
+    /// What a buffer of `bytes` takes.
+    pub(crate) fn taken(bytes: u64) -> u64 {
+        bytes.next_multiple_of(LINE as u64)
     }
 
     pub(crate) fn len(&self) -> usize {

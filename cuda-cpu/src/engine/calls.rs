@@ -1,5 +1,6 @@
 //! Calls of device functions: frames, arguments and results.
 
+use super::budget::{MAX_LOCAL, MAX_REGISTERS};
 use super::code::{Call, Callee, Control};
 use super::ctx::{LANES, lanes_of};
 use super::fault::FaultKind;
@@ -10,9 +11,6 @@ use super::warp::{CallRecord, Fragment, Warp};
 
 /// Nested calls.
 const MAX_DEPTH: u32 = 1024;
-
-/// Local memory of a lane, in bytes.
-const MAX_LOCAL: u32 = 512 << 10;
 
 impl Runner<'_> {
     /// `ret` of a device function.
@@ -90,11 +88,14 @@ impl Runner<'_> {
             local: caller.local + from.local_bytes,
             control,
         };
-        if record.depth > MAX_DEPTH || record.local.saturating_add(to.local_bytes) > MAX_LOCAL {
+        let local = record.local.saturating_add(to.local_bytes);
+        if record.depth > MAX_DEPTH || local > MAX_LOCAL || record.frame_end > MAX_REGISTERS {
             return self.fault(at.pc, lane, FaultKind::CallDepth { limit: MAX_DEPTH });
         }
-        warp.registers.grow((record.frame + to.frame_bytes) as usize);
-        warp.grow_local(record.local + to.local_bytes);
+        let budget = self.ctx.budget;
+        if !warp.grow(record.frame_end, local, budget) {
+            return self.fault(at.pc, lane, FaultKind::LaunchMemory { limit: budget.limit });
+        }
         let inside = Fragment { pc: entry, mask: at.mask, call: warp.new_call(record) };
         warp.pass(at.mask, (at.call, &call.arguments), (inside.call, &to.params));
         self.enter(warp, &inside);

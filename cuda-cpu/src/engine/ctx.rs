@@ -11,6 +11,7 @@
 //! write the result of the same lanes.
 
 use super::address::Spaces;
+use super::budget::Budget;
 use super::code::{Code, Control};
 use super::fault::{FaultKind, FaultSpace};
 use super::op::{Class, Flow, Op, Slot};
@@ -69,6 +70,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) exchange: Box<[u64; LANES]>,
     pub(crate) fault: Option<LaneFault>,
     pub(crate) print: &'a (dyn Fn(&str) + Sync),
+    /// What calls may grow the warp by.
+    pub(crate) budget: &'a Budget,
     /// When the launch began, for the clocks.
     pub(crate) started: std::time::Instant,
 }
@@ -79,6 +82,7 @@ impl<'a> Ctx<'a> {
         view: View<'a>,
         params: &'a [u8],
         print: &'a (dyn Fn(&str) + Sync),
+        budget: &'a Budget,
     ) -> Self {
         Self {
             frame: std::ptr::null_mut(),
@@ -96,6 +100,7 @@ impl<'a> Ctx<'a> {
             exchange: Box::new([0; LANES]),
             fault: None,
             print,
+            budget,
             started: std::time::Instant::now(),
         }
     }

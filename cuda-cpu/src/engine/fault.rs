@@ -91,6 +91,12 @@ pub enum FaultKind {
         /// The limit: calls.
         limit: u32,
     },
+    /// The blocks of the launch need too much host memory for registers, local and shared memory, or
+    /// the host has less.
+    LaunchMemory {
+        /// The limit, in bytes.
+        limit: u64,
+    },
     /// An indirect call to an address that is no function's.
     BadCall {
         /// The address.
@@ -186,6 +192,10 @@ impl fmt::Display for FaultKind {
             Self::CallDepth { limit } => {
                 write!(f, "stack overflow: more than {limit} nested calls, or local memory used up")
             }
+            Self::LaunchMemory { limit } => write!(
+                f,
+                "the running blocks need too much registers, local and shared memory: at most {limit} bytes"
+            ),
             Self::BadCall { address } => write!(f, "call of {address:#x}, which is no function"),
             Self::BadBranch { index, targets } => {
                 write!(f, "indexed branch to {index} of {targets} targets")

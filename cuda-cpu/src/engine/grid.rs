@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::block::{Block, BlockFault, Turn};
+use super::budget::Budget;
 use super::code::Code;
 use super::crew;
 use super::ctx::{Ctx, LANES};
@@ -33,6 +34,7 @@ pub(crate) struct Grid<'a> {
     pub(crate) limits: Limits<'a>,
     pub(crate) print: &'a (dyn Fn(&str) + Sync),
     pub(crate) grid_id: u64,
+    budget: Budget,
     next: AtomicU64,
     iterations: AtomicU64,
     stopped: AtomicBool,
@@ -51,6 +53,7 @@ impl<'a> Grid<'a> {
         limits: Limits<'a>,
         print: &'a (dyn Fn(&str) + Sync),
         grid_id: u64,
+        budget: Budget,
     ) -> Self {
         Self {
             code,
@@ -62,6 +65,7 @@ impl<'a> Grid<'a> {
             limits,
             print,
             grid_id,
+            budget,
             next: AtomicU64::new(0),
             iterations: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -92,7 +96,8 @@ impl<'a> Grid<'a> {
 
     pub(crate) fn work(&self, worker: u32, workers: u32) {
         let _stopping = StopOnPanic(&self.stopped);
-        let mut ctx = Ctx::new(self.code, View::new(self.memory), self.params, self.print);
+        let mut ctx =
+            Ctx::new(self.code, View::new(self.memory), self.params, self.print, &self.budget);
         ctx.place = Place {
             grid: self.dims.grid,
             block: self.dims.block,
@@ -112,7 +117,10 @@ impl<'a> Grid<'a> {
             }
             let Some(mut block) = running.pop_front() else { return };
             match block.run(&mut runner) {
-                Ok(Turn::Finished) => spare = Some(block),
+                Ok(Turn::Finished) => {
+                    let other = spare.replace(block);
+                    other.iter().for_each(|block| self.budget.give(block.taken()));
+                }
                 Ok(Turn::Yielded) => {
                     self.count(&runner);
                     running.push_back(block);
@@ -128,20 +136,37 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// The next block, in a finished one's place if there is one.
+    /// The next block, in a finished one's place if there is one. None when there is no memory for another
+    /// one: then the blocks that take it will make place for what is left.
     fn begin(&self, runner: &mut Runner<'_>, spare: Option<Block>) -> Option<Block> {
+        let mut block = match spare {
+            Some(block) => block,
+            None => self.new_block(runner)?,
+        };
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         if index >= self.blocks() {
+            self.budget.give(block.taken());
             return None;
         }
         let [x, y, _] = self.dims.grid.map(u64::from);
         let at = [index % x, index / x % y, index / (x * y)].map(|i| i as u32);
         let place = Place { at, ..runner.ctx.place };
-        let shared = self.static_shared + self.dims.dynamic_shared;
-        let mut block =
-            spare.unwrap_or_else(|| Block::new(self.code, self.function, place.threads(), shared));
         block.start(runner, place);
         Some(block)
+    }
+
+    fn new_block(&self, runner: &Runner<'_>) -> Option<Block> {
+        let threads = runner.ctx.place.threads();
+        let shared = self.static_shared + self.dims.dynamic_shared;
+        let needed = Block::needed(self.code, self.function, threads, shared);
+        if !self.has_more() || !self.budget.take(needed) {
+            return None;
+        }
+        let block = Block::new(self.code, self.function, threads, shared);
+        if block.is_none() {
+            self.end(runner, FaultKind::LaunchMemory { limit: self.budget.limit });
+        }
+        block
     }
 
     /// Counts the time slices of a block that yielded against the budget.

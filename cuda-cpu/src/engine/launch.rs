@@ -95,6 +95,13 @@ pub enum Invalid {
         /// The most there can be.
         most: u32,
     },
+    /// A single block needs too much host memory for registers, local and shared memory.
+    Memory {
+        /// Bytes of a block.
+        bytes: u64,
+        /// The most there can be.
+        most: u64,
+    },
     /// The parameter block is too short.
     Params {
         /// Its length.
@@ -142,6 +149,10 @@ impl fmt::Display for Invalid {
             Self::Shared { bytes, most } => {
                 write!(f, "{bytes} bytes of shared memory: a block has at most {most}")
             }
+            Self::Memory { bytes, most } => write!(
+                f,
+                "{bytes} bytes of registers, local and shared memory for a block: there can be {most}"
+            ),
             Self::Params { given, needed } => {
                 write!(f, "{given} bytes of parameters: the kernel takes {needed}")
             }

@@ -7,6 +7,7 @@
 mod address;
 mod barrier;
 mod block;
+mod budget;
 mod buffer;
 mod builtin;
 mod calls;

@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_ptx::Module;
 
+use super::block::Block;
+use super::budget::Budget;
 use super::code::Code;
 use super::decode::{Layout, LoadError, decode, reachable};
 use super::grid::Grid;
-use super::launch::{Invalid, Launch, LaunchError, MAX_SHARED_BYTES};
+use super::launch::{Invalid, Launch, LaunchDims, LaunchError, MAX_SHARED_BYTES};
 use crate::memory::Memory;
 
 /// A PTX module decoded for running. Its variables lie in the memory it was loaded with; give them
@@ -129,6 +131,11 @@ impl Program {
         launch: &Launch<'_>,
     ) -> Result<(), LaunchError> {
         let kernel = self.check(entry, launch)?;
+        let budget = Budget::new(memory.usage().total);
+        let bytes = kernel.block_bytes(&self.code, &launch.dims);
+        if bytes > budget.limit {
+            return Err(Invalid::Memory { bytes, most: budget.limit }.into());
+        }
         let grid = Grid::new(
             &self.code,
             memory,
@@ -139,12 +146,19 @@ impl Program {
             launch.limits,
             launch.print,
             self.launches.fetch_add(1, Ordering::Relaxed),
+            budget,
         );
         grid.run(launch.pool).map_err(LaunchError::Fault)
     }
 }
 
 impl Entry {
+    /// Host memory of a block. For dimensions that were checked.
+    fn block_bytes(&self, code: &Code, dims: &LaunchDims) -> u64 {
+        let threads = dims.block.iter().product();
+        Block::needed(code, self.function, threads, self.static_shared + dims.dynamic_shared)
+    }
+
     fn check(&self, launch: &Launch<'_>) -> Result<(), Invalid> {
         let dims = launch.dims;
         dims.check()?;

@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use super::budget::Budget;
 use super::buffer::Buffer;
 use super::code::{Code, Passed};
 use super::ctx::{LANES, lanes_of};
@@ -64,20 +65,33 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
-    pub(crate) fn new(index: u32, code: &Code, function: u32) -> Self {
+    /// `None` when the host has no room.
+    pub(crate) fn new(index: u32, code: &Code, function: u32) -> Option<Self> {
         let f = &code.functions[function as usize];
         let local_size = f.local_bytes.next_multiple_of(16);
-        Self {
+        Some(Self {
             index,
-            registers: Buffer::new(f.frame_bytes as usize),
-            local: Buffer::new(local_size as usize * LANES),
+            registers: Buffer::new(f.frame_bytes as usize)?,
+            local: Buffer::new(local_size as usize * LANES)?,
             local_size,
             live: 0,
             ready: SmallVec::new(),
             parked: SmallVec::new(),
             calls: Vec::new(),
             rotate: false,
-        }
+        })
+    }
+
+    /// The bytes that a new warp takes.
+    pub(crate) fn needed(code: &Code, function: u32) -> u64 {
+        let f = &code.functions[function as usize];
+        let local = u64::from(f.local_bytes).next_multiple_of(16) * LANES as u64;
+        Buffer::taken(f.frame_bytes.into()) + Buffer::taken(local)
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn taken(&self) -> u64 {
+        (self.registers.len() + self.local.len()) as u64
     }
 
     /// Begins again: these lanes stand at the start of the kernel.
@@ -182,13 +196,31 @@ impl Warp {
         at
     }
 
-    /// Gives every lane at least this much local memory.
-    pub(crate) fn grow_local(&mut self, bytes: u32) {
-        if bytes <= self.local_size {
-            return;
+    /// Makes room for `registers` bytes of frames, and for `local` bytes of local memory of every lane.
+    /// False when the budget or the host has no room.
+    #[must_use]
+    pub(crate) fn grow(&mut self, registers: u32, local: u32, budget: &Budget) -> bool {
+        let file = Buffer::taken(registers.into()).saturating_sub(self.registers.len() as u64);
+        let locals = if local > self.local_size {
+            let grown = Buffer::taken(u64::from(local_room(local)) * LANES as u64);
+            grown.saturating_sub(self.local.len() as u64)
+        } else {
+            0
+        };
+        if file + locals == 0 {
+            return true;
         }
-        let size = bytes.next_power_of_two().max(256);
-        let mut grown = Buffer::new(size as usize * LANES);
+        budget.take(file + locals)
+            && self.registers.grow(registers as usize)
+            && self.grow_local(local).is_some()
+    }
+
+    fn grow_local(&mut self, bytes: u32) -> Option<()> {
+        if bytes <= self.local_size {
+            return Some(());
+        }
+        let size = local_room(bytes);
+        let mut grown = Buffer::new(size as usize * LANES)?;
         let old = self.local_size as usize;
         for lane in 0..LANES {
             let to = lane * size as usize;
@@ -197,6 +229,7 @@ impl Warp {
         }
         self.local = grown;
         self.local_size = size;
+        Some(())
     }
 
     /// Copies arguments to parameters (or results back) for these lanes, from one call's frame to
@@ -251,4 +284,9 @@ impl Warp {
             }
         }
     }
+}
+
+/// How much local memory a lane is given when `bytes` are not there.
+fn local_room(bytes: u32) -> u32 {
+    bytes.next_power_of_two().max(256)
 }

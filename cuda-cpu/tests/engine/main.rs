@@ -4,7 +4,7 @@
 mod faults;
 mod host;
 mod kernels;
-mod memory;
+mod limits;
 mod misc;
 mod ops;
 mod wide;

@@ -27,17 +27,18 @@ impl Frame {
             Class::Pred => {
                 if self.pred_next == self.pred_end {
                     self.pred_next = self.bytes(4 * lanes).0;
-                    self.pred_end = self.pred_next + 4 * lanes;
+                    self.pred_end = self.pred_next.saturating_add(4 * lanes);
                 }
-                self.pred_next += 4;
-                Slot(self.pred_next - 4)
+                self.pred_next = self.pred_next.saturating_add(4);
+                Slot(self.pred_next.saturating_sub(4))
             }
         }
     }
 
     fn bytes(&mut self, bytes: u32) -> Slot {
         let at = self.bytes;
-        self.bytes += bytes;
+        // Too many are found out when the function is complete.
+        self.bytes = self.bytes.saturating_add(bytes);
         Slot(at)
     }
 

@@ -66,8 +66,9 @@ impl Layout {
         let mut common = 0;
         let place = |end: &mut u64, v: &Variable| {
             let size = v.size?;
-            let at = end.next_multiple_of(u64::from(v.align.max(1)));
-            *end = at + size;
+            // What does not fit a number does not fit the device: the launch will say so.
+            let at = end.checked_next_multiple_of(u64::from(v.align.max(1))).unwrap_or(u64::MAX);
+            *end = at.saturating_add(size);
             Some(at)
         };
         for (i, variable) in module.variables.iter().enumerate() {
@@ -97,7 +98,8 @@ impl Layout {
                     self.body.insert((f.name.clone(), i), at);
                 }
             }
-            let bytes = u32::try_from(end.next_multiple_of(SHARED_ALIGN)).unwrap_or(u32::MAX);
+            let end = end.checked_next_multiple_of(SHARED_ALIGN).unwrap_or(u64::MAX);
+            let bytes = u32::try_from(end).unwrap_or(u32::MAX);
             self.shared_bytes.insert(f.name.clone(), bytes);
         }
     }

@@ -2,22 +2,32 @@
 
 use cuda_ptx::{Body, Function, Space};
 
+use crate::engine::budget::MAX_LOCAL;
+
 /// Offsets in a frame's local bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Locals {
     pub(crate) variables: Vec<u32>,
     pub(crate) params: Vec<u32>,
     pub(crate) returns: Vec<u32>,
+    /// At most [`MAX_LOCAL`], unless `too_many`.
     pub(crate) bytes: u32,
+    /// The function cannot be run: it has more than [`MAX_LOCAL`]; offsets mean nothing.
+    pub(crate) too_many: bool,
 }
 
 impl Locals {
     pub(crate) fn new(function: &Function, body: &Body) -> Self {
         let mut locals = Self::default();
         let mut place = |size: u64, align: u32| {
-            let at = locals.bytes.next_multiple_of(align.max(1));
-            locals.bytes = at.saturating_add(u32::try_from(size).unwrap_or(u32::MAX / 2));
-            at
+            let at = u64::from(locals.bytes).next_multiple_of(u64::from(align.max(1)));
+            let end = at.saturating_add(size);
+            if end > u64::from(MAX_LOCAL) {
+                locals.too_many = true;
+                return 0;
+            }
+            locals.bytes = end as u32;
+            at as u32
         };
         let param = |p: &cuda_ptx::Param| (u64::from(p.size), p.align);
         let params = if function.is_entry { &[][..] } else { &function.params };
@@ -29,6 +39,6 @@ impl Locals {
         });
         let variables = variables.collect();
         locals.bytes = locals.bytes.next_multiple_of(16);
-        Self { variables, params, returns, bytes: locals.bytes }
+        Self { variables, params, returns, ..locals }
     }
 }

@@ -19,6 +19,7 @@ use rustc_hash::FxHashSet;
 
 use self::builder::{Builder, Problem, UNKNOWN};
 use self::form::Form;
+use crate::engine::budget::MAX_REGISTERS;
 use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
@@ -127,14 +128,14 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
         into.params = params.filter_map(|(p, at)| own(b, p, at)).collect();
         into.returns = returns.filter_map(|(p, at)| own(b, p, at)).collect();
         if into.params.len() != function.params.len() {
-            let (name, line) = (function.name.clone(), function.line);
-            error.add(problem_at(
-                name.clone(),
-                name,
-                line,
-                "a register parameter it does not have",
-            ));
+            error.add(of_function(function, "a register parameter it does not have"));
         }
+    }
+    if b.locals.too_many {
+        error.add(of_function(function, "more than 512 KiB of local memory for each thread"));
+    }
+    if b.frame.size() > MAX_REGISTERS {
+        error.add(of_function(function, "more than 64 MiB of registers for each warp"));
     }
     into.local_bytes = b.locals.bytes;
     into.presets = b.frame.presets();
@@ -162,8 +163,15 @@ fn problem(function: &Function, ins: &Instruction, reason: Problem) -> error::Lo
     }
 }
 
-fn problem_at(function: String, what: String, line: u32, reason: Problem) -> error::LoadProblem {
-    error::LoadProblem { function, instruction: what, line, column: 1, reason }
+fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
+    let name = || function.name.clone();
+    error::LoadProblem {
+        function: name(),
+        instruction: name(),
+        line: function.line,
+        column: 1,
+        reason,
+    }
 }
 
 fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {

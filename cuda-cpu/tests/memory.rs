@@ -1,4 +1,5 @@
-//! Device memory by itself.
+//! Device memory by itself, in a process of its own: it looks at what the process holds.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 use cuda_cpu::{Contents, Memory};
 
