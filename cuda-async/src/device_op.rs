@@ -14,6 +14,9 @@ use crate::{
 /// Run it with `.await` in any executor, with [`sync`](DeviceOp::sync) where there is none, or on a stream
 /// of your choice with [`sync_on`](DeviceOp::sync_on).
 ///
+/// It is no `Future` but becomes one: `.await`, `join!`, `select!` and `timeout` take it as it is,
+/// `tokio::spawn` wants `op.into_future()`.
+///
 /// ```
 /// use cuda_async::prelude::*;
 ///
@@ -23,6 +26,10 @@ use crate::{
 /// assert_eq!(doubled_twice(vec![1.0, 2.0]).sync()?, [4.0, 8.0]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a device operation",
+    note = "a closure that gives a plain value goes into `.map(..)`; an async block is no operation: compose with `.then(..)`, or await outside"
+)]
 pub trait DeviceOp:
     Send
     + Sized

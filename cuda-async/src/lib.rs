@@ -1,7 +1,7 @@
 //! Lazy, async, composable device operations.
 //!
 //! An operation is a value that knows what to do: building one touches no device. It is placed on a stream
-//! when it is run, and no thread waits for it.
+//! when it is run, and no executor thread waits for it.
 //!
 //! ```
 //! use cuda_async::prelude::*;
@@ -12,9 +12,25 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
+//! | run kernels | [`launch`], [`kernels!`] |
+//! | do one thing after another | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`] |
+//! | do things at the same time | [`zip!`], tuples, [`join_all`], [`DeviceOp::shared`], [`unzip!`] |
+//! | run it | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
+//! | choose where | [`open`], [`devices`], [`set_default_device`], [`SchedulingPolicy`] |
+//! | enqueue by hand | [`with_context`], [`Stream`], [`Submit`] |
+//!
+//! Operations become futures by `.await` and by `.into_future()`, which `tokio::spawn` wants. A buffer is
+//! shared as `Arc<DeviceBuffer<T>>`; how a kernel's argument is held says what the kernel may do with it (see
+//! [`KernelArg`]). Many pipelines with a bound on how many are in flight are `futures::stream::buffered` of
+//! futures. The book in the repository teaches all of it.
 #![deny(missing_docs)]
 
 mod blocking;
+mod book;
 mod context;
 mod defaults;
 mod device_op;
@@ -33,13 +49,16 @@ pub mod prelude;
 pub use context::ExecutionContext;
 pub use cuda_core::{
     Device, DeviceBuffer, DeviceInfo, Element, Error, Event, Fault, FaultKind, FaultSite, Function,
-    LaunchConfig, Module, PinnedBuffer, Result, Stream,
+    Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result, Stream, Ticket,
 };
+#[cfg(feature = "cpu")]
+pub use cuda_cpu::{CpuOptions, CpuProvider};
 pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};
 pub use device_op::DeviceOp;
 pub use devices::{devices, open};
 pub use future::DeviceFuture;
 pub use op::{IntoDeviceOp, Op, Submit};
+#[doc(inline)]
 pub use ops::{
     BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, KernelInput, KernelOutput,
     Unzip, empty, h2d, in_order, iterate, join_all, launch, to_host, to_pinned, uninitialised,
@@ -55,5 +74,3 @@ pub use typed_kernels::kernels;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
-
-mod book;

@@ -73,6 +73,10 @@ impl<S: Submit> DeviceOp for Op<S> {
 
 /// What can be used where an operation is wanted: operations, tuples of them (which run at the same time,
 /// like [`zip!`](crate::zip)), and `Result`s of them, so that closures can use `?`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a device operation",
+    note = "a closure that gives a plain value goes into `.map(..)`; an async block is no operation: compose with `.then(..)`, or await outside"
+)]
 pub trait IntoDeviceOp {
     /// What the operation gives.
     type Output: Send;

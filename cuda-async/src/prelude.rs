@@ -2,5 +2,5 @@
 
 pub use crate::{
     BufferSource, Device, DeviceBuffer, DeviceOp, Error, IntoDeviceOp, LaunchConfig, Op, h2d,
-    to_host, zeros, zip,
+    launch, to_host, zeros, zip,
 };

@@ -21,10 +21,40 @@ const MAX_ALIGN: usize = 256;
 #[derive(Default)]
 pub struct Arguments {
     bytes: SmallVec<[u8; INLINE_BYTES]>,
-    /// Offset, size of each argument.
-    places: SmallVec<[(u32, u32); 8]>,
+    places: SmallVec<[Place; 8]>,
     relocations: SmallVec<[Relocation; 4]>,
     uses: SmallVec<[(Arc<Allocation>, Access); 4]>,
+}
+
+/// Where an argument stands, and what it is.
+struct Place {
+    offset: u32,
+    size: u32,
+    kind: ArgumentKind,
+}
+
+/// What an argument is, as far as the kernel's PTX can tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArgumentKind {
+    /// An integer, or an address.
+    Integer,
+    /// A floating-point number.
+    Float,
+    /// Bytes that may be anything: a struct.
+    Bytes,
+}
+
+impl ArgumentKind {
+    /// Whether it can stand for a parameter that the PTX declares as `ty`. Compilers declare structs, and from
+    /// CUDA 13 on many numbers, as plain bits, which anything fits.
+    pub fn fits(self, ty: &str) -> bool {
+        match self {
+            ArgumentKind::Integer => !ty.starts_with(['f']) && !ty.starts_with("bf"),
+            ArgumentKind::Float => !ty.starts_with(['u', 's']),
+            ArgumentKind::Bytes => true,
+        }
+    }
 }
 
 impl Arguments {
@@ -33,7 +63,13 @@ impl Arguments {
         Self::default()
     }
 
-    /// Adds a value, passed by value.
+    /// Adds a number.
+    #[inline]
+    pub fn number<T: Element>(&mut self, value: &T, kind: ArgumentKind) -> &mut Self {
+        self.push(bytemuck::bytes_of(value), align_of::<T>(), kind)
+    }
+
+    /// Adds a struct, passed by value.
     #[inline]
     pub fn value<T: Element>(&mut self, value: &T) -> &mut Self {
         self.raw(bytemuck::bytes_of(value), align_of::<T>())
@@ -42,19 +78,24 @@ impl Arguments {
     /// Adds a struct's bytes, passed by value; `align` is its alignment in bytes, 256 at most.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8], align: usize) -> &mut Self {
+        self.push(bytes, align, ArgumentKind::Bytes)
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> &mut Self {
         let start = self.bytes.len().next_multiple_of(align.clamp(1, MAX_ALIGN));
         if start > self.bytes.len() {
             self.bytes.resize(start, 0);
         }
         self.bytes.extend_from_slice(bytes);
-        self.places.push((start as u32, bytes.len() as u32));
+        self.places.push(Place { offset: start as u32, size: bytes.len() as u32, kind });
         self
     }
 
     /// Adds the address of a buffer.
     #[inline]
     pub fn buffer<T>(&mut self, buffer: &DeviceBuffer<T>, access: Access) -> &mut Self {
-        self.raw(&[0; 8], 8);
+        self.push(&[0; 8], 8, ArgumentKind::Integer);
         let at = (self.bytes.len() - 8) as u32;
         let allocation = buffer.allocation();
         self.relocations.push(Relocation { at, region: allocation.region(0) });
@@ -72,7 +113,7 @@ impl Arguments {
         self.places.is_empty()
     }
 
-    /// Checks number and sizes against the kernel's parameters.
+    /// Checks number, sizes and kinds against the kernel's parameters.
     fn check(&self, function: &Function) -> Result<()> {
         let params = &function.info().params;
         let wrong = |detail| Error::Arguments { kernel: function.name().to_owned(), detail };
@@ -80,12 +121,23 @@ impl Arguments {
             let (want, have) = (params.len(), self.places.len());
             return Err(wrong(format!("it takes {want} and was given {have}")));
         }
-        for (index, (param, (offset, size))) in params.iter().zip(&self.places).enumerate() {
-            if param.size != *size || param.offset != *offset {
+        for (index, (param, place)) in params.iter().zip(&self.places).enumerate() {
+            let Place { offset, size, kind } = *place;
+            let (name, ty) = (&param.name, &param.ty);
+            if param.size != size {
+                let detail = format!("is a {ty} of {} bytes, the argument has {size}", param.size);
+                return Err(wrong(format!("parameter {index} (`{name}`) {detail}")));
+            }
+            if !kind.fits(ty) {
+                let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
                 return Err(wrong(format!(
-                    "parameter {index} (`{}`) is a {} of {} bytes at offset {}, the argument has {size} bytes at offset {offset}",
-                    param.name, param.ty, param.size, param.offset
+                    "parameter {index} (`{name}`) is a {ty}, the argument is {given}"
                 )));
+            }
+            if param.offset != offset {
+                let detail = format!("stands at byte {}, the argument at {offset}", param.offset);
+                let advice = "align the struct as the kernel's own is";
+                return Err(wrong(format!("parameter {index} (`{name}`) {detail}; {advice}")));
             }
         }
         Ok(())
@@ -96,7 +148,7 @@ impl Function {
     /// Launches on `stream`, ordered with every other use of the buffers among the arguments.
     ///
     /// # Errors
-    /// [`Error::Arguments`] if number or sizes do not fit the kernel's parameters,
+    /// [`Error::Arguments`] if number, sizes or kinds do not fit the kernel's parameters,
     /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or what the backend says.
     ///
     /// # Safety

@@ -25,7 +25,8 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::OutOfMemory`], or what the backend says.
     pub fn uninitialised(stream: &Stream, len: usize) -> Result<Self> {
-        let out_of_memory = Error::OutOfMemory { requested: u64::MAX, free: 0, total: 0 };
+        let total = stream.device().info().memory;
+        let out_of_memory = Error::OutOfMemory { requested: u64::MAX, free: total, total };
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64).ok_or(out_of_memory)?;
         Ok(Self { allocation: Allocation::new(stream, bytes)?, len, element: PhantomData })
     }

@@ -162,11 +162,7 @@ impl Device {
             // Nothing is submitted meanwhile, so what is published is what is lost. Nobody else ever holds two.
             let _orders: Vec<_> = streams.iter().map(|state| state.order.lock()).collect();
             self.0.backend.request(Request::Reset)?;
-            for state in &streams {
-                let last = state.published();
-                state.progress.recover(last);
-                state.advance(last);
-            }
+            self.0.streams.recover_all(&streams);
         }
         drop(streams);
         self.0.reclaim_all();
@@ -235,9 +231,10 @@ impl DeviceInner {
 
     /// A request whose failure may be the device's.
     fn ask(&self, request: Request) -> Result<Reply> {
+        let resets = self.streams.resets();
         self.backend.request(request).inspect_err(|error| {
             if error.is_sticky() {
-                self.streams.fail_all(error);
+                self.streams.fail_all(error, resets);
             }
         })
     }

@@ -8,7 +8,7 @@ use crate::Fault;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, and what to do.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Error {
@@ -173,6 +173,13 @@ pub enum Error {
         /// The status's name and text.
         name: String,
     },
+}
+
+/// As [`Display`](std::fmt::Display): what a `main` that returns an error prints should help its reader.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 impl From<Fault> for Error {

@@ -38,7 +38,7 @@ mod stream;
 mod stream_state;
 
 pub use allocation::Allocation;
-pub use arguments::Arguments;
+pub use arguments::{ArgumentKind, Arguments};
 pub use backend::{Backend, Provider};
 pub use buffer::DeviceBuffer;
 pub use command::{Command, HostRegion, Launch, Pattern, Region, Relocation};

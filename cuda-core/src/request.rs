@@ -46,7 +46,8 @@ pub enum Request {
     },
     /// Asks for the memory of the device; answered by [`Reply::Memory`].
     Memory,
-    /// Brings a device back after a fault, where that can be done; answered by [`Reply::Done`].
+    /// Brings a device back after a fault, where that can be done; answered by [`Reply::Done`] when all that
+    /// was enqueued before has run or been dropped.
     Reset,
 }
 

@@ -109,6 +109,9 @@ impl Drop for StreamState {
 #[derive(Default)]
 pub(crate) struct Streams {
     table: RwLock<FxHashMap<StreamId, Arc<StreamState>>>,
+    /// How often the device was reset. Held while streams fail or recover, so that an error from before a
+    /// reset does not end streams after it.
+    resets: Mutex<u64>,
     device: OnceLock<Weak<DeviceInner>>,
 }
 
@@ -141,9 +144,28 @@ impl Streams {
         self.table.read().values().cloned().collect()
     }
 
-    /// The device is lost: nothing that is not complete on any stream will be.
-    pub(crate) fn fail_all(&self, error: &Error) {
-        self.all().iter().for_each(|state| state.progress.fail(error.clone()));
+    /// How often the device was reset: to be read before what may find it lost.
+    pub(crate) fn resets(&self) -> u64 {
+        *self.resets.lock()
+    }
+
+    /// The device is lost: nothing that is not complete on any stream will be. Nothing is done if it was reset
+    /// since the error was met.
+    pub(crate) fn fail_all(&self, error: &Error, resets: u64) {
+        let now = self.resets.lock();
+        if *now == resets {
+            self.all().iter().for_each(|state| state.progress.fail(error.clone()));
+        }
+    }
+
+    /// The device was reset: what these streams had is lost.
+    pub(crate) fn recover_all(&self, streams: &[Arc<StreamState>]) {
+        let mut resets = self.resets.lock();
+        *resets += 1;
+        for state in streams {
+            state.progress.recover(state.published());
+            state.advance(state.published());
+        }
     }
 
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
@@ -159,7 +181,8 @@ impl NoticeSink for Streams {
         }
         match notice.status {
             Ok(()) => state.advance(notice.token),
-            Err(error) if error.is_sticky() => self.fail_all(&error),
+            // It is newer than any reset: its token is not complete.
+            Err(error) if error.is_sticky() => self.fail_all(&error, self.resets()),
             Err(error) => state.progress.lose(notice.token, error),
         }
         drop(state);

@@ -16,6 +16,14 @@ pub(crate) struct Arg {
     pub(crate) value: Value,
 }
 
+impl Arg {
+    /// Whether it is a scalar that was written as a float.
+    pub(crate) fn is_float(&self) -> bool {
+        let kind = self.text.split('=').next().and_then(Dtype::named);
+        matches!(kind, Some(Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64))
+    }
+}
+
 /// What an argument means.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {

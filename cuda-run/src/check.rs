@@ -1,6 +1,6 @@
 //! Whether the arguments fit the kernel's parameters, before anything is read or run.
 
-use cuda_core::{EntryInfo, ParamInfo};
+use cuda_core::{ArgumentKind, EntryInfo, ParamInfo};
 
 use crate::{
     arg::{Arg, Value},
@@ -10,7 +10,7 @@ use crate::{
 /// Bytes of a device address.
 const ADDRESS: usize = 8;
 
-/// Compares number and sizes. What is in a `bytes=` file is compared when it is read.
+/// Compares number, sizes and kinds. What is in a `bytes=` file is compared when it is read.
 pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
     let (takes, given) = (kernel.params.len(), args.len());
     if takes != given {
@@ -27,10 +27,22 @@ pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
             Value::In(_) | Value::Out(..) | Value::InOut(..) => ADDRESS,
             Value::Bytes(_) => continue,
         };
+        let kind = if arg.is_float() { ArgumentKind::Float } else { ArgumentKind::Integer };
         fits(param, size)
+            .and_then(|()| is_kind(param, kind))
             .map_err(|wrong| wrong.at(format_args!("argument {index} `{}`", arg.text)))?;
     }
     Ok(())
+}
+
+/// Compares what one argument is.
+fn is_kind(param: &ParamInfo, kind: ArgumentKind) -> Result<(), Failure> {
+    if kind.fits(&param.ty) {
+        return Ok(());
+    }
+    let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
+    let (name, ty) = (&param.name, &param.ty);
+    Err(Failure::bad_input(format_args!("it is {given}, the parameter `{name}` is a {ty}")))
 }
 
 /// Compares the size of one argument.

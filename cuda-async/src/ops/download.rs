@@ -14,6 +14,10 @@ use crate::{
 };
 
 /// What holds a device buffer to be read: the buffer, an `Arc` of it, or a borrow.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a device buffer to read",
+    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>` and `Arc<DeviceBuffer<T>>` are; where an `Arc` is borrowed, clone it"
+)]
 pub trait BufferSource: Send {
     /// What it is made of.
     type Element: Element;

@@ -5,7 +5,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use cuda_core::{Access, Arguments, DeviceBuffer, Element, Error, Function, LaunchConfig, Result};
+use cuda_core::{
+    Access, ArgumentKind, Arguments, DeviceBuffer, Element, Error, Function, LaunchConfig, Result,
+};
 use half::{bf16, f16};
 
 use crate::{ExecutionContext, Op, Submit};
@@ -16,7 +18,11 @@ use crate::{ExecutionContext, Op, Submit};
 /// |---|---|
 /// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>` | reads and writes it |
 /// | `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>` | reads it |
-/// | integers, floats, `f16`, `bf16`, [`ByValue`] | gets the value |
+/// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | gets the value |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an argument that a kernel can have",
+    note = "a `Vec` or slice goes to the device first, with `h2d(..)`; a struct goes by value in `ByValue(..)` and derives `bytemuck::Pod`"
+)]
 pub trait KernelArg: Send {
     /// Adds it to the arguments of a launch.
     fn push(&self, arguments: &mut Arguments);
@@ -32,17 +38,26 @@ impl<T: Element> KernelArg for ByValue<T> {
     }
 }
 
-macro_rules! scalars {
-    ($($ty:ty)*) => {$(
+macro_rules! numbers {
+    ($($kind:ident: $($ty:ty)*;)*) => {$($(
         impl KernelArg for $ty {
             fn push(&self, arguments: &mut Arguments) {
-                arguments.value(self);
+                arguments.number(self, ArgumentKind::$kind);
             }
         }
-    )*};
+    )*)*};
 }
 
-scalars!(i8 u8 i16 u16 i32 u32 i64 u64 isize usize f32 f64 f16 bf16);
+numbers! {
+    Integer: i8 u8 i16 u16 i32 u32 i64 u64 isize usize;
+    Float: f32 f64 f16 bf16;
+}
+
+impl KernelArg for bool {
+    fn push(&self, arguments: &mut Arguments) {
+        u8::from(*self).push(arguments);
+    }
+}
 
 macro_rules! buffers {
     ($($buffer:ty: $access:ident;)*) => {$(
@@ -108,7 +123,7 @@ pub struct LaunchOp<A> {
 
 /// Runs a kernel; gives the arguments back in the form in which they came.
 ///
-/// Number and sizes of the arguments are checked against the kernel's parameters when it is submitted.
+/// Number, sizes and kinds of the arguments are checked against the kernel's parameters when it is submitted.
 ///
 /// ```
 /// use cuda_async::{launch, open, prelude::*};

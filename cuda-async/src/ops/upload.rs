@@ -18,6 +18,10 @@ pub const COPY_WINDOW: usize = 16;
 
 /// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers, which need
 /// no copy on the host.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be uploaded",
+    note = "vectors, slices, arrays and `Arc`s of numbers can, and of structs that derive `bytemuck::Pod`; turn `bool` into `u8`"
+)]
 pub trait HostSource: Send {
     /// What it is made of.
     type Element: Element;
@@ -168,6 +172,9 @@ impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
 
 /// Elements of a chunk.
 pub(crate) const fn chunk_elements<T>() -> usize {
-    let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
-    if size > COPY_CHUNK { 1 } else { COPY_CHUNK / size }
+    match size_of::<T>() {
+        0 => usize::MAX,
+        size if size > COPY_CHUNK => 1,
+        size => COPY_CHUNK / size,
+    }
 }

@@ -9,6 +9,7 @@ on_every_device! {
     ptx_that_is_none
     no_such_kernel_lists_those_there_are
     arguments_are_checked
+    integers_are_no_floats
     launch_shapes_are_checked
     other_devices_are_told_apart
 }
@@ -58,6 +59,17 @@ fn arguments_are_checked(device: &Device) {
         assert!(matches!(error, Error::Arguments { .. }), "{error:?}");
         assert!(error.to_string().contains(why), "{error}");
     }
+}
+
+fn integers_are_no_floats(device: &Device) {
+    let scale = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+    let scale = scale.function("scale").unwrap();
+    let stream = device.new_stream().unwrap();
+    let x = zeros::<f32>(4).sync_on(&stream).unwrap();
+    // SAFETY: refused before anything runs.
+    let op = unsafe { launch(&scale, LaunchConfig::new(1, 32), (x, 3i32, 4u32)) };
+    let error = op.sync_on(&stream).map(drop).unwrap_err();
+    assert!(error.to_string().contains("is a f32, the argument is an integer"), "{error}");
 }
 
 fn launch_shapes_are_checked(device: &Device) {

@@ -78,3 +78,46 @@ fn asserts_and_misaligned_accesses_have_names() {
     let fault = fault_of(storing.sync_on(&stream).map(drop).unwrap_err());
     assert_eq!(fault.kind, FaultKind::Misaligned);
 }
+
+/// What a fault kept from running stays an error after a reset, though the stream goes on.
+#[test]
+fn what_a_reset_loses_is_never_there() {
+    let device = device();
+    let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
+    let stream = device.new_stream().unwrap();
+    let source = h2d(vec![7u32; 1000]).sync_on(&stream).unwrap();
+    // SAFETY: writes its buffer, of 64 elements, or traps; the output is dropped.
+    let launched = unsafe {
+        zeros::<u32>(64)
+            .then(|x| launch(&trap, LaunchConfig::new(1, 64), (x, 5u32, 64u32)))
+            .async_on(&stream)
+    };
+    drop(launched);
+    let landing =
+        device.landing_place(1000).and_then(|place| source.download(&stream, 0..1000, place));
+    assert!(stream.synchronize().unwrap_err().is_sticky());
+    device.reset().unwrap();
+    // Refused at once if the trap came first.
+    if let Ok(landing) = landing {
+        assert!(landing.wait().unwrap_err().is_sticky());
+    }
+    assert!(to_host(&source).sync_on(&stream).unwrap() == vec![7u32; 1000]);
+}
+
+/// A reset beside healthy work harms none of it.
+#[test]
+fn a_reset_of_a_healthy_device_loses_nothing() {
+    let device = device();
+    std::thread::scope(|threads| {
+        let worker = threads.spawn(|| {
+            let stream = device.new_stream().unwrap();
+            for round in 0..300u32 {
+                let host = h2d(vec![round; 5000]).then(to_host).sync_on(&stream).unwrap();
+                assert!(host == vec![round; 5000]);
+            }
+        });
+        while !worker.is_finished() {
+            device.reset().unwrap();
+        }
+    });
+}
