@@ -24,7 +24,10 @@ impl Place {
 
     /// `threadIdx` of a thread by its linear number.
     pub(crate) fn thread(&self, linear: u32) -> [u32; 3] {
-        let [x, y, _] = self.block;
+        let [x, y, z] = self.block;
+        if y == 1 && z == 1 {
+            return [linear, 0, 0];
+        }
         [linear % x, linear / x % y, linear / (x * y)]
     }
 }
@@ -61,8 +64,17 @@ fn one(ctx: &mut Ctx<'_>, preset: &Preset, warp: u32) {
 
 fn fill_special(ctx: &mut Ctx<'_>, preset: &Preset, special: Special, warp: u32) {
     let place = ctx.place;
-    let values: [u64; LANES] =
-        std::array::from_fn(|lane| value(&place, special, warp, lane as u32));
+    let of = |lane| value(&place, special, warp, lane);
+    let values: [u64; LANES] = match special {
+        Special::Tid(_)
+        | Special::LaneId
+        | Special::LaneMaskEq
+        | Special::LaneMaskLt
+        | Special::LaneMaskLe
+        | Special::LaneMaskGt
+        | Special::LaneMaskGe => std::array::from_fn(|lane| of(lane as u32)),
+        _ => [of(0); LANES],
+    };
     match preset.class {
         Class::W64 => ctx.write(preset.slot, ctx.mask, &values),
         _ => ctx.write(preset.slot, ctx.mask, &values.map(|v| v as u32)),
