@@ -28,12 +28,13 @@ impl BarrierState {
         expected: u32,
         holding: u32,
     ) {
-        self.arrived += threads;
-        self.holding += holding;
+        // A thread may say that it is here again and again.
+        self.arrived = self.arrived.saturating_add(threads);
+        self.holding = self.holding.saturating_add(holding);
         if expected != 0 {
             self.expected = expected;
             if self.warps >> warp & 1 == 0 {
-                self.arrived += absent;
+                self.arrived = self.arrived.saturating_add(absent);
             }
         }
         self.warps |= 1 << (warp & 31);

@@ -62,7 +62,7 @@ fn free(ctx: &mut Ctx<'_>, lane: usize, address: u64) -> Result<u64, ()> {
 fn text(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<String, ()> {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_TEXT {
-        match byte(ctx, op, lane, address + bytes.len() as u64)? {
+        match byte(ctx, op, lane, address.wrapping_add(bytes.len() as u64))? {
             0 => break,
             byte => bytes.push(byte),
         }
@@ -84,17 +84,22 @@ fn print(ctx: &mut Ctx<'_>, op: &Op, lane: usize, format: u64, arguments: u64) -
             Argument::Word => 4,
             Argument::Long | Argument::Float | Argument::Text => 8,
         };
-        at = at.next_multiple_of(size);
+        // At the very end of the address space there is nothing to read, aligned or not.
+        at = at.checked_next_multiple_of(size).unwrap_or(at);
         let mut bits = 0u64;
         for i in 0..size {
-            match byte(ctx, op, lane, at + i) {
+            if failed {
+                break;
+            }
+            match byte(ctx, op, lane, at.wrapping_add(i)) {
                 Ok(byte) => bits |= u64::from(byte) << (8 * i),
                 Err(()) => failed = true,
             }
         }
-        at += size;
+        at = at.wrapping_add(size);
         count += 1;
         let text = match kind {
+            _ if failed => String::new(),
             Argument::Text if bits == 0 => "(null)".into(),
             Argument::Text => text(ctx, op, lane, bits).unwrap_or_else(|()| {
                 failed = true;

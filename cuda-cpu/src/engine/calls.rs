@@ -84,8 +84,9 @@ impl Runner<'_> {
             depth: caller.depth + 1,
             lanes: at.mask,
             frame,
-            frame_end: frame + to.frame_bytes,
-            local: caller.local + from.local_bytes,
+            // Beyond the limits when they do not fit a number.
+            frame_end: frame.saturating_add(to.frame_bytes),
+            local: caller.local.saturating_add(from.local_bytes),
             control,
         };
         let local = record.local.saturating_add(to.local_bytes);

@@ -60,7 +60,7 @@ pub(crate) struct Ctx<'a> {
     pub(crate) fuel: i32,
     /// Lowest program counter of a waiting part of the warp that this one may join.
     pub(crate) merge_pc: u32,
-    /// One allocation cache per memory instruction.
+    /// One allocation cache per memory instruction; the first is also the builtins'.
     pub(crate) caches: Vec<Range>,
     pub(crate) view: View<'a>,
     pub(crate) spaces: Spaces<'a>,
@@ -92,7 +92,7 @@ impl<'a> Ctx<'a> {
             taken: 0,
             fuel: 0,
             merge_pc: u32::MAX,
-            caches: vec![Range::EMPTY; code.caches as usize],
+            caches: vec![Range::EMPTY; code.caches.max(1) as usize],
             view,
             spaces: Spaces::new(params),
             code,

@@ -86,7 +86,7 @@ pub enum FaultKind {
         /// The member mask.
         members: u32,
     },
-    /// Calls are nested too deeply, or local memory is used up.
+    /// Calls are nested too deeply, or local memory or the registers for their frames are used up.
     CallDepth {
         /// The limit: calls.
         limit: u32,
@@ -189,9 +189,10 @@ impl fmt::Display for FaultKind {
             Self::LaneOutsideMask { members } => {
                 write!(f, "the executing lane is not in the member mask {members:#010x}")
             }
-            Self::CallDepth { limit } => {
-                write!(f, "stack overflow: more than {limit} nested calls, or local memory used up")
-            }
+            Self::CallDepth { limit } => write!(
+                f,
+                "stack overflow: more than {limit} nested calls, or local memory or registers used up"
+            ),
             Self::LaunchMemory { limit } => write!(
                 f,
                 "the running blocks need too much registers, local and shared memory: at most {limit} bytes"

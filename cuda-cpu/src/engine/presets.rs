@@ -50,7 +50,7 @@ pub(crate) fn refill(ctx: &mut Ctx<'_>, presets: &[Preset], warp: u32) {
 fn one(ctx: &mut Ctx<'_>, preset: &Preset, warp: u32) {
     let value = match preset.value {
         PresetValue::Const(bits) => bits,
-        PresetValue::Local(at) => u64::from(ctx.spaces.local_base + at),
+        PresetValue::Local(at) => u64::from(ctx.spaces.local_base) + u64::from(at),
         PresetValue::DynamicShared => u64::from(ctx.place.static_shared),
         PresetValue::Special(special) => return fill_special(ctx, preset, special, warp),
     };

@@ -29,12 +29,18 @@ struct Conversion {
 /// The widest field that is padded to.
 const MAX_WIDTH: usize = 4096;
 
+/// What goes beyond this many bytes is left out: a GPU's whole buffer is that long.
+const MAX_OUTPUT: usize = 1 << 20;
+
 /// Formats; `next` gives the bits of the next argument, and its text if it is one.
 pub(crate) fn format(format: &str, mut next: impl FnMut(Argument) -> (u64, String)) -> String {
     let mut out = String::with_capacity(format.len());
     let mut rest = format;
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
+        if out.len() > MAX_OUTPUT {
+            return out;
+        }
         rest = &rest[at + 1..];
         let (conversion, kind, after) = parse(rest, &mut next);
         match kind {

@@ -188,7 +188,7 @@ impl Warp {
         let live = || self.calls.iter().filter(|r| r.lanes != 0);
         let overlaps = |r: &&CallRecord, at: u32| {
             let shared = r.function == function && r.frame == at;
-            r.frame < at + bytes && at < r.frame_end && !shared
+            r.frame < at.saturating_add(bytes) && at < r.frame_end && !shared
         };
         while let Some(other) = live().find(|r| overlaps(r, at)) {
             at = other.frame_end;

@@ -104,3 +104,88 @@ fn the_blocks_of_a_launch_share_what_there_is() {
     let deep = fault(h.launch("k", 1, 32, args![9u32]));
     assert!(matches!(deep, FaultKind::CallDepth { .. }), "{deep}");
 }
+
+const HEADER: &str = ".version 7.0\n.target sm_70\n.address_size 64\n";
+
+fn fault(h: &Host, kernel: &str) -> FaultKind {
+    match h.launch(kernel, 1, 32, args![]) {
+        Err(LaunchError::Fault(fault)) => fault.kind,
+        other => panic!("no fault: {other:?}"),
+    }
+}
+
+/// Instructions that use `count` 64-bit registers: 256 bytes each.
+fn registers(count: usize) -> String {
+    let pairs = (0..count / 2).map(|i| format!("mov.u64 %d{}, %d{};\n", 2 * i, 2 * i + 1));
+    format!(".reg .b64 %d<{count}>;\n{}", pairs.collect::<String>())
+}
+
+#[test]
+fn the_frames_of_a_recursion_are_limited() {
+    // 8 MiB of registers each time: sums of 32 bits would begin again at 0.
+    for room in [32_720, 32_768, 131_072] {
+        let h = Host::new(&format!(
+            "{HEADER}.func f() {{ {} call f; ret; }} .visible .entry k() {{ call f; ret; }}",
+            registers(room)
+        ));
+        let kind = fault(&h, "k");
+        assert!(matches!(kind, FaultKind::CallDepth { .. }), "{kind}");
+        assert!(kind.to_string().contains("registers used up"), "{kind}");
+    }
+}
+
+#[test]
+fn a_frame_is_limited() {
+    let error = load(&format!(".visible .entry k() {{ {} ret; }}", registers((1 << 18) + 2)));
+    let error = error.expect_err("64 MiB and a bit").to_string();
+    assert!(error.contains("64 MiB of registers"), "{error}");
+}
+
+#[test]
+fn wild_pointers_of_builtins_are_faults() {
+    const ARGUMENTS: &str = "
+        .extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);
+        .global .align 1 .b8 text[7] = {37, 100, 32, 37, 108, 100, 0};";
+    for at in ["0xFFFFFFFFFFFFFFFE", "0xFFFFFFFFFFFFFFFC", "0xFFFFFFFFFFFFFFFF", "0"] {
+        let h = Host::new(&format!(
+            "{HEADER}{ARGUMENTS}.visible .entry arguments() {{
+                .reg .b64 %d<2>; .reg .b32 %r<1>;
+                mov.u64 %d0, text; mov.u64 %d1, {at};
+                call (%r0), vprintf, (%d0, %d1); ret; }}
+            .visible .entry format() {{
+                .reg .b64 %d<2>; .reg .b32 %r<1>;
+                mov.u64 %d0, {at};
+                call (%r0), vprintf, (%d0, %d0); ret; }}"
+        ));
+        for kernel in ["arguments", "format"] {
+            let kind = fault(&h, kernel);
+            assert!(matches!(kind, FaultKind::OutOfBounds { .. }), "{at}: {kind}");
+        }
+        assert_eq!(*h.printed.lock().unwrap(), "");
+    }
+}
+
+#[test]
+fn far_offsets_are_errors() {
+    for instruction in [
+        "mov.u64 %d0, a+9223372036854775807;",
+        "mov.u64 %d0, a-1;",
+        "ld.param.u32 %r0, [p+9223372036854775807];",
+        "ld.param.u32 %r0, [p+-9223372036854775807];",
+        "ld.param.u32 %r0, [p+1];",
+    ] {
+        let loaded = load(&format!(
+            ".visible .entry k(.param .u32 p) {{ .local .b8 a[16]; .reg .b64 %d<1>; .reg .b32 %r<1>;
+            {instruction} ret; }}"
+        ));
+        assert!(loaded.is_err(), "{instruction}");
+    }
+    // An address far outside, in a frame that is not the first.
+    let h = Host::new(&format!(
+        "{HEADER}.func f() {{ .local .b8 a[64]; .reg .b64 %d<1>;
+            mov.u64 %d0, a+4294967295; st.local.u8 [%d0], 1; ret; }}
+        .visible .entry k() {{ .local .b8 a[64]; call f; ret; }}"
+    ));
+    let kind = fault(&h, "k");
+    assert!(matches!(kind, FaultKind::OutOfBounds { address: 0x1_0000_003F, .. }), "{kind}");
+}

@@ -226,8 +226,8 @@ impl<'a> Builder<'a> {
     pub(crate) fn symbol(&self, symbol: Symbol, offset: i64) -> Result<PresetValue, Problem> {
         let at = |base: u64| Ok(PresetValue::Const(base.wrapping_add_signed(offset)));
         let local = |base: u32| {
-            let at = i64::from(base) + offset;
-            u32::try_from(at).map(PresetValue::Local).map_err(|_| OPERANDS)
+            let at = i64::from(base).checked_add(offset).and_then(|at| u32::try_from(at).ok());
+            at.map(PresetValue::Local).ok_or("an offset far outside of its variable")
         };
         match symbol {
             Symbol::Module(i) => match self.layout.module_address(i) {

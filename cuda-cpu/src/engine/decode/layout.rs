@@ -151,7 +151,7 @@ impl Layout {
 
     /// Writes one piece of an initialiser. The parser has checked that it fits its variable.
     fn write(&self, module: &Module, memory: &Memory, variable: u64, init: &Init) {
-        let at = variable + init.at;
+        let at = variable.wrapping_add(init.at);
         _ = match &init.value {
             InitValue::Bytes(bytes) => memory.write(at, bytes),
             InitValue::Address { symbol, addend, generic, size } => {
@@ -169,7 +169,7 @@ impl Layout {
                 let shared =
                     module.variables.get(i as usize).is_some_and(|v| v.space == Space::Shared);
                 let window = if shared && generic { SHARED_WINDOW } else { 0 };
-                self.module_address(i).unwrap_or(0) + window
+                self.module_address(i).unwrap_or(0).wrapping_add(window)
             }
             _ => 0,
         }

@@ -105,10 +105,11 @@ fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<
         return Ok(None);
     }
     let param = b.function.params.get(i as usize).ok_or(OPERANDS)?;
-    let at = i64::from(param.offset) + address.offset;
-    let total = b.function.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0);
-    match u64::try_from(at) {
-        Ok(at) if at + u64::from(bytes) <= u64::from(total) => Ok(Some(at)),
+    let at = i64::from(param.offset).checked_add(address.offset);
+    let ends = b.function.params.iter().map(|p| u64::from(p.offset) + u64::from(p.size));
+    let total = ends.max().unwrap_or(0);
+    match at.and_then(|at| u64::try_from(at).ok()) {
+        Some(at) if at + u64::from(bytes) <= total => Ok(Some(at)),
         _ => Err("reads beyond the kernel's parameters"),
     }
 }
