@@ -40,3 +40,18 @@ impl Budget {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_out_no_more_than_there_is() {
+        let budget = Budget::new(8 << 30);
+        assert_eq!((budget.limit, Budget::new(0).limit), (2 << 30, LEAST));
+        assert!(budget.take(2 << 30));
+        assert!(!budget.take(1) && budget.take(0));
+        budget.give(5);
+        assert!(!budget.take(6) && budget.take(5));
+    }
+}
