@@ -8,7 +8,7 @@ use super::ctx::{Ctx, FULL, LANES};
 use super::fault::{FaultKind, Waiting};
 use super::op::Slot;
 use super::presets::{self, Place};
-use super::runner::{Faulted, Runner, Stop};
+use super::runner::{Faulted, Runner, SLICE, Stop};
 use super::warp::{Fragment, Wait, Warp};
 
 /// What shared memory holds when a block begins: as new device memory, something that shows.
@@ -16,6 +16,12 @@ const FRESH: u8 = 0xFF;
 
 /// Rounds of time slices before other blocks of the same worker get a turn.
 const ROUNDS: u32 = 4;
+
+/// Fuel of each warp before that: also blocks whose warps wait at barriers all the time give others a turn.
+const TURN: u64 = ROUNDS as u64 * SLICE as u64;
+
+/// Fuel that it takes to run a warp until it waits, beside that of its loops.
+const PASS: u64 = 16;
 
 /// What the warps of a block share.
 pub(crate) struct BlockState {
@@ -38,7 +44,8 @@ pub(crate) struct Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     Finished,
-    Yielded,
+    /// With the fuel that its warps have used.
+    Yielded(u64),
 }
 
 /// A fault in one of the block's warps.
@@ -107,9 +114,9 @@ impl Block {
         runner.ctx.place.at = self.at;
         let start = self.shared.bytes_mut().as_mut_ptr();
         runner.ctx.spaces.shared = Segment { start, size: self.shared_size };
-        let mut rounds = 0;
+        let (mut rounds, mut used) = (0, 0);
         loop {
-            let (mut yielded, mut moved) = (false, false);
+            let (mut yielded, mut moved, mut ran) = (false, false, 0);
             for i in 0..self.warps.len() {
                 let warp = &mut self.warps[i];
                 if warp.live == 0 || (warp.ready.is_empty() && warp.parked.is_empty()) {
@@ -120,9 +127,10 @@ impl Block {
                     .run(warp, &mut self.state)
                     .map_err(|Faulted { pc }| BlockFault { pc, warp: i as u32 })?;
                 yielded |= stop == Stop::Yielded;
-                if stop != Stop::Yielded {
-                    self.release(runner);
-                }
+                ran += 1;
+                used += runner.used() + PASS;
+                // Also when it goes on: some of its lanes may wait for others of its lanes.
+                self.release(runner);
             }
             if self.state.live_threads == 0 {
                 return Ok(Turn::Finished);
@@ -132,8 +140,8 @@ impl Block {
                 return Err(self.deadlock(runner));
             }
             rounds += u32::from(yielded);
-            if rounds >= ROUNDS {
-                return Ok(Turn::Yielded);
+            if rounds >= ROUNDS || used >= TURN * ran {
+                return Ok(Turn::Yielded(used));
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::budget::{MAX_LOCAL, MAX_REGISTERS};
 use super::code::{Call, Callee, Control};
 use super::ctx::{LANES, lanes_of};
+use super::exec::atomics::burn;
 use super::fault::FaultKind;
 use super::op::Op;
 use super::presets;
@@ -36,6 +37,7 @@ impl Runner<'_> {
             Callee::Builtin(builtin) => {
                 let ran = super::builtin::run(&mut self.ctx, warp, at, op, call, builtin);
                 ran.map_err(|()| Faulted { pc: at.pc })?;
+                burn(&mut self.ctx);
                 warp.ready.push(Fragment { pc: at.pc + 1, ..at });
                 Ok(())
             }
@@ -67,6 +69,7 @@ impl Runner<'_> {
         call: &Call,
         function: u32,
     ) -> Result<(), Faulted> {
+        self.ctx.fuel -= 1;
         let lane = at.mask.trailing_zeros() as usize;
         let caller = warp.calls[at.call as usize];
         let (from, to) = (

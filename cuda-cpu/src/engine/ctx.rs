@@ -56,7 +56,7 @@ pub(crate) struct Ctx<'a> {
     pub(crate) target: u32,
     /// For [`Flow::Diverge`].
     pub(crate) taken: u32,
-    /// Back-edges left in this time slice.
+    /// Back-edges and calls left in this time slice.
     pub(crate) fuel: i32,
     /// Lowest program counter of a waiting part of the warp that this one may join.
     pub(crate) merge_pc: u32,

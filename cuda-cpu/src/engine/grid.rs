@@ -17,7 +17,7 @@ use super::ctx::{Ctx, LANES};
 use super::fault::{Fault, FaultKind};
 use super::launch::{LaunchDims, Limits};
 use super::presets::Place;
-use super::runner::{Runner, SLICE};
+use super::runner::Runner;
 use crate::memory::{Memory, View};
 
 /// Blocks that one worker keeps at a time.
@@ -121,8 +121,8 @@ impl<'a> Grid<'a> {
                     let other = spare.replace(block);
                     other.iter().for_each(|block| self.budget.give(block.taken()));
                 }
-                Ok(Turn::Yielded) => {
-                    self.count(&runner);
+                Ok(Turn::Yielded(used)) => {
+                    self.count(&runner, used);
                     running.push_back(block);
                     if running.len() < RESIDENT {
                         running.extend(self.begin(&mut runner, spare.take()));
@@ -169,11 +169,11 @@ impl<'a> Grid<'a> {
         block
     }
 
-    /// Counts the time slices of a block that yielded against the budget.
-    fn count(&self, runner: &Runner<'_>) {
+    /// Counts the fuel of a block that yielded against the budget.
+    fn count(&self, runner: &Runner<'_>, used: u64) {
         let Some(limit) = self.limits.iterations else { return };
-        let used = self.iterations.fetch_add(SLICE as u64, Ordering::Relaxed);
-        if used > limit {
+        let before = self.iterations.fetch_add(used, Ordering::Relaxed);
+        if before.saturating_add(used) > limit {
             self.end(runner, FaultKind::Budget { limit });
         }
     }

@@ -29,8 +29,9 @@ pub struct LaunchDims {
 /// What may end a launch early.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits<'a> {
-    /// Loop iterations (of warps, all together) after which the launch is a fault. Checked now and
-    /// then, so a launch may run a little longer.
+    /// Loop iterations (of warps, all together) after which the launch is a fault. Calls count too, and
+    /// waiting at a barrier, and what threads wait for each other with (atomics, volatile loads), counts more.
+    /// Checked now and then, so a launch may run a little longer.
     pub iterations: Option<u64>,
     /// Set by another thread: the launch ends with [`FaultKind::Cancelled`](super::FaultKind).
     pub cancel: Option<&'a AtomicBool>,

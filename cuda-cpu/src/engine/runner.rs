@@ -8,7 +8,7 @@ use super::fault::FaultKind;
 use super::op::Flow;
 use super::warp::{Fragment, Wait, Warp};
 
-/// Back-edges in a time slice.
+/// Fuel of a time slice: back-edges and calls.
 pub(crate) const SLICE: i32 = 1 << 14;
 
 /// Why a warp stopped running.
@@ -65,6 +65,18 @@ impl Runner<'_> {
                 Flow::Fault | Flow::Next => return Err(Faulted { pc }),
             }
         }
+    }
+
+    /// The fuel of the last time slice that was used.
+    pub(crate) fn used(&self) -> u64 {
+        SLICE.saturating_sub(self.ctx.fuel).clamp(0, SLICE) as u64
+    }
+
+    /// Whether the time slice is over after a call or a jump that the dispatch loop has not seen.
+    fn spent(&mut self, warp: &mut Warp) -> bool {
+        let spent = self.ctx.fuel < 0;
+        warp.rotate |= spent;
+        spent
     }
 
     /// Makes a fragment's frame and lanes the current ones.
@@ -141,7 +153,10 @@ impl Runner<'_> {
                 block.live_threads -= active.count_ones();
             }
             Control::Return => self.leave_call(warp, here),
-            Control::Call(call) => self.call(warp, here, op, call)?,
+            Control::Call(call) => {
+                self.call(warp, here, op, call)?;
+                return Ok(self.spent(warp));
+            }
             Control::Indexed { index, targets } => {
                 for lane in lanes_of(active) {
                     let index = self.ctx.lane::<u32>(*index, lane);
@@ -151,6 +166,10 @@ impl Runner<'_> {
                     };
                     warp.ready.push(Fragment { pc, mask: 1 << lane, ..at });
                 }
+                if targets.iter().any(|&target| target <= at.pc) {
+                    self.ctx.fuel -= 1;
+                }
+                return Ok(self.spent(warp));
             }
             Control::Barrier(barrier) => {
                 block
