@@ -145,16 +145,6 @@ pub enum Error {
     /// An op was polled again after its end.
     #[error("this op has already ended and cannot be run again")]
     AlreadyEnded,
-    /// Something that grows has reached its named limit.
-    #[error("{limit} is at its limit of {value}; {advice}")]
-    Limit {
-        /// The limit's name.
-        limit: Cow<'static, str>,
-        /// Its value.
-        value: u64,
-        /// What to do.
-        advice: Cow<'static, str>,
-    },
     /// The operating system refused something the library needs.
     #[error("{what}: {detail}")]
     Host {

@@ -3,6 +3,10 @@
 //! A status is a plain number: a newer driver may answer with a code that no enumeration of today
 //! lists. All of these functions are in every driver since 12.0, the oldest that is taken; a
 //! function of a newer one goes into a table of `Option`s.
+//!
+//! A table of our own, not `cudarc`'s: its status type is a closed enum, so that a status which a newer driver
+//! adds would be undefined behaviour, and its lazy loader panics where a library or a function is missing. Here
+//! a status is an integer, and what is missing an error.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
