@@ -158,12 +158,13 @@ impl Device {
     /// [`Error::Unsupported`] on a GPU: there a fault ends CUDA for the whole process.
     pub fn reset(&self) -> Result<()> {
         let streams = self.0.streams.all();
-        {
+        let woken = {
             // Nothing is submitted meanwhile, so what is published is what is lost. Nobody else ever holds two.
             let _orders: Vec<_> = streams.iter().map(|state| state.order.lock()).collect();
             self.0.backend.request(Request::Reset)?;
-            self.0.streams.recover_all(&streams);
-        }
+            self.0.streams.recover_all(&streams)
+        };
+        drop(woken);
         drop(streams);
         self.0.reclaim_all();
         Ok(())

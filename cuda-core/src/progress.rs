@@ -72,41 +72,36 @@ impl Progress {
     }
 
     /// Everything up to `number` has run.
-    pub(crate) fn advance(&self, number: u64) {
+    pub(crate) fn advance(&self, number: u64) -> Woken {
         self.completed.fetch_max(number, Ordering::AcqRel);
-        wake(self.waiting.lock().take_up_to(number));
+        Woken(self.waiting.lock().take_up_to(number))
     }
 
     /// What is not complete up to `number` did not run, and never will.
-    pub(crate) fn lose(&self, number: u64, error: Error) {
-        let woken = {
-            let mut waiting = self.waiting.lock();
-            let first = self.completed() + 1;
-            if first <= number {
-                waiting.add_lost(first, number, error);
-                self.lossy.store(true, Ordering::Release);
-                self.completed.fetch_max(number, Ordering::AcqRel);
-            }
-            waiting.take_up_to(number)
-        };
-        wake(woken);
+    pub(crate) fn lose(&self, number: u64, error: Error) -> Woken {
+        let mut waiting = self.waiting.lock();
+        let first = self.completed() + 1;
+        if first <= number {
+            waiting.add_lost(first, number, error);
+            self.lossy.store(true, Ordering::Release);
+            self.completed.fetch_max(number, Ordering::AcqRel);
+        }
+        Woken(waiting.take_up_to(number))
     }
 
     /// What is not complete now never will be.
-    pub(crate) fn fail(&self, error: Error) {
-        let woken = {
-            let mut waiting = self.waiting.lock();
-            waiting.failed.get_or_insert(error);
-            std::mem::take(&mut waiting.wakers)
-        };
-        wake(woken);
+    pub(crate) fn fail(&self, error: Error) -> Woken {
+        let mut waiting = self.waiting.lock();
+        waiting.failed.get_or_insert(error);
+        Woken(std::mem::take(&mut waiting.wakers))
     }
 
     /// The device was reset: what it had up to `number` is lost, what comes next is not.
-    pub(crate) fn recover(&self, number: u64) {
+    pub(crate) fn recover(&self, number: u64) -> Woken {
         let failed = self.waiting.lock().failed.take();
-        if let Some(error) = failed {
-            self.lose(number, error);
+        match failed {
+            Some(error) => self.lose(number, error),
+            None => self.advance(number),
         }
     }
 
@@ -135,10 +130,15 @@ impl Waiting {
     }
 }
 
-/// One that panics is its owner's affair: the others are woken all the same.
-fn wake(wakers: BTreeMap<(u64, u64), Waker>) {
-    for waker in wakers.into_values() {
-        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+/// Wakers, woken when this is dropped: by callers that hold locks, after they let go of them, since whoever is
+/// woken may call anything at once. One that panics is its owner's affair: the others are woken all the same.
+pub(crate) struct Woken(BTreeMap<(u64, u64), Waker>);
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        for waker in std::mem::take(&mut self.0).into_values() {
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
     }
 }
 

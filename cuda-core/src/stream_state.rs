@@ -17,8 +17,11 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Backend, Command, Error, Notice, NoticeSink, Result, StreamId, device::DeviceInner,
-    hazard::Ticket, progress::Progress, retained::Retained,
+    Backend, Command, Error, Notice, NoticeSink, Result, StreamId,
+    device::DeviceInner,
+    hazard::Ticket,
+    progress::{Progress, Woken},
+    retained::Retained,
 };
 
 pub(crate) struct StreamState {
@@ -94,8 +97,15 @@ impl StreamState {
 
     /// Everything up to `number` has run: wakes its waiters and gives back its host blocks.
     pub(crate) fn advance(&self, number: u64) {
-        self.progress.advance(number);
+        let _woken = self.progress.advance(number);
         self.retained.release(number);
+    }
+
+    /// The device was reset: what is not complete up to `number` is lost.
+    fn recover(&self, number: u64) -> Woken {
+        let woken = self.progress.recover(number);
+        self.retained.release(number);
+        woken
     }
 }
 
@@ -153,19 +163,18 @@ impl Streams {
     /// since the error was met.
     pub(crate) fn fail_all(&self, error: &Error, resets: u64) {
         let now = self.resets.lock();
-        if *now == resets {
-            self.all().iter().for_each(|state| state.progress.fail(error.clone()));
-        }
+        let streams = if *now == resets { self.all() } else { Vec::new() };
+        let woken: Vec<_> =
+            streams.iter().map(|state| state.progress.fail(error.clone())).collect();
+        drop(now);
+        drop(woken);
     }
 
     /// The device was reset: what these streams had is lost.
-    pub(crate) fn recover_all(&self, streams: &[Arc<StreamState>]) {
+    pub(crate) fn recover_all(&self, streams: &[Arc<StreamState>]) -> Vec<Woken> {
         let mut resets = self.resets.lock();
         *resets += 1;
-        for state in streams {
-            state.progress.recover(state.published());
-            state.advance(state.published());
-        }
+        streams.iter().map(|state| state.recover(state.published())).collect()
     }
 
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
@@ -183,7 +192,7 @@ impl NoticeSink for Streams {
             Ok(()) => state.advance(notice.token),
             // It is newer than any reset: its token is not complete.
             Err(error) if error.is_sticky() => self.fail_all(&error, self.resets()),
-            Err(error) => state.progress.lose(notice.token, error),
+            Err(error) => drop(state.progress.lose(notice.token, error)),
         }
         drop(state);
         if let Some(device) = self.device.get().and_then(Weak::upgrade) {
