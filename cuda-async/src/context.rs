@@ -13,7 +13,8 @@ use std::{
 };
 
 use cuda_core::{
-    Device, Element, Error, Event, Landing, PinnedBuffer, Result, Stream, StreamId, Waiter,
+    Device, Element, Error, Event, Landing, MAX_IN_FLIGHT, PinnedBuffer, Result, Stream, StreamId,
+    Waiter,
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -25,20 +26,37 @@ use crate::{siblings::Siblings, spin};
 pub struct ExecutionContext(Arc<Inner>);
 
 struct Inner {
-    device: Device,
-    stream: OnceLock<Stream>,
-    /// What comes before the next thing that this context enqueues.
-    after: Mutex<SmallVec<[Arc<Event>; 2]>>,
-    has_after: AtomicBool,
+    place: Place,
+    run: Run,
     /// The stream's count when this context last enqueued something; 0 if it never has.
     last: AtomicU64,
-    run: Run,
-    root: Option<ExecutionContext>,
-    /// Of a root: the streams of its forks.
+    /// Wakes whoever waits for the stream to have room.
+    room: Mutex<Option<Waiter>>,
+}
+
+enum Place {
+    Root(Root),
+    Branch(Branch),
+}
+
+struct Root {
+    stream: Stream,
+    /// The streams of its forks.
     siblings: Siblings,
-    /// Of a root that runs blocking: what a step waits for.
+    /// If it runs blocking: what a step waits for.
     blocked_on: Mutex<Option<Stream>>,
 }
+
+struct Branch {
+    root: ExecutionContext,
+    /// Borrowed when it is first needed.
+    stream: OnceLock<Stream>,
+    /// What comes before the next thing that this context enqueues.
+    after: Mutex<Events>,
+    has_after: AtomicBool,
+}
+
+type Events = SmallVec<[Arc<Event>; 2]>;
 
 /// How the operation is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,59 +72,47 @@ pub(crate) enum Run {
 impl ExecutionContext {
     /// The root context of an operation on `stream`.
     pub(crate) fn root(stream: Stream, run: Run) -> Self {
-        let device = stream.device().clone();
-        Self::new(device, OnceLock::from(stream), SmallVec::new(), run, None)
+        let (siblings, blocked_on) = Default::default();
+        Self::new(Place::Root(Root { stream, siblings, blocked_on }), run)
     }
 
-    fn new(
-        device: Device,
-        stream: OnceLock<Stream>,
-        after: SmallVec<[Arc<Event>; 2]>,
-        run: Run,
-        root: Option<ExecutionContext>,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            device,
-            stream,
-            has_after: AtomicBool::new(!after.is_empty()),
-            after: Mutex::new(after),
-            last: AtomicU64::new(0),
-            run,
-            root,
-            siblings: Siblings::default(),
-            blocked_on: Mutex::new(None),
-        }))
+    fn branch(root: &Self, after: Events, run: Run) -> Self {
+        let (root, has_after) = (root.clone(), AtomicBool::new(!after.is_empty()));
+        let (stream, after) = (OnceLock::new(), Mutex::new(after));
+        Self::new(Place::Branch(Branch { root, stream, after, has_after }), run)
+    }
+
+    fn new(place: Place, run: Run) -> Self {
+        Self(Arc::new(Inner { place, run, last: AtomicU64::new(0), room: Mutex::new(None) }))
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        &self.0.device
+        self.root_place().stream.device()
     }
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
+    #[inline]
     fn stream(&self) -> Result<&Stream> {
-        let stream = match self.0.stream.get() {
-            Some(stream) => stream,
-            None => {
-                let borrowed = self.root_context().0.siblings.next(self.device())?;
-                self.0.stream.get_or_init(|| borrowed)
-            }
-        };
-        if self.0.has_after.load(Ordering::Acquire) {
-            let mut after = self.0.after.lock();
-            for event in after.drain(..) {
-                stream.wait_event(&event)?;
-            }
-            // Under the lock, so that no clone of this context goes on before the waits are in.
-            self.0.has_after.store(false, Ordering::Release);
+        match &self.0.place {
+            Place::Root(root) => Ok(&root.stream),
+            Place::Branch(branch) => branch.stream(),
         }
-        Ok(stream)
+    }
+
+    /// The stream, if it has one.
+    fn known_stream(&self) -> Option<&Stream> {
+        match &self.0.place {
+            Place::Root(root) => Some(&root.stream),
+            Place::Branch(branch) => branch.stream.get(),
+        }
     }
 
     /// Enqueues something on this context's stream: the operation is not done before it has run.
     ///
     /// # Errors
     /// What `submit` says, or the device if there is no stream to be had.
+    #[inline]
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
         let stream = self.stream()?;
         let result = submit(stream);
@@ -114,9 +120,35 @@ impl ExecutionContext {
         result
     }
 
+    /// Ready when the stream has less than [`MAX_IN_FLIGHT`] submissions to run: a driver would hold up the
+    /// thread that enqueues many more. At once where nothing may wait.
+    #[inline]
+    pub fn poll_room(&self, task: &mut Context<'_>) -> Poll<Result<()>> {
+        let stream = self.stream()?;
+        if stream.in_flight() < MAX_IN_FLIGHT || self.run() == Run::Detached {
+            return Poll::Ready(Ok(()));
+        }
+        self.wait_for_room(stream, task)
+    }
+
+    #[cold]
+    fn wait_for_room(&self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut room = self.0.room.lock();
+        let enough = stream.last().number.saturating_sub(MAX_IN_FLIGHT / 2);
+        let mut waiter = match room.take() {
+            Some(waiter) => waiter,
+            None => stream.waiter(enough)?,
+        };
+        let polled = waiter.poll(task);
+        if polled.is_pending() {
+            *room = Some(waiter);
+        }
+        polled
+    }
+
     /// What marks the end of what this context has enqueued so far; none if that is nothing.
     pub(crate) fn record(&self) -> Result<Option<Arc<Event>>> {
-        match (self.0.stream.get(), self.last()) {
+        match (self.known_stream(), self.last()) {
             (Some(stream), Some(_)) => Ok(Some(Arc::new(stream.record()?))),
             _ => Ok(None),
         }
@@ -128,13 +160,13 @@ impl ExecutionContext {
         let mut branches = Vec::with_capacity(count);
         branches.push(self.clone());
         if count > 1 {
-            let mut after: SmallVec<_> = self.0.after.lock().clone();
+            let mut after = match &self.0.place {
+                Place::Root(_) => Events::new(),
+                Place::Branch(branch) => branch.after.lock().clone(),
+            };
             after.extend(self.record()?);
-            let root = self.root_context();
-            branches.extend((1..count).map(|_| {
-                let device = self.device().clone();
-                Self::new(device, OnceLock::new(), after.clone(), self.0.run, Some(root.clone()))
-            }));
+            let (root, run) = (self.root_context(), self.0.run);
+            branches.extend((1..count).map(|_| Self::branch(root, after.clone(), run)));
         }
         Ok(branches)
     }
@@ -145,7 +177,7 @@ impl ExecutionContext {
         let mut joined: SmallVec<[StreamId; 8]> = SmallVec::new();
         for branch in branches.iter().filter(|branch| *branch != self && branch.last().is_some()) {
             let Some(stream) =
-                branch.0.stream.get().filter(|stream| !joined.contains(&stream.id()))
+                branch.known_stream().filter(|stream| !joined.contains(&stream.id()))
             else {
                 continue;
             };
@@ -216,17 +248,50 @@ impl ExecutionContext {
 
     /// Leaves word for the blocking thread that a step waits for this stream.
     fn block_on<T>(&self, stream: &Stream) -> Poll<Result<T>> {
-        *self.root_context().0.blocked_on.lock() = Some(stream.clone());
+        *self.root_place().blocked_on.lock() = Some(stream.clone());
         Poll::Pending
     }
 
     /// What [`block_on`](Self::block_on) left.
     pub(crate) fn take_blocked_on(&self) -> Option<Stream> {
-        self.0.blocked_on.lock().take()
+        self.root_place().blocked_on.lock().take()
     }
 
     fn root_context(&self) -> &ExecutionContext {
-        self.0.root.as_ref().unwrap_or(self)
+        match &self.0.place {
+            Place::Root(_) => self,
+            Place::Branch(branch) => &branch.root,
+        }
+    }
+
+    fn root_place(&self) -> &Root {
+        match &self.0.place {
+            Place::Root(root) => root,
+            // The root of a branch is no branch.
+            Place::Branch(branch) => branch.root.root_place(),
+        }
+    }
+}
+
+impl Branch {
+    fn stream(&self) -> Result<&Stream> {
+        let stream = match self.stream.get() {
+            Some(stream) => stream,
+            None => {
+                let root = self.root.root_place();
+                let borrowed = root.siblings.next(root.stream.device())?;
+                self.stream.get_or_init(|| borrowed)
+            }
+        };
+        if self.has_after.load(Ordering::Acquire) {
+            let mut after = self.after.lock();
+            for event in after.drain(..) {
+                stream.wait_event(&event)?;
+            }
+            // Under the lock, so that no clone of this context goes on before the waits are in.
+            self.has_after.store(false, Ordering::Release);
+        }
+        Ok(stream)
     }
 }
 
@@ -258,6 +323,6 @@ impl PartialEq for ExecutionContext {
 
 impl std::fmt::Debug for ExecutionContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ExecutionContext({} on {:?})", self.device().info().address, self.0.stream.get())
+        write!(f, "ExecutionContext({} on {:?})", self.device().info().address, self.known_stream())
     }
 }

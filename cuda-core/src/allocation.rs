@@ -2,10 +2,7 @@
 
 use parking_lot::Mutex;
 
-use crate::{
-    AllocId, Command, Device, Region, Result, Stream,
-    hazard::{Access, Usage},
-};
+use crate::{AllocId, Command, Device, Region, Result, Stream, hazard::Usage};
 use std::sync::Arc;
 
 /// Untyped device memory; freed in stream order after its last use.
@@ -26,9 +23,8 @@ impl Allocation {
         let id = AllocId(device.inner().next_id());
         // Dropped unless the backend took the command, so made only afterwards.
         let ticket = stream.submit(Command::Alloc { id, bytes: bytes.max(1) }, &[], None)?;
-        let mut usage = Usage::default();
-        usage.note(ticket, Access::Write, &[]);
-        Ok(Arc::new(Self { device, id, bytes, usage: Mutex::new(usage) }))
+        let usage = Mutex::new(Usage::written(ticket));
+        Ok(Arc::new(Self { device, id, bytes, usage }))
     }
 
     /// Its size in bytes, as asked for.
@@ -37,10 +33,12 @@ impl Allocation {
     }
 
     /// The device it is on.
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
+    #[inline]
     pub(crate) fn region(&self, offset: u64) -> Region {
         Region { alloc: self.id, offset }
     }

@@ -1,11 +1,12 @@
 //! The arguments of a launch: bytes, addresses to fill in, and what is read and written.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
 use crate::{
-    DeviceBuffer, Element, Error, Function, Launch, LaunchConfig, Relocation, Result, Stream,
+    DeviceBuffer, Element, Error, Function, Launch, LaunchConfig, ParamInfo, Relocation, Result,
+    Stream,
     allocation::Allocation,
     command::Command,
     hazard::{Access, Ticket},
@@ -17,13 +18,13 @@ const INLINE_BYTES: usize = 128;
 /// No parameter is aligned to more.
 const MAX_ALIGN: usize = 256;
 
-/// Arguments, in the order of the kernel's parameters.
+/// Arguments, in the order of the kernel's parameters; buffers are borrowed.
 #[derive(Default)]
-pub struct Arguments {
+pub struct Arguments<'a> {
     bytes: SmallVec<[u8; INLINE_BYTES]>,
     places: SmallVec<[Place; 8]>,
     relocations: SmallVec<[Relocation; 4]>,
-    uses: SmallVec<[(Arc<Allocation>, Access); 4]>,
+    uses: SmallVec<[(&'a Allocation, Access); 4]>,
 }
 
 /// Where an argument stands, and what it is.
@@ -57,8 +58,9 @@ impl ArgumentKind {
     }
 }
 
-impl Arguments {
+impl<'a> Arguments<'a> {
     /// None yet.
+    #[inline]
     pub fn new() -> Self {
         Self::default()
     }
@@ -81,9 +83,11 @@ impl Arguments {
         self.push(bytes, align, ArgumentKind::Bytes)
     }
 
-    #[inline]
+    #[inline(always)] // where it is used the size is known, and this becomes a few stores
     fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> &mut Self {
-        let start = self.bytes.len().next_multiple_of(align.clamp(1, MAX_ALIGN));
+        // Alignments are powers of two; anything else, from `raw`, fits no kernel and is told so.
+        let mask = align.clamp(1, MAX_ALIGN) - 1;
+        let start = (self.bytes.len() + mask) & !mask;
         if start > self.bytes.len() {
             self.bytes.resize(start, 0);
         }
@@ -94,12 +98,12 @@ impl Arguments {
 
     /// Adds the address of a buffer.
     #[inline]
-    pub fn buffer<T>(&mut self, buffer: &DeviceBuffer<T>, access: Access) -> &mut Self {
+    pub fn buffer<T>(&mut self, buffer: &'a DeviceBuffer<T>, access: Access) -> &mut Self {
         self.push(&[0; 8], 8, ArgumentKind::Integer);
         let at = (self.bytes.len() - 8) as u32;
         let allocation = buffer.allocation();
         self.relocations.push(Relocation { at, region: allocation.region(0) });
-        self.uses.push((allocation.clone(), access));
+        self.uses.push((allocation, access));
         self
     }
 
@@ -114,33 +118,74 @@ impl Arguments {
     }
 
     /// Checks number, sizes and kinds against the kernel's parameters.
+    #[inline]
     fn check(&self, function: &Function) -> Result<()> {
+        let slots = &function.shape().slots;
+        let fit = slots.len() == self.places.len()
+            && slots.iter().zip(&self.places).all(|(slot, place)| slot.takes(place));
+        if fit { Ok(()) } else { Err(self.misfit(function)) }
+    }
+
+    /// Which argument does not fit, and why.
+    #[cold]
+    fn misfit(&self, function: &Function) -> Error {
         let params = &function.info().params;
         let wrong = |detail| Error::Arguments { kernel: function.name().to_owned(), detail };
-        if params.len() != self.places.len() {
-            let (want, have) = (params.len(), self.places.len());
-            return Err(wrong(format!("it takes {want} and was given {have}")));
+        let (want, have) = (params.len(), self.places.len());
+        let pairs = params.iter().zip(&self.places).enumerate();
+        let misfits = pairs.filter_map(|(index, (param, place))| {
+            let why = place.misfit(param)?;
+            Some(format!("parameter {index} (`{}`) {why}", param.name))
+        });
+        let counts = (want != have).then(|| format!("it takes {want} and was given {have}"));
+        wrong(counts.into_iter().chain(misfits).next().unwrap_or_default())
+    }
+}
+
+impl Place {
+    #[cold]
+    fn misfit(&self, param: &ParamInfo) -> Option<String> {
+        let Place { offset, size, kind } = *self;
+        let ty = &param.ty;
+        if param.size != size {
+            return Some(format!("is a {ty} of {} bytes, the argument has {size}", param.size));
         }
-        for (index, (param, place)) in params.iter().zip(&self.places).enumerate() {
-            let Place { offset, size, kind } = *place;
-            let (name, ty) = (&param.name, &param.ty);
-            if param.size != size {
-                let detail = format!("is a {ty} of {} bytes, the argument has {size}", param.size);
-                return Err(wrong(format!("parameter {index} (`{name}`) {detail}")));
-            }
-            if !kind.fits(ty) {
-                let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
-                return Err(wrong(format!(
-                    "parameter {index} (`{name}`) is a {ty}, the argument is {given}"
-                )));
-            }
-            if param.offset != offset {
-                let detail = format!("stands at byte {}, the argument at {offset}", param.offset);
-                let advice = "align the struct as the kernel's own is";
-                return Err(wrong(format!("parameter {index} (`{name}`) {detail}; {advice}")));
-            }
+        if !kind.fits(ty) {
+            let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
+            return Some(format!("is a {ty}, the argument is {given}"));
         }
-        Ok(())
+        let advice = "align the struct as the kernel's own is";
+        (param.offset != offset)
+            .then(|| format!("stands at byte {}, the argument at {offset}; {advice}", param.offset))
+    }
+}
+
+/// A parameter, as far as an argument is compared with it.
+pub(crate) struct Slot {
+    offset: u32,
+    size: u32,
+    takes_integers: bool,
+    takes_floats: bool,
+}
+
+impl Slot {
+    pub(crate) fn new(param: &ParamInfo) -> Self {
+        Self {
+            offset: param.offset,
+            size: param.size,
+            takes_integers: ArgumentKind::Integer.fits(&param.ty),
+            takes_floats: ArgumentKind::Float.fits(&param.ty),
+        }
+    }
+
+    #[inline]
+    fn takes(&self, place: &Place) -> bool {
+        let kind = match place.kind {
+            ArgumentKind::Integer => self.takes_integers,
+            ArgumentKind::Float => self.takes_floats,
+            ArgumentKind::Bytes => true,
+        };
+        kind && self.size == place.size && self.offset == place.offset
     }
 }
 
@@ -155,11 +200,12 @@ impl Function {
     /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
     /// bounds, and only reads those that were given as [`Access::Read`]. Nobody else uses a buffer that was
     /// given as [`Access::Write`] while this call lasts.
+    #[inline]
     pub unsafe fn launch(
         &self,
         stream: &Stream,
         config: LaunchConfig,
-        arguments: &Arguments,
+        arguments: &Arguments<'_>,
     ) -> Result<Ticket> {
         stream.device().check_same("a kernel", self.device())?;
         self.check_shape(&config)?;
@@ -174,20 +220,28 @@ impl Function {
     }
 
     /// The limits that every backend has, so that they are told apart from faults everywhere alike.
+    #[inline]
     fn check_shape(&self, config: &LaunchConfig) -> Result<()> {
-        let wrong = |detail| Err(Error::InvalidLaunch { kernel: self.name().to_owned(), detail });
-        if config.is_empty() {
-            return wrong(format!("grid {:?} or block {:?} has a 0", config.grid, config.block));
-        }
-        let (threads, most) = (config.threads_per_block(), self.info().max_threads);
-        if threads > u64::from(most) {
-            return wrong(format!("{threads} threads per block, the limit is {most}"));
-        }
-        let most = self.device().info().max_shared_bytes;
-        if config.shared_bytes > most {
-            let bytes = config.shared_bytes;
-            return wrong(format!("{bytes} bytes of dynamic shared memory, the limit is {most}"));
-        }
-        Ok(())
+        let shape = self.shape();
+        let fits = !config.is_empty()
+            && config.threads_per_block() <= u64::from(shape.max_threads)
+            && config.shared_bytes <= shape.max_shared_bytes;
+        if fits { Ok(()) } else { Err(self.wrong_shape(config)) }
+    }
+
+    #[cold]
+    fn wrong_shape(&self, config: &LaunchConfig) -> Error {
+        let LaunchConfig { grid, block, shared_bytes } = config;
+        let shape = self.shape();
+        let (threads, most) = (config.threads_per_block(), shape.max_threads);
+        let detail = if config.is_empty() {
+            format!("grid {grid:?} or block {block:?} has a 0")
+        } else if threads > u64::from(most) {
+            format!("{threads} threads per block, the limit is {most}")
+        } else {
+            let most = shape.max_shared_bytes;
+            format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}")
+        };
+        Error::InvalidLaunch { kernel: self.name().to_owned(), detail }
     }
 }

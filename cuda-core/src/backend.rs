@@ -29,6 +29,7 @@ pub trait Backend: Send + Sync + 'static {
     ///   the bytes that it writes, and nobody writes the bytes that it reads.
     /// - No other stream uses the same device memory at the same time, unless both only read it.
     /// - A launched kernel stays inside the memory that its parameters name.
+    /// - Until the call returns nobody asks to destroy the stream or to unload the module that it names.
     unsafe fn enqueue(
         &self,
         stream: StreamId,

@@ -108,8 +108,8 @@ impl<T: Element> DeviceBuffer<T> {
         }
         let (source, to) = (from.allocation.region(0), self.allocation.region(0));
         let command = Command::Copy { from: source, to, bytes: self.allocation.bytes() };
-        let reads = (from.allocation.clone(), Access::Read);
-        let writes = (self.allocation.clone(), Access::Write);
+        let reads = (&*from.allocation, Access::Read);
+        let writes = (&*self.allocation, Access::Write);
         stream.submit(command, &[reads, writes], None)
     }
 
@@ -121,8 +121,8 @@ impl<T: Element> DeviceBuffer<T> {
         stream.submit(command, &self.uses(Access::Write), None)
     }
 
-    fn uses(&self, access: Access) -> [(Arc<Allocation>, Access); 1] {
-        [(self.allocation.clone(), access)]
+    fn uses(&self, access: Access) -> [(&Allocation, Access); 1] {
+        [(&self.allocation, access)]
     }
 
     /// A range of elements as bytes, if it lies inside.
@@ -153,6 +153,7 @@ impl<T> DeviceBuffer<T> {
     }
 
     /// The memory itself: what a launch names.
+    #[inline]
     pub fn allocation(&self) -> &Arc<Allocation> {
         &self.allocation
     }

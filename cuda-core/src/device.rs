@@ -170,8 +170,7 @@ impl Device {
         Ok(())
     }
 
-    /// The backend below, for those who extend the library.
-    pub fn backend(&self) -> &dyn Backend {
+    pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
 
@@ -180,15 +179,21 @@ impl Device {
     }
 
     /// Checks that something of `other` may be used here.
+    #[inline]
     pub(crate) fn check_same(&self, what: &'static str, other: &Device) -> Result<()> {
         if self == other {
             return Ok(());
         }
-        Err(Error::WrongDevice {
+        Err(self.other_device(what, other))
+    }
+
+    #[cold]
+    fn other_device(&self, what: &'static str, other: &Device) -> Error {
+        Error::WrongDevice {
             what: what.into(),
             lives_on: other.info().address.clone(),
             used_on: self.info().address.clone(),
-        })
+        }
     }
 }
 

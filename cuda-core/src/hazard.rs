@@ -27,8 +27,8 @@ pub enum Access {
 }
 
 /// Streams whose last reads an allocation remembers. One more reader waits for the oldest of them and
-/// takes its place: an edge too many, never one too few. (Readers that come at the very same time are all
-/// remembered, and made up for by the next.)
+/// takes its place: an edge too many, never one too few. (Readers that could not be waited for are
+/// remembered beyond that, and made up for by the next.)
 pub const MAX_READERS: usize = 8;
 
 /// Tickets to wait for.
@@ -42,46 +42,50 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What a submission on `stream` has to wait for before it makes this access.
-    pub(crate) fn waits(&self, stream: StreamId, access: Access) -> Tickets {
-        let elsewhere = |ticket: &Ticket| ticket.stream != stream;
-        let mut waits = Tickets::new();
-        waits.extend(self.writer.filter(elsewhere));
-        let readers = match access {
-            Access::Write => &self.readers[..],
-            Access::Read => self.displaced_by(stream),
-        };
-        waits.extend(readers.iter().copied().filter(elsewhere));
-        waits
+    /// That of memory which `ticket` has just made: for what comes next, a write.
+    pub(crate) fn written(ticket: Ticket) -> Self {
+        Self { writer: Some(ticket), readers: Tickets::new() }
     }
 
-    /// Notes an access that comes after everything in `waited`, and forgets what it therefore stands for.
+    /// Notes the access that `ticket` is about to make, and adds to `waits` what it has to wait for.
     ///
-    /// Another thread may have noted accesses since [`Usage::waits`] was asked: those are in neither list, and
-    /// stay. (Between a write and anything else that is what its caller promises cannot happen; it is
-    /// kept in order all the same.)
-    pub(crate) fn note(&mut self, ticket: Ticket, access: Access, waited: &[Ticket]) {
-        let before = |earlier: &Ticket| earlier.stream == ticket.stream || waited.contains(earlier);
-        self.readers.retain(|read| !before(read));
+    /// From here on it stands for what it waits for. So whoever cannot wait gives it [back](Usage::keep).
+    #[inline]
+    pub(crate) fn claim(&mut self, ticket: Ticket, access: Access, waits: &mut Tickets) {
+        let elsewhere = |other: &Ticket| other.stream != ticket.stream;
+        if let Some(writer) = self.writer.filter(elsewhere) {
+            waits.push(writer);
+        }
         match access {
             Access::Write => {
-                self.readers.extend(self.writer.filter(|writer| !before(writer)));
+                if !self.readers.is_empty() {
+                    waits.extend(self.readers.drain(..).filter(elsewhere));
+                }
                 self.writer = Some(ticket);
             }
-            Access::Read => self.readers.push(ticket),
+            Access::Read => self.claim_read(ticket, waits),
         }
+    }
+
+    fn claim_read(&mut self, ticket: Ticket, waits: &mut Tickets) {
+        if let Some(own) = self.readers.iter_mut().find(|read| read.stream == ticket.stream) {
+            own.number = ticket.number;
+            return;
+        }
+        let surplus = (self.readers.len() + 1).saturating_sub(MAX_READERS);
+        waits.extend(self.readers.drain(..surplus));
+        self.readers.push(ticket);
+    }
+
+    /// Takes back a ticket that somebody claimed to stand for and could not wait for.
+    #[cold]
+    pub(crate) fn keep(&mut self, ticket: Ticket) {
+        self.readers.push(ticket);
     }
 
     /// Every ticket that has to be complete before the memory can go.
     pub(crate) fn last_uses(&self) -> impl Iterator<Item = Ticket> + '_ {
         self.writer.into_iter().chain(self.readers.iter().copied())
-    }
-
-    /// The readers that a read on `stream` takes the place of: none while there is room.
-    fn displaced_by(&self, stream: StreamId) -> &[Ticket] {
-        let known = self.readers.iter().any(|read| read.stream == stream);
-        let surplus = (self.readers.len() + 1).saturating_sub(MAX_READERS);
-        if known { &[] } else { &self.readers[..surplus] }
     }
 }
 
@@ -93,61 +97,53 @@ mod tests {
         Ticket { stream: StreamId(stream), number }
     }
 
+    fn claim(usage: &mut Usage, ticket: Ticket, access: Access) -> Tickets {
+        let mut waits = Tickets::new();
+        usage.claim(ticket, access, &mut waits);
+        waits
+    }
+
     #[test]
     fn a_read_waits_for_the_write_on_another_stream_only() {
-        let mut usage = Usage::default();
-        usage.note(ticket(1, 1), Access::Write, &[]);
-        assert_eq!(usage.waits(StreamId(2), Access::Read).as_slice(), [ticket(1, 1)]);
-        assert!(usage.waits(StreamId(1), Access::Read).is_empty());
+        let mut usage = Usage::written(ticket(1, 1));
+        assert_eq!(claim(&mut usage, ticket(2, 1), Access::Read).as_slice(), [ticket(1, 1)]);
+        assert!(claim(&mut usage, ticket(1, 2), Access::Read).is_empty());
     }
 
     #[test]
     fn a_write_waits_for_every_reader_and_then_stands_for_them() {
-        let mut usage = Usage::default();
-        usage.note(ticket(1, 1), Access::Write, &[]);
-        usage.note(ticket(2, 5), Access::Read, &[ticket(1, 1)]);
-        usage.note(ticket(3, 7), Access::Read, &[ticket(1, 1)]);
-        usage.note(ticket(2, 6), Access::Read, &[]);
-        let waits = usage.waits(StreamId(4), Access::Write);
-        assert_eq!(waits.as_slice(), [ticket(1, 1), ticket(3, 7), ticket(2, 6)]);
-        usage.note(ticket(4, 1), Access::Write, &waits);
-        assert_eq!(usage.waits(StreamId(2), Access::Read).as_slice(), [ticket(4, 1)]);
+        let mut usage = Usage::written(ticket(1, 1));
+        for read in [ticket(2, 5), ticket(3, 7), ticket(2, 6)] {
+            assert_eq!(claim(&mut usage, read, Access::Read).as_slice(), [ticket(1, 1)]);
+        }
+        let waits = claim(&mut usage, ticket(4, 1), Access::Write);
+        assert_eq!(waits.as_slice(), [ticket(1, 1), ticket(2, 6), ticket(3, 7)]);
+        assert_eq!(claim(&mut usage, ticket(2, 7), Access::Read).as_slice(), [ticket(4, 1)]);
     }
 
     #[test]
     fn one_reader_too_many_waits_for_the_oldest() {
         let mut usage = Usage::default();
         for stream in 0..MAX_READERS as u64 {
-            assert!(usage.waits(StreamId(stream), Access::Read).is_empty());
-            usage.note(ticket(stream, 1), Access::Read, &[]);
+            assert!(claim(&mut usage, ticket(stream, 1), Access::Read).is_empty());
         }
-        let late = StreamId(99);
-        let waits = usage.waits(late, Access::Read);
+        let waits = claim(&mut usage, ticket(99, 1), Access::Read);
         assert_eq!(waits.as_slice(), [ticket(0, 1)]);
-        usage.note(Ticket { stream: late, number: 1 }, Access::Read, &waits);
         assert_eq!(usage.last_uses().count(), MAX_READERS);
         assert!(!usage.last_uses().any(|t| t.stream == StreamId(0)));
     }
 
-    /// Two threads that both wait for the oldest reader do not push out a second one, for which nobody waits.
     #[test]
-    fn readers_that_come_at_once_are_all_remembered() {
+    fn what_could_not_be_waited_for_is_kept_and_made_up_for() {
         let mut usage = Usage::default();
-        for stream in 0..MAX_READERS as u64 {
-            usage.note(ticket(stream, 1), Access::Read, &[]);
+        for stream in 0..=MAX_READERS as u64 {
+            claim(&mut usage, ticket(stream, 1), Access::Read);
         }
-        let (a, b) = (ticket(50, 1), ticket(51, 1));
-        let (a_waits, b_waits) =
-            (usage.waits(a.stream, Access::Read), usage.waits(b.stream, Access::Read));
-        usage.note(a, Access::Read, &a_waits);
-        usage.note(b, Access::Read, &b_waits);
-        let uses: Vec<_> = usage.last_uses().collect();
-        assert!((1..MAX_READERS as u64).all(|stream| uses.contains(&ticket(stream, 1))));
-        assert!(uses.contains(&a) && uses.contains(&b));
-        let next = usage.waits(StreamId(52), Access::Read);
-        assert_eq!(next.as_slice(), [ticket(1, 1), ticket(2, 1)]);
-        usage.note(ticket(52, 1), Access::Read, &next);
+        usage.keep(ticket(0, 1));
+        let waits = claim(&mut usage, ticket(50, 1), Access::Read);
+        assert_eq!(waits.as_slice(), [ticket(1, 1), ticket(2, 1)]);
         assert_eq!(usage.last_uses().count(), MAX_READERS);
+        assert!(claim(&mut usage, ticket(51, 1), Access::Write).contains(&ticket(0, 1)));
     }
 
     /// A write at the end waits, directly or through others, for every earlier access: checked by
@@ -169,8 +165,7 @@ mod tests {
                 let access = if next(4) == 0 { Access::Write } else { Access::Read };
                 counts[stream as usize] += 1;
                 let this = ticket(stream, counts[stream as usize]);
-                let waits = usage.waits(this.stream, access);
-                usage.note(this, access, &waits);
+                let waits = claim(&mut usage, this, access);
                 assert_ordered(&log, this, access, &waits);
                 log.push((this, access, waits));
             }

@@ -17,8 +17,13 @@ impl<T> Inbox<T> {
         self.waiting.store(items.len(), Ordering::Release);
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
     pub(crate) fn take(&self) -> Vec<T> {
-        if self.waiting.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return Vec::new();
         }
         let mut items = self.items.lock();

@@ -61,4 +61,4 @@ pub use pinned::{Landing, PinnedBuffer};
 pub use progress::Waiter;
 pub use request::{EntryInfo, MemoryInfo, ModuleImage, ModuleInfo, ParamInfo, Reply, Request};
 pub use retained::{MAX_RETAINED, MAX_RETAINED_BYTES};
-pub use stream::Stream;
+pub use stream::{MAX_IN_FLIGHT, Stream};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Device, EntryInfo, Error, FunctionId, ModuleId, ModuleInfo, Result};
+use crate::{Device, EntryInfo, Error, FunctionId, ModuleId, ModuleInfo, Result, arguments::Slot};
 
 /// Code on a device; unloaded after its last use when the last clone and the last [`Function`] go.
 #[derive(Clone)]
@@ -12,14 +12,31 @@ struct Loaded {
     device: Device,
     id: ModuleId,
     info: ModuleInfo,
+    /// Of each entry.
+    shapes: Vec<Shape>,
+}
+
+/// What a launch of a kernel has to fit, ready to be compared.
+pub(crate) struct Shape {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) max_threads: u32,
+    pub(crate) max_shared_bytes: u32,
 }
 
 impl Module {
     pub(crate) fn new(device: Device, id: ModuleId, info: ModuleInfo) -> Self {
-        Self(Arc::new(Loaded { device, id, info }))
+        let max_shared_bytes = device.info().max_shared_bytes;
+        let shape = |entry: &EntryInfo| Shape {
+            slots: entry.params.iter().map(Slot::new).collect(),
+            max_threads: entry.max_threads,
+            max_shared_bytes,
+        };
+        let shapes = info.entries.iter().map(shape).collect();
+        Self(Arc::new(Loaded { device, id, info, shapes }))
     }
 
     /// The device it is on.
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.0.device
     }
@@ -84,10 +101,18 @@ impl Function {
     }
 
     /// The device it is on.
+    #[inline]
     pub fn device(&self) -> &Device {
         self.module.device()
     }
 
+    #[inline]
+    pub(crate) fn shape(&self) -> &Shape {
+        // As for `info`.
+        &self.module.0.shapes[self.entry as usize]
+    }
+
+    #[inline]
     pub(crate) fn id(&self) -> FunctionId {
         FunctionId { module: self.module.0.id, entry: self.entry }
     }

@@ -2,8 +2,9 @@
 //!
 //! # Who may touch what
 //! `completed` only grows; it is raised by the thread that learnt of it (a backend's completion thread,
-//! or one that synchronised) *before* it takes the lock, and a waiter looks at it again *under* the lock
-//! before it leaves its waker there: so no wake is lost. Wakers are woken without the lock.
+//! or one that synchronised) *before* it looks whether anybody waits, and a waiter counts itself in *before* it
+//! looks at `completed` again (all four sequentially consistent): so one of the two sees the other, and no wake
+//! is lost. Wakers are kept under the lock and woken without it.
 
 use std::{
     collections::BTreeMap,
@@ -25,6 +26,8 @@ pub(crate) struct Progress {
     completed: AtomicU64,
     /// Whether `waiting.lost` has anything: a look at it need not lock.
     lossy: AtomicBool,
+    /// How many wakers `waiting` has, or is about to have: whoever raises `completed` need not lock for none.
+    waiters: AtomicU64,
     waiting: Mutex<Waiting>,
 }
 
@@ -45,11 +48,13 @@ const MAX_LOST: usize = 16;
 
 impl Progress {
     /// The last submission known to be over.
+    #[inline]
     pub(crate) fn completed(&self) -> u64 {
-        self.completed.load(Ordering::Acquire)
+        self.completed.load(Ordering::SeqCst)
     }
 
     /// How submission `number` ended, if that is known.
+    #[inline]
     pub(crate) fn outcome(&self, number: u64) -> Option<Result<()>> {
         if self.completed() >= number && !self.lossy.load(Ordering::Acquire) {
             return Some(Ok(()));
@@ -73,8 +78,11 @@ impl Progress {
 
     /// Everything up to `number` has run.
     pub(crate) fn advance(&self, number: u64) -> Woken {
-        self.completed.fetch_max(number, Ordering::AcqRel);
-        Woken(self.waiting.lock().take_up_to(number))
+        self.completed.fetch_max(number, Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) == 0 {
+            return Woken::default();
+        }
+        self.take_up_to(&mut self.waiting.lock(), number)
     }
 
     /// What is not complete up to `number` did not run, and never will.
@@ -84,16 +92,16 @@ impl Progress {
         if first <= number {
             waiting.add_lost(first, number, error);
             self.lossy.store(true, Ordering::Release);
-            self.completed.fetch_max(number, Ordering::AcqRel);
+            self.completed.fetch_max(number, Ordering::SeqCst);
         }
-        Woken(waiting.take_up_to(number))
+        self.take_up_to(&mut waiting, number)
     }
 
     /// What is not complete now never will be.
     pub(crate) fn fail(&self, error: Error) -> Woken {
         let mut waiting = self.waiting.lock();
         waiting.failed.get_or_insert(error);
-        Woken(std::mem::take(&mut waiting.wakers))
+        self.take_up_to(&mut waiting, u64::MAX)
     }
 
     /// The device was reset: what it had up to `number` is lost, what comes next is not.
@@ -105,6 +113,20 @@ impl Progress {
         }
     }
 
+    /// The wakers of those that wait for `number` or less.
+    fn take_up_to(&self, waiting: &mut Waiting, number: u64) -> Woken {
+        if waiting.wakers.is_empty() {
+            return Woken::default();
+        }
+        let later = match number.checked_add(1) {
+            Some(next) => waiting.wakers.split_off(&(next, 0)),
+            None => BTreeMap::new(),
+        };
+        let due = std::mem::replace(&mut waiting.wakers, later);
+        self.waiters.fetch_sub(due.len() as u64, Ordering::SeqCst);
+        Woken(due)
+    }
+
     fn new_waiter(&self) -> u64 {
         let mut waiting = self.waiting.lock();
         waiting.next_waiter += 1;
@@ -113,14 +135,6 @@ impl Progress {
 }
 
 impl Waiting {
-    fn take_up_to(&mut self, number: u64) -> BTreeMap<(u64, u64), Waker> {
-        if self.wakers.is_empty() {
-            return BTreeMap::new();
-        }
-        let later = self.wakers.split_off(&(number.saturating_add(1), 0));
-        std::mem::replace(&mut self.wakers, later)
-    }
-
     fn add_lost(&mut self, first: u64, last: u64, error: Error) {
         self.lost.push((first, last, error));
         if self.lost.len() > MAX_LOST {
@@ -132,10 +146,20 @@ impl Waiting {
 
 /// Wakers, woken when this is dropped: by callers that hold locks, after they let go of them, since whoever is
 /// woken may call anything at once. One that panics is its owner's affair: the others are woken all the same.
+#[derive(Default)]
 pub(crate) struct Woken(BTreeMap<(u64, u64), Waker>);
 
 impl Drop for Woken {
+    #[inline]
     fn drop(&mut self) {
+        if !self.0.is_empty() {
+            self.wake();
+        }
+    }
+}
+
+impl Woken {
+    fn wake(&mut self) {
         for waker in std::mem::take(&mut self.0).into_values() {
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
@@ -161,21 +185,28 @@ impl Waiter {
             return Poll::Ready(outcome);
         }
         let mut waiting = self.progress.waiting.lock();
-        if let Some(outcome) = self.progress.outcome_under(&waiting, self.key.0) {
-            return Poll::Ready(outcome);
-        }
         let previous = waiting.wakers.insert(self.key, task.waker().clone());
+        if previous.is_none() {
+            self.progress.waiters.fetch_add(1, Ordering::SeqCst);
+        }
+        // Asked again now that whoever gets the stream further must see this waiter.
+        let outcome = self.progress.outcome_under(&waiting, self.key.0);
         drop(waiting);
         drop(previous);
         self.registered = true;
-        Poll::Pending
+        outcome.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
         if self.registered {
-            let waker = self.progress.waiting.lock().wakers.remove(&self.key);
+            let mut waiting = self.progress.waiting.lock();
+            let waker = waiting.wakers.remove(&self.key);
+            if waker.is_some() {
+                self.progress.waiters.fetch_sub(1, Ordering::SeqCst);
+            }
+            drop(waiting);
             drop(waker);
         }
     }

@@ -46,7 +46,15 @@ impl DeviceInner {
     }
 
     /// Frees what was dropped. Called without any stream's lock; never blocks.
+    #[inline]
     pub(crate) fn reclaim_memory(&self) {
+        if !self.reclaim.frees.is_empty() {
+            self.free_all();
+        }
+    }
+
+    #[cold]
+    fn free_all(&self) {
         for (id, usage) in self.reclaim.frees.take() {
             if !self.free(id, &usage) {
                 self.reclaim.frees.push((id, usage));

@@ -1,6 +1,6 @@
 //! Streams: the one way by which commands reach a device.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use crate::{
     Command, Device, Result, StreamId,
@@ -12,8 +12,12 @@ use crate::{
     stream_state::{Order, StreamState},
 };
 
+/// Submissions that a stream may have to run before whoever adds more should wait. Some thousand launches
+/// hold up their caller inside the CUDA driver.
+pub const MAX_IN_FLIGHT: u64 = 768;
+
 /// Uses of allocations by one submission.
-pub(crate) type Uses<'a> = &'a [(Arc<Allocation>, Access)];
+pub(crate) type Uses<'a> = &'a [(&'a Allocation, Access)];
 
 /// An ordered queue of work on a device. Clones are the same stream.
 ///
@@ -41,23 +45,34 @@ impl Stream {
     }
 
     /// Its name among the streams of its device.
+    #[inline]
     pub fn id(&self) -> StreamId {
         self.0.state.id
     }
 
     /// The device it belongs to.
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
     /// The last submission so far.
+    #[inline]
     pub fn last(&self) -> Ticket {
         Ticket { stream: self.id(), number: self.0.state.published() }
     }
 
     /// Whether everything submitted so far is known to have run. Asks nobody.
+    #[inline]
     pub fn is_known_idle(&self) -> bool {
         self.0.state.progress.completed() >= self.0.state.published()
+    }
+
+    /// Submissions that are not known to have run. Asks nobody.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        let completed = self.0.state.progress.completed();
+        self.0.state.published().saturating_sub(completed)
     }
 
     /// Asks the device, without blocking, whether everything submitted so far has run.
@@ -90,6 +105,7 @@ impl Stream {
     }
 
     /// How submission `number` ended, if that is known. Asks nobody.
+    #[inline]
     pub fn outcome(&self, number: u64) -> Option<Result<()>> {
         self.0.state.progress.outcome(number)
     }
@@ -111,7 +127,9 @@ impl Stream {
         self.device().check_same("an event", event.device())?;
         let mut order = self.0.state.order.lock();
         self.wait_recorded(&mut order, event)?;
-        Ok(self.publish())
+        let ticket = Ticket { stream: self.id(), number: self.0.state.published() + 1 };
+        self.0.state.publish(ticket.number);
+        Ok(ticket)
     }
 
     /// Puts a command at the end of the stream, after whatever has to come before it.
@@ -121,53 +139,71 @@ impl Stream {
         uses: Uses<'_>,
         host: Option<&Arc<Lease>>,
     ) -> Result<Ticket> {
-        self.device().inner().reclaim_memory();
-        let mut order = self.0.state.order.lock();
-        let mut waited = Tickets::new();
-        for (allocation, access) in uses {
-            self.device().check_same("a buffer", allocation.device())?;
-            waited.extend(allocation.usage.lock().waits(self.id(), *access));
+        let (device, state) = (self.device(), &*self.0.state);
+        device.inner().reclaim_memory();
+        for (allocation, _) in uses {
+            device.check_same("a buffer", allocation.device())?;
         }
-        for ticket in &waited {
-            self.wait_for(&mut order, *ticket)?;
+        let mut order = state.order.lock();
+        let ticket = Ticket { stream: state.id, number: state.published() + 1 };
+        let mut waits = Tickets::new();
+        for (allocation, access) in uses {
+            allocation.usage.lock().claim(ticket, *access, &mut waits);
+        }
+        if !waits.is_empty() {
+            self.wait_for_all(&mut order, &waits, uses)?;
         }
         let blocks = host.map(|lease| lease.block());
         let blocks = blocks.map_or(&[][..], std::slice::from_ref);
         // SAFETY: blocks are retained below, and given up by the right to their bytes (see `pinned`); uses of
-        // device memory on other streams were waited for; a launch is what `Function::launch` was promised.
-        unsafe { self.device().backend().enqueue(self.id(), command, blocks) }?;
-        let ticket = self.publish();
-        for (allocation, access) in uses {
-            allocation.usage.lock().note(ticket, *access, &waited);
-        }
-        if let Some(lease) = host
-            && self.0.state.retained.keep(ticket.number, lease.clone())
-        {
-            self.0.state.notify_at(self.device().backend(), &mut order, ticket.number)?;
+        // device memory on other streams were waited for; a launch is what `Function::launch` was promised;
+        // what the command names is held by whoever submits it.
+        unsafe { device.backend().enqueue(state.id, command, blocks) }?;
+        state.publish(ticket.number);
+        let many = state.is_notice_due(&order);
+        let kept = host.is_some_and(|lease| state.retained.keep(ticket.number, lease.clone()));
+        if many || kept {
+            state.notify_at(device.backend(), &mut order, ticket.number)?;
         }
         Ok(ticket)
     }
 
-    fn publish(&self) -> Ticket {
-        let number = self.0.state.published.fetch_add(1, Ordering::AcqRel) + 1;
-        Ticket { stream: self.id(), number }
+    /// Orders this stream after what `uses` have claimed to stand for. What cannot be waited for goes back
+    /// to them: a later user finds it there.
+    #[cold]
+    fn wait_for_all(&self, order: &mut Order, waits: &Tickets, uses: Uses<'_>) -> Result<()> {
+        let keep = |ticket: &Ticket| {
+            uses.iter().for_each(|(allocation, _)| allocation.usage.lock().keep(*ticket));
+        };
+        for (index, ticket) in waits.iter().enumerate() {
+            match self.wait_for(order, *ticket) {
+                Ok(true) => {}
+                Ok(false) => keep(ticket),
+                Err(error) => {
+                    waits[index..].iter().for_each(keep);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Orders this stream after a ticket of another one, unless it is already.
-    fn wait_for(&self, order: &mut Order, ticket: Ticket) -> Result<()> {
+    /// Orders this stream after a ticket of another one, unless it is already. False if that submission is
+    /// being made just now: then it comes after what was before it.
+    fn wait_for(&self, order: &mut Order, ticket: Ticket) -> Result<bool> {
         if order.covers(ticket) {
-            return Ok(());
+            return Ok(true);
         }
         let Some(producer) = self.device().inner().streams.find(ticket.stream) else {
-            return Ok(());
+            return Ok(true);
         };
         if let Some(outcome) = producer.progress.outcome(ticket.number) {
-            return outcome;
+            return outcome.map(|()| true);
         }
         let covers = producer.published();
         self.device().inner().order_after(self.id(), &producer)?;
         order.cover(ticket.stream, covers);
-        Ok(())
+        Ok(covers >= ticket.number)
     }
 
     fn wait_recorded(&self, order: &mut Order, event: &Event) -> Result<()> {

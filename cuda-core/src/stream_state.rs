@@ -6,7 +6,8 @@
 //!   device holds the `order` of two streams: an edge needs only the producer's `published`, read *before* its
 //!   event is recorded.
 //! - The thread that learns how far a stream is takes no `order`, or only tries to.
-//! - An allocation's usage is noted after publication, so a ticket that anyone sees is in its stream.
+//! - An allocation is claimed for a submission before that is published. Only a reader can be seen so early
+//!   (what writes has the allocation to itself), by one reader too many: see `Stream::wait_for`.
 
 use std::sync::{
     Arc, OnceLock, Weak,
@@ -22,6 +23,7 @@ use crate::{
     hazard::Ticket,
     progress::{Progress, Woken},
     retained::Retained,
+    stream::MAX_IN_FLIGHT,
 };
 
 pub(crate) struct StreamState {
@@ -33,6 +35,9 @@ pub(crate) struct StreamState {
     /// submits.
     pub(crate) retained: Retained,
 }
+
+/// Submissions after which a notice is asked for, if nobody else did.
+const NOTICE_EVERY: u64 = MAX_IN_FLIGHT / 3;
 
 /// Streams whose watermarks a stream remembers. Forgetting one costs a wait that was not needed.
 const MAX_COVERED: usize = 64;
@@ -70,12 +75,27 @@ impl StreamState {
         })
     }
 
+    #[inline]
     pub(crate) fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
+    /// A submission is in. Called with `order` held, so numbers go up by one.
+    #[inline]
+    pub(crate) fn publish(&self, number: u64) {
+        self.published.store(number, Ordering::Release);
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.progress.completed() < self.published() && self.progress.failure().is_none()
+    }
+
+    /// Whether so much was submitted since a notice was last asked for, that it is time to learn how far the
+    /// stream is: whoever waits for room should not have to wait for everything.
+    #[inline]
+    pub(crate) fn is_notice_due(&self, order: &Order) -> bool {
+        let known = order.notified.max(self.progress.completed());
+        self.published() - known.min(self.published()) >= NOTICE_EVERY
     }
 
     /// Makes sure that a notice comes once `number` has run.
@@ -119,9 +139,10 @@ impl Drop for StreamState {
 #[derive(Default)]
 pub(crate) struct Streams {
     table: RwLock<FxHashMap<StreamId, Arc<StreamState>>>,
-    /// How often the device was reset. Held while streams fail or recover, so that an error from before a
-    /// reset does not end streams after it.
-    resets: Mutex<u64>,
+    /// How often the device was reset. Compared and changed under `ending`.
+    resets: AtomicU64,
+    /// Held while streams fail or recover, so that an error from before a reset does not end streams after it.
+    ending: Mutex<()>,
     device: OnceLock<Weak<DeviceInner>>,
 }
 
@@ -156,24 +177,24 @@ impl Streams {
 
     /// How often the device was reset: to be read before what may find it lost.
     pub(crate) fn resets(&self) -> u64 {
-        *self.resets.lock()
+        self.resets.load(Ordering::Acquire)
     }
 
     /// The device is lost: nothing that is not complete on any stream will be. Nothing is done if it was reset
     /// since the error was met.
     pub(crate) fn fail_all(&self, error: &Error, resets: u64) {
-        let now = self.resets.lock();
-        let streams = if *now == resets { self.all() } else { Vec::new() };
+        let ending = self.ending.lock();
+        let streams = if self.resets() == resets { self.all() } else { Vec::new() };
         let woken: Vec<_> =
             streams.iter().map(|state| state.progress.fail(error.clone())).collect();
-        drop(now);
+        drop(ending);
         drop(woken);
     }
 
     /// The device was reset: what these streams had is lost.
     pub(crate) fn recover_all(&self, streams: &[Arc<StreamState>]) -> Vec<Woken> {
-        let mut resets = self.resets.lock();
-        *resets += 1;
+        let _ending = self.ending.lock();
+        self.resets.fetch_add(1, Ordering::AcqRel);
         streams.iter().map(|state| state.recover(state.published())).collect()
     }
 

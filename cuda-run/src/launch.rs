@@ -10,7 +10,7 @@ pub(crate) fn repeat(
     function: &Function,
     stream: &Stream,
     config: LaunchConfig,
-    arguments: &Arguments,
+    arguments: &Arguments<'_>,
     times: u64,
 ) -> Result<Vec<Duration>, Error> {
     let timed = |_| {
@@ -35,7 +35,7 @@ fn once(
     function: &Function,
     stream: &Stream,
     config: LaunchConfig,
-    arguments: &Arguments,
+    arguments: &Arguments<'_>,
 ) -> Result<(), Error> {
     // SAFETY: every buffer is given as written, is used on this one stream only, and is read back only
     // after the stream was waited for. That the kernel stays inside them nobody can promise for a kernel

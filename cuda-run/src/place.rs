@@ -40,7 +40,7 @@ pub(crate) fn place(
 }
 
 /// The arguments of a launch. The kernel may write to every buffer: nobody has read what it does.
-pub(crate) fn arguments(kernel: &EntryInfo, placed: &[Placed]) -> Arguments {
+pub(crate) fn arguments<'a>(kernel: &EntryInfo, placed: &'a [Placed]) -> Arguments<'a> {
     let mut arguments = Arguments::new();
     for (param, placed) in kernel.params.iter().zip(placed) {
         match placed {

@@ -40,6 +40,7 @@ fn run_kernel(cli: &Cli, module: &Module, kernel: &str, args: &[Arg]) -> Result<
     let placed = place::place(&stream, function.info(), args)?;
     let arguments = place::arguments(function.info(), &placed);
     let times = launch::repeat(&function, &stream, config(cli), &arguments, cli.repeat)?;
+    drop(arguments);
 
     let staged = download(&stream, args, placed, destinations)?;
     if cli.time {

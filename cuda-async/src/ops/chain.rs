@@ -67,6 +67,7 @@ impl<A: Submit, N: Next<A::Output>> Chain<A, N> {
 impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
     type Output = <N::Steps as Submit>::Output;
 
+    #[inline]
     fn poll_submit(
         &mut self,
         task: &mut Context<'_>,

@@ -36,6 +36,7 @@ where
 {
     type Output = Vec<S::Output>;
 
+    #[inline]
     fn poll_submit(
         &mut self,
         task: &mut Context<'_>,

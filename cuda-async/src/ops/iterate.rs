@@ -58,6 +58,7 @@ where
 {
     type Output = B;
 
+    #[inline]
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
         let mut turns = 0;
         loop {

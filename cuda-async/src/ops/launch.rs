@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use cuda_core::{
@@ -25,7 +25,7 @@ use crate::{ExecutionContext, Op, Submit};
 )]
 pub trait KernelArg: Send {
     /// Adds it to the arguments of a launch.
-    fn push(&self, arguments: &mut Arguments);
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>);
 }
 
 /// A struct passed by value, laid out as the kernel's own (`#[repr(C)]`).
@@ -33,7 +33,8 @@ pub trait KernelArg: Send {
 pub struct ByValue<T>(pub T);
 
 impl<T: Element> KernelArg for ByValue<T> {
-    fn push(&self, arguments: &mut Arguments) {
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.value(&self.0);
     }
 }
@@ -41,7 +42,8 @@ impl<T: Element> KernelArg for ByValue<T> {
 macro_rules! numbers {
     ($($kind:ident: $($ty:ty)*;)*) => {$($(
         impl KernelArg for $ty {
-            fn push(&self, arguments: &mut Arguments) {
+            #[inline]
+            fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 arguments.number(self, ArgumentKind::$kind);
             }
         }
@@ -54,15 +56,17 @@ numbers! {
 }
 
 impl KernelArg for bool {
-    fn push(&self, arguments: &mut Arguments) {
-        u8::from(*self).push(arguments);
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        arguments.number(&u8::from(*self), ArgumentKind::Integer);
     }
 }
 
 macro_rules! buffers {
     ($($buffer:ty: $access:ident;)*) => {$(
         impl<T: Element> KernelArg for $buffer {
-            fn push(&self, arguments: &mut Arguments) {
+            #[inline]
+            fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 arguments.buffer(self, Access::$access);
             }
         }
@@ -79,14 +83,15 @@ buffers! {
 /// The arguments of a kernel: a tuple of up to sixteen [`KernelArg`]s in the order of its parameters.
 pub trait KernelArgs: Send {
     /// Adds them all.
-    fn push_all(&self, arguments: &mut Arguments);
+    fn push_all<'a>(&'a self, arguments: &mut Arguments<'a>);
 }
 
 macro_rules! tuples {
     ($($($name:ident $index:tt),*;)*) => {$(
         impl<$($name: KernelArg),*> KernelArgs for ($($name,)*) {
             #[allow(unused_variables)]
-            fn push_all(&self, arguments: &mut Arguments) {
+            #[inline]
+            fn push_all<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 $(self.$index.push(arguments);)*
             }
         }
@@ -153,15 +158,18 @@ pub unsafe fn launch<A: KernelArgs>(
 impl<A: KernelArgs> Submit for LaunchOp<A> {
     type Output = A;
 
-    fn poll_submit(&mut self, _: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
-        let args = self.args.take().ok_or(Error::AlreadyEnded)?;
-        let mut arguments = Arguments::new();
-        args.push_all(&mut arguments);
-        cx.enqueue(|stream| {
+    #[inline]
+    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
+        ready!(cx.poll_room(task))?;
+        let args = self.args.as_ref().ok_or(Error::AlreadyEnded)?;
+        let launched = cx.enqueue(|stream| {
+            let mut arguments = Arguments::new();
+            args.push_all(&mut arguments);
             // SAFETY: what `launch`'s caller promised. The buffers are held by `args` until the launch is
             // enqueued, and by their tickets from then on.
             unsafe { self.function.launch(stream, self.config, &arguments) }
-        })?;
-        Poll::Ready(Ok(args))
+        });
+        let args = self.args.take().ok_or(Error::AlreadyEnded);
+        Poll::Ready(launched.and(args))
     }
 }

@@ -24,6 +24,7 @@ where
 {
     type Output = U;
 
+    #[inline]
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<U>> {
         let Some((steps, _)) = &mut self.0 else {
             return Poll::Ready(Err(Error::AlreadyEnded));

@@ -22,7 +22,8 @@ mod sealed {
 )]
 pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
     /// Adds its address to the arguments of a launch, to be read.
-    fn push_read(&self, arguments: &mut Arguments) {
+    #[inline]
+    fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
         self.push(arguments);
     }
 }
@@ -43,7 +44,8 @@ impl<T> sealed::Buffer for &mut DeviceBuffer<T> {}
 impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
 impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
 impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
-    fn push_read(&self, arguments: &mut Arguments) {
+    #[inline]
+    fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.buffer(self, Access::Read);
     }
 }
@@ -71,7 +73,8 @@ impl<T: Element, B: KernelInput<T>> Reads<T, B> {
 }
 
 impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
-    fn push(&self, arguments: &mut Arguments) {
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         self.buffer.push_read(arguments);
     }
 }
@@ -81,7 +84,8 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
 pub struct Aligned<const ALIGN: usize, T>(pub T);
 
 impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
-    fn push(&self, arguments: &mut Arguments) {
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.raw(bytemuck::bytes_of(&self.0), ALIGN);
     }
 }
@@ -91,7 +95,8 @@ impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
 pub struct Group<A>(pub A);
 
 impl<A: KernelArgs> KernelArg for Group<A> {
-    fn push(&self, arguments: &mut Arguments) {
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         self.0.push_all(arguments);
     }
 }

@@ -49,6 +49,18 @@ handles! {
     HostPointer;
 }
 
+impl StreamHandle {
+    /// For a table of numbers.
+    pub(super) fn to_bits(self) -> u64 {
+        self.0.expose_provenance() as u64
+    }
+
+    /// What [`to_bits`](Self::to_bits) gave.
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(bits as usize))
+    }
+}
+
 /// A `CUdeviceptr`.
 pub(super) type Address = u64;
 

@@ -94,12 +94,15 @@ impl Backend for CudaBackend {
     ) -> Result<()> {
         self.primary.alive()?;
         let id = stream;
-        let stream = self.streams.find(id)?;
         let bound = &self.primary.bind()?;
+        if let Command::Launch(it) = &command {
+            let (modules, memory) = (&self.modules, &self.memory);
+            let stream = self.streams.raw(id)?;
+            // SAFETY: the caller promises it.
+            return unsafe { launch::launch(self.primary, modules, memory, stream, it, bound) };
+        }
+        let stream = self.streams.find(id)?;
         match command {
-            Command::Launch(it) => {
-                launch::launch(self.primary, &self.modules, &self.memory, &stream, &it, bound)
-            }
             Command::Alloc { id, bytes } => self.memory.alloc(id, bytes, &stream, bound),
             Command::Free { id } => self.memory.free(id, &stream, bound),
             Command::Upload { from, to, bytes } => {
@@ -117,6 +120,7 @@ impl Backend for CudaBackend {
             Command::Record { event } => self.events.record(event, &stream, bound),
             Command::Wait { event } => self.events.wait(event, &stream, bound),
             Command::Notify { token } => self.completion.notify(id, &stream, token, bound),
+            Command::Launch(_) => Ok(()), // above
         }
     }
 

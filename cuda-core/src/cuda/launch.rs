@@ -1,14 +1,13 @@
-//! Launching kernels: the hot path. Its own share stays under 100 ns: two locks read, one allocation
-//! looked up per relocation, parameters patched on the stack.
+//! Launching kernels: the hot path. Its own share stays under 50 ns: everything is found without a lock,
+//! parameters are patched on the stack.
 
 use std::{ffi::c_void, sync::atomic::Ordering};
 
 use smallvec::SmallVec;
 
 use super::{
-    api::{LAUNCH_PARAM, function_attribute},
+    api::{LAUNCH_PARAM, StreamHandle, function_attribute},
     context::{Bound, Primary},
-    discard::Stream,
     driver::Limits,
     memory::Memory,
     modules::{Function, Modules},
@@ -19,16 +18,22 @@ use crate::{Error, Launch, LaunchConfig, Result};
 const INLINE_WORDS: usize = 32;
 
 /// Launches a kernel.
-pub(super) fn launch(
+///
+/// # Safety
+/// Nobody unloads the kernel's module or destroys the stream before this returns. What the kernel does with
+/// its parameters is the promise of whoever made the command.
+#[inline]
+pub(super) unsafe fn launch(
     primary: &Primary,
     modules: &Modules,
     memory: &Memory,
-    stream: &Stream,
+    stream: StreamHandle,
     launch: &Launch<'_>,
     bound: &Bound,
 ) -> Result<()> {
-    let function = modules.find(launch.function)?;
-    check(&launch.config, &primary.limits, &function)?;
+    // SAFETY: the module stays loaded, as the caller promises.
+    let function = unsafe { modules.find(launch.function) }?;
+    check(&launch.config, &primary.limits, function)?;
     if launch.params.len() != function.param_bytes as usize {
         let detail = format!(
             "{} bytes of parameters, it takes {}",
@@ -52,7 +57,7 @@ pub(super) fn launch(
         place.copy_from_slice(&address.to_ne_bytes());
     }
     if launch.config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
-        allow_dynamic_shared(primary, &function, bound)?;
+        allow_dynamic_shared(primary, function, bound)?;
     }
     let mut size = function.param_bytes as usize;
     let [end, pointer, bytes] = LAUNCH_PARAM;
@@ -60,7 +65,7 @@ pub(super) fn launch(
     let mut extra = [pointer, params.as_mut_ptr().cast(), bytes, size_at, end];
     let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
     let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes } = launch.config;
-    // SAFETY: the module is kept loaded by `function`'s lock and the stream is held (rules 3, 4); the
+    // SAFETY: the module stays loaded and the stream alive (rules 3, 4); the
     // parameters have the size that the kernel's PTX declares, and the driver copies them before it
     // returns. What the kernel does with them is the promise of whoever makes the command.
     unsafe {
@@ -73,7 +78,7 @@ pub(super) fn launch(
             by,
             bz,
             shared_bytes,
-            stream.raw,
+            stream,
             std::ptr::null_mut(),
             extra,
         )

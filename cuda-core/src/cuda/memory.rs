@@ -12,6 +12,7 @@ use super::{
     api::{Address, StreamHandle},
     context::{Bound, Primary},
     discard::{Discarded, Stream},
+    recent::Recent,
     status::{self, Failed},
     streams::{new_event, taken, unknown},
 };
@@ -21,6 +22,7 @@ use crate::{AllocId, Error, MemoryInfo, Region, Result};
 pub(super) struct Memory {
     primary: &'static Primary,
     table: RwLock<FxHashMap<AllocId, Allocation>>,
+    recent: Recent,
     /// Bytes of all of them.
     used: AtomicU64,
 }
@@ -33,7 +35,8 @@ struct Allocation {
 
 impl Memory {
     pub(super) fn new(primary: &'static Primary) -> Self {
-        Self { primary, table: RwLock::default(), used: AtomicU64::new(0) }
+        let (table, recent) = Default::default();
+        Self { primary, table, recent, used: AtomicU64::new(0) }
     }
 
     /// Allocates in the stream's order, where the device can; else at once, which may wait for it.
@@ -77,6 +80,7 @@ impl Memory {
         let Some(allocation) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
+        self.recent.forget([id.0, 0]);
         self.used.fetch_sub(allocation.bytes, Ordering::Relaxed);
         self.release(allocation.address, stream, bound)
     }
@@ -84,12 +88,22 @@ impl Memory {
     /// Where `bytes` bytes of a region are, if they are inside its allocation.
     #[inline]
     pub(super) fn locate(&self, region: Region, bytes: u64) -> Result<Address> {
-        let found = self.table.read().get(&region.alloc).copied();
-        let allocation = found.ok_or_else(|| self.unknown(region.alloc))?;
+        let allocation = match self.recent.get([region.alloc.0, 0]) {
+            Some([address, bytes]) => Allocation { address, bytes },
+            None => self.look_up(region.alloc)?,
+        };
         match region.offset.checked_add(bytes) {
             Some(end) if end <= allocation.bytes => Ok(allocation.address + region.offset),
             _ => Err(outside("allocation", region.alloc.0, allocation.bytes, region.offset, bytes)),
         }
+    }
+
+    #[cold]
+    fn look_up(&self, id: AllocId) -> Result<Allocation> {
+        let found = self.table.read().get(&id).copied();
+        let allocation = found.ok_or_else(|| self.unknown(id))?;
+        self.recent.put([id.0, 0], [allocation.address, allocation.bytes]);
+        Ok(allocation)
     }
 
     /// What is used, free and there.

@@ -15,11 +15,12 @@
 //!    would be worse than keeping it. `context::Primary`, one per device and process, lives as long.
 //!    Every call that needs a context is made while a `context::Bound` lives, which puts the
 //!    thread's own context back when it goes; the completion thread alone binds for its whole life.
-//! 3. **Streams** are held in `Arc`s. Whoever makes a call with one holds a clone, so a stream cannot
-//!    be destroyed under a call, nor under a notice whose status has still to be asked.
-//! 4. **Functions** are used under the read lock of the table of modules, and a module is unloaded
-//!    after it was taken out of the table under the write lock. So a launch holds that lock across
-//!    one driver call (about 3 us), and nothing else holds it for long.
+//! 3. **Streams** are held in `Arc`s. Whoever makes a call with one holds a clone, or is inside an `enqueue`
+//!    whose caller promises that the stream is not destroyed meanwhile. A notice whose status has still to be
+//!    asked holds one too.
+//! 4. **Functions** are used inside an `enqueue` alone, whose caller promises that their module is not
+//!    unloaded meanwhile. So a launch looks them up without a lock (`recent::Recent`), and a module that is
+//!    unloaded is forgotten there before its functions go.
 //! 5. **Events** are never destroyed while the backend lives; there are as many as the client has names.
 //! 6. **Device memory** is named by numbers, not by pointers that this process could follow. That
 //!    nobody uses it after it was freed is kept by the layer above (tickets); a breach would be a
@@ -54,6 +55,7 @@ mod memory;
 mod modules;
 mod outstanding;
 mod provider;
+mod recent;
 mod status;
 mod streams;
 mod transfer;

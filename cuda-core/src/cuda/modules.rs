@@ -5,12 +5,13 @@ use std::{
     sync::atomic::AtomicU32,
 };
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
 use super::{
     api::{FunctionHandle, ModuleHandle, function_attribute as attribute, jit_option},
     context::{Bound, Primary},
+    recent::Recent,
     status::{self, Failed},
     streams::{taken, unknown},
 };
@@ -25,6 +26,7 @@ const LOG_BYTES: usize = 16 << 10;
 pub(super) struct Modules {
     primary: &'static Primary,
     table: RwLock<FxHashMap<ModuleId, Module>>,
+    recent: Recent,
 }
 
 struct Module {
@@ -47,7 +49,7 @@ pub(super) struct Function {
 
 impl Modules {
     pub(super) fn new(primary: &'static Primary) -> Self {
-        Self { primary, table: RwLock::default() }
+        Self { primary, table: RwLock::default(), recent: Recent::default() }
     }
 
     /// Compiles and loads a module.
@@ -94,26 +96,43 @@ impl Modules {
 
     /// Unloads a module.
     pub(super) fn unload(&self, id: ModuleId, bound: &Bound) -> Result<()> {
-        // Out of the table first: once the lock was had, no launch is using a function of it.
+        // Nobody launches a function of it now, and from here on nobody finds one.
         let removed = self.table.write().remove(&id);
         let module = removed.ok_or_else(|| self.unknown(id))?;
+        for entry in 0..module.functions.len() as u64 {
+            self.recent.forget([id.0, entry]);
+        }
         self.unload_raw(module.raw, bound);
         Ok(())
     }
 
-    /// A kernel, good for as long as the lock is held.
+    /// A kernel.
+    ///
+    /// # Safety
+    /// Nobody unloads its module while the result is used.
     #[inline]
-    pub(super) fn find(&self, id: FunctionId) -> Result<Held<'_>> {
-        RwLockReadGuard::try_map(self.table.read(), |table| {
-            table.get(&id.module)?.functions.get(id.entry as usize)
-        })
-        .map_err(|table| match table.contains_key(&id.module) {
-            true => unknown(
-                format!("kernel {} of module {}", id.entry, id.module.0),
-                &self.primary.info.address,
-            ),
-            false => self.unknown(id.module),
-        })
+    pub(super) unsafe fn find(&self, id: FunctionId) -> Result<&Function> {
+        let found = match self.recent.get([id.module.0, id.entry.into()]) {
+            Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
+            None => self.look_up(id)?,
+        };
+        // SAFETY: it stands in the list of a module that is loaded and stays so, as the caller promises; lists
+        // are not changed after loading, and what is unloaded is forgotten (rule 4).
+        Ok(unsafe { &*found })
+    }
+
+    #[cold]
+    fn look_up(&self, id: FunctionId) -> Result<*const Function> {
+        let table = self.table.read();
+        let module = table.get(&id.module).ok_or_else(|| self.unknown(id.module))?;
+        let function = module.functions.get(id.entry as usize).ok_or_else(|| {
+            let what = format!("kernel {} of module {}", id.entry, id.module.0);
+            unknown(what, &self.primary.info.address)
+        })?;
+        let function = std::ptr::from_ref(function);
+        let address = function.expose_provenance() as u64;
+        self.recent.put([id.module.0, id.entry.into()], [address, 0]);
+        Ok(function)
     }
 
     /// Takes everything out, for a backend that is dropped.
@@ -219,9 +238,6 @@ impl Modules {
         unknown(format!("module {}", id.0), &self.primary.info.address)
     }
 }
-
-/// A kernel under the lock that keeps its module loaded.
-pub(super) type Held<'a> = parking_lot::MappedRwLockReadGuard<'a, Function>;
 
 /// The text that a C function left in a buffer.
 fn log(buffer: &[u8]) -> String {

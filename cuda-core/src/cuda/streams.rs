@@ -9,6 +9,7 @@ use super::{
     api::{EVENT_DISABLE_TIMING, EventHandle, STREAM_NON_BLOCKING, StreamHandle},
     context::{Bound, Primary},
     discard::Stream,
+    recent::Recent,
 };
 use crate::{Error, EventId, Result, StreamId};
 
@@ -16,11 +17,28 @@ use crate::{Error, EventId, Result, StreamId};
 pub(super) struct Streams {
     primary: &'static Primary,
     table: RwLock<FxHashMap<StreamId, Arc<Stream>>>,
+    recent: Recent,
 }
 
 impl Streams {
     pub(super) fn new(primary: &'static Primary) -> Self {
-        Self { primary, table: RwLock::default() }
+        Self { primary, table: RwLock::default(), recent: Recent::default() }
+    }
+
+    /// The driver's stream. Good while nobody destroys it: during an `enqueue` that names it, for one.
+    #[inline]
+    pub(super) fn raw(&self, id: StreamId) -> Result<StreamHandle> {
+        match self.recent.get([id.0, 0]) {
+            Some([raw, _]) => Ok(StreamHandle::from_bits(raw)),
+            None => self.look_up(id),
+        }
+    }
+
+    #[cold]
+    fn look_up(&self, id: StreamId) -> Result<StreamHandle> {
+        let raw = self.find(id)?.raw;
+        self.recent.put([id.0, 0], [raw.to_bits(), 0]);
+        Ok(raw)
     }
 
     /// The stream with this name, held.
@@ -47,7 +65,9 @@ impl Streams {
 
     /// Forgets a stream; the driver's is destroyed when the last call with it is over.
     pub(super) fn destroy(&self, id: StreamId) -> Result<()> {
-        self.table.write().remove(&id).map(drop).ok_or_else(|| self.unknown(id))
+        let removed = self.table.write().remove(&id);
+        self.recent.forget([id.0, 0]);
+        removed.map(drop).ok_or_else(|| self.unknown(id))
     }
 
     /// Whether the stream has run everything.
