@@ -21,25 +21,35 @@ pub(crate) fn sync_on<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Out
     let cx = ExecutionContext::root(stream.clone(), Run::Blocking);
     let output = match steps.poll_submit(&mut Context::from_waker(Waker::noop()), &cx) {
         Poll::Ready(output) => output?,
-        Poll::Pending => wait_for(steps, &cx)?,
+        Poll::Pending => poll_until_ready(&cx, |task| steps.poll_submit(task, &cx))?,
     };
-    if cx.last().is_some() {
-        stream.synchronize()?;
+    drop(steps);
+    match cx.last() {
+        None => {}
+        Some(_) if cx.run() == Run::Blocking => stream.synchronize()?,
+        // There may be something behind it that was given up.
+        Some(number) => {
+            let mut waiter = None;
+            poll_until_ready(&cx, |task| cx.poll_submission(number, &mut waiter, task))?;
+        }
     }
     Ok(output)
 }
 
-/// Goes on with steps that did not submit everything at once. They are asked again first, with a waker.
-fn wait_for<S: Submit>(mut steps: S, cx: &ExecutionContext) -> Result<S::Output> {
+/// Polls, and blocks for what is waited for, until it is ready. What was polled before is polled again first,
+/// with a waker.
+fn poll_until_ready<T>(
+    cx: &ExecutionContext,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
+) -> Result<T> {
     let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(parker.clone());
     loop {
-        match cx.take_blocked_on() {
-            // The device can be asked directly, which is quicker than to be woken by it.
-            Some(stream) => stream.synchronize()?,
-            None => parker.park(),
+        // The device can be asked directly, which is quicker than to be woken by it.
+        if !cx.synchronize() {
+            parker.park();
         }
-        if let Poll::Ready(output) = steps.poll_submit(&mut Context::from_waker(&waker), cx) {
+        if let Poll::Ready(output) = poll(&mut Context::from_waker(&waker)) {
             return output;
         }
     }

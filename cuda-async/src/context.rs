@@ -19,7 +19,12 @@ use cuda_core::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::{siblings::Siblings, spin};
+use crate::{
+    siblings::Siblings,
+    spin::{self, InFlight},
+};
+
+mod scope;
 
 /// Where an operation runs: its device, its stream. Clones are the same context.
 #[derive(Clone)]
@@ -44,7 +49,17 @@ struct Root {
     /// The streams of its forks.
     siblings: Siblings,
     /// If it runs blocking: what a step waits for.
-    blocked_on: Mutex<Option<Stream>>,
+    blocked: Mutex<Blocked>,
+    /// If it runs blocking: set once something in it waits for more than one stream.
+    by_wakers: OnceLock<InFlight>,
+}
+
+/// What a blocking thread and the steps that it polls tell each other.
+#[derive(Default)]
+struct Blocked {
+    on: Option<(Stream, u64)>,
+    /// How the wait for a submission failed.
+    failed: Option<(StreamId, u64, Error)>,
 }
 
 struct Branch {
@@ -72,14 +87,15 @@ pub(crate) enum Run {
 impl ExecutionContext {
     /// The root context of an operation on `stream`.
     pub(crate) fn root(stream: Stream, run: Run) -> Self {
-        let (siblings, blocked_on) = Default::default();
-        Self::new(Place::Root(Root { stream, siblings, blocked_on }), run)
+        let (siblings, blocked, by_wakers) = Default::default();
+        Self::new(Place::Root(Root { stream, siblings, blocked, by_wakers }), run)
     }
 
-    fn branch(root: &Self, after: Events, run: Run) -> Self {
-        let (root, has_after) = (root.clone(), AtomicBool::new(!after.is_empty()));
-        let (stream, after) = (OnceLock::new(), Mutex::new(after));
-        Self::new(Place::Branch(Branch { root, stream, after, has_after }), run)
+    /// A context of the same operation, of which nobody knows yet; without a stream it borrows one.
+    fn branch(&self, stream: OnceLock<Stream>, after: Events) -> Self {
+        let (root, has_after) = (self.root_context().clone(), AtomicBool::new(!after.is_empty()));
+        let branch = Branch { root, stream, after: Mutex::new(after), has_after };
+        Self::new(Place::Branch(branch), self.0.run)
     }
 
     fn new(place: Place, run: Run) -> Self {
@@ -165,8 +181,7 @@ impl ExecutionContext {
                 Place::Branch(branch) => branch.after.lock().clone(),
             };
             after.extend(self.record()?);
-            let (root, run) = (self.root_context(), self.0.run);
-            branches.extend((1..count).map(|_| Self::branch(root, after.clone(), run)));
+            branches.extend((1..count).map(|_| self.branch(OnceLock::new(), after.clone())));
         }
         Ok(branches)
     }
@@ -190,10 +205,6 @@ impl ExecutionContext {
     /// The number of the last submission, if there is one.
     pub(crate) fn last(&self) -> Option<u64> {
         Some(self.0.last.load(Ordering::Acquire)).filter(|number| *number > 0)
-    }
-
-    pub(crate) fn run(&self) -> Run {
-        self.0.run
     }
 
     /// Ready when a download has landed.
@@ -220,10 +231,10 @@ impl ExecutionContext {
         let stream = self.stream()?;
         match self.run() {
             Run::Detached => Poll::Ready(Ok(())),
-            Run::Blocking => match stream.outcome(number) {
-                Some(outcome) => Poll::Ready(outcome),
-                None => self.block_on(stream),
-            },
+            Run::Blocking => {
+                let known = stream.outcome(number).or_else(|| self.take_failure(stream, number));
+                known.map_or_else(|| self.block_on(stream, number), Poll::Ready)
+            }
             Run::Async => poll_waiter(stream, number, waiter, task),
         }
     }
@@ -244,17 +255,6 @@ impl ExecutionContext {
     /// Orders this context after `event` and counts what is before it as its own work.
     pub(crate) fn adopt(&self, event: &Event) -> Result<()> {
         self.enqueue(|stream| stream.wait_event(event).map(drop))
-    }
-
-    /// Leaves word for the blocking thread that a step waits for this stream.
-    fn block_on<T>(&self, stream: &Stream) -> Poll<Result<T>> {
-        *self.root_place().blocked_on.lock() = Some(stream.clone());
-        Poll::Pending
-    }
-
-    /// What [`block_on`](Self::block_on) left.
-    pub(crate) fn take_blocked_on(&self) -> Option<Stream> {
-        self.root_place().blocked_on.lock().take()
     }
 
     fn root_context(&self) -> &ExecutionContext {

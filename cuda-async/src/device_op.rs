@@ -1,12 +1,15 @@
 //! The trait that users see: combinators, and the ways to run.
 
-use std::future::IntoFuture;
+use std::{future::IntoFuture, sync::Arc, time::Duration};
 
-use cuda_core::{Result, Stream};
+use cuda_core::{Error, Result, Stream};
 
 use crate::{
     DeviceFuture, ExecutionContext, IntoDeviceOp, Op, SchedulingPolicy, Submit, blocking,
-    ops::{BoxedOp, Chain, Inspect, Map, Plain, Shared, WithContext},
+    ops::{
+        BoxedOp, Chain, Inspect, Map, MapErr, OrElse, Plain, Settled, Shared, Timeout, UnwrapArc,
+        WithContext,
+    },
 };
 
 /// A lazy device operation. Building or composing one touches no device and allocates nothing.
@@ -91,6 +94,95 @@ pub trait DeviceOp:
         F: FnOnce(&<Self as DeviceOp>::Output) + Send,
     {
         Op::new(Inspect::new(self.into_steps(), f))
+    }
+
+    /// Changes the error on the host, when a step fails.
+    ///
+    /// An error that the device meets later comes past it: `op.settled().map_err(f)` sees that too.
+    fn map_err<F>(self, f: F) -> Op<MapErr<<Self as DeviceOp>::Steps, F>>
+    where
+        F: FnOnce(Error) -> Error + Send,
+    {
+        Op::new(MapErr::new(self.into_steps(), f))
+    }
+
+    /// Runs the operation that `f` makes of the error where this one fails, also if it is the device that fails
+    /// while it runs it: this operation is [`settled`](DeviceOp::settled) first.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, uninitialised};
+    /// let op = uninitialised::<u8>(1 << 60).or_else(|error| {
+    ///     assert!(error.is_retryable()); // out of memory
+    ///     zeros(16)
+    /// });
+    /// assert_eq!(op.sync()?.len(), 16);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn or_else<F, O>(self, f: F) -> Op<OrElse<<Self as DeviceOp>::Steps, F, O::Steps>>
+    where
+        F: FnOnce(Error) -> O + Send,
+        O: IntoDeviceOp<Output = <Self as DeviceOp>::Output>,
+    {
+        Op::new(OrElse::new(self.into_steps(), f))
+    }
+
+    /// Is done only when the device has run what this operation submitted and was asked how that went. So what
+    /// is behind it sees errors that the device meets, as [`Error`] values. One that fails half way waits for
+    /// what it had submitted.
+    ///
+    /// # Errors
+    /// What any step met, else what the device met. [`Error::NeedsHostData`] in
+    /// [`async_on`](DeviceOp::async_on), where nothing may wait.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let op = h2d(vec![1u8; 100]).settled().map(|buffer| buffer.len()); // the copy has landed
+    /// assert_eq!(op.sync()?, 100);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn settled(self) -> Op<Settled<<Self as DeviceOp>::Steps>> {
+        Op::new(Settled::new(self.into_steps()))
+    }
+
+    /// Ends the wait after `duration`, measured from when this operation begins: until then it has to be
+    /// [`settled`](DeviceOp::settled). Also ends [`sync`](DeviceOp::sync).
+    ///
+    /// What is submitted by then runs on, since a device cannot be stopped, and its memory lives until that
+    /// is done. What is behind this operation on the same stream, also in an `or_else`, runs behind it.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], else as [`settled`](DeviceOp::settled).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cuda_async::prelude::*;
+    /// let op = h2d(vec![1u8; 100]).then(to_host).timeout(Duration::from_secs(10));
+    /// assert_eq!(op.sync()?.len(), 100);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn timeout(self, duration: Duration) -> Op<Timeout<<Self as DeviceOp>::Steps>> {
+        Op::new(Timeout::new(self.into_steps(), duration))
+    }
+
+    /// Takes the value out of the `Arc` that this operation gives, which has to be its last owner.
+    ///
+    /// # Errors
+    /// [`Error::StillShared`] if it is not.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let table = h2d([1u32, 4, 9]).shared();
+    /// let first = table.clone().then(to_host).map(|v| v[0]).sync()?;
+    /// let buffer: DeviceBuffer<u32> = table.unwrap_arc().sync()?;
+    /// assert_eq!((first, buffer.len()), (1, 3));
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn unwrap_arc<T>(self) -> Op<UnwrapArc<<Self as DeviceOp>::Steps>>
+    where
+        <Self as DeviceOp>::Steps: Submit<Output = Arc<T>>,
+        T: Send,
+    {
+        Op::new(UnwrapArc::new(self.into_steps()))
     }
 
     /// Runs once, whoever comes first; every clone gets the same `Arc`, or the same error.

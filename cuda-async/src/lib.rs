@@ -18,8 +18,9 @@
 //! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | run kernels | [`launch`], [`kernels!`] |
 //! | do one thing after another | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`] |
-//! | do things at the same time | [`zip!`], tuples, [`join_all`], [`DeviceOp::shared`], [`unzip!`] |
+//! | do things at the same time | [`zip!`], tuples, [`join_all`], [`race`], [`DeviceOp::shared`], [`unzip!`] |
 //! | run it | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
+//! | meet errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
 //! | choose where | [`open`], [`devices`], [`set_default_device`], [`SchedulingPolicy`] |
 //! | enqueue by hand | [`with_context`], [`Stream`], [`Submit`] |
 //!
@@ -40,6 +41,7 @@ mod op;
 mod policy;
 mod siblings;
 mod spin;
+mod timer;
 #[cfg(feature = "macros")]
 mod typed_kernels;
 
@@ -61,12 +63,13 @@ pub use op::{IntoDeviceOp, Op, Submit};
 #[doc(inline)]
 pub use ops::{
     BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, KernelInput, KernelOutput,
-    Unzip, empty, h2d, in_order, iterate, join_all, launch, to_host, to_pinned, uninitialised,
-    value, with_context, zeros,
+    Retry, Unzip, empty, h2d, in_order, iterate, join_all, launch, race, retry, to_host, to_pinned,
+    uninitialised, value, with_context, zeros,
 };
 pub use policy::{DEFAULT_STREAMS, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
 pub use siblings::MAX_SIBLING_STREAMS;
 pub use spin::{RETRY as SPIN_RETRY, max_spin, set_max_spin};
+pub use timer::LINGER as TIMER_LINGER;
 #[cfg(feature = "macros")]
 pub use typed_kernels::kernels;
 

@@ -1,6 +1,6 @@
 //! Everything that can go wrong, as values. Plain data, so an error crosses the wire as it is.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use crate::Fault;
 
@@ -145,6 +145,22 @@ pub enum Error {
     /// An op was polled again after its end.
     #[error("this op has already ended and cannot be run again")]
     AlreadyEnded,
+    /// An op was not done in time.
+    #[error(
+        "not done within {after:?}: the wait ends, what was submitted runs on, and its memory lives until the device is done with it"
+    )]
+    TimedOut {
+        /// The time it was given.
+        after: Duration,
+    },
+    /// A value was to be taken out of an `Arc` that has other owners.
+    #[error(
+        "the value has {others} more owners; drop the other clones first (a `shared()` operation holds one too), or use the `Arc`"
+    )]
+    StillShared {
+        /// How many, beside the one that was to give it.
+        others: usize,
+    },
     /// The operating system refused something the library needs.
     #[error("{what}: {detail}")]
     Host {

@@ -67,7 +67,8 @@ impl Fork {
         Ok(&self.0)
     }
 
-    /// Orders what comes next after every branch.
+    /// Orders what comes next after every branch, also where one failed: what it had submitted is part of the
+    /// operation.
     pub(crate) fn join(&mut self, cx: &ExecutionContext) -> Result<()> {
         cx.join(&std::mem::take(&mut self.0))
     }

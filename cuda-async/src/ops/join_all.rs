@@ -50,17 +50,25 @@ impl<S: Submit> Submit for JoinAll<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
+        let submitted = self.poll_branches(task, cx);
+        if submitted == Ok(true) {
+            return Poll::Pending;
+        }
+        let branches = self.branches.take().unwrap_or_default();
+        submitted.and(self.fork.join(cx))?;
+        Poll::Ready(branches.into_iter().map(|mut branch| branch.take()).collect())
+    }
+}
+
+impl<S: Submit> JoinAll<S> {
+    /// Whether any of them is pending.
+    fn poll_branches(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<bool> {
         let branches = self.branches.as_mut().ok_or(Error::AlreadyEnded)?;
         let contexts = self.fork.contexts(cx, branches.len())?;
         let mut pending = false;
         for (branch, cx) in branches.iter_mut().zip(contexts) {
             pending |= branch.poll(task, cx)?.is_pending();
         }
-        if pending {
-            return Poll::Pending;
-        }
-        self.fork.join(cx)?;
-        let branches = self.branches.take().unwrap_or_default();
-        Poll::Ready(branches.into_iter().map(|mut branch| branch.take()).collect())
+        Ok(pending)
     }
 }

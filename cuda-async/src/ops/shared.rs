@@ -84,11 +84,8 @@ impl<S: Submit> Once<S> {
             State::Ended(result, made) => (result.clone(), made.clone()),
             _ => return Poll::Pending,
         };
-        let output = result?;
-        if let Some(event) = made {
-            cx.adopt(&event)?;
-        }
-        Poll::Ready(Ok(output))
+        let adopted = made.map_or(Ok(()), |event| cx.adopt(&event));
+        Poll::Ready(result.and_then(|output| adopted.map(|()| output)))
     }
 }
 
@@ -120,10 +117,11 @@ impl<S: Submit> Running<'_, S> {
             }
             Poll::Ready(output) => {
                 drop(steps);
-                let ended = output.and_then(|output| Ok((Arc::new(output), steps_cx.record()?)));
-                self.put_back = Some(match ended {
-                    Ok((output, made)) => State::Ended(Ok(output), made),
-                    Err(error) => State::Ended(Err(error), None),
+                self.put_back = Some(match (output, steps_cx.record()) {
+                    (Ok(output), Ok(made)) => State::Ended(Ok(Arc::new(output)), made),
+                    (Ok(_), Err(error)) => State::Ended(Err(error), None),
+                    // What was submitted until then is part of every clone's run.
+                    (Err(error), made) => State::Ended(Err(error), made.unwrap_or(None)),
                 });
                 Ok(Poll::Ready(()))
             }

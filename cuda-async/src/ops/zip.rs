@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::Result;
+use cuda_core::{Error, Result};
 
 use crate::{
     ExecutionContext, IntoDeviceOp, Op, Submit,
@@ -11,7 +11,8 @@ use crate::{
 
 /// Steps of [`zip!`](crate::zip) and of tuples of operations; `T` is a tuple of branches.
 pub struct Zip<T> {
-    branches: T,
+    /// None once it has ended.
+    branches: Option<T>,
     fork: Fork,
 }
 
@@ -38,7 +39,7 @@ macro_rules! tuples {
 
             fn into_op(self) -> Op<Self::Steps> {
                 let branches = ($(Branch::new($crate::DeviceOp::into_steps(self.$index.into_op())),)+);
-                Op::new(Zip { branches, fork: Fork::new() })
+                Op::new(Zip { branches: Some(branches), fork: Fork::new() })
             }
         }
 
@@ -50,14 +51,24 @@ macro_rules! tuples {
                 task: &mut Context<'_>,
                 cx: &ExecutionContext,
             ) -> Poll<Result<Self::Output>> {
-                let contexts = self.fork.contexts(cx, $count)?;
-                let mut pending = false;
-                $(pending |= self.branches.$index.poll(task, &contexts[$index])?.is_pending();)+
-                if pending {
+                let Some(branches) = &mut self.branches else {
+                    return Poll::Ready(Err(Error::AlreadyEnded));
+                };
+                let fork = &mut self.fork;
+                let mut poll = || {
+                    let contexts = fork.contexts(cx, $count)?;
+                    let mut pending = false;
+                    $(pending |= branches.$index.poll(task, &contexts[$index])?.is_pending();)+
+                    Ok(pending)
+                };
+                let submitted = poll();
+                if submitted == Ok(true) {
                     return Poll::Pending;
                 }
-                self.fork.join(cx)?;
-                Poll::Ready(Ok(($(self.branches.$index.take()?,)+)))
+                let branches = self.branches.take();
+                submitted.and(self.fork.join(cx))?;
+                let mut branches = branches.ok_or(Error::AlreadyEnded)?;
+                Poll::Ready(Ok(($(branches.$index.take()?,)+)))
             }
         }
     )*};

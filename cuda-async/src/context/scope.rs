@@ -1,0 +1,97 @@
+//! Waiting inside an operation: for all that a part of it has submitted, or for more than one stream.
+
+use std::{
+    sync::{OnceLock, atomic::Ordering},
+    task::{Context, Poll},
+};
+
+use cuda_core::{Error, Result, Stream};
+
+use super::{Events, ExecutionContext, Run};
+use crate::spin::InFlight;
+
+impl ExecutionContext {
+    /// How waits end here.
+    pub(crate) fn run(&self) -> Run {
+        match self.0.run {
+            Run::Blocking if self.root_place().by_wakers.get().is_some() => Run::Async,
+            run => run,
+        }
+    }
+
+    /// For steps that cannot do without a wait.
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`] where nothing may wait.
+    pub(crate) fn may_wait(&self) -> Result<()> {
+        match self.0.run {
+            Run::Detached => Err(Error::NeedsHostData),
+            Run::Async | Run::Blocking => Ok(()),
+        }
+    }
+
+    /// From now on all that waits in this operation is woken, also where a thread blocks for it: it would
+    /// wait for one stream and see neither another one nor the time.
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`] where nothing may wait.
+    pub(crate) fn wait_by_wakers(&self, task: &Context<'_>) -> Result<()> {
+        self.may_wait()?;
+        if self.run() == Run::Blocking {
+            self.root_place().by_wakers.get_or_init(InFlight::new);
+            // What was polled before has left no waker.
+            task.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// A context on the same stream, behind what this one has. Its work counts as this one's only after
+    /// [`count`](Self::count): until then it can be given up.
+    pub(crate) fn beside(&self) -> Result<Self> {
+        let beside = self.branch(OnceLock::from(self.stream()?.clone()), Events::new());
+        beside.0.last.store(self.0.last.load(Ordering::Acquire), Ordering::Release);
+        self.announce()?;
+        Ok(beside)
+    }
+
+    /// Takes the work of a context [`beside`](Self::beside) as this one's.
+    pub(crate) fn count(&self, beside: &Self) {
+        self.0.last.fetch_max(beside.0.last.load(Ordering::Acquire), Ordering::AcqRel);
+    }
+
+    /// Makes sure that the end of what this context has is told before what comes behind it has run.
+    fn announce(&self) -> Result<()> {
+        if let (Some(stream), Some(number)) = (self.known_stream(), self.last()) {
+            drop(stream.waiter(number)?);
+        }
+        Ok(())
+    }
+
+    /// Leaves word for the blocking thread that a step waits for this submission.
+    pub(super) fn block_on<T>(&self, stream: &Stream, number: u64) -> Poll<Result<T>> {
+        self.root_place().blocked.lock().on = Some((stream.clone(), number));
+        Poll::Pending
+    }
+
+    /// Blocks for what [`block_on`](Self::block_on) left, if that is all that anyone waits for; whether it did.
+    ///
+    /// If the wait fails, the step that waits is told, which decides what that means.
+    pub(crate) fn synchronize(&self) -> bool {
+        let blocked_on = self.root_place().blocked.lock().on.take();
+        let Some((stream, number)) = blocked_on.filter(|_| self.run() == Run::Blocking) else {
+            return false;
+        };
+        if let Err(error) = stream.synchronize() {
+            self.root_place().blocked.lock().failed = Some((stream.id(), number, error));
+        }
+        true
+    }
+
+    /// How the wait for this submission failed.
+    pub(super) fn take_failure(&self, stream: &Stream, number: u64) -> Option<Result<()>> {
+        let mut blocked = self.root_place().blocked.lock();
+        let (.., error) =
+            blocked.failed.take_if(|(failed, at, _)| (*failed, *at) == (stream.id(), number))?;
+        Some(Err(error))
+    }
+}

@@ -1,0 +1,225 @@
+//! `race`, `retry`.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use cuda_async::{
+    BoxedOp, Device, Retry, SingleStream, StreamPoolRoundRobin, ops::Value, prelude::*, race,
+    retry, value,
+};
+use futures::executor::block_on;
+
+use crate::{
+    kernels::{Kernels, spun},
+    on_every_device,
+    polling::{
+        dropped_at_every_poll, iterations_for, memory_comes_back, own_devices, polled_again,
+    },
+};
+
+on_every_device! {
+    the_first_to_end_wins
+    an_error_can_win
+    racers_see_what_came_before_and_nothing_waits_for_losers
+    many_race
+    a_loser_writes_into_its_own_memory
+    retry_ends_with_a_value
+    retry_ends_with_the_last_error
+    retry_is_choosy
+    retry_pauses
+    neither_runs_where_nothing_may_wait
+    both_end_once
+    panics_end_them
+}
+
+const LONG: Duration = Duration::from_millis(300);
+
+fn oom<T: Send>(_: T) -> Result<Op<Value<u32>>, Error> {
+    Err(Error::OutOfMemory { requested: 1, free: 0, total: 1 })
+}
+
+fn the_first_to_end_wins(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
+    let spin = |iterations: u32| {
+        let kernels = kernels.clone();
+        zeros::<u32>(32).then(move |out| kernels.spin(out, iterations)).map(move |_| iterations)
+    };
+    let stream = device.new_stream().unwrap();
+    let policy = StreamPoolRoundRobin::new(device).unwrap();
+    assert_eq!(race([spin(long), spin(1)]).sync_on(&stream), Ok(1));
+    assert_eq!(race([spin(2), spin(long)]).sync_on(&stream), Ok(2));
+    assert_eq!(block_on(race([spin(long), spin(3), spin(long)]).schedule(&policy)), Ok(3));
+    assert_eq!(race!(value(5), spin(long), spin(long).map(|x| x)).sync_on(&stream), Ok(5));
+    assert_eq!(race([spin(4)]).sync_on(&stream), Ok(4));
+}
+
+fn an_error_can_win(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
+    let slow = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).map(|_| 0);
+    let stream = device.new_stream().unwrap();
+    let lost = race!(slow(), value(()).then(oom)).sync_on(&stream);
+    assert!(matches!(lost, Err(Error::OutOfMemory { .. })), "{lost:?}");
+    let nobody = race(Vec::<BoxedOp<'static, u8>>::new()).sync_on(&stream);
+    assert_eq!(nobody, Err(Error::AlreadyEnded));
+}
+
+fn racers_see_what_came_before_and_nothing_waits_for_losers(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
+    let op = || {
+        h2d(vec![3.0f32; 5000]).then(|x| kernels.scale(x, 2.0)).then(|x| {
+            let slow = zeros::<u32>(32).then(|out| kernels.spin(out, long));
+            let loser = slow.map(|_| None);
+            let winner = kernels.add_scalar(x, 1.0).map(Some);
+            race!(loser, winner).then(|x| x.map(value).ok_or(Error::NeedsHostData)).then(to_host)
+        })
+    };
+    let stream = device.new_stream().unwrap();
+    assert_eq!(op().sync_on(&stream).unwrap(), [7.0; 5000]);
+    assert!(stream.is_known_idle());
+    let policy = SingleStream::from(stream.clone());
+    assert_eq!(block_on(op().schedule(&policy)).unwrap(), [7.0; 5000]);
+    assert!(stream.is_known_idle());
+}
+
+fn many_race(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let op = || race((0..30u32).map(|i| h2d(vec![i; 100]).then(to_host)));
+    let first = zip!(op(), op()).sync_on(&stream).unwrap();
+    assert!(first.0.len() == 100 && first.1.len() == 100);
+}
+
+/// What a loser had in hand is freed behind its kernel, so nobody else gets it before.
+fn a_loser_writes_into_its_own_memory(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 10));
+    let stream = device.new_stream().unwrap();
+    for _ in 0..5 {
+        let loser = zeros::<u32>(64).then(|out| kernels.spin(out, long)).map(drop);
+        race!(loser, value(())).sync_on(&stream).unwrap();
+        let fresh: Vec<_> = (0..8).map(|_| h2d(vec![9u32; 64]).sync_on(&stream).unwrap()).collect();
+        device.synchronize().unwrap();
+        for buffer in fresh {
+            assert_eq!(to_host(buffer).sync_on(&stream).unwrap(), [9; 64]);
+        }
+    }
+}
+
+fn quickly(times: u32) -> Retry {
+    Retry::times(times).backoff(Duration::from_millis(1), 1.5, Duration::from_millis(4))
+}
+
+/// Fails until it was made that often; then computes something.
+fn fails_until<'a>(
+    made: &'a AtomicU32,
+    enough: u32,
+    kernels: &Kernels,
+) -> impl DeviceOp<Output = u32> + 'a {
+    let (made, kernels) = (made.fetch_add(1, Ordering::SeqCst) + 1, kernels.clone());
+    zeros::<u32>(32).then(move |out| kernels.spin(out, 9)).then(to_host).then(move |host| {
+        assert_eq!(host, spun(32, 9));
+        if made < enough { oom(()) } else { Ok(value(made)) }
+    })
+}
+
+fn retry_ends_with_a_value(device: &Device) {
+    let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
+    let made = AtomicU32::new(0);
+    assert_eq!(retry(quickly(3), || fails_until(&made, 4, &kernels)).sync_on(&stream), Ok(4));
+    let policy = SingleStream::from(stream.clone());
+    made.store(0, Ordering::SeqCst);
+    let op = retry(quickly(9), || fails_until(&made, 4, &kernels)).map(|x| x + 1);
+    assert_eq!(block_on(op.schedule(&policy)), Ok(5));
+    let refused = AtomicU32::new(0);
+    let smaller =
+        retry(quickly(9), || zeros::<u8>(1 << (52 - 32 * refused.fetch_add(1, Ordering::SeqCst))));
+    assert!(smaller.map(|x| x.len()).sync_on(&stream).unwrap() <= 1 << 20);
+}
+
+fn retry_ends_with_the_last_error(device: &Device) {
+    let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
+    let made = AtomicU32::new(0);
+    let op = retry(quickly(2), || fails_until(&made, 100, &kernels));
+    assert!(matches!(op.sync_on(&stream), Err(Error::OutOfMemory { .. })));
+    assert_eq!(made.load(Ordering::SeqCst), 3);
+}
+
+fn retry_is_choosy(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let made = AtomicU32::new(0);
+    let fails = || {
+        made.fetch_add(1, Ordering::SeqCst);
+        value(()).then(|()| Err::<Op<Value<u8>>, _>(Error::NeedsHostData))
+    };
+    assert_eq!(retry(quickly(5), fails).sync_on(&stream), Err(Error::NeedsHostData));
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+    let mut seen = 0;
+    let twice = quickly(5).when(|error| {
+        seen += 1;
+        *error == Error::NeedsHostData && seen < 3
+    });
+    assert_eq!(retry(twice, fails).sync_on(&stream), Err(Error::NeedsHostData));
+    assert_eq!(made.load(Ordering::SeqCst), 4);
+}
+
+fn retry_pauses(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let start = Instant::now();
+    let pause = Duration::from_millis(20);
+    let op = retry(Retry::times(2).backoff(pause, 1.0, pause), || value(()).then(oom));
+    assert!(op.sync_on(&stream).is_err());
+    assert!(start.elapsed() >= 2 * pause);
+}
+
+fn neither_runs_where_nothing_may_wait(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    // SAFETY: nothing is submitted.
+    unsafe {
+        assert_eq!(race([value(1), value(2)]).async_on(&stream), Err(Error::NeedsHostData));
+        let op = retry(quickly(1), || value(1));
+        assert_eq!(op.async_on(&stream), Err(Error::NeedsHostData));
+    }
+}
+
+fn both_end_once(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let ended = [
+        polled_again(race([zeros::<u8>(4), zeros(5)])).boxed(),
+        polled_again(race([value(()).then(oom)])).boxed(),
+        polled_again(retry(quickly(1), || zeros::<u8>(4))).boxed(),
+        polled_again(retry(quickly(1), || value(()).then(oom))).boxed(),
+    ];
+    for op in ended {
+        assert_eq!(op.sync_on(&stream), Ok(Error::AlreadyEnded));
+    }
+}
+
+fn panics_end_them(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let panicking = |_| -> u8 { panic!("on purpose") };
+    let op = race!(zeros::<u8>(4).then(to_host).map(|_| 1), value(1).map(panicking));
+    assert!(catch_unwind(AssertUnwindSafe(|| op.sync_on(&stream))).is_err());
+    let op = retry(quickly(3), || -> Op<Value<u8>> { panic!("on purpose") });
+    assert!(catch_unwind(AssertUnwindSafe(|| op.sync_on(&stream))).is_err());
+    assert_eq!(zeros::<u8>(3).then(to_host).sync_on(&stream).unwrap(), [0; 3]);
+}
+
+#[test]
+fn nothing_is_left_of_a_race_or_of_a_retry_dropped_at_any_poll() {
+    for device in own_devices() {
+        let kernels = Kernels::load(&device);
+        let before = device.memory().unwrap().used;
+        let policy = SingleStream::new(&device).unwrap();
+        dropped_at_every_poll(|| {
+            let spin = |n| zeros::<u32>(n).then(|out| kernels.spin(out, 2000)).then(to_host);
+            race([spin(64), spin(700)]).schedule(&policy)
+        });
+        let made = AtomicU32::new(0);
+        dropped_at_every_poll(|| {
+            made.store(0, Ordering::SeqCst);
+            retry(quickly(9), || fails_until(&made, 3, &kernels)).schedule(&policy)
+        });
+        memory_comes_back(&device, before);
+    }
+}

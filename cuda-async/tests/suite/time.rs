@@ -1,0 +1,155 @@
+//! `timeout`.
+
+use std::time::{Duration, Instant};
+
+use cuda_async::{Device, SchedulingPolicy, SingleStream, prelude::*, value};
+use futures::executor::block_on;
+
+use crate::{
+    kernels::Kernels,
+    on_every_device,
+    polling::{
+        dropped_at_every_poll, iterations_for, memory_comes_back, own_devices, polled_again,
+    },
+};
+
+on_every_device! {
+    a_wait_ends_in_time
+    what_is_done_in_time_is_not_disturbed
+    a_fallback_without_device_work_does_not_wait
+    what_came_before_a_timeout_is_still_waited_for
+    timeouts_nest
+    a_timeout_wants_to_wait
+    a_timeout_ends_once
+}
+
+const LONG: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_millis(10);
+
+fn timed_out<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::TimedOut { after: SHORT }))
+}
+
+fn a_wait_ends_in_time(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
+    let op = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).timeout(SHORT);
+    let stream = device.new_stream().unwrap();
+    let start = Instant::now();
+    assert!(timed_out(op().then(to_host).sync_on(&stream)));
+    assert!(!stream.is_known_idle());
+    assert!(timed_out(block_on(op().schedule(&SingleStream::from(stream.clone())))));
+    assert!(!stream.is_known_idle());
+    assert!(start.elapsed() >= 2 * SHORT);
+    // What was given up is on the stream, whose order holds.
+    assert_eq!(zeros::<u8>(3).then(to_host).sync_on(&stream).unwrap(), [0; 3]);
+    assert!(stream.is_known_idle());
+}
+
+fn what_is_done_in_time_is_not_disturbed(device: &Device) {
+    let (stream, kernels) = (device.new_stream().unwrap(), Kernels::load(device));
+    let minute = Duration::from_secs(60);
+    let op = || {
+        let branches = zip!(h2d([1.0f32; 40]), h2d([2.0f32; 40]));
+        branches.then(|(a, b)| kernels.add(a, b)).timeout(minute).then(to_host).timeout(minute)
+    };
+    assert_eq!(op().sync_on(&stream).unwrap(), [3.0; 40]);
+    assert_eq!(block_on(op().schedule(&SingleStream::from(stream.clone()))).unwrap(), [3.0; 40]);
+    let (a, b) = zip!(op(), op().timeout(Duration::MAX)).sync_on(&stream).unwrap();
+    assert_eq!(a, b);
+    let failed = zeros::<u8>(1 << 50).timeout(minute).sync_on(&stream);
+    assert!(matches!(failed, Err(Error::OutOfMemory { .. })));
+}
+
+fn a_fallback_without_device_work_does_not_wait(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
+    let slow = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).map(|_| "in time");
+    let op = || slow().timeout(SHORT).or_else(|_| value("late"));
+    let behind = || h2d([1u8; 9]).then(|x| op().map(move |late| (x.len(), late)));
+    for waits in 0..4 {
+        let stream = device.new_stream().unwrap();
+        let policy = SingleStream::from(stream.clone());
+        let late = match waits {
+            0 => op().sync_on(&stream),
+            1 => block_on(op().schedule(&policy)),
+            2 => behind().map(|(_, late)| late).sync_on(&stream),
+            _ => block_on(behind().map(|(_, late)| late).schedule(&policy)),
+        };
+        assert_eq!(late, Ok("late"));
+        assert!(!stream.is_known_idle(), "{waits}");
+    }
+}
+
+fn what_came_before_a_timeout_is_still_waited_for(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 4));
+    let stream = device.new_stream().unwrap();
+    let before = zeros::<u32>(32).then(|out| kernels.spin(out, long));
+    let op = before.then(|out| value(()).timeout(SHORT).map(move |()| out));
+    let start = Instant::now();
+    block_on(op.schedule(&SingleStream::from(stream.clone()))).unwrap();
+    assert!(stream.is_known_idle(), "{:?}", start.elapsed());
+}
+
+fn timeouts_nest(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
+    let op = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).map(drop);
+    let stream = device.new_stream().unwrap();
+    assert!(timed_out(op().timeout(SHORT).timeout(LONG * 9).sync_on(&stream)));
+    assert!(timed_out(op().timeout(LONG * 9).timeout(SHORT).sync_on(&stream)));
+    let fork = zip!(op(), value(1), op().timeout(LONG * 9)).timeout(SHORT);
+    assert!(timed_out(fork.sync_on(&stream)));
+}
+
+fn a_timeout_wants_to_wait(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    // SAFETY: nothing is submitted.
+    let refused = unsafe { value(1u8).timeout(SHORT).async_on(&stream) };
+    assert_eq!(refused, Err(Error::NeedsHostData));
+}
+
+fn a_timeout_ends_once(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 4));
+    let stream = device.new_stream().unwrap();
+    let late = zeros::<u32>(32).then(|out| kernels.spin(out, long)).timeout(SHORT);
+    assert_eq!(polled_again(late).sync_on(&stream), Ok(Error::AlreadyEnded));
+    assert_eq!(polled_again(value(1).timeout(LONG)).sync_on(&stream), Ok(Error::AlreadyEnded));
+}
+
+#[test]
+fn memory_outlives_what_timed_out_and_comes_back() {
+    for device in own_devices() {
+        let kernels = Kernels::load(&device);
+        let before = device.memory().unwrap().used;
+        let long = iterations_for(&device, LONG);
+        let policy = SingleStream::new(&device).unwrap();
+        let bytes = 4 * 2000;
+        let late = zeros::<u32>(2000).then(|out| kernels.spin(out, long / 16)).timeout(SHORT);
+        if timed_out(block_on(late.schedule(&policy))) {
+            // Its kernel runs, and writes to it.
+            let used = device.memory().unwrap().used;
+            let idle = policy.place().unwrap().is_known_idle();
+            assert!(
+                used >= before + bytes || idle,
+                "{used} of {before} + {bytes} {}",
+                device.info().name
+            );
+        }
+        memory_comes_back(&device, before);
+        dropped_at_every_poll(|| {
+            let op = zeros::<u32>(64).then(|out| kernels.spin(out, 3000)).timeout(LONG * 9);
+            op.then(to_host).timeout(LONG * 9).schedule(&policy)
+        });
+        memory_comes_back(&device, before);
+    }
+}
+
+#[tokio::test]
+async fn an_aborted_task_forgets_the_time() {
+    let device = cuda_async::open("cpu").unwrap();
+    let (kernels, long) = (Kernels::load(&device), iterations_for(&device, LONG));
+    let policy = SingleStream::new(&device).unwrap();
+    let op = zeros::<u32>(32).then(move |out| kernels.spin(out, long)).timeout(LONG * 9);
+    let task = tokio::spawn(op.schedule(&policy));
+    tokio::time::sleep(SHORT).await;
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+}
