@@ -5,15 +5,15 @@
 
 mod null;
 mod ours;
-mod raw;
 
-use benches::{Effort, Way, heading, report};
+use benches::{
+    Effort, Way, heading,
+    raw::{LEN, Lane, Raw},
+    report,
+};
 use cuda_async::Device;
 
-use crate::{null::NullProvider, ours::Ours, raw::Raw};
-
-/// Elements of the buffer that the kernel scales.
-const LEN: usize = 2048;
+use crate::{null::NullProvider, ours::Ours};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
@@ -30,6 +30,7 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     let device = asked.map_or_else(cuda_async::default_device, cuda_async::open)?;
     let info = device.info();
     let raw = if info.address.starts_with("cuda") { Some(Raw::new()?) } else { None };
+    let raw = raw.as_ref().map(|raw| raw.lane(LEN * 4)).transpose()?;
     heading(&format!("{} ({}), driver {:?}", info.name, info.address, info.driver));
     let ours = Ours::new(&device)?;
     one_launch(raw.as_ref(), &ours);
@@ -41,8 +42,8 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn with_raw<'a>(
-    raw: Option<&'a Raw>,
-    run: impl Fn(&Raw) + 'a,
+    raw: Option<&'a Lane<'a>>,
+    run: impl Fn(&Lane<'_>) + 'a,
     ours: impl IntoIterator<Item = Way<'a>>,
 ) -> Vec<Way<'a>> {
     let raw = raw.map(|raw| Way::new("raw driver", move || run(raw)));
@@ -59,20 +60,20 @@ fn library_alone(null: &Ours) {
     report("the library alone", ways, Effort { rounds: 40, in_a_row: 20 });
 }
 
-fn one_launch(raw: Option<&Raw>, ours: &Ours) {
+fn one_launch(raw: Option<&Lane<'_>>, ours: &Ours) {
     let ways = [
         Way::new("`.sync_on(&stream)`", || ours.sync_on()),
         Way::new("`.sync()`", || ours.sync()),
         Way::new("`.await`, single stream", || ours.awaited(&ours.single)),
         Way::new("`.await`, default policy", || ours.awaited(&*ours.default)),
     ];
-    let run = |raw: &Raw| {
-        raw.launch();
+    let run = |raw: &Lane<'_>| {
+        raw.scale(raw.x);
         raw.synchronize();
     };
     let packed = raw.map(|raw| {
         Way::new("raw driver, parameters packed", move || {
-            raw.launch_packed();
+            raw.scale_packed();
             raw.synchronize();
         })
     });
@@ -80,26 +81,26 @@ fn one_launch(raw: Option<&Raw>, ours: &Ours) {
     report("launch + synchronize", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
 }
 
-fn chain(raw: Option<&Raw>, ours: &Ours, launches: usize, rounds: usize) {
+fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {
     let ways = [
         Way::new("`iterate`, `.sync_on`", move || ours.chain_sync(launches)),
         Way::new("`iterate`, `.await`", move || ours.chain_await(launches)),
     ];
-    let run = move |raw: &Raw| {
-        (0..launches).for_each(|_| raw.launch());
+    let run = move |raw: &Lane<'_>| {
+        (0..launches).for_each(|_| raw.scale(raw.x));
         raw.synchronize();
     };
     let what = format!("chain of {launches}");
     report(&what, with_raw(raw, run, ways), Effort { rounds, in_a_row: 5 });
 }
 
-fn read_back(raw: Option<&Raw>, ours: &Ours) {
+fn read_back(raw: Option<&Lane<'_>>, ours: &Ours) {
     let ways = [
         Way::new("`to_host`, `.sync_on`", || ours.read_back_sync()),
         Way::new("`to_host`, `.await`", || ours.read_back_await()),
     ];
-    let run = |raw: &Raw| {
-        raw.launch();
+    let run = |raw: &Lane<'_>| {
+        raw.scale(raw.x);
         raw.download();
         raw.synchronize();
     };

@@ -1,24 +1,18 @@
 //! The library's side.
 
-use std::{
-    hint::black_box,
-    ops::ControlFlow,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{hint::black_box, ops::ControlFlow, sync::Arc};
 
+use benches::{Place, raw::LEN};
 use cuda_async::{
     Device, DeviceBuffer, Function, LaunchConfig, Result, SchedulingPolicy, SingleStream, Stream,
     StreamPoolRoundRobin, iterate, launch, ops::LaunchOp, prelude::*, set_default_policy, value,
 };
 
-use crate::LEN;
-
 type Floats = DeviceBuffer<f32>;
 
 pub struct Ours {
     scale: Function,
-    /// There but while an operation has it.
-    x: Mutex<Option<Floats>>,
+    x: Place<Floats>,
     stream: Stream,
     pub single: SingleStream,
     pub default: Arc<StreamPoolRoundRobin>,
@@ -33,7 +27,7 @@ impl Ours {
         let ptx = include_str!("../../kernels/basic.ptx");
         Ok(Self {
             scale: device.load_ptx(ptx)?.function("scale")?,
-            x: Mutex::new(Some(h2d(vec![1.0f32; LEN]).sync_on(&stream)?)),
+            x: Place::new(h2d(vec![1.0f32; LEN]).sync_on(&stream)?),
             stream,
             single: SingleStream::new(device)?,
             default,
@@ -52,8 +46,7 @@ impl Ours {
 
     /// Lends the buffer to `run`, which gives it back.
     fn with_buffer(&self, run: impl FnOnce(Floats) -> Result<Floats>) {
-        let mut place = self.x.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = place.take().map(|x| done(run(x)));
+        self.x.lend(run);
     }
 
     pub fn sync_on(&self) {
@@ -118,13 +111,5 @@ impl Ours {
         let args = (0u64, 1.0f32, LEN as u32);
         // SAFETY: never run.
         (0..ops).for_each(|_| drop(black_box(unsafe { launch(&self.scale, config, args) })));
-    }
-}
-
-#[allow(clippy::panic)] // a benchmark that fails has nothing to print
-fn done<T>(result: Result<T>) -> T {
-    match result {
-        Ok(output) => output,
-        Err(error) => panic!("{error}"),
     }
 }

@@ -1,0 +1,85 @@
+//! The library's side: the operations that the blocks are made of.
+
+use std::{hint::black_box, sync::Arc, time::Duration};
+
+use benches::raw::LEN;
+use cuda_async::{
+    Device, DeviceBuffer, Element, Function, LaunchConfig, Result, Stream, StreamPoolRoundRobin,
+    launch, max_spin, ops::LaunchOp, prelude::*, set_default_policy, value,
+};
+
+pub type Floats = DeviceBuffer<f32>;
+pub type Words = DeviceBuffer<u64>;
+
+#[derive(Clone)]
+pub struct Ours {
+    pub device: Device,
+    pub stream: Stream,
+    /// What `set_max_spin` was before anybody set it.
+    pub spin: Duration,
+    scale: Function,
+    timed: Function,
+}
+
+impl Ours {
+    /// Makes the default policy one of `device`.
+    pub fn new(device: &Device) -> Result<Self> {
+        set_default_policy(Arc::new(StreamPoolRoundRobin::new(device)?));
+        let load = |ptx, entry| device.load_ptx(ptx)?.function(entry);
+        Ok(Self {
+            stream: device.new_stream()?,
+            spin: max_spin(),
+            scale: load(include_str!("../../kernels/basic.ptx"), "scale")?,
+            timed: load(include_str!("../../kernels/timed.ptx"), "timed")?,
+            device: device.clone(),
+        })
+    }
+
+    pub fn floats(&self) -> Result<Floats> {
+        zeros(LEN).sync_on(&self.stream)
+    }
+
+    pub fn words(&self, len: usize) -> Result<Words> {
+        zeros(len).sync_on(&self.stream)
+    }
+
+    /// The kernel `scale`.
+    pub fn scale_function(&self) -> &Function {
+        &self.scale
+    }
+
+    /// Scales `x`, of `LEN` elements, by 1.
+    pub fn scale(&self, x: Floats) -> Op<LaunchOp<(Floats, f32, u32)>> {
+        scale(&self.scale, x)
+    }
+
+    /// Three launches, one behind the other.
+    pub fn pipeline(&self, x: Floats) -> impl DeviceOp<Output = Floats> + 'static {
+        let [second, third] = [self.scale.clone(), self.scale.clone()];
+        self.scale(x)
+            .then(move |(x, ..)| scale(&second, x))
+            .then(move |(x, ..)| scale(&third, x))
+            .map(|(x, ..)| x)
+    }
+
+    /// One warp that runs for `nanos`.
+    pub fn timed(&self, x: Words, nanos: u32) -> Op<LaunchOp<(Words, u32)>> {
+        // SAFETY: writes the first element of x; no caller's is empty.
+        unsafe { launch(&self.timed, LaunchConfig::new(1, 32), (x, nanos)) }
+    }
+}
+
+fn scale(function: &Function, x: Floats) -> Op<LaunchOp<(Floats, f32, u32)>> {
+    let config = LaunchConfig::for_num_elems(LEN as u32);
+    // SAFETY: reads and writes x, of `LEN` elements.
+    unsafe { launch(function, config, (x, 1.0f32, LEN as u32)) }
+}
+
+/// Reads `x` back; gives it back.
+pub fn read_back<T: Element>(x: DeviceBuffer<T>) -> impl DeviceOp<Output = DeviceBuffer<T>> {
+    let x = Arc::new(x);
+    to_host(x.clone()).then(move |host| {
+        black_box(host);
+        Arc::try_unwrap(x).map(value).map_err(|_| Error::AlreadyEnded)
+    })
+}

@@ -1,0 +1,62 @@
+//! A histogram of durations that neither allocates nor forgets while it is filled.
+
+use std::time::Duration;
+
+/// Buckets for each power of two of nanoseconds: quantiles are right to a sixteenth.
+const STEPS: u64 = 16;
+
+pub struct Histogram {
+    counts: [u64; 64 * STEPS as usize],
+    total: u64,
+    max: Duration,
+}
+
+impl Histogram {
+    pub const fn new() -> Self {
+        Self { counts: [0; 64 * STEPS as usize], total: 0, max: Duration::ZERO }
+    }
+
+    /// Adds one that counts `weight` times.
+    pub fn add(&mut self, duration: Duration, weight: u64) {
+        self.counts[bucket(nanos(duration))] += weight;
+        self.total += weight;
+        self.max = self.max.max(duration);
+    }
+
+    /// The longest, exactly.
+    pub fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// The upper end of the bucket below which `share` of them are.
+    pub fn quantile(&self, share: f64) -> Duration {
+        let wanted = (self.total as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return Duration::from_nanos(end(bucket as u64)).min(self.max);
+            }
+        }
+        self.max
+    }
+}
+
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Below `STEPS` one bucket each, from there on `STEPS` to each power of two.
+fn bucket(nanos: u64) -> usize {
+    if nanos < STEPS {
+        return nanos as usize;
+    }
+    let power = u64::from(nanos.ilog2() - STEPS.ilog2());
+    (power * STEPS + (nanos >> power)) as usize
+}
+
+/// The first value that is no longer in the bucket.
+fn end(bucket: u64) -> u64 {
+    let power = (bucket / STEPS).saturating_sub(1);
+    (bucket - power * STEPS + 1) << power
+}
