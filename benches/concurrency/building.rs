@@ -2,19 +2,13 @@
 
 use std::{error::Error, hint::black_box, time::Duration};
 
-use benches::{
-    Effort, Place, Way, executor::Parking, heap::allocations, heartbeat::one_thread, medians,
-    raw::Raw, section,
-};
+use benches::{Place, executor::Parking, heap::cost, heartbeat::one_thread, raw::Raw, section};
 use cuda_async::{LaunchConfig, launch, prelude::*, set_max_spin};
 
 use crate::{
     ours::{Floats, Ours},
     sizes::Sizes,
 };
-
-/// Times in a row: one takes less than the clock can tell.
-const TIMES: usize = 1000;
 
 /// What is uploaded in the chain that is built.
 static DATA: [f32; 16] = [0.0; 16];
@@ -64,13 +58,4 @@ fn running(ours: &Ours) -> Result<(), Box<dyn Error>> {
     }
     set_max_spin(ours.spin);
     Ok(())
-}
-
-/// Prints what `run` takes, in nanoseconds and in allocations of all threads.
-fn cost(what: &str, how: &'static str, run: impl Fn()) {
-    let many = || (0..TIMES).for_each(|_| run());
-    let micros = medians(&mut [Way::new(how, many)], Effort { rounds: 10, in_a_row: 2 });
-    let nanos = micros.iter().sum::<f64>() * 1e3 / TIMES as f64;
-    let blocks = allocations(many) as f64 / TIMES as f64;
-    println!("| {what} | {how} | {nanos:.1} | {blocks} |");
 }

@@ -8,11 +8,25 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use crate::{Effort, Way, medians};
+
+/// Times in a row that something is done whose cost is wanted: one takes less than the clock can tell.
+const TIMES: usize = 1000;
+
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The system's allocator, counted.
 pub struct Counting;
+
+/// Prints what `run` takes, in nanoseconds and in allocations of all threads.
+pub fn cost(what: &str, how: &'static str, run: impl Fn()) {
+    let many = || (0..TIMES).for_each(|_| run());
+    let micros = medians(&mut [Way::new(how, many)], Effort { rounds: 10, in_a_row: 2 });
+    let nanos = micros.iter().sum::<f64>() * 1e3 / TIMES as f64;
+    let blocks = allocations(many) as f64 / TIMES as f64;
+    println!("| {what} | {how} | {nanos:.1} | {blocks} |");
+}
 
 /// How many blocks all threads together allocate or move while `run` runs. One call at a time.
 pub fn allocations(run: impl FnOnce()) -> u64 {
