@@ -9,7 +9,7 @@ use benches::{
     section,
 };
 use cuda_async::{Result as Done, prelude::*};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 
 use crate::{
     ours::{Ours, Words, read_back},
@@ -52,6 +52,7 @@ pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<
 async fn pipelines(ours: Ours, mut x: Words, nanos: u32, count: usize) -> Done<()> {
     for _ in 0..count {
         x = ours.timed(x, nanos).then(|(x, _)| read_back(x)).await?;
+        yield_now().await;
     }
     Ok(())
 }

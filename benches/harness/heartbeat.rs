@@ -8,7 +8,7 @@ use std::{
 use tokio::{
     runtime::{Builder, Runtime},
     task::yield_now,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 
 use crate::{
@@ -31,6 +31,9 @@ pub enum Pulse {
     Turns,
 }
 
+/// How long the pulse beats before and after.
+const SETTLE: Duration = Duration::from_millis(5);
+
 type Record = Arc<Mutex<Histogram>>;
 
 /// A one-threaded executor.
@@ -47,7 +50,10 @@ pub fn beside(what: &str, how: &str, pulse: Pulse, work: impl Future<Output = ()
             Pulse::Ticks => tokio::spawn(ticks(record.clone())),
             Pulse::Turns => tokio::spawn(turns(record.clone())),
         };
+        // Work that never lets go of the thread must not keep the pulse from being counted.
+        sleep(SETTLE).await;
         work.await;
+        sleep(SETTLE).await;
         beat.abort();
     });
     drop(executor);

@@ -9,7 +9,7 @@ use benches::{
     section,
 };
 use cuda_async::{device_operation::DeviceOp, error::DeviceError};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 
 use crate::peer::{Peer, Pinned, WORDS, to_host_vec};
 
@@ -75,6 +75,7 @@ async fn pipelines(
             ReadBack::ToHostVec => drop(black_box(kernel.then(move |()| to_host_vec(x)).await?)),
             ReadBack::Pinned(pinned) => kernel.then(move |()| pinned.read(x)).await?,
         }
+        yield_now().await;
     }
     Ok(())
 }
