@@ -28,6 +28,7 @@ mod inbox;
 mod launch_config;
 mod module;
 mod notice;
+mod notices;
 mod pinned;
 mod progress;
 mod reclaim;

@@ -130,7 +130,7 @@ impl DeviceInner {
 
     fn ask_for_notice(&self, state: &StreamState) {
         // What cannot be asked is lost with its device.
-        let _ = state.notify_at(&*self.backend, &mut state.order.lock(), state.published());
+        let _ = state.notify_at(&*self.backend, state.published());
     }
 
     /// A request whose failure leaves nothing to be done: the device is lost.

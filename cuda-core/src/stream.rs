@@ -99,7 +99,7 @@ impl Stream {
         let state = &self.0.state;
         let number = number.min(state.published());
         if state.progress.completed() < number {
-            state.notify_at(self.device().backend(), &mut state.order.lock(), number)?;
+            state.notify_at(self.device().backend(), number)?;
         }
         Ok(Waiter::new(state.progress.clone(), number))
     }
@@ -160,10 +160,10 @@ impl Stream {
         // what the command names is held by whoever submits it.
         unsafe { device.backend().enqueue(state.id, command, blocks) }?;
         state.publish(ticket.number);
-        let many = state.is_notice_due(&order);
+        let many = state.is_notice_due();
         let kept = host.is_some_and(|lease| state.retained.keep(ticket.number, lease.clone()));
         if many || kept {
-            state.notify_at(device.backend(), &mut order, ticket.number)?;
+            state.notify_at(device.backend(), ticket.number)?;
         }
         Ok(ticket)
     }

@@ -5,7 +5,8 @@
 //! - `order` is held across check, waits, backend call and publication of one submission. Only a reset of the
 //!   device holds the `order` of two streams: an edge needs only the producer's `published`, read *before* its
 //!   event is recorded.
-//! - The thread that learns how far a stream is takes no `order`, or only tries to.
+//! - The thread that learns how far a stream is takes no `order`, or only tries to. Notices have a lock of their
+//!   own, inside `order`.
 //! - An allocation is claimed for a submission before that is published. Only a reader can be seen so early
 //!   (what writes has the allocation to itself), by one reader too many: see `Stream::wait_for`.
 
@@ -21,6 +22,7 @@ use crate::{
     Backend, Command, Error, Notice, NoticeSink, Result, StreamId,
     device::DeviceInner,
     hazard::Ticket,
+    notices::Notices,
     progress::{Progress, Woken},
     retained::Retained,
     stream::MAX_IN_FLIGHT,
@@ -34,6 +36,7 @@ pub(crate) struct StreamState {
     /// Not part of `order`, so that the thread that learns how far the stream is never waits for one that
     /// submits.
     pub(crate) retained: Retained,
+    notices: Notices,
 }
 
 /// Submissions after which a notice is asked for, if nobody else did.
@@ -46,8 +49,6 @@ const MAX_COVERED: usize = 64;
 pub(crate) struct Order {
     /// How far this stream is ordered after each other one.
     pub(crate) covered: FxHashMap<StreamId, u64>,
-    /// The last submission for which a notice is on its way.
-    pub(crate) notified: u64,
 }
 
 impl Order {
@@ -72,6 +73,7 @@ impl StreamState {
             progress: Arc::default(),
             order: Mutex::default(),
             retained: Retained::default(),
+            notices: Notices::default(),
         })
     }
 
@@ -93,26 +95,26 @@ impl StreamState {
     /// Whether so much was submitted since a notice was last asked for, that it is time to learn how far the
     /// stream is: whoever waits for room should not have to wait for everything.
     #[inline]
-    pub(crate) fn is_notice_due(&self, order: &Order) -> bool {
-        let known = order.notified.max(self.progress.completed());
+    pub(crate) fn is_notice_due(&self) -> bool {
+        let known = self.notices.last().max(self.progress.completed());
         self.published() - known.min(self.published()) >= NOTICE_EVERY
     }
 
     /// Makes sure that a notice comes once `number` has run.
-    pub(crate) fn notify_at(
-        &self,
-        backend: &dyn Backend,
-        order: &mut Order,
-        number: u64,
-    ) -> Result<()> {
-        if order.notified >= number {
-            return Ok(());
-        }
-        let token = self.published();
-        // SAFETY: touches no memory.
-        unsafe { backend.enqueue(self.id, Command::Notify { token }, &[]) }?;
-        order.notified = token;
-        Ok(())
+    pub(crate) fn notify_at(&self, backend: &dyn Backend, number: u64) -> Result<()> {
+        let notify = |token| self.notify(backend, token);
+        self.notices.want(number, &self.published, notify)
+    }
+
+    fn notify(&self, backend: &dyn Backend, token: u64) -> Result<()> {
+        // SAFETY: touches no memory; `self` is held, so the stream is not destroyed.
+        unsafe { backend.enqueue(self.id, Command::Notify { token }, &[]) }
+    }
+
+    /// A notice has come: asks for the next one if somebody waits for it.
+    fn ask_on(&self, backend: &dyn Backend) {
+        // What cannot be asked is lost with its device, and told of that.
+        let _ = self.notices.came(&self.published, |token| self.notify(backend, token));
     }
 
     /// Everything up to `number` has run: wakes its waiters and gives back its host blocks.
@@ -206,18 +208,25 @@ impl Streams {
 impl NoticeSink for Streams {
     fn notice(&self, notice: Notice) {
         let Some(state) = self.find(notice.stream) else { return };
-        if notice.token <= state.progress.completed() {
+        self.take(&state, notice.token, notice.status);
+        if let Some(device) = self.device.get().and_then(Weak::upgrade) {
+            state.ask_on(&*device.backend);
+            drop(state);
+            device.reclaim_memory();
+        }
+    }
+}
+
+impl Streams {
+    fn take(&self, state: &StreamState, token: u64, status: Result<()>) {
+        if token <= state.progress.completed() {
             return; // known already, or lost to a reset
         }
-        match notice.status {
-            Ok(()) => state.advance(notice.token),
+        match status {
+            Ok(()) => state.advance(token),
             // It is newer than any reset: its token is not complete.
             Err(error) if error.is_sticky() => self.fail_all(&error, self.resets()),
-            Err(error) => drop(state.progress.lose(notice.token, error)),
-        }
-        drop(state);
-        if let Some(device) = self.device.get().and_then(Weak::upgrade) {
-            device.reclaim_memory();
+            Err(error) => drop(state.progress.lose(token, error)),
         }
     }
 }

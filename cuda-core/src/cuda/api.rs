@@ -78,6 +78,7 @@ pub(super) mod device_attribute {
     pub(in crate::cuda) const CAPABILITY_MINOR: i32 = 76;
     pub(in crate::cuda) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
     pub(in crate::cuda) const MEMORY_POOLS: i32 = 115;
+    pub(in crate::cuda) const WRITES_WORDS: i32 = 122;
 }
 
 /// `CUfunction_attribute`, as far as it is asked for.
@@ -101,6 +102,8 @@ pub(super) const STREAM_NON_BLOCKING: c_uint = 1;
 pub(super) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE`: page-locked for every device.
 pub(super) const HOST_PORTABLE: c_uint = 1;
+/// `CU_MEMHOSTALLOC_DEVICEMAP`: the device can write to it.
+pub(super) const HOST_DEVICE_MAP: c_uint = 2;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
 pub(super) const POOL_RELEASE_THRESHOLD: c_int = 4;
 /// `CU_LAUNCH_PARAM_END`, `.._BUFFER_POINTER` and `.._BUFFER_SIZE`.
@@ -167,6 +170,9 @@ driver_calls! {
     memory_info = "cuMemGetInfo_v2"(free: *mut usize, total: *mut usize);
     host_alloc = "cuMemHostAlloc"(to: *mut HostPointer, bytes: usize, flags: c_uint);
     host_free = "cuMemFreeHost"(start: HostPointer);
+    host_device_pointer = "cuMemHostGetDevicePointer_v2"(
+        address: *mut Address, start: HostPointer, flags: c_uint,
+    );
     upload = "cuMemcpyHtoDAsync_v2"(
         to: Address, from: *const c_void, bytes: usize, stream: StreamHandle,
     );
@@ -188,6 +194,9 @@ driver_calls! {
     event_record = "cuEventRecord"(event: EventHandle, stream: StreamHandle);
     event_query = "cuEventQuery"(event: EventHandle);
     event_destroy = "cuEventDestroy_v2"(event: EventHandle);
+    write_word = "cuStreamWriteValue64_v2"(
+        stream: StreamHandle, address: Address, value: u64, flags: c_uint,
+    );
     launch_host = "cuLaunchHostFunc"(
         stream: StreamHandle, function: HostFunction, data: *mut c_void,
     );

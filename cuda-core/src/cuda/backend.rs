@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    completion::Completion,
+    completion::{Completion, Notifier},
     context::{Bound, Primary},
     discard::{Discarded, Remains, Stream},
     host_memory, launch,
@@ -31,11 +31,15 @@ pub struct CudaBackend {
     events: Events,
     memory: Memory,
     modules: Modules,
-    completion: Completion,
+    notifier: Notifier,
 }
 
 impl CudaBackend {
-    pub(super) fn new(primary: &'static Primary, notices: Arc<dyn NoticeSink>) -> Result<Self> {
+    pub(super) fn new(
+        primary: &'static Primary,
+        notices: Arc<dyn NoticeSink>,
+        completion: Completion,
+    ) -> Result<Self> {
         primary.alive()?;
         // What earlier backends of this device left.
         primary.drain(&primary.bind()?);
@@ -45,7 +49,7 @@ impl CudaBackend {
             events: Events::new(primary),
             memory: Memory::new(primary),
             modules: Modules::new(primary),
-            completion: Completion::new(primary, notices),
+            notifier: Notifier::new(primary, notices, completion),
         })
     }
 
@@ -119,7 +123,7 @@ impl Backend for CudaBackend {
             }
             Command::Record { event } => self.events.record(event, &stream, bound),
             Command::Wait { event } => self.events.wait(event, &stream, bound),
-            Command::Notify { token } => self.completion.notify(id, &stream, token, bound),
+            Command::Notify { token } => self.notifier.notify(id, &stream, token, bound),
             Command::Launch(_) => Ok(()), // above
         }
     }

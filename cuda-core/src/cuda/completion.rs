@@ -1,75 +1,68 @@
-//! Notices: asked for by a host function in the stream, answered by a thread that may call the driver.
+//! Notices: how the backend learns that a stream got somewhere.
 
-use std::{
-    ffi::c_void,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::c_void, sync::Arc, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::{
     context::{Bound, Primary},
     discard::Stream,
-    outstanding::{Key, Outstanding},
+    patience::Style,
+    watch::{self, Asked, Inbox},
 };
-use crate::{Error, Notice, NoticeSink, Result, StreamId};
+use crate::{Error, NoticeSink, Result, StreamId};
 
-/// How often the streams are asked while notices are outstanding and none comes. After a fault the
-/// device's answer takes about three times as long to turn into an error.
-pub(super) const WATCH: Duration = Duration::from_millis(50);
+/// How a CUDA device tells that it got somewhere. Either way one thread takes the word for it, asks the stream for
+/// its status, and only then wakes whoever waits; with nothing in flight it sleeps and costs nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Completion {
+    /// The stream writes a word of host memory, which the thread watches: the stream is not held up, and the wake
+    /// comes some microseconds after the work. The default where the device can do it.
+    StreamWrite {
+        /// How long the thread looks without a pause after anything happened; then it sleeps between
+        /// looks, for at most a thirty-second part of the time that it has waited. It keeps a core busy while work
+        /// comes and goes faster than this.
+        spin: Duration,
+    },
+    /// The driver calls a function on a thread of its own, which wakes the thread: no spinning, but some 20 us more
+    /// per wake, and the stream stands still meanwhile.
+    HostFunction,
+}
 
-/// Asks for notices and delivers them.
-pub(super) struct Completion {
+impl Default for Completion {
+    /// [`StreamWrite`](Completion::StreamWrite), spinning for 200 us; for 20 us where there are less than four cores
+    /// to share.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let spin = Duration::from_micros(if cores < 4 { 20 } else { 200 });
+        Self::StreamWrite { spin }
+    }
+}
+
+/// Asks for notices; the thread that delivers them is started by the first.
+pub(super) struct Notifier {
     primary: &'static Primary,
     notices: Arc<dyn NoticeSink>,
+    style: Style,
     inbox: Arc<Inbox>,
+    started: Mutex<bool>,
 }
 
-/// A notice that somebody waits for.
-struct Asked {
-    /// Held, so that it can be asked for its status whatever becomes of its name.
-    stream: Arc<Stream>,
-    id: StreamId,
-    token: u64,
-}
-
-/// What the completion thread, the host functions and the enqueueing threads share. The lock is never
-/// held across a call of the driver or of a user.
-#[derive(Default)]
-struct Inbox {
-    state: Mutex<State>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    outstanding: Outstanding<Asked>,
-    /// The thread was started.
-    started: bool,
-    /// The thread waits without a timeout: whoever accepts an entry wakes it to watch.
-    parked: bool,
-    /// The backend is gone.
-    closed: bool,
-}
-
-/// What the thread does next.
-enum Step {
-    /// Answer these, asking their streams first.
-    Answer,
-    /// Nothing came for a while: ask how this stream is.
-    Watch(Arc<Stream>),
-    /// All is done.
-    End,
-}
-
-impl Completion {
-    pub(super) fn new(primary: &'static Primary, notices: Arc<dyn NoticeSink>) -> Self {
-        Self { primary, notices, inbox: Arc::default() }
+impl Notifier {
+    pub(super) fn new(
+        primary: &'static Primary,
+        notices: Arc<dyn NoticeSink>,
+        completion: Completion,
+    ) -> Self {
+        let style = match completion {
+            Completion::StreamWrite { spin } if primary.writes_words => Style::Looks(spin),
+            _ => Style::Woken,
+        };
+        Self { primary, notices, style, inbox: Arc::default(), started: Mutex::default() }
     }
 
-    /// Enqueues a host function that asks for the notice with this token.
+    /// Has the stream tell when it gets here.
     pub(super) fn notify(
         &self,
         id: StreamId,
@@ -77,210 +70,90 @@ impl Completion {
         token: u64,
         _: &Bound,
     ) -> Result<()> {
-        let key = self.accept(Asked { stream: Arc::clone(stream), id, token })?;
-        let call = Box::new(Call { inbox: Arc::clone(&self.inbox), key });
+        self.start()?;
+        let asked = stream.word.ask(|number| match self.style {
+            // SAFETY: the stream is held; the word's memory is never freed.
+            Style::Looks(_) => unsafe {
+                self.primary.api.write_word(stream.raw, stream.word.address(), number, 0)
+            },
+            Style::Woken => self.call(stream, number),
+        });
+        let number = asked.map_err(|failed| self.primary.error(failed))?;
+        // Only now: the word keeps what the device wrote in the meantime.
+        self.inbox.put(Asked { stream: Arc::clone(stream), id, token, number });
+        Ok(())
+    }
+
+    /// Enqueues a host function that raises the stream's word.
+    fn call(&self, stream: &Stream, number: u64) -> Result<(), super::status::Failed> {
+        let call =
+            Box::new(Call { inbox: Arc::clone(&self.inbox), word: stream.word.value(), number });
         let data = Box::into_raw(call);
         // SAFETY: the stream is held; `fire` takes the box over when it runs, which is once at most.
         let enqueued = unsafe { self.primary.api.launch_host(stream.raw, fire, data.cast()) };
-        let Err(failed) = enqueued else { return Ok(()) };
-        // SAFETY: the driver refused, so `fire` will never run and the box is still ours.
-        drop(unsafe { Box::from_raw(data) });
-        let withdrawn = self.inbox.state.lock().outstanding.withdraw(key);
-        match withdrawn {
-            Some(_) => Err(self.primary.error(failed)),
-            // The loss of the device was faster: the notice is answered, so this was accepted.
-            None => Ok(()),
+        if enqueued.is_err() {
+            // SAFETY: the driver refused, so `fire` will never run and the box is still ours.
+            drop(unsafe { Box::from_raw(data) });
         }
-    }
-
-    fn accept(&self, asked: Asked) -> Result<Key> {
-        let mut state = self.inbox.state.lock();
-        if !state.started {
-            self.start()?;
-            state.started = true;
-        }
-        let key = state.outstanding.accept(asked);
-        if std::mem::take(&mut state.parked) {
-            self.inbox.wake.notify_one();
-        }
-        Ok(key)
+        enqueued
     }
 
     fn start(&self) -> Result<()> {
-        let (primary, inbox) = (self.primary, Arc::clone(&self.inbox));
+        let mut started = self.started.lock();
+        if *started {
+            return Ok(());
+        }
+        let (primary, style, inbox) = (self.primary, self.style, Arc::clone(&self.inbox));
         let notices = Arc::clone(&self.notices);
         std::thread::Builder::new()
             .name("cuda-completion".into())
-            .spawn(move || run(primary, &inbox, &*notices))
-            .map(drop)
+            .spawn(move || watch::run(primary, style, &inbox, &*notices))
             .map_err(|error| Error::Host {
                 what: "starting the completion thread".into(),
                 detail: error.to_string(),
-            })
+            })?;
+        *started = true;
+        Ok(())
     }
 }
 
-impl Drop for Completion {
+impl Drop for Notifier {
     fn drop(&mut self) {
-        self.inbox.state.lock().closed = true;
-        self.inbox.wake.notify_one();
+        self.inbox.close();
     }
 }
 
 /// What a host function carries. If the device is lost it never runs, and its few bytes stay.
 struct Call {
     inbox: Arc<Inbox>,
-    key: Key,
+    word: &'static std::sync::atomic::AtomicU64,
+    number: u64,
 }
 
 /// The host function: on a thread of the driver, so it calls nothing and drops nothing of a user's.
 unsafe extern "system" fn fire(data: *mut c_void) {
-    // SAFETY: made by `notify`, which gave it away; the driver calls this once.
+    // SAFETY: made by `call`, which gave it away; the driver calls this once.
     let call = unsafe { Box::from_raw(data.cast::<Call>()) };
-    if call.inbox.state.lock().outstanding.fire(call.key) {
-        call.inbox.wake.notify_one();
-    }
-}
-
-impl Inbox {
-    /// Waits for something to do. What is to be answered is put into `batch`.
-    fn next(&self, batch: &mut Vec<Asked>) -> Step {
-        let mut state = self.state.lock();
-        let mut quiet = false;
-        loop {
-            if state.outstanding.has_fired() {
-                state.outstanding.take_fired(batch);
-                return Step::Answer;
-            }
-            let oldest = state.outstanding.oldest().map(|asked| Arc::clone(&asked.stream));
-            match oldest {
-                Some(stream) if quiet => return Step::Watch(stream),
-                None if state.closed => return Step::End,
-                // Nothing for a whole period and nobody waits: no more timeouts until somebody does.
-                None if quiet => {
-                    state.parked = true;
-                    self.wake.wait(&mut state);
-                    state.parked = false;
-                    quiet = false;
-                }
-                _ => quiet = self.wake.wait_for(&mut state, WATCH).timed_out(),
-            }
-        }
-    }
-}
-
-fn run(primary: &'static Primary, inbox: &Inbox, notices: &dyn NoticeSink) {
-    // Bound for as long as the thread lives. If that fails the device is lost.
-    let bound = primary.bind();
-    let mut batch = Vec::new();
-    loop {
-        match inbox.next(&mut batch) {
-            Step::Answer => {
-                for Asked { stream, id, token } in batch.drain(..) {
-                    let status = ask(primary, &stream, &bound);
-                    deliver(notices, Notice { stream: id, token, status });
-                }
-            }
-            Step::Watch(stream) => {
-                let Err(error) = ask(primary, &stream, &bound) else { continue };
-                if primary.fault().is_none() {
-                    continue; // a stream that is being captured cannot be asked
-                }
-                inbox.state.lock().outstanding.take_all(&mut batch);
-                for Asked { id, token, .. } in batch.drain(..) {
-                    deliver(notices, Notice { stream: id, token, status: Err(error.clone()) });
-                }
-            }
-            Step::End => return,
-        }
-    }
-}
-
-/// How a stream is. Everybody who waits for a notice is told of the fault itself, also if somebody
-/// else learnt of it first.
-fn ask(primary: &Primary, stream: &Stream, bound: &Result<Bound>) -> Result<()> {
-    let asked = match bound {
-        Ok(bound) => primary.alive().and_then(|()| primary.ask(stream, bound)),
-        Err(error) => Err(error.clone()),
-    };
-    asked.map(drop).map_err(|error| primary.fault().unwrap_or(error))
-}
-
-fn deliver(notices: &dyn NoticeSink, notice: Notice) {
-    // What a notice wakes may run a user's code. Its panic is printed there and then; it must not
-    // take the notices of everybody else with it.
-    _ = catch_unwind(AssertUnwindSafe(|| notices.notice(notice)));
+    call.word.store(call.number, std::sync::atomic::Ordering::Release);
+    call.inbox.wake();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::{api::StreamHandle, discard::Trash};
-
-    static TRASH: std::sync::LazyLock<Trash> = std::sync::LazyLock::new(Trash::default);
-
-    fn asked(token: u64) -> Asked {
-        let stream = Arc::new(Stream::new(StreamHandle::NULL, &TRASH));
-        Asked { stream, id: StreamId(1), token }
-    }
-
-    fn call(inbox: &Arc<Inbox>, token: u64) -> *mut c_void {
-        let key = inbox.state.lock().outstanding.accept(asked(token));
-        Box::into_raw(Box::new(Call { inbox: Arc::clone(inbox), key })).cast()
-    }
+    use crate::cuda::word::Word;
 
     #[test]
-    fn a_host_function_wakes_the_thread_with_its_entry() {
-        let inbox = Arc::new(Inbox::default());
-        let data = call(&inbox, 7) as usize;
+    fn a_host_function_raises_the_word_and_wakes_the_thread() {
+        let (inbox, word) = (Arc::new(Inbox::default()), Word::on_the_heap());
+        let call = Call { inbox: Arc::clone(&inbox), word: word.value(), number: 7 };
+        let data = Box::into_raw(Box::new(call)) as usize;
         let driver = std::thread::spawn(move || {
-            // SAFETY: made by `call`, run once.
+            // SAFETY: made above, run once.
             unsafe { fire(data as *mut c_void) }
         });
-        let mut batch = Vec::new();
-        while !matches!(inbox.next(&mut batch), Step::Answer) {}
-        assert_eq!(batch.iter().map(|asked| asked.token).collect::<Vec<_>>(), [7]);
+        inbox.wait(None);
         driver.join().unwrap();
-    }
-
-    #[test]
-    fn silence_makes_it_watch_and_a_late_host_function_changes_nothing() {
-        let inbox = Arc::new(Inbox::default());
-        let data = call(&inbox, 7);
-        let mut batch = Vec::new();
-        assert!(matches!(inbox.next(&mut batch), Step::Watch(_)));
-        inbox.state.lock().outstanding.take_all(&mut batch);
-        // SAFETY: made by `call`, run once.
-        unsafe { fire(data) };
-        assert_eq!(batch.len(), 1);
-        assert!(inbox.state.lock().outstanding.is_empty());
-    }
-
-    #[test]
-    fn it_ends_when_the_backend_is_gone_and_everything_is_answered() {
-        let inbox = Arc::new(Inbox::default());
-        inbox.state.lock().closed = true;
-        let data = call(&inbox, 1);
-        let mut batch = Vec::new();
-        assert!(matches!(inbox.next(&mut batch), Step::Watch(_)), "one is outstanding");
-        // SAFETY: made by `call`, run once.
-        unsafe { fire(data) };
-        assert!(matches!(inbox.next(&mut batch), Step::Answer));
-        assert!(matches!(inbox.next(&mut batch), Step::End));
-    }
-
-    #[test]
-    fn a_parked_thread_is_woken_by_the_end() {
-        let inbox = Arc::new(Inbox::default());
-        let thread = {
-            let inbox = Arc::clone(&inbox);
-            std::thread::spawn(move || matches!(inbox.next(&mut Vec::new()), Step::End))
-        };
-        while !inbox.state.lock().parked {
-            std::thread::yield_now();
-        }
-        inbox.state.lock().closed = true;
-        inbox.wake.notify_one();
-        assert!(thread.join().unwrap());
+        assert_eq!(word.value().load(std::sync::atomic::Ordering::Acquire), 7);
     }
 }

@@ -9,6 +9,7 @@ use super::{
     discard::{Stream, Trash},
     driver::{self, Driver, Limits},
     status::{self, Failed, Meaning},
+    word::Words,
 };
 use crate::{DeviceInfo, Error, Fault, Result};
 
@@ -20,10 +21,13 @@ pub(super) struct Primary {
     pub(super) limits: Limits,
     /// Whether memory can be allocated in stream order.
     pub(super) pools: bool,
+    /// Whether streams can write words of eight bytes.
+    pub(super) writes_words: bool,
     /// From the most urgent to the least.
     pub(super) priorities: RangeInclusive<i32>,
     pub(super) context: ContextHandle,
     pub(super) trash: Trash,
+    pub(super) words: Words,
     ordinal: u32,
     lost: OnceLock<Fault>,
 }
@@ -46,9 +50,11 @@ impl Primary {
             info: driver.describe(ordinal)?,
             limits: driver.limits(device)?,
             pools: driver.ask(device, attribute::MEMORY_POOLS)? != 0,
+            writes_words: driver.ask(device, attribute::WRITES_WORDS)? != 0,
             priorities: 0..=0,
             context: ContextHandle::NULL,
             trash: Trash::default(),
+            words: Words::default(),
             ordinal,
             lost: OnceLock::new(),
         };

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::{
     api::{Address, Api, EventHandle, HostPointer, ModuleHandle, StreamHandle},
     status::{Meaning, meaning_of_state},
+    word::{Word, Words},
 };
 
 /// Something to be given back.
@@ -88,17 +89,25 @@ impl Trash {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) raw: StreamHandle,
+    pub(super) word: Word,
     trash: &'static Trash,
+    words: &'static Words,
 }
 
 impl Stream {
-    pub(super) fn new(raw: StreamHandle, trash: &'static Trash) -> Self {
-        Self { raw, trash }
+    pub(super) fn new(
+        raw: StreamHandle,
+        word: Word,
+        trash: &'static Trash,
+        words: &'static Words,
+    ) -> Self {
+        Self { raw, word, trash, words }
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.words.give(&mut self.word);
         self.trash.put(Discarded::Stream(self.raw));
     }
 }
@@ -162,7 +171,8 @@ mod tests {
     #[test]
     fn a_dropped_stream_is_put_aside_also_while_everything_is_forgotten() {
         static TRASH: Trash = Trash(Mutex::new(Vec::new()));
-        let stream = Arc::new(Stream::new(StreamHandle::NULL, &TRASH));
+        static WORDS: std::sync::LazyLock<Words> = std::sync::LazyLock::new(Words::default);
+        let stream = Arc::new(Stream::new(StreamHandle::NULL, Word::on_the_heap(), &TRASH, &WORDS));
         let remains = Remains { streams: vec![stream], ..Remains::default() };
         TRASH.put(Discarded::Remains(remains));
         TRASH.forget();

@@ -27,9 +27,9 @@
 //!    fault on the device, not of this process.
 //! 7. **Host memory** of a copy belongs to the device until the stream has passed the copy, as
 //!    [`Backend`](crate::Backend) says; the client keeps the block alive, this side checks its bounds.
-//! 8. **Driver threads** run the host function of a `Notify` and nothing else: it puts a number into
-//!    the inbox of the completion thread, takes no lock that is held across a driver call, and drops
-//!    nothing that is a user's.
+//! 8. **Driver threads** run the host function of a `Notify` and nothing else: it raises the stream's word and
+//!    wakes the completion thread, takes no lock that is held across a driver call, and drops nothing
+//!    that is a user's.
 //! 9. **No `Drop` calls the driver.** What is dropped goes to the device's `discard::Trash`, which the
 //!    next request or the next open drains. A backend that is dropped with live allocations leaves
 //!    them there as one bundle, freed once its streams are idle; if nobody asks again, they go with
@@ -37,11 +37,12 @@
 //!
 //! # Threads
 //!
-//! One thread per backend, `cuda-completion`, started by the first `Notify`. It asks the stream's
-//! status before a notice says `Ok`, delivers notices with no lock held, and watches: after a kernel's
-//! fault host functions never come, so while notices are outstanding it wakes every
-//! `completion::WATCH` to ask. With nothing outstanding it parks. It ends when the backend is gone
-//! and everything is answered.
+//! One thread per backend, `cuda-completion`, started by the first `Notify`. Every stream has a word of host
+//! memory that is raised when the stream gets to a `Notify`: by the stream itself, or by a host function (see
+//! `Completion`). The thread looks at the words of those who wait, asks the stream's status before a notice says
+//! `Ok`, and delivers notices with no lock held. After a kernel's fault no word changes any more, so while
+//! notices are outstanding it asks every `patience::WATCH`. With nothing outstanding it parks. It ends
+//! when the backend is gone and everything is answered.
 
 mod api;
 mod backend;
@@ -53,12 +54,15 @@ mod host_memory;
 mod launch;
 mod memory;
 mod modules;
-mod outstanding;
+mod patience;
 mod provider;
 mod recent;
 mod status;
 mod streams;
 mod transfer;
+mod watch;
+mod word;
 
 pub use backend::CudaBackend;
+pub use completion::Completion;
 pub use provider::CudaProvider;

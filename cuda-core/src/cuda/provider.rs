@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{backend::CudaBackend, context::Primary, driver::Driver};
+use super::{backend::CudaBackend, completion::Completion, context::Primary, driver::Driver};
 use crate::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 
 /// The NVIDIA GPUs of this machine, as `cuda:0`, `cuda:1` and so on.
@@ -17,12 +17,27 @@ use crate::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
-pub struct CudaProvider {}
+pub struct CudaProvider {
+    completion: Option<Completion>,
+}
 
 impl CudaProvider {
     /// A provider; the driver is looked for when it is first asked something.
     pub const fn new() -> Self {
-        Self {}
+        Self { completion: None }
+    }
+
+    /// How the devices opened from now on tell that they got somewhere.
+    ///
+    /// ```
+    /// use cuda_core::cuda::{Completion, CudaProvider};
+    ///
+    /// let provider = CudaProvider::new().completion(Completion::HostFunction); // for `Device::open`
+    /// # let _ = provider;
+    /// ```
+    pub fn completion(mut self, completion: Completion) -> Self {
+        self.completion = Some(completion);
+        self
     }
 }
 
@@ -52,7 +67,7 @@ impl Provider for CudaProvider {
     /// [`Error::DeviceLost`] where an earlier fault of this process took the device.
     fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
         let primary = Primary::of(&Driver::probe()?, ordinal)?;
-        Ok(Arc::new(CudaBackend::new(primary, notices)?))
+        Ok(Arc::new(CudaBackend::new(primary, notices, self.completion.unwrap_or_default())?))
     }
 }
 

@@ -48,14 +48,20 @@ impl Streams {
     }
 
     /// Makes a stream. Priorities that the device has not become the nearest that it has.
-    pub(super) fn create(&self, id: StreamId, priority: i32, _: &Bound) -> Result<()> {
+    pub(super) fn create(&self, id: StreamId, priority: i32, bound: &Bound) -> Result<()> {
         let priority =
             priority.clamp(*self.primary.priorities.start(), *self.primary.priorities.end());
+        let Primary { api, words, trash, .. } = self.primary;
+        let mut word = words.take(api, bound).map_err(|failed| self.primary.error(failed))?;
         let mut raw = StreamHandle::NULL;
         // SAFETY: writes one handle; the context is bound.
-        unsafe { self.primary.api.stream_create(&mut raw, STREAM_NON_BLOCKING, priority) }
-            .map_err(|failed| self.primary.error(failed))?;
-        let stream = Arc::new(Stream::new(raw, &self.primary.trash));
+        unsafe { api.stream_create(&mut raw, STREAM_NON_BLOCKING, priority) }.map_err(
+            |failed| {
+                words.give(&mut word);
+                self.primary.error(failed)
+            },
+        )?;
+        let stream = Arc::new(Stream::new(raw, word, trash, words));
         match self.table.write().entry(id) {
             Entry::Vacant(entry) => entry.insert(stream),
             Entry::Occupied(_) => return Err(taken(format!("stream {}", id.0))),
