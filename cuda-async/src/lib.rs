@@ -54,7 +54,7 @@ pub use cuda_core::{
     Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result, Stream, Ticket,
 };
 #[cfg(feature = "cpu")]
-pub use cuda_cpu::{CpuOptions, CpuProvider};
+pub use cuda_cpu::{CpuOptions, CpuProvider, Timing};
 pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};
 pub use device_op::DeviceOp;
 pub use devices::{devices, open};

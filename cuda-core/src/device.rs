@@ -111,8 +111,8 @@ impl Device {
         }
     }
 
-    /// Memory in use and free. What was dropped is let go first, in stream order: it counts as used until its
-    /// stream has run what came before.
+    /// Memory in use and free. What was dropped is let go first, in stream order; whether it counts as used until its
+    /// stream has run what came before is the backend's affair (on the CPU device it does not).
     ///
     /// # Errors
     /// What the backend says.

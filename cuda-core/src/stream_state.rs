@@ -196,8 +196,10 @@ impl Streams {
     /// The device was reset: what these streams had is lost.
     pub(crate) fn recover_all(&self, streams: &[Arc<StreamState>]) -> Vec<Woken> {
         let _ending = self.ending.lock();
+        let woken = streams.iter().map(|state| state.recover(state.published())).collect();
+        // Behind that: whoever sees the new count sees as well what is lost.
         self.resets.fetch_add(1, Ordering::AcqRel);
-        streams.iter().map(|state| state.recover(state.published())).collect()
+        woken
     }
 
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
@@ -219,13 +221,14 @@ impl NoticeSink for Streams {
 
 impl Streams {
     fn take(&self, state: &StreamState, token: u64, status: Result<()>) {
+        // Before the token is looked at: should the device be reset from here on, this ends nothing.
+        let resets = self.resets();
         if token <= state.progress.completed() {
             return; // known already, or lost to a reset
         }
         match status {
             Ok(()) => state.advance(token),
-            // It is newer than any reset: its token is not complete.
-            Err(error) if error.is_sticky() => self.fail_all(&error, self.resets()),
+            Err(error) if error.is_sticky() => self.fail_all(&error, resets),
             Err(error) => drop(state.progress.lose(token, error)),
         }
     }

@@ -9,7 +9,7 @@ mod device;
 mod engine;
 mod memory;
 
-pub use device::{CpuBackend, CpuOptions, CpuProvider};
+pub use device::{CpuBackend, CpuOptions, CpuProvider, Timing};
 pub use engine::{
     Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, Launch, LaunchDims, LaunchError,
     Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Program, Waiting,

@@ -3,23 +3,29 @@
 use std::sync::Arc;
 
 use cuda_core::{
-    Backend, Command, DeviceInfo, EntryInfo, Error, EventId, HostBlock, MemoryInfo, ModuleId,
-    ModuleImage, ModuleInfo, NoticeSink, Reply, Request, Result, StreamId, entry_params,
+    AllocId, Backend, Command, DeviceInfo, EntryInfo, Error, EventId, HostBlock, MemoryInfo,
+    ModuleId, ModuleImage, ModuleInfo, Notice, NoticeSink, Reply, Request, Result, StreamId,
+    entry_params,
 };
 use parking_lot::{Mutex, RwLock};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustc_hash::FxHashMap;
 
 use super::{
-    lost::Lost,
+    later::Later,
+    lost::{self, Lost},
+    modules::LoadedModule,
+    notices::Notices,
+    parked::Parked,
     pumps::Pumps,
     queue::Queue,
     resolve::{Names, host_range, unknown},
     signal::Signal,
+    timing::Timing,
     translate,
     work::Work,
 };
-use crate::{Memory, Program};
+use crate::{Memory, OutOfMemory, Program};
 
 /// Streams that run at the same time; further ones wait for a thread.
 const MAX_PUMPS: usize = 16;
@@ -27,6 +33,7 @@ const MAX_PUMPS: usize = 16;
 /// The CPU device. Made by [`CpuProvider`](crate::CpuProvider).
 pub struct CpuBackend {
     info: DeviceInfo,
+    timing: Timing,
     shared: Arc<Shared>,
     names: Names,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
@@ -38,18 +45,54 @@ pub struct CpuBackend {
 
 /// What queues use while they run.
 pub(crate) struct Shared {
-    pub(crate) memory: Memory,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) pumps: Pumps,
     /// Help pumps to run blocks, where there is more than one thread.
     pub(crate) pool: Option<ThreadPool>,
     pub(crate) lost: Lost,
-    pub(crate) notices: Arc<dyn NoticeSink>,
+    pub(crate) notices: Notices,
+    /// For what adversarial timing holds back.
+    pub(crate) clock: Later<Due>,
+    pub(crate) parked: Parked,
+}
+
+/// What was held back.
+pub(crate) enum Due {
+    Queue(Arc<Queue>, Arc<Shared>),
+    Notice(Notice, Arc<Shared>),
+}
+
+impl Due {
+    fn act(self) {
+        match self {
+            Due::Queue(queue, shared) => queue.start(&shared),
+            Due::Notice(notice, shared) => {
+                shared.notices.post(notice);
+                shared.pumps.start(None, shared.clone());
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn new(memory: u64, pumps: Pumps, pool: Option<ThreadPool>, sink: Arc<dyn NoticeSink>) -> Self {
+        Self {
+            memory: Arc::new(Memory::new(memory)),
+            pumps,
+            pool,
+            lost: Lost::default(),
+            notices: Notices::new(sink),
+            clock: Later::new("cuda-cpu-clock", Due::act),
+            parked: Parked::default(),
+        }
+    }
 }
 
 impl CpuBackend {
     pub(crate) fn new(
         info: DeviceInfo,
         workers: usize,
+        timing: Timing,
         notices: Arc<dyn NoticeSink>,
     ) -> Result<Self> {
         let failed = |detail: String| Error::Host {
@@ -65,10 +108,9 @@ impl CpuBackend {
         let pool = pool.map_err(|error| failed(error.to_string()))?;
         let pumps = Pumps::new(if workers > 1 { MAX_PUMPS } else { 1 });
         let pumps = pumps.map_err(|error| failed(error.to_string()))?;
-        let memory = Memory::new(info.memory);
-        let shared = Arc::new(Shared { memory, pumps, pool, lost: Lost::default(), notices });
+        let shared = Arc::new(Shared::new(info.memory, pumps, pool, notices));
         let (names, streams, leftover, events) = Default::default();
-        Ok(Self { info, shared, names, streams, leftover, events })
+        Ok(Self { info, timing, shared, names, streams, leftover, events })
     }
 
     fn stream(&self, id: StreamId) -> Result<Arc<Queue>> {
@@ -79,12 +121,13 @@ impl CpuBackend {
     fn resolve(&self, command: Command<'_>, host: &[Arc<HostBlock>]) -> Result<Option<Work>> {
         Ok(Some(match command {
             Command::Alloc { id, bytes } => {
-                let address =
-                    self.shared.memory.alloc(bytes, 0).map_err(translate::out_of_memory)?;
-                self.names.add_allocation(id, address, bytes);
-                return Ok(None);
+                return self.alloc(id, bytes).map_err(translate::out_of_memory);
             }
-            Command::Free { id } => Work::Free(self.names.remove_allocation(id)?),
+            Command::Free { id } => {
+                let (address, bytes) = self.names.remove_allocation(id)?;
+                self.shared.memory.announce_free(bytes);
+                Work::Free { address, bytes }
+            }
             Command::Upload { from, to, bytes } => {
                 let (from, range) = host_range(from, bytes, host)?;
                 Work::Upload { from, range, to: self.names.address(to, bytes)? }
@@ -118,6 +161,19 @@ impl CpuBackend {
             Command::Notify { token } => Work::Notify(token),
             _ => return Err(Error::unsupported("a command of a newer version", "cpu")),
         }))
+    }
+
+    /// Done at once where there is room. Where there is none before frees that are enqueued have run, and
+    /// where time is not to be relied upon, it is the stream's work.
+    fn alloc(&self, id: AllocId, bytes: u64) -> Result<Option<Work>, OutOfMemory> {
+        let memory = &self.shared.memory;
+        let address = memory.promise(bytes)?;
+        let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
+        if now {
+            memory.fulfil(address, bytes)?;
+        }
+        self.names.add_allocation(id, address, bytes);
+        Ok((!now).then_some(Work::Alloc { address, bytes }))
     }
 
     fn query(&self, stream: StreamId) -> Result<bool> {
@@ -162,7 +218,7 @@ impl CpuBackend {
             }
         });
         let info = ModuleInfo { entries: entries.collect(), log: String::new() };
-        self.names.add_module(id, program);
+        self.names.add_module(id, LoadedModule::new(program, self.shared.memory.clone()));
         Ok(info)
     }
 
@@ -203,7 +259,8 @@ impl Backend for CpuBackend {
         // Also on a lost device who asked is answered, and memory is given back, which takes marks where
         // several streams have used it.
         if !runs_when_lost(&command) {
-            self.shared.lost.check_at(epoch)?;
+            let checked = self.shared.lost.check_at(epoch);
+            checked.map_err(|cause| lost::refused(&self.info.address, &cause))?;
         }
         if let Some(work) = self.resolve(command, host)? {
             queue.push(work, epoch, &self.shared);
@@ -214,13 +271,16 @@ impl Backend for CpuBackend {
     fn request(&self, request: Request) -> Result<Reply> {
         match request {
             Request::CreateStream { id, .. } => {
-                self.streams.write().insert(id, Queue::new(id));
+                self.streams.write().insert(id, Queue::new(id, self.timing));
             }
             Request::DestroyStream { id } => self.destroy(id),
             Request::Query { stream } => return self.query(stream).map(Reply::Idle),
             Request::Synchronize { stream } => self.synchronize(stream)?,
             Request::LoadModule { id, image } => return Ok(Reply::Module(self.load(id, &image)?)),
-            Request::UnloadModule { id } => self.names.remove_module(id, &self.shared.memory),
+            Request::UnloadModule { id } => {
+                drop(self.names.remove_module(id));
+                self.shared.parked.wake(&self.shared);
+            }
             Request::Memory => return Ok(Reply::Memory(self.memory())),
             Request::Reset => self.reset()?,
             _ => return Err(Error::unsupported("a request of a newer version", "cpu")),

@@ -53,6 +53,12 @@ impl Lost {
     }
 }
 
+/// What is enqueued on a device that `cause` took is told. What was in flight then ends with `cause` itself.
+pub(crate) fn refused(address: &str, cause: &Error) -> Error {
+    let cause = format!("{cause}; `Device::reset()` brings it back");
+    Error::DeviceLost { address: address.to_owned(), cause }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

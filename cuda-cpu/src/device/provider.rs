@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuda_core::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 
-use super::CpuBackend;
+use super::{CpuBackend, Timing};
 use crate::MAX_SHARED_BYTES;
 
 /// How a CPU device is made.
@@ -15,6 +15,8 @@ pub struct CpuOptions {
     pub workers: Option<usize>,
     /// Bytes of device memory; `None`: three quarters of the machine's.
     pub memory: Option<u64>,
+    /// When streams get to their work.
+    pub timing: Timing,
 }
 
 /// The provider of the CPU device: there is one on every machine, `cpu`.
@@ -59,7 +61,7 @@ impl Provider for CpuProvider {
             let address = format!("cpu:{ordinal}");
             return Err(Error::NoDevice { address, available: "one CPU device, `cpu`".into() });
         }
-        Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), notices)?))
+        Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), self.options.timing, notices)?))
     }
 }
 

@@ -1,12 +1,12 @@
-//! The threads that work off queues.
+//! The threads that work off queues, and tell of it.
 //!
 //! They are apart from those that run blocks, so that a short kernel never waits on a thread that is inside a
 //! long one, and no stack holds more than one kernel. A thread is started when a queue is ready and all others
-//! are busy, up to a limit; idle ones sleep.
+//! are busy, up to a limit; idle ones sleep. The one that tells [`notices`](super::notices) does not count.
 
 use std::{collections::VecDeque, io, sync::Arc, thread};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{backend::Shared, queue::Queue};
 
@@ -18,20 +18,28 @@ pub(crate) struct Pumps(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     wake: Condvar,
+    /// Queues that are pumped at the same time.
     most: usize,
 }
 
+/// A queue to pump, or none: then there is only something to tell.
+type Job = (Option<Arc<Queue>>, Arc<Shared>);
+
 #[derive(Default)]
 struct State {
-    ready: VecDeque<(Arc<Queue>, Arc<Shared>)>,
+    ready: VecDeque<Job>,
     threads: usize,
     /// Threads that look for a queue, or sleep until there is one.
     idle: usize,
+    /// Threads that pump.
+    pumping: usize,
+    /// Whether a thread tells, which may take long.
+    telling: bool,
     closed: bool,
 }
 
 impl Pumps {
-    /// At most `most` threads; the first is started now.
+    /// At most `most` threads that pump; the first is started now.
     pub(crate) fn new(most: usize) -> io::Result<Self> {
         let state = Mutex::new(State { threads: 1, ..State::default() });
         let inner = Arc::new(Inner { state, wake: Condvar::new(), most });
@@ -39,23 +47,11 @@ impl Pumps {
         Ok(Self(inner))
     }
 
-    /// Has a thread pump this queue.
-    pub(crate) fn start(&self, queue: Arc<Queue>, shared: Arc<Shared>) {
-        let inner = &self.0;
-        let mut state = inner.state.lock();
+    /// Has a thread pump this queue; without one, has it look for something to tell.
+    pub(crate) fn start(&self, queue: Option<Arc<Queue>>, shared: Arc<Shared>) {
+        let mut state = self.0.state.lock();
         state.ready.push_back((queue, shared));
-        if state.idle >= state.ready.len() {
-            drop(state);
-            inner.wake.notify_one();
-        } else if state.threads < inner.most {
-            let index = state.threads;
-            state.threads += 1;
-            drop(state);
-            if inner.clone().spawn(index).is_err() {
-                // Those that there are will come to it.
-                inner.state.lock().threads -= 1;
-            }
-        }
+        self.0.call(state);
     }
 }
 
@@ -73,19 +69,57 @@ impl Inner {
         thread::Builder::new().name(name).spawn(move || self.work()).map(drop)
     }
 
-    fn work(&self) {
-        while let Some((queue, shared)) = self.next() {
-            queue.pump(&shared);
+    /// Sees to it that a thread comes for what is ready.
+    fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.idle >= state.ready.len() {
+            drop(state);
+            self.wake.notify_one();
+        } else if state.threads < self.most + usize::from(state.telling) {
+            let index = state.threads;
+            state.threads += 1;
+            drop(state);
+            if self.clone().spawn(index).is_err() {
+                // Those that there are will come to it.
+                self.state.lock().threads -= 1;
+            }
         }
     }
 
+    fn work(self: Arc<Self>) {
+        while let Some((queue, shared)) = self.next() {
+            if let Some(queue) = queue {
+                queue.pump(&shared);
+            }
+            self.state.lock().pumping -= 1;
+            if shared.notices.begin() {
+                self.tell(&shared);
+            }
+        }
+    }
+
+    /// Another thread pumps meanwhile what this one would have.
+    fn tell(self: &Arc<Self>, shared: &Shared) {
+        let mut state = self.state.lock();
+        state.telling = true;
+        if !state.ready.is_empty() {
+            self.call(state);
+        } else {
+            drop(state);
+        }
+        shared.notices.tell();
+        self.state.lock().telling = false;
+    }
+
     /// The next queue to pump; `None` when the device is gone.
-    fn next(&self) -> Option<(Arc<Queue>, Arc<Shared>)> {
+    fn next(&self) -> Option<Job> {
         let mut yields = 0;
         let mut state = self.state.lock();
         state.idle += 1;
         let next = loop {
-            if let Some(next) = state.ready.pop_front() {
+            if state.pumping < self.most
+                && let Some(next) = state.ready.pop_front()
+            {
+                state.pumping += 1;
                 break Some(next);
             }
             if state.closed {

@@ -7,14 +7,17 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::work::{Kernel, missing_block};
-use crate::{LaunchDims, Memory, Program};
+use super::{
+    modules::LoadedModule,
+    work::{Kernel, missing_block},
+};
+use crate::LaunchDims;
 
 /// Live allocations and modules by name.
 #[derive(Default)]
 pub(crate) struct Names {
     allocations: RwLock<FxHashMap<AllocId, (u64, u64)>>,
-    modules: RwLock<FxHashMap<ModuleId, Arc<Program>>>,
+    modules: RwLock<FxHashMap<ModuleId, Arc<LoadedModule>>>,
 }
 
 impl Names {
@@ -22,21 +25,19 @@ impl Names {
         self.allocations.write().insert(id, (address, bytes));
     }
 
-    pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<u64> {
+    /// Its address and size.
+    pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<(u64, u64)> {
         let removed = self.allocations.write().remove(&id);
-        removed.map(|(address, _)| address).ok_or_else(|| unknown("an allocation", id.0))
+        removed.ok_or_else(|| unknown("an allocation", id.0))
     }
 
-    pub(crate) fn add_module(&self, id: ModuleId, program: Program) {
-        self.modules.write().insert(id, Arc::new(program));
+    pub(crate) fn add_module(&self, id: ModuleId, module: LoadedModule) {
+        self.modules.write().insert(id, Arc::new(module));
     }
 
-    /// No launch uses it any more, so nobody else holds the program.
-    pub(crate) fn remove_module(&self, id: ModuleId, memory: &Memory) {
-        let removed = self.modules.write().remove(&id);
-        if let Some(program) = removed.and_then(Arc::into_inner) {
-            program.unload(memory);
-        }
+    /// It is unloaded when this, and every launch of it that is still queued, has gone.
+    pub(crate) fn remove_module(&self, id: ModuleId) -> Option<Arc<LoadedModule>> {
+        self.modules.write().remove(&id)
     }
 
     /// The address of `bytes` bytes of a region.
@@ -60,9 +61,9 @@ impl Names {
 
     /// A launch with the addresses filled in.
     pub(crate) fn kernel(&self, launch: &Launch<'_>) -> Result<Box<Kernel>> {
-        let module = launch.function.module;
-        let program = self.modules.read().get(&module).cloned();
-        let program = program.ok_or_else(|| unknown("a module", module.0))?;
+        let id = launch.function.module;
+        let module = self.modules.read().get(&id).cloned();
+        let module = module.ok_or_else(|| unknown("a module", id.0))?;
         let mut params: SmallVec<[u8; 64]> = SmallVec::from_slice(&launch.params);
         for relocation in launch.relocations.iter() {
             let address = self.address(relocation.region, 0)?;
@@ -80,7 +81,7 @@ impl Names {
             block: config.block,
             dynamic_shared: config.shared_bytes,
         };
-        Ok(Box::new(Kernel { program, entry: launch.function.entry as usize, dims, params }))
+        Ok(Box::new(Kernel { module, entry: launch.function.entry as usize, dims, params }))
     }
 }
 

@@ -7,14 +7,23 @@ use std::{
     sync::Arc,
 };
 
-use cuda_core::{Error, Fault, FaultKind, HostBlock, Notice, Pattern, Result, StreamId};
+use cuda_core::{Error, Fault, FaultKind, HostBlock, Pattern, Result};
 use smallvec::SmallVec;
 
-use super::{backend::Shared, signal::Signal, translate};
-use crate::{Launch, LaunchDims, LaunchError, Limits, Program};
+use super::{backend::Shared, modules::LoadedModule, queue::Queue, signal::Signal, translate};
+use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
-    Free(u64),
+    /// Makes memory that was promised when it was enqueued, once there is room.
+    Alloc {
+        address: u64,
+        bytes: u64,
+    },
+    /// Frees memory that counts as free since it was enqueued.
+    Free {
+        address: u64,
+        bytes: u64,
+    },
     Upload {
         from: Arc<HostBlock>,
         range: Range<usize>,
@@ -37,38 +46,73 @@ pub(crate) enum Work {
     },
     Launch(Box<Kernel>),
     Record(Arc<Signal>),
-    /// Handled by the queue, which can wait without a thread.
+    /// Nothing to do but to wait.
     Wait(Arc<Signal>),
+    /// Handled by the queue.
     Notify(u64),
 }
 
+/// What work has to wait for before it runs.
+pub(crate) enum Waits {
+    For(Arc<Signal>),
+    /// For room for the memory that was promised at this address.
+    ForRoom(u64),
+}
+
+impl Waits {
+    /// Whether that has come; if not, `queue` is started again when it has.
+    pub(crate) fn are_over(&self, queue: &Arc<Queue>, shared: &Shared) -> bool {
+        match self {
+            Waits::For(signal) => signal.reached_by(queue),
+            Waits::ForRoom(address) => {
+                shared.parked.has_room(queue, || shared.memory.has_room_for(*address))
+            }
+        }
+    }
+}
+
 pub(crate) struct Kernel {
-    pub(crate) program: Arc<Program>,
+    pub(crate) module: Arc<LoadedModule>,
     pub(crate) entry: usize,
     pub(crate) dims: LaunchDims,
     pub(crate) params: SmallVec<[u8; 64]>,
 }
 
 impl Work {
-    /// Runs it; on a lost device, or after a reset, only what others wait for. Never panics.
-    pub(crate) fn run(self, stream: StreamId, epoch: u64, shared: &Arc<Shared>) {
+    pub(crate) fn waits(&self) -> Option<Waits> {
+        match self {
+            Work::Wait(signal) => Some(Waits::For(signal.clone())),
+            Work::Alloc { address, .. } => Some(Waits::ForRoom(*address)),
+            _ => None,
+        }
+    }
+
+    /// Runs it; on a lost device, or after a reset, only what others wait for, and what memory is counted by. Never
+    /// panics.
+    pub(crate) fn run(self, epoch: u64, shared: &Arc<Shared>) {
         match self {
             Work::Record(signal) => signal.fire().iter().for_each(|queue| queue.start(shared)),
-            Work::Notify(token) => {
-                let status = shared.lost.check_at(epoch);
-                let notice = Notice { stream, token, status };
-                // A waker's panic was reported by the panic hook, and says nothing about the device.
-                drop(contained(|| shared.notices.notice(notice)));
+            Work::Alloc { address, bytes } => {
+                if let Err(error) = shared.memory.fulfil(address, bytes) {
+                    shared.lost.set(no_host_memory(&error), epoch);
+                }
             }
-            // Nobody is left to be told: the buffer is gone.
-            Work::Free(address) => drop(shared.memory.free(address)),
+            Work::Free { address, bytes } => {
+                shared.memory.free_announced(address, bytes);
+                shared.parked.wake(shared);
+            }
             moves => {
+                let launches = matches!(moves, Work::Launch(_));
                 // What is not carried out is dropped in there too: that may run foreign code.
                 let ran = contained(|| {
                     shared.lost.check_at(epoch).and_then(|()| moves.carry_out(shared))
                 });
                 if let Err(error) = ran.unwrap_or_else(|panic| Err(panic.into())) {
                     shared.lost.set(error, epoch);
+                }
+                if launches {
+                    // It may have been the last of a module that was unloaded.
+                    shared.parked.wake(shared);
                 }
             }
         }
@@ -97,13 +141,18 @@ impl Work {
             }
             .map_err(translate::access),
             Work::Launch(kernel) => kernel.run(shared),
-            Work::Free(_) | Work::Record(_) | Work::Wait(_) | Work::Notify(_) => Ok(()),
+            // Done elsewhere.
+            Work::Alloc { .. }
+            | Work::Free { .. }
+            | Work::Record(_)
+            | Work::Wait(_)
+            | Work::Notify(_) => Ok(()),
         }
     }
 }
 
 /// What a panic said.
-struct Panicked(String);
+pub(crate) struct Panicked(String);
 
 impl From<Panicked> for Error {
     fn from(Panicked(said): Panicked) -> Self {
@@ -114,7 +163,7 @@ impl From<Panicked> for Error {
 
 /// Runs `f` so that a panic does not end the thread. What `f` uses is either of its own, or atomic, or behind
 /// locks that hold between any two steps.
-fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
+pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Panicked(message(&*panic)))
 }
 
@@ -127,12 +176,12 @@ fn message(panic: &(dyn Any + Send)) -> String {
 impl Kernel {
     /// Refuses at once what the engine would refuse.
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
-        let checked = self.program.check(self.entry, &self.launch(shared)).map(drop);
+        let checked = self.module.program().check(self.entry, &self.launch(shared)).map(drop);
         checked.map_err(|invalid| self.refused(&LaunchError::Invalid(invalid)))
     }
 
     fn run(&self, shared: &Shared) -> Result<()> {
-        let ran = self.program.launch(&shared.memory, self.entry, &self.launch(shared));
+        let ran = self.module.program().launch(&shared.memory, self.entry, &self.launch(shared));
         ran.map_err(|error| self.refused(&error))
     }
 
@@ -147,7 +196,7 @@ impl Kernel {
     }
 
     fn refused(&self, error: &LaunchError) -> Error {
-        let name = self.program.entries().get(self.entry).map_or("", |entry| &entry.name);
+        let name = self.module.program().entries().get(self.entry).map_or("", |entry| &entry.name);
         translate::launch(name, error)
     }
 }
@@ -156,6 +205,12 @@ impl Kernel {
 fn print(text: &str) {
     use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// There was room on the device, and none on the host.
+fn no_host_memory(error: &crate::OutOfMemory) -> Error {
+    let what = format!("the host has no memory for an allocation of {} bytes", error.requested);
+    Fault::new(FaultKind::Other, what).into()
 }
 
 /// For a range that was checked when the command was resolved.

@@ -104,7 +104,12 @@ impl Program {
 
     /// Frees the module's variables in `memory`, which must be the one it was loaded with.
     pub fn unload(self, memory: &Memory) {
-        for address in self.allocations {
+        self.free_variables(memory);
+    }
+
+    /// [`Program::unload`] by whoever drops it.
+    pub(crate) fn free_variables(&self, memory: &Memory) {
+        for &address in &self.allocations {
             // Freed by a kernel or by hand: then it is gone already.
             _ = memory.free(address);
         }

@@ -26,6 +26,7 @@
 pub(crate) mod access;
 mod error;
 mod host_ops;
+mod room;
 mod storage;
 mod table;
 mod view;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::error::{AccessError, FreeError, Nearest, OutOfMemory};
+use super::room::Room;
 use super::storage::{ALIGN, Allocation};
 
 /// The first address given out. Below it lie the windows of the other state spaces, so that one
@@ -41,9 +42,9 @@ impl Default for Contents {
 /// How much is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes in live allocations.
+    /// Bytes of allocations that nobody has freed, or asked to be freed when a stream gets there.
     pub used: u64,
-    /// The most that was ever in use.
+    /// The most that was ever in use at a time.
     pub peak: u64,
     /// The capacity.
     pub total: u64,
@@ -54,7 +55,6 @@ pub struct Usage {
 /// Device memory: see the module for its rules.
 #[derive(Debug)]
 pub struct Memory {
-    capacity: u64,
     contents: Contents,
     table: RwLock<Table>,
 }
@@ -65,8 +65,7 @@ struct Table {
     freed: BTreeMap<u64, u64>,
     freed_order: VecDeque<u64>,
     next: u64,
-    used: u64,
-    peak: u64,
+    room: Room,
 }
 
 impl Memory {
@@ -82,10 +81,9 @@ impl Memory {
             freed: BTreeMap::new(),
             freed_order: VecDeque::new(),
             next: FIRST_ADDRESS,
-            used: 0,
-            peak: 0,
+            room: Room::new(capacity),
         };
-        Self { capacity, contents, table: RwLock::new(table) }
+        Self { contents, table: RwLock::new(table) }
     }
 
     /// Allocates `bytes`, aligned to `align` (a power of two; never less than 256) and returns
@@ -100,7 +98,6 @@ impl Memory {
         self.alloc_holding(Contents::Byte(0), bytes, align)
     }
 
-    /// The host's allocator is asked with the table unlocked: running kernels look things up there.
     fn alloc_holding(
         &self,
         contents: Contents,
@@ -108,34 +105,60 @@ impl Memory {
         align: u64,
     ) -> Result<u64, OutOfMemory> {
         let align = align.max(ALIGN).checked_next_power_of_two().unwrap_or(1 << 63);
-        let base = self.reserve(bytes, align)?;
+        let mut table = self.table.write();
+        if !table.room.fits_now(bytes) {
+            return Err(table.room.full(bytes));
+        }
+        let base = table.place(bytes, align)?;
+        table.room.take(bytes);
+        drop(table);
+        self.make(base, bytes, contents)?;
+        Ok(base)
+    }
+
+    /// An address for `bytes` that fit now, or will when all has been freed that was announced. There is
+    /// nothing there until [`Memory::fulfil`].
+    pub(crate) fn promise(&self, bytes: u64) -> Result<u64, OutOfMemory> {
+        let mut table = self.table.write();
+        if !table.room.fits_later(bytes) {
+            return Err(table.room.full(bytes));
+        }
+        let base = table.place(bytes, ALIGN)?;
+        table.room.take_when_free(base, bytes);
+        Ok(base)
+    }
+
+    /// Whether what was promised can be fulfilled now.
+    pub(crate) fn has_room_for(&self, promised: u64) -> bool {
+        !self.table.read().room.is_waiting(promised)
+    }
+
+    /// Makes memory that was promised, and for which there is room.
+    pub(crate) fn fulfil(&self, promised: u64, bytes: u64) -> Result<(), OutOfMemory> {
+        self.make(promised, bytes, self.contents)
+    }
+
+    /// Memory of this size will be freed: it counts as free from now on.
+    pub(crate) fn announce_free(&self, bytes: u64) {
+        self.table.write().room.announce(bytes);
+    }
+
+    /// Frees what was announced. It may be gone: freed by hand, or never made.
+    pub(crate) fn free_announced(&self, address: u64, bytes: u64) {
+        self.table.write().room.announced_leave(bytes);
+        _ = self.free(address);
+    }
+
+    /// The host's allocator is asked with the table unlocked: running kernels look things up there.
+    fn make(&self, base: u64, bytes: u64, contents: Contents) -> Result<(), OutOfMemory> {
         let allocation = Allocation::new(base, bytes, contents);
         let mut table = self.table.write();
         let Some(allocation) = allocation else {
-            table.used -= bytes;
-            return Err(self.full(&table, bytes));
+            table.room.give_back(bytes);
+            return Err(table.room.full(bytes));
         };
         table.live.insert(base, Arc::new(allocation));
-        Ok(base)
-    }
-
-    /// Counts `bytes` as used and gives an address for them.
-    fn reserve(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
-        let mut table = self.table.write();
-        let full = self.full(&table, bytes);
-        if bytes > full.free {
-            return Err(full);
-        }
-        let base = table.next.checked_next_multiple_of(align).ok_or(full)?;
-        let next = base.checked_add(bytes).and_then(|end| end.checked_add(GUARD)).ok_or(full)?;
-        table.next = next;
-        table.used += bytes;
-        table.peak = table.peak.max(table.used);
-        Ok(base)
-    }
-
-    fn full(&self, table: &Table, requested: u64) -> OutOfMemory {
-        OutOfMemory { requested, free: self.capacity - table.used, total: self.capacity }
+        Ok(())
     }
 
     /// Frees the allocation that starts at `address`. Its range stays poisoned.
@@ -144,7 +167,7 @@ impl Memory {
         let Some(allocation) = table.live.remove(&address) else {
             return Err(FreeError { address, freed: table.freed.contains_key(&address) });
         };
-        table.used -= allocation.size;
+        table.room.give_back(allocation.size);
         table.freed.insert(address, allocation.size);
         table.freed_order.push_back(address);
         if table.freed_order.len() > REMEMBERED_FREES
@@ -162,9 +185,9 @@ impl Memory {
     pub fn usage(&self) -> Usage {
         let table = self.table.read();
         Usage {
-            used: table.used,
-            peak: table.peak,
-            total: self.capacity,
+            used: table.room.used(),
+            peak: table.room.peak(),
+            total: table.room.capacity(),
             allocations: table.live.len(),
         }
     }
@@ -190,6 +213,14 @@ impl Memory {
 }
 
 impl Table {
+    /// The next address, which is above all earlier ones.
+    fn place(&mut self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
+        let full = self.room.full(bytes);
+        let base = self.next.checked_next_multiple_of(align).ok_or(full)?;
+        self.next = base.checked_add(bytes).and_then(|end| end.checked_add(GUARD)).ok_or(full)?;
+        Ok(base)
+    }
+
     fn explain(&self, address: u64, bytes: u64) -> AccessError {
         let near = |below: Option<(u64, u64)>, above: Option<(u64, u64)>, freed| {
             [below, above]

@@ -1,6 +1,11 @@
 //! The backend from outside: commands in, notices out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
+mod lost;
+mod memory;
+mod streams;
+mod timing;
+
 use std::sync::{
     Arc, Mutex,
     mpsc::{Receiver, Sender, channel},
@@ -11,7 +16,7 @@ use cuda_core::{
     Launch, LaunchConfig, ModuleId, ModuleImage, Notice, NoticeSink, Pattern, Provider, Region,
     Relocation, Reply, Request, StreamId,
 };
-use cuda_cpu::{CpuOptions, CpuProvider};
+use cuda_cpu::{CpuOptions, CpuProvider, Timing};
 
 const PTX: &str = "
 .version 7.0
@@ -38,8 +43,8 @@ const SPIN: u32 = 2;
 
 /// The notice with this token panics.
 const PANIC: u64 = 666;
-/// The notice with this token holds its stream until the test lets go.
-const HOLD: u64 = 777;
+/// The notice with this token blocks until the test lets go.
+const BLOCK: u64 = 777;
 
 struct Sink {
     notices: Mutex<Sender<Notice>>,
@@ -50,7 +55,7 @@ impl NoticeSink for Sink {
     fn notice(&self, notice: Notice) {
         match notice.token {
             PANIC => panic!("a waker that panics"),
-            HOLD => _ = self.go.lock().unwrap().recv(),
+            BLOCK => _ = self.go.lock().unwrap().recv(),
             _ => _ = self.notices.lock().unwrap().send(notice),
         }
     }
@@ -69,12 +74,16 @@ const FLAG: AllocId = AllocId(1);
 impl Device {
     /// With two streams and a flag that is zero.
     fn new(workers: usize) -> Self {
+        let mut options = CpuOptions::default();
+        options.workers = Some(workers);
+        Self::with(options)
+    }
+
+    fn with(mut options: CpuOptions) -> Self {
         let (send, notices) = channel();
         let (go, wait) = channel();
         let sink = Arc::new(Sink { notices: Mutex::new(send), go: Mutex::new(wait) });
-        let mut options = CpuOptions::default();
-        options.workers = Some(workers);
-        options.memory = Some(1 << 30);
+        options.memory = options.memory.or(Some(1 << 30));
         let backend = CpuProvider::new(options).open(0, sink).unwrap();
         let device = Self { backend, notices, go };
         for id in [A, B] {
@@ -138,6 +147,26 @@ impl Device {
         u32::from_ne_bytes(unsafe { block.shared_bytes() }.try_into().unwrap())
     }
 
+    /// Holds a stream at this point until what is given back is dropped, or sent to.
+    fn hold(&self, stream: StreamId) -> Sender<()> {
+        let (go, wait) = channel::<()>();
+        let wait = Mutex::new(wait);
+        let start = leaked();
+        // SAFETY: 64 bytes that are zeroed and never freed.
+        let block =
+            unsafe { HostBlock::from_raw(start, 64, move |_| _ = wait.lock().unwrap().recv()) };
+        self.upload(stream, block);
+        go
+    }
+
+    /// Uploads a block to the flag, of which the stream has the last hold.
+    fn upload(&self, stream: StreamId, block: HostBlock) {
+        let from = HostRegion { block: block.id(), offset: 0 };
+        let to = Region { alloc: FLAG, offset: 0 };
+        let upload = Command::Upload { from, to, bytes: 4 };
+        self.put_with(stream, upload, &[Arc::new(block)]).unwrap();
+    }
+
     fn used(&self) -> u64 {
         let Reply::Memory(memory) = self.request(Request::Memory).unwrap() else { panic!() };
         memory.used
@@ -148,104 +177,9 @@ fn is_lost_by(error: &Error, kind: FaultKind) -> bool {
     matches!(error, Error::Fault(fault) if fault.kind == kind)
 }
 
-#[test]
-fn a_lost_device_gives_memory_back() {
-    let d = Device::new(2);
-    d.launch(A, WRONG, 1).unwrap();
-    assert!(is_lost_by(&d.synchronize(A).unwrap_err(), FaultKind::Trap));
-    assert!(d.fill(A, 1).is_err());
-    d.put(A, Command::Record { event: EventId(1) }).unwrap();
-    d.put(B, Command::Wait { event: EventId(1) }).unwrap();
-    d.put(B, Command::Free { id: FLAG }).unwrap();
-    d.put(B, Command::Notify { token: 5 }).unwrap();
-    let notice = d.notices.recv().unwrap();
-    assert_eq!((notice.stream, notice.token), (B, 5));
-    assert!(is_lost_by(&notice.status.unwrap_err(), FaultKind::Trap));
-    assert_eq!(d.used(), 0);
-    d.request(Request::Reset).unwrap();
-    d.put(A, Command::Alloc { id: FLAG, bytes: 4 }).unwrap();
-    d.launch(A, SHORT, 3).unwrap();
-    d.synchronize(A).unwrap();
-}
-
-#[test]
-fn what_was_enqueued_before_a_reset_does_not_run_after_it() {
-    let d = Device::new(2);
-    d.put(A, Command::Notify { token: HOLD }).unwrap();
-    d.fill(A, 9).unwrap();
-    d.put(A, Command::Notify { token: 1 }).unwrap();
-    d.launch(B, WRONG, 1).unwrap();
-    d.synchronize(B).unwrap_err();
-    d.request(Request::DestroyStream { id: A }).unwrap();
-    std::thread::scope(|scope| {
-        let backend = &d.backend;
-        let reset = scope.spawn(|| backend.request(Request::Reset).unwrap());
-        // Long enough for a reset that does not wait for the destroyed stream.
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        d.go.send(()).unwrap();
-        reset.join().unwrap();
-    });
-    assert!(d.notices.recv().unwrap().status.is_err());
-    assert_eq!(d.flag(), 0);
-}
-
-#[test]
-fn a_destroyed_stream_is_unknown() {
-    let d = Device::new(1);
-    d.request(Request::DestroyStream { id: B }).unwrap();
-    let refused = d.put(B, Command::Record { event: EventId(1) });
-    assert!(matches!(refused, Err(Error::OutOfRange { .. })));
-    assert!(matches!(d.request(Request::Query { stream: B }), Err(Error::OutOfRange { .. })));
-}
-
-#[test]
-fn a_sink_that_panics_stops_nothing() {
-    let d = Device::new(1);
-    d.put(A, Command::Notify { token: PANIC }).unwrap();
-    d.put(A, Command::Notify { token: 1 }).unwrap();
-    assert_eq!(d.notices.recv().unwrap().token, 1);
-    d.launch(A, SHORT, 1).unwrap();
-    d.synchronize(A).unwrap();
-}
-
-#[test]
-fn a_panic_in_work_loses_the_device() {
-    let d = Device::new(1);
-    let bytes = Box::leak(Box::new([0_u64; 64]));
+/// 64 zeroed and aligned bytes that are never freed.
+fn leaked() -> std::ptr::NonNull<u8> {
+    let bytes = Box::leak(Box::new([0_u64; 16]));
     let start = std::ptr::NonNull::from(bytes).cast::<u8>();
-    let start = start.map_addr(|a| a.checked_add(a.get().wrapping_neg() % 64).unwrap());
-    // SAFETY: 64 bytes from the next aligned one on lie inside, are zeroed and are never freed.
-    let block = unsafe { HostBlock::from_raw(start, 64, |_| panic!("cannot be freed")) };
-    d.put(A, Command::Notify { token: HOLD }).unwrap();
-    let (from, to) =
-        (HostRegion { block: block.id(), offset: 0 }, Region { alloc: FLAG, offset: 0 });
-    let upload = Command::Upload { from, to, bytes: 4 };
-    // The stream's is the last hold on the block.
-    d.put_with(A, upload, std::slice::from_ref(&Arc::new(block))).unwrap();
-    d.put(A, Command::Notify { token: 1 }).unwrap();
-    d.go.send(()).unwrap();
-    let error = d.notices.recv().unwrap().status.unwrap_err();
-    assert!(is_lost_by(&error, FaultKind::Other));
-    assert!(error.to_string().contains("interpreter panicked: cannot be freed"), "{error}");
-    d.request(Request::Reset).unwrap();
-    d.launch(A, SHORT, 1).unwrap();
-    d.synchronize(A).unwrap();
-}
-
-#[test]
-fn short_kernels_overtake_long_ones() {
-    let d = Device::new(2);
-    const MORE: u64 = 12;
-    for id in (10..10 + MORE).map(StreamId) {
-        d.request(Request::CreateStream { id, priority: 0 }).unwrap();
-        d.launch(id, SPIN, 4).unwrap();
-    }
-    for _ in 0..10 {
-        d.launch(B, SHORT, 100).unwrap();
-        d.synchronize(B).unwrap();
-    }
-    d.fill(B, 1).unwrap();
-    for id in (10..10 + MORE).map(StreamId) {
-        d.synchronize(id).unwrap();
-    }
+    start.map_addr(|a| a.checked_add(a.get().wrapping_neg() % 64).unwrap())
 }

@@ -1,0 +1,150 @@
+//! A clock: a thread that does things when they are due.
+//!
+//! It is started by the first thing that there is to do, and sleeps while there is nothing. Nobody joins it: whoever
+//! lets go of the device last may be this very thread. It ends when its owner is gone and everything that was asked
+//! for is done.
+
+use std::{collections::BTreeMap, io, sync::Arc, thread, time::Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+pub(crate) struct Later<T: Send + 'static>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    name: &'static str,
+    act: Box<dyn Fn(T) + Send + Sync>,
+    state: Mutex<State<T>>,
+    wake: Condvar,
+}
+
+struct State<T> {
+    /// By when it is due, then in the order in which it came.
+    waiting: BTreeMap<(Instant, u64), T>,
+    came: u64,
+    started: bool,
+    /// The owner is gone: nothing is waited for any more.
+    closed: bool,
+}
+
+/// What the thread does next.
+enum Next<T> {
+    Act(T),
+    Wait(Option<Instant>),
+    End,
+}
+
+impl<T: Send + 'static> Later<T> {
+    /// Nothing runs yet. `act` does one thing; it does not panic.
+    pub(crate) fn new(name: &'static str, act: impl Fn(T) + Send + Sync + 'static) -> Self {
+        let state = State { waiting: BTreeMap::new(), came: 0, started: false, closed: false };
+        let (state, wake) = (Mutex::new(state), Condvar::new());
+        Self(Arc::new(Inner { name, act: Box::new(act), state, wake }))
+    }
+
+    /// Has it done at `due`; things that are due at the same time in the order of the calls.
+    pub(crate) fn push(&self, due: Instant, thing: T) {
+        let mut state = self.0.state.lock();
+        state.came += 1;
+        let key = (due, state.came);
+        state.waiting.insert(key, thing);
+        let started = std::mem::replace(&mut state.started, true);
+        drop(state);
+        if started {
+            self.0.wake.notify_one();
+        } else if self.0.clone().spawn().is_err() {
+            self.0.do_all_now();
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Later<T> {
+    fn drop(&mut self) {
+        self.0.state.lock().closed = true;
+        self.0.wake.notify_one();
+    }
+}
+
+impl<T: Send + 'static> Inner<T> {
+    fn spawn(self: Arc<Self>) -> io::Result<()> {
+        thread::Builder::new().name(self.name.into()).spawn(move || self.work()).map(drop)
+    }
+
+    fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            match state.next() {
+                Next::Act(thing) => {
+                    drop(state);
+                    (self.act)(thing);
+                    state = self.state.lock();
+                }
+                Next::Wait(None) => self.wake.wait(&mut state),
+                Next::Wait(Some(due)) => _ = self.wake.wait_until(&mut state, due),
+                Next::End => return,
+            }
+        }
+    }
+
+    /// Where no thread can be had, the caller does it; the next one tries again.
+    fn do_all_now(&self) {
+        let mut state = self.state.lock();
+        state.started = false;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_values().for_each(&self.act);
+    }
+}
+
+impl<T> State<T> {
+    fn next(&mut self) -> Next<T> {
+        let Some(first) = self.waiting.first_entry() else {
+            return if self.closed { Next::End } else { Next::Wait(None) };
+        };
+        let due = first.key().0;
+        if due > Instant::now() && !self.closed {
+            return Next::Wait(Some(due));
+        }
+        Next::Act(first.remove())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc::channel, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn what_is_due_first_is_done_first_and_nothing_is_lost() {
+        let (done, what) = channel();
+        let later = Later::new("test", move |thing: u32| done.send(thing).unwrap());
+        let now = Instant::now();
+        later.push(now + Duration::from_millis(50), 3);
+        later.push(now + Duration::from_millis(20), 2);
+        later.push(Instant::now(), 1);
+        assert_eq!([1, 2, 3].map(|_| what.recv().unwrap()), [1, 2, 3]);
+        assert!(now.elapsed() >= Duration::from_millis(50));
+        later.push(now + Duration::from_secs(3600), 4);
+        drop(later);
+        assert_eq!(what.recv(), Ok(4));
+        assert!(what.recv().is_err(), "the thread has ended");
+    }
+
+    #[test]
+    fn its_last_owner_may_be_its_own_thread() {
+        let (done, ended) = channel();
+        let later = Arc::new(Mutex::new(None::<Later<u32>>));
+        let own = later.clone();
+        let act = move |_| {
+            let last = own.lock().take();
+            drop(last);
+            done.send(()).unwrap();
+        };
+        *later.lock() = Some(Later::new("test", act));
+        if let Some(later) = &*later.lock() {
+            later.push(Instant::now(), 1);
+        }
+        ended.recv().unwrap();
+        assert!(ended.recv().is_err(), "the thread has ended");
+    }
+}

@@ -1,0 +1,117 @@
+//! When streams get to their work: at once, or, to bring out what is not ordered, at random times.
+
+use std::time::{Duration, Instant};
+
+/// When a CPU device does what it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Timing {
+    /// At once.
+    #[default]
+    AsFastAsPossible,
+    /// At random times: for tests. What nothing orders happens in all orders, so a wait that is missing
+    /// between streams shows soon.
+    ///
+    /// - Every stream holds back its commands: one in sixteen by `max_delay`, which stalls all that is behind
+    ///   it, four in sixteen by up to an eighth of that.
+    /// - Memory comes into being when its stream gets to the allocation, not when that is enqueued: an access
+    ///   that is not ordered behind it is a fault.
+    /// - Half of the notices are delivered late, by up to an eighth of `max_delay`; those of one stream in order.
+    ///
+    /// A stream that is held back holds no thread: one clock starts it again, however many there are that wait. The
+    /// delays of a stream depend on `seed` and the stream's number alone; what the machine adds to them
+    /// differs from run to run.
+    Adversarial {
+        /// Which delays.
+        seed: u64,
+        /// The longest one.
+        max_delay: Duration,
+    },
+}
+
+/// The delays of one stream.
+pub(crate) struct Pace {
+    random: u64,
+    max: Duration,
+    /// The next command has been held back.
+    held: bool,
+    /// When the latest notice is due.
+    told: Instant,
+}
+
+impl Pace {
+    /// None where there are no delays.
+    pub(crate) fn new(timing: Timing, stream: u64) -> Option<Self> {
+        let Timing::Adversarial { seed, max_delay: max } = timing else { return None };
+        let random = seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95);
+        Some(Self { random, max, held: false, told: Instant::now() })
+    }
+
+    /// How long the next command is held back: asked before and after that.
+    pub(crate) fn hold(&mut self) -> Option<Duration> {
+        if std::mem::take(&mut self.held) {
+            return None;
+        }
+        let hold = match self.next() % 16 {
+            0 => self.max,
+            1..=4 => self.short(),
+            _ => return None,
+        };
+        self.held = true;
+        Some(hold)
+    }
+
+    /// When a notice is delivered; never before an earlier one.
+    pub(crate) fn notice_due(&mut self) -> Instant {
+        let now = Instant::now();
+        let due = if self.next().is_multiple_of(2) { now + self.short() } else { now };
+        self.told = self.told.max(due);
+        self.told
+    }
+
+    fn short(&mut self) -> Duration {
+        let nanos = u64::try_from(self.max.as_nanos() / 8).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.next() % nanos.saturating_add(1).max(1))
+    }
+
+    /// Steele, Lea and Flood's `splitmix64`.
+    fn next(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delays(seed: u64, stream: u64) -> Vec<Option<Duration>> {
+        let max_delay = Duration::from_micros(800);
+        let mut pace = Pace::new(Timing::Adversarial { seed, max_delay }, stream).unwrap();
+        let command = |_| pace.hold().inspect(|_| assert_eq!(pace.hold(), None));
+        (0..1000).map(command).collect()
+    }
+
+    #[test]
+    fn delays_come_from_the_seed_and_the_stream() {
+        assert_eq!(delays(1, 1), delays(1, 1));
+        assert_ne!(delays(1, 1), delays(1, 2));
+        assert_ne!(delays(1, 1), delays(2, 1));
+        let long = |delay: &&Option<Duration>| delay.is_some_and(|d| d.as_micros() == 800);
+        let short = |delay: &&Option<Duration>| delay.is_some_and(|d| d.as_micros() <= 100);
+        let (stalls, shorts) =
+            (delays(3, 1).iter().filter(long).count(), delays(3, 1).iter().filter(short).count());
+        assert!((30..100).contains(&stalls) && (180..320).contains(&shorts), "{stalls} {shorts}");
+    }
+
+    #[test]
+    fn notices_of_a_stream_stay_in_order() {
+        let timing = Timing::Adversarial { seed: 5, max_delay: Duration::from_millis(100) };
+        let mut pace = Pace::new(timing, 1).unwrap();
+        let due: Vec<_> = (0..100).map(|_| pace.notice_due()).collect();
+        assert!(due.is_sorted());
+        assert!(Pace::new(Timing::AsFastAsPossible, 1).is_none());
+    }
+}
