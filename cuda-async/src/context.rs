@@ -132,6 +132,9 @@ impl ExecutionContext {
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
         let stream = self.stream()?;
         let result = submit(stream);
+        if let Err(Error::DeviceLost { .. }) = result {
+            return result.map_err(|lost| self.own_fault().unwrap_or(lost));
+        }
         self.0.last.fetch_max(stream.last().number, Ordering::AcqRel);
         result
     }
@@ -160,6 +163,17 @@ impl ExecutionContext {
             *room = Some(waiter);
         }
         polled
+    }
+
+    /// The fault that took the device, if work of this operation was in flight: then it is the operation's own
+    /// error, though it was met while more was submitted.
+    fn own_fault(&self) -> Option<Error> {
+        let fault = |cx: &Self| {
+            let (stream, last) = (cx.known_stream()?, cx.last()?);
+            let outcome = stream.outcome(last).or_else(|| stream.query().err().map(Err));
+            outcome?.err()
+        };
+        fault(self).or_else(|| fault(self.root_context()))
     }
 
     /// What marks the end of what this context has enqueued so far; none if that is nothing.

@@ -118,15 +118,16 @@ pub enum Error {
         /// The other one.
         used_on: String,
     },
-    /// A kernel faulted. The device is lost until it is reset, where that can be done.
+    /// A kernel faulted. Whoever had work in flight is told this; the device is lost until it is reset, where
+    /// that can be done.
     #[error("the device faulted: {0}")]
     Fault(Box<Fault>),
-    /// The device was lost by an earlier error.
+    /// The device was lost by an earlier error: what is submitted since is refused.
     #[error("the device `{address}` is lost: {cause}")]
     DeviceLost {
         /// Which.
         address: String,
-        /// By what.
+        /// By what, and how to go on.
         cause: String,
     },
     /// The backend has no such thing.

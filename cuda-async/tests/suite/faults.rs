@@ -1,6 +1,6 @@
 //! Kernels that go wrong: on the CPU device, with a device of its own for each.
 
-use cuda_async::{Device, FaultKind, LaunchConfig, SingleStream, launch, prelude::*};
+use cuda_async::{Device, FaultKind, LaunchConfig, SingleStream, join_all, launch, prelude::*};
 use cuda_cpu::CpuProvider;
 
 const FAULTS: &str = include_str!("../../../kernels/faults.ptx");
@@ -49,12 +49,55 @@ fn every_waiter_is_told_and_the_device_can_be_reset() {
     assert_eq!(fault.kind, FaultKind::Trap);
     assert_eq!(fault.site.unwrap().thread, [5, 0, 0]);
     for future in waiting {
-        assert!(futures::executor::block_on(future).unwrap_err().is_sticky());
+        // In flight when it happened, or refused by then.
+        let error = futures::executor::block_on(future).unwrap_err();
+        assert!(matches!(error, Error::Fault(_) | Error::DeviceLost { .. }), "{error:?}");
     }
     let stream = device.new_stream().unwrap();
-    assert!(zeros::<u8>(8).sync_on(&stream).unwrap_err().is_sticky());
+    let later = zeros::<u8>(8).sync_on(&stream).unwrap_err();
+    let Error::DeviceLost { address, cause } = &later else { panic!("{later:?}") };
+    assert_eq!(address, "cpu");
+    assert!(later.is_sticky() && cause.contains("in kernel `trap_at`"), "{cause}");
+    assert!(cause.contains("`Device::reset()`"), "{cause}");
     device.reset().unwrap();
     assert_eq!(zeros::<u8>(8).then(to_host).sync_on(&stream).unwrap(), [0; 8]);
+}
+
+/// Also if it was met while the operation still submitted, on its own stream or on a branch's.
+#[test]
+fn the_operation_that_faults_is_told_the_fault() {
+    let device = device();
+    let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
+    let stream = device.new_stream().unwrap();
+    let trapping = || {
+        let trap = trap.clone();
+        zeros::<u32>(64).then(move |x| {
+            // SAFETY: writes x, of 64 elements, or traps.
+            unsafe { launch(&trap, LaunchConfig::new(1, 64), (x, 5u32, 64u32)) }
+        })
+    };
+    // Between the launch and what comes next there is time enough for the fault.
+    let dawdle = || std::thread::sleep(std::time::Duration::from_millis(5));
+    for forked in [false, true] {
+        let chain = trapping().then(move |_| {
+            dawdle();
+            let branch = || zeros::<u8>(8).then(to_host);
+            if forked {
+                join_all([branch(), branch()]).boxed()
+            } else {
+                join_all([branch()]).boxed()
+            }
+        });
+        assert_eq!(fault_of(chain.sync_on(&stream).unwrap_err()).kind, FaultKind::Trap);
+        device.reset().unwrap();
+    }
+    let awaited = trapping().then(move |_| {
+        dawdle();
+        zeros::<u8>(8).then(to_host)
+    });
+    let policy = SingleStream::new(&device).unwrap();
+    let ended = futures::executor::block_on(awaited.schedule(&policy));
+    assert_eq!(fault_of(ended.unwrap_err()).kind, FaultKind::Trap);
 }
 
 #[test]
