@@ -1,0 +1,232 @@
+//! What a random program is, and how one is drawn from a seed.
+
+/// Buffers that a program keeps from step to step.
+pub const REGISTERS: usize = 3;
+
+/// Streams that all programs use.
+pub const STREAMS: usize = 5;
+
+/// Policies that all programs use.
+pub const POLICIES: usize = 3;
+
+/// Steps, one after the other; what they submit runs on when the next one begins.
+#[derive(Debug, Clone)]
+pub struct Program {
+    pub steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Operations that are built together, share parts, and run at the same time.
+    Round(Round),
+    /// `register = register * a + b`: in place, unless somebody else still holds it.
+    Mutate { register: usize, a: u32, b: u32, stream: usize },
+    /// A new buffer, allocated on one stream and written on another. The old one is freed.
+    Replace { register: usize, value: u32, allocated: usize, written: usize },
+    /// `into = from + from`.
+    Double { from: usize, into: usize, stream: usize },
+    /// Reads a register and compares.
+    Check { register: usize, stream: usize },
+}
+
+/// A graph and what is run of it. A node that is used more than once, by whichever runs, is one shared operation.
+#[derive(Debug, Clone)]
+pub struct Round {
+    pub nodes: Vec<Node>,
+    pub runs: Vec<Run>,
+}
+
+/// Numbers name earlier nodes of the same graph.
+#[derive(Debug, Clone)]
+pub enum Node {
+    Upload(u32),
+    /// Allocated and not initialised, then written.
+    Fresh(u32),
+    Register(usize),
+    Mad(usize, u32, u32),
+    /// Side by side, then added.
+    Add(usize, usize),
+    /// Any number of them side by side, then added one after the other.
+    Sum(Vec<usize>),
+    /// Down to the host, changed there, and up again.
+    Host(usize),
+    /// Writes to the tape, then reads that in two branches.
+    Fork(usize, u32),
+    /// Writes to the tape in a branch, and reads that behind the join.
+    Join(usize, u32),
+    /// Writes to the tape.
+    Mark(usize, u32),
+    /// Reads what a mark (not just any node) has written.
+    Told(usize),
+    Fail(usize, Failure),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Failure {
+    /// A closure returns an error.
+    Error,
+    /// A closure panics.
+    Panic,
+    /// A launch has too few arguments.
+    Arguments,
+}
+
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub root: usize,
+    pub how: How,
+    /// Where the output goes; else it is read and compared.
+    pub into: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum How {
+    /// `sync_on`.
+    Block { stream: usize },
+    /// `async_on`; the output is used at once, on another stream.
+    Detach { stream: usize, reader: usize },
+    /// `schedule` now, wait for it when everything has begun.
+    Schedule { policy: usize },
+    /// A task.
+    Spawn { policy: usize },
+    /// `schedule`, poll this often, drop.
+    Drop { policy: usize, polls: usize },
+    /// A task that is aborted when this thread has given way this often.
+    Abort { policy: usize, yields: usize },
+}
+
+impl Node {
+    pub fn inputs(&self) -> Vec<usize> {
+        match self {
+            Node::Upload(_) | Node::Fresh(_) | Node::Register(_) => Vec::new(),
+            Node::Add(a, b) => vec![*a, *b],
+            Node::Sum(parts) => parts.clone(),
+            Node::Mad(of, ..)
+            | Node::Host(of)
+            | Node::Fork(of, _)
+            | Node::Join(of, _)
+            | Node::Mark(of, _)
+            | Node::Told(of)
+            | Node::Fail(of, _) => vec![*of],
+        }
+    }
+}
+
+impl Round {
+    /// How often each node is used by what the runs reach.
+    pub fn uses(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.nodes.len()];
+        self.runs.iter().for_each(|run| uses[run.root] += 1);
+        for node in (0..self.nodes.len()).rev() {
+            if uses[node] > 0 {
+                self.nodes[node].inputs().iter().for_each(|input| uses[*input] += 1);
+            }
+        }
+        uses
+    }
+}
+
+/// Steele, Lea and Flood's `splitmix64`.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn word(&mut self) -> u32 {
+        self.next() as u32
+    }
+}
+
+impl Program {
+    pub fn drawn(seed: u64) -> Self {
+        let mut r = Random(seed);
+        let steps = 3 + r.below(8);
+        Self { steps: (0..steps).map(|_| Step::drawn(&mut r)).collect() }
+    }
+}
+
+impl Step {
+    fn drawn(r: &mut Random) -> Self {
+        let (register, stream) = (r.below(REGISTERS), r.below(STREAMS));
+        match r.below(10) {
+            0..3 => Step::Round(Round::drawn(r)),
+            3..5 => Step::Mutate { register, a: r.word() | 1, b: r.word(), stream },
+            5 => {
+                let (allocated, written) = (stream, r.below(STREAMS));
+                Step::Replace { register, value: r.word(), allocated, written }
+            }
+            6..9 => Step::Double { from: register, into: r.below(REGISTERS), stream },
+            _ => Step::Check { register, stream },
+        }
+    }
+}
+
+impl Round {
+    fn drawn(r: &mut Random) -> Self {
+        let mut nodes = vec![Node::leaf(r)];
+        for _ in 0..r.below(8) {
+            let node = Node::drawn(r, &nodes);
+            nodes.push(node);
+        }
+        let runs = (0..1 + r.below(3)).map(|_| Run::drawn(r, nodes.len())).collect();
+        Self { nodes, runs }
+    }
+}
+
+impl Node {
+    fn leaf(r: &mut Random) -> Self {
+        match r.below(4) {
+            0 => Node::Upload(r.word()),
+            1 => Node::Fresh(r.word()),
+            _ => Node::Register(r.below(REGISTERS)),
+        }
+    }
+
+    fn drawn(r: &mut Random, earlier: &[Node]) -> Self {
+        // Mostly what came last, so that graphs are deep as well as wide.
+        let any = |r: &mut Random| {
+            let back = r.below(earlier.len()).min(r.below(earlier.len()));
+            earlier.len() - 1 - back
+        };
+        let of = any(r);
+        let told = earlier.iter().rposition(|node| matches!(node, Node::Mark(..)));
+        match r.below(40) {
+            0..4 => Node::leaf(r),
+            4..9 => Node::Mad(of, r.word(), r.word()),
+            9..15 => Node::Add(of, any(r)),
+            15..19 => Node::Sum((0..r.below(5)).map(|_| any(r)).collect()),
+            19..23 => Node::Host(of),
+            23..27 => Node::Fork(of, r.word()),
+            27..31 => Node::Join(of, r.word()),
+            31..34 => Node::Mark(of, r.word()),
+            34..39 => told.map_or(Node::Mark(of, r.word()), Node::Told),
+            _ => Node::Fail(of, [Failure::Error, Failure::Panic, Failure::Arguments][r.below(3)]),
+        }
+    }
+}
+
+impl Run {
+    fn drawn(r: &mut Random, nodes: usize) -> Self {
+        let root = nodes - 1 - r.below(nodes).min(r.below(nodes));
+        let (stream, policy) = (r.below(STREAMS), r.below(POLICIES));
+        let how = match r.below(12) {
+            0..2 => How::Block { stream },
+            2..6 => How::Detach { stream, reader: r.below(STREAMS) },
+            6..8 => How::Schedule { policy },
+            8..10 => How::Spawn { policy },
+            10 => How::Drop { policy, polls: r.below(4) },
+            _ => How::Abort { policy, yields: r.below(6) },
+        };
+        let into = (r.below(2) == 0).then(|| r.below(REGISTERS));
+        Self { root, how, into }
+    }
+}

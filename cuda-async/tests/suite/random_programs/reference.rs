@@ -1,0 +1,55 @@
+//! What a graph means, in plain Rust.
+
+use super::program::{Node, Round};
+
+/// Elements of every buffer.
+pub const LEN: usize = 8;
+
+pub type Words = Vec<u32>;
+
+/// A part of the graph fails, so all that uses it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fails;
+
+pub fn value(round: &Round, registers: &[Words], node: usize) -> Result<Words, Fails> {
+    let sub = |node: &usize| value(round, registers, *node);
+    match &round.nodes[node] {
+        Node::Upload(x) => Ok(vec![*x; LEN]),
+        Node::Fresh(x) => Ok(counted(*x)),
+        Node::Register(register) => Ok(registers[*register].clone()),
+        Node::Mad(of, a, b) => Ok(mad(&sub(of)?, *a, *b)),
+        Node::Add(a, b) => Ok(added(&sub(a)?, &sub(b)?)),
+        Node::Sum(parts) => {
+            parts.iter().try_fold(vec![0; LEN], |sum, part| Ok(added(&sum, &sub(part)?)))
+        }
+        Node::Host(of) => Ok(changed(sub(of)?)),
+        Node::Fork(of, x) => Ok(added(&sub(of)?, &added(&counted(*x), &counted(*x)))),
+        Node::Join(of, x) => Ok(added(&sub(of)?, &counted(*x))),
+        Node::Mark(of, _) => sub(of),
+        Node::Told(of) => match &round.nodes[*of] {
+            Node::Mark(_, x) => Ok(added(&sub(of)?, &counted(*x))),
+            other => panic!("{other:?} is no mark"),
+        },
+        Node::Fail(..) => Err(Fails),
+    }
+}
+
+pub fn mad(x: &[u32], a: u32, b: u32) -> Words {
+    x.iter().map(|x| x.wrapping_mul(a).wrapping_add(b)).collect()
+}
+
+pub fn added(a: &[u32], b: &[u32]) -> Words {
+    a.iter().zip(b).map(|(a, b)| a.wrapping_add(*b)).collect()
+}
+
+/// `x`, `x + 1`, ..
+pub fn counted(x: u32) -> Words {
+    (0..LEN as u32).map(|i| x.wrapping_add(i)).collect()
+}
+
+/// What the host does to what it gets.
+pub fn changed(mut x: Words) -> Words {
+    x.reverse();
+    x[0] = x[0].wrapping_mul(3);
+    x
+}

@@ -1,0 +1,279 @@
+//! Runs programs, and compares.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::{Context, Waker},
+};
+
+use cuda_async::{
+    BoxedOp, Device, DeviceFuture, SchedulingPolicy, SingleStream, Stream, StreamPoolRoundRobin,
+    Submit, prelude::*, uninitialised,
+};
+use futures::FutureExt;
+use tokio::task::JoinHandle;
+
+use super::{
+    build::{Buffer, Builder, Built, Held, Kernels},
+    program::{How, Program, REGISTERS, Round, Run, STREAMS, Step},
+    reference::{self, Fails, LEN, Words, added, counted},
+};
+
+/// What all programs use, from several threads.
+pub struct World {
+    kernels: Kernels,
+    streams: Vec<Stream>,
+    policies: Vec<Arc<dyn SchedulingPolicy>>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl World {
+    pub fn new(device: &Device) -> Self {
+        let pool = |streams| Arc::new(StreamPoolRoundRobin::with_streams(device, streams).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+        Self {
+            kernels: Kernels::load(device),
+            streams: (0..STREAMS).map(|_| device.new_stream().unwrap()).collect(),
+            policies: vec![pool(4), pool(2), Arc::new(SingleStream::new(device).unwrap())],
+            runtime: runtime.unwrap(),
+        }
+    }
+}
+
+/// Why a program is wrong.
+pub type Wrong = String;
+
+pub fn run(world: &World, program: &Program) -> Result<(), Wrong> {
+    let mut machine = Machine::new(world)?;
+    for (number, step) in program.steps.iter().enumerate() {
+        machine.step(step).map_err(|wrong| format!("step {number}: {wrong}"))?;
+    }
+    (0..REGISTERS).try_for_each(|register| machine.check(register, &world.streams[register]))
+}
+
+/// How a run ended.
+enum Ended {
+    Given(Given),
+    Failed(Error),
+    Panicked,
+    /// Nobody wanted to know.
+    Cancelled,
+}
+
+/// What a run gives.
+pub enum Given {
+    Device(Held),
+    Host(Words),
+}
+
+type Steps = Box<dyn Submit<Output = Given>>;
+
+/// A run that has begun.
+enum Begun {
+    Ended(Ended),
+    Future(DeviceFuture<Steps>),
+    Task(JoinHandle<Result<Given, Error>>),
+}
+
+struct Machine<'w> {
+    world: &'w World,
+    /// None only while one is being changed.
+    registers: Vec<Option<Arc<Held>>>,
+    values: Vec<Words>,
+}
+
+impl<'w> Machine<'w> {
+    fn new(world: &'w World) -> Result<Self, Wrong> {
+        let (registers, values) = (vec![None; REGISTERS], vec![Words::new(); REGISTERS]);
+        let mut machine = Self { world, registers, values };
+        for register in 0..REGISTERS {
+            let start = counted(register as u32);
+            let op = h2d(start.clone()).boxed();
+            machine.set(register, submit(op, &world.streams[register])?, start);
+        }
+        Ok(machine)
+    }
+
+    fn set(&mut self, register: usize, buffer: Buffer, value: Words) {
+        self.registers[register] = Some(Arc::new(Held::Owned(buffer)));
+        self.values[register] = value;
+    }
+
+    fn held(&self, register: usize) -> Held {
+        Held::Shared(self.registers[register].clone().unwrap())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Wrong> {
+        let streams = &self.world.streams;
+        let k = &self.world.kernels;
+        match *step {
+            Step::Round(ref round) => self.round(round)?,
+            Step::Mutate { register, a, b, stream } => {
+                let held = Held::Shared(self.registers[register].take().unwrap());
+                let changed = submit(k.mad(held, a, b), &streams[stream])?;
+                self.set(register, changed, reference::mad(&self.values[register], a, b));
+            }
+            Step::Replace { register, value: v, allocated, written } => {
+                self.registers[register] = None;
+                let fresh = submit(uninitialised(LEN).boxed(), &streams[allocated])?;
+                self.set(register, submit(k.fill(fresh, v), &streams[written])?, counted(v));
+            }
+            Step::Double { from, into, stream } => {
+                let doubled = k.add(self.held(from), self.held(from));
+                let doubled = submit(doubled, &streams[stream])?;
+                self.set(into, doubled, added(&self.values[from], &self.values[from]));
+            }
+            Step::Check { register, stream } => self.check(register, &streams[stream])?,
+        }
+        Ok(())
+    }
+
+    fn check(&self, register: usize, stream: &Stream) -> Result<(), Wrong> {
+        let got = to_host(self.held(register)).sync_on(stream);
+        compare(got.map_err(|error| error.to_string())?, &self.values[register])
+    }
+
+    fn round(&mut self, round: &Round) -> Result<(), Wrong> {
+        let expected: Vec<_> =
+            round.runs.iter().map(|run| reference::value(round, &self.values, run.root)).collect();
+        let mut builder = Builder::new(&self.world.kernels, round, &self.registers);
+        let ops: Vec<_> = round.runs.iter().map(|run| (run, builder.op(run.root))).collect();
+        drop(builder);
+        // Collected: all have begun before the first is waited for.
+        let begun: Vec<_> = ops.into_iter().map(|(run, op)| self.begin(run, op)).collect();
+        for ((run, expected), begun) in round.runs.iter().zip(expected).zip(begun) {
+            let ended = self.end(begun);
+            self.settle(run, expected, ended)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, run: &Run, op: Built) -> Begun {
+        let world = self.world;
+        let reads = run.into.is_none() && !matches!(run.how, How::Detach { .. });
+        let op = if reads {
+            op.then(to_host).map(Given::Host).boxed()
+        } else {
+            op.map(Given::Device).boxed()
+        };
+        match run.how {
+            How::Block { stream } => blocked(|| op.sync_on(&world.streams[stream])),
+            How::Detach { stream, .. } => {
+                // SAFETY: outputs are used only by operations of the library.
+                blocked(|| unsafe { op.async_on(&world.streams[stream]) })
+            }
+            How::Schedule { policy } => {
+                let policy = &*world.policies[policy];
+                let scheduled = catch_unwind(AssertUnwindSafe(|| op.schedule(policy)));
+                scheduled.map_or(Begun::Ended(Ended::Panicked), Begun::Future)
+            }
+            How::Spawn { policy } => Begun::Task(spawn(world, policy, op)),
+            How::Drop { policy, polls } => {
+                let policy = &*world.policies[policy];
+                drop(catch_unwind(AssertUnwindSafe(|| poll_some(op.schedule(policy), polls))));
+                Begun::Ended(Ended::Cancelled)
+            }
+            How::Abort { policy, yields } => {
+                let task = spawn(world, policy, op);
+                (0..yields).for_each(|_| std::thread::yield_now());
+                task.abort();
+                Begun::Ended(Ended::Cancelled)
+            }
+        }
+    }
+
+    fn end(&self, begun: Begun) -> Ended {
+        match begun {
+            Begun::Ended(ended) => ended,
+            Begun::Future(future) => {
+                ended(catch_unwind(AssertUnwindSafe(|| futures::executor::block_on(future))))
+            }
+            Begun::Task(task) => match self.world.runtime.block_on(task) {
+                Ok(result) => ended::<()>(Ok(result)),
+                Err(_) => Ended::Panicked,
+            },
+        }
+    }
+
+    fn settle(
+        &mut self,
+        run: &Run,
+        expected: Result<Words, Fails>,
+        ended: Ended,
+    ) -> Result<(), Wrong> {
+        let given = match (ended, &expected) {
+            (Ended::Cancelled, _) => return Ok(()),
+            // Something waited for the host, or another run had the shared part.
+            (Ended::Failed(Error::NeedsHostData), _) if matches!(run.how, How::Detach { .. }) => {
+                return Ok(());
+            }
+            (Ended::Panicked, Err(Fails)) => return Ok(()),
+            (Ended::Failed(error), Err(Fails)) if on_purpose(&error) => return Ok(()),
+            (Ended::Failed(error), _) => return Err(format!("{run:?} failed: {error}")),
+            (Ended::Panicked, Ok(_)) => return Err(format!("{run:?} panicked")),
+            (Ended::Given(_), Err(Fails)) => return Err(format!("{run:?} did not fail")),
+            (Ended::Given(given), Ok(_)) => given,
+        };
+        let expected = expected.unwrap_or_default();
+        let compared = match (given, run.into, run.how) {
+            (Given::Host(words), ..) => compare(words, &expected),
+            (Given::Device(held), Some(register), _) => {
+                self.registers[register] = Some(Arc::new(held));
+                self.values[register] = expected;
+                Ok(())
+            }
+            (Given::Device(held), None, How::Detach { reader, .. }) => {
+                let read = to_host(held).sync_on(&self.world.streams[reader]);
+                read.map_err(|error| error.to_string()).and_then(|words| compare(words, &expected))
+            }
+            (Given::Device(_), None, _) => Err("a buffer that nobody asked for".into()),
+        };
+        compared.map_err(|wrong| format!("{run:?}: {wrong}"))
+    }
+}
+
+fn on_purpose(error: &Error) -> bool {
+    // A shared part that panicked has ended.
+    matches!(error, Error::Unsupported { .. } | Error::Arguments { .. } | Error::AlreadyEnded)
+}
+
+fn compare(got: Words, expected: &Words) -> Result<(), Wrong> {
+    if got == *expected { Ok(()) } else { Err(format!("got {got:x?}, expected {expected:x?}")) }
+}
+
+/// Submits and goes on: whatever uses the output is ordered behind it.
+fn submit(op: BoxedOp<'static, Buffer>, stream: &Stream) -> Result<Buffer, Wrong> {
+    // SAFETY: outputs are used only by operations of the library.
+    unsafe { op.async_on(stream) }.map_err(|error| error.to_string())
+}
+
+fn ended<E>(result: Result<Result<Given, Error>, E>) -> Ended {
+    match result {
+        Ok(Ok(given)) => Ended::Given(given),
+        Ok(Err(error)) => Ended::Failed(error),
+        Err(_) => Ended::Panicked,
+    }
+}
+
+fn blocked(run: impl FnOnce() -> Result<Given, Error>) -> Begun {
+    Begun::Ended(ended(catch_unwind(AssertUnwindSafe(run))))
+}
+
+fn spawn(
+    world: &World,
+    policy: usize,
+    op: BoxedOp<'static, Given>,
+) -> JoinHandle<Result<Given, Error>> {
+    let policy = world.policies[policy].clone();
+    world.runtime.spawn(async move { op.schedule(&*policy).await })
+}
+
+fn poll_some(mut future: DeviceFuture<Steps>, polls: usize) {
+    for _ in 0..polls {
+        let polled = future.poll_unpin(&mut Context::from_waker(Waker::noop()));
+        if polled.is_ready() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
