@@ -167,6 +167,7 @@ impl ExecutionContext {
 
     /// The fault that took the device, if work of this operation was in flight: then it is the operation's own
     /// error, though it was met while more was submitted.
+    #[cold]
     fn own_fault(&self) -> Option<Error> {
         let fault = |cx: &Self| {
             let (stream, last) = (cx.known_stream()?, cx.last()?);

@@ -48,7 +48,7 @@ impl BufferSource for Held {
 
 /// To be read.
 impl KernelArg for Held {
-    fn push(&self, arguments: &mut Arguments) {
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.buffer(self.buffer(), Access::Read);
     }
 }
