@@ -294,7 +294,7 @@ impl Branch {
             Some(stream) => stream,
             None => {
                 let root = self.root.root_place();
-                let borrowed = root.siblings.next(root.stream.device())?;
+                let borrowed = root.siblings.next(&root.stream)?;
                 self.stream.get_or_init(|| borrowed)
             }
         };

@@ -2,13 +2,13 @@
 
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
-use cuda_core::{Error, Result, Stream};
+use cuda_core::{Device, Error, Result, Stream};
 
 use crate::{
     DeviceFuture, ExecutionContext, IntoDeviceOp, Op, SchedulingPolicy, Submit, blocking,
     ops::{
-        BoxedOp, Chain, Inspect, Map, MapErr, OrElse, Plain, Settled, Shared, Timeout, UnwrapArc,
-        WithContext,
+        BoxedOp, Chain, Inspect, Map, MapErr, On, OrElse, Plain, Settled, Shared, Timeout,
+        UnwrapArc, WithContext,
     },
 };
 
@@ -162,6 +162,28 @@ pub trait DeviceOp:
     /// ```
     fn timeout(self, duration: Duration) -> Op<Timeout<<Self as DeviceOp>::Steps>> {
         Op::new(Timeout::new(self.into_steps(), duration))
+    }
+
+    /// Runs this operation on `device`, on a stream of that device's own policy (see
+    /// [`set_device_policy`](crate::set_device_policy)).
+    ///
+    /// Where the rest runs on that device anyway, it simply goes on there. Else it is
+    /// [`settled`](DeviceOp::settled) before what is behind it begins, since an order between devices is kept by the
+    /// host; it begins at once, and sees of what is before it only the values. Buffers that it gives live on `device`.
+    ///
+    /// ```
+    /// use cuda_async::{open, prelude::*};
+    /// let cpu = open("cpu")?;
+    /// // On the default device, and then on the CPU.
+    /// let op = h2d([1u8, 2]).then(to_host).then(|v| h2d(v).then(to_host).on(&cpu));
+    /// assert_eq!(op.sync()?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What any step or `device` says; [`Error::NeedsHostData`] in [`async_on`](DeviceOp::async_on) of another device.
+    fn on(self, device: &Device) -> Op<On<<Self as DeviceOp>::Steps>> {
+        Op::new(On::new(self.into_steps(), device.clone()))
     }
 
     /// Takes the value out of the `Arc` that this operation gives, which has to be its last owner.

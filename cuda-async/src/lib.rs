@@ -17,11 +17,11 @@
 //! |---|---|
 //! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | run kernels | [`launch`], [`kernels!`] |
-//! | do one thing after another | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`] |
+//! | do one thing after another | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`], [`script`] |
 //! | do things at the same time | [`zip!`], tuples, [`join_all`], [`race`], [`DeviceOp::shared`], [`unzip!`] |
 //! | run it | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
 //! | meet errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
-//! | choose where | [`open`], [`devices`], [`set_default_device`], [`SchedulingPolicy`] |
+//! | choose where | [`open`], [`devices`], [`set_default_device`], [`DeviceOp::on`], [`SchedulingPolicy`] |
 //! | enqueue by hand | [`with_context`], [`Stream`], [`Submit`] |
 //!
 //! Operations become futures by `.await` and by `.into_future()`, which `tokio::spawn` wants. A buffer is
@@ -35,6 +35,7 @@ mod book;
 mod context;
 mod defaults;
 mod device_op;
+mod device_policy;
 mod devices;
 mod future;
 mod op;
@@ -57,16 +58,20 @@ pub use cuda_core::{
 pub use cuda_cpu::{CpuOptions, CpuProvider, Timing};
 pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};
 pub use device_op::DeviceOp;
+pub use device_policy::{device_policy, set_device_policy};
 pub use devices::{devices, open};
 pub use future::DeviceFuture;
 pub use op::{IntoDeviceOp, Op, Submit};
 #[doc(inline)]
 pub use ops::{
     BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, KernelInput, KernelOutput,
-    Retry, Unzip, empty, h2d, in_order, iterate, join_all, launch, race, retry, to_host, to_pinned,
-    uninitialised, value, with_context, zeros,
+    Retry, ScriptContext, Unzip, empty, h2d, in_order, iterate, join_all, launch, race, retry,
+    script, to_host, to_pinned, uninitialised, value, with_context, zeros,
 };
-pub use policy::{DEFAULT_STREAMS, SchedulingPolicy, SingleStream, StreamPoolRoundRobin};
+pub use policy::{
+    DEFAULT_STREAMS, Devices, LeastLoaded, Priorities, SchedulingPolicy, SingleStream,
+    StreamPoolRoundRobin,
+};
 pub use siblings::MAX_SIBLING_STREAMS;
 pub use spin::{RETRY as SPIN_RETRY, max_spin, set_max_spin};
 pub use timer::LINGER as TIMER_LINGER;

@@ -1,8 +1,19 @@
 //! Where operations run.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use cuda_core::{Device, Result, Stream};
+
+mod least_loaded;
+mod priorities;
+mod spread;
+
+pub use least_loaded::LeastLoaded;
+pub use priorities::Priorities;
+pub use spread::Devices;
 
 /// Chooses the stream for an operation. Any thread may ask at any time.
 pub trait SchedulingPolicy: Send + Sync {
@@ -11,6 +22,22 @@ pub trait SchedulingPolicy: Send + Sync {
     /// # Errors
     /// What the device says if it has no stream to give.
     fn place(&self) -> Result<Stream>;
+
+    /// How many submissions on its streams are not known to be complete, for [`Devices`] to compare; a policy that
+    /// cannot tell says none.
+    fn load(&self) -> u64 {
+        0
+    }
+}
+
+impl<P: SchedulingPolicy + ?Sized> SchedulingPolicy for Arc<P> {
+    fn place(&self) -> Result<Stream> {
+        (**self).place()
+    }
+
+    fn load(&self) -> u64 {
+        (**self).load()
+    }
 }
 
 /// Streams that [`StreamPoolRoundRobin::new`] makes.
@@ -38,8 +65,16 @@ impl StreamPoolRoundRobin {
     /// # Errors
     /// What the device says.
     pub fn with_streams(device: &Device, streams: usize) -> Result<Self> {
-        let streams = (0..streams.max(1)).map(|_| device.new_stream()).collect::<Result<_>>()?;
-        Ok(Self { streams, turn: AtomicUsize::new(0) })
+        Self::with_priority(device, streams, 0)
+    }
+
+    /// As [`with_streams`](Self::with_streams), where the streams have a priority: lower ones run first. The
+    /// default is 0. A device takes the nearest that it knows.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn with_priority(device: &Device, streams: usize, priority: i32) -> Result<Self> {
+        Ok(Self { streams: lend(device, streams, priority)?, turn: AtomicUsize::new(0) })
     }
 }
 
@@ -53,6 +88,10 @@ impl SchedulingPolicy for StreamPoolRoundRobin {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(self.streams[turn % self.streams.len()].clone())
     }
+
+    fn load(&self) -> u64 {
+        in_flight(&self.streams)
+    }
 }
 
 /// One stream: operations run one after the other.
@@ -65,7 +104,7 @@ impl SingleStream {
     /// # Errors
     /// What the device says.
     pub fn new(device: &Device) -> Result<Self> {
-        Ok(Self(device.new_stream()?))
+        Ok(Self(device.lend_idle_stream(0)?))
     }
 }
 
@@ -79,4 +118,17 @@ impl SchedulingPolicy for SingleStream {
     fn place(&self) -> Result<Stream> {
         Ok(self.0.clone())
     }
+
+    fn load(&self) -> u64 {
+        self.0.in_flight()
+    }
+}
+
+/// At least one stream, of those that the device keeps for that.
+fn lend(device: &Device, streams: usize, priority: i32) -> Result<Vec<Stream>> {
+    (0..streams.max(1)).map(|_| device.lend_idle_stream(priority)).collect()
+}
+
+fn in_flight(streams: &[Stream]) -> u64 {
+    streams.iter().map(Stream::in_flight).sum()
 }

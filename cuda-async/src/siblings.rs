@@ -1,6 +1,6 @@
 //! The streams that one operation's forks use.
 
-use cuda_core::{Device, Result, Stream};
+use cuda_core::{Result, Stream};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -18,11 +18,11 @@ struct Lent {
 }
 
 impl Siblings {
-    /// The stream for one more branch.
-    pub(crate) fn next(&self, device: &Device) -> Result<Stream> {
+    /// The stream for one more branch of an operation on `stream`.
+    pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
         let mut lent = self.0.lock();
         if lent.streams.len() < MAX_SIBLING_STREAMS {
-            lent.streams.push(device.lend_stream()?);
+            lent.streams.push(stream.device().lend_stream(stream.priority())?);
         }
         let turn = lent.turns % lent.streams.len();
         lent.turns += 1;

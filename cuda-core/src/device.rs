@@ -1,8 +1,11 @@
 //! Devices: opened once, shared by everything on them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    any::Any,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
@@ -31,6 +34,7 @@ pub(crate) struct DeviceInner {
     pub(crate) reclaim: Reclaim,
     pub(crate) host: Arc<HostPool>,
     ids: AtomicU64,
+    attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// The name of a device's own stream; those that are asked for count on from here.
@@ -46,7 +50,7 @@ impl Device {
         let streams = Arc::new(Streams::default());
         let backend = provider.open(ordinal, streams.clone())?;
         backend.request(Request::CreateStream { id: HOUSEKEEPING, priority: 0 })?;
-        let housekeeping = StreamState::new(HOUSEKEEPING);
+        let housekeeping = StreamState::new(HOUSEKEEPING, 0);
         streams.insert(housekeeping.clone());
         let inner = Arc::new(DeviceInner {
             backend,
@@ -57,6 +61,7 @@ impl Device {
             reclaim: Reclaim::default(),
             host: Arc::default(),
             ids: AtomicU64::new(HOUSEKEEPING.0),
+            attachment: OnceLock::new(),
         });
         streams.attach(Arc::downgrade(&inner));
         Ok(Self(inner))
@@ -89,12 +94,27 @@ impl Device {
     ///
     /// # Errors
     /// What the backend says.
-    pub fn lend_stream(&self) -> Result<Stream> {
-        let state = match self.0.spare_streams.take() {
-            Some(state) => state,
-            None => self.0.create_stream(0)?,
-        };
+    pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
+        self.lend(priority, self.0.spare_streams.take(priority))
+    }
+
+    /// As [`lend_stream`](Device::lend_stream), but one that is known to have nothing to run.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
+        self.lend(priority, self.0.spare_streams.take_idle(priority))
+    }
+
+    fn lend(&self, priority: i32, spare: Option<Arc<StreamState>>) -> Result<Stream> {
+        let state = spare.map_or_else(|| self.0.create_stream(priority), Ok)?;
         Ok(Stream::new(self.clone(), state, OnDrop::Recycle))
+    }
+
+    /// What a layer above keeps with this device, made when it is first asked for. There is one; none where it is
+    /// of another type.
+    pub fn attachment<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
+        self.0.attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
 
     /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
@@ -205,7 +225,7 @@ impl DeviceInner {
     fn create_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
         let id = StreamId(self.next_id());
         self.backend.request(Request::CreateStream { id, priority })?;
-        let state = StreamState::new(id);
+        let state = StreamState::new(id, priority);
         self.streams.insert(state.clone());
         Ok(state)
     }

@@ -154,6 +154,11 @@ pub enum Error {
         /// The time it was given.
         after: Duration,
     },
+    /// An op was run with the context of a script, and not by that script.
+    #[error(
+        "this op was awaited outside of the script whose context runs it; await it in the script's own closure, or run it with `.await`"
+    )]
+    OutsideScript,
     /// A value was to be taken out of an `Arc` that has other owners.
     #[error(
         "the value has {others} more owners; drop the other clones first (a `shared()` operation holds one too), or use the `Arc`"

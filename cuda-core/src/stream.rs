@@ -50,6 +50,11 @@ impl Stream {
         self.0.state.id
     }
 
+    /// What it was made with; lower ones run first where the device knows priorities.
+    pub fn priority(&self) -> i32 {
+        self.0.state.priority
+    }
+
     /// The device it belongs to.
     #[inline]
     pub fn device(&self) -> &Device {

@@ -30,6 +30,7 @@ use crate::{
 
 pub(crate) struct StreamState {
     pub(crate) id: StreamId,
+    pub(crate) priority: i32,
     pub(crate) published: AtomicU64,
     pub(crate) progress: Arc<Progress>,
     pub(crate) order: Mutex<Order>,
@@ -66,9 +67,10 @@ impl Order {
 }
 
 impl StreamState {
-    pub(crate) fn new(id: StreamId) -> Arc<Self> {
+    pub(crate) fn new(id: StreamId, priority: i32) -> Arc<Self> {
         Arc::new(Self {
             id,
+            priority,
             published: AtomicU64::new(0),
             progress: Arc::default(),
             order: Mutex::default(),

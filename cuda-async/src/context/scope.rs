@@ -54,6 +54,11 @@ impl ExecutionContext {
         Ok(beside)
     }
 
+    /// The context of a part that runs on another device. Its work never counts as this one's.
+    pub(crate) fn elsewhere(&self, stream: Stream) -> Self {
+        Self::root(stream, Run::Async)
+    }
+
     /// Takes the work of a context [`beside`](Self::beside) as this one's.
     pub(crate) fn count(&self, beside: &Self) {
         self.0.last.fetch_max(beside.0.last.load(Ordering::Acquire), Ordering::AcqRel);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    BoxedOp, ByValue, Device, DeviceBuffer, DeviceFuture, DeviceInfo, Error, Event,
-    ExecutionContext, Fault, FaultKind, FaultSite, Function, LaunchConfig, Module, Op,
-    PinnedBuffer, SchedulingPolicy, SingleStream, Stream, StreamPoolRoundRobin, ops,
+    BoxedOp, ByValue, Device, DeviceBuffer, DeviceFuture, DeviceInfo, Devices, Error, Event,
+    ExecutionContext, Fault, FaultKind, FaultSite, Function, LaunchConfig, LeastLoaded, Module, Op,
+    PinnedBuffer, Priorities, Retry, SchedulingPolicy, ScriptContext, SingleStream, Stream,
+    StreamPoolRoundRobin, ops,
 };
 use cuda_core::{
     Access, Allocation, Arguments, Backend, Command, EntryInfo, HostBlock, Landing, MemoryInfo,
@@ -35,6 +36,11 @@ fn handles_go_anywhere() {
     send_sync::<Waiter>();
     send_sync::<SingleStream>();
     send_sync::<StreamPoolRoundRobin>();
+    send_sync::<LeastLoaded>();
+    send_sync::<Priorities>();
+    send_sync::<Devices>();
+    send_sync::<Retry>();
+    send_sync::<ScriptContext>();
     send_sync::<Arc<dyn SchedulingPolicy>>();
     send_sync::<dyn Backend>();
     send_sync::<dyn Provider>();
@@ -65,6 +71,7 @@ fn data_goes_anywhere() {
 #[test]
 fn operations_go_to_other_threads() {
     type Buffer = DeviceBuffer<f32>;
+    type Pending = std::future::Pending<Result<u8, Error>>;
     send::<BoxedOp<'static, u8>>();
     send::<Op<ops::Value<u8>>>();
     send::<Op<ops::Fresh<f32>>>();
@@ -80,6 +87,17 @@ fn operations_go_to_other_threads() {
     send::<Op<ops::Zip<(ops::Branch<ops::Value<u8>>, ops::Branch<ops::Value<u8>>)>>>();
     send::<Op<ops::InOrder<std::vec::IntoIter<u8>, ops::Value<u8>>>>();
     send::<Op<ops::Iterate<u8, fn(u8) -> u8, ops::Value<u8>>>>();
+    send::<Op<ops::Settled<ops::Value<u8>>>>();
+    send::<Op<ops::MapErr<ops::Value<u8>, fn(Error) -> Error>>>();
+    send::<Op<ops::OrElse<ops::Value<u8>, fn(Error) -> u8, ops::Value<u8>>>>();
+    send::<Op<ops::UnwrapArc<ops::Value<Arc<u8>>>>>();
+    send::<Op<ops::Timeout<ops::Fresh<f32>>>>();
+    send::<Op<ops::Race<ops::Fresh<f32>>>>();
+    send::<Op<ops::Retrying<fn(&Error) -> bool, fn() -> u8, ops::Fresh<f32>>>>();
+    send::<Op<ops::On<ops::Fresh<f32>>>>();
+    send::<Op<ops::Script<fn(ScriptContext) -> u8, Pending>>>();
+    send::<ops::ScriptRun<ops::Fresh<f32>>>();
+    unpin::<ops::ScriptRun<ops::Fresh<f32>>>();
     send::<DeviceFuture<ops::ToHost<Buffer>>>();
     unpin::<DeviceFuture<ops::ToHost<Buffer>>>();
 }

@@ -1,0 +1,64 @@
+//! `LeastLoaded`: the stream with the least to do.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cuda_core::{Device, Result, Stream};
+
+use super::{DEFAULT_STREAMS, SchedulingPolicy, in_flight, lend};
+
+/// The stream with the fewest submissions that are not known to be complete; of several such streams the one that
+/// was used last, since it is warm.
+///
+/// ```
+/// use std::sync::Arc;
+/// use cuda_async::{LeastLoaded, default_device, prelude::*, set_default_policy};
+/// let policy = LeastLoaded::new(&default_device()?)?;
+/// assert_eq!(futures::executor::block_on(h2d([1u8]).then(to_host).schedule(&policy))?, [1]);
+/// set_default_policy(Arc::new(policy)); // or for the process
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LeastLoaded {
+    streams: Vec<Stream>,
+    last: AtomicUsize,
+}
+
+impl LeastLoaded {
+    /// Over [`DEFAULT_STREAMS`] streams of `device`.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn new(device: &Device) -> Result<Self> {
+        Self::with_streams(device, DEFAULT_STREAMS)
+    }
+
+    /// Over this many streams of `device`, at least one.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn with_streams(device: &Device, streams: usize) -> Result<Self> {
+        Ok(Self { streams: lend(device, streams, 0)?, last: AtomicUsize::new(0) })
+    }
+}
+
+impl SchedulingPolicy for LeastLoaded {
+    fn place(&self) -> Result<Stream> {
+        let last = self.last.load(Ordering::Relaxed).min(self.streams.len() - 1);
+        let mut best = (last, self.streams[last].in_flight());
+        for (index, stream) in self.streams.iter().enumerate() {
+            if best.1 == 0 {
+                break;
+            }
+            let load = stream.in_flight();
+            if load < best.1 {
+                best = (index, load);
+            }
+        }
+        self.last.store(best.0, Ordering::Relaxed);
+        Ok(self.streams[best.0].clone())
+    }
+
+    fn load(&self) -> u64 {
+        in_flight(&self.streams)
+    }
+}

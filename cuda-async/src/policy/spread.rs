@@ -1,0 +1,103 @@
+//! `Devices`: several devices, each with a policy of its own.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use cuda_core::{Device, Error, Result, Stream};
+
+use super::{LeastLoaded, SchedulingPolicy};
+
+/// Spreads operations over several devices. One operation stays on one of them; buffers that it is given have to
+/// live there.
+///
+/// ```
+/// use cuda_async::{Devices, open, prelude::*};
+/// let both = Devices::in_turn([open("cpu")?, open("cpu")?])?;
+/// assert_eq!(futures::executor::block_on(h2d([1u8]).then(to_host).schedule(&both))?, [1]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub struct Devices {
+    policies: Vec<Arc<dyn SchedulingPolicy>>,
+    turn: AtomicUsize,
+    by_load: bool,
+}
+
+impl Devices {
+    /// Each device in turn, with [`LeastLoaded`] on each.
+    ///
+    /// # Errors
+    /// What a device says; [`Error::NoDevice`] if there is none.
+    pub fn in_turn(devices: impl IntoIterator<Item = Device>) -> Result<Self> {
+        Self::in_turn_over(policies(devices)?)
+    }
+
+    /// The device with the fewest submissions that are not known to be complete; of several such devices the one
+    /// that was used last. With [`LeastLoaded`] on each.
+    ///
+    /// # Errors
+    /// As [`in_turn`](Devices::in_turn).
+    pub fn least_loaded(devices: impl IntoIterator<Item = Device>) -> Result<Self> {
+        Self::least_loaded_over(policies(devices)?)
+    }
+
+    /// Each policy in turn.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if there is none.
+    pub fn in_turn_over(policies: Vec<Arc<dyn SchedulingPolicy>>) -> Result<Self> {
+        Self::over(policies, false)
+    }
+
+    /// The policy with the smallest [`load`](SchedulingPolicy::load).
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if there is none.
+    pub fn least_loaded_over(policies: Vec<Arc<dyn SchedulingPolicy>>) -> Result<Self> {
+        Self::over(policies, true)
+    }
+
+    fn over(policies: Vec<Arc<dyn SchedulingPolicy>>, by_load: bool) -> Result<Self> {
+        if policies.is_empty() {
+            let available = "none in the list".into();
+            return Err(Error::NoDevice { address: "any of several".into(), available });
+        }
+        Ok(Self { policies, turn: AtomicUsize::new(0), by_load })
+    }
+
+    fn next_in_turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed) % self.policies.len()
+    }
+
+    fn next_by_load(&self) -> usize {
+        let last = self.turn.load(Ordering::Relaxed);
+        let loads = self.policies.iter().map(|policy| policy.load()).enumerate();
+        let best = loads.min_by_key(|(index, load)| (*load, *index != last));
+        let index = best.map_or(0, |(index, _)| index);
+        self.turn.store(index, Ordering::Relaxed);
+        index
+    }
+}
+
+fn policies(devices: impl IntoIterator<Item = Device>) -> Result<Vec<Arc<dyn SchedulingPolicy>>> {
+    let policy = |device| Ok(Arc::new(LeastLoaded::new(&device)?) as Arc<dyn SchedulingPolicy>);
+    devices.into_iter().map(policy).collect()
+}
+
+impl SchedulingPolicy for Devices {
+    fn place(&self) -> Result<Stream> {
+        let index = if self.by_load { self.next_by_load() } else { self.next_in_turn() };
+        self.policies[index].place()
+    }
+
+    fn load(&self) -> u64 {
+        self.policies.iter().map(|policy| policy.load()).sum()
+    }
+}
+
+impl std::fmt::Debug for Devices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Devices({})", self.policies.len())
+    }
+}
