@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use cuda_core::{
@@ -24,7 +25,10 @@ use crate::{
     spin::{self, InFlight},
 };
 
+mod memory;
 mod scope;
+
+pub(crate) use memory::MemoryWait;
 
 /// Where an operation runs: its device, its stream. Clones are the same context.
 #[derive(Clone)]
@@ -33,6 +37,8 @@ pub struct ExecutionContext(Arc<Inner>);
 struct Inner {
     place: Place,
     run: Run,
+    /// How long an allocation may wait for memory.
+    patience: Option<Duration>,
     /// The stream's count when this context last enqueued something; 0 if it never has.
     last: AtomicU64,
     /// Wakes whoever waits for the stream to have room.
@@ -87,19 +93,18 @@ pub(crate) enum Run {
 impl ExecutionContext {
     /// The root context of an operation on `stream`.
     pub(crate) fn root(stream: Stream, run: Run) -> Self {
-        let (siblings, blocked, by_wakers) = Default::default();
-        Self::new(Place::Root(Root { stream, siblings, blocked, by_wakers }), run)
+        Self::new(Place::Root(Root::new(stream)), run, None)
     }
 
     /// A context of the same operation, of which nobody knows yet; without a stream it borrows one.
     fn branch(&self, stream: OnceLock<Stream>, after: Events) -> Self {
-        let (root, has_after) = (self.root_context().clone(), AtomicBool::new(!after.is_empty()));
-        let branch = Branch { root, stream, after: Mutex::new(after), has_after };
-        Self::new(Place::Branch(branch), self.0.run)
+        let branch = Branch::new(self.root_context().clone(), stream, after);
+        Self::new(Place::Branch(branch), self.0.run, self.0.patience)
     }
 
-    fn new(place: Place, run: Run) -> Self {
-        Self(Arc::new(Inner { place, run, last: AtomicU64::new(0), room: Mutex::new(None) }))
+    fn new(place: Place, run: Run, patience: Option<Duration>) -> Self {
+        let (last, room) = (AtomicU64::new(0), Mutex::new(None));
+        Self(Arc::new(Inner { place, run, patience, last, room }))
     }
 
     /// The device.
@@ -288,7 +293,19 @@ impl ExecutionContext {
     }
 }
 
+impl Root {
+    fn new(stream: Stream) -> Self {
+        let (siblings, blocked, by_wakers) = Default::default();
+        Self { stream, siblings, blocked, by_wakers }
+    }
+}
+
 impl Branch {
+    fn new(root: ExecutionContext, stream: OnceLock<Stream>, after: Events) -> Self {
+        let has_after = AtomicBool::new(!after.is_empty());
+        Self { root, stream, after: Mutex::new(after), has_after }
+    }
+
     fn stream(&self) -> Result<&Stream> {
         let stream = match self.stream.get() {
             Some(stream) => stream,

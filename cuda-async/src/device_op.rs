@@ -8,7 +8,7 @@ use crate::{
     DeviceFuture, ExecutionContext, IntoDeviceOp, Op, SchedulingPolicy, Submit, blocking,
     ops::{
         BoxedOp, Chain, Inspect, Map, MapErr, On, OrElse, Plain, Settled, Shared, Timeout,
-        UnwrapArc, WithContext,
+        UnwrapArc, WaitForMemory, WithContext,
     },
 };
 
@@ -184,6 +184,25 @@ pub trait DeviceOp:
     /// What any step or `device` says; [`Error::NeedsHostData`] in [`async_on`](DeviceOp::async_on) of another device.
     fn on(self, device: &Device) -> Op<On<<Self as DeviceOp>::Steps>> {
         Op::new(On::new(self.into_steps(), device.clone()))
+    }
+
+    /// In this operation [`h2d`](crate::h2d), [`zeros`](crate::zeros) and
+    /// [`uninitialised`](crate::uninitialised) wait for memory where the device has not enough: each is tried again
+    /// when something is freed or some work ends, and at the latest after `max`. No thread is held.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cuda_async::prelude::*;
+    /// let op = h2d(vec![1u8; 100]).then(to_host).wait_for_memory(Duration::from_secs(1));
+    /// assert_eq!(op.sync()?.len(), 100);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] after `max`: operations that hold memory and wait for each other's end with that. At
+    /// once if it is more than the device has, and in [`async_on`](DeviceOp::async_on).
+    fn wait_for_memory(self, max: Duration) -> Op<WaitForMemory<<Self as DeviceOp>::Steps>> {
+        Op::new(WaitForMemory::new(self.into_steps(), max))
     }
 
     /// Takes the value out of the `Arc` that this operation gives, which has to be its last owner.

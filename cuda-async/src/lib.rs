@@ -20,6 +20,7 @@
 //! | do one thing after another | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`], [`script`] |
 //! | do things at the same time | [`zip!`], tuples, [`join_all`], [`race`], [`DeviceOp::shared`], [`unzip!`] |
 //! | run it | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
+//! | wait for memory | [`DeviceOp::wait_for_memory`] |
 //! | meet errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
 //! | choose where | [`open`], [`devices`], [`set_default_device`], [`DeviceOp::on`], [`SchedulingPolicy`] |
 //! | enqueue by hand | [`with_context`], [`Stream`], [`Submit`] |

@@ -13,6 +13,7 @@ use crate::{
     Provider, Reply, Request, Result, Stream, StreamId,
     event_pool::EventPool,
     host_pool::HostPool,
+    memory_waiter::{MemoryWaiter, MemoryWaiters},
     reclaim::Reclaim,
     spare_streams::SpareStreams,
     stream::OnDrop,
@@ -33,6 +34,7 @@ pub(crate) struct DeviceInner {
     pub(crate) events: EventPool,
     pub(crate) reclaim: Reclaim,
     pub(crate) host: Arc<HostPool>,
+    pub(crate) memory_waiters: MemoryWaiters,
     ids: AtomicU64,
     attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -60,6 +62,7 @@ impl Device {
             events: EventPool::default(),
             reclaim: Reclaim::default(),
             host: Arc::default(),
+            memory_waiters: MemoryWaiters::default(),
             ids: AtomicU64::new(HOUSEKEEPING.0),
             attachment: OnceLock::new(),
         });
@@ -142,6 +145,11 @@ impl Device {
             Reply::Memory(info) => Ok(info),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// To be woken when memory of this device may have come back.
+    pub fn memory_waiter(&self) -> MemoryWaiter {
+        MemoryWaiter::new(self.clone())
     }
 
     /// A zeroed host buffer of `len` elements that this device copies from and to at full speed.

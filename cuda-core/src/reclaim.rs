@@ -60,6 +60,7 @@ impl DeviceInner {
                 self.reclaim.frees.push((id, usage));
             }
         }
+        self.memory_waiters.wake();
     }
 
     /// Lets go of everything that can go now. Called without any stream's lock; may block.

@@ -217,6 +217,8 @@ impl NoticeSink for Streams {
             state.ask_on(&*device.backend);
             drop(state);
             device.reclaim_memory();
+            // Some work has ended, and with it what was freed behind it.
+            device.memory_waiters.wake();
         }
     }
 }

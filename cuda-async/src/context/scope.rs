@@ -3,11 +3,12 @@
 use std::{
     sync::{OnceLock, atomic::Ordering},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use cuda_core::{Error, Result, Stream};
 
-use super::{Events, ExecutionContext, Run};
+use super::{Branch, Events, ExecutionContext, Place, Root, Run};
 use crate::spin::InFlight;
 
 impl ExecutionContext {
@@ -48,15 +49,27 @@ impl ExecutionContext {
     /// A context on the same stream, behind what this one has. Its work counts as this one's only after
     /// [`count`](Self::count): until then it can be given up.
     pub(crate) fn beside(&self) -> Result<Self> {
-        let beside = self.branch(OnceLock::from(self.stream()?.clone()), Events::new());
-        beside.0.last.store(self.0.last.load(Ordering::Acquire), Ordering::Release);
         self.announce()?;
+        self.on_this_stream(self.0.patience)
+    }
+
+    /// As [`beside`](Self::beside); allocations in it wait for memory, each at most that long.
+    pub(crate) fn patient(&self, max: Duration) -> Result<Self> {
+        self.on_this_stream(Some(max))
+    }
+
+    fn on_this_stream(&self, patience: Option<Duration>) -> Result<Self> {
+        let (root, stream) = (self.root_context().clone(), self.stream()?.clone());
+        let branch = Branch::new(root, OnceLock::from(stream), Events::new());
+        let beside = Self::new(Place::Branch(branch), self.0.run, patience);
+        beside.0.last.store(self.0.last.load(Ordering::Acquire), Ordering::Release);
         Ok(beside)
     }
 
     /// The context of a part that runs on another device. Its work never counts as this one's.
     pub(crate) fn elsewhere(&self, stream: Stream) -> Self {
-        Self::root(stream, Run::Async)
+        let root = Root::new(stream);
+        Self::new(Place::Root(root), Run::Async, self.0.patience)
     }
 
     /// Takes the work of a context [`beside`](Self::beside) as this one's.

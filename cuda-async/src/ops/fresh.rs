@@ -1,16 +1,28 @@
 //! `zeros`, `uninitialised`: fresh device memory.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use cuda_core::{DeviceBuffer, Element, Error, Result, Stream};
 
-use crate::{ExecutionContext, Op, Submit};
+use crate::{ExecutionContext, Op, Submit, context::MemoryWait};
 
 /// Steps of [`zeros`] and [`uninitialised`].
-#[derive(Clone)]
 pub struct Fresh<T> {
     len: Option<usize>,
     allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
+    wait: MemoryWait,
+}
+
+impl<T> Fresh<T> {
+    const fn new(len: usize, allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>) -> Self {
+        Self { len: Some(len), allocate, wait: MemoryWait::new() }
+    }
+}
+
+impl<T> Clone for Fresh<T> {
+    fn clone(&self) -> Self {
+        Self { len: self.len, allocate: self.allocate, wait: MemoryWait::new() }
+    }
 }
 
 /// A new device buffer of `len` zeroes.
@@ -21,7 +33,7 @@ pub struct Fresh<T> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub const fn zeros<T: Element>(len: usize) -> Op<Fresh<T>> {
-    Op::new(Fresh { len: Some(len), allocate: DeviceBuffer::zeroed })
+    Op::new(Fresh::new(len, DeviceBuffer::zeroed))
 }
 
 /// A new device buffer of `len` elements with unspecified values, for a kernel that writes all of them: saves
@@ -33,7 +45,7 @@ pub const fn zeros<T: Element>(len: usize) -> Op<Fresh<T>> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub const fn uninitialised<T: Element>(len: usize) -> Op<Fresh<T>> {
-    Op::new(Fresh { len: Some(len), allocate: DeviceBuffer::uninitialised })
+    Op::new(Fresh::new(len, DeviceBuffer::uninitialised))
 }
 
 impl<T: Element> Submit for Fresh<T> {
@@ -41,10 +53,13 @@ impl<T: Element> Submit for Fresh<T> {
 
     fn poll_submit(
         &mut self,
-        _: &mut Context<'_>,
+        task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        let len = self.len.take().ok_or(Error::AlreadyEnded)?;
-        Poll::Ready(cx.enqueue(|stream| (self.allocate)(stream, len)))
+        let (len, allocate) = (self.len.ok_or(Error::AlreadyEnded)?, self.allocate);
+        let allocated =
+            ready!(cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len)));
+        self.len = None;
+        Poll::Ready(allocated)
     }
 }

@@ -25,6 +25,7 @@ mod unwrap_arc;
 mod unzip;
 mod upload;
 mod value;
+mod wait_for_memory;
 mod zip;
 
 pub use boxed::BoxedOp;
@@ -52,4 +53,5 @@ pub use unwrap_arc::UnwrapArc;
 pub use unzip::Unzip;
 pub use upload::{COPY_CHUNK, COPY_WINDOW, HostSource, Upload, h2d};
 pub use value::{Value, empty, value, with_context};
+pub use wait_for_memory::WaitForMemory;
 pub use zip::Zip;

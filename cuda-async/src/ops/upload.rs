@@ -6,9 +6,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Waiter};
+use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, Waiter};
 
-use crate::{ExecutionContext, Op, Submit};
+use crate::{ExecutionContext, Op, Submit, context::MemoryWait};
 
 /// Bytes that are copied through one block of pinned memory, and between two polls.
 pub const COPY_CHUNK: usize = 1 << 20;
@@ -80,7 +80,7 @@ impl<T: Element> HostSource for PinnedBuffer<T> {
 pub struct Upload<S: HostSource>(State<S, S::Element>);
 
 enum State<S, T> {
-    Idle(S),
+    Idle(S, MemoryWait),
     Copying(Copying<S, T>),
     Ended,
 }
@@ -105,7 +105,7 @@ struct Copying<S, T> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
-    Op::new(Upload(State::Idle(source)))
+    Op::new(Upload(State::Idle(source, MemoryWait::new())))
 }
 
 impl<S: HostSource> Submit for Upload<S> {
@@ -116,17 +116,22 @@ impl<S: HostSource> Submit for Upload<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        self.0 = match std::mem::replace(&mut self.0, State::Ended) {
-            State::Idle(source) => match source.into_pinned() {
+        if let State::Idle(source, wait) = &mut self.0 {
+            let len = source.elements().len();
+            let allocate = |stream: &Stream| DeviceBuffer::uninitialised(stream, len);
+            let allocated = ready!(cx.poll_allocation(wait, task, allocate));
+            let State::Idle(source, _) = std::mem::replace(&mut self.0, State::Ended) else {
+                return Poll::Ready(Err(Error::AlreadyEnded));
+            };
+            let mut buffer = allocated?;
+            match source.into_pinned() {
                 Ok(pinned) => {
-                    return Poll::Ready(
-                        cx.enqueue(|stream| DeviceBuffer::uploaded(stream, pinned)),
-                    );
+                    let uploaded = cx.enqueue(|stream| buffer.upload(stream, 0, pinned));
+                    return Poll::Ready(uploaded.map(|_| buffer));
                 }
-                Err(source) => State::Copying(Copying::new(source, cx)?),
-            },
-            begun => begun,
-        };
+                Err(source) => self.0 = State::Copying(Copying::new(source, buffer)),
+            }
+        }
         let State::Copying(copying) = &mut self.0 else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
@@ -139,10 +144,8 @@ impl<S: HostSource> Submit for Upload<S> {
 }
 
 impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
-    fn new(source: S, cx: &ExecutionContext) -> Result<Self> {
-        let len = source.elements().len();
-        let buffer = cx.enqueue(|stream| DeviceBuffer::uninitialised(stream, len))?;
-        Ok(Self { source, buffer, done: 0, flying: VecDeque::new(), waiter: None })
+    fn new(source: S, buffer: DeviceBuffer<T>) -> Self {
+        Self { source, buffer, done: 0, flying: VecDeque::new(), waiter: None }
     }
 
     fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {

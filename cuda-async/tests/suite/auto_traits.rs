@@ -10,7 +10,7 @@ use cuda_async::{
 };
 use cuda_core::{
     Access, Allocation, Arguments, Backend, Command, EntryInfo, HostBlock, Landing, MemoryInfo,
-    ModuleInfo, Notice, NoticeSink, Provider, Reply, Request, Ticket, Waiter,
+    MemoryWaiter, ModuleInfo, Notice, NoticeSink, Provider, Reply, Request, Ticket, Waiter,
 };
 
 fn send<T: Send + ?Sized>() {}
@@ -34,6 +34,7 @@ fn handles_go_anywhere() {
     send_sync::<Arguments>();
     send_sync::<HostBlock>();
     send_sync::<Waiter>();
+    send_sync::<MemoryWaiter>();
     send_sync::<SingleStream>();
     send_sync::<StreamPoolRoundRobin>();
     send_sync::<LeastLoaded>();
@@ -95,6 +96,7 @@ fn operations_go_to_other_threads() {
     send::<Op<ops::Race<ops::Fresh<f32>>>>();
     send::<Op<ops::Retrying<fn(&Error) -> bool, fn() -> u8, ops::Fresh<f32>>>>();
     send::<Op<ops::On<ops::Fresh<f32>>>>();
+    send::<Op<ops::WaitForMemory<ops::Fresh<f32>>>>();
     send::<Op<ops::Script<fn(ScriptContext) -> u8, Pending>>>();
     send::<ops::ScriptRun<ops::Fresh<f32>>>();
     unpin::<ops::ScriptRun<ops::Fresh<f32>>>();

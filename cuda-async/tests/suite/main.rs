@@ -11,6 +11,7 @@ mod errors;
 mod errors_as_values;
 mod faults;
 mod kernels;
+mod memory;
 mod ordering;
 mod policies;
 mod polling;

@@ -161,7 +161,7 @@ fn a_script_selects(device: &Device) {
 }
 
 /// Two milliseconds by a thread of its own.
-fn nap() -> impl Future<Output = ()> + Send + Unpin {
+pub fn nap() -> impl Future<Output = ()> + Send + Unpin {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(2));
