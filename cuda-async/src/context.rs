@@ -269,7 +269,7 @@ impl ExecutionContext {
 
     /// A context of its own on the same stream, for steps that several runs may drive by turns.
     pub(crate) fn own_root(&self) -> Result<Self> {
-        Ok(Self::root(self.stream()?.clone(), Run::Async))
+        Ok(self.elsewhere(self.stream()?.clone()))
     }
 
     /// Orders this context after `event` and counts what is before it as its own work.

@@ -22,7 +22,13 @@ impl Siblings {
     pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
         let mut lent = self.0.lock();
         if lent.streams.len() < MAX_SIBLING_STREAMS {
-            lent.streams.push(stream.device().lend_stream(stream.priority())?);
+            let fresh = stream.device().lend_stream(stream.priority())?;
+            lent.streams.push(fresh.clone());
+            return Ok(fresh);
+        }
+        // Others may have to run what was given up.
+        if let Some(idle) = lent.streams.iter().find(|stream| stream.is_known_idle()) {
+            return Ok(idle.clone());
         }
         let turn = lent.turns % lent.streams.len();
         lent.turns += 1;

@@ -66,7 +66,8 @@ impl ExecutionContext {
         Ok(beside)
     }
 
-    /// The context of a part that runs on another device. Its work never counts as this one's.
+    /// The context of a part with a root of its own: on another device, or one that several runs drive. Its work
+    /// does not count as this one's.
     pub(crate) fn elsewhere(&self, stream: Stream) -> Self {
         let root = Root::new(stream);
         Self::new(Place::Root(root), Run::Async, self.0.patience)
