@@ -70,7 +70,7 @@ pub use ops::{
     script, to_host, to_pinned, uninitialised, value, with_context, zeros,
 };
 pub use policy::{
-    DEFAULT_STREAMS, Devices, LeastLoaded, Priorities, SchedulingPolicy, SingleStream,
+    DEFAULT_STREAMS, Devices, LeastLoaded, MAX_STREAMS, Priorities, SchedulingPolicy, SingleStream,
     StreamPoolRoundRobin,
 };
 pub use siblings::MAX_SIBLING_STREAMS;

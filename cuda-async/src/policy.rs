@@ -1,18 +1,17 @@
 //! Where operations run.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use cuda_core::{Device, Result, Stream};
 
 mod least_loaded;
 mod priorities;
+mod round_robin;
 mod spread;
 
 pub use least_loaded::LeastLoaded;
 pub use priorities::Priorities;
+pub use round_robin::{DEFAULT_STREAMS, MAX_STREAMS, StreamPoolRoundRobin};
 pub use spread::Devices;
 
 /// Chooses the stream for an operation. Any thread may ask at any time.
@@ -37,60 +36,6 @@ impl<P: SchedulingPolicy + ?Sized> SchedulingPolicy for Arc<P> {
 
     fn load(&self) -> u64 {
         (**self).load()
-    }
-}
-
-/// Streams that [`StreamPoolRoundRobin::new`] makes.
-pub const DEFAULT_STREAMS: usize = 4;
-
-/// A few streams in turn; one that is known to be idle is used again before the turn moves on, since it is
-/// warm. The default.
-#[derive(Debug)]
-pub struct StreamPoolRoundRobin {
-    streams: Vec<Stream>,
-    turn: AtomicUsize,
-}
-
-impl StreamPoolRoundRobin {
-    /// [`DEFAULT_STREAMS`] streams of `device`.
-    ///
-    /// # Errors
-    /// What the device says.
-    pub fn new(device: &Device) -> Result<Self> {
-        Self::with_streams(device, DEFAULT_STREAMS)
-    }
-
-    /// This many streams of `device`, at least one.
-    ///
-    /// # Errors
-    /// What the device says.
-    pub fn with_streams(device: &Device, streams: usize) -> Result<Self> {
-        Self::with_priority(device, streams, 0)
-    }
-
-    /// As [`with_streams`](Self::with_streams), where the streams have a priority: lower ones run first. The
-    /// default is 0. A device takes the nearest that it knows.
-    ///
-    /// # Errors
-    /// What the device says.
-    pub fn with_priority(device: &Device, streams: usize, priority: i32) -> Result<Self> {
-        Ok(Self { streams: lend(device, streams, priority)?, turn: AtomicUsize::new(0) })
-    }
-}
-
-impl SchedulingPolicy for StreamPoolRoundRobin {
-    fn place(&self) -> Result<Stream> {
-        let turn = self.turn.load(Ordering::Relaxed);
-        let current = &self.streams[turn % self.streams.len()];
-        if current.is_known_idle() {
-            return Ok(current.clone());
-        }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(self.streams[turn % self.streams.len()].clone())
-    }
-
-    fn load(&self) -> u64 {
-        in_flight(&self.streams)
     }
 }
 

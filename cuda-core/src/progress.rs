@@ -28,6 +28,7 @@ pub(crate) struct Progress {
     lossy: AtomicBool,
     /// How many wakers `waiting` has, or is about to have: whoever raises `completed` need not lock for none.
     waiters: AtomicU64,
+    next_waiter: AtomicU64,
     waiting: Mutex<Waiting>,
 }
 
@@ -39,7 +40,6 @@ struct Waiting {
     lost: Vec<(u64, u64, Error)>,
     /// By submission number, then by waiter.
     wakers: BTreeMap<(u64, u64), Waker>,
-    next_waiter: u64,
 }
 
 /// Stretches of lost submissions that a stream tells apart; beyond that the two oldest become one, with
@@ -128,9 +128,7 @@ impl Progress {
     }
 
     fn new_waiter(&self) -> u64 {
-        let mut waiting = self.waiting.lock();
-        waiting.next_waiter += 1;
-        waiting.next_waiter
+        self.next_waiter.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -80,6 +80,12 @@ impl Stream {
         self.0.state.published().saturating_sub(completed)
     }
 
+    /// Whether a thread is submitting to it at this moment: another one that submits now waits for that.
+    #[inline]
+    pub fn is_contended(&self) -> bool {
+        self.0.state.order.is_locked()
+    }
+
     /// Asks the device, without blocking, whether everything submitted so far has run.
     ///
     /// # Errors

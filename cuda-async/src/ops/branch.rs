@@ -46,6 +46,20 @@ impl<S: Submit> Branch<S> {
     }
 }
 
+/// Whether any of the branches wait, of which this many do. A thread that blocks waits for one stream at a time:
+/// with more than one branch to wait for it would follow one to its end before it goes on with the others, so it
+/// is woken instead.
+pub(crate) fn still_waiting(
+    waiting: usize,
+    task: &Context<'_>,
+    cx: &ExecutionContext,
+) -> Result<bool> {
+    if waiting > 1 && cx.may_wait().is_ok() {
+        cx.wait_by_wakers(task)?;
+    }
+    Ok(waiting > 0)
+}
+
 /// The contexts of branches, made when they are first polled.
 #[derive(Default)]
 pub(crate) struct Fork(Vec<ExecutionContext>);

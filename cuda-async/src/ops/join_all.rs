@@ -6,7 +6,7 @@ use cuda_core::{Error, Result};
 
 use crate::{
     DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit,
-    ops::branch::{Branch, Fork},
+    ops::branch::{Branch, Fork, still_waiting},
 };
 
 /// Steps of [`join_all`].
@@ -65,10 +65,10 @@ impl<S: Submit> JoinAll<S> {
     fn poll_branches(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<bool> {
         let branches = self.branches.as_mut().ok_or(Error::AlreadyEnded)?;
         let contexts = self.fork.contexts(cx, branches.len())?;
-        let mut pending = false;
+        let mut waiting = 0;
         for (branch, cx) in branches.iter_mut().zip(contexts) {
-            pending |= branch.poll(task, cx)?.is_pending();
+            waiting += usize::from(branch.poll(task, cx)?.is_pending());
         }
-        Ok(pending)
+        still_waiting(waiting, task, cx)
     }
 }

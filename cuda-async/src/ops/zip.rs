@@ -6,7 +6,7 @@ use cuda_core::{Error, Result};
 
 use crate::{
     ExecutionContext, IntoDeviceOp, Op, Submit,
-    ops::branch::{Branch, Fork},
+    ops::branch::{Branch, Fork, still_waiting},
 };
 
 /// Steps of [`zip!`](crate::zip) and of tuples of operations; `T` is a tuple of branches.
@@ -57,9 +57,11 @@ macro_rules! tuples {
                 let fork = &mut self.fork;
                 let mut poll = || {
                     let contexts = fork.contexts(cx, $count)?;
-                    let mut pending = false;
-                    $(pending |= branches.$index.poll(task, &contexts[$index])?.is_pending();)+
-                    Ok(pending)
+                    let mut waiting = 0;
+                    $(waiting += usize::from(
+                        branches.$index.poll(task, &contexts[$index])?.is_pending()
+                    );)+
+                    still_waiting(waiting, task, cx)
                 };
                 let submitted = poll();
                 if submitted == Ok(true) {

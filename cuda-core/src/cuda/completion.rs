@@ -31,11 +31,11 @@ pub enum Completion {
 }
 
 impl Default for Completion {
-    /// [`StreamWrite`](Completion::StreamWrite), spinning for 200 us; for 20 us where there are less than four cores
+    /// [`StreamWrite`](Completion::StreamWrite), spinning for 500 us; for 20 us where there are less than four cores
     /// to share.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let spin = Duration::from_micros(if cores < 4 { 20 } else { 200 });
+        let spin = Duration::from_micros(if cores < 4 { 20 } else { 500 });
         Self::StreamWrite { spin }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// device's answer takes about three times as long to turn into an error.
 pub(super) const WATCH: Duration = Duration::from_millis(50);
 
-/// The shortest sleep; waking up costs some 5 us.
-const NAP: Duration = Duration::from_micros(20);
+/// The shortest sleep; waking up costs about as much.
+const NAP: Duration = Duration::from_micros(5);
 
 /// A sleep is at most this part of the time that was waited already: what takes long may be told a little later.
 const PART: u32 = 32;
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn spins_first_then_sleeps_a_part_of_the_wait() {
         assert_eq!(pause(SPIN, false, us(199), us(199)), Pause::Spin);
-        assert_eq!(pause(SPIN, false, us(300), us(300)), Pause::Sleep(NAP));
+        assert_eq!(pause(Style::Looks(us(20)), false, us(100), us(100)), Pause::Sleep(NAP));
         assert_eq!(pause(SPIN, false, us(6400), us(6400)), Pause::Sleep(us(200)));
     }
 

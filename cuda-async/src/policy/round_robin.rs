@@ -1,0 +1,116 @@
+//! `StreamPoolRoundRobin`: a few streams in turn.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use cuda_core::{Device, Result, Stream};
+
+use super::SchedulingPolicy;
+
+/// Streams that [`StreamPoolRoundRobin::new`] begins with.
+pub const DEFAULT_STREAMS: usize = 4;
+
+/// Streams that [`StreamPoolRoundRobin::new`] grows to.
+pub const MAX_STREAMS: usize = 16;
+
+/// A few streams in turn; one that is known to be idle is used again before the turn moves on, since it is
+/// warm. A stream that another thread is submitting to at this moment is passed over. The default.
+#[derive(Debug)]
+pub struct StreamPoolRoundRobin {
+    device: Device,
+    priority: i32,
+    /// Filled from the front, as far as `open`.
+    streams: Box<[OnceLock<Stream>]>,
+    open: AtomicUsize,
+    turn: AtomicUsize,
+}
+
+impl StreamPoolRoundRobin {
+    /// [`DEFAULT_STREAMS`] streams of `device`; more, up to [`MAX_STREAMS`], when so many threads submit at the
+    /// same moment that each stream has one.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn new(device: &Device) -> Result<Self> {
+        Self::of(device, DEFAULT_STREAMS, MAX_STREAMS, 0)
+    }
+
+    /// This many streams of `device`, at least one.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn with_streams(device: &Device, streams: usize) -> Result<Self> {
+        Self::with_priority(device, streams, 0)
+    }
+
+    /// As [`with_streams`](Self::with_streams), where the streams have a priority: lower ones run first. The
+    /// default is 0. A device takes the nearest that it knows.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn with_priority(device: &Device, streams: usize, priority: i32) -> Result<Self> {
+        Self::of(device, streams, streams, priority)
+    }
+
+    fn of(device: &Device, open: usize, most: usize, priority: i32) -> Result<Self> {
+        let (open, most) = (open.max(1), most.max(1));
+        let streams: Box<[_]> = (0..most).map(|_| OnceLock::new()).collect();
+        for place in &streams[..open] {
+            let _ = place.set(device.lend_idle_stream(priority)?);
+        }
+        let (device, open, turn) = (device.clone(), AtomicUsize::new(open), AtomicUsize::new(0));
+        Ok(Self { device, priority, streams, open, turn })
+    }
+
+    fn open_streams(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter().filter_map(OnceLock::get)
+    }
+
+    /// The stream behind `turn` that nobody is submitting to; the one that is next if there is none.
+    fn rotate(&self, turn: usize) -> Result<&Stream> {
+        let open = self.open.load(Ordering::Acquire);
+        for step in 1..=open {
+            let index = (turn + step) % open;
+            let stream = self.streams[index].get();
+            if let Some(stream) = stream.filter(|stream| !stream.is_contended()) {
+                self.turn.store(index, Ordering::Relaxed);
+                return Ok(stream);
+            }
+        }
+        self.turn.store((turn + 1) % open, Ordering::Relaxed);
+        self.grow((turn + 1) % open)
+    }
+
+    /// One stream more, if there may be; else the one at `next`.
+    #[cold]
+    fn grow(&self, next: usize) -> Result<&Stream> {
+        let open = self.open.load(Ordering::Acquire);
+        let index = if open < self.streams.len() { open } else { next };
+        let stream = match self.streams[index].get() {
+            Some(stream) => stream,
+            None => {
+                let lent = self.device.lend_idle_stream(self.priority)?;
+                self.streams[index].get_or_init(|| lent)
+            }
+        };
+        self.open.fetch_max(index + 1, Ordering::AcqRel);
+        Ok(stream)
+    }
+}
+
+impl SchedulingPolicy for StreamPoolRoundRobin {
+    fn place(&self) -> Result<Stream> {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let warm = self.streams.get(turn).and_then(OnceLock::get);
+        match warm.filter(|stream| stream.is_known_idle() && !stream.is_contended()) {
+            Some(stream) => Ok(stream.clone()),
+            None => self.rotate(turn).cloned(),
+        }
+    }
+
+    fn load(&self) -> u64 {
+        self.open_streams().map(Stream::in_flight).sum()
+    }
+}
