@@ -17,7 +17,7 @@ use crate::{
 /// Run it with `.await` in any executor, with [`sync`](DeviceOp::sync) where there is none, or on a stream
 /// of your choice with [`sync_on`](DeviceOp::sync_on).
 ///
-/// It is no `Future` but becomes one: `.await`, `join!`, `select!` and `timeout` take it as it is,
+/// It is no `Future` but becomes one: `.await`, `join!` and `select!` take it as it is,
 /// `tokio::spawn` wants `op.into_future()`.
 ///
 /// ```

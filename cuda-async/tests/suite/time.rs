@@ -1,12 +1,15 @@
 //! `timeout`.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use cuda_async::{Device, SchedulingPolicy, SingleStream, prelude::*, value};
+use cuda_async::{Device, LeastLoaded, SchedulingPolicy, SingleStream, prelude::*, value};
 use futures::executor::block_on;
 
 use crate::{
-    kernels::Kernels,
+    kernels::{Kernels, spun},
     on_every_device,
     polling::{
         dropped_at_every_poll, iterations_for, memory_comes_back, own_devices, polled_again,
@@ -21,6 +24,8 @@ on_every_device! {
     timeouts_nest
     a_timeout_wants_to_wait
     a_timeout_ends_once
+    a_thousand_tasks_with_an_eye_on_the_time
+    shared_work_outlives_a_timeout
 }
 
 const LONG: Duration = Duration::from_millis(300);
@@ -112,6 +117,42 @@ fn a_timeout_ends_once(device: &Device) {
     let late = zeros::<u32>(32).then(|out| kernels.spin(out, long)).timeout(SHORT);
     assert_eq!(polled_again(late).sync_on(&stream), Ok(Error::AlreadyEnded));
     assert_eq!(polled_again(value(1).timeout(LONG)).sync_on(&stream), Ok(Error::AlreadyEnded));
+}
+
+fn a_thousand_tasks_with_an_eye_on_the_time(device: &Device) {
+    let kernels = Kernels::load(device);
+    let policy = Arc::new(LeastLoaded::new(device).unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..1000u16)
+            .map(|task| {
+                let (kernels, policy) = (kernels.clone(), policy.clone());
+                tokio::spawn(async move {
+                    // Every fourth gives up nearly at once.
+                    let time = if task % 4 == 0 { Duration::from_micros(50) } else { LONG * 200 };
+                    let op = h2d(vec![f32::from(task); 33])
+                        .then(move |x| kernels.add_scalar(x, 1.0))
+                        .then(to_host);
+                    op.timeout(time).schedule(&*policy).await
+                })
+            })
+            .collect();
+        for (task, handle) in (0..1000u16).zip(tasks) {
+            match handle.await.unwrap() {
+                Ok(host) => assert_eq!(host, [f32::from(task) + 1.0; 33]),
+                Err(error) => assert!(task % 4 == 0, "{task}: {error:?}"),
+            }
+        }
+    });
+}
+
+fn shared_work_outlives_a_timeout(device: &Device) {
+    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 6));
+    let shared = zeros::<u32>(8).then(|out| kernels.spin(out, long)).then(to_host).shared();
+    let stream = device.new_stream().unwrap();
+    let late = shared.clone().timeout(Duration::ZERO).sync_on(&stream).map(drop);
+    assert_eq!(late, Err(Error::TimedOut { after: Duration::ZERO }));
+    assert_eq!(*shared.sync_on(&stream).unwrap(), spun(8, long));
 }
 
 #[test]
