@@ -220,17 +220,17 @@ fn summed(k: &Kernels, parts: Vec<Held>) -> Built {
 fn forked(k: Kernels, x: Held, slot: u32, v: u32) -> Built {
     let both = k.clone();
     k.tape_set(slot, v)
-        .then(move |()| zip!(both.tape_get(slot), both.tape_get(slot)))
-        .then(move |(a, b)| {
-            let sum = add(&k, a, b);
-            sum.then(move |sum| add(&k, sum, x))
+        .then(move |()| {
+            let get = || both.tape_get(slot);
+            zip!(get(), zip!(get(), get()))
         })
+        .then(move |(a, (b, c))| summed(&k, vec![a, b, c, x]))
         .boxed()
 }
 
 fn joined(k: Kernels, of: Built, slot: u32, v: u32) -> Built {
-    zip!(of, k.tape_set(slot, v))
-        .then(move |(x, ())| k.tape_get(slot).then(move |told| add(&k, told, x)))
+    zip!(of, zip!(value(()), k.tape_set(slot, v)))
+        .then(move |(x, _)| k.tape_get(slot).then(move |told| add(&k, told, x)))
         .boxed()
 }
 

@@ -6,7 +6,7 @@
 //! time ([`Timing::Adversarial`]), so what is not ordered goes wrong soon.
 //!
 //! Everything but the interleaving of threads follows from a seed. A failure names it, with the smallest program that
-//! still failed; `RANDOM_PROGRAMS_SEED=0x..` runs that one again and again.
+//! still failed; `RANDOM_PROGRAMS_SEED=0x..` runs that one again and again. `RANDOM_PROGRAMS_COUNT=100000` runs for longer.
 
 mod build;
 mod program;
@@ -60,6 +60,8 @@ fn own(device: &Device) -> (Device, u64) {
 
 fn random_programs_agree(device: &Device) {
     let (device, count) = own(device);
+    let longer = std::env::var("RANDOM_PROGRAMS_COUNT").ok();
+    let count = longer.map_or(count, |count| count.parse().expect("a number"));
     let again = std::env::var("RANDOM_PROGRAMS_SEED").ok().map(|seed| {
         u64::from_str_radix(seed.trim_start_matches("0x"), 16).expect("a seed in hexadecimal")
     });

@@ -4,7 +4,7 @@
 pub const REGISTERS: usize = 3;
 
 /// Streams that all programs use.
-pub const STREAMS: usize = 5;
+pub const STREAMS: usize = 10;
 
 /// Policies that all programs use.
 pub const POLICIES: usize = 3;
@@ -25,6 +25,8 @@ pub enum Step {
     Replace { register: usize, value: u32, allocated: usize, written: usize },
     /// `into = from + from`.
     Double { from: usize, into: usize, stream: usize },
+    /// Reads `from` on every stream, changes it, and puts what was read together in `into`.
+    Fan { from: usize, into: usize, stream: usize },
     /// Reads a register and compares.
     Check { register: usize, stream: usize },
 }
@@ -50,9 +52,9 @@ pub enum Node {
     Sum(Vec<usize>),
     /// Down to the host, changed there, and up again.
     Host(usize),
-    /// Writes to the tape, then reads that in two branches.
+    /// Writes to the tape, then reads that in three branches, two of them inside another.
     Fork(usize, u32),
-    /// Writes to the tape in a branch, and reads that behind the join.
+    /// Writes to the tape in a branch of a branch, and reads that behind the joins.
     Join(usize, u32),
     /// Writes to the tape.
     Mark(usize, u32),
@@ -157,7 +159,7 @@ impl Program {
 impl Step {
     fn drawn(r: &mut Random) -> Self {
         let (register, stream) = (r.below(REGISTERS), r.below(STREAMS));
-        match r.below(10) {
+        match r.below(11) {
             0..3 => Step::Round(Round::drawn(r)),
             3..5 => Step::Mutate { register, a: r.word() | 1, b: r.word(), stream },
             5 => {
@@ -165,6 +167,7 @@ impl Step {
                 Step::Replace { register, value: r.word(), allocated, written }
             }
             6..9 => Step::Double { from: register, into: r.below(REGISTERS), stream },
+            9 => Step::Fan { from: register, into: r.below(REGISTERS), stream },
             _ => Step::Check { register, stream },
         }
     }

@@ -23,7 +23,7 @@ pub fn value(round: &Round, registers: &[Words], node: usize) -> Result<Words, F
             parts.iter().try_fold(vec![0; LEN], |sum, part| Ok(added(&sum, &sub(part)?)))
         }
         Node::Host(of) => Ok(changed(sub(of)?)),
-        Node::Fork(of, x) => Ok(added(&sub(of)?, &added(&counted(*x), &counted(*x)))),
+        Node::Fork(of, x) => Ok(added(&sub(of)?, &mad(&counted(*x), 3, 0))),
         Node::Join(of, x) => Ok(added(&sub(of)?, &counted(*x))),
         Node::Mark(of, _) => sub(of),
         Node::Told(of) => match &round.nodes[*of] {

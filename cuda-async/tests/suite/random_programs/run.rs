@@ -109,9 +109,7 @@ impl<'w> Machine<'w> {
         match *step {
             Step::Round(ref round) => self.round(round)?,
             Step::Mutate { register, a, b, stream } => {
-                let held = Held::Shared(self.registers[register].take().unwrap());
-                let changed = submit(k.mad(held, a, b), &streams[stream])?;
-                self.set(register, changed, reference::mad(&self.values[register], a, b));
+                self.mutate(register, a, b, &streams[stream])?;
             }
             Step::Replace { register, value: v, allocated, written } => {
                 self.registers[register] = None;
@@ -123,8 +121,30 @@ impl<'w> Machine<'w> {
                 let doubled = submit(doubled, &streams[stream])?;
                 self.set(into, doubled, added(&self.values[from], &self.values[from]));
             }
+            Step::Fan { from, into, stream } => self.fan(from, into, &streams[stream])?,
             Step::Check { register, stream } => self.check(register, &streams[stream])?,
         }
+        Ok(())
+    }
+
+    fn mutate(&mut self, register: usize, a: u32, b: u32, stream: &Stream) -> Result<(), Wrong> {
+        let held = Held::Shared(self.registers[register].take().unwrap());
+        let changed = submit(self.world.kernels.mad(held, a, b), stream)?;
+        self.set(register, changed, reference::mad(&self.values[register], a, b));
+        Ok(())
+    }
+
+    fn fan(&mut self, from: usize, into: usize, stream: &Stream) -> Result<(), Wrong> {
+        let k = &self.world.kernels;
+        let double = |stream| submit(k.add(self.held(from), self.held(from)), stream);
+        let parts = self.world.streams.iter().map(double).collect::<Result<Vec<_>, _>>()?;
+        let sum = reference::mad(&self.values[from], 2 * STREAMS as u32, 0);
+        self.mutate(from, 5, 1, stream)?;
+        let zero = submit(h2d(vec![0; LEN]).boxed(), stream)?;
+        let total = parts.into_iter().try_fold(zero, |total, part| {
+            submit(k.add(Held::Owned(total), Held::Owned(part)), stream)
+        })?;
+        self.set(into, total, sum);
         Ok(())
     }
 
