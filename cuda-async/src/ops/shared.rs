@@ -7,7 +7,8 @@
 //!
 //! The steps run in a context of their own, so that it does not matter whose run drives them. What wakes
 //! the steps wakes every clone that waits, and a clone that is dropped while it waits wakes the others:
-//! whoever comes next goes on.
+//! whoever comes next goes on. Who was woken while the steps were being polled found nothing to do, and is woken
+//! again when they are put back: the one that polled them may never come again.
 
 use std::{
     sync::Arc,
@@ -54,10 +55,11 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
     ) -> Poll<Result<Self::Output>> {
         // Before the state is looked at, so that whatever changes it from now on wakes this clone.
         self.place = Some(self.once.waiting.enter(self.place, task.waker()));
+        let wakes = self.once.waiting.wakes();
         let Some((steps, steps_cx)) = self.once.begin() else {
             return self.once.outcome(cx);
         };
-        let running = Running { once: &self.once, put_back: None };
+        let running = Running { once: &self.once, wakes, put_back: None };
         if running.poll(steps, steps_cx, cx)?.is_pending() {
             return Poll::Pending;
         }
@@ -92,6 +94,8 @@ impl<S: Submit> Once<S> {
 /// The right to poll the steps. If the poll panics, everyone is told that the operation has ended.
 struct Running<'a, S: Submit> {
     once: &'a Once<S>,
+    /// How often there was a wake before this began.
+    wakes: u64,
     put_back: Option<State<S>>,
 }
 
@@ -135,7 +139,7 @@ impl<S: Submit> Drop for Running<'_, S> {
         let state = self.put_back.take().unwrap_or_else(panicked);
         let ended = matches!(state, State::Ended(..));
         *self.once.state.lock() = state;
-        if ended {
+        if ended || self.once.waiting.wakes() != self.wakes {
             self.once.waiting.wake_all();
         }
     }
@@ -173,6 +177,8 @@ struct Waiting(Mutex<Places>);
 struct Places {
     wakers: Vec<(u64, Waker)>,
     next: u64,
+    /// How often all were woken.
+    wakes: u64,
 }
 
 impl Places {
@@ -203,8 +209,16 @@ impl Waiting {
         self.wake_all();
     }
 
+    fn wakes(&self) -> u64 {
+        self.0.lock().wakes
+    }
+
     fn wake_all(&self) {
-        let woken = std::mem::take(&mut self.0.lock().wakers);
+        let woken = {
+            let mut places = self.0.lock();
+            places.wakes += 1;
+            std::mem::take(&mut places.wakers)
+        };
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }

@@ -19,5 +19,6 @@ mod race_and_retry;
 mod random_programs;
 mod running;
 mod script;
+mod shared_wakes;
 mod time;
 mod wire;

@@ -1,0 +1,76 @@
+//! A shared operation whose first poller never comes again.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use cuda_async::{Device, ExecutionContext, Op, SingleStream, Submit, prelude::*};
+
+use futures::FutureExt;
+
+use crate::on_every_device;
+
+on_every_device! { whoever_is_woken_while_another_polls_is_woken_again }
+
+type Inside = Arc<Mutex<Option<Box<dyn FnOnce(&Waker) + Send>>>>;
+
+/// Pending at its first poll, in the middle of which it does something.
+struct Twice(Inside);
+
+impl Submit for Twice {
+    type Output = u32;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        _: &ExecutionContext,
+    ) -> Poll<Result<u32, Error>> {
+        match self.0.lock().unwrap().take() {
+            Some(inside) => {
+                inside(task.waker());
+                Poll::Pending
+            }
+            None => Poll::Ready(Ok(7)),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn whoever_is_woken_while_another_polls_is_woken_again(device: &Device) {
+    let policy = Arc::new(SingleStream::new(device).unwrap());
+    let inside = Inside::default();
+    let op = Op::new(Twice(inside.clone())).shared();
+    let woken = Arc::new(Woken::default());
+    let second = Arc::new(Mutex::new(None));
+    *inside.lock().unwrap() = Some(Box::new({
+        let (op, policy) = (op.clone(), policy.clone());
+        let (second, waker) = (second.clone(), Waker::from(woken.clone()));
+        move |steps| {
+            let mut task = Context::from_waker(&waker);
+            let mut future = op.schedule(&*policy);
+            assert!(future.poll_unpin(&mut task).is_pending());
+            steps.wake_by_ref();
+            // Woken, it finds the other at it still.
+            assert!(future.poll_unpin(&mut task).is_pending());
+            *second.lock().unwrap() = Some(future);
+        }
+    }));
+    // Begins, and is never polled again.
+    let first = op.schedule(&*policy);
+    assert_eq!(woken.0.load(Ordering::SeqCst), 2, "nobody will ever poll it");
+    let second = second.lock().unwrap().take().unwrap();
+    assert_eq!(*futures::executor::block_on(second).unwrap(), 7);
+    drop(first);
+}
