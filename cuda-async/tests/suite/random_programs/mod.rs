@@ -14,6 +14,7 @@ mod reference;
 mod run;
 
 use std::{
+    io::{self, Write},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -84,9 +85,11 @@ fn first_failure(
     program: &(dyn Fn(u64) -> Program + Sync),
 ) -> Option<(u64, Wrong)> {
     let (next, failure) = (AtomicU64::new(0), Mutex::new(None));
-    let work = || {
+    let running: Vec<_> = (0..THREADS).map(|_| Mutex::new(None)).collect();
+    let work = |thread: usize| {
         while failure.lock().unwrap().is_none() {
             let number = next.fetch_add(1, Ordering::Relaxed);
+            *running[thread].lock().unwrap() = (number < count).then(|| (number, Instant::now()));
             if number >= count {
                 return;
             }
@@ -95,8 +98,27 @@ fn first_failure(
             }
         }
     };
-    thread::scope(|threads| (0..THREADS).for_each(|_| _ = threads.spawn(work)));
+    thread::scope(|threads| {
+        let work = &work;
+        let spawn = |thread| threads.spawn(move || work(thread));
+        let workers: Vec<_> = (0..THREADS).map(spawn).collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            thread::sleep(Duration::from_millis(5));
+            running.iter().for_each(|running| give_up_on(&running.lock().unwrap()));
+        }
+    });
     failure.into_inner().unwrap()
+}
+
+/// A program that hangs cannot be ended: it is named, and the tests end.
+fn give_up_on(running: &Option<(u64, Instant)>) {
+    if let Some((number, since)) = running
+        && since.elapsed() > Duration::from_secs(60)
+    {
+        // Not `eprintln!`, which tests keep to themselves.
+        let _ = writeln!(io::stderr(), "random program {number} from {SEED:#x} on hangs");
+        std::process::exit(101);
+    }
 }
 
 /// The program without the steps, runs and parts that it does not need to fail, as far as that is found soon.
