@@ -6,14 +6,23 @@ use parking_lot::Mutex;
 
 use crate::stream_state::StreamState;
 
+/// Streams of one priority that came back with work to run, before one of them is lent again.
+const MAX_BUSY_SPARES: usize = 16;
+
 #[derive(Default)]
 pub(crate) struct SpareStreams(Mutex<Vec<Arc<StreamState>>>);
 
 impl SpareStreams {
-    /// First one that is known to be idle, else the one that came back longest ago.
+    /// One that is known to be idle. A busy one may have to run for long what nobody waits for: only if there are
+    /// [`MAX_BUSY_SPARES`] of those, the one that came back longest ago.
     pub(crate) fn take(&self, priority: i32) -> Option<Arc<StreamState>> {
-        self.take_idle(priority)
-            .or_else(|| self.take_nth(|spare| spare.iter().position(|it| it.priority == priority)))
+        self.take_idle(priority).or_else(|| {
+            self.take_nth(|spare| {
+                let mut alike = (0..spare.len()).filter(|at| spare[*at].priority == priority);
+                let oldest = alike.next();
+                oldest.filter(|_| alike.count() + 1 >= MAX_BUSY_SPARES)
+            })
+        })
     }
 
     /// One that is known to be idle.
