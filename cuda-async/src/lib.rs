@@ -52,8 +52,9 @@ pub mod prelude;
 
 pub use context::ExecutionContext;
 pub use cuda_core::{
-    Device, DeviceBuffer, DeviceInfo, Element, Error, Event, Fault, FaultKind, FaultSite, Function,
-    Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result, Stream, Ticket,
+    Crossing, Device, DeviceBuffer, DeviceInfo, Element, Error, Event, Fault, FaultKind, FaultSite,
+    Function, Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result, Stream,
+    Ticket,
 };
 #[cfg(feature = "cpu")]
 pub use cuda_cpu::{CpuOptions, CpuProvider, Timing};
@@ -67,7 +68,7 @@ pub use op::{IntoDeviceOp, Op, Submit};
 pub use ops::{
     BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, KernelInput, KernelOutput,
     Retry, ScriptContext, Unzip, empty, h2d, in_order, iterate, join_all, launch, race, retry,
-    script, to_host, to_pinned, uninitialised, value, with_context, zeros,
+    script, to_device, to_host, to_pinned, uninitialised, value, with_context, zeros,
 };
 pub use policy::{
     DEFAULT_STREAMS, Devices, LeastLoaded, MAX_STREAMS, Priorities, SchedulingPolicy, SingleStream,

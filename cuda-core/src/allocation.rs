@@ -44,6 +44,14 @@ impl Allocation {
     }
 }
 
+impl Allocation {
+    /// Whether everything that used it is known to have run.
+    pub(crate) fn is_settled(&self) -> bool {
+        let streams = &self.device.inner().streams;
+        self.usage.lock().last_uses().all(|ticket| streams.is_complete(ticket))
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
         self.device.inner().retire_allocation(self.id, std::mem::take(self.usage.get_mut()));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Command, DeviceInfo, Error, HostBlock, NoticeSink, Reply, Request, Result, StreamId,
-    external::RawStream,
+    Command, DeviceInfo, Error, HostBlock, NoticeSink, PeerRegion, Region, Reply, Request, Result,
+    StreamId, external::RawStream,
 };
 
 /// A device: takes commands and answers requests.
@@ -28,6 +28,7 @@ pub trait Backend: Send + Sync + 'static {
     /// - Until the stream has passed the command, the caller keeps the blocks in `host` alive, nobody touches
     ///   the bytes that it writes, and nobody writes the bytes that it reads.
     /// - No other stream uses the same device memory at the same time, unless both only read it.
+    /// - Nobody else uses the memory of another device that the command copies to, until the stream has passed it.
     /// - A launched kernel stays inside the memory that its parameters name.
     /// - Until the call returns nobody asks to destroy the stream or to unload the module that it names.
     unsafe fn enqueue(
@@ -39,6 +40,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Answers a request; may block.
     fn request(&self, request: Request) -> Result<Reply>;
+
+    /// Where memory of this device is, for [`Command::CopyToPeer`] on another device of the same kind and process;
+    /// none where no other device can know.
+    fn peer_region(&self, _region: Region, _bytes: u64) -> Option<PeerRegion> {
+        None
+    }
 
     /// A block of host memory that the device copies from and to at full speed (pinned, for a GPU).
     /// At least `bytes` bytes; zeroed.

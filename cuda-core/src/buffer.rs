@@ -7,6 +7,7 @@ use crate::{
     allocation::Allocation,
     hazard::{Access, Ticket},
     pinned::whole,
+    retained::Kept,
 };
 
 /// Owned device memory for `len` elements; freed in stream order after its last use.
@@ -64,7 +65,7 @@ impl<T: Element> DeviceBuffer<T> {
         let lease = host.into_lease();
         let (from, to) = (whole(&lease), self.allocation.region(range.start));
         let command = Command::Upload { from, to, bytes: range.end - range.start };
-        stream.submit(command, &self.uses(Access::Write), Some(&lease))
+        stream.submit(command, &self.uses(Access::Write), Some(Kept::Host(lease)))
     }
 
     /// Copies the elements of `range` to `host`, whose length is the range's.
@@ -89,7 +90,7 @@ impl<T: Element> DeviceBuffer<T> {
         } else {
             let (from, to) = (self.allocation.region(range.start), whole(&lease));
             let command = Command::Download { from, to, bytes: range.end - range.start };
-            stream.submit(command, &self.uses(Access::Read), Some(&lease))?
+            stream.submit(command, &self.uses(Access::Read), Some(Kept::Host(lease.clone())))?
         };
         Ok(Landing::new(stream.clone(), ticket, lease, elements))
     }
@@ -121,7 +122,7 @@ impl<T: Element> DeviceBuffer<T> {
         stream.submit(command, &self.uses(Access::Write), None)
     }
 
-    fn uses(&self, access: Access) -> [(&Allocation, Access); 1] {
+    pub(crate) fn uses(&self, access: Access) -> [(&Allocation, Access); 1] {
         [(&self.allocation, access)]
     }
 

@@ -51,6 +51,15 @@ pub enum Command<'a> {
         /// How many bytes.
         bytes: u64,
     },
+    /// Copies to memory of another device, which the caller keeps for itself until the command has run.
+    CopyToPeer {
+        /// Source.
+        from: Region,
+        /// Destination.
+        to: PeerRegion,
+        /// How many bytes.
+        bytes: u64,
+    },
     /// Writes `pattern` `count` times, one after the other.
     Fill {
         /// Where the first one goes, aligned to the pattern's size.
@@ -89,6 +98,7 @@ impl Command<'_> {
             Command::Upload { from, to, bytes } => Command::Upload { from, to, bytes },
             Command::Download { from, to, bytes } => Command::Download { from, to, bytes },
             Command::Copy { from, to, bytes } => Command::Copy { from, to, bytes },
+            Command::CopyToPeer { from, to, bytes } => Command::CopyToPeer { from, to, bytes },
             Command::Fill { to, pattern, count } => Command::Fill { to, pattern, count },
             Command::Launch(launch) => Command::Launch(launch.into_owned()),
             Command::Record { event } => Command::Record { event },
@@ -106,6 +116,17 @@ pub struct Region {
     pub alloc: AllocId,
     /// Bytes from its start.
     pub offset: u64,
+}
+
+/// A place in the memory of another device of the same kind and process, as
+/// [`Backend::peer_region`](crate::Backend::peer_region) gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PeerRegion {
+    /// The device's number.
+    pub ordinal: u32,
+    /// Where in its memory.
+    pub address: u64,
 }
 
 /// A place in a block of host memory. The block itself stands beside the command.

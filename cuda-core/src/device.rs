@@ -14,6 +14,7 @@ use crate::{
     event_pool::EventPool,
     host_pool::HostPool,
     memory_waiter::{MemoryWaiter, MemoryWaiters},
+    peer::Peers,
     reclaim::Reclaim,
     spare_streams::SpareStreams,
     stream::OnDrop,
@@ -35,6 +36,7 @@ pub(crate) struct DeviceInner {
     pub(crate) reclaim: Reclaim,
     pub(crate) host: Arc<HostPool>,
     pub(crate) memory_waiters: MemoryWaiters,
+    pub(crate) peers: Peers,
     ids: AtomicU64,
     attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -63,6 +65,7 @@ impl Device {
             reclaim: Reclaim::default(),
             host: Arc::default(),
             memory_waiters: MemoryWaiters::default(),
+            peers: Peers::default(),
             ids: AtomicU64::new(HOUSEKEEPING.0),
             attachment: OnceLock::new(),
         });

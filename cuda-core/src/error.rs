@@ -109,7 +109,9 @@ pub enum Error {
         detail: String,
     },
     /// A buffer, module or stream was used with a device that it does not live on.
-    #[error("{what} lives on `{lives_on}` and was used on `{used_on}`; copy it there first")]
+    #[error(
+        "{what} lives on `{lives_on}` and was used on `{used_on}`; copy it there first, with `to_device` or through the host"
+    )]
     WrongDevice {
         /// What.
         what: Cow<'static, str>,

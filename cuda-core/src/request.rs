@@ -46,6 +46,12 @@ pub enum Request {
     },
     /// Asks for the memory of the device; answered by [`Reply::Memory`].
     Memory,
+    /// Makes it possible to copy to the memory of another device; answered by [`Reply::Done`], or by
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where that cannot be had.
+    ReachPeer {
+        /// The other device's address.
+        address: String,
+    },
     /// Brings a device back after a fault, where that can be done; answered by [`Reply::Done`] when all that
     /// was enqueued before has run or been dropped.
     Reset,

@@ -1,4 +1,4 @@
-//! Host blocks that submissions of a stream use, kept until it has passed them.
+//! What submissions of a stream use and nobody else keeps alive, kept until it has passed them.
 
 use std::{
     collections::VecDeque,
@@ -10,13 +10,39 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::host_pool::Lease;
+use crate::{allocation::Allocation, host_pool::Lease};
 
-/// Blocks that a stream keeps, before it asks to be told how far it is.
+/// Things that a stream keeps, before it asks to be told how far it is.
 pub const MAX_RETAINED: usize = 64;
 
 /// Bytes that a stream keeps, before it asks to be told how far it is.
 pub const MAX_RETAINED_BYTES: usize = 64 << 20;
+
+/// What a submission uses.
+#[derive(Clone)]
+pub(crate) enum Kept {
+    /// Host memory.
+    Host(Arc<Lease>),
+    /// Memory of another device.
+    Peer(Arc<Allocation>),
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        match self {
+            Kept::Host(lease) => lease.block().len(),
+            Kept::Peer(_) => 0,
+        }
+    }
+
+    /// A device that failed may yet write to it, so it is never given back.
+    fn abandon(self) {
+        match self {
+            Kept::Host(lease) => lease.abandon(),
+            Kept::Peer(allocation) => std::mem::forget(allocation),
+        }
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Retained {
@@ -28,19 +54,19 @@ pub(crate) struct Retained {
 #[derive(Default)]
 struct Blocks {
     /// With the submission that uses each, oldest first.
-    queue: VecDeque<(u64, Arc<Lease>)>,
+    queue: VecDeque<(u64, Kept)>,
     /// Since the stream was last asked to tell.
     unasked: usize,
     unasked_bytes: usize,
 }
 
 impl Retained {
-    /// Keeps a block for a submission; whether it is time to ask how far the stream is.
-    pub(crate) fn keep(&self, number: u64, lease: Arc<Lease>) -> bool {
+    /// Keeps something for a submission; whether it is time to ask how far the stream is.
+    pub(crate) fn keep(&self, number: u64, kept: Kept) -> bool {
         let mut blocks = self.blocks.lock();
         blocks.unasked += 1;
-        blocks.unasked_bytes += lease.block().len();
-        blocks.queue.push_back((number, lease));
+        blocks.unasked_bytes += kept.bytes();
+        blocks.queue.push_back((number, kept));
         self.count.store(blocks.queue.len(), Ordering::Release);
         let ask = blocks.unasked >= MAX_RETAINED || blocks.unasked_bytes >= MAX_RETAINED_BYTES;
         if ask {
@@ -64,9 +90,9 @@ impl Retained {
 
     /// Gives up what is used behind `number`: a device that failed may yet write to it.
     pub(crate) fn abandon_after(&mut self, number: u64) {
-        for (last_use, lease) in self.blocks.get_mut().queue.drain(..) {
+        for (last_use, kept) in self.blocks.get_mut().queue.drain(..) {
             if last_use > number {
-                lease.abandon();
+                kept.abandon();
             }
         }
     }

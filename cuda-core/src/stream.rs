@@ -7,8 +7,8 @@ use crate::{
     allocation::Allocation,
     event::Event,
     hazard::{Access, Ticket, Tickets},
-    host_pool::Lease,
     progress::Waiter,
+    retained::Kept,
     stream_state::{Order, StreamState},
 };
 
@@ -148,7 +148,7 @@ impl Stream {
         &self,
         command: Command<'_>,
         uses: Uses<'_>,
-        host: Option<&Arc<Lease>>,
+        keep: Option<Kept>,
     ) -> Result<Ticket> {
         let (device, state) = (self.device(), &*self.0.state);
         device.inner().reclaim_memory();
@@ -164,15 +164,17 @@ impl Stream {
         if !waits.is_empty() {
             self.wait_for_all(&mut order, &waits, uses)?;
         }
-        let blocks = host.map(|lease| lease.block());
-        let blocks = blocks.map_or(&[][..], std::slice::from_ref);
-        // SAFETY: blocks are retained below, and given up by the right to their bytes (see `pinned`); uses of
-        // device memory on other streams were waited for; a launch is what `Function::launch` was promised;
+        let blocks = match &keep {
+            Some(Kept::Host(lease)) => std::slice::from_ref(lease.block()),
+            _ => &[],
+        };
+        // SAFETY: blocks and other devices' memory are retained below, and given up by those who had the right to
+        // their bytes (see `pinned` and `peer`); uses of device memory on other streams were waited for; a launch is what `Function::launch` was promised;
         // what the command names is held by whoever submits it.
         unsafe { device.backend().enqueue(state.id, command, blocks) }?;
         state.publish(ticket.number);
         let many = state.is_notice_due();
-        let kept = host.is_some_and(|lease| state.retained.keep(ticket.number, lease.clone()));
+        let kept = keep.is_some_and(|keep| state.retained.keep(ticket.number, keep));
         if many || kept {
             state.notify_at(device.backend(), ticket.number)?;
         }

@@ -19,6 +19,7 @@ mod race_and_retry;
 mod random_programs;
 mod running;
 mod script;
+mod several_devices;
 mod shared_wakes;
 mod time;
 mod wire;

@@ -64,6 +64,23 @@ impl StreamHandle {
 /// A `CUdeviceptr`.
 pub(super) type Address = u64;
 
+/// A `CUmemAccessDesc`: who may access the memory of a pool, and how.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct PoolAccess {
+    location_type: c_int,
+    device: c_int,
+    flags: c_int,
+}
+
+impl PoolAccess {
+    /// This device reads and writes.
+    pub(super) const fn of(device: c_int) -> Self {
+        // `CU_MEM_LOCATION_TYPE_DEVICE`, `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+        Self { location_type: 1, device, flags: 3 }
+    }
+}
+
 /// A host function, called on a thread of the driver.
 pub(super) type HostFunction = unsafe extern "system" fn(*mut c_void);
 
@@ -180,6 +197,15 @@ driver_calls! {
         to: *mut c_void, from: Address, bytes: usize, stream: StreamHandle,
     );
     copy = "cuMemcpyDtoDAsync_v2"(to: Address, from: Address, bytes: usize, stream: StreamHandle);
+    peer_can_access = "cuDeviceCanAccessPeer"(can: *mut c_int, device: c_int, peer: c_int);
+    peer_enable = "cuCtxEnablePeerAccess"(peer: ContextHandle, flags: c_uint);
+    pool_set_access = "cuMemPoolSetAccess"(
+        pool: PoolHandle, access: *const PoolAccess, count: usize,
+    );
+    copy_to_peer = "cuMemcpyPeerAsync"(
+        to: Address, to_context: ContextHandle, from: Address, from_context: ContextHandle,
+        bytes: usize, stream: StreamHandle,
+    );
     fill_8 = "cuMemsetD8Async"(to: Address, value: u8, count: usize, stream: StreamHandle);
     fill_16 = "cuMemsetD16Async"(to: Address, value: u16, count: usize, stream: StreamHandle);
     fill_32 = "cuMemsetD32Async"(to: Address, value: c_uint, count: usize, stream: StreamHandle);

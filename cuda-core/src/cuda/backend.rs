@@ -9,12 +9,13 @@ use super::{
     host_memory, launch,
     memory::Memory,
     modules::Modules,
+    peers,
     streams::{Events, Streams},
     transfer::{self, On},
 };
 use crate::{
-    Backend, Command, DeviceInfo, Error, HostBlock, NoticeSink, RawStream, Reply, Request, Result,
-    StreamId,
+    Backend, Command, DeviceInfo, Error, HostBlock, NoticeSink, PeerRegion, RawStream, Region,
+    Reply, Request, Result, StreamId,
 };
 
 /// One NVIDIA GPU.
@@ -79,6 +80,7 @@ impl CudaBackend {
             }
             Request::UnloadModule { id } => self.modules.unload(id, bound)?,
             Request::Memory => return self.memory.info(bound).map(Reply::Memory),
+            Request::ReachPeer { address } => peers::reach(self.primary, &address, bound)?,
             Request::Reset => return Err(self.no_reset()),
         }
         Ok(Reply::Done)
@@ -118,6 +120,9 @@ impl Backend for CudaBackend {
             Command::Copy { from, to, bytes } => {
                 transfer::copy(self.on(&stream), from, to, bytes, bound)
             }
+            Command::CopyToPeer { from, to, bytes } => {
+                peers::copy(self.primary, &self.memory, &stream, (from, to, bytes), bound)
+            }
             Command::Fill { to, pattern, count } => {
                 transfer::fill(self.on(&stream), to, pattern, count, bound)
             }
@@ -140,6 +145,11 @@ impl Backend for CudaBackend {
             self.primary.drain(&bound);
         }
         self.answer(request, &bound)
+    }
+
+    fn peer_region(&self, region: Region, bytes: u64) -> Option<PeerRegion> {
+        let address = self.memory.locate(region, bytes).ok()?;
+        Some(PeerRegion { ordinal: self.primary.ordinal, address })
     }
 
     fn host_block(&self, bytes: usize) -> Result<HostBlock> {

@@ -28,7 +28,7 @@ pub(super) struct Primary {
     pub(super) context: ContextHandle,
     pub(super) trash: Trash,
     pub(super) words: Words,
-    ordinal: u32,
+    pub(super) ordinal: u32,
     lost: OnceLock<Fault>,
 }
 
@@ -65,6 +65,11 @@ impl Primary {
         let primary: &'static Self = Box::leak(Box::new(primary));
         opened.push(primary);
         Ok(primary)
+    }
+
+    /// The primary context of a device, if it was retained.
+    pub(super) fn opened(ordinal: u32) -> Option<&'static Self> {
+        OPENED.lock().iter().find(|primary| primary.ordinal == ordinal).copied()
     }
 
     fn set_up(&mut self, device: i32) -> Result<()> {

@@ -55,6 +55,7 @@ mod launch;
 mod memory;
 mod modules;
 mod patience;
+mod peers;
 mod provider;
 mod recent;
 mod status;

@@ -12,6 +12,7 @@ pub(super) const JIT_COMPILER_NOT_FOUND: i32 = 221;
 pub(super) const UNSUPPORTED_PTX_VERSION: i32 = 222;
 pub(super) const JIT_COMPILATION_DISABLED: i32 = 223;
 pub(super) const INVALID_SOURCE: i32 = 300;
+pub(super) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
 pub(super) const NOT_READY: i32 = 600;
 
 /// A call that did not succeed.

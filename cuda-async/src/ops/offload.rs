@@ -1,0 +1,80 @@
+//! Work that blocks, on a thread of its own.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    thread,
+};
+
+use cuda_core::{Error, Result};
+use parking_lot::Mutex;
+
+use crate::{ExecutionContext, Submit};
+
+/// Steps that run a closure which blocks: for the rare request that a driver takes long to answer.
+pub(crate) struct Offload<F, T> {
+    /// Until the thread is started.
+    work: Option<F>,
+    shared: Arc<Mutex<Shared<T>>>,
+}
+
+struct Shared<T> {
+    result: Option<Result<T>>,
+    waker: Option<Waker>,
+}
+
+impl<F, T> Offload<F, T>
+where
+    F: FnOnce() -> Result<T> + Send + 'static,
+    T: Send + 'static,
+{
+    pub(crate) fn new(work: F) -> Self {
+        let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
+        Self { work: Some(work), shared }
+    }
+
+    fn start(&self, work: F) -> Result<()> {
+        let shared = self.shared.clone();
+        let run = move || {
+            let panicked = |_| Err(host("it panicked, which is a bug: please report it".into()));
+            let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked);
+            let mut shared = shared.lock();
+            shared.result = Some(result);
+            let waker = shared.waker.take();
+            drop(shared);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        };
+        let spawned = thread::Builder::new().name("cuda-helper".into()).spawn(run);
+        spawned.map(drop).map_err(|error| host(error.to_string()))
+    }
+}
+
+fn host(detail: String) -> Error {
+    Error::Host { what: "a helper thread".into(), detail }
+}
+
+impl<F, T> Submit for Offload<F, T>
+where
+    F: FnOnce() -> Result<T> + Send + 'static,
+    T: Send + 'static,
+{
+    type Output = T;
+
+    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<T>> {
+        cx.may_wait()?;
+        if let Some(work) = self.work.take() {
+            self.start(work)?;
+        }
+        let mut shared = self.shared.lock();
+        match shared.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                shared.waker = Some(task.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

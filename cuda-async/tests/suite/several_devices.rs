@@ -1,0 +1,176 @@
+//! Pipelines over two devices: two CPU devices, a CPU device and a GPU, two GPUs.
+
+use std::sync::Arc;
+
+use cuda_async::{
+    Crossing, Device, DeviceBuffer, prelude::*, to_device, uninitialised, value, zip,
+};
+use cuda_cpu::CpuProvider;
+use futures::executor::block_on;
+
+use crate::{
+    devices::cuda,
+    kernels::Kernels,
+    polling::{dropped_at_every_poll, polled_again},
+};
+
+const LEN: usize = 3000;
+
+fn own_cpu() -> Device {
+    Device::open(&CpuProvider::default(), 0).unwrap()
+}
+
+/// A test on every pair of devices that there is, both ways round.
+macro_rules! on_pairs {
+    ($($name:ident)*) => {
+        mod cpu_and_cpu {
+            $(#[test] fn $name() {
+                super::$name(&super::own_cpu(), &super::own_cpu());
+            })*
+        }
+        mod cpu_and_cuda {
+            $(#[test] fn $name() {
+                if let Some(cuda) = super::cuda() {
+                    super::$name(&super::own_cpu(), &cuda);
+                    super::$name(&cuda, &super::own_cpu());
+                }
+            })*
+        }
+        mod cuda_and_cuda {
+            $(#[test] fn $name() {
+                let Some(first) = super::cuda() else { return };
+                match cuda_async::open("cuda:1") {
+                    Ok(second) => super::$name(&first, &second),
+                    Err(error) => println!("not run here: {error}"),
+                }
+            })*
+        }
+    };
+}
+
+on_pairs! {
+    there_and_back
+    borrowed_shared_and_empty_buffers
+    two_pipelines_meet
+    many_cross_at_once
+    dropped_at_any_poll
+    what_a_crossing_needs
+}
+
+fn numbers(len: usize) -> Vec<f32> {
+    (0..len).map(|i| i as f32).collect()
+}
+
+fn there_and_back(first: &Device, second: &Device) {
+    let kernels = [Kernels::load(first), Kernels::load(second)];
+    let op = || {
+        let ([here, there], (first, second)) = (kernels.clone(), (first.clone(), second.clone()));
+        let (home, away) = (first.clone(), second.clone());
+        h2d(numbers(LEN))
+            .then(move |x| here.scale(x, 2.0))
+            .on(&first)
+            .then(move |x| to_device(x, &away))
+            .then(move |x| there.add_scalar(x, 1.0).on(&second))
+            .then(move |x| to_device(x, &home))
+            .then(to_host)
+    };
+    let expected: Vec<_> = numbers(LEN).iter().map(|x| 2.0 * x + 1.0).collect();
+    // Begun on the one, on the other, blocking and awaited.
+    assert_eq!(op().on(first).sync().unwrap(), expected);
+    for device in [first, second] {
+        let stream = device.new_stream().unwrap();
+        let away = op().map(|host| host.len()).sync_on(&stream);
+        // `to_host` runs where the operation does: only there the buffer may be read.
+        assert_eq!(away.is_ok(), device == first, "{away:?}");
+    }
+    assert_eq!(block_on(op().on(first).into_future()).unwrap(), expected);
+}
+
+fn borrowed_shared_and_empty_buffers(first: &Device, second: &Device) {
+    let (here, there) = (first.new_stream().unwrap(), second.new_stream().unwrap());
+    let x = Arc::new(h2d(numbers(LEN)).sync_on(&here).unwrap());
+    let copies =
+        zip!(to_device(&*x, second), to_device(x.clone(), second), to_device(x.clone(), first));
+    let (a, b, c) = copies.sync_on(&there).unwrap();
+    assert_eq!(to_host(a).sync_on(&there).unwrap(), numbers(LEN));
+    assert_eq!(to_host(b).sync_on(&there).unwrap(), numbers(LEN));
+    assert_eq!(to_host(c).sync_on(&here).unwrap(), numbers(LEN));
+    let nothing = h2d(Vec::<f32>::new()).sync_on(&here).unwrap();
+    let nothing = to_device(nothing, second).sync_on(&there).unwrap();
+    assert!(nothing.is_empty() && nothing.device() == second);
+    let again = block_on(polled_again(to_device(x, second)).on(second).into_future()).unwrap();
+    assert_eq!(again, Error::AlreadyEnded);
+}
+
+/// Half of the work on each device, at the same time; the sum on the first.
+fn two_pipelines_meet(first: &Device, second: &Device) {
+    let (a, b) = (Kernels::load(first), Kernels::load(second));
+    let half =
+        |kernels: Kernels, factor: f32| h2d(numbers(LEN)).then(move |x| kernels.scale(x, factor));
+    let home = first.clone();
+    let sum = zip!(half(a.clone(), 2.0).on(first), half(b, 3.0).on(second))
+        .then(move |(x, y)| to_device(y, &home).map(|y| (x, y)))
+        .then(move |(x, y)| a.add(x, y))
+        .then(to_host)
+        .on(first);
+    assert_eq!(sum.sync().unwrap(), numbers(LEN).iter().map(|x| 5.0 * x).collect::<Vec<_>>());
+}
+
+fn many_cross_at_once(first: &Device, second: &Device) {
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                for turn in 0..20 {
+                    let (to, back) = (second.clone(), first.clone());
+                    let values = vec![thread * 1000 + turn; 500];
+                    let op = h2d(values.clone())
+                        .on(first)
+                        .then(move |x| to_device(x, &to))
+                        .then(move |x| to_device(x, &back))
+                        .then(to_host)
+                        .on(first);
+                    assert_eq!(block_on(op.into_future()).unwrap(), values);
+                }
+            });
+        }
+    });
+}
+
+fn dropped_at_any_poll(first: &Device, second: &Device) {
+    let used = |device: &Device| {
+        device.synchronize().unwrap();
+        device.memory().unwrap().used
+    };
+    let x = h2d(numbers(LEN)).sync_on(&first.new_stream().unwrap()).unwrap();
+    let before = used(second);
+    dropped_at_every_poll(|| to_device(&x, second).into_future());
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // Other tests use the GPU too, so less may be in use later.
+    while used(second) > before && std::time::Instant::now() < until {
+        first.synchronize().unwrap();
+        std::thread::yield_now();
+    }
+}
+
+fn what_a_crossing_needs(first: &Device, second: &Device) {
+    let (here, there) = (first.new_stream().unwrap(), second.new_stream().unwrap());
+    let x = h2d(numbers(LEN)).sync_on(&here).unwrap();
+    let wrong = |crossing: Result<Crossing<f32>, Error>| crossing.map(drop).unwrap_err();
+    let short: DeviceBuffer<f32> = uninitialised(LEN - 1).sync_on(&there).unwrap();
+    assert!(matches!(wrong(x.copy_to_peer(&here, short)), Error::OutOfRange { .. }));
+    let place = || value(()).then(|()| uninitialised::<f32>(LEN)).sync_on(&there).unwrap();
+    if first.reach(second).unwrap() {
+        let mut crossing = x.copy_to_peer(&here, place()).unwrap();
+        here.synchronize().unwrap();
+        let arrived = crossing.try_take().unwrap().unwrap();
+        assert_eq!(to_host(arrived).sync_on(&there).unwrap(), numbers(LEN));
+        assert!(crossing.try_take().unwrap().is_err());
+        // Dropped on its way: the memory stays until the copy is over.
+        drop(x.copy_to_peer(&here, place()).unwrap());
+    } else {
+        let unsupported = wrong(x.copy_to_peer(&here, place()));
+        assert!(matches!(unsupported, Error::Unsupported { .. }), "{unsupported:?}");
+    }
+    let elsewhere = x.copy_to_peer(&there, place()).map(drop);
+    assert!(elsewhere.is_err(), "the stream is not the source's");
+}
