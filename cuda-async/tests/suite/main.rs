@@ -10,6 +10,7 @@ mod devices;
 mod errors;
 mod errors_as_values;
 mod faults;
+mod faults_on_gpu;
 mod kernels;
 mod memory;
 mod ordering;

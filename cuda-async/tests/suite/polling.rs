@@ -96,3 +96,16 @@ pub fn iterations_for(device: &Device, time: Duration) -> u32 {
     let turns = time.as_secs_f64() / quickest.as_secs_f64();
     (f64::from(PROBE) * turns.max(1.0)) as u32
 }
+
+/// Runs a check of what happens while something else runs. A GPU has few queues (eight, unless
+/// `CUDA_DEVICE_MAX_CONNECTIONS` says otherwise), and streams that share one wait for each other's kernels: there
+/// it is tried a few times, on other streams.
+pub fn beside_each_other(device: &Device, check: impl Fn()) {
+    let tries = if device.info().address.starts_with("cuda") { 8 } else { 1 };
+    for _ in 1..tries {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(&check)).is_ok() {
+            return;
+        }
+    }
+    check();
+}

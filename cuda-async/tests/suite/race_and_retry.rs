@@ -16,7 +16,8 @@ use crate::{
     kernels::{Kernels, spun},
     on_every_device,
     polling::{
-        dropped_at_every_poll, iterations_for, memory_comes_back, own_devices, polled_again,
+        beside_each_other, dropped_at_every_poll, iterations_for, memory_comes_back, own_devices,
+        polled_again,
     },
 };
 
@@ -42,6 +43,10 @@ fn oom<T: Send>(_: T) -> Result<Op<Value<u32>>, Error> {
 }
 
 fn the_first_to_end_wins(device: &Device) {
+    beside_each_other(device, || the_first_wins_once(device));
+}
+
+fn the_first_wins_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let spin = |iterations: u32| {
         let kernels = kernels.clone();
@@ -67,6 +72,10 @@ fn an_error_can_win(device: &Device) {
 }
 
 fn racers_see_what_came_before_and_nothing_waits_for_losers(device: &Device) {
+    beside_each_other(device, || nothing_waits_for_losers_once(device));
+}
+
+fn nothing_waits_for_losers_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let op = || {
         h2d(vec![3.0f32; 5000]).then(|x| kernels.scale(x, 2.0)).then(|x| {

@@ -12,7 +12,8 @@ use crate::{
     kernels::{Kernels, spun},
     on_every_device,
     polling::{
-        dropped_at_every_poll, iterations_for, memory_comes_back, own_devices, polled_again,
+        beside_each_other, dropped_at_every_poll, iterations_for, memory_comes_back, own_devices,
+        polled_again,
     },
 };
 
@@ -66,6 +67,10 @@ fn what_is_done_in_time_is_not_disturbed(device: &Device) {
 }
 
 fn a_fallback_without_device_work_does_not_wait(device: &Device) {
+    beside_each_other(device, || a_fallback_does_not_wait_once(device));
+}
+
+fn a_fallback_does_not_wait_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let slow = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).map(|_| "in time");
     let op = || slow().timeout(SHORT).or_else(|_| value("late"));

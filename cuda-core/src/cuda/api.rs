@@ -121,6 +121,8 @@ pub(super) const EVENT_DISABLE_TIMING: c_uint = 2;
 pub(super) const HOST_PORTABLE: c_uint = 1;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: the device can write to it.
 pub(super) const HOST_DEVICE_MAP: c_uint = 2;
+/// `CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`.
+pub(super) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
 pub(super) const POOL_RELEASE_THRESHOLD: c_int = 4;
 /// `CU_LAUNCH_PARAM_END`, `.._BUFFER_POINTER` and `.._BUFFER_SIZE`.

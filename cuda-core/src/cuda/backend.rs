@@ -24,7 +24,7 @@ use crate::{
 /// other memory itself, and may block for it.
 ///
 /// A kernel that faults loses the device for this process: whoever meets the fault first gets
-/// [`Error::Fault`], as does everybody who waits for a notice, and everything after that gets
+/// [`Error::Fault`], as does everybody who asks how a stream is, and everything that comes after it gets
 /// [`Error::DeviceLost`] at once. CUDA offers no way back but a new process.
 pub struct CudaBackend {
     primary: &'static Primary,
@@ -98,7 +98,11 @@ impl Backend for CudaBackend {
         command: Command<'_>,
         host: &[Arc<HostBlock>],
     ) -> Result<()> {
-        self.primary.alive()?;
+        match command {
+            // This asks about what came before: if the device is lost, the fault itself is the answer.
+            Command::Notify { .. } => self.primary.intact()?,
+            _ => self.primary.alive()?,
+        }
         let id = stream;
         let bound = &self.primary.bind()?;
         if let Command::Launch(it) = &command {
@@ -138,7 +142,11 @@ impl Backend for CudaBackend {
             // Said before "the device is lost": whoever asks wants to know what to do instead.
             return Err(self.no_reset());
         }
-        self.primary.alive()?;
+        match request {
+            // As for a `Notify`.
+            Request::Query { .. } | Request::Synchronize { .. } => self.primary.intact()?,
+            _ => self.primary.alive()?,
+        }
         let bound = self.primary.bind()?;
         // These may be asked inside a poll, where nothing may block.
         if !matches!(request, Request::CreateStream { .. } | Request::Query { .. }) {

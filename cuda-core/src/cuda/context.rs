@@ -5,7 +5,10 @@ use std::{marker::PhantomData, ops::RangeInclusive, sync::OnceLock};
 use parking_lot::Mutex;
 
 use super::{
-    api::{Api, ContextHandle, POOL_RELEASE_THRESHOLD, PoolHandle, device_attribute as attribute},
+    api::{
+        Api, ContextHandle, POOL_INTERNAL_DEPENDENCIES, POOL_RELEASE_THRESHOLD, PoolHandle,
+        device_attribute as attribute,
+    },
     discard::{Stream, Trash},
     driver::{self, Driver, Limits},
     status::{self, Failed, Meaning},
@@ -21,6 +24,8 @@ pub(super) struct Primary {
     pub(super) limits: Limits,
     /// Whether memory can be allocated in stream order.
     pub(super) pools: bool,
+    /// If so, from this pool.
+    pool: PoolHandle,
     /// Whether streams can write words of eight bytes.
     pub(super) writes_words: bool,
     /// From the most urgent to the least.
@@ -50,6 +55,7 @@ impl Primary {
             info: driver.describe(ordinal)?,
             limits: driver.limits(device)?,
             pools: driver.ask(device, attribute::MEMORY_POOLS)? != 0,
+            pool: PoolHandle::NULL,
             writes_words: driver.ask(device, attribute::WRITES_WORDS)? != 0,
             priorities: 0..=0,
             context: ContextHandle::NULL,
@@ -79,20 +85,49 @@ impl Primary {
         unsafe { self.api.priority_range(&mut least, &mut greatest) }
             .map_err(|failed| self.error(failed))?;
         if self.pools {
-            let (mut pool, mut keep) = (PoolHandle::NULL, u64::MAX);
+            let mut keep = u64::MAX;
             // Otherwise every synchronisation gives the pool's free memory back to the system, and
             // the next allocation costs a hundred times as much.
             // SAFETY: the attribute's value is a 64-bit integer; the device owns the pool.
             unsafe {
-                self.api.default_pool(&mut pool, device).and_then(|()| {
-                    self.api.pool_set(pool, POOL_RELEASE_THRESHOLD, (&raw mut keep).cast())
+                self.api.default_pool(&mut self.pool, device).and_then(|()| {
+                    self.api.pool_set(self.pool, POOL_RELEASE_THRESHOLD, (&raw mut keep).cast())
                 })
             }
+            .and_then(|()| self.set_internal_waits(false))
             .map_err(|failed| self.error(failed))?;
         }
         drop(bound);
         self.priorities = greatest..=least;
         Ok(())
+    }
+
+    /// Whether an allocation may take memory that another stream has yet to free, and then waits for what that
+    /// stream has.
+    fn set_internal_waits(&self, allowed: bool) -> Result<(), Failed> {
+        let mut allowed = i32::from(allowed);
+        // SAFETY: the attribute's value is a 32-bit integer; the device owns the pool.
+        unsafe {
+            self.api.pool_set(self.pool, POOL_INTERNAL_DEPENDENCIES, (&raw mut allowed).cast())
+        }
+    }
+
+    /// Runs `allocate` so that it may wait for other streams: where there is no other memory.
+    pub(super) fn with_internal_waits<T>(
+        &self,
+        _: &Bound,
+        allocate: impl FnOnce() -> Result<T, Failed>,
+    ) -> Result<T, Failed> {
+        if !self.pools {
+            return allocate();
+        }
+        // One at a time: none takes back what another one has allowed.
+        static SCARCE: Mutex<()> = Mutex::new(());
+        let _scarce = SCARCE.lock();
+        self.set_internal_waits(true)?;
+        let allocated = allocate();
+        self.set_internal_waits(false)?;
+        allocated
     }
 
     /// Makes the context current on this thread for as long as the result lives.
@@ -120,6 +155,12 @@ impl Primary {
         }
     }
 
+    /// The fault itself if the device is lost: for those who ask about what they had in flight.
+    #[inline]
+    pub(super) fn intact(&self) -> Result<()> {
+        self.fault().map_or(Ok(()), Err)
+    }
+
     /// The fault that lost the device, as an error.
     pub(super) fn fault(&self) -> Option<Error> {
         self.lost.get().map(|fault| fault.clone().into())
@@ -138,7 +179,11 @@ impl Primary {
     #[cold]
     pub(super) fn state_error(&self, failed: Failed) -> Error {
         match status::meaning_of_state(failed.code) {
-            Meaning::Lost(fault) => self.lose(fault),
+            // Also if another thread was told first: it was in flight here too.
+            Meaning::Lost(fault) => {
+                let lost = self.lose(fault);
+                self.fault().unwrap_or(lost)
+            }
             Meaning::Call | Meaning::NotReady => driver::driver_error(self.api, failed),
         }
     }

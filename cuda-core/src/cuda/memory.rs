@@ -53,9 +53,9 @@ impl Memory {
         }
         let address = match self.ask_for(bytes, stream.raw) {
             Err(Failed { code: status::OUT_OF_MEMORY, .. }) => {
-                // What was dropped may be enough.
+                // What was dropped may be enough, or what other streams have yet to free.
                 self.primary.drain_device_memory(bound);
-                self.ask_for(bytes, stream.raw)
+                self.primary.with_internal_waits(bound, || self.ask_for(bytes, stream.raw))
             }
             other => other,
         }

@@ -54,6 +54,21 @@ pub(crate) fn hold_memory() -> impl Drop {
     MEMORY.lock()
 }
 
+/// Runs an ignored test in a process of its own.
+pub(crate) fn in_a_child(test: &str) {
+    if gpu().is_none() {
+        return;
+    }
+    let _held = hold_memory();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{test}");
+}
+
 pub(crate) fn open() -> Result<Gpu> {
     let (sender, notices) = channel();
     let backend = CudaProvider::new().open(0, Arc::new(Sink(sender)))?;
