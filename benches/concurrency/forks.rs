@@ -38,6 +38,9 @@ pub fn measure(
         Way::new("`zip!` of three, `.sync_on`", || {
             buffers.lend(|all| zipped(all).sync_on(stream));
         }),
+        Way::new("one, `.await`", || {
+            buffers.lend(|[a, b, c]| executor.block_on(one(a).map(|a| [a, b, c]).into_future()));
+        }),
         Way::new("`zip!` of three, `.await`", || {
             buffers.lend(|all| executor.block_on(zipped(all).into_future()));
         }),

@@ -24,6 +24,7 @@ mod hazard;
 mod host_block;
 mod host_pool;
 mod id;
+mod implied;
 mod inbox;
 mod launch_config;
 mod memory_waiter;

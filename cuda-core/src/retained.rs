@@ -75,9 +75,14 @@ impl Retained {
         ask
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// Gives back what is used by nothing behind `number`.
     pub(crate) fn release(&self, number: u64) {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return;
         }
         let mut blocks = self.blocks.lock();

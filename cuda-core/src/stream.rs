@@ -172,9 +172,10 @@ impl Stream {
         // their bytes (see `pinned` and `peer`); uses of device memory on other streams were waited for; a launch is what `Function::launch` was promised;
         // what the command names is held by whoever submits it.
         unsafe { device.backend().enqueue(state.id, command, blocks) }?;
+        // Kept first: whoever sees the submission sees that it has something on the host.
+        let kept = keep.is_some_and(|keep| state.retained.keep(ticket.number, keep));
         state.publish(ticket.number);
         let many = state.is_notice_due();
-        let kept = keep.is_some_and(|keep| state.retained.keep(ticket.number, keep));
         if many || kept {
             state.notify_at(device.backend(), ticket.number)?;
         }
@@ -216,6 +217,7 @@ impl Stream {
         let covers = producer.published();
         self.device().inner().order_after(self.id(), &producer)?;
         order.cover(ticket.stream, covers);
+        self.0.state.implied.note(self.0.state.published() + 1, &producer, covers);
         Ok(covers >= ticket.number)
     }
 
@@ -229,6 +231,9 @@ impl Stream {
             self.device().backend().enqueue(self.id(), Command::Wait { event: event.id() }, &[])
         }?;
         order.cover(stream, number);
+        if let Some(producer) = self.device().inner().streams.find(stream) {
+            self.0.state.implied.note(self.0.state.published() + 1, &producer, number);
+        }
         Ok(())
     }
 }

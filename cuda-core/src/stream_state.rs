@@ -22,6 +22,7 @@ use crate::{
     Backend, Command, Error, Notice, NoticeSink, Result, StreamId,
     device::DeviceInner,
     hazard::Ticket,
+    implied::Implied,
     notices::Notices,
     progress::{Progress, Woken},
     retained::Retained,
@@ -37,6 +38,7 @@ pub(crate) struct StreamState {
     /// Not part of `order`, so that the thread that learns how far the stream is never waits for one that
     /// submits.
     pub(crate) retained: Retained,
+    pub(crate) implied: Implied,
     notices: Notices,
 }
 
@@ -75,6 +77,7 @@ impl StreamState {
             progress: Arc::default(),
             order: Mutex::default(),
             retained: Retained::default(),
+            implied: Implied::default(),
             notices: Notices::default(),
         })
     }
@@ -117,12 +120,6 @@ impl StreamState {
     fn ask_on(&self, backend: &dyn Backend) {
         // What cannot be asked is lost with its device, and told of that.
         let _ = self.notices.came(&self.published, |token| self.notify(backend, token));
-    }
-
-    /// Everything up to `number` has run: wakes its waiters and gives back its host blocks.
-    pub(crate) fn advance(&self, number: u64) {
-        let _woken = self.progress.advance(number);
-        self.retained.release(number);
     }
 
     /// The device was reset: what is not complete up to `number` is lost.

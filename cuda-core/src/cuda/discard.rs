@@ -3,7 +3,10 @@
 //! No `Drop` calls the driver: it may block, and a drop may run anywhere, on a driver's thread too. So
 //! what is dropped is put here, and whoever makes the next request takes it out.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::Mutex;
 
@@ -38,18 +41,24 @@ pub(super) struct Remains {
 /// What has been dropped on one device. It holds no more than was alive at once: what makes new
 /// streams and new host memory drains it first.
 #[derive(Debug, Default)]
-pub(super) struct Trash(Mutex<Vec<Discarded>>);
+pub(super) struct Trash {
+    items: Mutex<Vec<Discarded>>,
+    /// Whether there may be any: a look need not lock.
+    any: AtomicBool,
+}
 
 impl Trash {
     /// Takes something. From any thread; waits for nobody who calls the driver.
     pub(super) fn put(&self, discarded: Discarded) {
-        self.0.lock().push(discarded);
+        let mut items = self.items.lock();
+        items.push(discarded);
+        self.any.store(true, Ordering::Release);
     }
 
     /// Forgets everything: the device is lost, and the driver takes nothing back any more.
     pub(super) fn forget(&self) {
         // Dropped after the lock was let go: streams in it come back here.
-        let all = std::mem::take(&mut *self.0.lock());
+        let all = std::mem::take(&mut *self.items.lock());
         drop(all);
     }
 
@@ -75,7 +84,13 @@ impl Trash {
     /// # Safety
     /// The device's context is current.
     unsafe fn drain_some(&self, api: &Api, wanted: impl Fn(&Discarded) -> bool) {
-        let all: Vec<_> = self.0.lock().extract_if(.., |it| wanted(it)).collect();
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let mut items = self.items.lock();
+        let all: Vec<_> = items.extract_if(.., |it| wanted(it)).collect();
+        self.any.store(!items.is_empty(), Ordering::Release);
+        drop(items);
         for discarded in all {
             // SAFETY: the context is current, as the caller promises.
             if let Some(later) = unsafe { give_back(api, discarded) } {
@@ -166,18 +181,20 @@ fn busy(status: Result<(), super::status::Failed>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
     #[test]
     fn a_dropped_stream_is_put_aside_also_while_everything_is_forgotten() {
-        static TRASH: Trash = Trash(Mutex::new(Vec::new()));
-        static WORDS: std::sync::LazyLock<Words> = std::sync::LazyLock::new(Words::default);
+        static TRASH: LazyLock<Trash> = LazyLock::new(Trash::default);
+        static WORDS: LazyLock<Words> = LazyLock::new(Words::default);
         let stream = Arc::new(Stream::new(StreamHandle::NULL, Word::on_the_heap(), &TRASH, &WORDS));
         let remains = Remains { streams: vec![stream], ..Remains::default() };
         TRASH.put(Discarded::Remains(remains));
         TRASH.forget();
-        assert!(matches!(TRASH.0.lock()[..], [Discarded::Stream(_)]));
+        assert!(matches!(TRASH.items.lock()[..], [Discarded::Stream(_)]));
         TRASH.forget();
-        assert!(TRASH.0.lock().is_empty());
+        assert!(TRASH.items.lock().is_empty());
     }
 }
