@@ -1,9 +1,8 @@
 //! Device memory with its history.
 
-use parking_lot::Mutex;
-
-use crate::{AllocId, Command, Device, Region, Result, Stream, hazard::Usage};
 use std::sync::Arc;
+
+use crate::{AllocId, Command, Device, Region, Result, Stream, hazard::Usage, sync::Mutex};
 
 /// Untyped device memory; freed in stream order after its last use.
 pub struct Allocation {

@@ -1,8 +1,6 @@
 //! Names of events, used again and again: a device never has more of them than were alive at once.
 
-use parking_lot::Mutex;
-
-use crate::EventId;
+use crate::{EventId, sync::Mutex};
 
 #[derive(Default)]
 pub(crate) struct EventPool(Mutex<Names>);

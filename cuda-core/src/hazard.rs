@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::StreamId;
+use crate::{StreamId, sync::limit};
 
 /// The `number`-th submission of a stream. A ticket is complete when everything up to it has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub enum Access {
 /// Streams whose last reads an allocation remembers. One more reader waits for the oldest of them and
 /// takes its place: an edge too many, never one too few. (Readers that could not be waited for are
 /// remembered beyond that, and made up for by the next.)
-pub const MAX_READERS: usize = 8;
+pub const MAX_READERS: usize = limit(8, 1);
 
 /// Tickets to wait for.
 pub(crate) type Tickets = SmallVec<[Ticket; 2]>;

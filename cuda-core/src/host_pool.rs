@@ -5,9 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use parking_lot::Mutex;
-
-use crate::{Backend, HostBlock, Result};
+use crate::{Backend, HostBlock, Result, sync::Mutex};
 
 /// Bytes of host memory that a device keeps for the next copies; more goes back to the system.
 pub const HOST_POOL_LIMIT: usize = 256 << 20;
@@ -33,7 +31,9 @@ impl HostPool {
         bytes: usize,
     ) -> Result<Arc<Lease>> {
         let size = bytes.max(SMALLEST).checked_next_power_of_two().unwrap_or(bytes);
-        let block = match self.0.lock().take(size) {
+        // Not in the `match`, where the lock would be held while a driver pins memory.
+        let free = self.0.lock().take(size);
+        let block = match free {
             Some(block) => block,
             None => Arc::new(backend.host_block(size)?),
         };

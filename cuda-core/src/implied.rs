@@ -8,15 +8,16 @@
 
 use std::{
     collections::VecDeque,
+    sync::{Arc, Weak},
+};
+
+use crate::{
+    stream_state::StreamState,
     sync::{
-        Arc, Weak,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
-
-use parking_lot::Mutex;
-
-use crate::stream_state::StreamState;
 
 /// Waits that a stream remembers. Forgetting one costs a question that was not needed.
 const MAX_EDGES: usize = 64;

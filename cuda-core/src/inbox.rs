@@ -1,8 +1,9 @@
 //! A list that many put into and one empties, cheap to find empty.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,

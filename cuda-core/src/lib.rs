@@ -27,6 +27,8 @@ mod id;
 mod implied;
 mod inbox;
 mod launch_config;
+#[cfg(all(test, loom))]
+mod loom_models;
 mod memory_waiter;
 mod module;
 mod notice;
@@ -40,6 +42,8 @@ mod retained;
 mod spare_streams;
 mod stream;
 mod stream_state;
+#[doc(hidden)]
+pub mod sync;
 
 pub use allocation::Allocation;
 pub use arguments::{ArgumentKind, Arguments};

@@ -7,13 +7,16 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicBool, Ordering},
     task::{Context, Waker},
 };
 
-use parking_lot::Mutex;
-
-use crate::Device;
+use crate::{
+    Device,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {

@@ -6,15 +6,18 @@
 //! published count, read before the `Notify` is enqueued: everything up to it is in front, perhaps with more
 //! behind it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
-use parking_lot::Mutex;
-
-use crate::Result;
+use crate::{
+    Result,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
+        limit,
+    },
+};
 
 /// Notices that a stream is asked for at once: asking costs half a launch. Whoever waits for more is told together
 /// with others, and then also waits for what was submitted behind it by the time one of these has come.
-pub(crate) const MAX_NOTICES: u32 = 4;
+pub(crate) const MAX_NOTICES: u32 = limit(4, 1) as u32;
 
 #[derive(Default)]
 pub(crate) struct Notices {

@@ -9,16 +9,17 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
-use parking_lot::Mutex;
-
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 /// How far a stream is.
 #[derive(Default)]
@@ -125,6 +126,12 @@ impl Progress {
         let due = std::mem::replace(&mut waiting.wakers, later);
         self.waiters.fetch_sub(due.len() as u64, Ordering::SeqCst);
         Woken(due)
+    }
+
+    /// Whether nothing is left of those who waited.
+    #[cfg(all(test, loom))]
+    pub(crate) fn has_no_waiters(&self) -> bool {
+        self.waiters.load(Ordering::SeqCst) == 0 && self.waiting.lock().wakers.is_empty()
     }
 
     fn new_waiter(&self) -> u64 {

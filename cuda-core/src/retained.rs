@@ -1,16 +1,15 @@
 //! What submissions of a stream use and nobody else keeps alive, kept until it has passed them.
 
-use std::{
-    collections::VecDeque,
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    allocation::Allocation,
+    host_pool::Lease,
     sync::{
-        Arc,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
-
-use parking_lot::Mutex;
-
-use crate::{allocation::Allocation, host_pool::Lease};
 
 /// Things that a stream keeps, before it asks to be told how far it is.
 pub const MAX_RETAINED: usize = 64;

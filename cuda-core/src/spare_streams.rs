@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use crate::stream_state::StreamState;
+use crate::{stream_state::StreamState, sync::Mutex};
 
 /// Streams of one priority that came back with work to run, before one of them is lent again.
 const MAX_BUSY_SPARES: usize = 16;

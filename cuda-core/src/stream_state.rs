@@ -10,12 +10,8 @@
 //! - An allocation is claimed for a submission before that is published. Only a reader can be seen so early
 //!   (what writes has the allocation to itself), by one reader too many: see `Stream::wait_for`.
 
-use std::sync::{
-    Arc, OnceLock, Weak,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -27,6 +23,10 @@ use crate::{
     progress::{Progress, Woken},
     retained::Retained,
     stream::MAX_IN_FLIGHT,
+    sync::{
+        Mutex, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 pub(crate) struct StreamState {

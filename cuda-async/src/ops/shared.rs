@@ -10,38 +10,34 @@
 //! whoever comes next goes on. Who was woken while the steps were being polled found nothing to do, and is woken
 //! again when they are put back: the one that polled them may never come again.
 
+mod once;
+
 use std::{
     sync::Arc,
-    task::{Context, Poll, Wake, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use cuda_core::{Error, Event, Result};
-use parking_lot::Mutex;
 
+use self::once::{Member, Turn};
 use crate::{ExecutionContext, Submit};
 
 /// Steps of [`DeviceOp::shared`](crate::DeviceOp::shared). Clones run once together.
-pub struct Shared<S: Submit> {
-    once: Arc<Once<S>>,
-    /// This clone's place among the wakers, if it waits.
-    place: Option<u64>,
-}
+pub struct Shared<S: Submit>(Member<Work<S>, Made<S::Output>>);
 
-struct Once<S: Submit> {
-    state: Mutex<State<S>>,
-    waiting: Arc<Waiting>,
-}
+/// The steps, and their context once they have been polled.
+type Work<S> = (S, Option<ExecutionContext>);
 
-enum State<S: Submit> {
-    Waiting(S, Option<ExecutionContext>),
-    Running,
-    Ended(Result<Arc<S::Output>>, Option<Arc<Event>>),
+/// The result, and where a run that uses it has to wait for.
+struct Made<T> {
+    result: Result<Arc<T>>,
+    event: Option<Arc<Event>>,
 }
 
 impl<S: Submit> Shared<S> {
     pub(crate) fn new(steps: S) -> Self {
-        let state = Mutex::new(State::Waiting(steps, None));
-        Self { once: Arc::new(Once { state, waiting: Arc::default() }), place: None }
+        let panicked = || Made { result: Err(Error::AlreadyEnded), event: None };
+        Self(Member::new((steps, None), panicked))
     }
 }
 
@@ -53,178 +49,60 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        // Before the state is looked at, so that whatever changes it from now on wakes this clone.
-        self.place = Some(self.once.waiting.enter(self.place, task.waker()));
-        let wakes = self.once.waiting.wakes();
-        let Some((steps, steps_cx)) = self.once.begin() else {
-            return self.once.outcome(cx);
-        };
-        let running = Running { once: &self.once, wakes, put_back: None };
-        if running.poll(steps, steps_cx, cx)?.is_pending() {
-            return Poll::Pending;
-        }
-        self.once.outcome(cx)
-    }
-}
-
-impl<S: Submit> Once<S> {
-    /// The steps, if nobody has them.
-    fn begin(&self) -> Option<(S, Option<ExecutionContext>)> {
-        let mut state = self.state.lock();
-        if !matches!(*state, State::Waiting(..)) {
-            return None;
-        }
-        match std::mem::replace(&mut *state, State::Running) {
-            State::Waiting(steps, cx) => Some((steps, cx)),
-            _ => None,
-        }
-    }
-
-    /// The result, if it is there; the run in `cx` comes after the work that made it.
-    fn outcome(&self, cx: &ExecutionContext) -> Poll<Result<Arc<S::Output>>> {
-        let (result, made) = match &*self.state.lock() {
-            State::Ended(result, made) => (result.clone(), made.clone()),
-            _ => return Poll::Pending,
-        };
-        let adopted = made.map_or(Ok(()), |event| cx.adopt(&event));
-        Poll::Ready(result.and_then(|output| adopted.map(|()| output)))
-    }
-}
-
-/// The right to poll the steps. If the poll panics, everyone is told that the operation has ended.
-struct Running<'a, S: Submit> {
-    once: &'a Once<S>,
-    /// How often there was a wake before this began.
-    wakes: u64,
-    put_back: Option<State<S>>,
-}
-
-impl<S: Submit> Running<'_, S> {
-    fn poll(
-        mut self,
-        mut steps: S,
-        steps_cx: Option<ExecutionContext>,
-        cx: &ExecutionContext,
-    ) -> Result<Poll<()>> {
-        let steps_cx = match steps_cx.map_or_else(|| cx.own_root(), Ok) {
-            Ok(steps_cx) => steps_cx,
-            Err(error) => {
-                self.put_back = Some(State::Waiting(steps, None));
-                return Err(error);
-            }
-        };
-        let waker = Waker::from(self.once.waiting.clone());
-        match steps.poll_submit(&mut Context::from_waker(&waker), &steps_cx) {
-            Poll::Pending => {
-                self.put_back = Some(State::Waiting(steps, Some(steps_cx)));
-                Ok(Poll::Pending)
-            }
-            Poll::Ready(output) => {
-                drop(steps);
-                self.put_back = Some(match (output, steps_cx.record()) {
-                    (Ok(output), Ok(made)) => State::Ended(Ok(Arc::new(output)), made),
-                    (Ok(_), Err(error)) => State::Ended(Err(error), None),
-                    // What was submitted until then is part of every clone's run.
-                    (Err(error), made) => State::Ended(Err(error), made.unwrap_or(None)),
-                });
-                Ok(Poll::Ready(()))
-            }
+        match self.0.poll(task.waker(), |work, waker| take_turn(work, waker, cx))? {
+            Some(made) => Poll::Ready(made.into_output(cx)),
+            None => Poll::Pending,
         }
     }
 }
 
-impl<S: Submit> Drop for Running<'_, S> {
-    fn drop(&mut self) {
-        let panicked = || State::Ended(Err(Error::AlreadyEnded), None);
-        let state = self.put_back.take().unwrap_or_else(panicked);
-        let ended = matches!(state, State::Ended(..));
-        *self.once.state.lock() = state;
-        if ended || self.once.waiting.wakes() != self.wakes {
-            self.once.waiting.wake_all();
-        }
+/// What a turn came to; the error is that of making a context for the steps.
+type Took<S, T> = Result<Turn<Work<S>, Made<T>>, (Work<S>, Error)>;
+
+/// Polls the steps.
+fn take_turn<S: Submit>(
+    (mut steps, steps_cx): Work<S>,
+    waker: &Waker,
+    cx: &ExecutionContext,
+) -> Took<S, S::Output> {
+    let steps_cx = match steps_cx.map_or_else(|| cx.own_root(), Ok) {
+        Ok(steps_cx) => steps_cx,
+        Err(error) => return Err(((steps, None), error)),
+    };
+    let Poll::Ready(output) = steps.poll_submit(&mut Context::from_waker(waker), &steps_cx) else {
+        return Ok(Turn::Pending((steps, Some(steps_cx))));
+    };
+    drop(steps);
+    Ok(Turn::Ended(match (output, steps_cx.record()) {
+        (Ok(output), Ok(event)) => Made { result: Ok(Arc::new(output)), event },
+        (Ok(_), Err(error)) => Made { result: Err(error), event: None },
+        // What was submitted until then is part of every clone's run.
+        (Err(error), event) => Made { result: Err(error), event: event.unwrap_or(None) },
+    }))
+}
+
+impl<T> Made<T> {
+    /// The output, for a run in `cx` that comes after the work that made it.
+    fn into_output(self, cx: &ExecutionContext) -> Result<Arc<T>> {
+        let adopted = self.event.map_or(Ok(()), |event| cx.adopt(&event));
+        self.result.and_then(|output| adopted.map(|()| output))
+    }
+}
+
+impl<T> Clone for Made<T> {
+    fn clone(&self) -> Self {
+        Self { result: self.result.clone(), event: self.event.clone() }
     }
 }
 
 impl<S: Submit> Clone for Shared<S> {
     fn clone(&self) -> Self {
-        Self { once: self.once.clone(), place: None }
-    }
-}
-
-impl<S: Submit> Drop for Shared<S> {
-    fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.once.waiting.leave(place);
-        }
+        Self(self.0.clone())
     }
 }
 
 impl<S: Submit> std::fmt::Debug for Shared<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match *self.once.state.lock() {
-            State::Waiting(..) => "Shared(waiting)",
-            State::Running => "Shared(running)",
-            State::Ended(..) => "Shared(ended)",
-        })
-    }
-}
-
-/// The wakers of the clones that wait.
-#[derive(Default)]
-struct Waiting(Mutex<Places>);
-
-#[derive(Default)]
-struct Places {
-    wakers: Vec<(u64, Waker)>,
-    next: u64,
-    /// How often all were woken.
-    wakes: u64,
-}
-
-impl Places {
-    /// A waker, to be dropped without the lock: with it may go a task, and with that another clone.
-    fn take(&mut self, place: u64) -> Option<(u64, Waker)> {
-        let found = self.wakers.iter().position(|(other, _)| *other == place)?;
-        Some(self.wakers.swap_remove(found))
-    }
-}
-
-impl Waiting {
-    fn enter(&self, place: Option<u64>, waker: &Waker) -> u64 {
-        let mut places = self.0.lock();
-        let place = place.unwrap_or_else(|| {
-            places.next += 1;
-            places.next
-        });
-        let replaced = places.take(place);
-        places.wakers.push((place, waker.clone()));
-        drop(places);
-        drop(replaced);
-        place
-    }
-
-    fn leave(&self, place: u64) {
-        let left = self.0.lock().take(place);
-        drop(left);
-        self.wake_all();
-    }
-
-    fn wakes(&self) -> u64 {
-        self.0.lock().wakes
-    }
-
-    fn wake_all(&self) {
-        let woken = {
-            let mut places = self.0.lock();
-            places.wakes += 1;
-            std::mem::take(&mut places.wakers)
-        };
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-}
-
-impl Wake for Waiting {
-    fn wake(self: Arc<Self>) {
-        self.wake_all();
+        write!(f, "Shared({})", self.0.state())
     }
 }

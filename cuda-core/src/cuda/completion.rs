@@ -10,7 +10,10 @@ use super::{
     patience::Style,
     watch::{self, Asked, Inbox},
 };
-use crate::{Error, NoticeSink, Result, StreamId};
+use crate::{
+    Error, NoticeSink, Result, StreamId,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// How a CUDA device tells that it got somewhere. Either way one thread takes the word for it, asks the stream for
 /// its status, and only then wakes whoever waits; with nothing in flight it sleeps and costs nothing.
@@ -126,7 +129,7 @@ impl Drop for Notifier {
 /// What a host function carries. If the device is lost it never runs, and its few bytes stay.
 struct Call {
     inbox: Arc<Inbox>,
-    word: &'static std::sync::atomic::AtomicU64,
+    word: &'static AtomicU64,
     number: u64,
 }
 
@@ -134,8 +137,16 @@ struct Call {
 unsafe extern "system" fn fire(data: *mut c_void) {
     // SAFETY: made by `call`, which gave it away; the driver calls this once.
     let call = unsafe { Box::from_raw(data.cast::<Call>()) };
-    call.word.store(call.number, std::sync::atomic::Ordering::Release);
+    call.word.store(call.number, Ordering::Release);
     call.inbox.wake();
+}
+
+/// What the driver does with a host function that `Notifier::call` made.
+#[cfg(all(test, loom))]
+pub(super) fn host_call(inbox: &Arc<Inbox>, word: &'static AtomicU64, number: u64) {
+    let call = Box::new(Call { inbox: Arc::clone(inbox), word, number });
+    // SAFETY: made here, run once.
+    unsafe { fire(Box::into_raw(call).cast()) };
 }
 
 #[cfg(test)]
@@ -154,6 +165,6 @@ mod tests {
         });
         inbox.wait(None);
         driver.join().unwrap();
-        assert_eq!(word.value().load(std::sync::atomic::Ordering::Acquire), 7);
+        assert_eq!(word.value().load(Ordering::Acquire), 7);
     }
 }

@@ -3,17 +3,16 @@
 //! No `Drop` calls the driver: it may block, and a drop may run anywhere, on a driver's thread too. So
 //! what is dropped is put here, and whoever makes the next request takes it out.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
 
 use super::{
     api::{Address, Api, EventHandle, HostPointer, ModuleHandle, StreamHandle},
     status::{Meaning, meaning_of_state},
     word::{Word, Words},
+};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
 };
 
 /// Something to be given back.

@@ -52,6 +52,8 @@ mod discard;
 mod driver;
 mod host_memory;
 mod launch;
+#[cfg(all(test, loom))]
+mod loom_models;
 mod memory;
 mod modules;
 mod patience;

@@ -6,10 +6,13 @@
 //! Keys are never used twice (ids are not), so a value that was read with its key belongs to it. What is not
 //! found here is looked for in the map, so a lost slot costs time only.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::{
+    atomic::{AtomicU64, Ordering, fence},
+    limit, spin_loop,
+};
 
 /// Slots. Ids count up, so this many that are alive at once do not displace each other.
-const SLOTS: usize = 1024;
+const SLOTS: usize = limit(1024, 1);
 
 /// The name of something. Zeros name nothing.
 pub(super) type Key = [u64; 2];
@@ -57,7 +60,7 @@ impl Recent {
     pub(super) fn forget(&self, key: Key) {
         let slot = self.slot(key);
         while !slot.write(|words| (words[..2] == key).then_some([0; 4])) {
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 

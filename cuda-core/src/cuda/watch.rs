@@ -7,21 +7,23 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
-
-use parking_lot::{Condvar, Mutex};
 
 use super::{
     context::{Bound, Primary},
     discard::Stream,
     patience::{Pause, Style, pause},
 };
-use crate::{Notice, NoticeSink, Result, StreamId};
+use crate::{
+    Notice, NoticeSink, Result, StreamId,
+    sync::{
+        self, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+        spin_loop,
+    },
+};
 
 /// A notice that somebody waits for.
 pub(super) struct Asked {
@@ -108,11 +110,39 @@ impl Inbox {
     }
 }
 
-/// What the thread knows.
-struct Watch<'a> {
+/// What the thread asks of the device.
+pub(super) trait Ask {
+    /// Whether the device is lost.
+    fn is_lost(&self) -> bool;
+
+    /// How a stream is.
+    fn status(&self, stream: &Stream) -> Result<()>;
+}
+
+struct Context {
     primary: &'static Primary,
     /// Bound for as long as the thread lives. If that fails the device is lost.
     bound: Result<Bound>,
+}
+
+impl Ask for Context {
+    fn is_lost(&self) -> bool {
+        self.primary.alive().is_err()
+    }
+
+    /// Everybody who waits for a notice is told of the fault itself, also if somebody else learnt of it first.
+    fn status(&self, stream: &Stream) -> Result<()> {
+        let asked = match &self.bound {
+            Ok(bound) => self.primary.alive().and_then(|()| self.primary.ask(stream, bound)),
+            Err(error) => Err(error.clone()),
+        };
+        asked.map(drop).map_err(|error| self.primary.fault().unwrap_or(error))
+    }
+}
+
+/// What the thread knows.
+struct Watch<'a, A> {
+    device: &'a A,
     notices: &'a dyn NoticeSink,
     watched: Vec<Asked>,
     /// When a word changed or somebody came.
@@ -128,31 +158,36 @@ pub(super) fn run(
     notices: &dyn NoticeSink,
 ) {
     sleep_precisely();
-    let (bound, now) = (primary.bind(), Instant::now());
-    let mut watch = Watch { primary, bound, notices, watched: Vec::new(), event: now, asked: now };
+    watch(&Context { primary, bound: primary.bind() }, style, inbox, notices);
+}
+
+/// Watches until the backend is gone and everything is answered.
+pub(super) fn watch(device: &impl Ask, style: Style, inbox: &Inbox, notices: &dyn NoticeSink) {
+    let now = sync::now();
+    let mut watch = Watch { device, notices, watched: Vec::new(), event: now, asked: now };
     loop {
         let was_idle = watch.watched.is_empty();
         let (came, closed) = inbox.take(&mut watch.watched);
         if closed && watch.watched.is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = sync::now();
         if came {
             watch.event = now;
             watch.asked = if was_idle { now } else { watch.asked };
         }
         if watch.answer_due() {
-            (watch.event, watch.asked) = (Instant::now(), Instant::now());
+            (watch.event, watch.asked) = (sync::now(), sync::now());
             continue;
         }
         let (calm, unasked) = (now - watch.event, now - watch.asked);
         match pause(style, watch.watched.is_empty(), calm, unasked) {
-            Pause::Spin => std::hint::spin_loop(),
+            Pause::Spin => spin_loop(),
             Pause::Sleep(most) => inbox.wait(Some(most)),
             Pause::Park => inbox.wait(None),
             Pause::Ask => {
                 watch.ask_oldest();
-                watch.asked = Instant::now();
+                watch.asked = sync::now();
             }
         }
     }
@@ -167,10 +202,10 @@ fn sleep_precisely() {
     }
 }
 
-impl Watch<'_> {
+impl<A: Ask> Watch<'_, A> {
     /// Answers those whose stream got there; all if the device is lost.
     fn answer_due(&mut self) -> bool {
-        let lost = self.primary.alive().is_err();
+        let lost = self.device.is_lost();
         if !self.watched.iter().any(|asked| lost || asked.is_due()) {
             return false;
         }
@@ -179,7 +214,7 @@ impl Watch<'_> {
         for Asked { stream, id, token, .. } in due {
             // Neighbours are often of one stream.
             let known = latest.take().filter(|(known, _)| Arc::ptr_eq(known, &stream));
-            let status = known.map_or_else(|| self.status(&stream), |(_, status)| status);
+            let status = known.map_or_else(|| self.device.status(&stream), |(_, status)| status);
             latest = Some((stream, status.clone()));
             self.deliver(Notice { stream: id, token, status });
         }
@@ -189,18 +224,8 @@ impl Watch<'_> {
     /// A stream that cannot be asked, as while it is being captured, is no reason to give up: a fault is.
     fn ask_oldest(&self) {
         if let Some(oldest) = self.watched.first() {
-            _ = self.status(&oldest.stream);
+            _ = self.device.status(&oldest.stream);
         }
-    }
-
-    /// How a stream is. Everybody who waits for a notice is told of the fault itself, also if somebody
-    /// else learnt of it first.
-    fn status(&self, stream: &Stream) -> Result<()> {
-        let asked = match &self.bound {
-            Ok(bound) => self.primary.alive().and_then(|()| self.primary.ask(stream, bound)),
-            Err(error) => Err(error.clone()),
-        };
-        asked.map(drop).map_err(|error| self.primary.fault().unwrap_or(error))
     }
 
     fn deliver(&self, notice: Notice) {

@@ -6,17 +6,16 @@
 //! the driver has taken the write, so the numbers come in order. A word is used again for another stream
 //! only when every number that was asked for has been written: then no write is on its way.
 
-use std::{
-    ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering},
-};
-
-use parking_lot::Mutex;
+use std::ptr::NonNull;
 
 use super::{
     api::{Address, Api, HOST_DEVICE_MAP, HOST_PORTABLE, HostPointer},
     context::Bound,
     status::Failed,
+};
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
 };
 
 /// Bytes that are page-locked at once.

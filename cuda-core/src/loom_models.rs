@@ -1,0 +1,46 @@
+//! loom runs the code itself in every order in which its threads can meet (CONTRIBUTING.md has the command).
+//!
+//! A model has few threads and small [limits](crate::sync::limit), and runs the real submissions, waiters
+//! and notices on a [backend] that only writes down what it is given.
+//! Models of more than two threads are bounded to a number of preemptions; the others are not.
+
+mod backend;
+mod notices;
+mod tickets;
+mod waiters;
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+};
+
+use ::loom::{model::Builder, sync::Notify};
+
+/// Checks a model; at most so many times is a thread interrupted that could have gone on.
+pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+/// A task's thread, to be woken.
+struct Task(Notify);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.notify();
+    }
+}
+
+/// Polls until it is ready, and in between sleeps until it is woken.
+pub(crate) fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    let task = Arc::new(Task(Notify::new()));
+    let waker = Waker::from(task.clone());
+    loop {
+        match poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => task.0.wait(),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! loom's locks with parking_lot's signatures, and its atomics with what it leaves out.
+//!
+//! loom knows nothing of time: a wait with a limit of less than [`SHORT`] ends at once, one with a longer limit
+//! never by itself, so that a lost wake is a deadlock that loom reports.
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    time::{Duration, Instant},
+};
+
+pub use loom::hint::spin_loop;
+
+pub mod atomic;
+
+/// Waits that are shorter end at once.
+const SHORT: Duration = Duration::from_millis(10);
+
+/// Always the same moment.
+pub fn now() -> Instant {
+    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    *START
+}
+
+/// loom locks no poison: a panic ends the model.
+fn lock<T, E>(locked: Result<T, E>) -> T {
+    match locked {
+        Ok(guard) => guard,
+        Err(_) => unreachable!("loom's locks do not poison"),
+    }
+}
+
+#[derive(Default)]
+pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+pub struct MutexGuard<'a, T> {
+    mutex: &'a loom::sync::Mutex<T>,
+    /// None only while a condition variable waits.
+    held: Option<loom::sync::MutexGuard<'a, T>>,
+}
+
+impl<T> Mutex<T> {
+    pub fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard { mutex: &self.0, held: Some(lock(self.0.lock())) }
+    }
+
+    #[track_caller]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = self.0.try_lock().ok()?;
+        Some(MutexGuard { mutex: &self.0, held: Some(held) })
+    }
+
+    pub fn is_locked(&self) -> bool {
+        self.try_lock().is_none()
+    }
+
+    pub fn get_mut(&mut self) -> &mut T {
+        lock(self.0.get_mut())
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex")
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.held {
+            Some(guard) => guard,
+            None => unreachable!("nobody looks while it waits"),
+        }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.held {
+            Some(guard) => guard,
+            None => unreachable!("nobody looks while it waits"),
+        }
+    }
+}
+
+#[derive(Default, Debug)]
+pub struct Condvar(loom::sync::Condvar);
+
+/// How a wait with a limit ended.
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[track_caller]
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        guard.held = guard.held.take().map(|held| lock(self.0.wait(held)));
+    }
+
+    #[track_caller]
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, most: Duration) -> WaitTimeoutResult {
+        if most >= SHORT {
+            self.wait(guard);
+        } else {
+            guard.held = None;
+            loom::thread::yield_now();
+            guard.held = Some(lock(guard.mutex.lock()));
+        }
+        WaitTimeoutResult(most < SHORT)
+    }
+
+    #[track_caller]
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> WaitTimeoutResult {
+        self.wait_for(guard, end.saturating_duration_since(now()))
+    }
+
+    #[track_caller]
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    #[track_caller]
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+#[derive(Default)]
+pub struct RwLock<T>(loom::sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub fn new(value: T) -> Self {
+        Self(loom::sync::RwLock::new(value))
+    }
+
+    #[track_caller]
+    pub fn read(&self) -> loom::sync::RwLockReadGuard<'_, T> {
+        lock(self.0.read())
+    }
+
+    #[track_caller]
+    pub fn write(&self) -> loom::sync::RwLockWriteGuard<'_, T> {
+        lock(self.0.write())
+    }
+
+    pub fn get_mut(&mut self) -> &mut T {
+        lock(self.0.get_mut())
+    }
+}
+
+impl<T> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RwLock")
+    }
+}
