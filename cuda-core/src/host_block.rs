@@ -131,3 +131,30 @@ impl std::fmt::Debug for HostBlock {
         f.debug_struct("HostBlock").field("id", &self.id).field("bytes", &self.bytes).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a backend does that copies in pieces.
+    #[test]
+    fn two_threads_fill_a_block_together() -> Result<()> {
+        let mut block = HostBlock::heap(256)?;
+        std::thread::scope(|scope| {
+            let halves = [0..128, 128..256].map(|half| {
+                let block = &block;
+                scope.spawn(move || {
+                    let value = half.start as u8;
+                    // SAFETY: each thread has a half of its own, and there is no device.
+                    let bytes = unsafe { block.shared_bytes_mut(half) };
+                    bytes.into_iter().for_each(|bytes| bytes.fill(value));
+                })
+            });
+            // ThreadSanitizer sees this, and not the end of the scope.
+            halves.into_iter().for_each(|half| half.join().unwrap());
+        });
+        assert!(block.bytes()[..128].iter().all(|byte| *byte == 0));
+        assert!(block.bytes()[128..].iter().all(|byte| *byte == 128));
+        Ok(())
+    }
+}
