@@ -112,7 +112,7 @@ pub trait DeviceOp:
     /// ```
     /// use cuda_async::{prelude::*, uninitialised};
     /// let op = uninitialised::<u8>(1 << 60).or_else(|error| {
-    ///     assert!(error.is_retryable()); // out of memory
+    ///     assert!(matches!(error, Error::OutOfMemory { .. }));
     ///     zeros(16)
     /// });
     /// assert_eq!(op.sync()?.len(), 16);

@@ -71,8 +71,8 @@ pub use ops::{
     script, to_device, to_host, to_pinned, uninitialised, value, with_context, zeros,
 };
 pub use policy::{
-    DEFAULT_STREAMS, Devices, LeastLoaded, MAX_STREAMS, Priorities, SchedulingPolicy, SingleStream,
-    StreamPoolRoundRobin,
+    DEFAULT_STREAMS, Devices, LeastLoaded, MAX_POOL, MAX_STREAMS, Priorities, SchedulingPolicy,
+    SingleStream, StreamPoolRoundRobin,
 };
 pub use siblings::MAX_SIBLING_STREAMS;
 pub use spin::{RETRY as SPIN_RETRY, max_spin, set_max_spin};

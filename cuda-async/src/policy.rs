@@ -11,7 +11,7 @@ mod spread;
 
 pub use least_loaded::LeastLoaded;
 pub use priorities::Priorities;
-pub use round_robin::{DEFAULT_STREAMS, MAX_STREAMS, StreamPoolRoundRobin};
+pub use round_robin::{DEFAULT_STREAMS, MAX_POOL, MAX_STREAMS, StreamPoolRoundRobin};
 pub use spread::Devices;
 
 /// Chooses the stream for an operation. Any thread may ask at any time.
@@ -69,9 +69,9 @@ impl SchedulingPolicy for SingleStream {
     }
 }
 
-/// At least one stream, of those that the device keeps for that.
+/// At least one stream and at most [`MAX_POOL`], of those that the device keeps for that.
 fn lend(device: &Device, streams: usize, priority: i32) -> Result<Vec<Stream>> {
-    (0..streams.max(1)).map(|_| device.lend_idle_stream(priority)).collect()
+    (0..streams.clamp(1, MAX_POOL)).map(|_| device.lend_idle_stream(priority)).collect()
 }
 
 fn in_flight(streams: &[Stream]) -> u64 {

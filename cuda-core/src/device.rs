@@ -15,10 +15,12 @@ use crate::{
     host_pool::HostPool,
     memory_waiter::{MemoryWaiter, MemoryWaiters},
     peer::Peers,
+    progress::Woken,
     reclaim::Reclaim,
     spare_streams::SpareStreams,
     stream::OnDrop,
     stream_state::{StreamState, Streams},
+    sync::Mutex,
 };
 
 /// A device: a GPU, the CPU device, or one far away. Clones are the same device.
@@ -37,6 +39,8 @@ pub(crate) struct DeviceInner {
     pub(crate) host: Arc<HostPool>,
     pub(crate) memory_waiters: MemoryWaiters,
     pub(crate) peers: Peers,
+    /// Held by a reset, and by whoever makes a stream.
+    resetting: Mutex<()>,
     ids: AtomicU64,
     attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -66,6 +70,7 @@ impl Device {
             host: Arc::default(),
             memory_waiters: MemoryWaiters::default(),
             peers: Peers::default(),
+            resetting: Mutex::default(),
             ids: AtomicU64::new(HOUSEKEEPING.0),
             attachment: OnceLock::new(),
         });
@@ -188,15 +193,8 @@ impl Device {
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: there a fault ends CUDA for the whole process.
     pub fn reset(&self) -> Result<()> {
-        let streams = self.0.streams.all();
-        let woken = {
-            // Nothing is submitted meanwhile, so what is published is what is lost. Nobody else ever holds two.
-            let _orders: Vec<_> = streams.iter().map(|state| state.order.lock()).collect();
-            self.0.backend.request(Request::Reset)?;
-            self.0.streams.recover_all(&streams)
-        };
+        let woken = self.0.reset()?;
         drop(woken);
-        drop(streams);
         self.0.reclaim_all();
         Ok(())
     }
@@ -233,7 +231,24 @@ impl DeviceInner {
         self.ids.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// One at a time, and no stream is made meanwhile: it would be neither lost nor spared.
+    fn reset(&self) -> Result<Vec<Woken>> {
+        let _resetting = self.resetting.lock();
+        let streams = self.streams.all();
+        // Nothing is submitted meanwhile, so what is published is what is lost. Nobody else ever holds two.
+        let _orders: Vec<_> = streams.iter().map(|state| state.order.lock()).collect();
+        self.streams.reset_begins();
+        match self.backend.request(Request::Reset) {
+            Ok(Reply::Reset { lost }) => Ok(self.streams.recover_all(&streams, lost.as_ref())),
+            other => {
+                self.streams.reset_failed();
+                Err(other.map_or_else(|error| error, |reply| unexpected(&reply)))
+            }
+        }
+    }
+
     fn create_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
+        let _no_reset = self.resetting.lock();
         let id = StreamId(self.next_id());
         self.backend.request(Request::CreateStream { id, priority })?;
         let state = StreamState::new(id, priority);
@@ -246,7 +261,13 @@ impl DeviceInner {
         if let Some(outcome) = state.progress.outcome(last) {
             return outcome;
         }
+        let resets = self.streams.resets();
         self.ask(Request::Synchronize { stream: state.id })?;
+        if !self.streams.not_reset_since(resets) {
+            // What was synchronised may be what a reset has dropped: it knows.
+            drop(self.resetting.lock());
+            return state.progress.outcome(last).unwrap_or(Ok(()));
+        }
         state.advance(last);
         self.reclaim_all();
         Ok(())
@@ -254,9 +275,10 @@ impl DeviceInner {
 
     /// Whether the stream has run everything that it had when it was asked. Does not block.
     pub(crate) fn query(&self, state: &StreamState) -> Result<bool> {
-        let last = state.published();
+        let (last, resets) = (state.published(), self.streams.resets());
         match self.ask(Request::Query { stream: state.id })? {
             Reply::Idle(idle) => {
+                let idle = idle && self.streams.not_reset_since(resets);
                 if idle {
                     state.advance(last);
                 }

@@ -215,6 +215,11 @@ impl Error {
 
     /// Whether the same call can succeed later without any change to it.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. })
+        match self {
+            // More than there is does not come back.
+            Error::OutOfMemory { requested, total, .. } => requested <= total,
+            Error::OutOfHostMemory { .. } => true,
+            _ => false,
+        }
     }
 }

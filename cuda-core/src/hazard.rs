@@ -68,10 +68,7 @@ impl Usage {
     }
 
     fn claim_read(&mut self, ticket: Ticket, waits: &mut Tickets) {
-        if let Some(own) = self.readers.iter_mut().find(|read| read.stream == ticket.stream) {
-            own.number = ticket.number;
-            return;
-        }
+        self.readers.retain(|read| read.stream != ticket.stream);
         let surplus = (self.readers.len() + 1).saturating_sub(MAX_READERS);
         waits.extend(self.readers.drain(..surplus));
         self.readers.push(ticket);
@@ -80,7 +77,10 @@ impl Usage {
     /// Takes back a ticket that somebody claimed to stand for and could not wait for.
     #[cold]
     pub(crate) fn keep(&mut self, ticket: Ticket) {
-        self.readers.push(ticket);
+        match self.readers.iter_mut().find(|read| read.stream == ticket.stream) {
+            Some(known) => known.number = known.number.max(ticket.number),
+            None => self.readers.push(ticket),
+        }
     }
 
     /// Every ticket that has to be complete before the memory can go.

@@ -52,7 +52,7 @@ pub enum Request {
         /// The other device's address.
         address: String,
     },
-    /// Brings a device back after a fault, where that can be done; answered by [`Reply::Done`] when all that
+    /// Brings a device back after a fault, where that can be done; answered by [`Reply::Reset`] when all that
     /// was enqueued before has run or been dropped.
     Reset,
 }
@@ -64,6 +64,11 @@ pub enum Request {
 pub enum Reply {
     /// It is done.
     Done,
+    /// The device is as new.
+    Reset {
+        /// What it was lost by, if it was: then what had not run was dropped.
+        lost: Option<crate::Error>,
+    },
     /// Whether the stream has run everything.
     Idle(bool),
     /// The module is loaded.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::{
-    Command, Device, Result, StreamId,
+    Command, Device, Error, Result, StreamId,
     allocation::Allocation,
     event::Event,
     hazard::{Access, Ticket, Tickets},
@@ -158,43 +160,68 @@ impl Stream {
         let mut order = state.order.lock();
         let ticket = Ticket { stream: state.id, number: state.published() + 1 };
         let mut waits = Tickets::new();
+        let mut owed: SmallVec<[usize; 4]> = SmallVec::new();
         for (allocation, access) in uses {
             allocation.usage.lock().claim(ticket, *access, &mut waits);
+            owed.push(waits.len());
         }
-        if !waits.is_empty() {
-            self.wait_for_all(&mut order, &waits, uses)?;
+        if !waits.is_empty()
+            && let Err(error) = self.wait_for_all(&mut order, &waits, &owed, uses)
+        {
+            return Err(self.refused(ticket, error));
         }
         let blocks = match &keep {
             Some(Kept::Host(lease)) => std::slice::from_ref(lease.block()),
             _ => &[],
         };
         // SAFETY: blocks and other devices' memory are retained below, and given up by those who had the right to
-        // their bytes (see `pinned` and `peer`); uses of device memory on other streams were waited for; a launch is what `Function::launch` was promised;
-        // what the command names is held by whoever submits it.
-        unsafe { device.backend().enqueue(state.id, command, blocks) }?;
+        // their bytes (see `pinned` and `peer`); uses of device memory on other streams were waited for; a launch
+        // is what `Function::launch` was promised; what the command names is held by whoever submits it.
+        let enqueued = unsafe { device.backend().enqueue(state.id, command, blocks) };
+        if let Err(error) = enqueued {
+            return Err(if waits.is_empty() { error } else { self.refused(ticket, error) });
+        }
         // Kept first: whoever sees the submission sees that it has something on the host.
         let kept = keep.is_some_and(|keep| state.retained.keep(ticket.number, keep));
         state.publish(ticket.number);
         let many = state.is_notice_due();
         if many || kept {
-            state.notify_at(device.backend(), ticket.number)?;
+            // The command is in. If nobody can be asked how far the stream is, whoever waits is told.
+            let _ = state.notify_at(device.backend(), ticket.number);
         }
         Ok(ticket)
     }
 
-    /// Orders this stream after what `uses` have claimed to stand for. What cannot be waited for goes back
-    /// to them: a later user finds it there.
+    /// Nothing was submitted, but waits were put in and stand for what they wait for: a submission without
+    /// a command. Without it the stream would count as idle, and could go before they are over.
     #[cold]
-    fn wait_for_all(&self, order: &mut Order, waits: &Tickets, uses: Uses<'_>) -> Result<()> {
-        let keep = |ticket: &Ticket| {
-            uses.iter().for_each(|(allocation, _)| allocation.usage.lock().keep(*ticket));
+    fn refused(&self, ticket: Ticket, error: Error) -> Error {
+        self.0.state.publish(ticket.number);
+        error
+    }
+
+    /// Orders this stream after what `uses` have claimed to stand for; those of the first stand before `owed[0]`,
+    /// and so on. What cannot be waited for goes back to where it came from: a later user finds it there.
+    #[cold]
+    fn wait_for_all(
+        &self,
+        order: &mut Order,
+        waits: &Tickets,
+        owed: &[usize],
+        uses: Uses<'_>,
+    ) -> Result<()> {
+        let keep = |index: usize| {
+            let owner = owed.partition_point(|end| *end <= index);
+            if let Some((allocation, _)) = uses.get(owner) {
+                allocation.usage.lock().keep(waits[index]);
+            }
         };
         for (index, ticket) in waits.iter().enumerate() {
             match self.wait_for(order, *ticket) {
                 Ok(true) => {}
-                Ok(false) => keep(ticket),
+                Ok(false) => keep(index),
                 Err(error) => {
-                    waits[index..].iter().for_each(keep);
+                    (index..waits.len()).for_each(keep);
                     return Err(error);
                 }
             }

@@ -140,7 +140,7 @@ impl Drop for StreamState {
 #[derive(Default)]
 pub(crate) struct Streams {
     table: RwLock<FxHashMap<StreamId, Arc<StreamState>>>,
-    /// How often the device was reset. Compared and changed under `ending`.
+    /// Twice how often the device was reset, and one more while it is being reset.
     resets: AtomicU64,
     /// Held while streams fail or recover, so that an error from before a reset does not end streams after it.
     ending: Mutex<()>,
@@ -176,28 +176,53 @@ impl Streams {
         self.table.read().values().cloned().collect()
     }
 
-    /// How often the device was reset: to be read before what may find it lost.
+    /// A number that changes when a reset begins and when it ends: to be read before what asks the device.
     pub(crate) fn resets(&self) -> u64 {
-        self.resets.load(Ordering::Acquire)
+        self.resets.load(Ordering::SeqCst)
     }
 
-    /// The device is lost: nothing that is not complete on any stream will be. Nothing is done if it was reset
-    /// since the error was met.
+    /// Whether no reset has begun since `resets` was read: then what the device has said in between is true of
+    /// what it had then.
+    pub(crate) fn not_reset_since(&self, resets: u64) -> bool {
+        resets.is_multiple_of(2) && self.resets() == resets
+    }
+
+    /// A reset begins, or did not take place.
+    pub(crate) fn reset_begins(&self) {
+        self.resets.fetch_or(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn reset_failed(&self) {
+        self.resets.fetch_and(!1, Ordering::SeqCst);
+    }
+
+    /// The device is lost: nothing that is not complete on any stream will be. Nothing is done if a reset has
+    /// ended since the error was met.
     pub(crate) fn fail_all(&self, error: &Error, resets: u64) {
         let ending = self.ending.lock();
-        let streams = if self.resets() == resets { self.all() } else { Vec::new() };
+        let streams = if self.resets() / 2 == resets / 2 { self.all() } else { Vec::new() };
         let woken: Vec<_> =
             streams.iter().map(|state| state.progress.fail(error.clone())).collect();
         drop(ending);
         drop(woken);
     }
 
-    /// The device was reset: what these streams had is lost.
-    pub(crate) fn recover_all(&self, streams: &[Arc<StreamState>]) -> Vec<Woken> {
+    /// The device was reset: what these streams had is lost, if the device was, or has run.
+    pub(crate) fn recover_all(
+        &self,
+        streams: &[Arc<StreamState>],
+        lost: Option<&Error>,
+    ) -> Vec<Woken> {
         let _ending = self.ending.lock();
-        let woken = streams.iter().map(|state| state.recover(state.published())).collect();
-        // Behind that: whoever sees the new count sees as well what is lost.
-        self.resets.fetch_add(1, Ordering::AcqRel);
+        let recover = |state: &Arc<StreamState>| {
+            // Nobody may have been told yet.
+            let told = lost.map(|error| state.progress.fail(error.clone()));
+            (told, state.recover(state.published()))
+        };
+        let woken = streams.iter().map(recover);
+        let woken = woken.flat_map(|(told, woken)| told.into_iter().chain([woken])).collect();
+        // Behind that: whoever sees the new number sees as well what is lost.
+        self.resets.fetch_add(1, Ordering::SeqCst);
         woken
     }
 

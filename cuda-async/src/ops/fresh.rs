@@ -57,6 +57,7 @@ impl<T: Element> Submit for Fresh<T> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         let (len, allocate) = (self.len.ok_or(Error::AlreadyEnded)?, self.allocate);
+        ready!(cx.poll_room(task))?;
         let allocated =
             ready!(cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len)));
         self.len = None;

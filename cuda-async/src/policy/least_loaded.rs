@@ -32,7 +32,7 @@ impl LeastLoaded {
         Self::with_streams(device, DEFAULT_STREAMS)
     }
 
-    /// Over this many streams of `device`, at least one.
+    /// Over this many streams of `device`, at least one and at most [`MAX_POOL`](super::MAX_POOL).
     ///
     /// # Errors
     /// What the device says.

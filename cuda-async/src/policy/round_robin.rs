@@ -15,8 +15,13 @@ pub const DEFAULT_STREAMS: usize = 4;
 /// Streams that [`StreamPoolRoundRobin::new`] grows to.
 pub const MAX_STREAMS: usize = 16;
 
+/// Streams that a policy has at most, whatever it is asked for.
+pub const MAX_POOL: usize = 128;
+
 /// A few streams in turn; one that is known to be idle is used again before the turn moves on, since it is
-/// warm. A stream that another thread is submitting to at this moment is passed over. The default.
+/// warm. The turn goes to the next stream that is known to be idle, so nothing is placed behind a stream that is stuck
+/// while another one is free; if there is none, to the next one that no other thread is submitting to at this
+/// moment. The default.
 #[derive(Debug)]
 pub struct StreamPoolRoundRobin {
     device: Device,
@@ -37,7 +42,7 @@ impl StreamPoolRoundRobin {
         Self::of(device, DEFAULT_STREAMS, MAX_STREAMS, 0)
     }
 
-    /// This many streams of `device`, at least one.
+    /// This many streams of `device`, at least one and at most [`MAX_POOL`].
     ///
     /// # Errors
     /// What the device says.
@@ -55,7 +60,7 @@ impl StreamPoolRoundRobin {
     }
 
     fn of(device: &Device, open: usize, most: usize, priority: i32) -> Result<Self> {
-        let (open, most) = (open.max(1), most.max(1));
+        let (open, most) = (open.clamp(1, MAX_POOL), most.clamp(1, MAX_POOL));
         let streams: Box<[_]> = (0..most).map(|_| OnceLock::new()).collect();
         for place in &streams[..open] {
             let _ = place.set(device.lend_idle_stream(priority)?);
@@ -68,19 +73,33 @@ impl StreamPoolRoundRobin {
         self.streams.iter().filter_map(OnceLock::get)
     }
 
-    /// The stream behind `turn` that nobody is submitting to; the one that is next if there is none.
+    /// The best stream behind `turn`.
     fn rotate(&self, turn: usize) -> Result<&Stream> {
         let open = self.open.load(Ordering::Acquire);
-        for step in 1..=open {
-            let index = (turn + step) % open;
-            let stream = self.streams[index].get();
-            if let Some(stream) = stream.filter(|stream| !stream.is_contended()) {
+        let free = |stream: &Stream| !stream.is_contended();
+        let idle = |stream: &Stream| stream.is_known_idle() && free(stream);
+        let found = self.next_from(turn, open, idle).or_else(|| self.next_from(turn, open, free));
+        match found {
+            Some((index, stream)) => {
                 self.turn.store(index, Ordering::Relaxed);
-                return Ok(stream);
+                Ok(stream)
+            }
+            None => {
+                self.turn.store((turn + 1) % open, Ordering::Relaxed);
+                self.grow((turn + 1) % open)
             }
         }
-        self.turn.store((turn + 1) % open, Ordering::Relaxed);
-        self.grow((turn + 1) % open)
+    }
+
+    fn next_from(
+        &self,
+        turn: usize,
+        open: usize,
+        fits: impl Fn(&Stream) -> bool,
+    ) -> Option<(usize, &Stream)> {
+        let behind = (1..=open).map(|step| (turn + step) % open);
+        let mut streams = behind.filter_map(|index| Some((index, self.streams[index].get()?)));
+        streams.find(|(_, stream)| fits(stream))
     }
 
     /// One stream more, if there may be; else the one at `next`.

@@ -55,6 +55,7 @@ fn least_loaded_spreads_and_stays_warm(device: &Device) {
     used[0].synchronize().unwrap();
     assert_eq!(policy.place().unwrap(), used[0]);
     assert_eq!(LeastLoaded::with_streams(device, 0).unwrap().load(), 0);
+    assert_eq!(StreamPoolRoundRobin::with_streams(device, usize::MAX).unwrap().load(), 0);
 }
 
 fn priorities_have_streams_of_their_own(device: &Device) {

@@ -228,12 +228,11 @@ impl CpuBackend {
     }
 
     /// Waits until every queue has skipped what it had, then forgets the fault.
-    fn reset(&self) -> Result<()> {
+    fn reset(&self) -> Reply {
         let mut queues: Vec<_> = self.streams.read().values().cloned().collect();
         queues.append(&mut self.leftover.lock());
         queues.iter().for_each(|queue| self.finish(queue));
-        self.shared.lost.clear();
-        Ok(())
+        Reply::Reset { lost: self.shared.lost.clear() }
     }
 }
 
@@ -282,7 +281,7 @@ impl Backend for CpuBackend {
                 self.shared.parked.wake(&self.shared);
             }
             Request::Memory => return Ok(Reply::Memory(self.memory())),
-            Request::Reset => self.reset()?,
+            Request::Reset => return Ok(self.reset()),
             _ => return Err(Error::unsupported("a request of a newer version", "cpu")),
         }
         Ok(Reply::Done)

@@ -32,11 +32,12 @@ impl Lost {
         }
     }
 
-    /// Begins a new epoch, if the device is lost.
-    pub(crate) fn clear(&self) {
-        let _by = self.by.lock();
+    /// Begins a new epoch, if the device is lost; tells what it was lost by.
+    pub(crate) fn clear(&self) -> Option<Error> {
+        let by = self.by.lock();
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(state.next_multiple_of(2), Ordering::Release);
+        by.clone().filter(|_| !state.is_multiple_of(2))
     }
 
     /// What the device is lost by now.
