@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(claim(&mut usage, read, Access::Read).as_slice(), [ticket(1, 1)]);
         }
         let waits = claim(&mut usage, ticket(4, 1), Access::Write);
-        assert_eq!(waits.as_slice(), [ticket(1, 1), ticket(2, 6), ticket(3, 7)]);
+        assert_eq!(waits.as_slice(), [ticket(1, 1), ticket(3, 7), ticket(2, 6)]);
         assert_eq!(claim(&mut usage, ticket(2, 7), Access::Read).as_slice(), [ticket(4, 1)]);
     }
 
