@@ -49,8 +49,9 @@ pub(crate) struct DeviceInner {
 const HOUSEKEEPING: StreamId = StreamId(1);
 
 impl Device {
-    /// Opens a device of `provider`. Every call makes a handle of its own, with its own streams and
-    /// memory; `cuda_async::open` gives the same one every time.
+    /// Opens a device of `provider`. Every call makes a device of its own, with its own streams and memory, also
+    /// where the address is the same: what one made cannot be used with the other ([`Error::WrongDevice`]).
+    /// `cuda_async::open` gives the same one every time.
     ///
     /// # Errors
     /// What [`Provider::open`] says.
@@ -188,7 +189,10 @@ impl Device {
         Ok(())
     }
 
-    /// Brings the device back after a fault. Work in flight is lost; memory and modules stay.
+    /// Brings the device back after a fault. Work that has not begun is lost, and is told; what a kernel can still
+    /// finish, it does. Memory and modules stay.
+    ///
+    /// Blocks until the kernels that run have ended: in async code call it in `spawn_blocking`.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: there a fault ends CUDA for the whole process.
@@ -210,19 +214,13 @@ impl Device {
     /// Checks that something of `other` may be used here.
     #[inline]
     pub(crate) fn check_same(&self, what: &'static str, other: &Device) -> Result<()> {
-        if self == other {
-            return Ok(());
-        }
-        Err(self.other_device(what, other))
+        if self == other { Ok(()) } else { Err(self.wrong_device(what, other)) }
     }
 
     #[cold]
-    fn other_device(&self, what: &'static str, other: &Device) -> Error {
-        Error::WrongDevice {
-            what: what.into(),
-            lives_on: other.info().address.clone(),
-            used_on: self.info().address.clone(),
-        }
+    fn wrong_device(&self, what: &'static str, other: &Device) -> Error {
+        let [lives_on, used_on] = [other, self].map(|device| device.info().address.clone());
+        Error::WrongDevice { what: what.into(), lives_on, used_on }
     }
 }
 

@@ -108,10 +108,10 @@ pub enum Error {
         /// The numbers.
         detail: String,
     },
-    /// A buffer, module or stream was used with a device that it does not live on.
-    #[error(
-        "{what} lives on `{lives_on}` and was used on `{used_on}`; copy it there first, with `to_device` or through the host"
-    )]
+    /// A buffer, module or stream was used with a device that it does not live on. Every call of
+    /// [`Device::open`](crate::Device::open) gives a device of its own, also of the same address; `cuda_async::open`
+    /// gives the same one every time.
+    #[error("{}", wrong_device(what, lives_on, used_on))]
     WrongDevice {
         /// What.
         what: Cow<'static, str>,
@@ -122,7 +122,7 @@ pub enum Error {
     },
     /// A kernel faulted. Whoever had work in flight is told this; the device is lost until it is reset, where
     /// that can be done.
-    #[error("the device faulted: {0}")]
+    #[error("the device faulted: {0}{advice}", advice = .0.advice())]
     Fault(Box<Fault>),
     /// The device was lost by an earlier error: what is submitted since is refused.
     #[error("the device `{address}` is lost: {cause}")]
@@ -202,6 +202,20 @@ impl From<Fault> for Error {
     }
 }
 
+/// Two handles of one device are two devices here: their address alone would explain nothing.
+fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
+    if lives_on == used_on {
+        return format!(
+            "{what} was made with another handle of `{lives_on}`: each `Device::open` gives a device of its own; \
+             use the `Device` that made it, or `cuda_async::open`, which gives the same one every time"
+        );
+    }
+    format!(
+        "{what} lives on `{lives_on}` and was used on `{used_on}`; copy it there first, with `to_device` or through \
+         the host"
+    )
+}
+
 impl Error {
     /// "`what` is not supported on `device`."
     pub fn unsupported(what: impl Into<Cow<'static, str>>, device: &str) -> Self {
@@ -221,5 +235,37 @@ impl Error {
             Error::OutOfHostMemory { .. } => true,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FaultKind;
+
+    #[test]
+    fn the_way_back_is_told_once() {
+        let fault = Fault::new(FaultKind::Trap, "a trap");
+        assert_eq!(Error::from(fault.clone()).to_string(), "the device faulted: a trap");
+        let fault = fault.way_back("restart the process");
+        assert_eq!(fault.to_string(), "a trap");
+        let said = Error::from(fault).to_string();
+        assert_eq!(said, "the device faulted: a trap; restart the process");
+    }
+
+    #[test]
+    fn two_handles_of_one_address_are_told_apart() {
+        let wrong = |lives_on: &str, used_on: &str| Error::WrongDevice {
+            what: "a buffer".into(),
+            lives_on: lives_on.into(),
+            used_on: used_on.into(),
+        };
+        let other = wrong("cpu", "cuda:0").to_string();
+        assert!(other.contains("lives on `cpu` and was used on `cuda:0`"), "{other}");
+        let same = wrong("cpu", "cpu").to_string();
+        assert!(
+            same.contains("another handle of `cpu`") && !same.contains("was used on"),
+            "{same}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What a kernel did wrong.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// A kernel's fault, with what the device knows of it: a CPU device everything, a GPU little more
 /// than the kind.
@@ -16,12 +16,15 @@ pub struct Fault {
     pub kernel: Option<String>,
     /// Where it happened, if known.
     pub site: Option<FaultSite>,
+    /// How the device comes back, in words, if the backend has said so; [`Error`](crate::Error) tells it, and this
+    /// fault's own text does not.
+    pub way_back: Option<Cow<'static, str>>,
 }
 
 impl Fault {
     /// A fault of which only this is known.
     pub fn new(kind: FaultKind, what: impl Into<String>) -> Self {
-        Self { what: what.into(), kind, kernel: None, site: None }
+        Self { what: what.into(), kind, kernel: None, site: None, way_back: None }
     }
 
     /// The same fault, in this kernel.
@@ -34,6 +37,17 @@ impl Fault {
     pub fn at(mut self, site: FaultSite) -> Self {
         self.site = Some(site);
         self
+    }
+
+    /// The same fault, after which this is to be done.
+    pub fn way_back(mut self, way: impl Into<Cow<'static, str>>) -> Self {
+        self.way_back = Some(way.into());
+        self
+    }
+
+    /// What an error says behind this text.
+    pub(crate) fn advice(&self) -> String {
+        self.way_back.as_ref().map_or_else(String::new, |way| format!("; {way}"))
     }
 }
 

@@ -73,7 +73,12 @@ impl From<Error> for Failure {
             | Error::InvalidLaunch { .. } => Status::BadInput,
             _ => Status::Failed,
         };
-        Self { status, message: error.to_string() }
+        // What a program could do about a fault is no help to who sits at a shell.
+        let message = match error {
+            Error::Fault(fault) => format!("the device faulted: {fault}"),
+            error => error.to_string(),
+        };
+        Self { status, message }
     }
 }
 

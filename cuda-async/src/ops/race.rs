@@ -31,7 +31,7 @@ pub struct Race<S: Submit> {
 /// ```
 ///
 /// # Errors
-/// What the first to end says; [`Error::AlreadyEnded`] where nobody runs.
+/// What the first to end says; [`Error::OutOfRange`] where there are none.
 pub fn race<I>(ops: I) -> Op<Race<<I::Item as IntoDeviceOp>::Steps>>
 where
     I: IntoIterator<Item: IntoDeviceOp>,
@@ -72,14 +72,21 @@ impl<S: Submit> Submit for Race<S> {
     }
 }
 
+#[cold]
+fn nobody_runs() -> Error {
+    Error::OutOfRange { what: "a race".into(), detail: "no operation runs in it".into() }
+}
+
 impl<S: Submit> Race<S> {
     fn poll_racers(
         &mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        let racers = self.racers.as_mut().filter(|racers| !racers.is_empty());
-        let racers = racers.ok_or(Error::AlreadyEnded)?;
+        let racers = self.racers.as_mut().ok_or(Error::AlreadyEnded)?;
+        if racers.is_empty() {
+            return Poll::Ready(Err(nobody_runs()));
+        }
         cx.wait_by_wakers(task)?;
         // Nobody runs in the first context, which is this one: nothing behind the race waits for a loser. Nor
         // for the winner, which has run.

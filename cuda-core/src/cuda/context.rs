@@ -163,7 +163,7 @@ impl Primary {
 
     /// The fault that lost the device, as an error.
     pub(super) fn fault(&self) -> Option<Error> {
-        self.lost.get().map(|fault| fault.clone().into())
+        self.lost.get().map(|fault| fault.clone().way_back("restart the process").into())
     }
 
     /// The error for a call that failed. A fault loses the device.

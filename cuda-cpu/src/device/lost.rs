@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cuda_core::{Error, Result};
 use parking_lot::Mutex;
 
+/// What to do once the device is lost.
+pub(crate) const WAY_BACK: &str = "`Device::reset()` brings it back";
+
 /// The first error that a kernel met. Cheap to ask while there is none.
 #[derive(Default)]
 pub(crate) struct Lost {
@@ -56,7 +59,10 @@ impl Lost {
 
 /// What is enqueued on a device that `cause` took is told. What was in flight then ends with `cause` itself.
 pub(crate) fn refused(address: &str, cause: &Error) -> Error {
-    let cause = format!("{cause}; `Device::reset()` brings it back");
+    let cause = match cause {
+        Error::Fault(fault) if fault.way_back.is_some() => cause.to_string(),
+        _ => format!("{cause}; {WAY_BACK}"),
+    };
     Error::DeviceLost { address: address.to_owned(), cause }
 }
 

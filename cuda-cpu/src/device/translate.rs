@@ -2,6 +2,7 @@
 
 use cuda_core::{Error, Fault, FaultKind, FaultSite};
 
+use super::lost::WAY_BACK;
 use crate::{AccessError, LaunchError, OutOfMemory};
 
 pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
@@ -10,7 +11,7 @@ pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
 
 /// A copy that met freed memory.
 pub(crate) fn access(error: AccessError) -> Error {
-    Fault::new(FaultKind::IllegalAddress, error.to_string()).into()
+    Fault::new(FaultKind::IllegalAddress, error.to_string()).way_back(WAY_BACK).into()
 }
 
 pub(crate) fn launch(kernel: &str, error: &LaunchError) -> Error {
@@ -38,7 +39,7 @@ fn fault(fault: &crate::Fault) -> Fault {
     site.address = address;
     site.ptx_line = Some(fault.line).filter(|line| *line > 0 && kind != FaultKind::Deadlock);
     site.nearest = fault.nearest.as_ref().map(ToString::to_string);
-    Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site)
+    Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).way_back(WAY_BACK)
 }
 
 /// In words, without what the site says: the address, and where the nearest allocation is.

@@ -10,7 +10,9 @@ use std::{
 use cuda_core::{Error, Fault, FaultKind, HostBlock, Pattern, Result};
 use smallvec::SmallVec;
 
-use super::{backend::Shared, modules::LoadedModule, queue::Queue, signal::Signal, translate};
+use super::{
+    backend::Shared, lost::WAY_BACK, modules::LoadedModule, queue::Queue, signal::Signal, translate,
+};
 use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
@@ -157,7 +159,7 @@ pub(crate) struct Panicked(String);
 impl From<Panicked> for Error {
     fn from(Panicked(said): Panicked) -> Self {
         let what = format!("the CPU device's interpreter panicked: {said}");
-        Fault::new(FaultKind::Other, what).into()
+        Fault::new(FaultKind::Other, what).way_back(WAY_BACK).into()
     }
 }
 
@@ -210,7 +212,7 @@ fn print(text: &str) {
 /// There was room on the device, and none on the host.
 fn no_host_memory(error: &crate::OutOfMemory) -> Error {
     let what = format!("the host has no memory for an allocation of {} bytes", error.requested);
-    Fault::new(FaultKind::Other, what).into()
+    Fault::new(FaultKind::Other, what).way_back(WAY_BACK).into()
 }
 
 /// For a range that was checked when the command was resolved.
