@@ -12,7 +12,10 @@ use crate::{
     },
 };
 
-/// A lazy device operation. Building or composing one touches no device and allocates nothing.
+/// A lazy device operation. Building or composing one touches no device; only
+/// [`boxed`](DeviceOp::boxed), [`shared`](DeviceOp::shared), [`unzip!`](crate::unzip),
+/// [`join_all`](crate::join_all), [`race`](crate::race()), [`race!`](crate::race!) and
+/// [`to_device`](crate::to_device) allocate then.
 ///
 /// Run it with `.await` in any executor, with [`sync`](DeviceOp::sync) where there is none, or on a stream
 /// of your choice with [`sync_on`](DeviceOp::sync_on).
@@ -31,7 +34,7 @@ use crate::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device operation",
-    note = "a closure that gives a plain value goes into `.map(..)`; an async block is no operation: compose with `.then(..)`, or await outside"
+    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as kernel argument runs first: `zip!(..).then(..)`"
 )]
 pub trait DeviceOp:
     Send
@@ -172,10 +175,10 @@ pub trait DeviceOp:
     /// host; it begins at once, and sees of what is before it only the values. Buffers that it gives live on `device`.
     ///
     /// ```
-    /// use cuda_async::{open, prelude::*};
-    /// let cpu = open("cpu")?;
-    /// // On the default device, and then on the CPU.
-    /// let op = h2d([1u8, 2]).then(to_host).then(|v| h2d(v).then(to_host).on(&cpu));
+    /// use cuda_async::{CpuProvider, prelude::*};
+    /// let other = Device::open(&CpuProvider::default(), 0)?; // a device of its own, whatever the default is
+    /// // On the default device, and then on the other.
+    /// let op = h2d([1u8, 2]).then(to_host).then(|v| h2d(v).then(to_host).on(&other));
     /// assert_eq!(op.sync()?, [1, 2]);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```

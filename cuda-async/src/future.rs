@@ -14,7 +14,7 @@ use crate::{ExecutionContext, SchedulingPolicy, Submit, context::Run, defaults, 
 ///
 /// Dropping it is sound at any time and never blocks: what is submitted runs on, and its memory is freed
 /// behind it.
-#[must_use = "futures do nothing unless polled"]
+#[must_use = "it waits, and gives what went wrong, only when it is polled; what `schedule` has submitted runs anyway"]
 pub struct DeviceFuture<S: Submit>(State<S>);
 
 enum State<S: Submit> {

@@ -15,14 +15,15 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
+//! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | run kernels | [`launch`], [`kernels!`] |
 //! | do one thing after another | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`], [`script`] |
 //! | do things at the same time | [`zip!`], tuples, [`join_all`], [`race`], [`DeviceOp::shared`], [`unzip!`] |
 //! | run it | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
 //! | wait for memory | [`DeviceOp::wait_for_memory`] |
 //! | meet errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
-//! | choose where | [`open`], [`devices`], [`set_default_device`], [`DeviceOp::on`], [`SchedulingPolicy`] |
+//! | choose where | [`open`], [`devices`], [`DeviceOp::on`], [`SchedulingPolicy`] |
+//! | set it for all | [`set_default_device`], [`set_default_policy`]; for one device [`set_device_policy`] |
 //! | enqueue by hand | [`with_context`], [`Stream`], [`Submit`] |
 //!
 //! Operations become futures by `.await` and by `.into_future()`, which `tokio::spawn` wants. A buffer is

@@ -75,7 +75,7 @@ impl<S: Submit> DeviceOp for Op<S> {
 /// like [`zip!`](crate::zip)), and `Result`s of them, so that closures can use `?`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device operation",
-    note = "a closure that gives a plain value goes into `.map(..)`; an async block is no operation: compose with `.then(..)`, or await outside"
+    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as kernel argument runs first: `zip!(..).then(..)`"
 )]
 pub trait IntoDeviceOp {
     /// What the operation gives.

@@ -27,6 +27,9 @@ pub trait BufferSource: Send {
 
     /// A download of all of it, as ordinary host memory. Waits, without blocking an executor thread,
     /// until the bytes have landed, so that what comes next sees real values.
+    ///
+    /// Takes what it is called on: `buffer.to_host_vec()` gives the buffer up. To keep it, write `to_host(&buffer)`, or
+    /// clone an `Arc` of it.
     fn to_host_vec(self) -> Op<ToHost<Self>>
     where
         Self: Sized,

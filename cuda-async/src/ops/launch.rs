@@ -21,7 +21,7 @@ use crate::{ExecutionContext, Op, Submit};
 /// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | gets the value |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a kernel can have",
-    note = "a `Vec` or slice goes to the device first, with `h2d(..)`; a struct goes by value in `ByValue(..)` and derives `bytemuck::Pod`"
+    note = "a `Vec` or slice goes to the device first, with `h2d(..)`; an op runs first: `zip!(..).then(..)`; a struct goes by value in `ByValue(..)` and derives `bytemuck::Pod`"
 )]
 pub trait KernelArg: Send {
     /// Adds it to the arguments of a launch.

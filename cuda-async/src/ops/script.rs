@@ -70,6 +70,10 @@ struct Polled {
 impl ScriptContext {
     /// Runs an operation when it is awaited, behind what the script ran before.
     ///
+    /// An operation that is run without this, by `op.await` or `op.sync()`, is a run of its own on the default policy:
+    /// it is not behind what the script ran, but for the buffers that both use, and not part of the script. `sync`
+    /// also blocks the thread that polls.
+    ///
     /// # Errors
     /// What the operation says; [`Error::OutsideScript`] if it is awaited anywhere but in its script: in a task
     /// of its own, or after the script's end.

@@ -16,10 +16,12 @@ use crate::{
 /// between devices is a wait on the host, which costs no thread.
 ///
 /// ```
-/// use cuda_async::{open, prelude::*, to_device};
-/// let (first, second) = (open("cpu")?, open("cpu:0")?);
-/// let op = h2d(vec![1, 2]).on(&first).then(move |x| to_device(x, &second)).then(to_host);
-/// assert_eq!(op.sync()?, [1, 2]);
+/// use cuda_async::{CpuProvider, open, prelude::*};
+/// let first = open("cpu")?;
+/// let second = Device::open(&CpuProvider::default(), 0)?; // a device of its own
+/// let op = h2d(vec![1, 2]).on(&first).then(|x| to_device(x, &second));
+/// let there = op.inspect(|x| assert!(*x.device() == second)); // it stays there: what comes next goes `on` it
+/// assert_eq!(there.then(|x| to_host(x).on(&second)).sync()?, [1, 2]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
