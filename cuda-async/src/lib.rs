@@ -18,7 +18,7 @@
 //! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | run kernels | [`launch`], [`kernels!`] |
 //! | do one thing after another | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`], [`script`] |
-//! | do things at the same time | [`zip!`], tuples, [`join_all`], [`race`], [`DeviceOp::shared`], [`unzip!`] |
+//! | do things at the same time | [`zip!`], tuples, [`join_all`], [`race()`], [`DeviceOp::shared`], [`unzip!`] |
 //! | run it | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
 //! | wait for memory | [`DeviceOp::wait_for_memory`] |
 //! | meet errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |

@@ -2,7 +2,7 @@
 //! made of these, so that loom can run the code itself.
 //!
 //! Without `cfg(loom)` they are parking_lot's and std's, at no cost. With it (see CONTRIBUTING.md) they are
-//! [`modelled`]: the same names and signatures, every use a point where loom may switch threads. What is a
+//! `modelled`: the same names and signatures, every use a point where loom may switch threads. What is a
 //! `static`, or what no model uses, stays as it is, for loom's can only be made while a model runs. `Arc` is std's
 //! also in models: its count is no part of any protocol here but `Streams::remove_unused`, which holds a lock.
 
