@@ -9,21 +9,22 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
-use cuda_core::{Device, Error, Event, MAX_IN_FLIGHT, Result, Stream, StreamId, Waiter};
+use cuda_core::{Device, Error, Event, Result, Stream, StreamId};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{siblings::Siblings, spin::InFlight};
 
 mod memory;
+mod room;
 mod scope;
 mod waits;
 
 pub(crate) use memory::MemoryWait;
+pub use room::Room;
 
 /// Where an operation runs: its device, its stream. Clones are the same context.
 #[derive(Clone)]
@@ -36,8 +37,6 @@ struct Inner {
     patience: Option<Duration>,
     /// The stream's count when this context last enqueued something; 0 if it never has.
     last: AtomicU64,
-    /// Wakes whoever waits for the stream to have room.
-    room: Mutex<Option<Waiter>>,
 }
 
 enum Place {
@@ -98,8 +97,7 @@ impl ExecutionContext {
     }
 
     fn new(place: Place, run: Run, patience: Option<Duration>) -> Self {
-        let (last, room) = (AtomicU64::new(0), Mutex::new(None));
-        Self(Arc::new(Inner { place, run, patience, last, room }))
+        Self(Arc::new(Inner { place, run, patience, last: AtomicU64::new(0) }))
     }
 
     /// The device.
@@ -137,32 +135,6 @@ impl ExecutionContext {
         }
         self.0.last.fetch_max(stream.last().number, Ordering::AcqRel);
         result
-    }
-
-    /// Ready when the stream has less than [`MAX_IN_FLIGHT`] submissions to run: a driver would hold up the
-    /// thread that enqueues many more. At once where nothing may wait.
-    #[inline]
-    pub fn poll_room(&self, task: &mut Context<'_>) -> Poll<Result<()>> {
-        let stream = self.stream()?;
-        if stream.in_flight() < MAX_IN_FLIGHT || self.run() == Run::Detached {
-            return Poll::Ready(Ok(()));
-        }
-        self.wait_for_room(stream, task)
-    }
-
-    #[cold]
-    fn wait_for_room(&self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
-        let mut room = self.0.room.lock();
-        let enough = stream.last().number.saturating_sub(MAX_IN_FLIGHT / 2);
-        let mut waiter = match room.take() {
-            Some(waiter) => waiter,
-            None => stream.waiter(enough)?,
-        };
-        let polled = waiter.poll(task);
-        if polled.is_pending() {
-            *room = Some(waiter);
-        }
-        polled
     }
 
     /// The fault that took the device, if work of this operation was in flight: then it is the operation's own
@@ -272,8 +244,10 @@ impl Branch {
         };
         if self.has_after.load(Ordering::Acquire) {
             let mut after = self.after.lock();
-            for event in after.drain(..) {
-                stream.wait_event(&event)?;
+            // One at a time: if a wait fails, what was not waited for is still to be.
+            while let Some(event) = after.first() {
+                stream.wait_event(event)?;
+                after.remove(0);
             }
             // Under the lock, so that no clone of this context goes on before the waits are in.
             self.has_after.store(false, Ordering::Release);

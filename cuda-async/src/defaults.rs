@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cuda_core::{Device, Error, Result, Stream};
+use cuda_core::{Device, Error, Result, Stream, discard_panic, wake_each};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{SchedulingPolicy, StreamPoolRoundRobin, devices, open};
@@ -74,37 +74,54 @@ pub(crate) fn place() -> Result<Stream> {
 
 /// As [`place`], without blocking: the device is opened on a thread of its own.
 pub(crate) fn poll_place(task: &mut Context<'_>) -> Poll<Result<Stream>> {
+    let known = known().or_else(|| {
+        if enter(task.waker().clone()) {
+            open_elsewhere();
+        }
+        // Whoever settled it before the waker was there wakes nobody.
+        self::known()
+    });
+    known.map_or(Poll::Pending, |policy| Poll::Ready(policy.and_then(|policy| policy.place())))
+}
+
+fn known() -> Option<Result<Policy>> {
+    match &*DEFAULT.lock() {
+        Default::Set(policy) => Some(Ok(policy.clone())),
+        Default::Failed(error) => Some(Err(error.clone())),
+        Default::Unset | Default::Opening(_) => None,
+    }
+}
+
+/// Has this woken once it is settled; whether the caller is the first and has to open the device. A waker that is
+/// not kept is dropped without the lock, as all arguments are dropped after what is local.
+fn enter(waker: Waker) -> bool {
     let mut default = DEFAULT.lock();
     match &mut *default {
-        Default::Set(policy) => {
-            let policy = policy.clone();
-            drop(default);
-            return Poll::Ready(policy.place());
-        }
-        Default::Failed(error) => return Poll::Ready(Err(error.clone())),
-        Default::Opening(waiting) => {
-            if !waiting.iter().any(|waker| waker.will_wake(task.waker())) {
-                waiting.push(task.waker().clone());
-            }
-        }
         Default::Unset => {
-            *default = Default::Opening(vec![task.waker().clone()]);
-            drop(default);
-            let spawned = std::thread::Builder::new().name("cuda-open".into()).spawn(open_default);
-            if let Err(error) = spawned {
-                let what = "cannot start a thread to open the device".into();
-                opened(Err(Error::Host { what, detail: error.to_string() }));
-                return poll_place(task);
-            }
+            *default = Default::Opening(vec![waker]);
+            return true;
         }
+        Default::Opening(waiting) if !waiting.iter().any(|other| other.will_wake(&waker)) => {
+            waiting.push(waker);
+        }
+        _ => {}
     }
-    Poll::Pending
+    false
+}
+
+fn open_elsewhere() {
+    let spawned = std::thread::Builder::new().name("cuda-open".into()).spawn(open_default);
+    if let Err(error) = spawned {
+        let what = "cannot start a thread to open the device".into();
+        opened(Err(Error::Host { what, detail: error.to_string() }));
+    }
 }
 
 /// Opens the default device. Called by whoever set the state to `Opening`.
 fn open_default() -> Result<Policy> {
     let open = || first_device().and_then(|device| StreamPoolRoundRobin::new(&device));
-    let policy = catch_unwind(open).unwrap_or_else(|_| {
+    let policy = catch_unwind(open).unwrap_or_else(|payload| {
+        discard_panic(payload);
         let what = "opening the default device".into();
         Err(Error::Host { what, detail: "a panic, which is a bug: please report it".into() })
     });
@@ -134,6 +151,6 @@ fn settle(change: impl FnOnce(&Default) -> Option<Default>) {
     OPENED.notify_all();
     drop(default);
     if let Default::Opening(waiting) = previous {
-        waiting.into_iter().for_each(Waker::wake);
+        wake_each(waiting);
     }
 }

@@ -51,7 +51,7 @@ mod typed_kernels;
 pub mod ops;
 pub mod prelude;
 
-pub use context::ExecutionContext;
+pub use context::{ExecutionContext, Room};
 pub use cuda_core::{
     Crossing, Device, DeviceBuffer, DeviceInfo, Element, Error, Event, Fault, FaultKind, FaultSite,
     Function, Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result, Stream,

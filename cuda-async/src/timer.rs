@@ -6,12 +6,11 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use cuda_core::{Error, Result};
+use cuda_core::{Error, Result, wake_each};
 use parking_lot::{Condvar, Mutex};
 
 /// How long the timer's thread waits for another sleeper before it ends.
@@ -105,12 +104,13 @@ impl Timer {
 
 /// The timer's thread.
 fn run() {
+    let runs = Runs;
     let mut timer = TIMER.lock();
     loop {
         let due = timer.take_due();
         if !due.is_empty() {
             drop(timer);
-            due.into_values().for_each(wake);
+            wake_each(due.into_values());
             timer = TIMER.lock();
             continue;
         }
@@ -119,14 +119,19 @@ fn run() {
         let waited = EARLIER.wait_until(&mut timer, until);
         if waited.timed_out() && timer.sleepers.is_empty() {
             timer.running = false;
-            return;
+            // Another thread may run as soon as the lock is gone.
+            return std::mem::forget(runs);
         }
     }
 }
 
-/// One that panics is its owner's affair: the others are woken all the same.
-fn wake(waker: Waker) {
-    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+/// The timer's thread runs: should it panic, who sleeps next starts another.
+struct Runs;
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        TIMER.lock().running = false;
+    }
 }
 
 #[cfg(test)]
@@ -174,10 +179,16 @@ mod tests {
 
     #[test]
     fn many_sleepers_wake_in_time_and_a_panic_kills_nobody() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("on purpose");
+            }
+        }
         struct Panics;
         impl Wake for Panics {
             fn wake(self: Arc<Self>) {
-                panic!("on purpose");
+                std::panic::panic_any(Bomb);
             }
         }
         let mut panics = Sleep::new(Duration::from_millis(5));

@@ -44,6 +44,7 @@ mod stream;
 mod stream_state;
 #[doc(hidden)]
 pub mod sync;
+mod wakes;
 
 pub use allocation::Allocation;
 pub use arguments::{ArgumentKind, Arguments};
@@ -72,3 +73,5 @@ pub use progress::Waiter;
 pub use request::{EntryInfo, MemoryInfo, ModuleImage, ModuleInfo, ParamInfo, Reply, Request};
 pub use retained::{MAX_RETAINED, MAX_RETAINED_BYTES};
 pub use stream::{MAX_IN_FLIGHT, Stream};
+#[doc(hidden)]
+pub use wakes::{discard_panic, wake_each};

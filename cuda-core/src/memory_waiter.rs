@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     task::{Context, Waker},
 };
 
@@ -16,6 +15,7 @@ use crate::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    wake_each,
 };
 
 #[derive(Default)]
@@ -42,10 +42,7 @@ impl MemoryWaiters {
             self.any.store(false, Ordering::Release);
             std::mem::take(&mut waiting.wakers)
         };
-        for waker in woken.into_values() {
-            // One that panics is its owner's affair: the others are woken all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-        }
+        wake_each(woken.into_values());
     }
 }
 

@@ -4,11 +4,10 @@
 //! `completed` only grows; it is raised by the thread that learnt of it (a backend's completion thread,
 //! or one that synchronised) *before* it looks whether anybody waits, and a waiter counts itself in *before* it
 //! looks at `completed` again (all four sequentially consistent): so one of the two sees the other, and no wake
-//! is lost. Wakers are kept under the lock and woken without it.
+//! is lost. Wakers are kept under the lock; they are cloned, dropped and woken without it.
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -19,6 +18,7 @@ use crate::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    wake_each,
 };
 
 /// How far a stream is.
@@ -150,7 +150,7 @@ impl Waiting {
 }
 
 /// Wakers, woken when this is dropped: by callers that hold locks, after they let go of them, since whoever is
-/// woken may call anything at once. One that panics is its owner's affair: the others are woken all the same.
+/// woken may call anything at once.
 #[derive(Default)]
 pub(crate) struct Woken(BTreeMap<(u64, u64), Waker>);
 
@@ -165,9 +165,7 @@ impl Drop for Woken {
 
 impl Woken {
     fn wake(&mut self) {
-        for waker in std::mem::take(&mut self.0).into_values() {
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-        }
+        wake_each(std::mem::take(&mut self.0).into_values());
     }
 }
 
@@ -189,16 +187,17 @@ impl Waiter {
         if let Some(outcome) = self.progress.outcome(self.key.0) {
             return Poll::Ready(outcome);
         }
+        let waker = task.waker().clone();
         let mut waiting = self.progress.waiting.lock();
-        let previous = waiting.wakers.insert(self.key, task.waker().clone());
+        let previous = waiting.wakers.insert(self.key, waker);
         if previous.is_none() {
             self.progress.waiters.fetch_add(1, Ordering::SeqCst);
         }
         // Asked again now that whoever gets the stream further must see this waiter.
         let outcome = self.progress.outcome_under(&waiting, self.key.0);
         drop(waiting);
-        drop(previous);
         self.registered = true;
+        drop(previous);
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -4,24 +4,26 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{DeviceBuffer, Element, Error, Result, Stream};
 
-use crate::{ExecutionContext, Op, Submit, context::MemoryWait};
+use crate::{ExecutionContext, Op, Room, Submit, context::MemoryWait};
 
 /// Steps of [`zeros`] and [`uninitialised`].
 pub struct Fresh<T> {
     len: Option<usize>,
     allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
     wait: MemoryWait,
+    room: Room,
 }
 
 impl<T> Fresh<T> {
     const fn new(len: usize, allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>) -> Self {
-        Self { len: Some(len), allocate, wait: MemoryWait::new() }
+        Self { len: Some(len), allocate, wait: MemoryWait::new(), room: Room::new() }
     }
 }
 
 impl<T> Clone for Fresh<T> {
     fn clone(&self) -> Self {
-        Self { len: self.len, allocate: self.allocate, wait: MemoryWait::new() }
+        let (wait, room) = (MemoryWait::new(), Room::new());
+        Self { len: self.len, allocate: self.allocate, wait, room }
     }
 }
 
@@ -57,7 +59,7 @@ impl<T: Element> Submit for Fresh<T> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         let (len, allocate) = (self.len.ok_or(Error::AlreadyEnded)?, self.allocate);
-        ready!(cx.poll_room(task))?;
+        ready!(cx.poll_room(&mut self.room, task))?;
         let allocated =
             ready!(cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len)));
         self.len = None;

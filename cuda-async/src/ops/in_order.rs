@@ -44,15 +44,20 @@ where
     ) -> Poll<Result<Self::Output>> {
         loop {
             if self.current.is_none() {
-                let rest = self.rest.as_mut().ok_or(Error::AlreadyEnded)?;
-                self.current = rest.next().map(|op| op.into_op().into_steps());
+                // Taken out: an iterator that panics is not asked again.
+                let mut rest = self.rest.take().ok_or(Error::AlreadyEnded)?;
+                let Some(op) = rest.next() else {
+                    return Poll::Ready(Ok(std::mem::take(&mut self.outputs)));
+                };
+                self.current = Some(op.into_op().into_steps());
+                self.rest = Some(rest);
             }
-            let Some(steps) = &mut self.current else {
-                self.rest = None;
-                return Poll::Ready(Ok(std::mem::take(&mut self.outputs)));
-            };
+            let steps = self.current.as_mut().ok_or(Error::AlreadyEnded)?;
             let output = ready!(steps.poll_submit(task, cx));
             self.current = None;
+            if output.is_err() {
+                self.rest = None;
+            }
             self.outputs.push(output?);
             if self.outputs.len().is_multiple_of(MAX_TURNS_PER_POLL) && cx.yield_now(task) {
                 return Poll::Pending;

@@ -10,7 +10,7 @@ use cuda_core::{
 };
 use half::{bf16, f16};
 
-use crate::{ExecutionContext, Op, Submit};
+use crate::{ExecutionContext, Op, Room, Submit};
 
 /// An argument of a kernel. How a buffer is held says what the kernel may do with it:
 ///
@@ -124,6 +124,7 @@ pub struct LaunchOp<A> {
     function: Function,
     config: LaunchConfig,
     args: Option<A>,
+    room: Room,
 }
 
 /// Runs a kernel; gives the arguments back in the form in which they came.
@@ -152,7 +153,7 @@ pub unsafe fn launch<A: KernelArgs>(
     config: LaunchConfig,
     args: A,
 ) -> Op<LaunchOp<A>> {
-    Op::new(LaunchOp { function: function.clone(), config, args: Some(args) })
+    Op::new(LaunchOp { function: function.clone(), config, args: Some(args), room: Room::new() })
 }
 
 impl<A: KernelArgs> Submit for LaunchOp<A> {
@@ -160,7 +161,7 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
 
     #[inline]
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
-        ready!(cx.poll_room(task))?;
+        ready!(cx.poll_room(&mut self.room, task))?;
         let args = self.args.as_ref().ok_or(Error::AlreadyEnded)?;
         let launched = cx.enqueue(|stream| {
             let mut arguments = Arguments::new();

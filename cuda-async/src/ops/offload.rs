@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use cuda_core::{Error, Result};
+use cuda_core::{Error, Result, discard_panic, wake_each};
 use parking_lot::Mutex;
 
 use crate::{ExecutionContext, Submit};
@@ -37,15 +37,15 @@ where
     fn start(&self, work: F) -> Result<()> {
         let shared = self.shared.clone();
         let run = move || {
-            let panicked = |_| Err(host("it panicked, which is a bug: please report it".into()));
-            let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked);
+            let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+                discard_panic(payload);
+                Err(host("it panicked, which is a bug: please report it".into()))
+            });
             let mut shared = shared.lock();
             shared.result = Some(result);
             let waker = shared.waker.take();
             drop(shared);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            wake_each(waker);
         };
         let spawned = thread::Builder::new().name("cuda-helper".into()).spawn(run);
         spawned.map(drop).map_err(|error| host(error.to_string()))
@@ -68,13 +68,13 @@ where
         if let Some(work) = self.work.take() {
             self.start(work)?;
         }
+        // Cloned before the lock is taken, and the previous one dropped after it: both are foreign code.
+        let waker = task.waker().clone();
         let mut shared = self.shared.lock();
-        match shared.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                shared.waker = Some(task.waker().clone());
-                Poll::Pending
-            }
-        }
+        let result = shared.result.take();
+        let previous = shared.waker.replace(waker);
+        drop(shared);
+        drop(previous);
+        result.map_or(Poll::Pending, Poll::Ready)
     }
 }

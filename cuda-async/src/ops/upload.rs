@@ -8,7 +8,7 @@ use std::{
 
 use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, Waiter};
 
-use crate::{ExecutionContext, Op, Submit, context::MemoryWait};
+use crate::{ExecutionContext, Op, Room, Submit, context::MemoryWait};
 
 /// Bytes that are copied through one block of pinned memory, and between two polls.
 pub const COPY_CHUNK: usize = 1 << 20;
@@ -80,7 +80,7 @@ impl<T: Element> HostSource for PinnedBuffer<T> {
 pub struct Upload<S: HostSource>(State<S, S::Element>);
 
 enum State<S, T> {
-    Idle(S, MemoryWait),
+    Idle(S, Room, MemoryWait),
     Copying(Copying<S, T>),
     Ended,
 }
@@ -105,7 +105,7 @@ struct Copying<S, T> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
-    Op::new(Upload(State::Idle(source, MemoryWait::new())))
+    Op::new(Upload(State::Idle(source, Room::new(), MemoryWait::new())))
 }
 
 impl<S: HostSource> Submit for Upload<S> {
@@ -116,11 +116,12 @@ impl<S: HostSource> Submit for Upload<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        if let State::Idle(source, wait) = &mut self.0 {
+        if let State::Idle(source, room, wait) = &mut self.0 {
+            ready!(cx.poll_room(room, task))?;
             let len = source.elements().len();
             let allocate = |stream: &Stream| DeviceBuffer::uninitialised(stream, len);
             let allocated = ready!(cx.poll_allocation(wait, task, allocate));
-            let State::Idle(source, _) = std::mem::replace(&mut self.0, State::Ended) else {
+            let State::Idle(source, ..) = std::mem::replace(&mut self.0, State::Ended) else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };
             let mut buffer = allocated?;

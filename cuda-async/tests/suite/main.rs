@@ -25,4 +25,5 @@ mod script;
 mod several_devices;
 mod shared_wakes;
 mod time;
+mod wakes;
 mod wire;

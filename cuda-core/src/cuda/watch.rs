@@ -231,7 +231,9 @@ impl<A: Ask> Watch<'_, A> {
     fn deliver(&self, notice: Notice) {
         // What a notice wakes may run a user's code. Its panic is printed there and then; it must not
         // take the notices of everybody else with it.
-        _ = catch_unwind(AssertUnwindSafe(|| self.notices.notice(notice)));
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.notices.notice(notice))) {
+            crate::discard_panic(payload);
+        }
     }
 }
 

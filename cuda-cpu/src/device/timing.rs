@@ -24,10 +24,13 @@ pub enum Timing {
     Adversarial {
         /// Which delays.
         seed: u64,
-        /// The longest one.
+        /// The longest one; no more than a year.
         max_delay: Duration,
     },
 }
+
+/// No delay is longer: the clock can tell when it is over.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The delays of one stream.
 pub(crate) struct Pace {
@@ -44,7 +47,7 @@ impl Pace {
     pub(crate) fn new(timing: Timing, stream: u64) -> Option<Self> {
         let Timing::Adversarial { seed, max_delay: max } = timing else { return None };
         let random = seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95);
-        Some(Self { random, max, held: false, told: Instant::now() })
+        Some(Self { random, max: max.min(LONGEST), held: false, told: Instant::now() })
     }
 
     /// How long the next command is held back: asked before and after that.
@@ -104,6 +107,16 @@ mod tests {
         let (stalls, shorts) =
             (delays(3, 1).iter().filter(long).count(), delays(3, 1).iter().filter(short).count());
         assert!((30..100).contains(&stalls) && (180..320).contains(&shorts), "{stalls} {shorts}");
+    }
+
+    #[test]
+    fn a_delay_beyond_all_measure_is_a_long_one() {
+        let timing = Timing::Adversarial { seed: 1, max_delay: Duration::MAX };
+        let mut pace = Pace::new(timing, 1).unwrap();
+        for _ in 0..100 {
+            assert!(pace.hold().is_none_or(|hold| Instant::now().checked_add(hold).is_some()));
+            assert!(pace.notice_due() >= pace.told);
+        }
     }
 
     #[test]

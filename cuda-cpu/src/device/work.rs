@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use cuda_core::{Error, Fault, FaultKind, HostBlock, Pattern, Result};
+use cuda_core::{Error, Fault, FaultKind, HostBlock, Pattern, Result, discard_panic};
 use smallvec::SmallVec;
 
 use super::{
@@ -166,7 +166,11 @@ impl From<Panicked> for Error {
 /// Runs `f` so that a panic does not end the thread. What `f` uses is either of its own, or atomic, or behind
 /// locks that hold between any two steps.
 pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Panicked(message(&*panic)))
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let said = message(&*panic);
+        discard_panic(panic);
+        Panicked(said)
+    })
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -2,15 +2,15 @@
 //!
 //! # Who may touch what
 //! The work is taken out for a turn and put back after it, so no lock is held while it runs. A member enters
-//! its waker *before* it looks at the state: whatever changes that from then on wakes it. Wakers are woken and
-//! dropped without the lock.
+//! its waker *before* it looks at the state: whatever changes that from then on wakes it. Wakers are cloned, woken
+//! and dropped without the lock.
 
 use std::{
     sync::Arc,
     task::{Wake, Waker},
 };
 
-use cuda_core::sync::Mutex;
+use cuda_core::{sync::Mutex, wake_each};
 
 /// One of those who want the result `R` of the work `W`. Clones want it too.
 pub(super) struct Member<W, R> {
@@ -159,13 +159,14 @@ impl Places {
 
 impl Waiting {
     fn enter(&self, place: Option<u64>, waker: &Waker) -> u64 {
+        let waker = waker.clone();
         let mut places = self.0.lock();
         let place = place.unwrap_or_else(|| {
             places.next += 1;
             places.next
         });
         let replaced = places.take(place);
-        places.wakers.push((place, waker.clone()));
+        places.wakers.push((place, waker));
         drop(places);
         drop(replaced);
         place
@@ -173,8 +174,8 @@ impl Waiting {
 
     fn leave(&self, place: u64) {
         let left = self.0.lock().take(place);
-        drop(left);
         self.wake_all();
+        drop(left);
     }
 
     fn wakes(&self) -> u64 {
@@ -187,7 +188,7 @@ impl Waiting {
             places.wakes += 1;
             std::mem::take(&mut places.wakers)
         };
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        wake_each(woken.into_iter().map(|(_, waker)| waker));
     }
 }
 

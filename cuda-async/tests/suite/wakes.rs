@@ -1,0 +1,165 @@
+//! Wakers: none is lost, whatever another one does.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Arc, OnceLock, mpsc::channel},
+    task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
+    time::Duration,
+};
+
+use cuda_async::{
+    CpuOptions, CpuProvider, Device, ExecutionContext, LaunchConfig, Op, SingleStream, Stream,
+    Submit, Timing, in_order, launch, prelude::*, script,
+};
+use futures::{FutureExt, StreamExt, executor::block_on, stream::FuturesUnordered};
+
+/// Everything is late there, by up to that.
+fn slow(max_delay: Duration) -> Device {
+    let mut options = CpuOptions::default();
+    options.timing = Timing::Adversarial { seed: 7, max_delay };
+    Device::open(&CpuProvider::new(options), 0).unwrap()
+}
+
+/// What `test` gives, if that does not take for ever.
+fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = channel();
+    std::thread::spawn(move || done.send(test()));
+    result.recv_timeout(Duration::from_secs(60)).expect("somebody sleeps for ever")
+}
+
+/// Its wakers panic, with something that panics when it is dropped.
+struct Panics;
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::panic_any(Bomb);
+    }
+}
+
+fn poll_with_panics<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    future.poll_unpin(&mut Context::from_waker(&Waker::from(Arc::new(Panics))))
+}
+
+#[test]
+fn many_parts_of_one_script_wait_for_room() {
+    const PARTS: usize = 1200;
+    let parts = in_time(|| {
+        let device = slow(Duration::from_millis(1));
+        let basic = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+        let empty = basic.function("empty").unwrap();
+        let op = script(async move |cx| {
+            // SAFETY: `empty` has no parameters and accesses nothing.
+            let part = |_| cx.run(unsafe { launch(&empty, LaunchConfig::new(1, 1), ()) });
+            let mut parts: FuturesUnordered<_> = (0..PARTS).map(part).collect();
+            let mut ended = 0;
+            while let Some(part) = parts.next().await {
+                part?;
+                ended += 1;
+            }
+            Ok(ended)
+        });
+        block_on(op.schedule(&SingleStream::new(&device).unwrap())).unwrap()
+    });
+    assert_eq!(parts, PARTS);
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_clone_of_shared_work_asleep() {
+    let bytes = in_time(|| {
+        let device = slow(Duration::from_millis(50));
+        let policy = SingleStream::new(&device).unwrap();
+        let shared = h2d(vec![1u8; 3 << 20]).then(to_host).shared();
+        let mut first = shared.clone().schedule(&policy);
+        let second = shared.schedule(&policy);
+        assert!(poll_with_panics(&mut first).is_pending());
+        let bytes = block_on(second).unwrap().len();
+        drop(first);
+        bytes
+    });
+    assert_eq!(bytes, 3 << 20);
+}
+
+#[test]
+fn wakers_that_panic_leave_notices_and_time_going() {
+    let bytes = in_time(|| {
+        let device = slow(Duration::from_millis(5));
+        let policy = SingleStream::new(&device).unwrap();
+        for _ in 0..8 {
+            let mut future = h2d([1u8; 10]).then(to_host).schedule(&policy);
+            if poll_with_panics(&mut future).is_pending() {
+                std::thread::sleep(Duration::from_millis(30));
+            }
+        }
+        let mut never = Op::new(Never).timeout(Duration::from_millis(5)).schedule(&policy);
+        assert!(poll_with_panics(&mut never).is_pending());
+        std::thread::sleep(Duration::from_millis(50));
+        let late = block_on(Op::new(Never).timeout(Duration::from_millis(5)).schedule(&policy));
+        assert!(matches!(late, Err(Error::TimedOut { .. })));
+        block_on(h2d([1u8; 10]).then(to_host).schedule(&policy)).unwrap()
+    });
+    assert_eq!(bytes, [1; 10]);
+}
+
+struct Never;
+
+impl Submit for Never {
+    type Output = ();
+
+    fn poll_submit(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &ExecutionContext,
+    ) -> Poll<Result<(), Error>> {
+        Poll::Pending
+    }
+}
+
+static STREAM: OnceLock<Stream> = OnceLock::new();
+static ASKS: RawWakerVTable = RawWakerVTable::new(cloned, asks, asks, asks);
+
+fn asks(_: *const ()) {
+    drop(STREAM.get().and_then(|stream| stream.outcome(u64::MAX)));
+}
+
+fn cloned(data: *const ()) -> RawWaker {
+    asks(data);
+    RawWaker::new(data, &ASKS)
+}
+
+#[test]
+fn a_waker_may_call_the_library_when_it_is_cloned() {
+    in_time(|| {
+        let stream = slow(Duration::from_millis(20)).new_stream().unwrap();
+        STREAM.set(stream.clone()).ok();
+        let op = zeros::<u8>(1 << 20).then(to_host).shared();
+        let mut future = pin!(op.schedule(&SingleStream::from(stream)).into_future());
+        // SAFETY: its functions use no data.
+        let waker = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &ASKS)) };
+        for _ in 0..50 {
+            drop(future.as_mut().poll(&mut Context::from_waker(&waker)));
+        }
+    });
+}
+
+#[test]
+fn an_iterator_that_panics_is_not_asked_again() {
+    let device = slow(Duration::from_millis(1));
+    let policy = SingleStream::new(&device).unwrap();
+    let part = |i: u8| {
+        assert_ne!(i, 1, "on purpose");
+        h2d([i]).then(to_host)
+    };
+    let mut future = in_order((0..3).map(part)).schedule(&policy);
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(&mut future))).is_err());
+    let again = catch_unwind(AssertUnwindSafe(|| block_on(&mut future)));
+    assert!(!matches!(again, Ok(Ok(_))), "an output without an element");
+}
