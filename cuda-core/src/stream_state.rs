@@ -189,11 +189,11 @@ impl Streams {
 
     /// A reset begins, or did not take place.
     pub(crate) fn reset_begins(&self) {
-        self.resets.fetch_or(1, Ordering::SeqCst);
+        self.resets.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn reset_failed(&self) {
-        self.resets.fetch_and(!1, Ordering::SeqCst);
+        self.resets.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The device is lost: nothing that is not complete on any stream will be. Nothing is done if a reset has
