@@ -267,3 +267,6 @@ impl std::fmt::Debug for ExecutionContext {
         write!(f, "ExecutionContext({} on {:?})", self.device().info().address, self.known_stream())
     }
 }
+
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
