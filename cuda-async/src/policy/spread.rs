@@ -13,8 +13,9 @@ use super::{LeastLoaded, SchedulingPolicy};
 /// live there.
 ///
 /// ```
-/// use cuda_async::{Devices, open, prelude::*};
-/// let both = Devices::in_turn([open("cpu")?, open("cpu")?])?;
+/// use cuda_async::{CpuProvider, Device, Devices, open, prelude::*};
+/// let (first, second) = (open("cpu")?, Device::open(&CpuProvider::default(), 0)?);
+/// let both = Devices::in_turn([first, second])?;
 /// assert_eq!(futures::executor::block_on(h2d([1u8]).then(to_host).schedule(&both))?, [1]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
