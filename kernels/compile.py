@@ -21,7 +21,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What is compiled, relative to the root. Each example may carry kernels of its own.
-SOURCES = ("kernels/*.cu", "examples/*/kernels/*.cu")
+SOURCES = ("kernels/*.cu", "examples/*/kernels/*.cu", "benches/cpu_device/*.cu")
 
 # 12.4 writes PTX ISA 8.4, which every driver from r550 on loads; a newer compiler would shut out drivers
 # for features that no kernel here uses.

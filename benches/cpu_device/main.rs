@@ -1,0 +1,44 @@
+//! The CPU device beside plain Rust: the same work by a kernel on all cores, and by a loop on one.
+//!
+//! `cargo bench -p benches --bench cpu_device [-- NAME]`. Results are compared before anything is timed.
+
+mod cases;
+mod machine;
+mod scalar;
+mod work;
+
+use std::cell::RefCell;
+
+use benches::{Effort, Way, medians, section};
+
+use crate::machine::Machine;
+
+const EFFORT: Effort = Effort { rounds: 7, in_a_row: 1 };
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let machine = Machine::new()?;
+    let mut ratios = Vec::new();
+    section(&machine.name, &["plain Rust, one core, ms", "CPU device, ms", "ratio"]);
+    for (name, make) in cases::ALL {
+        if asked.as_ref().is_some_and(|asked| asked != name) {
+            continue;
+        }
+        let mut work = make(&machine)?;
+        if !work.agrees() {
+            return Err(format!("{name}: results differ").into());
+        }
+        let work = RefCell::new(work);
+        let mut ways = [
+            Way::new("plain Rust", || work.borrow_mut().plain()),
+            Way::new("CPU device", || work.borrow_mut().device()),
+        ];
+        let times = medians(&mut ways, EFFORT);
+        let [plain, device] = times[..] else { continue };
+        println!("| {name} | | {:.2} | {:.2} | {:.2} |", plain / 1e3, device / 1e3, device / plain);
+        ratios.push(device / plain);
+    }
+    let mean = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64;
+    println!("| geometric mean of {} | | | | {:.2} |", ratios.len(), mean.exp());
+    Ok(())
+}
