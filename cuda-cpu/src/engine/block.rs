@@ -4,7 +4,7 @@ use super::address::Segment;
 use super::barrier::{BARRIERS, BarrierState};
 use super::buffer::Buffer;
 use super::code::{Barrier, BarrierKind, Code, Control, Reduce};
-use super::ctx::{Ctx, FULL, LANES};
+use super::ctx::{Ctx, FULL, LANES, lanes_of};
 use super::fault::{FaultKind, Waiting};
 use super::op::Slot;
 use super::presets::{self, Place};
@@ -27,6 +27,8 @@ const PASS: u64 = 16;
 pub(crate) struct BlockState {
     pub(crate) live_threads: u32,
     barriers: [BarrierState; BARRIERS],
+    /// The barriers at which somebody has arrived.
+    begun: u32,
 }
 
 /// See the module.
@@ -64,10 +66,7 @@ impl Block {
             warps: (0..warps).map(|i| Warp::new(i, code, function)).collect::<Option<_>>()?,
             shared: Buffer::new(shared as usize)?,
             shared_size: u64::from(shared),
-            state: BlockState {
-                live_threads: threads,
-                barriers: [BarrierState::default(); BARRIERS],
-            },
+            state: BlockState::new(threads),
             function,
             filled: false,
         })
@@ -90,8 +89,7 @@ impl Block {
         runner.ctx.place = place;
         self.shared.bytes_mut().fill(FRESH);
         let threads = place.threads();
-        self.state =
-            BlockState { live_threads: threads, barriers: [BarrierState::default(); BARRIERS] };
+        self.state = BlockState::new(threads);
         let function = &runner.code.functions[self.function as usize];
         for warp in &mut self.warps {
             let left = threads - warp.index * LANES as u32;
@@ -100,11 +98,8 @@ impl Block {
             warp.restart(lanes, self.function, entry, function.frame_bytes);
             runner.enter(warp, &Fragment { pc: 0, mask: FULL, call: 0 });
             runner.ctx.spaces.local_base = 0;
-            if self.filled {
-                presets::refill(&mut runner.ctx, &function.presets, warp.index);
-            } else {
-                presets::fill(&mut runner.ctx, &function.presets, warp.index);
-            }
+            let presets = if self.filled { &function.block_presets } else { &function.presets };
+            presets::fill(&mut runner.ctx, presets, warp.index);
         }
         self.filled = true;
     }
@@ -148,10 +143,11 @@ impl Block {
 
     /// Lets those go on whose barrier is complete.
     fn release(&mut self, runner: &mut Runner<'_>) {
-        for id in 0..BARRIERS {
+        for id in lanes_of(self.state.begun) {
             let Some(outcome) = self.state.barriers[id].complete(self.state.live_threads) else {
                 continue;
             };
+            self.state.begun &= !(1 << id);
             for warp in &mut self.warps {
                 let wait = Wait::Barrier(id as u32);
                 let waiting: Vec<Fragment> =
@@ -205,6 +201,10 @@ fn deliver(ctx: &mut Ctx<'_>, how: Reduce, output: Slot, value: u32) {
 }
 
 impl BlockState {
+    fn new(threads: u32) -> Self {
+        Self { live_threads: threads, barriers: [BarrierState::default(); BARRIERS], begun: 0 }
+    }
+
     /// Lanes arrive at a barrier: counted, and parked unless they only say so.
     pub(crate) fn arrive(
         &mut self,
@@ -229,6 +229,7 @@ impl BlockState {
             _ => 0,
         };
         let (threads, absent) = (at.mask.count_ones(), 32 - warp.live.count_ones());
+        self.begun |= 1 << id;
         let state = &mut self.barriers[id as usize];
         state.arrive(warp.index, threads, absent, given.unwrap_or(0), holding);
         if barrier.kind == BarrierKind::Arrive {

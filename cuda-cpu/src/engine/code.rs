@@ -37,6 +37,8 @@ pub(crate) struct FunctionCode {
     /// Bytes of local memory of one lane.
     pub(crate) local_bytes: u32,
     pub(crate) presets: Vec<Preset>,
+    /// Those of them that differ between blocks.
+    pub(crate) block_presets: Vec<Preset>,
     /// Where parameters and results lie, on the callee's side.
     pub(crate) params: Vec<Passed>,
     pub(crate) returns: Vec<Passed>,
@@ -60,6 +62,12 @@ pub(crate) enum PresetValue {
     Local(u32),
     /// Where dynamic shared memory begins, in shared space.
     DynamicShared,
+    /// Bytes of the kernel's parameters.
+    Param {
+        at: u32,
+        bytes: u8,
+        signed: bool,
+    },
 }
 
 /// A special register whose value does not change while a block runs.

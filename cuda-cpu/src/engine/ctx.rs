@@ -13,8 +13,9 @@
 use super::address::Spaces;
 use super::budget::Budget;
 use super::code::{Code, Control};
+use super::exec::simd::Simd;
 use super::fault::{FaultKind, FaultSpace};
-use super::op::{Class, Flow, Op, Slot};
+use super::op::{Flow, Op, Slot};
 use super::presets::Place;
 use crate::memory::{Range, View};
 
@@ -26,15 +27,27 @@ pub(crate) const FULL: u32 = u32::MAX;
 
 /// The content of one lane: `u32` or `u64`.
 pub(crate) trait Raw: Copy + Default + 'static {
-    const CLASS: Class;
+    /// Writes the lanes of a mask.
+    ///
+    /// # Safety
+    /// As [`Simd::blend_32`].
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32);
 }
 
 impl Raw for u32 {
-    const CLASS: Class = Class::W32;
+    #[inline(always)]
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { V::blend_32(d, values, mask) };
+    }
 }
 
 impl Raw for u64 {
-    const CLASS: Class = Class::W64;
+    #[inline(always)]
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { V::blend_64(d, values, mask) };
+    }
 }
 
 /// A fault before the scheduler adds where it happened.
@@ -151,6 +164,17 @@ impl<'a> Ctx<'a> {
         for lane in lanes_of(mask) {
             self.set_lane(slot, lane, values[lane]);
         }
+    }
+
+    /// Writes the executing lanes of a register, each its own value.
+    #[inline(always)]
+    pub(crate) fn set_lanes<R: Raw>(&mut self, slot: Slot, value: impl Fn(usize) -> R) {
+        if self.mask != FULL {
+            return lanes_of(self.mask).for_each(|lane| self.set_lane(slot, lane, value(lane)));
+        }
+        let d = self.lanes::<R>(slot);
+        // SAFETY: module rules.
+        (0..LANES).for_each(|lane| unsafe { d.add(lane).write(value(lane)) });
     }
 
     /// A predicate register.

@@ -90,28 +90,33 @@ impl Runner<'_> {
 
     /// The dispatch loop: runs until a handler wants more than the next instruction or a jump.
     fn dispatch(&mut self, start: u32) -> (u32, Flow) {
-        let (ctx, code) = (&mut self.ctx, self.code);
-        let mut pc = start;
+        let (ctx, ops) = (&mut self.ctx, self.code.ops.as_ptr());
+        let mut pc = start as usize;
         loop {
-            let op = &code.ops[pc as usize];
-            // SAFETY: `enter` has set the frame of the function that this op belongs to: jumps stay
-            // within a function, and calls and returns come through `control`.
-            match unsafe { (op.run)(ctx, op) } {
-                Flow::Next => pc += 1,
-                Flow::Jump => {
-                    let target = ctx.target;
-                    if target <= pc {
-                        ctx.fuel -= 1;
-                        if ctx.fuel < 0 {
-                            return (target, Flow::Jump);
-                        }
-                    }
-                    pc = target;
-                    if pc >= ctx.merge_pc {
-                        return (pc, Flow::Jump);
-                    }
+            // SAFETY: `enter` has set the frame of the function that this op belongs to: jumps stay within a
+            // function, and calls and returns come through `control`. A function's last op is a `control`, so that
+            // the next one is always there.
+            let flow = unsafe {
+                let op = &*ops.add(pc);
+                (op.run)(ctx, op)
+            };
+            if flow == Flow::Next {
+                pc += 1;
+                continue;
+            }
+            if flow != Flow::Jump {
+                return (pc as u32, flow);
+            }
+            let target = ctx.target as usize;
+            if target <= pc {
+                ctx.fuel -= 1;
+                if ctx.fuel < 0 {
+                    return (target as u32, Flow::Jump);
                 }
-                flow => return (pc, flow),
+            }
+            pc = target;
+            if ctx.target >= ctx.merge_pc {
+                return (ctx.target, Flow::Jump);
             }
         }
     }

@@ -6,6 +6,7 @@ use cuda_ptx::{
 };
 
 use super::frame::Frame;
+use super::known::Known;
 use super::layout::Layout;
 use super::locals::Locals;
 use super::special;
@@ -30,7 +31,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) code: &'a mut Code,
     pub(crate) frame: Frame,
-    registers: Vec<Option<Slot>>,
+    pub(super) registers: Vec<Option<Slot>>,
+    pub(super) known: Known,
     /// Offsets of the function's own local variables, parameters and results in its local bytes.
     pub(crate) locals: Locals,
     /// The hidden carry.
@@ -40,7 +42,7 @@ pub(crate) struct Builder<'a> {
     pub(crate) tables: Vec<u32>,
     /// Ops to follow the one being decoded: results that must be widened.
     after: Vec<Op>,
-    ins: Option<&'a Instruction>,
+    pub(super) ins: Option<&'a Instruction>,
 }
 
 impl<'a> Builder<'a> {
@@ -61,6 +63,7 @@ impl<'a> Builder<'a> {
             code,
             frame: Frame::default(),
             registers,
+            known: Known::new(function, body),
             locals,
             carry: None,
             jumps: Vec::new(),

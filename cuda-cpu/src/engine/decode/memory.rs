@@ -4,6 +4,7 @@ use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
+use crate::engine::code::PresetValue;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::memory_ops::{Handlers, handlers};
@@ -136,6 +137,11 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let (handlers, kind, signed) = handlers_of(ty, space).ok_or(UNKNOWN)?;
     let bytes = ty.size() * dests.len() as u32;
     if let Some(at) = entry_param(b, address, bytes)? {
+        if let [dest] = dests
+            && b.is_always(dest, kind.class(), parameter(at, ty, signed))
+        {
+            return Ok(());
+        }
         let mut op = Op::new(handlers.load_param);
         op.imm = at;
         op.b = Slot(dests.len() as u32);
@@ -155,6 +161,11 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     op.d = if let [one] = slots[..] { one } else { Slot(slots.len() as u32) };
     op.extra = b.extras(slots);
     b.emit(op)
+}
+
+/// The value of a kernel parameter.
+fn parameter(at: u64, ty: T, signed: bool) -> PresetValue {
+    PresetValue::Param { at: at as u32, bytes: ty.size() as u8, signed }
 }
 
 fn dest_slots(

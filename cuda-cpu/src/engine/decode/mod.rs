@@ -8,6 +8,7 @@ mod error;
 mod flow;
 pub(crate) mod form;
 mod frame;
+mod known;
 mod layout;
 mod locals;
 mod memory;
@@ -23,6 +24,7 @@ use crate::engine::budget::MAX_REGISTERS;
 use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
+use crate::engine::presets;
 
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
@@ -139,6 +141,7 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
     }
     into.local_bytes = b.locals.bytes;
     into.presets = b.frame.presets();
+    into.block_presets = presets::of_block(&into.presets);
     into.frame_bytes = b.frame.size();
 }
 

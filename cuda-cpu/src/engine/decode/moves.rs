@@ -30,6 +30,9 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         }
         _ => {}
     }
+    if always(b, d, a, kind) {
+        return Ok(());
+    }
     let run: Handler = match kind.class() {
         Class::Pred => select::copy_pred,
         Class::W32 => select::copy::<u32>,
@@ -45,6 +48,15 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     }
     op.d = b.dest(d, kind, false)?;
     b.emit(op)
+}
+
+/// Whether the destination can lie where the source does, because neither ever changes.
+fn always(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> bool {
+    match a {
+        _ if kind == Kind::Pred => false,
+        Operand::Reg(_) => b.is_always_as(d, kind.class(), a),
+        _ => b.value(a, kind).is_ok_and(|value| b.is_always(d, kind.class(), value)),
+    }
 }
 
 /// `mov.b64 d, {a, b};`: the first part is the lowest.
@@ -111,6 +123,9 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         _ => 0,
     };
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if window == 0 && b.is_always_as(d, kind.class(), a) {
+        return Ok(());
+    }
     let mut op = Op::new(if window == 0 { select::copy::<u64> } else { add_window });
     op.imm = if to { window.wrapping_neg() } else { window };
     op.a = b.source(a, kind)?;

@@ -6,7 +6,8 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::arith_float::{FTZ, Flush, Modal, Mode, Plain, ROUND, mode, take_mode};
+use super::arith_float::{FTZ, Flush, Modal, Mode, Plain, ROUND, take_mode};
+use super::directed::mode;
 use super::float::Float;
 use super::lane::Two;
 use super::macros::{binary, unary};

@@ -3,11 +3,12 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
+use super::directed::{AddRound, FmaRound, MulRound, SubRound};
 use super::float::Float;
 use super::lane::Two;
 use super::macros::{binary, ternary, unary};
 use super::map::Pick;
-use super::rounding::{self, Round};
+use super::rounding::Round;
 use crate::engine::decode::form::Form;
 
 /// `imm` bits of an operation whose modifiers are looked at while it runs; the rounding mode's
@@ -83,56 +84,11 @@ binary! {
     Max<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max(M::operand(b, imm)), imm);
     MinNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min_nan(M::operand(b, imm)), imm);
     MaxNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max_nan(M::operand(b, imm)), imm);
-    #[slow] AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
-    #[slow] SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).neg(), mode(imm)), imm);
-    #[slow] MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
     CopySign<F: Float>: F, F => F, |sign, a| a.with_sign_of(sign);
 }
 
 ternary! {
     Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::result(M::operand(a, imm).fma(M::operand(b, imm), M::operand(c, imm)), imm);
-    #[slow] FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), mode(imm)), imm);
-}
-
-pub(super) fn mode(imm: u64) -> Round {
-    Round::from_code(imm >> ROUND)
-}
-
-/// Types with directed rounding.
-pub(crate) trait Directed: Float {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self;
-    fn round_mul(a: Self, b: Self, mode: Round) -> Self;
-    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self;
-    fn start(x: Self, imm: u64) -> Self {
-        Modal::<Self>::operand(x, imm)
-    }
-    fn finish(x: Self, imm: u64) -> Self {
-        Modal::<Self>::result(x, imm & (FTZ | SAT))
-    }
-}
-
-impl Directed for f32 {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self {
-        rounding::add_f32(a, b, mode)
-    }
-    fn round_mul(a: Self, b: Self, mode: Round) -> Self {
-        rounding::mul_f32(a, b, mode)
-    }
-    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self {
-        rounding::fma_f32(a, b, c, mode)
-    }
-}
-
-impl Directed for f64 {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self {
-        rounding::add_f64(a, b, mode)
-    }
-    fn round_mul(a: Self, b: Self, mode: Round) -> Self {
-        rounding::mul_f64(a, b, mode)
-    }
-    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self {
-        rounding::fma_f64(a, b, c, mode)
-    }
 }
 
 /// The handler for a type and its modifiers: the common ones at compile time.

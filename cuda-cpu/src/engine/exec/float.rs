@@ -134,9 +134,11 @@ macro_rules! native {
     };
 }
 
+/// On the bits: of `x.sqrt().is_nan()` over a vector LLVM makes `false` (rustc 1.95).
 #[inline(always)]
 fn canonical_f32(x: f32) -> f32 {
-    f32::from_bits(if x.is_nan() { NAN32 } else { x.to_bits() })
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7FFF_FFFF > f32::INFINITY.to_bits() { NAN32 } else { bits })
 }
 
 native!(f32, 0x7F80_0000, canonical_f32);

@@ -180,6 +180,7 @@ pub(crate) fn sqrt_f64(a: f64, mode: Round) -> f64 {
     step_f64(s, lost, mode)
 }
 
+#[cfg(test)]
 pub(crate) fn add_f32(a: f32, b: f32, mode: Round) -> f32 {
     let (x, y) = (f64::from(a), f64::from(b));
     let sum = x + y;
@@ -188,6 +189,7 @@ pub(crate) fn add_f32(a: f32, b: f32, mode: Round) -> f32 {
     signed_zero(f64::from(r), cancels && sum == 0.0, mode) as f32
 }
 
+#[cfg(test)]
 pub(crate) fn mul_f32(a: f32, b: f32, mode: Round) -> f32 {
     f64_to_f32(f64::from(a) * f64::from(b), 0.0, mode)
 }
