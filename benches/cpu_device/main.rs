@@ -9,7 +9,8 @@ mod work;
 
 use std::cell::RefCell;
 
-use benches::{Effort, Way, medians, section};
+use benches::{Effort, Way, medians, report, section};
+use cuda_async::LaunchConfig;
 
 use crate::machine::Machine;
 
@@ -40,5 +41,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mean = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64;
     println!("| geometric mean of {} | | | | {:.2} |", ratios.len(), mean.exp());
+    if asked.is_none() {
+        small_launches(&machine)?;
+    }
+    Ok(())
+}
+
+/// What it costs to launch a kernel that does nothing, and to wait for it.
+fn small_launches(machine: &Machine) -> Result<(), Box<dyn std::error::Error>> {
+    let empty = machine.kernel(include_str!("../../kernels/basic.ptx"), "empty")?;
+    section("small launches", &["median us", "to the first"]);
+    let ways = [("1 thread", 1, 1), ("8 blocks of 256 threads", 8, 256)]
+        .map(|(name, grid, block)| {
+            let (empty, config) = (&empty, LaunchConfig::new(grid, block));
+            // SAFETY: the kernel takes nothing.
+            Way::new(name, move || unsafe { machine.run(empty, config, ()) })
+        })
+        .into();
+    report("empty kernel", ways, Effort { rounds: 20, in_a_row: 20 });
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::address::Segment;
 use super::barrier::{BARRIERS, BarrierState};
 use super::buffer::Buffer;
-use super::code::{Barrier, BarrierKind, Code, Control, Reduce};
+use super::code::{Barrier, BarrierKind, Code, Control, Preset, Reduce};
 use super::ctx::{Ctx, FULL, LANES, lanes_of};
 use super::fault::{FaultKind, Waiting};
 use super::op::Slot;
@@ -39,7 +39,8 @@ pub(crate) struct Block {
     shared_size: u64,
     pub(crate) state: BlockState,
     function: u32,
-    filled: bool,
+    /// What its presets were filled in for.
+    filled: Option<Place>,
 }
 
 /// How a turn of a block ended.
@@ -58,18 +59,18 @@ pub(crate) struct BlockFault {
 }
 
 impl Block {
-    /// `None` when the host has no room.
-    pub(crate) fn new(code: &Code, function: u32, threads: u32, shared: u32) -> Option<Self> {
+    /// `None` when the host has no room. Boxed, because blocks are handed around.
+    pub(crate) fn new(code: &Code, function: u32, threads: u32, shared: u32) -> Option<Box<Self>> {
         let warps = threads.div_ceil(LANES as u32);
-        Some(Self {
+        Some(Box::new(Self {
             at: [0; 3],
             warps: (0..warps).map(|i| Warp::new(i, code, function)).collect::<Option<_>>()?,
             shared: Buffer::new(shared as usize)?,
             shared_size: u64::from(shared),
             state: BlockState::new(threads),
             function,
-            filled: false,
-        })
+            filled: None,
+        }))
     }
 
     /// The bytes that a new block takes.
@@ -91,6 +92,13 @@ impl Block {
         let threads = place.threads();
         self.state = BlockState::new(threads);
         let function = &runner.code.functions[self.function as usize];
+        let stale: &[&[Preset]] = match self.filled {
+            Some(old) if old.is_same_launch(&place) => &[&function.block_presets],
+            Some(old) if old.block == place.block => {
+                &[&function.launch_presets, &function.block_presets]
+            }
+            _ => &[&function.presets],
+        };
         for warp in &mut self.warps {
             let left = threads - warp.index * LANES as u32;
             let lanes = if left >= LANES as u32 { FULL } else { (1 << left) - 1 };
@@ -98,10 +106,17 @@ impl Block {
             warp.restart(lanes, self.function, entry, function.frame_bytes);
             runner.enter(warp, &Fragment { pc: 0, mask: FULL, call: 0 });
             runner.ctx.spaces.local_base = 0;
-            let presets = if self.filled { &function.block_presets } else { &function.presets };
-            presets::fill(&mut runner.ctx, presets, warp.index);
+            for presets in stale {
+                presets::fill(&mut runner.ctx, presets, warp.index);
+            }
         }
-        self.filled = true;
+        self.filled = Some(place);
+    }
+
+    /// Whether it can be begun again for such a launch.
+    pub(crate) fn fits(&self, function: u32, threads: u32, shared: u32) -> bool {
+        let warps = threads.div_ceil(LANES as u32) as usize;
+        (self.function, self.warps.len(), self.shared_size) == (function, warps, shared.into())
     }
 
     /// Runs until all threads have exited or others should have a turn.

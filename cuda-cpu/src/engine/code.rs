@@ -37,7 +37,8 @@ pub(crate) struct FunctionCode {
     /// Bytes of local memory of one lane.
     pub(crate) local_bytes: u32,
     pub(crate) presets: Vec<Preset>,
-    /// Those of them that differ between blocks.
+    /// Those of them that hold for a launch, and for a block.
+    pub(crate) launch_presets: Vec<Preset>,
     pub(crate) block_presets: Vec<Preset>,
     /// Where parameters and results lie, on the callee's side.
     pub(crate) params: Vec<Passed>,

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -18,10 +19,14 @@ use super::fault::{Fault, FaultKind};
 use super::launch::{LaunchDims, Limits};
 use super::presets::Place;
 use super::runner::Runner;
+use super::spares::Spares;
 use crate::memory::{Memory, View};
 
 /// Blocks that one worker keeps at a time.
 const RESIDENT: usize = 256;
+
+/// How long a launch runs on one thread alone: waking another takes about as long.
+const PATIENCE: Duration = Duration::from_micros(10);
 
 /// What all workers of a launch share.
 pub(crate) struct Grid<'a> {
@@ -35,6 +40,7 @@ pub(crate) struct Grid<'a> {
     pub(crate) print: &'a (dyn Fn(&str) + Sync),
     pub(crate) grid_id: u64,
     budget: Budget,
+    spares: &'a Spares,
     next: AtomicU64,
     iterations: AtomicU64,
     stopped: AtomicBool,
@@ -54,6 +60,7 @@ impl<'a> Grid<'a> {
         print: &'a (dyn Fn(&str) + Sync),
         grid_id: u64,
         budget: Budget,
+        spares: &'a Spares,
     ) -> Self {
         Self {
             code,
@@ -66,6 +73,7 @@ impl<'a> Grid<'a> {
             print,
             grid_id,
             budget,
+            spares,
             next: AtomicU64::new(0),
             iterations: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -89,12 +97,13 @@ impl<'a> Grid<'a> {
             Some(pool) if self.blocks() > 1 => {
                 crew::run(self, pool, helpers.min(self.blocks() - 1) as u32);
             }
-            _ => self.work(0, 1),
+            _ => self.work(0, 1, None),
         }
         self.fault.lock().take().map_or(Ok(()), Err)
     }
 
-    pub(crate) fn work(&self, worker: u32, workers: u32) {
+    /// Runs blocks until there are none left; calls for help, if there is some, when that takes a while.
+    pub(crate) fn work(&self, worker: u32, workers: u32, mut help: Option<&dyn Fn()>) {
         let _stopping = StopOnPanic(&self.stopped);
         let mut ctx =
             Ctx::new(self.code, View::new(self.memory), self.params, self.print, &self.budget);
@@ -110,7 +119,7 @@ impl<'a> Grid<'a> {
         };
         let mut runner = Runner { ctx, code: self.code };
         let mut running = VecDeque::new();
-        let mut spare: Option<Block> = None;
+        let mut spare: Option<Box<Block>> = None;
         while !self.stopped.load(Ordering::Relaxed) {
             if running.is_empty() {
                 running.extend(self.begin(&mut runner, spare.take()));
@@ -133,12 +142,15 @@ impl<'a> Grid<'a> {
             if self.limits.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
                 self.end(&runner, FaultKind::Cancelled);
             }
+            if help.is_some() && runner.ctx.started.elapsed() > PATIENCE && self.has_more() {
+                help.take().into_iter().for_each(|call| call());
+            }
         }
     }
 
     /// The next block, in a finished one's place if there is one. None when there is no memory for another
     /// one: then the blocks that take it will make place for what is left.
-    fn begin(&self, runner: &mut Runner<'_>, spare: Option<Block>) -> Option<Block> {
+    fn begin(&self, runner: &mut Runner<'_>, spare: Option<Box<Block>>) -> Option<Box<Block>> {
         let mut block = match spare {
             Some(block) => block,
             None => self.new_block(runner)?,
@@ -146,6 +158,7 @@ impl<'a> Grid<'a> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         if index >= self.blocks() {
             self.budget.give(block.taken());
+            self.spares.give(block);
             return None;
         }
         let [x, y, _] = self.dims.grid.map(u64::from);
@@ -155,11 +168,18 @@ impl<'a> Grid<'a> {
         Some(block)
     }
 
-    fn new_block(&self, runner: &Runner<'_>) -> Option<Block> {
+    fn new_block(&self, runner: &Runner<'_>) -> Option<Box<Block>> {
         let threads = runner.ctx.place.threads();
         let shared = self.static_shared + self.dims.dynamic_shared;
+        if !self.has_more() {
+            return None;
+        }
+        let kept = self.spares.take(self.function, threads, shared);
+        if let Some(kept) = kept.filter(|block| self.budget.take(block.taken())) {
+            return Some(kept);
+        }
         let needed = Block::needed(self.code, self.function, threads, shared);
-        if !self.has_more() || !self.budget.take(needed) {
+        if !self.budget.take(needed) {
             return None;
         }
         let block = Block::new(self.code, self.function, threads, shared);

@@ -24,6 +24,7 @@ mod presets;
 mod printf;
 mod program;
 mod runner;
+mod spares;
 mod warp;
 
 pub use decode::{LoadError, LoadProblem};

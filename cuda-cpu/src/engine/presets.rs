@@ -22,6 +22,11 @@ impl Place {
         self.block.iter().product()
     }
 
+    /// The same worker runs it, in the same launch.
+    pub(crate) fn is_same_launch(&self, other: &Self) -> bool {
+        (self.grid_id, self.worker) == (other.grid_id, other.worker)
+    }
+
     /// `threadIdx` of a thread by its linear number.
     pub(crate) fn thread(&self, linear: u32) -> [u32; 3] {
         let [x, y, z] = self.block;
@@ -39,10 +44,30 @@ pub(crate) fn fill(ctx: &mut Ctx<'_>, presets: &[Preset], warp: u32) {
     }
 }
 
-/// Those that differ between blocks.
-pub(crate) fn of_block(presets: &[Preset]) -> Vec<Preset> {
-    let differs = |value| matches!(value, PresetValue::Special(Special::Ctaid(_)));
-    presets.iter().filter(|p| differs(p.value)).copied().collect()
+/// How long a preset stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// For warps of the same index in blocks of the same shape.
+    Always,
+    ForLaunch,
+    ForBlock,
+}
+
+/// The presets that hold so long.
+pub(crate) fn that_hold(presets: &[Preset], how_long: Holds) -> Vec<Preset> {
+    presets.iter().filter(|preset| holds(preset.value) == how_long).copied().collect()
+}
+
+fn holds(value: PresetValue) -> Holds {
+    match value {
+        PresetValue::Const(_) | PresetValue::Local(_) => Holds::Always,
+        PresetValue::Special(Special::Ctaid(_)) => Holds::ForBlock,
+        PresetValue::Special(Special::Ntid(_) | Special::WarpId | Special::NWarpId) => {
+            Holds::Always
+        }
+        PresetValue::Special(special) if differs_by_lane(special) => Holds::Always,
+        _ => Holds::ForLaunch,
+    }
 }
 
 fn one(ctx: &mut Ctx<'_>, preset: &Preset, warp: u32) {

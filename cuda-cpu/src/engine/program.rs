@@ -10,6 +10,7 @@ use super::code::Code;
 use super::decode::{Layout, LoadError, decode, reachable};
 use super::grid::Grid;
 use super::launch::{Invalid, Launch, LaunchDims, LaunchError, MAX_SHARED_BYTES};
+use super::spares::Spares;
 use crate::memory::Memory;
 
 /// A PTX module decoded for running. Its variables lie in the memory it was loaded with; give them
@@ -21,6 +22,7 @@ pub struct Program {
     allocations: Vec<u64>,
     globals: Vec<(String, u64, u64)>,
     launches: AtomicU64,
+    spares: Spares,
 }
 
 /// A kernel of a [`Program`].
@@ -83,7 +85,8 @@ impl Program {
             .collect();
         let globals = layout.globals(module);
         let allocations = layout.allocations;
-        Ok(Self { code, entries, allocations, globals, launches: AtomicU64::new(0) })
+        let launches = AtomicU64::new(0);
+        Ok(Self { code, entries, allocations, globals, launches, spares: Spares::default() })
     }
 
     /// The kernels, in the order of the module.
@@ -152,6 +155,7 @@ impl Program {
             launch.print,
             self.launches.fetch_add(1, Ordering::Relaxed),
             budget,
+            &self.spares,
         );
         grid.run(launch.pool).map_err(LaunchError::Fault)
     }

@@ -127,8 +127,8 @@ impl<'a> Builder<'a> {
 
     fn with_guard(&mut self, mut op: Op) -> Result<Op, Problem> {
         self.set_guard(&mut op)?;
+        op.inner = op.run;
         if op.guard != Slot::NONE {
-            op.inner = op.run;
             op.run = guarded;
         }
         Ok(op)

@@ -24,7 +24,7 @@ use crate::engine::budget::MAX_REGISTERS;
 use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
-use crate::engine::presets;
+use crate::engine::presets::{self, Holds};
 
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
@@ -141,7 +141,8 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
     }
     into.local_bytes = b.locals.bytes;
     into.presets = b.frame.presets();
-    into.block_presets = presets::of_block(&into.presets);
+    into.launch_presets = presets::that_hold(&into.presets, Holds::ForLaunch);
+    into.block_presets = presets::that_hold(&into.presets, Holds::ForBlock);
     into.frame_bytes = b.frame.size();
 }
 

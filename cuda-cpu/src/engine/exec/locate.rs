@@ -70,6 +70,24 @@ pub(crate) fn locate_each<A: Address>(
     each_lane(ctx, op, mask, access, &addresses)
 }
 
+/// Makes the allocation of the first executing lane's access the likely range. False if it was already, or there
+/// is none: then the lanes must be looked at one by one.
+#[cold]
+#[inline(never)]
+pub(crate) fn prime<A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> bool {
+    let lane = ctx.mask.trailing_zeros() as usize & 31;
+    let address = ctx.lane::<A>(op.a, lane).plus(op.imm);
+    let known = &ctx.caches[op.cache as usize];
+    let global = matches!(access.space, SpaceKind::Global | SpaceKind::Generic)
+        && generic(address).0 == FaultSpace::Global;
+    if !global || known.locate(address, access.bytes).is_some() {
+        return false;
+    }
+    let Ok(range) = ctx.view.find(address, access.bytes) else { return false };
+    ctx.caches[op.cache as usize] = range;
+    true
+}
+
 /// Checks the accesses of the lanes in `mask` and gives their host pointers.
 pub(crate) fn locate(
     ctx: &mut Ctx<'_>,
@@ -93,7 +111,11 @@ fn locate_by<A: Address>(
     let shape = likely(ctx, op, access.space);
     let all = std::mem::replace(&mut ctx.mask, mask);
     let inside = all_inside_here::<A>(ctx, op, &shape, access.bytes);
+    let primed = !inside && prime::<A>(ctx, op, access);
     ctx.mask = all;
+    if primed {
+        return locate_by::<A>(ctx, op, mask, access);
+    }
     if !inside {
         return locate_each::<A>(ctx, op, mask, access);
     }

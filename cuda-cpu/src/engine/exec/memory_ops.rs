@@ -4,7 +4,7 @@
 //! unsafe code dereferences what `locate` has just checked for this access, through the racy-access functions of
 //! `memory::access`; kernel parameters are never written.
 
-use super::locate::{Access, SpaceKind, locate, locate_each};
+use super::locate::{Access, SpaceKind, locate, locate_each, prime};
 use super::shape::{Address, Shape, all_inside, likely};
 use super::simd::{self, HALF, Level, Pattern, Simd};
 use super::stored::Stored;
@@ -94,7 +94,7 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
         Pattern::Mixed => {}
     }
     if !all_inside::<A, V>(ctx, op, &shape, M::BYTES) {
-        return load_each::<M, A>(ctx, op, Access { space, bytes: M::BYTES, write: false });
+        return load_each::<M, A>(ctx, op, space);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
     // SAFETY: register file rules; every executing lane's address is good.
@@ -110,7 +110,12 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
 
 #[cold]
 #[inline(never)]
-fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> Flow {
+fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
+    let access = Access { space, bytes: M::BYTES, write: false };
+    if prime::<A>(ctx, op, access) {
+        // SAFETY: this op of the current frame is being run.
+        return unsafe { (op.inner)(ctx, op) };
+    }
     let found = match locate_each::<A>(ctx, op, ctx.mask, access) {
         Ok(found) => found,
         Err(flow) => return flow,
@@ -143,7 +148,7 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
         }
     }
     if !all_inside::<A, V>(ctx, op, &shape, M::BYTES) {
-        return store_each::<M, A>(ctx, op, Access { space, bytes: M::BYTES, write: true });
+        return store_each::<M, A>(ctx, op, space);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
     // SAFETY: register file rules; every executing lane's address is good.
@@ -159,7 +164,12 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
 
 #[cold]
 #[inline(never)]
-fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> Flow {
+fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
+    let access = Access { space, bytes: M::BYTES, write: true };
+    if prime::<A>(ctx, op, access) {
+        // SAFETY: this op of the current frame is being run.
+        return unsafe { (op.inner)(ctx, op) };
+    }
     let found = match locate_each::<A>(ctx, op, ctx.mask, access) {
         Ok(found) => found,
         Err(flow) => return flow,
