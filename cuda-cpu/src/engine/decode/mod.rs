@@ -7,13 +7,16 @@ mod compare;
 mod error;
 mod flow;
 pub(crate) mod form;
+mod fragment;
 mod frame;
 mod known;
 mod layout;
 mod locals;
 mod memory;
+mod mma;
 mod moves;
 mod special;
+mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
 use rustc_hash::FxHashSet;
@@ -208,6 +211,8 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "redux" => collective::redux(b, form),
         "activemask" => collective::activemask(b, form),
         "bar" | "barrier" => collective::barrier(b, form),
+        "mma" => mma::mma(b, form),
+        "wmma" => wmma::wmma(b, form),
         "" => Err(UNKNOWN),
         _ => alu::decode(b, form),
     }

@@ -26,3 +26,4 @@ mod shape;
 pub(crate) mod simd;
 pub(crate) mod special;
 mod stored;
+pub(crate) mod tensor;
