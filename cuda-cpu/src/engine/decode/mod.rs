@@ -12,6 +12,7 @@ mod frame;
 mod known;
 mod layout;
 mod locals;
+mod matrix;
 mod memory;
 mod mma;
 mod moves;
@@ -213,6 +214,10 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "bar" | "barrier" => collective::barrier(b, form),
         "mma" => mma::mma(b, form),
         "wmma" => wmma::wmma(b, form),
+        "ldmatrix" => matrix::load(b, form),
+        "stmatrix" => matrix::store(b, form),
+        "movmatrix" => matrix::transpose(b, form),
+        "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
         "" => Err(UNKNOWN),
         _ => alu::decode(b, form),
     }

@@ -19,6 +19,7 @@ pub(crate) mod lane;
 pub(crate) mod locate;
 pub(crate) mod macros;
 pub(crate) mod map;
+pub(crate) mod matrix;
 pub(crate) mod memory_ops;
 pub(crate) mod rounding;
 pub(crate) mod select;
