@@ -86,6 +86,11 @@ pub enum FaultKind {
         /// The member mask.
         members: u32,
     },
+    /// An instruction that works on matrices was executed by a part of a warp only.
+    PartialWarp {
+        /// The lanes that executed it.
+        lanes: u32,
+    },
     /// Calls are nested too deeply, or local memory or the registers for their frames are used up.
     CallDepth {
         /// The limit: calls.
@@ -188,6 +193,9 @@ impl fmt::Display for FaultKind {
             }
             Self::LaneOutsideMask { members } => {
                 write!(f, "the executing lane is not in the member mask {members:#010x}")
+            }
+            Self::PartialWarp { lanes } => {
+                write!(f, "only lanes {lanes:#010x} execute what takes all 32 lanes of a warp")
             }
             Self::CallDepth { limit } => write!(
                 f,

@@ -14,6 +14,7 @@ use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
 use crate::engine::code::{Code, Control, PresetValue};
 use crate::engine::exec::control::guarded;
 use crate::engine::exec::lane::Kind;
+use crate::engine::exec::special::add_window;
 use crate::engine::exec::{control, select};
 use crate::engine::op::{Class, Op, Slot};
 
@@ -77,6 +78,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn begin(&mut self, ins: &'a Instruction) {
         self.ins = Some(ins);
         self.after.clear();
+        self.frame.free_temporaries();
     }
 
     /// The index of the next op.
@@ -324,5 +326,23 @@ impl<'a> Builder<'a> {
                 Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
             }
         }
+    }
+
+    /// An address with its offset in one 64-bit register.
+    pub(crate) fn wide_address(&mut self, address: &Address) -> Result<Slot, Problem> {
+        let (mut base, offset, narrow) = self.address(address)?;
+        if narrow {
+            let mut op = Op::new(select::widen);
+            (op.a, op.d) = (base, self.frame.temporary(Class::W64));
+            base = op.d;
+            self.push(op);
+        }
+        if offset != 0 {
+            let mut op = Op::new(add_window);
+            (op.a, op.imm, op.d) = (base, offset as u64, self.frame.temporary(Class::W64));
+            base = op.d;
+            self.push(op);
+        }
+        Ok(base)
     }
 }

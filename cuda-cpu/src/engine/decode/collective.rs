@@ -4,16 +4,24 @@ use cuda_ptx::{Operand, ScalarType as T};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
-use crate::engine::code::{Barrier, BarrierKind, Collective, Control, Reduce};
+use crate::engine::code::{Barrier, BarrierKind, Collective, Control, PresetValue, Reduce};
+use crate::engine::ctx::FULL;
 use crate::engine::exec::collective::{
     self as run, PRED_NOT, REDUX, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
 };
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::special::active_mask;
-use crate::engine::op::{Op, Slot};
+use crate::engine::op::{Class, Op, Slot};
 
 fn position(names: &[&str], name: &str) -> u64 {
     names.iter().position(|&n| n == name).unwrap_or(0) as u64
+}
+
+/// The whole warp meets: what follows works on the registers of all its lanes.
+pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
+    let members = b.frame.preset(Class::W32, PresetValue::Const(FULL.into()));
+    let (deposit, complete) = (run::deposit_nothing as _, run::complete_nothing as _);
+    emit(b, Op::new(run::collective), Collective { members, deposit, complete })
 }
 
 /// Emits a collective whose operands are in `op`.

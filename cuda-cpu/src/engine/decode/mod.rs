@@ -7,13 +7,17 @@ mod compare;
 mod error;
 mod flow;
 pub(crate) mod form;
+mod fragment;
 mod frame;
 mod known;
 mod layout;
 mod locals;
+mod matrix;
 mod memory;
+mod mma;
 mod moves;
 mod special;
+mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
 use rustc_hash::FxHashSet;
@@ -209,6 +213,12 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "redux" => collective::redux(b, form),
         "activemask" => collective::activemask(b, form),
         "bar" | "barrier" => collective::barrier(b, form),
+        "mma" => mma::mma(b, form),
+        "wmma" => wmma::wmma(b, form),
+        "ldmatrix" => matrix::load(b, form),
+        "stmatrix" => matrix::store(b, form),
+        "movmatrix" => matrix::transpose(b, form),
+        "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
         "" => Err(UNKNOWN),
         _ => alu::decode(b, form),
     }
