@@ -95,7 +95,7 @@ fn endless_loops_can_be_cancelled() {
     for kernel in KERNELS {
         let cancel: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let mut h = Host::with_pool(&format!("{HEADER}{ENDLESS}"), 2);
-        h.limits = Limits { iterations: None, cancel: Some(cancel) };
+        h.limits = Limits { cancel: Some(cancel), ..Limits::default() };
         std::thread::scope(|s| {
             s.spawn(|| {
                 std::thread::sleep(Duration::from_millis(20));

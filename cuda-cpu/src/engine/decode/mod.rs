@@ -8,10 +8,12 @@ mod error;
 mod flow;
 pub(crate) mod form;
 mod frame;
+mod kind;
 mod layout;
 mod locals;
 mod memory;
 mod moves;
+mod names;
 mod special;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
@@ -23,6 +25,7 @@ use crate::engine::budget::MAX_REGISTERS;
 use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
+use crate::engine::sources::Sources;
 
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
@@ -57,7 +60,7 @@ pub(crate) fn decode(
     reachable: &FxHashSet<u32>,
     layout: &Layout,
 ) -> Result<Code, LoadError> {
-    let mut code = Code::default();
+    let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
     let mut error = LoadError::new();
     for (index, function) in module.functions.iter().enumerate() {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
@@ -66,6 +69,7 @@ pub(crate) fn decode(
         }
         code.functions.push(decoded);
     }
+    code.variables = names::variables(module, reachable, layout);
     if error.is_empty() { Ok(code) } else { Err(error) }
 }
 
@@ -80,6 +84,8 @@ fn decode_function(
     let Some(body) = &function.body else { return };
     let mut b = Builder::new(module, function, body, layout, code);
     into.entry = Some(b.pc());
+    b.code.sources.begin_function(b.pc());
+    let mut locations = body.locations.iter().peekable();
     let mut leaders = vec![false; body.instructions.len() + 1];
     for label in &body.labels {
         if let Some(leader) = leaders.get_mut(label.target as usize) {
@@ -89,6 +95,9 @@ fn decode_function(
     let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
     for (i, ins) in body.instructions.iter().enumerate() {
         b.begin(ins);
+        while let Some(location) = locations.next_if(|l| l.instruction as usize <= i) {
+            b.code.sources.mark(b.pc(), *location);
+        }
         if leaders[i] {
             b.emit_plain(Op::new(join));
         }
