@@ -147,7 +147,18 @@ impl Block {
         runner.swap_shadow(&mut self.shadow);
         let turn = self.rounds(runner);
         runner.swap_shadow(&mut self.shadow);
-        turn
+        match (&mut self.shadow, turn) {
+            (Some(shadow), Ok(Turn::Finished) | Err(_)) => {
+                match shadow.verdict(runner.ctx.fault.as_ref()) {
+                    Some((fault, at)) => {
+                        runner.ctx.fault = Some(fault);
+                        Err(at)
+                    }
+                    None => turn,
+                }
+            }
+            _ => turn,
+        }
     }
 
     fn rounds(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {

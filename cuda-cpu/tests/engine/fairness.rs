@@ -147,7 +147,7 @@ fn a_barrier_completes_while_its_warp_goes_on() {
             setp.ge.u32 %p, %r1, 16;
             @%p bra OTHERS;
             bar.sync 1, 32;
-            st.shared.u32 [word], 1;
+            st.volatile.shared.u32 [word], 1;
             ret;
         OTHERS:
             bar.arrive 1, 32;

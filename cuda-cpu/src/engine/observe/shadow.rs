@@ -4,15 +4,23 @@ use super::effect::{Effect, Places};
 use super::options::Checks;
 use super::races::Races;
 use super::written::Written;
+use crate::engine::block::BlockFault;
 use crate::engine::budget::Budget;
 use crate::engine::code::{Code, Passed};
-use crate::engine::ctx::{Ctx, LANES};
+use crate::engine::ctx::{Ctx, LANES, LaneFault};
+use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::{Flow, Slot};
 
 /// See the module: what the checks of a launch need.
 pub(crate) struct Shadow {
     written: Option<Written>,
     races: Option<Races>,
+    /// The first read of unwritten shared memory, while it may turn out to be one half of a race: whoever should
+    /// have written may only be late. It is told when nobody races with it up to the next barrier of the
+    /// block, and before any fault that may be its consequence.
+    doubtful: Option<(LaneFault, BlockFault)>,
+    /// There will be no race with it any more.
+    certain: bool,
     /// Bytes on the host, but for what [`Written`] grows by.
     fixed: u64,
 }
@@ -43,6 +51,8 @@ impl Shadow {
         Some(Self {
             written: written.map_or(Some(None), |new| new.map(Some))?,
             races: races.map_or(Some(None), |new| new.map(Some))?,
+            doubtful: None,
+            certain: false,
             fixed,
         })
     }
@@ -64,6 +74,13 @@ impl Shadow {
     pub(crate) fn restart(&mut self) {
         self.written.iter_mut().for_each(Written::restart);
         self.races.iter_mut().for_each(Races::restart);
+        (self.doubtful, self.certain) = (None, false);
+    }
+
+    /// The block has come to an end, or to this fault: what is to be told instead, and where it happened.
+    pub(crate) fn verdict(&mut self, fault: Option<&LaneFault>) -> Option<(LaneFault, BlockFault)> {
+        let race = fault.is_some_and(|fault| matches!(fault.kind, FaultKind::Race { .. }));
+        self.doubtful.take().filter(|_| !race)
     }
 
     /// Checks what the op at `pc` does.
@@ -74,6 +91,10 @@ impl Shadow {
         pc: u32,
         warp: u32,
     ) -> Option<Flow> {
+        if self.certain {
+            // `verdict` tells it.
+            return Some(Flow::Fault);
+        }
         if let Some(races) = &mut self.races {
             races.run(warp, ctx.mask);
         }
@@ -97,8 +118,10 @@ impl Shadow {
                 let places = Places::new(ctx, access, active);
                 let written = self.written.as_mut();
                 let fault = written.and_then(|w| w.access(ctx, warp, access, &places));
-                let races = self.races.as_mut().filter(|_| fault.is_none());
-                fault.or_else(|| races?.access(ctx, (pc, warp), access, &places))
+                if fault.is_some() && !self.doubts(ctx, BlockFault { pc, warp }) {
+                    return fault;
+                }
+                self.races.as_mut()?.access(ctx, (pc, warp), access, &places)
             }
             Effect::Fence => {
                 self.races.iter_mut().for_each(|races| races.fence(warp, active));
@@ -130,6 +153,19 @@ impl Shadow {
         if let Some(races) = &mut self.races {
             races.release(barrier, everyone, waiting);
         }
+        self.certain = everyone && self.doubtful.is_some();
+    }
+
+    /// Whether a read of unwritten memory may turn out to be a race.
+    fn doubts(&mut self, ctx: &mut Ctx<'_>, at: BlockFault) -> bool {
+        let doubtful = |fault: &mut LaneFault| {
+            let kind = &fault.kind;
+            matches!(kind, FaultKind::Uninitialised { space: FaultSpace::Shared, .. })
+                && self.races.is_some()
+        };
+        let Some(fault) = ctx.fault.take_if(doubtful) else { return false };
+        self.doubtful.get_or_insert((fault, at));
+        true
     }
 
     /// See [`Written::enter`].

@@ -25,6 +25,13 @@ pub(crate) struct Record {
     pub(crate) strong: bool,
 }
 
+impl Record {
+    /// The first of its lanes.
+    pub(crate) fn lane(&self) -> usize {
+        self.lanes.trailing_zeros() as usize & 31
+    }
+}
+
 const NONE: Record =
     Record { stamp: 0, pc: 0, lanes: 0, warp: 0, bytes: 0, writes: false, strong: false };
 

@@ -124,6 +124,8 @@ impl WarpClocks {
     /// What a lane tells others: all it has done, or what it had done before its latest fence.
     pub(crate) fn released(&self, lane: usize, all: bool) -> Clock {
         let mut clock = self.others[lane].as_deref().cloned().unwrap_or_default();
+        // What came back of the warp's own is in the table, and of the lane's own it is not to be told.
+        clock.0.retain(|(warp, _)| *warp != self.warp);
         let mut own = self.seen[lane];
         own[lane] = if all { self.now } else { self.fenced[lane] };
         clock.join_warp(self.warp, &own);

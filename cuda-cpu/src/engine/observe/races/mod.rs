@@ -17,10 +17,14 @@
 
 mod cells;
 mod clock;
+mod conflict;
 mod order;
+#[cfg(test)]
+mod tests;
 
 use self::cells::{Cells, Record, WORD};
 use self::clock::WarpClocks;
+use self::conflict::touch;
 use self::order::Orders;
 use super::effect::{Access, Places};
 use crate::engine::address::SHARED_WINDOW;
@@ -41,17 +45,6 @@ struct WarpRaces {
     clocks: WarpClocks,
     lanes: u32,
     members: [u32; LANES],
-}
-
-/// One lane's access to one word.
-struct Touch {
-    pc: u32,
-    stamp: u32,
-    warp: u32,
-    lane: usize,
-    word: u32,
-    /// Which bytes of the word, by bit.
-    bytes: u8,
 }
 
 impl Races {
@@ -167,8 +160,18 @@ impl Races {
             for word in at / WORD..(at + bytes).div_ceil(WORD) {
                 let (low, high) = (at.max(word * WORD), (at + bytes).min((word + 1) * WORD));
                 let mask = ((1u32 << (high - low)) - 1) << (low % WORD);
-                let touch = Touch { pc, stamp, warp, lane, word: word as u32, bytes: mask as u8 };
-                if let Some(other) = self.touch(ctx, access, places, &touch) {
+                let own = Record {
+                    stamp,
+                    pc,
+                    lanes: 1 << lane,
+                    warp: warp as u8,
+                    bytes: mask as u8,
+                    writes: access.kind.writes(),
+                    strong: access.order.strong,
+                };
+                let (clocks, word) = (&self.warps[warp as usize].clocks, word as u32);
+                let same = |other: &Record| same(ctx, access, places, (word, &own), other);
+                if let Some(other) = touch(clocks, &mut self.cells, (word, own), same) {
                     return Some(race(ctx, access, at, lane, other));
                 }
             }
@@ -176,63 +179,6 @@ impl Races {
         if access.order.strong {
             self.order(warp, access, places);
         }
-        None
-    }
-
-    /// Holds a lane's access to a word against the others; gives the one that it races with.
-    fn touch(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        access: &Access,
-        places: &Places,
-        touch: &Touch,
-    ) -> Option<Record> {
-        let clocks = &self.warps[touch.warp as usize].clocks;
-        let own = |r: &Record| if u32::from(r.warp) == touch.warp { 1 << touch.lane } else { 0 };
-        // The lanes of an access that this lane knows nothing of.
-        let unknown = |r: &Record| {
-            let others = lanes_of(r.lanes & !own(r));
-            let unknown = others.filter(|&l| !clocks.knows(touch.lane, r.warp.into(), l, r.stamp));
-            unknown.fold(0, |mask, lane| mask | 1 << lane)
-        };
-        let (writes, strong) = (access.kind.writes(), access.order.strong);
-        let overlap = |r: &Record| r.bytes & touch.bytes != 0;
-        let conflicts = |r: &&Record| {
-            overlap(r) && (writes || r.writes) && !(strong && r.strong) && unknown(r) != 0
-        };
-        // Who has written the same as others may read it.
-        let wrote = |r: &Record| r.writes && !r.strong && r.lanes & own(r) != 0 && overlap(r);
-        let records = || self.cells.records(touch.word);
-        let found = match writes {
-            true => records()
-                .filter(conflicts)
-                .find(|r| !(r.writes && same(ctx, access, places, touch, r))),
-            false => records().find(|r| conflicts(r) && (r.strong || !records().any(wrote))),
-        };
-        if let Some(other) = found {
-            return Some(Record { lanes: unknown(other), ..*other });
-        }
-        let within = |r: &Record| r.bytes & !touch.bytes == 0;
-        let keep = |r: Record| {
-            let left = match writes {
-                // Who is ordered behind this is ordered behind what this is ordered behind. But strong accesses
-                // of others, which do not race with this one, may race with that one.
-                true if overlap(&r) && (r.strong || !strong) => unknown(&r),
-                // The same of a thread's own reads.
-                false if !r.writes && r.strong == strong && within(&r) => r.lanes & !own(&r),
-                _ => r.lanes,
-            };
-            match left {
-                0 if within(&r) => None,
-                0 => Some(Record { bytes: r.bytes & !touch.bytes, ..r }),
-                _ if within(&r) => Some(Record { lanes: left, ..r }),
-                _ => Some(r),
-            }
-        };
-        let &Touch { pc, stamp, warp, lane, word, bytes } = touch;
-        let lanes = 1 << lane;
-        let new = Record { stamp, pc, lanes, warp: warp as u8, bytes, writes, strong };
-        self.cells.replace(word, new, keep);
         None
     }
 
@@ -250,18 +196,25 @@ impl Races {
 
 /// Whether a lane writes what the other access wrote: what is there, or what the other lane writes in
 /// this very op.
-fn same(ctx: &mut Ctx<'_>, access: &Access, places: &Places, touch: &Touch, r: &Record) -> bool {
-    let start = places.of_lane(touch.lane);
-    let together = u32::from(r.warp) == touch.warp && r.stamp == touch.stamp;
-    let other = (r.lanes & !(1 << touch.lane)).trailing_zeros() as usize % LANES;
-    (0..WORD).filter(|bit| (touch.bytes & r.bytes) >> bit & 1 != 0).all(|bit| {
-        let at = u64::from(touch.word) * WORD + bit;
-        let Some(new) = access.value(ctx, touch.lane, (at - start) as u32) else { return false };
+fn same(
+    ctx: &mut Ctx<'_>,
+    access: &Access,
+    places: &Places,
+    (word, own): (u32, &Record),
+    other: &Record,
+) -> bool {
+    let lane = own.lane();
+    let together = (own.warp, own.stamp) == (other.warp, other.stamp);
+    let beside = Record { lanes: other.lanes & !own.lanes, ..*other }.lane();
+    (0..WORD).filter(|bit| (own.bytes & other.bytes) >> bit & 1 != 0).all(|bit| {
+        let at = u64::from(word) * WORD + bit;
+        let written = |lane| access.value(ctx, lane, (at - places.of_lane(lane)) as u32);
+        let Some(new) = written(lane) else { return false };
         let old = if together {
-            access.value(ctx, other, (at - places.of_lane(other)) as u32)
+            written(beside)
         } else {
-            let op = &ctx.code.ops[touch.pc as usize];
-            read_byte(ctx, op, touch.lane, SHARED_WINDOW + at).ok()
+            let op = &ctx.code.ops[own.pc as usize];
+            read_byte(ctx, op, lane, SHARED_WINDOW + at).ok()
         };
         old == Some(new)
     })
@@ -270,7 +223,7 @@ fn same(ctx: &mut Ctx<'_>, access: &Access, places: &Places, touch: &Touch, r: &
 #[cold]
 fn race(ctx: &mut Ctx<'_>, access: &Access, address: u64, lane: usize, other: Record) -> Flow {
     let code = ctx.code;
-    let thread = u32::from(other.warp) * LANES as u32 + other.lanes.trailing_zeros() % 32;
+    let thread = u32::from(other.warp) * LANES as u32 + other.lane() as u32;
     let other = Racing {
         thread: ctx.place.thread(thread),
         line: code.lines[other.pc as usize],
