@@ -31,7 +31,12 @@ extern "C" __global__ void bad_call_mended(u32 *x, u32 n)
 
 __device__ __noinline__ u32 depth(volatile u32 *x, u32 n)
 {
-    return x[0] == n ? 0 : depth(x, n + 1) + 1;
+    if (x[0] == n) {
+        return 0;
+    }
+    u32 below = depth(x, n + 1);
+    x[1] = below;
+    return below + 1;
 }
 
 // The recursion passes what would end it.

@@ -264,6 +264,27 @@ fn waiting() {
     assert!(fault.to_string().contains("100000 instructions is used up: a loop without end"));
 }
 
+#[test]
+fn control() {
+    let source = source!("control");
+    let (fault, _) = source.find(&bug("bad_call", (32, 3), 2, "steps[threadIdx.x % n](", "call"));
+    assert_eq!(fault.kind, FaultKind::BadCall { address: 0 });
+
+    let (fault, _) = source.find(&bug("stack_overflow", (32, 0), 0, "u32 below = depth", "call"));
+    assert!(matches!(fault.kind, FaultKind::CallDepth { .. }), "{fault}");
+
+    let (fault, _) = source.find(&bug("trapped", (32, 7), 8, "__trap();", "trap;"));
+    assert_eq!(fault.kind, FaultKind::Trap);
+    // Where it was inlined.
+    let call = fault.source.as_ref().unwrap().inlined_at.as_ref().unwrap();
+    assert!(source.cuda.lines().nth(call.line as usize - 1).unwrap().contains("check("), "{fault}");
+    assert!(fault.to_string().contains(" inlined at kernels/bugs/control.cu:"), "{fault}");
+
+    let (fault, _) = source.find(&bug("asserted", (32, 20), 20, "assert(x[", "call"));
+    let FaultKind::Assert { message, line, .. } = &fault.kind else { panic!("{fault}") };
+    assert_eq!((message.as_str(), *line), ("x[threadIdx.x] < n", fault.source.unwrap().line));
+}
+
 /// The fault, and what it says of the other access: its thread, and what stands in its lines.
 #[track_caller]
 fn race(bug: &Bug, thread: u32, line: &str, ptx: &str) -> Fault {

@@ -53,8 +53,8 @@ impl Host {
         let module = cuda_ptx::parse(ptx).unwrap_or_else(|e| panic!("{e}"));
         let program = Program::load(&module, &memory).unwrap_or_else(|e| panic!("{e}"));
         let (pool, profile) = (None, None);
-        let (limits, schedule, checks) = Default::default();
-        Self { memory, program, pool, printed: Mutex::default(), limits, schedule, checks, profile }
+        let (limits, schedule, printed) = Default::default();
+        Self { memory, program, pool, printed, limits, schedule, checks: crate::CHECKS, profile }
     }
 
     pub(crate) fn with_pool(ptx: &str, threads: usize) -> Self {
