@@ -8,10 +8,12 @@
 mod device;
 mod engine;
 mod memory;
+mod random;
 
 pub use device::{CpuBackend, CpuOptions, CpuProvider, Timing};
 pub use engine::{
-    Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, Launch, LaunchDims, LaunchError,
-    Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Program, Waiting,
+    Checks, Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, KernelProfile, KindCount,
+    Launch, LaunchDims, LaunchError, Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS,
+    MAX_SHARED_BYTES, NearVariable, Profile, Program, Racing, Schedule, Waiting,
 };
 pub use memory::{AccessError, Contents, FreeError, Memory, Nearest, OutOfMemory, Usage};

@@ -184,6 +184,20 @@ pub struct Location {
     pub line: u32,
     /// Column in that line.
     pub column: u32,
+    /// `inlined_at`: the call, where this is code of a function that was inlined. A call inside of another
+    /// inlined function has a `.loc` of its own, earlier, with its own `inlined_at`.
+    pub inlined_at: Option<Position>,
+}
+
+/// A place in a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// Index of a `.file`.
+    pub file: u32,
+    /// Line in that file.
+    pub line: u32,
+    /// Column in that line.
+    pub column: u32,
 }
 
 /// Index into [`Body::registers`].

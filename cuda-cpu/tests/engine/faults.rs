@@ -100,7 +100,7 @@ fn budget_and_cancel() {
     let x = h.zeros::<u32>(1);
     let f = fault(h.launch("run_forever", 1, 1, args![x]));
     assert_eq!(f.kind, FaultKind::Budget { limit: 100_000 });
-    h.limits = Limits { iterations: None, cancel: Some(&CANCEL) };
+    h.limits = Limits { cancel: Some(&CANCEL), ..Limits::default() };
     std::thread::scope(|s| {
         s.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(20));

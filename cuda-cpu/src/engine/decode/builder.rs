@@ -6,6 +6,7 @@ use cuda_ptx::{
 };
 
 use super::frame::Frame;
+use super::kind::kind_name;
 use super::known::Known;
 use super::layout::Layout;
 use super::locals::Locals;
@@ -16,6 +17,7 @@ use crate::engine::exec::control::guarded;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::special::add_window;
 use crate::engine::exec::{control, select};
+use crate::engine::observe::Effect;
 use crate::engine::op::{Class, Op, Slot};
 
 /// Why an instruction cannot be decoded.
@@ -44,6 +46,10 @@ pub(crate) struct Builder<'a> {
     /// Ops to follow the one being decoded: results that must be widened.
     after: Vec<Op>,
     pub(super) ins: Option<&'a Instruction>,
+    /// The instruction has an op of its own already, by which it is counted.
+    counted: bool,
+    /// What the next op that is emitted does to memory.
+    effects: Vec<Effect>,
 }
 
 impl<'a> Builder<'a> {
@@ -71,6 +77,8 @@ impl<'a> Builder<'a> {
             tables: Vec::new(),
             after: Vec::new(),
             ins: None,
+            counted: false,
+            effects: Vec::new(),
         }
     }
 
@@ -79,6 +87,13 @@ impl<'a> Builder<'a> {
         self.ins = Some(ins);
         self.after.clear();
         self.frame.free_temporaries();
+        self.counted = false;
+        self.effects.clear();
+    }
+
+    /// States what the op that is emitted next does to memory: whatever observers are to know of it.
+    pub(crate) fn states(&mut self, effect: Effect) {
+        self.effects.push(effect);
     }
 
     /// The index of the next op.
@@ -90,6 +105,16 @@ impl<'a> Builder<'a> {
         op.pc = self.pc();
         self.code.ops.push(op);
         self.code.lines.push(self.ins.map_or(self.function.line, |i| i.line));
+        self.code.table.push();
+    }
+
+    /// Pushes an op that stands for the instruction, with what was stated of it.
+    fn push_own(&mut self, op: Op) {
+        self.push(op);
+        if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
+            self.code.table.is_instruction(&kind_name(ins));
+        }
+        self.effects.drain(..).for_each(|effect| self.code.table.has_effect(effect));
     }
 
     /// Emits an op that every lane executes.
@@ -100,7 +125,7 @@ impl<'a> Builder<'a> {
     /// Emits an op under the instruction's guard, then what must follow it.
     pub(crate) fn emit(&mut self, op: Op) -> Result<(), Problem> {
         let op = self.with_guard(op)?;
-        self.push(op);
+        self.push_own(op);
         for after in std::mem::take(&mut self.after) {
             let after = self.with_guard(after)?;
             self.push(after);
@@ -111,7 +136,7 @@ impl<'a> Builder<'a> {
     /// Emits an op that looks at its guard itself.
     pub(crate) fn emit_self_guarded(&mut self, mut op: Op) -> Result<(), Problem> {
         self.set_guard(&mut op)?;
-        self.push(op);
+        self.push_own(op);
         for after in std::mem::take(&mut self.after) {
             let after = self.with_guard(after)?;
             self.push(after);

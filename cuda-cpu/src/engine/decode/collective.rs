@@ -11,6 +11,7 @@ use crate::engine::exec::collective::{
 };
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::special::active_mask;
+use crate::engine::observe::Effect;
 use crate::engine::op::{Class, Op, Slot};
 
 fn position(names: &[&str], name: &str) -> u64 {
@@ -27,6 +28,7 @@ pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
 /// Emits a collective whose operands are in `op`.
 fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
     op.extra = b.code.controls.len() as u32;
+    b.states(Effect::Meeting(collective.members));
     b.code.controls.push(Control::Collective(collective));
     b.emit_self_guarded(op)
 }
@@ -147,14 +149,14 @@ pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(),
 /// `bar`, `barrier` in all their forms.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take("cta");
-    form.take("aligned");
+    let aligned = form.take("aligned") || form.opcode() == "bar";
     if form.take("warp") {
         return warp_barrier(b, form);
     }
     let what = form.take_one(&["sync", "arrive", "red"]).ok_or(UNKNOWN)?;
     let operands = form.instruction().operands.as_slice();
     if what == "red" {
-        return reducing_barrier(b, form);
+        return reducing_barrier(b, form, aligned);
     }
     let (id, threads) = match operands {
         [id] => (id, None),
@@ -165,7 +167,7 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         return Err(UNKNOWN);
     }
     let kind = if what == "sync" { BarrierKind::Sync } else { BarrierKind::Arrive };
-    emit_barrier(b, id, threads, kind)
+    emit_barrier(b, id, threads, kind, aligned)
 }
 
 fn emit_barrier(
@@ -173,17 +175,24 @@ fn emit_barrier(
     id: &Operand,
     threads: Option<&Operand>,
     kind: BarrierKind,
+    aligned: bool,
 ) -> Result<(), Problem> {
+    let constant = matches!((id, threads), (Operand::Int(_), None | Some(Operand::Int(_))));
     let id = b.source(id, Kind::W32)?;
     let threads = match threads {
         Some(threads) => b.source(threads, Kind::W32)?,
         None => Slot::NONE,
     };
-    b.control(Control::Barrier(Barrier { id, threads, kind }))
+    b.states(Effect::Barrier(id));
+    b.control(Control::Barrier(Barrier { id, threads, kind, aligned, constant }))
 }
 
 /// `bar.red.popc.u32 d, a{, b}, p;`
-fn reducing_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+fn reducing_barrier(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    aligned: bool,
+) -> Result<(), Problem> {
     let how = form.take_one(&["popc", "and", "or"]).ok_or(UNKNOWN)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let (how, kind) = match (how, ty) {
@@ -199,7 +208,8 @@ fn reducing_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     };
     let (input, negated) = b.pred(p)?;
     let output = b.dest(dest, kind, false)?;
-    emit_barrier(b, id, threads, BarrierKind::Reduce { how, input, negated, output })
+    let kind = BarrierKind::Reduce { how, input, negated, output };
+    emit_barrier(b, id, threads, kind, aligned)
 }
 
 fn warp_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {

@@ -9,6 +9,7 @@ use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::memory_ops::{Handlers, handlers};
 use crate::engine::exec::{atomics, control};
+use crate::engine::observe::{Access, AccessKind, Effect, Order, Values};
 use crate::engine::op::{Op, Slot};
 
 const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
@@ -36,13 +37,13 @@ const CACHING: [&str; 20] = [
 ];
 const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
 
-/// Takes what changes nothing here: caching hints and scopes. Says whether the access is one of
+/// Takes what changes nothing here: caching hints and scopes. Gives how the access is ordered, if it is one of
 /// those that threads use to wait for each other.
-fn take_hints(form: &mut Form<'_>) -> bool {
+fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
-    let ordered = form.take_one(&ORDERS).is_some();
+    let order = form.take_one(&ORDERS).map(Order::from_modifier);
     while form.take_one(&SCOPES).is_some() {}
-    ordered
+    order
 }
 
 enum Where {
@@ -122,7 +123,7 @@ fn is_local(b: &Builder<'_>, address: &Address) -> bool {
 
 /// `ld` and `ldu`.
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let waits = take_hints(form);
+    let order = take_hints(form);
     let space = take_space(form);
     let [dest, Operand::Address(address)] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
@@ -149,7 +150,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         op.extra = b.extras(slots);
         return b.emit(op);
     }
-    if waits {
+    if order.is_some() {
         b.emit_plain(Op::new(control::burn_fuel));
     }
     let mut op = Op::new(handlers.load_vector);
@@ -160,6 +161,9 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let slots = dest_slots(b, dests, kind, signed)?;
     op.d = if let [one] = slots[..] { one } else { Slot(slots.len() as u32) };
     op.extra = b.extras(slots);
+    let order = order.unwrap_or_default();
+    let access = access(AccessKind::Read, space, ty, &op);
+    b.states(Effect::Access(Access { count: dests.len() as u32, order, ..access }));
     b.emit(op)
 }
 
@@ -187,9 +191,15 @@ fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<us
     Ok(usize::from(!narrow))
 }
 
+/// What an op with an address accesses: one element of this type.
+fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
+    let narrow = op.c == NARROW_ADDRESS;
+    Access { narrow, offset: op.imm, ..Access::new(kind, space, ty.size(), op.a) }
+}
+
 /// `st`.
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    take_hints(form);
+    let order = take_hints(form).unwrap_or_default();
     let space = take_space(form);
     let [Operand::Address(address), value] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
@@ -210,19 +220,25 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let slots = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
     let mut op = Op::new(handlers.store_vector);
     let width = set_address(b, &mut op, address)?;
+    let (count, class) = (slots.len() as u32, kind.class());
+    let values;
     if let [one] = slots[..] {
         op.run = handlers.store[width];
         op.b = one;
+        values = Values::One(one, class);
     } else {
-        op.d = Slot(slots.len() as u32);
+        op.d = Slot(count);
         op.extra = b.extras(slots);
+        values = Values::Many(op.extra, class);
     }
+    let access = access(AccessKind::Write, space, ty, &op);
+    b.states(Effect::Access(Access { count, order, values, ..access }));
     b.emit(op)
 }
 
 /// `atom` and `red`.
 pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    take_hints(form);
+    let order = take_hints(form).unwrap_or(Order::RELAXED);
     form.take("noftz");
     let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
     let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
@@ -250,6 +266,8 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     set_address(b, &mut op, address)?;
     op.extra = b.extras([third, Slot(space as u32)]);
     op.d = b.dest(dest, atomic.kind, false)?;
+    let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
+    b.states(Effect::Access(Access { order, ..access(kind, space, ty, &op) }));
     b.emit(op)
 }
 
@@ -260,6 +278,7 @@ pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
+    b.states(Effect::Fence);
     b.emit(Op::new(control::fence))
 }
 

@@ -9,6 +9,7 @@ mod flow;
 pub(crate) mod form;
 mod fragment;
 mod frame;
+mod kind;
 mod known;
 mod layout;
 mod locals;
@@ -16,6 +17,7 @@ mod matrix;
 mod memory;
 mod mma;
 mod moves;
+mod names;
 mod special;
 mod wmma;
 
@@ -29,6 +31,7 @@ use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
 use crate::engine::presets::{self, Holds};
+use crate::engine::sources::Sources;
 
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
@@ -63,7 +66,7 @@ pub(crate) fn decode(
     reachable: &FxHashSet<u32>,
     layout: &Layout,
 ) -> Result<Code, LoadError> {
-    let mut code = Code::default();
+    let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
     let mut error = LoadError::new();
     for (index, function) in module.functions.iter().enumerate() {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
@@ -72,6 +75,7 @@ pub(crate) fn decode(
         }
         code.functions.push(decoded);
     }
+    code.variables = names::variables(module, reachable, layout);
     if error.is_empty() { Ok(code) } else { Err(error) }
 }
 
@@ -86,6 +90,8 @@ fn decode_function(
     let Some(body) = &function.body else { return };
     let mut b = Builder::new(module, function, body, layout, code);
     into.entry = Some(b.pc());
+    b.code.sources.begin_function(b.pc());
+    let mut locations = body.locations.iter().peekable();
     let mut leaders = vec![false; body.instructions.len() + 1];
     for label in &body.labels {
         if let Some(leader) = leaders.get_mut(label.target as usize) {
@@ -95,6 +101,9 @@ fn decode_function(
     let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
     for (i, ins) in body.instructions.iter().enumerate() {
         b.begin(ins);
+        while let Some(location) = locations.next_if(|l| l.instruction as usize <= i) {
+            b.code.sources.mark(b.pc(), *location);
+        }
         if leaders[i] {
             b.emit_plain(Op::new(join));
         }

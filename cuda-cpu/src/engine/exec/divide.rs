@@ -2,7 +2,8 @@
 
 use cuda_ptx::ScalarType as T;
 
-use super::arith_float::{FTZ, Flush, Modal, Mode, Plain, ROUND, mode};
+use super::arith_float::{FTZ, Flush, Modal, Mode, Plain, ROUND};
+use super::directed::mode;
 use super::float::Float;
 use super::macros::{binary, unary};
 use super::map::{self, Pick};
