@@ -36,7 +36,9 @@ pub struct Limits<'a> {
     pub iterations: Option<u64>,
     /// Instructions that the launch may execute; with one more it is a fault. Each instruction of the PTX counts
     /// once each time that a warp, or the part of one that is at the same place, executes it, however many of
-    /// its lanes do, also when its guard holds for none. A launch whose instructions are as many as that, or
+    /// its lanes do, also when its guard holds for none. What only copies a
+    /// kernel parameter, a special register or a constant into a register of its own is no instruction here: the
+    /// register holds it from the start. A launch whose instructions are as many as that, or
     /// fewer, never faults by it; one that has more always does: on one worker right before the first
     /// one too many, on several up to 256 instructions of each worker later. The launch is some percent slower.
     pub instructions: Option<u64>,
