@@ -12,6 +12,7 @@ mod memory;
 pub use device::{CpuBackend, CpuOptions, CpuProvider, Timing};
 pub use engine::{
     Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, Launch, LaunchDims, LaunchError,
-    Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Program, Waiting,
+    Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, MbarrierMisuse, Program,
+    Waiting, WaitsFor,
 };
 pub use memory::{AccessError, Contents, FreeError, Memory, Nearest, OutOfMemory, Usage};

@@ -3,12 +3,17 @@
 use super::address::Segment;
 use super::barrier::{BARRIERS, BarrierState};
 use super::buffer::Buffer;
+use super::bulk::Bulk;
 use super::code::{Barrier, BarrierKind, Code, Control, Reduce};
 use super::ctx::{Ctx, FULL, LANES, lanes_of};
-use super::fault::{FaultKind, Waiting};
+use super::exec::transfer::finish_groups;
+use super::fault::FaultKind;
 use super::op::Slot;
 use super::presets::{self, Place};
 use super::runner::{Faulted, Runner, SLICE, Stop};
+use super::stall::Stall;
+use super::team::Team;
+use super::waiting::everybody;
 use super::warp::{Fragment, Wait, Warp};
 
 /// What shared memory holds when a block begins: as new device memory, something that shows.
@@ -38,6 +43,8 @@ pub(crate) struct Block {
     shared: Buffer,
     shared_size: u64,
     pub(crate) state: BlockState,
+    team: Box<Team>,
+    stall: Stall,
     function: u32,
     filled: bool,
 }
@@ -67,6 +74,8 @@ impl Block {
             shared: Buffer::new(shared as usize)?,
             shared_size: u64::from(shared),
             state: BlockState::new(threads),
+            team: Box::default(),
+            stall: Stall::default(),
             function,
             filled: false,
         })
@@ -102,10 +111,19 @@ impl Block {
             presets::fill(&mut runner.ctx, presets, warp.index);
         }
         self.filled = true;
+        self.team.restart(self.warps.iter().map(|warp| warp.live), runner.ctx.budget);
+        self.stall = Stall::default();
     }
 
     /// Runs until all threads have exited or others should have a turn.
     pub(crate) fn run(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
+        std::mem::swap(&mut self.team, &mut runner.ctx.team);
+        let turn = self.turn(runner);
+        std::mem::swap(&mut self.team, &mut runner.ctx.team);
+        turn
+    }
+
+    fn turn(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
         runner.ctx.place.at = self.at;
         let start = self.shared.bytes_mut().as_mut_ptr();
         runner.ctx.spaces.shared = Segment { start, size: self.shared_size };
@@ -118,9 +136,11 @@ impl Block {
                     continue;
                 }
                 moved |= !warp.ready.is_empty();
+                runner.ctx.team.warp = i as u32;
                 let stop = runner
                     .run(warp, &mut self.state)
                     .map_err(|Faulted { pc }| BlockFault { pc, warp: i as u32 })?;
+                runner.ctx.team.cluster.set_live(i as u32, warp.live);
                 yielded |= stop == Stop::Yielded;
                 ran += 1;
                 used += runner.used() + PASS;
@@ -128,10 +148,12 @@ impl Block {
                 self.release(runner);
             }
             if self.state.live_threads == 0 {
-                return Ok(Turn::Finished);
+                let faulty = |bulk: Bulk| BlockFault { pc: bulk.pc, warp: bulk.warp };
+                return finish_groups(&mut runner.ctx).map(|()| Turn::Finished).map_err(faulty);
             }
             let runnable = self.warps.iter().any(|w| !w.ready.is_empty());
-            if !moved && !runnable {
+            let hangs = self.stall.hangs(runner.code, &self.warps, &mut runner.ctx.team);
+            if hangs || !moved && !runnable {
                 return Err(self.deadlock(runner));
             }
             rounds += u32::from(yielded);
@@ -171,20 +193,8 @@ impl Block {
     }
 
     /// Nobody can go on: says who waits where.
-    fn deadlock(&self, runner: &mut Runner<'_>) -> BlockFault {
-        let parked = self.warps.iter().flat_map(|w| w.parked.iter().map(move |p| (w.index, p)));
-        let waiting: Vec<Waiting> = parked
-            .map(|(warp, (fragment, wait))| Waiting {
-                warp,
-                lanes: fragment.mask,
-                barrier: match wait {
-                    Wait::Barrier(id) => Some(*id),
-                    Wait::Members(_) => None,
-                },
-                line: runner.code.lines[fragment.pc as usize],
-            })
-            .collect();
-        let first = self.warps.iter().find_map(|w| Some((w.index, w.parked.first()?.0)));
+    fn deadlock(&mut self, runner: &mut Runner<'_>) -> BlockFault {
+        let (waiting, first) = everybody(runner, &mut self.warps);
         let (warp, fragment) = first.unwrap_or((0, Fragment { pc: 0, mask: 1, call: 0 }));
         let lane = fragment.mask.trailing_zeros() as usize & 31;
         runner.ctx.fail(lane, FaultKind::Deadlock { waiting });

@@ -17,6 +17,7 @@ use super::exec::simd::Simd;
 use super::fault::{FaultKind, FaultSpace};
 use super::op::{Flow, Op, Slot};
 use super::presets::Place;
+use super::team::Team;
 use crate::memory::{Range, View};
 
 /// Lanes in a warp.
@@ -85,6 +86,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) print: &'a (dyn Fn(&str) + Sync),
     /// What calls may grow the warp by.
     pub(crate) budget: &'a Budget,
+    /// What the running block's threads have in common.
+    pub(crate) team: Box<Team>,
     /// When the launch began, for the clocks.
     pub(crate) started: std::time::Instant,
 }
@@ -114,6 +117,7 @@ impl<'a> Ctx<'a> {
             fault: None,
             print,
             budget,
+            team: Box::default(),
             started: std::time::Instant::now(),
         }
     }
