@@ -3,14 +3,19 @@
 use super::address::Segment;
 use super::barrier::{BARRIERS, BarrierState};
 use super::buffer::Buffer;
+use super::bulk::Bulk;
 use super::code::{Barrier, BarrierKind, Code, Control, Preset, Reduce};
 use super::ctx::{Ctx, FULL, LANES, lanes_of};
-use super::divergence::{apart, diverged, divergence, together, waiting};
+use super::divergence::{apart, diverged, divergence, together};
+use super::exec::transfer::finish_groups;
 use super::fault::FaultKind;
 use super::observe::{Checks, Shadow, Size};
 use super::op::Slot;
 use super::presets::{self, Place};
 use super::runner::{Faulted, Runner, SLICE, Stop};
+use super::stall::Stall;
+use super::team::Team;
+use super::waiting::everybody;
 use super::warp::{Fragment, Wait, Warp};
 
 /// What shared memory holds when a block begins: as new device memory, something that shows.
@@ -42,6 +47,8 @@ pub(crate) struct Block {
     pub(crate) state: BlockState,
     /// What is remembered of it, where something is checked.
     shadow: Option<Box<Shadow>>,
+    team: Box<Team>,
+    stall: Stall,
     function: u32,
     /// What its presets were filled in for.
     filled: Option<Place>,
@@ -105,6 +112,8 @@ impl Block {
             shared_size: u64::from(shared),
             state: BlockState::new(threads),
             shadow,
+            team: Box::default(),
+            stall: Stall::default(),
             function,
             filled: None,
         }))
@@ -144,6 +153,8 @@ impl Block {
             }
         }
         self.filled = Some(place);
+        self.team.restart(self.warps.iter().map(|warp| warp.live), runner.ctx.budget);
+        self.stall = Stall::default();
     }
 
     /// Nothing is checked in it.
@@ -161,7 +172,9 @@ impl Block {
     /// Runs until all threads have exited or others should have a turn.
     pub(crate) fn run(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
         runner.swap_shadow(&mut self.shadow);
-        let turn = self.rounds(runner);
+        std::mem::swap(&mut self.team, &mut runner.ctx.team);
+        let turn = self.turn(runner);
+        std::mem::swap(&mut self.team, &mut runner.ctx.team);
         runner.swap_shadow(&mut self.shadow);
         match (&mut self.shadow, turn) {
             (Some(shadow), Ok(Turn::Finished) | Err(_)) => {
@@ -177,7 +190,7 @@ impl Block {
         }
     }
 
-    fn rounds(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
+    fn turn(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
         runner.ctx.place.at = self.at;
         let start = self.shared.bytes_mut().as_mut_ptr();
         runner.ctx.spaces.shared = Segment { start, size: self.shared_size };
@@ -191,9 +204,11 @@ impl Block {
                     continue;
                 }
                 moved |= !warp.ready.is_empty();
+                runner.ctx.team.warp = i as u32;
                 let stop = runner
                     .run(warp, &mut self.state)
                     .map_err(|Faulted { pc }| BlockFault { pc, warp: i as u32 })?;
+                runner.ctx.team.cluster.set_live(i as u32, warp.live);
                 yielded |= stop == Stop::Yielded;
                 ran += 1;
                 used += runner.used() + PASS;
@@ -201,10 +216,12 @@ impl Block {
                 self.release(runner);
             }
             if self.state.live_threads == 0 {
-                return Ok(Turn::Finished);
+                let faulty = |bulk: Bulk| BlockFault { pc: bulk.pc, warp: bulk.warp };
+                return finish_groups(&mut runner.ctx).map(|()| Turn::Finished).map_err(faulty);
             }
             let runnable = self.warps.iter().any(|w| !w.ready.is_empty());
-            if !moved && !runnable {
+            let hangs = self.stall.hangs(runner.code, &self.warps, &mut runner.ctx.team);
+            if hangs || !moved && !runnable {
                 return Err(self.deadlock(runner));
             }
             rounds += u32::from(yielded);
@@ -257,15 +274,13 @@ impl Block {
     }
 
     /// Nobody can go on: says who waits where.
-    fn deadlock(&self, runner: &mut Runner<'_>) -> BlockFault {
+    fn deadlock(&mut self, runner: &mut Runner<'_>) -> BlockFault {
         let code = runner.code;
         if let Some((warp, fragment, kind)) = self.warps.iter().find_map(|w| divergence(code, w)) {
             runner.ctx.fail(first_lane(fragment.mask), kind);
             return BlockFault { pc: fragment.pc, warp };
         }
-        let parked = self.warps.iter().flat_map(|w| w.parked.iter().map(move |p| (w.index, p)));
-        let waiting = parked.map(|(warp, parked)| waiting(code, warp, parked)).collect();
-        let first = self.warps.iter().find_map(|w| Some((w.index, w.parked.first()?.0)));
+        let (waiting, first) = everybody(runner, &mut self.warps);
         let (warp, fragment) = first.unwrap_or((0, Fragment { pc: 0, mask: 1, call: 0 }));
         runner.ctx.fail(first_lane(fragment.mask), FaultKind::Deadlock { waiting });
         BlockFault { pc: fragment.pc, warp }

@@ -1,6 +1,7 @@
 //! A decoded program: what workers share and never change.
 
 use super::address::{FUNCTION_STEP, FUNCTION_WINDOW};
+use super::bulk::Update;
 use super::observe::Table;
 use super::op::{Class, Op, Slot};
 use super::sources::Sources;
@@ -15,6 +16,10 @@ pub(crate) struct Code {
     pub(crate) extras: Vec<Slot>,
     pub(crate) controls: Vec<Control>,
     pub(crate) functions: Vec<FunctionCode>,
+    /// Where threads stand that are suspended, in order.
+    pub(crate) suspensions: Vec<u32>,
+    /// What asynchronous reductions do, and to how many bytes.
+    pub(crate) updates: Vec<(Update, u32)>,
     /// How many allocation caches the memory instructions want.
     pub(crate) caches: u32,
     /// What observers know of each op.

@@ -19,6 +19,7 @@ use super::exec::simd::Simd;
 use super::fault::{FaultKind, FaultSpace};
 use super::op::{Flow, Op, Slot};
 use super::presets::Place;
+use super::team::Team;
 use crate::memory::{Range, View};
 
 /// Lanes in a warp.
@@ -125,6 +126,8 @@ pub(crate) struct Ctx<'a> {
     /// What calls may grow the warp by.
     pub(crate) budget: &'a Budget,
     pub(crate) clock: Clock,
+    /// What the running block's threads have in common.
+    pub(crate) team: Box<Team>,
 }
 
 impl<'a> Ctx<'a> {
@@ -153,6 +156,7 @@ impl<'a> Ctx<'a> {
             print,
             budget,
             clock: Clock::Real(Instant::now()),
+            team: Box::default(),
         }
     }
 

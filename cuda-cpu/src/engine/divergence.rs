@@ -7,7 +7,7 @@
 
 use super::code::{Barrier, BarrierKind, Code, Control};
 use super::ctx::{Ctx, lanes_of};
-use super::fault::{FaultKind, Waiting};
+use super::fault::{FaultKind, Waiting, WaitsFor};
 use super::op::Slot;
 use super::warp::{Fragment, Wait, Warp};
 
@@ -16,9 +16,9 @@ pub(crate) fn waiting(code: &Code, warp: u32, (fragment, wait): &(Fragment, Wait
     Waiting {
         warp,
         lanes: fragment.mask,
-        barrier: match wait {
-            Wait::Barrier(id) => Some(*id),
-            Wait::Members(_) => None,
+        waits_for: match wait {
+            Wait::Barrier(id) => WaitsFor::Barrier(*id),
+            Wait::Members(_) => WaitsFor::Warp,
         },
         line: code.lines[fragment.pc as usize],
         source: code.sources.line(fragment.pc),

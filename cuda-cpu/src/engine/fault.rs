@@ -4,6 +4,7 @@ use std::fmt;
 
 use cuda_core::SourceLine;
 
+use super::exec::barrier_word::MbarrierMisuse;
 use super::variables::NearVariable;
 use crate::memory::Nearest;
 
@@ -138,6 +139,24 @@ pub enum FaultKind {
         /// The lanes that executed it.
         lanes: u32,
     },
+    /// An mbarrier that cannot be used so.
+    BadMbarrier {
+        /// Its address in shared memory.
+        address: u64,
+        /// What is wrong.
+        misuse: MbarrierMisuse,
+    },
+    /// An asynchronous copy of a number of bytes that there cannot be: a bulk copy has a multiple of 16, any other
+    /// reads no more than it writes.
+    BadCopy {
+        /// The bytes.
+        bytes: u32,
+    },
+    /// A block of the cluster that is not there: each block is a cluster of its own.
+    NoSuchBlock {
+        /// Its rank in the cluster.
+        rank: u32,
+    },
     /// Calls are nested too deeply, or local memory or the registers for their frames are used up.
     CallDepth {
         /// The limit: calls.
@@ -211,8 +230,8 @@ pub struct Waiting {
     pub warp: u32,
     /// Its lanes.
     pub lanes: u32,
-    /// The barrier's number; `None`: they wait for lanes of their own warp.
-    pub barrier: Option<u32>,
+    /// What they wait for.
+    pub waits_for: WaitsFor,
     /// Line in the PTX text.
     pub line: u32,
     /// Line in the source, if the PTX names it.
@@ -232,6 +251,20 @@ impl FaultKind {
             _ => None,
         }
     }
+}
+
+/// See [`Waiting`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// Lanes of their own warp.
+    Warp,
+    /// The barrier of the block with this number.
+    Barrier(u32),
+    /// The mbarrier at this address in shared memory.
+    Mbarrier(u64),
+    /// The barrier of the cluster.
+    Cluster,
 }
 
 impl fmt::Display for FaultSpace {
@@ -307,6 +340,15 @@ impl fmt::Display for FaultKind {
             Self::PartialWarp { lanes } => {
                 write!(f, "only lanes {lanes:#010x} execute what takes all 32 lanes of a warp")
             }
+            Self::BadMbarrier { address, misuse } => {
+                write!(f, "mbarrier in shared memory at {address:#x}: {misuse}")
+            }
+            Self::BadCopy { bytes } => {
+                write!(f, "an asynchronous copy of {bytes} bytes: too many, or no multiple of 16")
+            }
+            Self::NoSuchBlock { rank } => {
+                write!(f, "block {rank} of a cluster of one: clusters are not supported")
+            }
             Self::CallDepth { limit } => write!(
                 f,
                 "stack overflow: more than {limit} nested calls, or local memory or registers used up"
@@ -334,10 +376,12 @@ impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { warp, lanes, line, source, .. } = self;
         write!(f, "warp {warp} lanes {lanes:#010x} ")?;
-        match self.barrier {
-            Some(n) => write!(f, "at barrier {n}, ")?,
-            None => f.write_str("for their warp, ")?,
-        }
+        match self.waits_for {
+            WaitsFor::Warp => f.write_str("for their warp, "),
+            WaitsFor::Barrier(n) => write!(f, "at barrier {n}, "),
+            WaitsFor::Mbarrier(at) => write!(f, "at the mbarrier at {at:#x}, "),
+            WaitsFor::Cluster => f.write_str("at the cluster's barrier, "),
+        }?;
         place(f, *line, source.as_ref())
     }
 }

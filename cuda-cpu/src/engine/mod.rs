@@ -10,8 +10,10 @@ mod block;
 mod budget;
 mod buffer;
 mod builtin;
+mod bulk;
 mod calls;
 mod code;
+mod copies;
 mod crew;
 mod ctx;
 mod decode;
@@ -28,11 +30,15 @@ mod program;
 mod runner;
 mod sources;
 mod spares;
+mod stall;
+mod team;
 mod variables;
+mod waiting;
 mod warp;
 
 pub use decode::{LoadError, LoadProblem};
-pub use fault::{Fault, FaultKind, FaultSpace, Racing, Waiting};
+pub use exec::barrier_word::MbarrierMisuse;
+pub use fault::{Fault, FaultKind, FaultSpace, Racing, Waiting, WaitsFor};
 pub use launch::{
     Invalid, Launch, LaunchDims, LaunchError, Limits, MAX_BLOCK_THREADS, MAX_SHARED_BYTES,
 };

@@ -1,6 +1,6 @@
 //! `kernels/bugs`: one kernel for each kind of fault, and its mended twin.
 
-use cuda_cpu::{Checks, Fault, FaultKind, FaultSpace, LaunchError, Schedule, Waiting};
+use cuda_cpu::{Checks, Fault, FaultKind, FaultSpace, LaunchError, Schedule, Waiting, WaitsFor};
 
 use crate::args;
 use crate::host::Host;
@@ -240,19 +240,25 @@ fn waiting() {
     assert_eq!((at.lanes, elsewhere.lanes), (0xffff_0000, 0xffff));
     assert!(at.line != elsewhere.line && at.source != elsewhere.source, "{fault}");
     assert_eq!(fault.line, at.line);
-    assert_eq!((at.barrier, elsewhere.barrier), (Some(0), Some(0)));
+    assert_eq!((at.waits_for, elsewhere.waits_for), (WaitsFor::Barrier(0), WaitsFor::Barrier(0)));
 
     let (fault, _) = source.find(&bug("barrier_and_shuffle", (32, 16), 0, bar, "bar.sync 0;"));
     let FaultKind::BarrierDivergence { at, elsewhere } = &fault.kind else { panic!("{fault}") };
-    assert_eq!((at.lanes, at.barrier), (0xffff, Some(0)));
-    assert_eq!((elsewhere.lanes, elsewhere.barrier), (0xffff_0000, None));
+    assert_eq!((at.lanes, at.waits_for), (0xffff, WaitsFor::Barrier(0)));
+    assert_eq!((elsewhere.lanes, elsewhere.waits_for), (0xffff_0000, WaitsFor::Warp));
 
     let bar = "asm volatile(\"bar.sync 1, 64;\"";
     let (fault, _) = source.find(&bug("deadlock", (64, 1), 0, bar, "bar.sync 1, 64;"));
     let FaultKind::Deadlock { waiting } = &fault.kind else { panic!("{fault}") };
     let [first, second] = &waiting[..] else { panic!("{fault}") };
-    assert!(matches!(first, Waiting { warp: 0, lanes: u32::MAX, barrier: Some(1), .. }));
-    assert!(matches!(second, Waiting { warp: 1, lanes: u32::MAX, barrier: Some(2), .. }));
+    assert!(matches!(
+        first,
+        Waiting { warp: 0, lanes: u32::MAX, waits_for: WaitsFor::Barrier(1), .. }
+    ));
+    assert!(matches!(
+        second,
+        Waiting { warp: 1, lanes: u32::MAX, waits_for: WaitsFor::Barrier(2), .. }
+    ));
     assert!(second.source.as_ref().unwrap().line > first.source.as_ref().unwrap().line);
 
     let (fault, _) =

@@ -3,6 +3,7 @@
 use cuda_ptx::{Operand, ScalarType as T};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::cluster;
 use super::form::Form;
 use crate::engine::code::{Barrier, BarrierKind, Collective, Control, PresetValue, Reduce};
 use crate::engine::ctx::FULL;
@@ -26,7 +27,7 @@ pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
 }
 
 /// Emits a collective whose operands are in `op`.
-fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
+pub(super) fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
     op.extra = b.code.controls.len() as u32;
     b.states(Effect::Meeting(collective.members));
     b.code.controls.push(Control::Collective(collective));
@@ -34,7 +35,7 @@ fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), P
 }
 
 /// A destination `d|p`: the register and, if there is one, the predicate.
-fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Slot), Problem> {
+pub(super) fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Slot), Problem> {
     let (d, p) = match dest {
         Operand::Pair(d, p) => (&**d, Some(&**p)),
         d => (d, None),
@@ -148,6 +149,9 @@ pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(),
 
 /// `bar`, `barrier` in all their forms.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if form.has("cluster") {
+        return cluster::barrier(b, form);
+    }
     form.take("cta");
     let aligned = form.take("aligned") || form.opcode() == "bar";
     if form.take("warp") {

@@ -46,6 +46,15 @@ fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     order
 }
 
+/// The operands but for a cache policy, which changes nothing here.
+fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
+    let operands = form.instruction().operands.as_slice();
+    match operands {
+        [rest @ .., _] if form.take("L2::cache_hint") => rest,
+        all => all,
+    }
+}
+
 enum Where {
     Space(SpaceKind),
     Param,
@@ -57,6 +66,7 @@ fn take_space(form: &mut Form<'_>) -> Where {
         "const",
         "shared",
         "shared::cta",
+        "shared::cluster",
         "local",
         "param",
         "param::entry",
@@ -64,7 +74,7 @@ fn take_space(form: &mut Form<'_>) -> Where {
     ];
     match form.take_one(&names) {
         Some("global" | "const") => Where::Space(SpaceKind::Global),
-        Some("shared" | "shared::cta") => Where::Space(SpaceKind::Shared),
+        Some("shared" | "shared::cta" | "shared::cluster") => Where::Space(SpaceKind::Shared),
         Some("local") => Where::Space(SpaceKind::Local),
         Some(_) => Where::Param,
         None => Where::Space(SpaceKind::Generic),
@@ -125,9 +135,7 @@ fn is_local(b: &Builder<'_>, address: &Address) -> bool {
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form);
     let space = take_space(form);
-    let [dest, Operand::Address(address)] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
-    };
+    let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
     let dests = elements(form, dest)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let space = match space {
@@ -201,9 +209,7 @@ fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form).unwrap_or_default();
     let space = take_space(form);
-    let [Operand::Address(address), value] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
-    };
+    let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
     let values = elements(form, value)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
@@ -243,9 +249,9 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
     let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
     let name = form.take_one(&names).ok_or(UNKNOWN)?;
+    let operands = without_policy(form);
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
-    let operands = form.instruction().operands.as_slice();
     let (dest, rest) = match (form.opcode(), operands) {
         ("atom", [d, rest @ ..]) => (d, rest),
         (_, rest) => (&Operand::Discard, rest),
@@ -274,7 +280,21 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
 /// `membar`, `fence`: one fence for all of them.
 pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let kinds = ["sc", "acq_rel", "acquire", "release", "gl", "cta", "sys", "gpu", "cluster"];
-    while form.take_one(&kinds).is_some() {}
+    // Copies through another proxy are done here as all others are.
+    let proxies = [
+        "proxy",
+        "alias",
+        "async",
+        "async::generic",
+        "tensormap::generic",
+        "global",
+        "shared::cta",
+        "shared::cluster",
+        "sync_restrict::shared::cta",
+        "sync_restrict::shared::cluster",
+        "mbarrier_init",
+    ];
+    while form.take_one(&kinds).or_else(|| form.take_one(&proxies)).is_some() {}
     if !form.is_spent() {
         return Err(UNKNOWN);
     }

@@ -1,7 +1,10 @@
 //! From the parsed module to code: every instruction gets its handler, every operand its slot.
 
 mod alu;
+mod async_bulk;
+mod async_copy;
 mod builder;
+mod cluster;
 mod collective;
 mod compare;
 mod error;
@@ -14,11 +17,13 @@ mod known;
 mod layout;
 mod locals;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod mma;
 mod moves;
 mod names;
 mod special;
+mod suspend;
 mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
@@ -195,6 +200,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
     match form.opcode() {
         "mov" => moves::mov(b, form),
         "ld" | "ldu" => memory::load(b, form),
+        "st" | "red" if form.has("async") => async_bulk::store(b, form),
         "st" => memory::store(b, form),
         "setp" => compare::setp(b, form),
         "set" => compare::set(b, form),
@@ -226,6 +232,13 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "wmma" => wmma::wmma(b, form),
         "ldmatrix" => matrix::load(b, form),
         "stmatrix" => matrix::store(b, form),
+        "cp" => async_copy::cp(b, form),
+        "mbarrier" => mbarrier::mbarrier(b, form),
+        "elect" => cluster::elect(b, form),
+        "mapa" => cluster::map_address(b, form),
+        "getctarank" => cluster::rank(b, form),
+        "griddepcontrol" | "setmaxnreg" => cluster::hint(b, form),
+        "createpolicy" => cluster::policy(b, form),
         "movmatrix" => matrix::transpose(b, form),
         "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
         "" => Err(UNKNOWN),

@@ -144,7 +144,7 @@ impl Matrix {
         }
         let ptx = kernel(SHARED, &body);
         let inputs = [bytes(1, ROOM), bytes(2, 64), bytes(3, 64)];
-        Case { name, ptx, inputs, blocks: 1, out: loads.len() * self.registers * 32 * size }
+        Case::new(name, ptx, inputs, 1, loads.len() * self.registers * 32 * size)
     }
 
     fn store(&self) -> Case {
@@ -164,7 +164,7 @@ impl Matrix {
         body += &format!("{head}.shared.{tail} [x+32], {from}, {stride};\n");
         body += &drain_shared();
         let inputs = [bytes(4, ROOM), bytes(2, 64), bytes(3, 64)];
-        Case { name, ptx: kernel(SHARED, &body), inputs, blocks: 1, out: 3 * ROOM }
+        Case::new(name, kernel(SHARED, &body), inputs, 1, 3 * ROOM)
     }
 }
 
@@ -201,7 +201,7 @@ fn matrices(opcode: &str, count: usize, trans: &str) -> Vec<Case> {
             body += &format!("{name} [{at}], {registers};\n{}", drain_shared());
             ROOM
         };
-        Case { name, ptx: kernel(SHARED, &body), inputs: inputs(), blocks: 1, out }
+        Case::new(name, kernel(SHARED, &body), inputs(), 1, out)
     };
     space.map(one).into()
 }
@@ -213,7 +213,7 @@ fn movmatrix() -> Case {
         ld.global.b32 t, [a]; {name} u, t; st.global.b32 [o], u;"
     );
     let inputs = [bytes(6, 128), bytes(2, 64), bytes(3, 64)];
-    Case { name, ptx: kernel("", &body), inputs, blocks: 1, out: 128 }
+    Case::new(name, kernel("", &body), inputs, 1, 128)
 }
 
 pub(super) fn cases() -> Vec<Case> {

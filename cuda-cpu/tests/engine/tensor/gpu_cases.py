@@ -24,21 +24,22 @@ def upload(data):
     return at
 
 
-def run(inputs, blocks, out, name, ptx):
-    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-    status = cuda.cuModuleLoadData(ctypes.byref(module), ptx + b"\0")
-    if status:
-        print("refused", name, status)
-        return bytes(out)
-    check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k"), "function")
+def load(ptx):
+    module = ctypes.c_void_p()
+    check(cuda.cuModuleLoadData(ctypes.byref(module), ptx + b"\0"), "load")
+    return module
+
+
+def run(module, entry, inputs, blocks, threads, out, name):
+    kernel = ctypes.c_void_p()
+    check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, entry.encode()), "function")
     target = upload(b"\xAA" * out)
     pointers = [*inputs, target]
     params = (ctypes.c_void_p * 4)(*(ctypes.addressof(p) for p in pointers))
-    check(cuda.cuLaunchKernel(kernel, blocks, 1, 1, 32, 1, 1, 0, None, params, None), f"launch of {name}")
+    check(cuda.cuLaunchKernel(kernel, blocks, 1, 1, threads, 1, 1, 0, None, params, None), f"launch of {name}")
     result = ctypes.create_string_buffer(out)
     check(cuda.cuMemcpyDtoH_v2(result, target, ctypes.c_size_t(out)), f"result of {name}")
     check(cuda.cuMemFree_v2(target), "free")
-    cuda.cuModuleUnload(module)
     return result.raw
 
 
@@ -49,18 +50,20 @@ def main():
     check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "context")
     check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
     folder, out = map(pathlib.Path, sys.argv[1:])
-    known, results = {}, bytearray()
+    modules, known, results = {}, {}, bytearray()
     for line in (folder / "index").read_text().splitlines():
-        number, blocks, size, a, b, c, name = line.split(" ", 6)
-        for file in (a, b, c):
-            if file not in known:
-                known[file] = upload((folder / file).read_bytes())
-        ptx = (folder / f"{number}.ptx").read_bytes()
+        ptx, entry, blocks, threads, size, a, b, c, name = line.split(" ", 8)
         try:
-            results += run([known[file] for file in (a, b, c)], int(blocks), int(size), name, ptx)
+            for file in (a, b, c):
+                if file not in known:
+                    known[file] = upload((folder / file).read_bytes())
+            if ptx not in modules:
+                modules[ptx] = load((folder / ptx).read_bytes())
+            inputs = [known[file] for file in (a, b, c)]
+            results += run(modules[ptx], entry, inputs, int(blocks), int(threads), int(size), name)
         except RuntimeError as error:
-            # Whatever follows fails too.
-            print(error)
+            # After a fault, whatever follows fails too.
+            print(name, error)
             results += bytes(int(size))
     for i in range(0, len(results), PIECE):
         (out / f"results.{i // PIECE}").write_bytes(results[i : i + PIECE])

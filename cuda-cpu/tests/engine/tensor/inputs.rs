@@ -44,6 +44,22 @@ pub(crate) fn fragments(elem: Elem, role: u8, tiles: usize) -> Vec<u8> {
     bytes
 }
 
+/// As [`fragments`], with the last register full of what says which elements of a sparse matrix there are: four bits
+/// for two numbers of the four places that two elements may have.
+pub(crate) fn with_metadata(elem: Elem, role: u8, tiles: usize, pairs: &[u64]) -> Vec<u8> {
+    let mut bytes = fragments(elem, role, tiles);
+    for tile in 0..tiles {
+        for lane in 0..32 {
+            let r = random(1 << 60 | (tile * 32 + lane) as u64);
+            let nibble = |i: u64| pairs[(r >> (8 * i) & 0xFF) as usize % pairs.len()] << (4 * i);
+            let word = (0..8).fold(0, |word, i| word | nibble(i));
+            let at = ((tile * REGISTERS + REGISTERS - 1) * 32 + lane) * 4;
+            bytes[at..at + 4].copy_from_slice(&(word as u32).to_le_bytes());
+        }
+    }
+    bytes
+}
+
 struct Place {
     tile: usize,
     register: usize,
@@ -80,8 +96,8 @@ fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
         sign << (e + m) | (exponent.clamp(0, top) as u64) << m | fraction
     };
     let accumulator = at.role == 2;
-    match at.tile % 10 {
-        0 => r >> 8 & ((2 << (e + m)) - 1),
+    match at.tile % 11 {
+        0 => r & (u64::MAX >> (63 - e - m)),
         1 => make(sign, bias - 3 + pick % 7, fraction),
         2 => make(sign, pick % top, fraction),
         3 if accumulator => make(sign, bias - 20 + pick % 24, fraction),
@@ -96,6 +112,12 @@ fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
         7 if accumulator => make(sign, bias - 32 + pick % 44, fraction),
         7 => make(sign, bias, fraction),
         8 => make(sign, top - 1 - pick % 4, fraction),
+        // Infinities, NaNs and zeros among others.
+        9 if pick % 16 < 3 => {
+            let (exponent, fraction) = [(top, 0), (top, fraction | 1), (0, 0)][pick as usize % 16];
+            make(sign, exponent, fraction)
+        }
+        9 => make(sign, bias - 8 + pick / 16 % 16, fraction),
         _ if accumulator => make(sign, bias - 26 + pick % 52, fraction),
         _ => make(sign, bias - 13 + pick % 26, fraction),
     }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::inputs::{BF16, E4M3, E5M2, Elem, F16, F32, F64, REGISTERS, TF32, fragments};
+use super::inputs::{
+    BF16, E4M3, E5M2, Elem, F16, F32, F64, REGISTERS, TF32, fragments, with_metadata,
+};
 use super::{Case, kernel};
 
 /// What the registers of an operand hold.
@@ -15,6 +17,8 @@ struct Fragment {
 
 struct Form {
     name: String,
+    /// Of a sparse A: which lanes say where its elements are.
+    selector: Option<u32>,
     /// A, B, C, D.
     fragments: [Fragment; 4],
     tiles: usize,
@@ -54,7 +58,7 @@ fn form(name: String, shape: &str, types: [&str; 4], copies: usize, tiles: usize
         fragment(c, m * n * copies),
         fragment(d, m * n * copies),
     ];
-    Form { name, fragments, tiles }
+    Form { name, selector: None, fragments, tiles }
 }
 
 fn mma_floats(forms: &mut Vec<Form>) {
@@ -107,6 +111,43 @@ fn mma_others(forms: &mut Vec<Form>) {
         for op in ["xor", "and"] {
             let name = format!("mma.sync.aligned.{shape}.row.col.s32.b1.b1.s32.{op}.popc");
             forms.push(form(name, shape, ["s32", "b1", "b1", "s32"], 1, 40));
+        }
+    }
+}
+
+/// `types` are D, A, B, C; `selectors` is how many there may be.
+fn sparse_forms(forms: &mut Vec<Form>) {
+    let mut one = |shape: &str, sat: &str, [d, a, b, c]: [&str; 4], selectors: u32| {
+        for selector in 0..selectors {
+            for variant in ["sp", "sp::ordered_metadata"] {
+                let name =
+                    format!("mma.{variant}.sync.aligned.{shape}.row.col{sat}.{d}.{a}.{b}.{c}");
+                let mut form =
+                    form(name, shape, [d, a, b, c], 1, if variant == "sp" { 66 } else { 11 });
+                form.fragments[0].registers /= 2;
+                form.selector = Some(selector);
+                forms.push(form);
+            }
+        }
+    };
+    for (shape, selectors) in [("m16n8k16", 4), ("m16n8k32", 2)] {
+        one(shape, "", ["f16"; 4], selectors);
+        one(shape, "", ["f32", "f16", "f16", "f32"], selectors);
+        one(shape, "", ["f32", "bf16", "bf16", "f32"], selectors);
+    }
+    for (shape, selectors) in [("m16n8k8", 4), ("m16n8k16", 2)] {
+        one(shape, "", ["f32", "tf32", "tf32", "f32"], selectors);
+    }
+    for (a, b) in [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2")] {
+        one("m16n8k64", "", ["f32", a, b, "f32"], 1);
+    }
+    let bytes = [("m16n8k32", 2), ("m16n8k64", 1)].map(|shape| (shape, ["s8", "u8"]));
+    let nibbles = [("m16n8k64", 2), ("m16n8k128", 1)].map(|shape| (shape, ["s4", "u4"]));
+    for ((shape, selectors), types) in bytes.into_iter().chain(nibbles) {
+        for (a, b) in types.into_iter().flat_map(|a| types.map(|b| (a, b))) {
+            for sat in ["", ".satfinite"] {
+                one(shape, sat, ["s32", a, b, "s32"], selectors);
+            }
         }
     }
 }
@@ -178,7 +219,13 @@ fn ptx(form: &Form) -> String {
     }
     let [a, b, c, d] =
         [0, 1, 2, 3].map(|i| list(["ar", "br", "cr", "dr"][i], form.fragments[i].registers));
-    body += &format!("{} {d}, {a}, {b}, {c};\n", form.name);
+    match form.selector {
+        Some(selector) => {
+            body += &format!("ld.global.b32 e, [y+{}];\n", (REGISTERS - 1) * 32 * width);
+            body += &format!("{} {d}, {a}, {b}, {c}, e, {selector};\n", form.name);
+        }
+        None => body += &format!("{} {d}, {a}, {b}, {c};\n", form.name),
+    }
     let results = form.fragments[3].registers;
     body += &format!(
         "mad.lo.u32 u, blk, {}, lane; mul.wide.u32 x, u, {width}; add.u64 o, o, x;\n",
@@ -187,7 +234,7 @@ fn ptx(form: &Form) -> String {
     for i in 0..results {
         body += &format!("st.global.{ty} [o+{}], dr{i};\n", i * 32 * width);
     }
-    kernel(&format!(".reg .{ty} ar<8>, br<8>, cr<8>, dr<8>;"), &body)
+    kernel(&format!(".reg .b32 e; .reg .{ty} ar<8>, br<8>, cr<8>, dr<8>;"), &body)
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -195,18 +242,34 @@ pub(super) fn cases() -> Vec<Case> {
     mma_floats(&mut forms);
     mma_others(&mut forms);
     wmma(&mut forms);
-    let mut known: HashMap<(Elem, u8, usize), Rc<Vec<u8>>> = HashMap::new();
-    let mut input = |elem: Elem, role: u8, tiles: usize| {
-        let make = || Rc::new(fragments(elem, role, tiles));
-        known.entry((elem, role, tiles)).or_insert_with(make).clone()
+    sparse_forms(&mut forms);
+    let mut known: HashMap<(Elem, u8, usize, &[u64]), Rc<Vec<u8>>> = HashMap::new();
+    let mut input = |elem: Elem, role: u8, tiles: usize, pairs: &'static [u64]| {
+        let make = || match pairs {
+            [] => Rc::new(fragments(elem, role, tiles)),
+            pairs => Rc::new(with_metadata(elem, role, tiles, pairs)),
+        };
+        known.entry((elem, role, tiles, pairs)).or_insert_with(make).clone()
     };
     let case = |form: &Form| {
-        let inputs =
-            [0u8, 1, 2].map(|role| input(form.fragments[usize::from(role)].elem, role, form.tiles));
+        let pairs: &[u64] = match (form.selector, form.fragments[0].elem) {
+            (None, _) => &[],
+            // Of two places, as if each were two.
+            (_, TF32) => &[0x4, 0xE],
+            _ => &[0x4, 0x8, 0xC, 0x9, 0xD, 0xE],
+        };
+        let inputs = [0u8, 1, 2].map(|role| {
+            let pairs = if role == 2 { pairs } else { &[] };
+            input(form.fragments[usize::from(role)].elem, role, form.tiles, pairs)
+        });
         let d = form.fragments[3];
         let width = if d.elem == F64 { 8 } else { 4 };
         let (blocks, out) = (form.tiles as u32, form.tiles * d.registers * 32 * width);
-        Case { name: form.name.clone(), ptx: ptx(form), inputs, blocks, out }
+        let name = match form.selector {
+            Some(selector) => format!("{} of {selector}", form.name),
+            None => form.name.clone(),
+        };
+        Case::new(name, ptx(form), inputs, blocks, out)
     };
     forms.iter().map(case).collect()
 }

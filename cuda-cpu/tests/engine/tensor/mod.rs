@@ -5,26 +5,43 @@
 
 mod fragments;
 mod inputs;
+mod kernels;
 mod mma;
 mod sync;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use crate::args;
 use crate::host::Host;
 
 const GOLDEN: &str = include_str!("tensor.golden");
 
-/// A kernel `k(a, b, c, out)` of blocks of one warp.
+/// A kernel with the parameters `a, b, c, out`.
 pub(crate) struct Case {
     /// What the golden file calls it.
     pub(crate) name: String,
-    pub(crate) ptx: String,
-    pub(crate) inputs: [std::rc::Rc<Vec<u8>>; 3],
+    pub(crate) ptx: Rc<String>,
+    pub(crate) kernel: &'static str,
+    pub(crate) inputs: [Rc<Vec<u8>>; 3],
     pub(crate) blocks: u32,
+    pub(crate) threads: u32,
     /// Bytes of the output; they are 0xAA before.
     pub(crate) out: usize,
+}
+
+impl Case {
+    /// Of blocks of one warp.
+    pub(crate) fn new(
+        name: String,
+        ptx: String,
+        inputs: [Rc<Vec<u8>>; 3],
+        blocks: u32,
+        out: usize,
+    ) -> Self {
+        Self { name, ptx: Rc::new(ptx), kernel: "k", inputs, blocks, threads: 32, out }
+    }
 }
 
 /// What a kernel begins with: its addresses in `a`, `b`, `c` and `o`, block and lane in `blk` and `lane`.
@@ -44,6 +61,7 @@ ret; }}\n"
 fn cases() -> Vec<Case> {
     let mut cases = mma::cases();
     cases.extend(fragments::cases());
+    cases.extend(kernels::cases());
     cases.extend(sync::cases());
     cases
 }
@@ -52,7 +70,7 @@ fn run(case: &Case) -> Vec<u8> {
     let h = Host::new(&case.ptx);
     let out = h.upload(&vec![0xAAu8; case.out]);
     let [a, b, c] = case.inputs.each_ref().map(|bytes| h.upload(bytes));
-    h.run("k", case.blocks, 32, args![a, b, c, out]);
+    h.run(case.kernel, case.blocks, case.threads, args![a, b, c, out]);
     h.download(out, case.out)
 }
 
@@ -62,13 +80,15 @@ fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
+/// Hashes of what a GPU gave, by name.
+fn golden() -> HashMap<&'static str, u64> {
+    let lines = GOLDEN.lines().map(|line| line.split_once(' ').unwrap());
+    lines.map(|(hash, name)| (name, u64::from_str_radix(hash, 16).unwrap())).collect()
+}
+
 #[test]
 fn as_on_a_gpu() {
-    let golden: HashMap<&str, u64> = GOLDEN
-        .lines()
-        .map(|line| line.split_once(' ').unwrap())
-        .map(|(hash, name)| (name, u64::from_str_radix(hash, 16).unwrap()))
-        .collect();
+    let golden = golden();
     let cases = cases();
     let wrong: Vec<&str> = cases
         .iter()
@@ -87,16 +107,19 @@ fn folder() -> PathBuf {
 #[test]
 #[ignore = "a tool: writes kernels and inputs for a GPU"]
 fn write() {
+    _ = std::fs::remove_dir_all(folder());
     std::fs::create_dir_all(folder()).unwrap();
+    let file = |bytes: &[u8], kind: &str| {
+        let name = format!("{:016x}.{kind}", hash(bytes));
+        std::fs::write(folder().join(&name), bytes).unwrap();
+        name
+    };
     let mut index = String::new();
-    for (i, case) in cases().iter().enumerate() {
-        std::fs::write(folder().join(format!("{i:03}.ptx")), &case.ptx).unwrap();
-        let names = case.inputs.each_ref().map(|bytes| format!("{:016x}.in", hash(bytes)));
-        for (name, bytes) in names.iter().zip(&case.inputs) {
-            std::fs::write(folder().join(name), &***bytes).unwrap();
-        }
-        index +=
-            &format!("{i:03} {} {} {} {}\n", case.blocks, case.out, names.join(" "), case.name);
+    for case in cases() {
+        let inputs = case.inputs.each_ref().map(|bytes| file(bytes, "in")).join(" ");
+        let ptx = file(case.ptx.as_bytes(), "ptx");
+        let Case { name, kernel, blocks, threads, out, .. } = case;
+        index += &format!("{ptx} {kernel} {blocks} {threads} {out} {inputs} {name}\n");
     }
     std::fs::write(folder().join("index"), index).unwrap();
 }

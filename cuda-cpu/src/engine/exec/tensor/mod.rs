@@ -37,7 +37,7 @@ macro_rules! twice {
                 $body::<$($argument)*>(ctx, op)
             }
             #[cfg(target_arch = "x86_64")]
-            if crate::engine::exec::simd::level() != crate::engine::exec::simd::Level::Base {
+            if crate::engine::exec::simd::level() >= crate::engine::exec::simd::Level::Avx2 {
                 return fast::<$($argument)*>;
             }
             base::<$($argument)*>
