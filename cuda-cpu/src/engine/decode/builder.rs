@@ -9,6 +9,7 @@ use super::frame::Frame;
 use super::kind::kind_name;
 use super::layout::Layout;
 use super::locals::Locals;
+use super::registers::registers;
 use super::special;
 use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
 use crate::engine::code::{Code, Control, PresetValue};
@@ -47,6 +48,8 @@ pub(crate) struct Builder<'a> {
     counted: bool,
     /// What the next op that is emitted does to memory.
     effects: Vec<Effect>,
+    /// Of what the instruction loads, the bytes that are used.
+    pub(crate) used_bytes: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -75,6 +78,7 @@ impl<'a> Builder<'a> {
             ins: None,
             counted: false,
             effects: Vec::new(),
+            used_bytes: u64::MAX,
         }
     }
 
@@ -107,7 +111,8 @@ impl<'a> Builder<'a> {
     fn push_own(&mut self, op: Op) {
         self.push(op);
         if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
-            self.code.table.is_instruction(&kind_name(ins));
+            let slot = |id: RegId| self.registers.get(id.0 as usize).copied().flatten();
+            self.code.table.is_instruction(&kind_name(ins), registers(ins, slot));
         }
         self.effects.drain(..).for_each(|effect| self.code.table.has_effect(effect));
     }
