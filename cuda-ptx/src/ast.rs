@@ -131,6 +131,9 @@ pub struct Body {
     pub prototypes: Vec<Prototype>,
     /// `.loc` directives: from instruction index on, the source position.
     pub locations: Vec<Location>,
+    /// `.pragma "used_bytes_mask ..";` directives: (index of the load that follows, which of its bytes are
+    /// used).
+    pub used_bytes: Vec<(u32, u64)>,
 }
 
 /// A declared register.

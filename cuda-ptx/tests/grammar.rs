@@ -262,3 +262,22 @@ fn kernels_of_a_future_syntax_are_listed() {
 fn a_text_may_end_with_nul_bytes() {
     assert!(parse(&(with_header(&kernel("ret;")) + "\0\0")).is_ok());
 }
+
+#[test]
+fn loads_say_which_bytes_they_use() {
+    let module = parse(
+        r#".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
+        .pragma "nounroll";
+        .reg .b32 %r; .reg .b64 %d;
+        .pragma "used_bytes_mask 3";
+        ld.u32 %r, [%d];
+        .pragma "used_bytes_mask 0xf0F", "nounroll";
+        .pragma "used_bytes_mask 0xf0F";
+        ld.u32 %r, [%d];
+        .pragma "used_bytes_mask none";
+        ret; }"#,
+    )
+    .unwrap();
+    let body = module.functions[0].body.as_ref().unwrap();
+    assert_eq!(body.used_bytes, [(0, 3), (1, 0xf0f)]);
+}

@@ -22,7 +22,8 @@ impl Runner<'_> {
             warp.pass(at.mask, (at.call, returns), (record.caller, &call.results));
             let caller = warp.calls[record.caller as usize].local;
             if let Some(shadow) = self.shadow() {
-                shadow.pass(warp.index, at.mask, (record.local, returns), (caller, &call.results));
+                let lanes = (warp.index, at.mask);
+                shadow.pass(lanes, (record.local, returns), (caller, &call.results));
             }
         }
         warp.calls[at.call as usize].lanes &= !at.mask;
@@ -44,7 +45,7 @@ impl Runner<'_> {
                 burn(&mut self.ctx);
                 let frame = warp.calls[at.call as usize].local;
                 if let Some(shadow) = self.shadow() {
-                    shadow.returned(warp.index, at.mask, frame, &call.results);
+                    shadow.returned((warp.index, at.mask), frame, &call.results);
                 }
                 warp.ready.push(Fragment { pc: at.pc + 1, ..at });
                 Ok(())
@@ -109,12 +110,12 @@ impl Runner<'_> {
             return self.fault(at.pc, lane, FaultKind::LaunchMemory { limit: budget.limit });
         }
         if let Some(shadow) = self.watch.as_mut().and_then(|watch| watch.shadow()) {
-            let frame = (record.local, to.local_bytes);
-            if !shadow.enter_call(warp.index, at.mask, frame, budget) {
+            let (lanes, local) = ((warp.index, at.mask), (record.local, to.local_bytes));
+            if !shadow.enter_call(lanes, local, (record.frame, record.frame_end), budget) {
                 return self.fault(at.pc, lane, FaultKind::LaunchMemory { limit: budget.limit });
             }
             let (given, taken) = ((caller.local, &*call.arguments), (record.local, &*to.params));
-            shadow.pass(warp.index, at.mask, given, taken);
+            shadow.pass(lanes, given, taken);
         }
         let inside = Fragment { pc: entry, mask: at.mask, call: warp.new_call(record) };
         warp.pass(at.mask, (at.call, &call.arguments), (inside.call, &to.params));

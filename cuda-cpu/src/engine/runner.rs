@@ -49,7 +49,7 @@ impl Runner<'_> {
             };
             self.enter(warp, &fragment);
             self.ctx.merge_pc = merge_pc;
-            let (pc, flow) = self.dispatch(warp.index, fragment.pc);
+            let (pc, flow) = self.dispatch(warp, &fragment);
             let at = Fragment { pc, ..fragment };
             match flow {
                 Flow::Jump => {
@@ -115,12 +115,12 @@ impl Runner<'_> {
         self.watch.as_mut()?.shadow()
     }
 
-    fn dispatch(&mut self, warp: u32, start: u32) -> (u32, Flow) {
+    fn dispatch(&mut self, warp: &Warp, fragment: &Fragment) -> (u32, Flow) {
         match &mut self.watch {
-            None => dispatch(&mut self.ctx, self.code, &mut Off, start),
+            None => dispatch(&mut self.ctx, self.code, &mut Off, fragment.pc),
             Some(watch) => {
-                watch.enter(warp);
-                dispatch(&mut self.ctx, self.code, &mut **watch, start)
+                watch.enter(warp.index, warp.calls[fragment.call as usize].frame);
+                dispatch(&mut self.ctx, self.code, &mut **watch, fragment.pc)
             }
         }
     }

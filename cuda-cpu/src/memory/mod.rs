@@ -34,5 +34,6 @@ mod view;
 pub(crate) mod written;
 
 pub use error::{AccessError, FreeError, Nearest, OutOfMemory};
+pub(crate) use storage::Allocation;
 pub use table::{Contents, Memory, Usage};
 pub(crate) use view::{Range, View};

@@ -1,4 +1,4 @@
-//! Directives for debuggers: `.file`, `.loc`, `.section`.
+//! Directives for debuggers: `.file`, `.loc`, `.section`; and the one pragma that says something of a program.
 
 use crate::ast::{Location, Position};
 use crate::cursor::Cursor;
@@ -39,6 +39,15 @@ fn position(cur: &mut Cursor<'_>) -> Result<Position, Error> {
     let file = cur.integer32("the index of a file")?;
     let line = cur.integer32("a line")?;
     Ok(Position { file, line, column: cur.integer32("a column")? })
+}
+
+/// The mask in the text of a pragma `used_bytes_mask 0xF0F`. Others, and ones that cannot be read, say nothing.
+pub(crate) fn used_bytes(pragma: &str) -> Option<u64> {
+    let mask = pragma.trim_matches('"').strip_prefix("used_bytes_mask")?.trim();
+    match mask.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => mask.parse().ok(),
+    }
 }
 
 /// `.section .debug_str { .. }`, from behind the directive. What it holds is not read.

@@ -10,6 +10,7 @@ use super::kind::kind_name;
 use super::known::Known;
 use super::layout::Layout;
 use super::locals::Locals;
+use super::registers::registers;
 use super::special;
 use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
 use crate::engine::code::{Code, Control, PresetValue};
@@ -50,6 +51,8 @@ pub(crate) struct Builder<'a> {
     counted: bool,
     /// What the next op that is emitted does to memory.
     effects: Vec<Effect>,
+    /// Of what the instruction loads, the bytes that are used.
+    pub(crate) used_bytes: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -79,6 +82,7 @@ impl<'a> Builder<'a> {
             ins: None,
             counted: false,
             effects: Vec::new(),
+            used_bytes: u64::MAX,
         }
     }
 
@@ -112,7 +116,8 @@ impl<'a> Builder<'a> {
     fn push_own(&mut self, op: Op) {
         self.push(op);
         if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
-            self.code.table.is_instruction(&kind_name(ins));
+            let slot = |id: RegId| self.registers.get(id.0 as usize).copied().flatten();
+            self.code.table.is_instruction(&kind_name(ins), registers(ins, slot));
         }
         self.effects.drain(..).for_each(|effect| self.code.table.has_effect(effect));
     }

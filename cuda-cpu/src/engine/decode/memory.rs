@@ -171,7 +171,8 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     op.extra = b.extras(slots);
     let order = order.unwrap_or_default();
     let access = access(AccessKind::Read, space, ty, &op);
-    b.states(Effect::Access(Access { count: dests.len() as u32, order, ..access }));
+    let (count, used) = (dests.len() as u32, b.used_bytes);
+    b.states(Effect::Access(Access { count, order, used, ..access }));
     b.emit(op)
 }
 

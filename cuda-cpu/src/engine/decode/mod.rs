@@ -22,6 +22,7 @@ mod memory;
 mod mma;
 mod moves;
 mod names;
+mod registers;
 mod special;
 mod suspend;
 mod wmma;
@@ -106,6 +107,8 @@ fn decode_function(
     let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
     for (i, ins) in body.instructions.iter().enumerate() {
         b.begin(ins);
+        let used = body.used_bytes.binary_search_by_key(&(i as u32), |(at, _)| *at);
+        b.used_bytes = used.map_or(u64::MAX, |at| body.used_bytes[at].1);
         while let Some(location) = locations.next_if(|l| l.instruction as usize <= i) {
             b.code.sources.mark(b.pc(), *location);
         }

@@ -1,6 +1,6 @@
 //! What an op does to memory, as its decoder states it.
 
-use crate::engine::ctx::{Ctx, LANES, lanes_of};
+use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
 use crate::engine::exec::locate::{SpaceKind, generic};
 use crate::engine::fault::FaultSpace;
 use crate::engine::op::{Class, Slot};
@@ -31,6 +31,10 @@ pub(crate) struct Access {
     pub(crate) offset: u64,
     pub(crate) order: Order,
     pub(crate) values: Values,
+    /// Of what is read, the bytes that matter, by bit.
+    pub(crate) used: u64,
+    /// The lanes whose address counts, of those that execute.
+    pub(crate) lanes: u32,
 }
 
 /// What an access does.
@@ -101,6 +105,8 @@ impl Access {
             offset: 0,
             order: Order::WEAK,
             values: Values::Unknown,
+            used: u64::MAX,
+            lanes: FULL,
         }
     }
 
@@ -124,14 +130,18 @@ impl Access {
         }
     }
 
+    /// The register that an element is written from, where that is known.
+    pub(crate) fn source(&self, ctx: &Ctx<'_>, index: u32) -> Option<(Slot, Class)> {
+        match self.values {
+            Values::Unknown => None,
+            Values::One(slot, class) => Some((slot, class)),
+            Values::Many(first, class) => Some((ctx.code.extras[(first + index) as usize], class)),
+        }
+    }
+
     /// Byte `at` of what a lane writes, where that is known.
     pub(crate) fn value(&self, ctx: &Ctx<'_>, lane: usize, at: u32) -> Option<u8> {
-        let index = at / self.element;
-        let (slot, class) = match self.values {
-            Values::Unknown => return None,
-            Values::One(slot, class) => (slot, class),
-            Values::Many(first, class) => (ctx.code.extras[(first + index) as usize], class),
-        };
+        let (slot, class) = self.source(ctx, at / self.element)?;
         let word = match class {
             Class::W64 => ctx.lane::<u64>(slot, lane),
             _ => u64::from(ctx.lane::<u32>(slot, lane)),
@@ -150,7 +160,7 @@ impl Places {
     pub(crate) fn new(ctx: &Ctx<'_>, access: &Access, active: u32) -> Self {
         let mut places = Self { active: 0, at: [(FaultSpace::Param, 0); LANES] };
         let bytes = u64::from(access.bytes());
-        for lane in lanes_of(active) {
+        for lane in lanes_of(active & access.lanes) {
             let (space, at) = access.place(ctx, lane);
             let size = match space {
                 FaultSpace::Global => u64::MAX,
@@ -170,6 +180,11 @@ impl Places {
     pub(crate) fn of(&self, space: FaultSpace) -> impl Iterator<Item = (usize, u64)> {
         let lanes = lanes_of(self.active).map(|lane| (lane, self.at[lane]));
         lanes.filter_map(move |(lane, (own, at))| (own == space).then_some((lane, at)))
+    }
+
+    /// All lanes, and where they access what.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, FaultSpace, u64)> {
+        lanes_of(self.active).map(|lane| (lane, self.at[lane].0, self.at[lane].1))
     }
 
     /// Where a lane accesses memory.

@@ -28,8 +28,10 @@
 //!
 //! 1. Where the order is shuffled, the time slice may be over: the warp stops in front of the instruction.
 //! 2. It is counted: against the budget, for the clocks, for the profile.
-//! 3. What it reads has to be written, then what it writes is. An access that is out of bounds or misaligned is
-//!    passed over: the handler will say what is wrong with it.
+//! 3. What it reads has to be written, then what it writes is (`written`). A value that was loaded from shared or
+//!    local memory that nobody has written may be passed on, and is a fault once something depends on it
+//!    (`undefined`). An access that is out of bounds or misaligned is passed over: the handler will say what is
+//!    wrong with it.
 //! 4. It is held against what other threads did to the same bytes of shared memory.
 //!
 //! A fault found here is one of the lane's, as if the handler had found it.
@@ -43,6 +45,8 @@ mod races;
 mod shadow;
 mod shuffle;
 mod table;
+mod undefined;
+mod uninitialised;
 mod watch;
 mod written;
 
@@ -52,7 +56,8 @@ pub use options::{Checks, Schedule};
 pub use profile::{KernelProfile, KindCount, Profile};
 pub(crate) use shadow::{Shadow, Size};
 pub(crate) use shuffle::BlockOrder;
-pub(crate) use table::Table;
+pub(crate) use table::{Registers, Rule, Table};
+pub(crate) use uninitialised::At;
 pub(crate) use watch::{Wanted, Watch};
 
 use super::code::Code;

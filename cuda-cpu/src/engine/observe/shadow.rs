@@ -3,8 +3,7 @@
 use super::effect::{Effect, Places};
 use super::options::Checks;
 use super::races::Races;
-use super::written::Written;
-use crate::engine::block::BlockFault;
+use super::uninitialised::{At, Found, Uninitialised};
 use crate::engine::budget::Budget;
 use crate::engine::code::{Code, Passed};
 use crate::engine::ctx::{Ctx, LANES, LaneFault};
@@ -13,15 +12,15 @@ use crate::engine::op::{Flow, Slot};
 
 /// See the module: what the checks of a launch need.
 pub(crate) struct Shadow {
-    written: Option<Written>,
+    uninitialised: Option<Uninitialised>,
     races: Option<Races>,
-    /// The first read of unwritten shared memory, while it may turn out to be one half of a race: whoever should
-    /// have written may only be late. It is told when nobody races with it up to the next barrier of the
-    /// block, and before any fault that may be its consequence.
-    doubtful: Option<(LaneFault, BlockFault)>,
-    /// There will be no race with it any more.
+    /// The first use of what nobody has written. If it was read from shared memory it may turn out to be one half of
+    /// a race, for whoever should have written may only be late: then it is told when nobody races with it up to the
+    /// next barrier of the block, and before any fault that may be its consequence.
+    found: Option<Found>,
+    /// It is to be told now.
     certain: bool,
-    /// Bytes on the host, but for what [`Written`] grows by.
+    /// Bytes on the host of what does not grow.
     fixed: u64,
 }
 
@@ -45,83 +44,77 @@ impl Shadow {
     /// `None` when the host has no room.
     pub(crate) fn new(checks: Checks, size: Size) -> Option<Self> {
         let Size { warps, shared, local } = size;
-        let written = checks.uninitialised.then(|| Written::new(warps.into(), shared, local));
+        let uninitialised = checks.uninitialised.then(|| Uninitialised::new(warps, shared, local));
         let races = checks.races.then(|| Races::new(warps, shared));
-        let fixed = races_need(checks, size);
         Some(Self {
-            written: written.map_or(Some(None), |new| new.map(Some))?,
+            uninitialised: uninitialised.map_or(Some(None), |new| new.map(Some))?,
             races: races.map_or(Some(None), |new| new.map(Some))?,
-            doubtful: None,
+            found: None,
             certain: false,
-            fixed,
+            fixed: races_need(checks, size),
         })
     }
 
     /// The bytes on the host that a new one takes.
     pub(crate) fn needed(checks: Checks, size: Size) -> u64 {
         let Size { warps, shared, local } = size;
-        let written =
-            if checks.uninitialised { Written::needed(warps.into(), shared, local) } else { 0 };
-        written + races_need(checks, size)
+        let uninitialised = match checks.uninitialised {
+            true => Uninitialised::needed(warps, shared, local),
+            false => 0,
+        };
+        uninitialised + races_need(checks, size)
     }
 
     /// The bytes on the host that it takes.
     pub(crate) fn taken(&self) -> u64 {
-        self.fixed + self.written.as_ref().map_or(0, Written::taken)
+        self.fixed + self.uninitialised.as_ref().map_or(0, Uninitialised::taken)
     }
 
     /// A new block begins.
     pub(crate) fn restart(&mut self) {
-        self.written.iter_mut().for_each(Written::restart);
+        self.uninitialised.iter_mut().for_each(Uninitialised::restart);
         self.races.iter_mut().for_each(Races::restart);
-        (self.doubtful, self.certain) = (None, false);
+        (self.found, self.certain) = (None, false);
     }
 
     /// The block has come to an end, or to this fault: what is to be told instead, and where it happened.
-    pub(crate) fn verdict(&mut self, fault: Option<&LaneFault>) -> Option<(LaneFault, BlockFault)> {
+    pub(crate) fn verdict(&mut self, fault: Option<&LaneFault>) -> Option<Found> {
         let race = fault.is_some_and(|fault| matches!(fault.kind, FaultKind::Race { .. }));
-        self.doubtful.take().filter(|_| !race)
+        self.found.take().filter(|_| !race)
     }
 
-    /// Checks what the op at `pc` does.
-    pub(crate) fn before(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        code: &Code,
-        pc: u32,
-        warp: u32,
-    ) -> Option<Flow> {
+    /// Checks what an op does. On a fault, either the context holds it, or `verdict` tells it.
+    pub(crate) fn before(&mut self, ctx: &mut Ctx<'_>, at: At) -> Option<Flow> {
         if self.certain {
-            // `verdict` tells it.
             return Some(Flow::Fault);
         }
         if let Some(races) = &mut self.races {
-            races.run(warp, ctx.mask);
+            races.run(at.warp, ctx.mask);
         }
-        let effects = code.table.effects(pc);
+        if let Some(found) = self.uninitialised.as_mut().and_then(|own| own.step(ctx, at))
+            && let Some(flow) = self.tell(found)
+        {
+            return Some(flow);
+        }
+        let effects = ctx.code.table.effects(at.pc);
         if effects.is_empty() {
             return None;
         }
-        let active = ctx.guarded(&code.ops[pc as usize]);
-        effects.iter().find_map(|effect| self.effect(ctx, (pc, warp), active, effect))
+        let active = ctx.guarded(&ctx.code.ops[at.pc as usize]);
+        effects.iter().find_map(|effect| self.effect(ctx, at, active, effect))
     }
 
-    fn effect(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        (pc, warp): (u32, u32),
-        active: u32,
-        effect: &Effect,
-    ) -> Option<Flow> {
+    fn effect(&mut self, ctx: &mut Ctx<'_>, at: At, active: u32, effect: &Effect) -> Option<Flow> {
+        let warp = at.warp;
         match effect {
             Effect::Access(access) => {
                 let places = Places::new(ctx, access, active);
-                let written = self.written.as_mut();
-                let fault = written.and_then(|w| w.access(ctx, warp, access, &places));
-                if fault.is_some() && !self.doubts(ctx, BlockFault { pc, warp }) {
-                    return fault;
+                let found = self.uninitialised.as_mut();
+                let found = found.and_then(|own| own.access(ctx, at, access, &places));
+                if let Some(flow) = found.and_then(|found| self.tell(found)) {
+                    return Some(flow);
                 }
-                self.races.as_mut()?.access(ctx, (pc, warp), access, &places)
+                self.races.as_mut()?.access(ctx, (at.pc, warp), access, &places)
             }
             Effect::Fence => {
                 self.races.iter_mut().for_each(|races| races.fence(warp, active));
@@ -143,6 +136,15 @@ impl Shadow {
         }
     }
 
+    /// What is read was written by nobody: told at once, unless it may turn out to be a race.
+    fn tell(&mut self, found: Found) -> Option<Flow> {
+        let shared =
+            matches!(found.0.kind, FaultKind::Uninitialised { space: FaultSpace::Shared, .. });
+        self.found.get_or_insert(found);
+        self.certain |= !shared || self.races.is_none();
+        self.certain.then_some(Flow::Fault)
+    }
+
     /// A barrier lets go of those who wait there (warps and their lanes): `everyone` if they are the whole block.
     pub(crate) fn release(
         &mut self,
@@ -153,47 +155,35 @@ impl Shadow {
         if let Some(races) = &mut self.races {
             races.release(barrier, everyone, waiting);
         }
-        self.certain = everyone && self.doubtful.is_some();
+        self.certain |= everyone && self.found.is_some();
     }
 
-    /// Whether a read of unwritten memory may turn out to be a race.
-    fn doubts(&mut self, ctx: &mut Ctx<'_>, at: BlockFault) -> bool {
-        let doubtful = |fault: &mut LaneFault| {
-            let kind = &fault.kind;
-            matches!(kind, FaultKind::Uninitialised { space: FaultSpace::Shared, .. })
-                && self.races.is_some()
-        };
-        let Some(fault) = ctx.fault.take_if(doubtful) else { return false };
-        self.doubtful.get_or_insert((fault, at));
-        true
-    }
-
-    /// See [`Written::enter`].
+    /// Lanes begin a call. See [`Uninitialised::enter_call`].
     #[must_use]
     pub(crate) fn enter_call(
         &mut self,
-        warp: u32,
-        lanes: u32,
-        frame: (u32, u32),
+        (warp, lanes): (u32, u32),
+        local: (u32, u32),
+        registers: (u32, u32),
         budget: &Budget,
     ) -> bool {
-        self.written.as_mut().is_none_or(|written| written.enter(warp, lanes, frame, budget))
+        let own = self.uninitialised.as_mut();
+        own.is_none_or(|own| own.enter_call(warp, lanes, local, registers, budget))
     }
 
-    /// See [`Written::pass`].
+    /// Arguments or results were copied between frames.
     pub(crate) fn pass(
         &mut self,
-        warp: u32,
-        lanes: u32,
+        (warp, lanes): (u32, u32),
         from: (u32, &[Passed]),
         to: (u32, &[Passed]),
     ) {
-        self.written.iter_mut().for_each(|written| written.pass(warp, lanes, from, to));
+        self.uninitialised.iter_mut().for_each(|own| own.pass(warp, lanes, from, to));
     }
 
-    /// See [`Written::returned`].
-    pub(crate) fn returned(&mut self, warp: u32, lanes: u32, base: u32, results: &[Passed]) {
-        self.written.iter_mut().for_each(|written| written.returned(warp, lanes, base, results));
+    /// A function of the device has written its results.
+    pub(crate) fn returned(&mut self, (warp, lanes): (u32, u32), base: u32, results: &[Passed]) {
+        self.uninitialised.iter_mut().for_each(|own| own.returned(warp, lanes, base, results));
     }
 }
 

@@ -3,14 +3,17 @@
 use rustc_hash::FxHashMap;
 
 use super::effect::Effect;
+use crate::engine::op::Slot;
 
 /// No instruction of its own.
 const HELPER: u32 = u32::MAX;
 
-/// By op: its kind of instruction, and its effects.
+/// By op: the instruction it stands for, and its effects.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    kinds: Vec<u32>,
+    /// Indices into `instructions`.
+    ops: Vec<u32>,
+    instructions: Vec<(u32, Registers)>,
     /// Where the effects of each op begin; they end where the next op's begin.
     starts: Vec<u32>,
     effects: Vec<Effect>,
@@ -18,15 +21,51 @@ pub(crate) struct Table {
     by_name: FxHashMap<String, u32>,
 }
 
+/// The registers of an instruction.
+#[derive(Debug, Clone)]
+pub(crate) struct Registers {
+    pub(crate) rule: Rule,
+    /// `Slot::NONE` for results that nobody wants.
+    pub(crate) dests: Vec<Slot>,
+    /// `Slot::NONE` for constants; and whether a predicate is inverted.
+    pub(crate) sources: Vec<(Slot, bool)>,
+    pub(crate) addresses: Vec<Slot>,
+}
+
+/// When the results of an instruction depend on what its sources hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Each lane's results on all of the lane's sources.
+    Data,
+    /// Of predicates: not on the one where the other is false, or true.
+    And,
+    Or,
+    /// A comparison, combined with the last source in such a way.
+    CompareAnd,
+    CompareOr,
+    /// On the last source, and on the one that it selects.
+    Select,
+    /// On other lanes.
+    Shuffle,
+    /// From memory, to memory.
+    Load,
+    Store,
+    /// Something happens that depends on all sources.
+    Uses {
+        /// The first operand is a result.
+        results: bool,
+    },
+}
+
 impl Table {
     /// The next op: a helper, without effects.
     pub(crate) fn push(&mut self) {
-        self.kinds.push(HELPER);
+        self.ops.push(HELPER);
         self.starts.push(self.effects.len() as u32);
     }
 
-    /// The latest op is what an instruction of this kind is counted by.
-    pub(crate) fn is_instruction(&mut self, kind: &str) {
+    /// The latest op stands for an instruction of this kind.
+    pub(crate) fn is_instruction(&mut self, kind: &str, registers: Registers) {
         let index = match self.by_name.get(kind) {
             Some(&index) => index,
             None => {
@@ -36,8 +75,9 @@ impl Table {
                 index
             }
         };
-        if let Some(last) = self.kinds.last_mut() {
-            *last = index;
+        if let Some(last) = self.ops.last_mut() {
+            *last = self.instructions.len() as u32;
+            self.instructions.push((index, registers));
         }
     }
 
@@ -49,7 +89,18 @@ impl Table {
     /// The kind of the instruction that the op stands for; none for helpers.
     #[inline]
     pub(crate) fn kind(&self, pc: u32) -> Option<u32> {
-        self.kinds.get(pc as usize).copied().filter(|&kind| kind != HELPER)
+        self.instruction(pc).map(|(kind, _)| *kind)
+    }
+
+    /// The registers of the instruction that the op stands for; none for helpers.
+    #[inline]
+    pub(crate) fn registers(&self, pc: u32) -> Option<&Registers> {
+        self.instruction(pc).map(|(_, registers)| registers)
+    }
+
+    #[inline]
+    fn instruction(&self, pc: u32) -> Option<&(u32, Registers)> {
+        self.instructions.get(*self.ops.get(pc as usize)? as usize)
     }
 
     /// What the op does.
@@ -69,15 +120,20 @@ impl Table {
 mod tests {
     use super::*;
 
+    fn nothing() -> Registers {
+        let (rule, dests) = (Rule::Data, Vec::new());
+        Registers { rule, dests, sources: Vec::new(), addresses: Vec::new() }
+    }
+
     #[test]
     fn each_op_has_its_own_effects() {
         let mut table = Table::default();
         table.push();
         table.push();
-        table.is_instruction("membar");
+        table.is_instruction("membar", nothing());
         table.has_effect(Effect::Fence);
         table.push();
-        table.is_instruction("ret");
+        table.is_instruction("ret", nothing());
         assert_eq!([0, 1, 2].map(|pc| table.effects(pc).len()), [0, 1, 0]);
         assert_eq!([0, 1, 2, 3].map(|pc| table.kind(pc)), [None, Some(0), Some(1), None]);
     }

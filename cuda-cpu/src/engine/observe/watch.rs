@@ -5,7 +5,7 @@ use super::options::Schedule;
 use super::profile::Counts;
 use super::shadow::Shadow;
 use super::shuffle::Shuffle;
-use super::{Checks, Observer, Profile};
+use super::{At, Checks, Observer, Profile};
 use crate::engine::code::Code;
 use crate::engine::ctx::Ctx;
 use crate::engine::fault::FaultKind;
@@ -30,8 +30,9 @@ pub(crate) struct Watch<'a> {
     shuffle: Option<Shuffle>,
     /// The running block's.
     shadow: Option<Box<Shadow>>,
-    /// The running warp.
+    /// The running warp, and where the frame of the running function begins in its register file.
     warp: u32,
+    frame: u32,
 }
 
 impl<'a> Watch<'a> {
@@ -54,12 +55,13 @@ impl<'a> Watch<'a> {
             shuffle,
             shadow: None,
             warp: 0,
+            frame: 0,
         }))
     }
 
-    /// The lanes that run next are this warp's.
-    pub(crate) fn enter(&mut self, warp: u32) {
-        self.warp = warp;
+    /// The lanes that run next are this warp's, in a function with this frame.
+    pub(crate) fn enter(&mut self, warp: u32, frame: u32) {
+        (self.warp, self.frame) = (warp, frame);
     }
 
     /// The worker has run its last block. Whether the launch has used up its budget, as it turns out.
@@ -113,6 +115,6 @@ impl Observer for Watch<'_> {
             return Some(flow);
         }
         let shadow = self.shadow.as_mut()?;
-        shadow.before(ctx, code, pc, self.warp)
+        shadow.before(ctx, At { pc, warp: self.warp, frame: self.frame })
     }
 }

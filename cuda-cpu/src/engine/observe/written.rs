@@ -1,16 +1,15 @@
-//! Reads of memory that nobody has written.
+//! Which bytes somebody has written.
 //!
 //! Shared memory has a bit for each byte of the block, local memory one for each byte of each lane; global memory's
-//! bits are the allocations' own. An op's reads are checked before its writes are marked, all lanes
-//! at a time: lanes run together, so none of them has written what another one reads in the same op.
+//! bits are the allocations' own.
 
 use super::bits::Bits;
-use super::effect::{Access, Places};
+use super::effect::Places;
 use crate::engine::budget::Budget;
 use crate::engine::code::Passed;
-use crate::engine::ctx::{Ctx, LANES, LaneFault, lanes_of};
-use crate::engine::fault::{FaultKind, FaultSpace};
-use crate::engine::op::Flow;
+use crate::engine::ctx::{Ctx, LANES, lanes_of};
+use crate::engine::fault::FaultSpace;
+use crate::memory::Allocation;
 
 /// What a block's threads have written of its own memory.
 pub(crate) struct Written {
@@ -54,62 +53,66 @@ impl Written {
         self.local.iter_mut().flat_map(|local| &mut local.0).for_each(Bits::clear_all);
     }
 
-    /// Checks what an access reads, and marks what it writes.
-    pub(crate) fn access(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        warp: u32,
-        access: &Access,
-        places: &Places,
-    ) -> Option<Flow> {
-        let bytes = u64::from(access.bytes());
-        if access.kind.needs_value()
-            && let Some((space, missing)) = self.first_missing(ctx, warp, bytes, places)
-        {
-            return Some(unwritten(ctx, bytes, places, space, missing));
-        }
-        if access.kind.writes() {
-            self.mark(ctx, warp, bytes, places);
-        }
-        None
-    }
-
-    /// The first byte that some lane reads and nobody has written.
-    fn first_missing(
+    /// Whether some lane accesses a byte that nobody has written.
+    pub(crate) fn misses_some(
         &mut self,
         ctx: &mut Ctx<'_>,
         warp: u32,
         bytes: u64,
         places: &Places,
-    ) -> Option<(FaultSpace, u64)> {
-        let missing = runs(places, FaultSpace::Global, bytes).find_map(|run| {
+    ) -> bool {
+        runs(places, FaultSpace::Global, bytes).any(|run| {
             let length = run.end - run.at;
-            if let Ok(allocation) = ctx.view.allocation(run.at, length) {
-                let from = run.at - allocation.base;
-                let at = allocation.written.as_ref()?.first_missing(from, length)?;
-                return Some(allocation.base + at);
+            match ctx.view.allocation(run.at, length) {
+                Ok(allocation) => misses(allocation, run.at, length),
+                // Of several allocations, or not all of it is there.
+                Err(_) => (run.at..run.end)
+                    .step_by(bytes as usize)
+                    .any(|at| ctx.view.allocation(at, bytes).is_ok_and(|a| misses(a, at, bytes))),
             }
-            // Of several allocations, or not all of it is there.
-            (run.at..run.end).step_by(bytes as usize).find_map(|at| {
-                let allocation = ctx.view.allocation(at, bytes).ok()?;
-                let written = allocation.written.as_ref()?;
-                Some(allocation.base + written.first_missing(at - allocation.base, bytes)?)
+        }) || runs(places, FaultSpace::Shared, bytes)
+            .any(|run| self.shared.first_clear(run.at, run.end - run.at).is_some())
+            || self.local.get(warp as usize).is_some_and(|local| {
+                let mut lanes = places.of(FaultSpace::Local);
+                lanes.any(|(lane, at)| local.0[lane].first_clear(at, bytes).is_some())
             })
-        });
-        if let Some(at) = missing {
-            return Some((FaultSpace::Global, at));
-        }
-        let mut shared = runs(places, FaultSpace::Shared, bytes);
-        if let Some(at) = shared.find_map(|run| self.shared.first_clear(run.at, run.end - run.at)) {
-            return Some((FaultSpace::Shared, at));
-        }
-        let local = self.local.get(warp as usize)?;
-        let mut reads = places.of(FaultSpace::Local);
-        let missing = reads.find_map(|(lane, at)| local.0[lane].first_clear(at, bytes));
-        missing.map(|at| (FaultSpace::Local, at))
     }
 
-    fn mark(&mut self, ctx: &mut Ctx<'_>, warp: u32, bytes: u64, places: &Places) {
+    /// Whether one of these bytes was written by nobody. Of several, those that `used` names.
+    pub(crate) fn misses(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        (warp, lane): (u32, usize),
+        (space, at): (FaultSpace, u64),
+        (bytes, used): (u64, u64),
+    ) -> bool {
+        (0..bytes).filter(|i| used >> i & 1 != 0).map(|i| at + i).any(|at| match space {
+            FaultSpace::Global => ctx.view.allocation(at, 1).is_ok_and(|a| misses(a, at, 1)),
+            FaultSpace::Shared => self.shared.first_clear(at, 1).is_some(),
+            FaultSpace::Local => {
+                let local = self.local.get(warp as usize);
+                local.is_some_and(|local| local.0[lane].first_clear(at, 1).is_some())
+            }
+            FaultSpace::Param => false,
+        })
+    }
+
+    /// What a lane has just written to shared or local memory is itself what nobody has written.
+    pub(crate) fn unmark(
+        &mut self,
+        (warp, lane): (u32, usize),
+        (space, at): (FaultSpace, u64),
+        bytes: u64,
+    ) {
+        match (space, self.local.get_mut(warp as usize)) {
+            (FaultSpace::Shared, _) => self.shared.clear(at, bytes),
+            (FaultSpace::Local, Some(local)) => local.0[lane].clear(at, bytes),
+            _ => {}
+        }
+    }
+
+    /// The lanes write.
+    pub(crate) fn mark(&mut self, ctx: &mut Ctx<'_>, warp: u32, bytes: u64, places: &Places) {
         for run in runs(places, FaultSpace::Global, bytes) {
             match ctx.view.allocation(run.at, run.end - run.at) {
                 Ok(allocation) => allocation.mark(run.at, run.end - run.at),
@@ -204,17 +207,7 @@ fn runs(places: &Places, space: FaultSpace, bytes: u64) -> impl Iterator<Item = 
     })
 }
 
-#[cold]
-fn unwritten(
-    ctx: &mut Ctx<'_>,
-    bytes: u64,
-    places: &Places,
-    space: FaultSpace,
-    missing: u64,
-) -> Flow {
-    let reads = |&(_, at): &(usize, u64)| at <= missing && missing - at < bytes;
-    let (lane, address) = places.of(space).find(reads).unwrap_or((0, missing));
-    let kind = FaultKind::Uninitialised { space, address, bytes: bytes as u32 };
-    ctx.fault = Some(LaneFault { kind, lane: lane as u32, nearest: None });
-    Flow::Fault
+fn misses(allocation: &Allocation, at: u64, bytes: u64) -> bool {
+    let written = allocation.written.as_ref();
+    written.is_some_and(|written| written.first_missing(at - allocation.base, bytes).is_some())
 }
