@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles the suite's kernels to ptx/THEME.VARIANT.ptx: every variant on a source's `// compile` lines.
+"""Compiles the suite's kernels to ptx/THEME.VARIANT.ptx.gz: every variant on a source's `// compile` lines.
 
 A variant is COMPILER-TARGET[-OPTION..], such as nvrtc12.9-sm_80, nvcc13.0-sm_90-fast, clang19-sm_75-G. The
 compilers come from Python packages and from Debian; nothing of CUDA has to be installed:
@@ -11,6 +11,7 @@ compilers come from Python packages and from Debian; nothing of CUDA has to be i
 
 import argparse
 import ctypes
+import gzip
 import pathlib
 import re
 import subprocess
@@ -88,19 +89,21 @@ def main():
         if args.themes and source.stem not in args.themes:
             continue
         for variant in variants(source):
-            output = HERE / "ptx" / f"{source.stem}.{variant}.ptx"
+            output = HERE / "ptx" / f"{source.stem}.{variant}.ptx.gz"
             if not args.all and output.exists() and output.stat().st_mtime >= source.stat().st_mtime:
                 continue
             # In the folder itself, so that no path of this machine gets into the PTX.
-            with tempfile.NamedTemporaryFile(suffix=".ptx") as made:
-                words = [made.name if word == "OUTPUT" else word for word in command(args.toolchain.resolve(), variant, source)]
+            with tempfile.TemporaryDirectory() as folder:
+                made = pathlib.Path(folder) / "made.ptx"
+                words = [str(made) if word == "OUTPUT" else word for word in command(args.toolchain.resolve(), variant, source)]
                 done = subprocess.run(words, cwd=HERE, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
-                ptx = pathlib.Path(made.name).read_text()
-            if done.returncode or ".version" not in ptx:
+                ptx = made.read_text() if made.exists() else ""
+            if done.returncode or not ptx:
                 print(f"FAILED {output.name}\n{done.stderr}{done.stdout[:2000]}", file=sys.stderr)
                 failed += 1
                 continue
-            output.write_text(slim(ptx))
+            # No time and no name in it: the same PTX gives the same file.
+            output.write_bytes(gzip.compress(slim(ptx).encode(), 9, mtime=0))
             print(f"{output.name}: {output.stat().st_size} bytes")
     return 1 if failed else 0
 

@@ -8,6 +8,7 @@
 //! An argument is `in TYPE RULE COUNT`, `inout TYPE RULE COUNT`, `out TYPE COUNT`, `scratch TYPE COUNT` (zeroed and
 //! not compared), a scalar `TYPE VALUE`, or `struct TYPE VALUE TYPE VALUE ..` by value.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::inputs::{self, Type};
@@ -56,6 +57,14 @@ pub(crate) enum Role {
 /// `kernels/suite`.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/suite")
+}
+
+/// The PTX in a compressed file.
+pub(crate) fn unpack(path: &Path) -> String {
+    let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    text
 }
 
 /// All of them, in order of their names.
@@ -141,7 +150,7 @@ fn arg(text: &str) -> Arg {
 impl Theme {
     /// Names of the PTX files.
     pub(crate) fn files(&self) -> Vec<String> {
-        self.variants.iter().map(|variant| format!("{}.{variant}.ptx", self.name)).collect()
+        self.variants.iter().map(|variant| format!("{}.{variant}.ptx.gz", self.name)).collect()
     }
 
     /// How many different kernels its cases launch.
@@ -163,8 +172,9 @@ impl Case {
         format!("{}.{variant}:{}", self.theme, self.name)
     }
 
-    pub(crate) fn ptx(&self, variant: &str) -> PathBuf {
-        folder().join("ptx").join(format!("{}.{variant}.ptx", self.theme))
+    /// Its file, compressed.
+    pub(crate) fn file(&self, variant: &str) -> PathBuf {
+        folder().join("ptx").join(format!("{}.{variant}.ptx.gz", self.theme))
     }
 
     /// The bytes of an array before the launch.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cuda_cpu::{Launch, LaunchDims, Limits, Memory, Program};
 
-use crate::case::{Arg, Case};
+use crate::case::{Arg, Case, unpack};
 
 /// What a launch left.
 pub(crate) struct Outcome {
@@ -22,13 +22,13 @@ type Loaded = Result<(Program, Memory), String>;
 /// Each PTX file is decoded once.
 fn load(case: &Case, variant: &str) -> Arc<Loaded> {
     static LOADED: OnceLock<Mutex<HashMap<String, Arc<OnceLock<Arc<Loaded>>>>>> = OnceLock::new();
-    let path = case.ptx(variant);
+    let path = case.file(variant);
     let cell = {
         let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap();
         loaded.entry(path.display().to_string()).or_default().clone()
     };
     cell.get_or_init(|| {
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+        let text = unpack(&path);
         let module = match cuda_ptx::parse(&text) {
             Ok(module) => module,
             Err(error) => return Arc::new(Err(error.to_string())),

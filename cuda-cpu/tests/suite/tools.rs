@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::case::{Arg, Case, Role, folder, themes};
+use crate::case::{Arg, Case, Role, folder, themes, unpack};
 use crate::compare::hash;
 use crate::golden::{judged_by, sorted_lines};
 use crate::npy;
@@ -29,7 +29,8 @@ fn write() {
     let mut commands = String::new();
     for theme in themes() {
         for file in theme.files() {
-            std::fs::copy(folder().join("ptx").join(&file), place.join("ptx").join(&file)).unwrap();
+            let text = unpack(&folder().join("ptx").join(&file));
+            std::fs::write(place.join("ptx").join(file.trim_end_matches(".gz")), text).unwrap();
         }
         for case in &theme.cases {
             write_inputs(case, &place.join("in"));
