@@ -26,9 +26,8 @@ extern "C" __global__ void function_pointers(const int* in, int* out) {
 struct Animal {
     int age;
     __device__ explicit Animal(int age) : age(age) {}
-    __device__ virtual int legs() const = 0;
+    __device__ virtual int legs() const { return 0; }
     __device__ virtual int score(int k) const { return age * k + legs(); }
-    __device__ virtual ~Animal() {}
 };
 struct Bird : Animal {
     __device__ explicit Bird(int age) : Animal(age) {}

@@ -1,5 +1,5 @@
 // Cooperative groups.
-// compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 clang19-sm_80 nvcc13.0-sm_75 nvrtc13.0-sm_120
+// compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 clang22-sm_80 nvcc13.0-sm_75 nvrtc13.0-sm_120
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>

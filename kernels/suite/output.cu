@@ -54,8 +54,15 @@ extern "C" __global__ void heap(const u32* in, u32* out) {
         free(list);
         list = next;
     }
-    u64* block = new u64[4 + i % 3];
+#if defined(__clang__) // it has no operator new for devices
+#define NEW(T, n) (T*)malloc(sizeof(T) * (n))
+#define DELETE(p) free(p)
+#else
+#define NEW(T, n) new T[n]
+#define DELETE(p) delete[] p
+#endif
+    u64* block = NEW(u64, 4 + i % 3);
     block[3] = sum;
     out[i] = (u32)block[3];
-    delete[] block;
+    DELETE(block);
 }

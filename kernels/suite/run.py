@@ -40,7 +40,7 @@ def main():
     (folder / device).mkdir(exist_ok=True)
     lines = (folder / "commands").read_text().splitlines()
     failed = skipped = 0
-    with concurrent.futures.ThreadPoolExecutor(8 if device != "cpu" else 2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(14 if device != "cpu" else 2) as pool:
         for full, error, seconds in pool.map(lambda line: run(program, folder, device, line), lines):
             skipped += error is None
             if error:
