@@ -1,5 +1,5 @@
 // Dynamic programming and backtracking.
-// compile nvrtc12.4-sm_75 nvrtc13.0-sm_90-lineinfo clang22-sm_90 nvcc13.0-sm_80-G nvrtc13.0-sm_120
+// compile nvrtc12.4-sm_75 nvrtc13.0-sm_90-lineinfo clang22-sm_90 nvcc13.0-sm_80-G nvrtc13.0-sm_120-lineinfo
 typedef unsigned u32;
 typedef unsigned char u8;
 typedef unsigned long long u64;

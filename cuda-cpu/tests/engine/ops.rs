@@ -278,3 +278,19 @@ fn worst_ulp(got: &[u64], want: &[u64]) -> u32 {
     let pairs = got.iter().zip(want).skip(1).step_by(2);
     pairs.map(|(&g, &w)| order(g).abs_diff(order(w))).max().unwrap_or(0)
 }
+
+#[test]
+#[ignore = "a tool: lists the operations that do not load"]
+fn unknown() {
+    for (_, _, op) in ops() {
+        match cuda_ptx::parse(&kernel(op)) {
+            Err(error) => println!("{op}: {error}"),
+            Ok(module) => {
+                let memory = cuda_cpu::Memory::new(1 << 20);
+                if let Err(error) = cuda_cpu::Program::load(&module, &memory) {
+                    println!("{op}: {}", error.problems[0].reason);
+                }
+            }
+        }
+    }
+}

@@ -144,3 +144,30 @@ fn runs() {
     };
     crate::all(failed);
 }
+
+#[test]
+#[ignore = "a tool: shows where results differ from those that `run.py` brought"]
+fn explain() {
+    use crate::compare::compare;
+    let results = place().join("cuda");
+    let differ = |case: &Case, variant: &str| {
+        let full = case.full_name(variant);
+        let judge = case.full_name(&judged_by(variant));
+        let Ok(got) = crate::device::run(case, variant) else { return None };
+        for ((i, ty), bytes) in case.outputs().into_iter().zip(&got.outputs) {
+            let Some(want) = npy::read(&results.join(format!("{judge}.{i}.npy"))) else { continue };
+            let d = compare(ty, bytes, &want, 0, 0.0);
+            if let Some((at, what)) = d.first {
+                println!("{full} {i}: {} of {} differ, at most {} ulp; [{at}] {what}", d.count, d.elements, d.ulp);
+            }
+        }
+        if case.prints {
+            let printed = std::fs::read_to_string(results.join(format!("{judge}.printed"))).unwrap_or_default();
+            if sorted_lines(&printed) != sorted_lines(&got.printed) {
+                println!("{full} printed\n{}instead of\n{printed}", got.printed);
+            }
+        }
+        None
+    };
+    crate::all(differ);
+}
