@@ -14,6 +14,7 @@ mod locals;
 mod memory;
 mod moves;
 mod special;
+mod video;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
 use rustc_hash::FxHashSet;
@@ -210,6 +211,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "activemask" => collective::activemask(b, form),
         "bar" | "barrier" => collective::barrier(b, form),
         "" => Err(UNKNOWN),
+        name if video::is_video(name) => video::decode(b, form),
         _ => alu::decode(b, form),
     }
 }
