@@ -35,7 +35,7 @@ extern "C" __global__ void binary_double(const double* a, const double* b, doubl
 }
 
 // Functions with integers in or out, and pairs of results.
-// case mixed_double <<<2, 64>>>(in f64 wide 128, out f64 1280, out i64 512) ulp 2
+// case mixed_double <<<2, 64>>>(in f64 wide 128, out f64 1280, out i64 512) ulp 2 abs 1e-15
 extern "C" __global__ void mixed_double(const double* in, double* out, long long* integers) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
     double x = in[i], whole, sine, cosine;

@@ -14,12 +14,14 @@ extern "C" __global__ void formats(const double* in) {
     printf("thread %d of %u: %5d|%-5d|%05d|%+d|%x|%#X|%o\n", t, blockDim.x, t * 7, t * 7, t * 7, t, t * 99, t * 99, t * 99);
     printf("thread %d: %f %.3f %10.2f %-10.1f| %e %G %g %a\n", t, x, x, x, x, x, x, x * 1e-7, x);
     printf("thread %d: %c%c %s %5s|%-5s| %.2s %%\n", t, 'a' + t, 65, "text", "ab", "cd", "truncated");
-    printf("thread %d: %lld %llu %llx %hd %hhu %ld\n", t, -1234567890123LL, 12345678901234567890ull, 0xFEDCBA9876543210ull, (short)-t, (unsigned char)(250 + t), -5L);
+    printf("thread %d: %lld %llu %llx %hd %ld\n", t, -1234567890123LL, 12345678901234567890ull, 0xFEDCBA9876543210ull, (short)-t, -5L);
 }
 
 // case plain <<<2, 2>>>(u32 3) prints
 extern "C" __global__ void plain(u32 n) {
-    if (n > 2 && threadIdx.x == 1) printf("no arguments\n");
+    // One thread: in which order several print the pieces of their lines is up to the device.
+    if (threadIdx.x != 1) return;
+    if (n > 2) printf("no arguments\n");
     for (u32 k = 0; k < n; k++) printf("%u%s", k, k + 1 < n ? "" : "\n");
 }
 

@@ -33,7 +33,7 @@ fn ops() -> impl Iterator<Item = (bool, char, &'static str)> {
 fn kernel(op: &str) -> String {
     let op: String = op.split(';').map(|part| format!("{};\n", part.trim())).collect();
     format!(
-        ".version 8.0\n.target sm_90\n.address_size 64
+        ".version 8.6\n.target sm_90\n.address_size 64
 .visible .entry k(.param .u64 in, .param .u64 out) {{
 .reg .b64 A, B, C, D, E, i, o; .reg .b32 a, b, c, d, e, s, t, m; .reg .b16 x, y, z, w; .reg .pred p, q;
 ld.param.u64 i, [in]; ld.param.u64 o, [out];

@@ -1,4 +1,7 @@
-//! Video instructions: `vadd.s32.u32.s32.sat d, a.h1, b.b0;`, `vadd4.u32.u32.u32.add d.b10, a.b3210, b.b7654, c;`
+//! Video instructions: `vadd.s32.u32.s32 d, a.h1, b.b0;`, `vadd4.u32.u32.u32.add d.b10, a.b3210, b.b7654, c;`
+//!
+//! GPUs have long had no circuits for the scalar ones, and what stands in for them on an H200 saturates, merges
+//! and scales otherwise than the manual says. Forms whose results were not the same there are refused.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -7,9 +10,8 @@ use super::form::Form;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::map::ternary;
 use crate::engine::exec::video::{
-    A_PART_AT, A_SIGNED, B_PART_AT, B_SIGNED, COMPARE, COMPARE_AT, D_PART_AT, D_SIGNED, NEGATE_C,
-    NEGATE_PRODUCT, PLUS_ONE, SATURATE, SECOND, SECOND_AT, SHIFT_AT, Scalar, Simd, VIDEO, Video,
-    WRAP, part_code,
+    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE, COMPARE_AT, D_SIGNED, MASK_AT,
+    NEGATE_C, NEGATE_PRODUCT, SATURATE, Scalar, Simd, VIDEO, Video, WRAP, part_code,
 };
 use crate::engine::op::Op;
 
@@ -44,11 +46,13 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
-    let second = modifiers >> SECOND_AT & 3 != 0;
+    let accumulates = modifiers & ACCUMULATE != 0;
     let operands = form.instruction().operands.as_slice();
+    let three = parts > 1 || accumulates || video == Video::MultiplyAdd;
     let (d, x, y, c) = match operands {
-        [d, x, y] if !second && parts == 1 && video != Video::MultiplyAdd => (d, x, y, None),
-        [d, x, y, c] => (d, x, y, Some(c)),
+        [d, x, y] if !three => (d, x, y, None),
+        [d, x, y, c] if three => (d, x, y, Some(c)),
+        [_, _, _, _] => return Err(UNLIKE_A_GPU),
         _ => return Err(OPERANDS),
     };
     let signs = match (video, c) {
@@ -56,18 +60,11 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         _ if [x, y].into_iter().chain(c).any(is_negated) => return Err(OPERANDS),
         _ => 0,
     };
-    let (run, chosen) = if parts == 1 {
-        if (second || video == Video::MultiplyAdd) && !part(d).is_empty() {
-            return Err(OPERANDS);
-        }
-        // Results that are put into `c` name where; the others have none to name.
-        if !second && video != Video::MultiplyAdd && part(d).is_empty() == c.is_some() {
-            return Err(OPERANDS);
-        }
-        (ternary::<Scalar>(), scalar_parts([d, x, y])?)
-    } else {
-        let run = if parts == 2 { ternary::<Simd<2>>() } else { ternary::<Simd<4>>() };
-        (run, simd_parts([d, x, y], parts)?)
+    let (run, chosen) = match parts {
+        1 if !part(d).is_empty() => return Err(OPERANDS),
+        1 => (ternary::<Scalar>(), scalar_parts([x, y])?),
+        2 => (ternary::<Simd<2>>(), simd_parts([d, x, y], 2)?),
+        _ => (ternary::<Simd<4>>(), simd_parts([d, x, y], 4)?),
     };
     let mut op = Op::new(run.run);
     op.imm = video as u64 | modifiers | signs | chosen;
@@ -78,6 +75,8 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     op.d = b.dest(&whole(d), Kind::W32, false)?;
     b.emit(op)
 }
+
+const UNLIKE_A_GPU: Problem = "a scalar video instruction that GPUs run otherwise than the manual says";
 
 /// Types, saturation and what else there is, as `imm` bits.
 fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
@@ -105,26 +104,15 @@ fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
             }
             imm |= if form.take_one(&["clamp", "wrap"])? == "wrap" { WRAP } else { 0 };
         }
-        Video::MultiplyAdd => {
-            imm |= if form.take("po") { PLUS_ONE } else { 0 };
-            imm |= match form.take_one(&["shr7", "shr15"]) {
-                Some("shr7") => 1 << SHIFT_AT,
-                Some(_) => 2 << SHIFT_AT,
-                None => 0,
-            };
-        }
         _ => {}
     }
-    if video != Video::Set && form.take("sat") {
+    let right = video == Video::ShiftRight;
+    if (simd && video != Video::Set || right) && form.take("sat") {
         imm |= SATURATE;
     }
-    let seconds: &[&str] = match (video, simd) {
-        (Video::MultiplyAdd, _) => &[],
-        (_, true) => &SECOND[..1],
-        (_, false) => &SECOND,
-    };
-    if let Some(second) = form.take_one(seconds) {
-        imm |= (SECOND.iter().position(|&s| s == second)? as u64 + 1) << SECOND_AT;
+    let adds = simd || !matches!(video, Video::MultiplyAdd | Video::ShiftLeft);
+    if adds && !(right && imm & SATURATE != 0) && form.take("add") {
+        imm |= ACCUMULATE;
     }
     Some(imm)
 }
@@ -133,7 +121,7 @@ fn is_negated(operand: &Operand) -> bool {
     matches!(operand, Operand::Part(p) if p.negated)
 }
 
-/// `vmad`'s minus signs; with `.po` there may be none, nor two that both count.
+/// `vmad`'s minus signs: of the product or of `c`.
 fn negations(x: &Operand, y: &Operand, c: &Operand) -> Result<u64, Problem> {
     let product = is_negated(x) != is_negated(y);
     match (product, is_negated(c)) {
@@ -160,8 +148,8 @@ fn whole(operand: &Operand) -> Operand {
     }
 }
 
-fn scalar_parts(operands: [&Operand; 3]) -> Result<u64, Problem> {
-    let at = [D_PART_AT, A_PART_AT, B_PART_AT];
+fn scalar_parts(operands: [&Operand; 2]) -> Result<u64, Problem> {
+    let at = [A_PART_AT, B_PART_AT];
     operands.into_iter().zip(at).try_fold(0, |imm, (operand, at)| {
         Ok(imm | part_code(part(operand)).ok_or(OPERANDS)? << at)
     })
@@ -181,7 +169,7 @@ fn simd_parts([d, x, y]: [&Operand; 3], parts: u32) -> Result<u64, Problem> {
         none if none.is_empty() => (1 << parts) - 1,
         some => some.iter().fold(0, |mask, digit| mask | 1 << digit),
     };
-    let mut imm = mask << D_PART_AT;
+    let mut imm = mask << MASK_AT;
     for (operand, at, first) in [(x, A_PART_AT, 0), (y, B_PART_AT, u64::from(parts))] {
         let chosen = match digits(operand, 2 * parts)? {
             none if none.is_empty() => (first..first + u64::from(parts)).collect(),

@@ -69,7 +69,8 @@ fn extreme<F: Float>(a: F, b: F, imm: u64) -> F {
 #[inline(always)]
 fn signed<F: Signs>(magnitude: F, a: F, b: F) -> F {
     let signs = (a.to_raw() ^ b.to_raw()) & F::SIGNS;
-    F::from_raw((magnitude.to_raw() & !F::SIGNS) | signs)
+    // A NaN comes out as the canonical one, without a sign.
+    F::from_raw((magnitude.to_raw() & !F::SIGNS) | signs).canonical()
 }
 
 #[inline(always)]

@@ -35,8 +35,6 @@ pub(crate) const VIDEO: [(&str, Video); 10] = [
     ("mad", Video::MultiplyAdd),
 ];
 
-/// The second operation with `c`, after 0 for none.
-pub(crate) const SECOND: [&str; 3] = ["add", "min", "max"];
 /// What `vset` asks.
 pub(crate) const COMPARE: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
 
@@ -48,13 +46,13 @@ pub(crate) const SATURATE: u64 = 1 << 7;
 pub(crate) const WRAP: u64 = 1 << 8;
 pub(crate) const NEGATE_PRODUCT: u64 = 1 << 9;
 pub(crate) const NEGATE_C: u64 = 1 << 10;
-pub(crate) const PLUS_ONE: u64 = 1 << 11;
+/// The results are added to `c`.
+pub(crate) const ACCUMULATE: u64 = 1 << 11;
 /// Where fields of several bits begin.
-pub(crate) const SECOND_AT: u32 = 12;
 pub(crate) const COMPARE_AT: u32 = 14;
-pub(crate) const SHIFT_AT: u32 = 17;
-/// Four bits a part: of `d`, `a`, `b` ([`whole`] and so on), or the SIMD instructions' mask.
-pub(crate) const D_PART_AT: u32 = 24;
+/// Which parts of `d` a SIMD instruction writes.
+pub(crate) const MASK_AT: u32 = 24;
+/// Parts of `a` and `b`.
 pub(crate) const A_PART_AT: u32 = 28;
 pub(crate) const B_PART_AT: u32 = 40;
 
@@ -132,7 +130,7 @@ fn shift(imm: u64, by: i128) -> u32 {
     if flag(imm, WRAP) { by & 31 } else { by.min(32) }
 }
 
-/// One result of parts of `a` and `b`, combined with `c` or put into it.
+/// One result of parts of `a` and `b`.
 pub(crate) struct Scalar;
 
 impl Ternary for Scalar {
@@ -151,41 +149,18 @@ impl Ternary for Scalar {
         if operation(imm) == Video::MultiplyAdd {
             return multiply_add(imm, a * b, c);
         }
-        let (low, bits) = place(field(imm, D_PART_AT, 4));
-        let signed = flag(imm, D_SIGNED);
         let mut result = primary(imm, a, b);
         if flag(imm, SATURATE) {
-            result = clamp(result, bits, signed);
+            result = clamp(result, 32, flag(imm, D_SIGNED));
         }
-        let result = second(field(imm, SECOND_AT, 2), result as u32, c, signed);
-        let ones = (u32::MAX >> (32 - bits)) << low;
-        (result << low & ones) | if bits < 32 { c & !ones } else { 0 }
+        if flag(imm, ACCUMULATE) { (result as u32).wrapping_add(c) } else { result as u32 }
     }
 }
 
-fn second(how: u64, result: u32, c: u32, signed: bool) -> u32 {
-    match (how, signed) {
-        (1, _) => result.wrapping_add(c),
-        (2, true) => (result as i32).min(c as i32) as u32,
-        (2, false) => result.min(c),
-        (3, true) => (result as i32).max(c as i32) as u32,
-        (3, false) => result.max(c),
-        _ => result,
-    }
-}
-
-/// `vmad`: negating means complementing and adding one, so that `.po` is the same one.
 fn multiply_add(imm: u64, product: i128, c: u32) -> u32 {
-    let (minus_product, minus_c) = (flag(imm, NEGATE_PRODUCT), flag(imm, NEGATE_C));
-    let signed = flag(imm, A_SIGNED) || flag(imm, B_SIGNED) || minus_product || minus_c;
-    let product = if minus_product { -product } else { product };
-    let c = if minus_c { -extract(u64::from(c), 0, 32, true) } else { extract(u64::from(c), 0, 32, signed) };
-    let mut sum = product + c + i128::from(flag(imm, PLUS_ONE));
-    sum >>= [0, 7, 15, 0][field(imm, SHIFT_AT, 2) as usize];
-    if flag(imm, SATURATE) {
-        sum = clamp(sum, 32, signed);
-    }
-    sum as u32
+    let product = if flag(imm, NEGATE_PRODUCT) { -product } else { product };
+    let c = i128::from(c);
+    (if flag(imm, NEGATE_C) { product - c } else { product + c }) as u32
 }
 
 /// `PARTS` results of fields chosen from `a` and `b` together; `c` is added to, or fills what the mask leaves.
@@ -200,7 +175,7 @@ impl<const PARTS: u32> Ternary for Simd<PARTS> {
     fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
         let bits = 32 / PARTS;
         let words = u64::from(b) << 32 | u64::from(a);
-        let (mask, accumulate) = (field(imm, D_PART_AT, 4), field(imm, SECOND_AT, 2) == 1);
+        let (mask, accumulate) = (field(imm, MASK_AT, 4), flag(imm, ACCUMULATE));
         let mut out = if accumulate { c } else { 0 };
         for i in 0..PARTS {
             let chosen = |at: u32| field(imm, at + 3 * i, 3) as u32 * bits;
