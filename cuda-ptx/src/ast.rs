@@ -260,6 +260,8 @@ pub enum Operand {
     Reg(RegId),
     /// `!%p1`.
     NotReg(RegId),
+    /// `%r1.b0`, `%r1.h10`, `-%r1.h0`, `-%r1`: a part of a register, or its negative, in video instructions.
+    Part(RegPart),
     /// `%p1|%p2`: two destinations.
     Pair(Box<Operand>, Box<Operand>),
     /// An integer constant, as its two's complement bits; negative ones sign-extended to 64 bits.
@@ -287,6 +289,17 @@ pub enum Operand {
     Targets(u32),
     /// A `.callprototype` by name: index into [`Body::prototypes`].
     Prototype(u32),
+}
+
+/// See [`Operand::Part`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegPart {
+    /// The register.
+    pub register: RegId,
+    /// Which bytes or halfwords, without the dot: `b3210`; empty for the whole register.
+    pub part: String,
+    /// `-` stands before it.
+    pub negated: bool,
 }
 
 /// `[base+offset]`.

@@ -25,6 +25,7 @@ mod names;
 mod registers;
 mod special;
 mod suspend;
+mod video;
 mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
@@ -245,6 +246,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "movmatrix" => matrix::transpose(b, form),
         "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
         "" => Err(UNKNOWN),
+        name if video::is_video(name) => video::decode(b, form),
         _ => alu::decode(b, form),
     }
 }

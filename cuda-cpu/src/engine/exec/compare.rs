@@ -175,6 +175,11 @@ pub(crate) fn pick(test: u8, ty: T, ftz: bool) -> Option<Pick> {
     }
 }
 
+/// Whether a word differs from another.
+pub(crate) fn pick_not_zero() -> Pick {
+    map::compare::<Cmp<u32, NE>>()
+}
+
 /// `imm` of [`SetTwo`] beside the test in its low byte.
 const SET_FTZ: u64 = 0x100;
 /// The result is all ones or zeros, not 1.0 or 0.

@@ -9,7 +9,7 @@ use super::rounding::{self, Round};
 
 binary! {
     AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
-    SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).neg(), mode(imm)), imm);
+    SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).negated(), mode(imm)), imm);
     MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
 }
 

@@ -72,6 +72,13 @@ macro_rules! extremes {
     };
 }
 
+/// A NaN as every operation passes it on.
+macro_rules! quieted {
+    ($x:expr, $exponent:expr) => {
+        Self::from_bits($x.to_bits() | ($exponent >> 1 & !$exponent))
+    };
+}
+
 macro_rules! native {
     ($ty:ty, $exponent:expr, $canonical:expr) => {
         impl Float for $ty {
@@ -98,11 +105,12 @@ macro_rules! native {
             }
             #[inline(always)]
             fn negated(self) -> Self {
-                if self.is_nan() { self } else { -self }
+                if self.is_nan() { quieted!(self, $exponent) } else { -self }
             }
             #[inline(always)]
             fn abs(self) -> Self {
-                <$ty>::abs(self)
+                // A NaN keeps its sign.
+                if self.is_nan() { quieted!(self, $exponent) } else { <$ty>::abs(self) }
             }
             #[inline(always)]
             fn flush(self) -> Self {

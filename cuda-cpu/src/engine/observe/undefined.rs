@@ -9,7 +9,7 @@
 //! Of each register (by its place in the warp's register file) only the lanes are kept that hold such a value. As long as
 //! there is none, which is nearly always, nothing is looked at.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -33,13 +33,13 @@ pub(crate) struct Origin {
 /// Something depends on what a lane has loaded.
 pub(crate) struct Used {
     pub(crate) lane: usize,
-    pub(crate) origin: Rc<Origin>,
+    pub(crate) origin: Arc<Origin>,
 }
 
 #[derive(Debug)]
 struct Held {
     lanes: u32,
-    origin: Rc<Origin>,
+    origin: Arc<Origin>,
 }
 
 /// See the module: those of a warp.
@@ -67,7 +67,7 @@ impl Undefined {
     }
 
     /// These lanes of a register of the frame at `frame` hold what this load gave them.
-    pub(crate) fn set(&mut self, frame: u32, slot: Slot, lanes: u32, origin: &Rc<Origin>) {
+    pub(crate) fn set(&mut self, frame: u32, slot: Slot, lanes: u32, origin: &Arc<Origin>) {
         if lanes == 0 || slot == Slot::NONE {
             return;
         }

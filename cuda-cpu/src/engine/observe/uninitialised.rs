@@ -4,7 +4,7 @@
 //! An op's reads are checked before its writes are marked, all lanes at a time: lanes run together, so none
 //! of them has written what another one reads in the same op.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::effect::{Access, Places};
 use super::table::Rule;
@@ -117,13 +117,13 @@ impl Uninitialised {
                 }
                 origin.space = space;
                 if space == FaultSpace::Global || loads.is_none() {
-                    let origin = Rc::new(origin);
+                    let origin = Arc::new(origin);
                     return Some(found(&Used { lane, origin }, warp));
                 }
                 *lanes |= 1 << lane;
             }
         }
-        let origin = Rc::new(origin);
+        let origin = Arc::new(origin);
         let dests = loads.iter().flat_map(|registers| &registers.dests);
         for (&dest, lanes) in dests.zip(lanes) {
             self.registers[warp as usize].set(frame, dest, lanes, &origin);
