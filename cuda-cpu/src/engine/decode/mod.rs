@@ -8,6 +8,7 @@ mod error;
 mod flow;
 pub(crate) mod form;
 mod frame;
+mod hints;
 mod known;
 mod layout;
 mod locals;
@@ -202,8 +203,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "isspacep" => moves::isspacep(b, form),
         "atom" | "red" => memory::atomic(b, form),
         "membar" | "fence" => memory::fence(b, form),
-        "prefetch" | "prefetchu" | "discard" | "applypriority" => memory::hint(b),
-        "pmevent" => memory::hint(b),
+        name if hints::is_hint(name) => hints::hint(b, form),
         "shfl" => collective::shfl(b, form),
         "vote" => collective::vote(b, form),
         "match" => collective::match_lanes(b, form),
