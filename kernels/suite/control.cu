@@ -67,7 +67,7 @@ __device__ void quicksort(int* x, int low, int high) {
     }
 }
 
-// case recursion <<<1, 32>>>(in i32 below:1000 640, out i32 640, out u32 32) ref recursion
+// case recursion <<<1, 32>>>(in i32 below:1000 640, out i32 640, out u32 32)
 extern "C" __global__ void recursion(const int* in, int* out, u32* numbers) {
     int row[20];
     for (int k = 0; k < 20; k++) row[k] = in[threadIdx.x * 20 + k];
@@ -77,7 +77,7 @@ extern "C" __global__ void recursion(const int* in, int* out, u32* numbers) {
 }
 
 // A machine with a stack, in local memory: a dense switch becomes a table of branches.
-// case interpreter <<<1, 64>>>(in u8 below:12 4096, out i32 64) ref interpreter
+// case interpreter <<<1, 64>>>(in u8 below:12 4096, out i32 64)
 extern "C" __global__ void interpreter(const unsigned char* programs, int* out) {
     const unsigned char* program = programs + threadIdx.x * 64;
     int stack[16] = {1, 2}, top = 1, budget = 200;

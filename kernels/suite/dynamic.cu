@@ -25,7 +25,7 @@ extern "C" __global__ void edit_distance(const u8* a, const u8* b, u32* out) {
 }
 
 // Smith and Waterman with affine gaps: a pair per thread, rows in local memory.
-// case local_alignment <<<2, 32>>>(in u8 below:4 2048, in u8 below:4 2048, out i32 64) ref local_alignment
+// case local_alignment <<<2, 32>>>(in u8 below:4 2048, in u8 below:4 2048, out i32 64)
 extern "C" __global__ void local_alignment(const u8* a, const u8* b, int* out) {
     const int n = 32;
     u32 pair = blockIdx.x * blockDim.x + threadIdx.x;

@@ -106,7 +106,7 @@ __device__ u64 turn64(u64 x, u32 by) { return x << by | x >> (64 - by); }
 
 __device__ u64 xx_round(u64 sum, u64 input) { return turn64(sum + input * P2, 31) * P1; }
 
-// case xxhash64 <<<2, 32>>>(in u64 bits 704, out u64 64, u32 11, u64 7) ref xxhash64
+// case xxhash64 <<<2, 32>>>(in u64 bits 704, out u64 64, u32 11, u64 7)
 extern "C" __global__ void xxhash64(const u64* in, u64* out, u32 words, u64 seed) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     const u64* x = in + i * words;

@@ -14,7 +14,7 @@ extern "C" __global__ void histogram_shared(const unsigned char* in, u32* counts
         if (local[i]) atomicAdd(&counts[i], local[i]);
 }
 
-// case histogram_global <<<4, 256>>>(in u8 bits 5000, inout u32 zero 256, u32 5000) ref histogram
+// case histogram_global <<<5, 256>>>(in u8 bits 5000, inout u32 zero 256, u32 5000) ref histogram
 extern "C" __global__ void histogram_global(const unsigned char* in, u32* counts, u32 n) {
     u32 i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (i + 4 <= n) {

@@ -5,7 +5,7 @@ typedef unsigned u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-// case bit_intrinsics <<<4, 64>>>(in u64 special 256, out u32 5120, out u64 1024) ref bit_intrinsics
+// case bit_intrinsics <<<4, 64>>>(in u64 special 256, out u32 5120, out u64 1024)
 extern "C" __global__ void bit_intrinsics(const u64* in, u32* out, u64* wide) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     u64 x = in[i], y = in[255 - i];
@@ -87,7 +87,7 @@ __device__ Big plus(Big a, Big b, u32& carry) {
 }
 
 // Montgomery's product modulo the prime 2^255 - 19 by schoolbook rows of mad.lo.cc and madc.hi.
-// case carry_chains <<<2, 32>>>(in u32 bits 512, in u32 bits 512, out u32 512, out u32 1024) ref carry_chains
+// case carry_chains <<<2, 32>>>(in u32 bits 512, in u32 bits 512, out u32 512, out u32 1024)
 extern "C" __global__ void carry_chains(const Big* a, const Big* b, Big* sums, u32* products) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, carry, borrow;
     Big x = a[i], y = b[i], s = plus(x, y, carry);

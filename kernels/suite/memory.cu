@@ -96,7 +96,7 @@ __device__ __noinline__ u32 sum_of(const u32* p, u32 n) {
     return sum;
 }
 
-// case generic_pointers <<<1, 32>>>(in u32 bits 64, out u32 160) ref generic_pointers
+// case generic_pointers <<<1, 32>>>(in u32 bits 64, out u32 160)
 extern "C" __global__ void generic_pointers(const u32* in, u32* out) {
     __shared__ u32 shared[64];
     u32 local[8], t = threadIdx.x;

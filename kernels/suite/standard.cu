@@ -13,7 +13,7 @@
 typedef unsigned u32;
 typedef unsigned long long u64;
 
-// case atomic_orders <<<2, 64>>>(in u32 bits 128, inout u32 zero 12, inout u64 zero 4) ref atomic_orders
+// case atomic_orders <<<2, 64>>>(in u32 bits 128, inout u32 zero 12, inout u64 zero 4)
 extern "C" __global__ void atomic_orders(const u32* in, u32* words, u64* wide) {
     using namespace cuda::std;
     u32 x = in[blockIdx.x * blockDim.x + threadIdx.x];

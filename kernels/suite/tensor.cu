@@ -44,7 +44,7 @@ extern "C" __global__ void wmma_others(const __nv_bfloat16* a, const __nv_bfloat
 }
 
 // 16 x 8 x 16 with operands brought by ldmatrix.
-// case mma_sync <<<1, 32>>>(in f16 below:16 256, in f16 below:16 128, out f32 128) ref mma_sync
+// case mma_sync <<<1, 32>>>(in f16 below:16 256, in f16 below:16 128, out f32 128)
 extern "C" __global__ void mma_sync(const __half* a, const __half* b, float* c) {
     __shared__ __align__(16) __half sa[16 * 16], sb[8 * 16];
     u32 lane = threadIdx.x, ra[4], rb[2];

@@ -4,7 +4,7 @@ typedef unsigned u32;
 typedef unsigned long long u64;
 
 // Every mode and width, several types.
-// case shuffles <<<1, 64>>>(in u32 bits 64, out u32 1600, out u64 256) ref shuffles
+// case shuffles <<<1, 64>>>(in u32 bits 64, out u32 1600, out u64 256)
 extern "C" __global__ void shuffles(const u32* in, u32* out, u64* wide) {
     u32 t = threadIdx.x, x = in[t];
     out += t;

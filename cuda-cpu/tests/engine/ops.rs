@@ -46,9 +46,8 @@ shr.u32 s, b, 8; and.b32 s, s, 127; shr.u32 t, c, 16; and.b32 t, t, 63;
 mov.u64 D, 0; mov.u64 E, 0; mov.u32 d, 0; mov.u32 e, 0; mov.u16 w, 0;
 and.b32 m, c, 1; setp.ne.u32 p, m, 0; setp.eq.u32 q, m, 2;
 {op}
-selp.u32 m, 1, 0, p; selp.u32 e, 2, 0, q; or.b32 m, m, e; shl.b32 m, m, 16;
-cvt.u32.u16 e, w; or.b32 m, m, e; mov.b64 E, {{d, m}};
-st.global.u64 [o], D; st.global.u64 [o+8], E; ret; }}\n"
+selp.u32 m, 1, 0, p; selp.u32 e, 2, 0, q; or.b32 m, m, e;
+st.global.u64 [o], D; st.global.u32 [o+8], d; st.global.u16 [o+12], w; st.global.u16 [o+14], m; ret; }}\n"
     )
 }
 

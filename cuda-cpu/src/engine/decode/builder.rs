@@ -291,8 +291,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A symbol's address as `mov` gives it: a `.func`'s parameters lie in local memory, but are
-    /// addressed generically.
+    /// The symbol is a parameter that lies in local memory: of a call, or of a `.func` itself. Its address is one of
+    /// local space.
     pub(crate) fn is_local_param(&self, symbol: Symbol) -> bool {
         match symbol {
             Symbol::Param(_) | Symbol::Return(_) => !self.function.is_entry,

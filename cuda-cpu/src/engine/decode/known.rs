@@ -30,6 +30,7 @@ impl Known {
     fn written(&mut self, operand: &Operand) {
         match operand {
             Operand::Reg(id) | Operand::NotReg(id) => self.write(*id),
+            Operand::Part(part) => self.write(part.register),
             Operand::Pair(a, b) => {
                 self.written(a);
                 self.written(b);

@@ -46,12 +46,15 @@ fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     order
 }
 
-/// The operands but for a cache policy, which changes nothing here.
-fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
+/// The operands without a cache policy at their end, which `.L2::cache_hint` announces.
+fn without_policy<'a>(form: &mut Form<'a>) -> Result<&'a [Operand], Problem> {
     let operands = form.instruction().operands.as_slice();
-    match operands {
-        [rest @ .., _] if form.take("L2::cache_hint") => rest,
-        all => all,
+    if !form.take("L2::cache_hint") {
+        return Ok(operands);
+    }
+    match operands.split_last() {
+        Some((Operand::Reg(_), rest)) => Ok(rest),
+        _ => Err(OPERANDS),
     }
 }
 
@@ -128,14 +131,18 @@ fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<
 
 /// Whether a `.param` address is in local memory: a call argument, or a device function's own.
 fn is_local(b: &Builder<'_>, address: &Address) -> bool {
-    matches!(address.base, AddressBase::Symbol(s) if b.is_local_param(s))
+    match address.base {
+        AddressBase::Symbol(symbol) => b.is_local_param(symbol),
+        // Addresses of a `.func`'s parameters, which `mov` puts there, are local.
+        _ => !b.function.is_entry,
+    }
 }
 
 /// `ld` and `ldu`.
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form);
     let space = take_space(form);
-    let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
+    let [dest, Operand::Address(address)] = without_policy(form)? else { return Err(OPERANDS) };
     let dests = elements(form, dest)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let space = match space {
@@ -210,7 +217,7 @@ fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form).unwrap_or_default();
     let space = take_space(form);
-    let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
+    let [Operand::Address(address), value] = without_policy(form)? else { return Err(OPERANDS) };
     let values = elements(form, value)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
@@ -248,9 +255,9 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let order = take_hints(form).unwrap_or(Order::RELAXED);
     form.take("noftz");
     let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
+    let operands = without_policy(form)?;
     let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
     let name = form.take_one(&names).ok_or(UNKNOWN)?;
-    let operands = without_policy(form);
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
     let (dest, rest) = match (form.opcode(), operands) {
@@ -301,9 +308,4 @@ pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     }
     b.states(Effect::Fence);
     b.emit(Op::new(control::fence))
-}
-
-/// `prefetch`, `prefetchu`, `discard`, `applypriority`: hints.
-pub(crate) fn hint(b: &mut Builder<'_>) -> Result<(), Problem> {
-    b.emit(Op::new(control::nothing))
 }

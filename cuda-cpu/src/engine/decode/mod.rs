@@ -12,6 +12,7 @@ mod flow;
 pub(crate) mod form;
 mod fragment;
 mod frame;
+mod hints;
 mod kind;
 mod known;
 mod layout;
@@ -224,8 +225,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "isspacep" => moves::isspacep(b, form),
         "atom" | "red" => memory::atomic(b, form),
         "membar" | "fence" => memory::fence(b, form),
-        "prefetch" | "prefetchu" | "discard" | "applypriority" => memory::hint(b),
-        "pmevent" => memory::hint(b),
+        name if hints::is_hint(name) => hints::hint(b, form),
         "shfl" => collective::shfl(b, form),
         "vote" => collective::vote(b, form),
         "match" => collective::match_lanes(b, form),

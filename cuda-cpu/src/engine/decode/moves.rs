@@ -1,6 +1,6 @@
 //! mov, cvta, isspacep.
 
-use cuda_ptx::Operand;
+use cuda_ptx::{Operand, Space};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::compare::bits_kind;
@@ -9,7 +9,7 @@ use super::special;
 use crate::engine::address::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::select;
-use crate::engine::exec::special::{add_window, is_in_space};
+use crate::engine::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
 use crate::engine::op::{Class, Handler, Op, Slot};
 
 /// `mov`: registers, constants, addresses, special registers, packing and unpacking.
@@ -21,13 +21,6 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
         (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
         (_, Operand::Special(name)) if special::mov_changing(b, d, name, kind)? => return Ok(()),
-        (_, Operand::Symbol(symbol, _)) if b.is_local_param(*symbol) => {
-            let mut op = Op::new(add_window);
-            op.imm = LOCAL_WINDOW;
-            op.a = b.source(a, Kind::W64)?;
-            op.d = b.dest(d, Kind::W64, false)?;
-            return b.emit(op);
-        }
         _ => {}
     }
     if always(b, d, a, kind) {
@@ -162,9 +155,24 @@ pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
         "shared" | "shared::cta" | "shared::cluster" => 1,
         "local" => 2,
         "param" | "param::entry" => 3,
-        _ => return Err("constant memory is global memory here"),
+        _ => IN_CONSTANT,
     };
+    if matches!(space, "global" | "const") {
+        let constants = constants(b);
+        op.imm |= (constants.len() as u64) << CONSTANTS_AT;
+        op.extra = b.extras(constants);
+    }
     op.a = b.source(a, Kind::W64)?;
     op.d = b.dest(d, Kind::Pred, false)?;
     b.emit(op)
+}
+
+/// Where the module's constants begin and end, which lie among global memory: four half addresses each.
+fn constants(b: &Builder<'_>) -> Vec<Slot> {
+    let all = b.module.variables.iter().enumerate().filter(|(_, v)| v.space == Space::Const);
+    let placed = all.filter_map(|(i, v)| {
+        let at = b.layout.module_address(i as u32)?;
+        Some([at, at.saturating_add(v.size.unwrap_or(0))])
+    });
+    placed.flatten().flat_map(|at| [Slot(at as u32), Slot((at >> 32) as u32)]).collect()
 }
