@@ -137,12 +137,14 @@ fn unknown_instructions_are_named() {
             mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};
             add.u32 %r1, %r2, 1;
             add.ftz.u32 %r1, %r2, 1;
+            add.ftz.u32 %r2, %r2, 1;
             ret;
         }";
     let module = cuda_ptx::parse(ptx).unwrap();
     let memory = cuda_cpu::Memory::new(1 << 20);
     let error = cuda_cpu::Program::load(&module, &memory).unwrap_err();
-    assert_eq!(error.count, 2);
+    assert_eq!((error.count, error.problems.len()), (3, 2));
+    assert_eq!((error.problems[1].occurrences, error.problems[1].line), (2, 6));
     assert_eq!((error.problems[0].line, error.problems[0].column), (4, 13));
     assert!(error.to_string().contains("add.ftz.u32"), "{error}");
     assert_eq!(memory.usage().used, 0);

@@ -35,7 +35,7 @@ impl Layout {
         let placed = layout.place_global(module, reachable, memory);
         if let Err(full) = placed {
             layout.allocations.iter().for_each(|&a| _ = memory.free(a));
-            return Err(LoadError { memory: Some(full), ..LoadError::new() });
+            return Err(LoadError::no_room(full));
         }
         layout.initialise(module, reachable, memory);
         Ok(layout)

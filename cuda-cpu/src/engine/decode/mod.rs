@@ -41,6 +41,7 @@ use crate::engine::op::Op;
 use crate::engine::presets::{self, Holds};
 use crate::engine::sources::Sources;
 
+use error::Problems;
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
 
@@ -75,16 +76,16 @@ pub(crate) fn decode(
     layout: &Layout,
 ) -> Result<Code, LoadError> {
     let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
-    let mut error = LoadError::new();
+    let mut problems = Problems::default();
     for (index, function) in module.functions.iter().enumerate() {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
         if reachable.contains(&(index as u32)) {
-            decode_function(module, function, layout, &mut code, &mut decoded, &mut error);
+            decode_function(module, function, layout, &mut code, &mut decoded, &mut problems);
         }
         code.functions.push(decoded);
     }
     code.variables = names::variables(module, reachable, layout);
-    if error.is_empty() { Ok(code) } else { Err(error) }
+    problems.error().map_or(Ok(code), Err)
 }
 
 fn decode_function(
@@ -93,7 +94,7 @@ fn decode_function(
     layout: &Layout,
     code: &mut Code,
     into: &mut FunctionCode,
-    error: &mut LoadError,
+    problems: &mut Problems,
 ) {
     let Some(body) = &function.body else { return };
     let mut b = Builder::new(module, function, body, layout, code);
@@ -120,7 +121,7 @@ fn decode_function(
         pcs.push(b.pc());
         let mut form = Form::new(ins);
         if let Err(reason) = decode_instruction(&mut b, &mut form) {
-            error.add(problem(function, ins, reason));
+            problems.add(problem(function, ins, reason));
         }
     }
     // A label at the end, and falling off it, return.
@@ -141,11 +142,11 @@ fn decode_function(
             targets.iter_mut().for_each(|t| *t = target(*t));
         }
     }
-    finish(&mut b, into, error);
+    finish(&mut b, into, problems);
 }
 
 /// What a call has to know about the function.
-fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
+fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems) {
     let function = b.function;
     if !function.is_entry {
         let params = function.params.iter().zip(b.locals.params.clone());
@@ -153,14 +154,14 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
         into.params = params.filter_map(|(p, at)| own(b, p, at)).collect();
         into.returns = returns.filter_map(|(p, at)| own(b, p, at)).collect();
         if into.params.len() != function.params.len() {
-            error.add(of_function(function, "a register parameter it does not have"));
+            problems.add(of_function(function, "a register parameter it does not have"));
         }
     }
     if b.locals.too_many {
-        error.add(of_function(function, "more than 512 KiB of local memory for each thread"));
+        problems.add(of_function(function, "more than 512 KiB of local memory for each thread"));
     }
     if b.frame.size() > MAX_REGISTERS {
-        error.add(of_function(function, "more than 64 MiB of registers for each warp"));
+        problems.add(of_function(function, "more than 64 MiB of registers for each warp"));
     }
     into.local_bytes = b.locals.bytes;
     into.presets = b.frame.presets();
@@ -187,6 +188,7 @@ fn problem(function: &Function, ins: &Instruction, reason: Problem) -> error::Lo
         line: ins.line,
         column: ins.column,
         reason,
+        occurrences: 1,
     }
 }
 
@@ -198,6 +200,7 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
         line: function.line,
         column: 1,
         reason,
+        occurrences: 1,
     }
 }
 
