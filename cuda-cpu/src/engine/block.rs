@@ -153,7 +153,7 @@ impl Block {
             }
         }
         self.filled = Some(place);
-        self.team.restart(self.warps.iter().map(|warp| warp.live), runner.ctx.budget);
+        self.team.restart(self.warps.iter().map(|warp| warp.live));
         self.stall = Stall::default();
     }
 
@@ -217,7 +217,10 @@ impl Block {
             }
             if self.state.live_threads == 0 {
                 let faulty = |bulk: Bulk| BlockFault { pc: bulk.pc, warp: bulk.warp };
-                return finish_groups(&mut runner.ctx).map(|()| Turn::Finished).map_err(faulty);
+                finish_groups(&mut runner.ctx).map_err(faulty)?;
+                let budget = runner.ctx.budget;
+                runner.ctx.team.forget(budget);
+                return Ok(Turn::Finished);
             }
             let runnable = self.warps.iter().any(|w| !w.ready.is_empty());
             let hangs = self.stall.hangs(runner.code, &self.warps, &mut runner.ctx.team);

@@ -96,8 +96,35 @@ impl Copies {
                 perform(&entry.step, due)?;
             }
         }
+        self.arrive_unblocked(perform)?;
         self.drop_done(budget);
         Ok(())
+    }
+
+    /// Does the arrivals that no copy stands before any longer.
+    fn arrive_unblocked<E>(
+        &mut self,
+        mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut blocked = 0;
+        for entry in &mut self.queue {
+            match entry.step {
+                Step::Copy(_) => blocked |= entry.lanes,
+                Step::Arrive(_) if entry.lanes & !blocked != 0 => {
+                    let due = entry.lanes & !blocked;
+                    entry.lanes &= blocked;
+                    perform(&entry.step, due)?;
+                }
+                Step::Arrive(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The lanes for which a copy is outstanding.
+    pub(crate) fn copying(&self) -> u32 {
+        let copies = self.queue.iter().filter(|e| matches!(e.step, Step::Copy(_)));
+        copies.fold(0, |all, entry| all | entry.lanes)
     }
 
     /// Does what stands before the arrivals at one of these barriers, and those.

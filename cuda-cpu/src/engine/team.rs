@@ -27,9 +27,7 @@ pub(crate) struct Team {
 
 impl Team {
     /// For a block that begins; `live` are the lanes of each warp.
-    pub(crate) fn restart(&mut self, live: impl Iterator<Item = u32>, budget: &Budget) {
-        self.copies.iter_mut().for_each(|copies| copies.forget(budget));
-        self.bulks.forget(budget);
+    pub(crate) fn restart(&mut self, live: impl Iterator<Item = u32>) {
         let live: Vec<u32> = live.collect();
         self.copies.resize_with(live.len(), Copies::default);
         self.bulks.restart(live.len() * LANES);
@@ -37,6 +35,12 @@ impl Team {
         self.cluster.arrived.resize(self.cluster.live.len(), 0);
         self.cluster.waits_for.resize(self.cluster.live.len() * LANES, 0);
         self.expired = false;
+    }
+
+    /// The block ends: nobody waits for what is left.
+    pub(crate) fn forget(&mut self, budget: &Budget) {
+        self.copies.iter_mut().for_each(|copies| copies.forget(budget));
+        self.bulks.forget(budget);
     }
 
     /// A thread's number in the block.

@@ -4,11 +4,14 @@ use cuda_ptx::Operand;
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
+use super::mbarrier;
 use crate::engine::exec::copy_bulk::{
     self as run, GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, SHARED_TO_SHARED,
 };
 use crate::engine::exec::lane::Kind;
+use crate::engine::exec::locate::SpaceKind;
 use crate::engine::exec::{control, update};
+use crate::engine::observe::{Access, AccessKind, Bulk, Effect, Order};
 use crate::engine::op::{Op, Slot};
 
 const UPDATES: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
@@ -115,6 +118,18 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
     let mut op = Op::new(run::copy);
     (op.a, op.b, op.c, op.imm) = (to, from, size, way);
     op.extra = b.extras(more);
+    let (from_space, to_space) = match way {
+        GLOBAL_TO_SHARED => (SpaceKind::Global, SpaceKind::Shared),
+        SHARED_TO_SHARED => (SpaceKind::Shared, SpaceKind::Shared),
+        _ => (SpaceKind::Shared, SpaceKind::Global),
+    };
+    let bulk = |kind, space, register| Effect::Bulk(Bulk { kind, space, register, bytes: size });
+    let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
+    b.states(bulk(AccessKind::Read, from_space, from));
+    b.states(bulk(kind, to_space, to));
+    if completes {
+        b.states(mbarrier::completes(more[0], SpaceKind::Shared));
+    }
     b.emit(op)
 }
 
@@ -159,5 +174,10 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     (op.a, op.b) = (b.wide_address(to)?, b.wide_address(barrier)?);
     (op.c, op.d) = (Slot(count), Slot(size));
     op.extra = b.extras([Slot(is_generic.into()), update].into_iter().chain(values));
+    let space = if is_generic { SpaceKind::Generic } else { SpaceKind::Shared };
+    let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
+    let order = if reduces { Order::RELAXED } else { Order::WEAK };
+    b.states(Effect::Access(Access { count, order, ..Access::new(kind, space, size, op.a) }));
+    b.states(mbarrier::completes(op.b, space));
     b.emit(op)
 }

@@ -5,10 +5,11 @@ use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
 use super::async_bulk;
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
-use super::mbarrier::{addressed, take_space};
+use super::mbarrier::{access, addressed, take_space};
 use crate::engine::exec::copy_async as run;
 use crate::engine::exec::lane::Kind;
-use crate::engine::exec::locate::SpaceKind;
+use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
+use crate::engine::observe::{Access, AccessKind, Effect, Order};
 use crate::engine::op::{Class, Op, Slot};
 
 /// `cp` in all its forms.
@@ -102,6 +103,15 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
     let from = b.wide_address(from)?;
     let mut op = addressed(b, run::copy, to, SpaceKind::Shared, 0)?;
     op.extra = b.extras([from, size, ignore, Slot(inverted.into()), Slot(*bytes as u32)]);
+    let element = *bytes as u32;
+    // Where some of it may be left out, nobody knows here what is read.
+    if (size, ignore) == (Slot::NONE, Slot::NONE) {
+        let access = Access::new(AccessKind::Read, SpaceKind::Global, element, from);
+        b.states(Effect::Access(access));
+    }
+    let access = Access::new(AccessKind::Write, SpaceKind::Shared, element, op.a);
+    let narrow = op.c == NARROW_ADDRESS;
+    b.states(Effect::Access(Access { narrow, offset: op.imm, ..access }));
     b.emit(op)
 }
 
@@ -120,5 +130,6 @@ fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         return Err(UNKNOWN);
     }
     let op = addressed(b, run::arrive, address, space, one_more.into())?;
+    b.states(access(AccessKind::Update, &op, space, Order::from_modifier("release")));
     b.emit(op)
 }

@@ -9,6 +9,7 @@ use super::suspend;
 use crate::engine::code::{Collective, PresetValue};
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::{cluster as run, collective, control, select};
+use crate::engine::observe::Effect;
 use crate::engine::op::{Handler, Op, Slot};
 
 /// `barrier.cluster.arrive` and `.wait`
@@ -16,13 +17,18 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
     form.take("cluster");
     form.take("aligned");
     let what = form.take_one(&["arrive", "wait"]).ok_or(UNKNOWN)?;
-    form.take_one(if what == "arrive" { &["release", "relaxed"] } else { &["acquire"] });
+    let order =
+        form.take_one(if what == "arrive" { &["release", "relaxed"] } else { &["acquire"] });
     if !form.is_spent() || !form.instruction().operands.is_empty() {
         return Err(UNKNOWN);
     }
     if what == "arrive" {
+        if order != Some("relaxed") {
+            b.states(Effect::Publish);
+        }
         return b.emit(Op::new(run::arrive));
     }
+    b.states(Effect::Learn);
     suspend::emit(b, Slot::NONE, |_, wait| {
         let mut op = Op::new(run::wait);
         op.extra = wait;

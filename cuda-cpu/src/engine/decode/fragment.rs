@@ -14,6 +14,7 @@ use crate::engine::exec::locate::SpaceKind;
 use crate::engine::exec::memory_ops::{Handlers, handlers};
 use crate::engine::exec::select;
 use crate::engine::exec::tensor::elements::{Elements, Linear, element_addresses};
+use crate::engine::observe::{Access, AccessKind, Effect, Values};
 use crate::engine::op::{Class, Op, Slot};
 
 /// A matrix that `wmma` knows.
@@ -118,15 +119,21 @@ impl Matrix {
     }
 
     /// Where element `index` of a register is, in the terms of memory.
-    fn elements(&self, register: usize, index: u32) -> Elements {
+    fn element(&self, register: usize, index: u32) -> Elements {
         let (row, column) = self.place(register, index);
         let (major, minor) = if self.rows { (row, column) } else { (column, row) };
-        Elements { major, minor, bits: self.bits }
+        Elements { major, minor, bits: self.bits, bytes: self.bits / 8 }
+    }
+
+    /// Where those of a whole register are, if they follow each other.
+    fn whole(&self, register: usize) -> Elements {
+        let bytes = (self.bits / 8).max(4);
+        Elements { bytes, ..self.element(register, 0) }
     }
 
     /// The elements of a register follow each other in memory.
     fn is_contiguous(&self) -> bool {
-        let apart = |i: u32| self.elements(0, i).minor.base - self.elements(0, 0).minor.base;
+        let apart = |i: u32| self.element(0, i).minor.base - self.element(0, 0).minor.base;
         (0..self.per_register()).all(|i| apart(i) == i)
     }
 }
@@ -170,6 +177,11 @@ impl Accesses {
         op
     }
 
+    /// What one of the accesses does.
+    fn access(&self, kind: AccessKind, elements: Elements) -> Access {
+        Access::new(kind, self.space, elements.bytes, self.address)
+    }
+
     fn load(
         &self,
         b: &mut Builder<'_>,
@@ -179,6 +191,7 @@ impl Accesses {
     ) -> Result<(), Problem> {
         let mut op = self.at(b, elements);
         (op.run, op.d) = (how.load[1], d);
+        b.states(Effect::Access(self.access(AccessKind::Read, elements)));
         b.emit(op)
     }
 
@@ -191,6 +204,9 @@ impl Accesses {
     ) -> Result<(), Problem> {
         let mut op = self.at(b, elements);
         (op.run, op.b) = (how.store[1], value);
+        let class = if elements.bits == 64 { Class::W64 } else { Class::W32 };
+        let access = self.access(AccessKind::Write, elements);
+        b.states(Effect::Access(Access { values: Values::One(value, class), ..access }));
         b.emit(op)
     }
 }
@@ -236,7 +252,7 @@ pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     for (register, &to) in aside.iter().enumerate() {
         if matrix.is_contiguous() {
             let how = whole(matrix.bits, space);
-            accesses.load(b, &how, matrix.elements(register, 0), to)?;
+            accesses.load(b, &how, matrix.whole(register), to)?;
         } else {
             load_parts(b, &matrix, &accesses, register, to)?;
         }
@@ -262,7 +278,7 @@ fn load_parts(
     let mut parts = Vec::new();
     for index in 0..matrix.per_register() {
         let part = b.frame.temporary(Class::W32);
-        accesses.load(b, &how, matrix.elements(register, index), part)?;
+        accesses.load(b, &how, matrix.element(register, index), part)?;
         parts.push(part);
     }
     let mut bits = matrix.bits;
@@ -300,7 +316,7 @@ pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     for (register, &from) in from.iter().enumerate() {
         if matrix.is_contiguous() {
             let how = whole(matrix.bits, space);
-            accesses.store(b, &how, matrix.elements(register, 0), from)?;
+            accesses.store(b, &how, matrix.whole(register), from)?;
             continue;
         }
         let how = part(matrix.bits, space);
@@ -309,7 +325,7 @@ pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
             (op.a, op.imm, op.extra) = (from, matrix.bits.into(), matrix.bits * index);
             op.d = b.frame.temporary(Class::W32);
             b.emit_plain(op);
-            accesses.store(b, &how, matrix.elements(register, index), op.d)?;
+            accesses.store(b, &how, matrix.element(register, index), op.d)?;
         }
     }
     Ok(())

@@ -6,9 +6,11 @@ use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::collective::whole_warp;
 use super::form::Form;
 use super::mma::{dests, sources};
+use crate::engine::ctx::{FULL, LANES};
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::matrix::{self, Form as Layout};
+use crate::engine::observe::{Access, AccessKind, Effect};
 use crate::engine::op::{Handler, Op, Slot};
 
 /// What an instruction moves.
@@ -58,7 +60,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     };
     whole_warp(b)?;
     let registers = dests(b, to, Kind::W32)?;
-    emit(b, matrix::load, &matrices, address, registers)
+    emit(b, (matrix::load, AccessKind::Read), &matrices, address, registers)
 }
 
 /// `stmatrix.sync.aligned.m8n8.x4.shared.b16 [p], {r0, r1, r2, r3};`
@@ -69,12 +71,12 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     };
     whole_warp(b)?;
     let registers = sources(b, from, Kind::W32)?;
-    emit(b, matrix::store, &matrices, address, registers)
+    emit(b, (matrix::store, AccessKind::Write), &matrices, address, registers)
 }
 
 fn emit(
     b: &mut Builder<'_>,
-    run: Handler,
+    (run, kind): (Handler, AccessKind),
     matrices: &Matrices,
     address: &Address,
     registers: Vec<Slot>,
@@ -90,6 +92,10 @@ fn emit(
     op.cache = b.new_cache();
     (op.b, op.d) = (Slot(matrices.layout as u32), Slot(matrices.registers as u32));
     op.extra = b.extras([Slot(matrices.space as u32)].into_iter().chain(registers));
+    // A row for each of the first lanes: eight to a register.
+    let lanes = FULL >> (LANES - 8 * matrices.registers);
+    let access = Access::new(kind, matrices.space, matrix::ROW as u32, op.a);
+    b.states(Effect::Access(Access { lanes, narrow, offset: op.imm, ..access }));
     b.emit(op)
 }
 

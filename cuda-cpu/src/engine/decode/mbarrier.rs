@@ -10,6 +10,7 @@ use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::mbarrier::{
     self as run, BY_PARITY, COMPLETE_BYTES, DROP, EXPECT_BYTES, NO_COMPLETE,
 };
+use crate::engine::observe::{Access, AccessKind, Effect, Order};
 use crate::engine::op::{Handler, Op, Slot};
 
 /// Takes the state space of a barrier's address: always shared memory, perhaps generically.
@@ -37,6 +38,20 @@ pub(super) fn addressed(
     Ok(op)
 }
 
+/// What an op made by [`addressed`] does to its barrier.
+pub(super) fn access(kind: AccessKind, op: &Op, space: SpaceKind, order: Order) -> Effect {
+    let narrow = op.c == NARROW_ADDRESS;
+    let access = Access::new(kind, space, run::OBJECT.bytes as u32, op.a);
+    Effect::Access(Access { narrow, offset: op.imm, order, ..access })
+}
+
+/// A transfer completes at a barrier, whose address is in this 64-bit register: what it wrote is known to those who
+/// wait there.
+pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
+    let access = Access::new(AccessKind::Update, space, run::OBJECT.bytes as u32, register);
+    Effect::Access(Access { order: Order::from_modifier("release"), ..access })
+}
+
 const NAMES: [&str; 9] = [
     "init",
     "inval",
@@ -55,7 +70,7 @@ pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
     let name = form.instruction().modifiers.first().map_or("", String::as_str);
     let name = NAMES.iter().copied().find(|n| *n == name && form.take(n)).ok_or(UNKNOWN)?;
     // One block runs on one thread: all of it is ordered.
-    form.take_one(&["release", "acquire", "relaxed"]);
+    let order = form.take_one(&["release", "acquire", "relaxed"]);
     form.take_one(&["cta", "cluster"]);
     let space = take_space(form);
     let ty = form.ty();
@@ -63,8 +78,8 @@ pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
         return Err(UNKNOWN);
     }
     match name {
-        "arrive" | "arrive_drop" => arrive(b, form, name, space),
-        "test_wait" | "try_wait" => wait(b, form, name, space),
+        "arrive" | "arrive_drop" => arrive(b, form, name, space, order),
+        "test_wait" | "try_wait" => wait(b, form, name, space, order),
         "pending_count" => pending_count(b, form),
         _ => simple(b, form, name, space),
     }
@@ -95,6 +110,10 @@ fn simple(
     if let Some(count) = count {
         op.b = b.source(count, Kind::W32)?;
     }
+    b.states(match name {
+        "init" | "inval" => access(AccessKind::Write, &op, space, Order::WEAK),
+        _ => access(AccessKind::Update, &op, space, Order::RELAXED),
+    });
     b.emit(op)
 }
 
@@ -104,6 +123,7 @@ fn arrive(
     form: &mut Form<'_>,
     name: &str,
     space: SpaceKind,
+    order: Option<&str>,
 ) -> Result<(), Problem> {
     let variant = form.take_one(&["expect_tx", "noComplete"]);
     let mode = match variant {
@@ -124,6 +144,8 @@ fn arrive(
         op.b = b.source(count, Kind::W32)?;
     }
     op.d = b.dest(token, Kind::W64, false)?;
+    let order = Order::from_modifier(order.unwrap_or("release"));
+    b.states(access(AccessKind::Update, &op, space, order));
     b.emit(op)
 }
 
@@ -133,6 +155,7 @@ fn wait(
     form: &mut Form<'_>,
     name: &str,
     space: SpaceKind,
+    order: Option<&str>,
 ) -> Result<(), Problem> {
     let (mode, kind) = if form.take("parity") { (BY_PARITY, Kind::W32) } else { (0, Kind::W64) };
     let (done, address, phase, time) = match form.instruction().operands.as_slice() {
@@ -145,15 +168,18 @@ fn wait(
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
+    let order = Order::from_modifier(order.unwrap_or("acquire"));
     let phase = b.source(phase, kind)?;
     let done = b.dest(done, Kind::Pred, false)?;
     if name == "test_wait" || time.is_some() {
         let mut op = addressed(b, run::test_wait, address, space, mode)?;
         (op.b, op.d) = (phase, done);
+        b.states(access(AccessKind::Read, &op, space, order));
         return b.emit(op);
     }
     let mut op = addressed(b, run::try_wait, address, space, mode)?;
     (op.b, op.d) = (phase, done);
+    b.states(access(AccessKind::Read, &op, space, order));
     suspend::emit(b, done, |b, wait| {
         b.code.extras[op.extra as usize + 2] = Slot(wait);
         op

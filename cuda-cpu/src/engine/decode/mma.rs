@@ -5,6 +5,7 @@ use cuda_ptx::Operand;
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::collective::whole_warp;
 use super::form::Form;
+use super::sparse::sparse;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::rounding::Round;
 use crate::engine::exec::tensor::floats::{
@@ -32,25 +33,26 @@ pub(super) struct Multiply {
 }
 
 impl Multiply {
-    fn new(run: Handler, registers: [usize; 4]) -> Self {
+    pub(super) fn new(run: Handler, registers: [usize; 4]) -> Self {
         Self { run, imm: 0, registers, kinds: [Kind::W32; 2] }
     }
 
-    fn with(self, imm: u64) -> Self {
+    pub(super) fn with(self, imm: u64) -> Self {
         Self { imm, ..self }
     }
 }
 
 /// `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 d, a, b, c;`
 pub(crate) fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if form.take("sp") || form.take("sp::ordered_metadata") {
-        return Err("the CPU device does not know sparse matrices");
-    }
+    let is_sparse = form.take("sp") || form.take("sp::ordered_metadata");
     if form.instruction().modifiers.iter().any(|m| m.starts_with("kind::")) {
         return Err("only the types of mma that sm_90 knows");
     }
     if !form.take("sync") || !form.take("aligned") {
         return Err("only the .sync.aligned form");
+    }
+    if is_sparse {
+        return sparse(b, form);
     }
     let multiply = pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };

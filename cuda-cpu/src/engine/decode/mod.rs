@@ -24,6 +24,7 @@ mod mma;
 mod moves;
 mod names;
 mod registers;
+mod sparse;
 mod special;
 mod suspend;
 mod video;

@@ -70,7 +70,12 @@ fn rule(ins: &Instruction) -> Rule {
         | "mad" | "fma" | "addc" | "subc" | "madc" | "mul24" | "mad24" | "div" | "rem" | "min"
         | "max" | "neg" | "abs" | "sad" | "dp4a" | "dp2a" | "copysign" | "rcp" | "sqrt"
         | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => Rule::Data,
-        "atom" | "vote" | "match" | "redux" | "activemask" => Rule::Uses { results: true },
+        "atom" | "vote" | "match" | "redux" | "activemask" | "mma" | "ldmatrix" | "movmatrix"
+        | "elect" | "mapa" | "getctarank" | "createpolicy" => Rule::Uses { results: true },
+        // Where the first operand is no address.
+        "wmma" | "mbarrier" => {
+            Rule::Uses { results: !matches!(ins.operands.first(), Some(Operand::Address(_))) }
+        }
         _ => Rule::Uses { results: false },
     }
 }

@@ -92,5 +92,14 @@ pub(crate) fn arrive(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             return flow;
         }
     }
-    push(ctx, Step::Arrive(Box::new(barriers))).err().unwrap_or(Flow::Next)
+    // Those of whom no copy is outstanding arrive at once.
+    let (all, copying) = (ctx.mask, ctx.team.own_copies().map_or(0, |copies| copies.copying()));
+    let step = Step::Arrive(Box::new(barriers));
+    let arrived = perform(ctx, &step, all & !copying).and_then(|()| {
+        ctx.mask = all & copying;
+        let pushed = if ctx.mask == 0 { Ok(()) } else { push(ctx, step) };
+        ctx.mask = all;
+        pushed
+    });
+    arrived.err().unwrap_or(Flow::Next)
 }

@@ -35,7 +35,7 @@ impl Form {
 }
 
 /// Bytes of a row.
-const ROW: u64 = 16;
+pub(crate) const ROW: u64 = 16;
 
 type Row = [u32; 4];
 

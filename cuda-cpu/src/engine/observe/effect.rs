@@ -3,12 +3,14 @@
 use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
 use crate::engine::exec::locate::{SpaceKind, generic};
 use crate::engine::fault::FaultSpace;
+use crate::engine::launch::MAX_SHARED_BYTES;
 use crate::engine::op::{Class, Slot};
 
 /// What an op does that others can see.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Effect {
     Access(Access),
+    Bulk(Bulk),
     /// A fence: what a thread did before it is ordered before what it does after it.
     Fence,
     /// The lanes arrive at the barrier of the block that has the number in this register.
@@ -16,7 +18,42 @@ pub(crate) enum Effect {
     /// A collective of the warp: the lanes of the member mask in this register wait for each other; without one,
     /// those that execute it.
     Meeting(Slot),
+    /// What the lanes did before is known to whoever learns later.
+    Publish,
+    /// See [`Effect::Publish`].
+    Learn,
 }
+
+/// A weak access of every executing lane to as many bytes as it says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bulk {
+    pub(crate) kind: AccessKind,
+    pub(crate) space: SpaceKind,
+    /// The address, in a 64-bit register.
+    pub(crate) register: Slot,
+    /// How many bytes, in a 32-bit register.
+    pub(crate) bytes: Slot,
+}
+
+impl Bulk {
+    /// What it is made of: pieces of 16 bytes of each lane. As one side of such a transfer is shared memory, there are
+    /// not many in one that is not refused.
+    pub(crate) fn pieces(self, ctx: &Ctx<'_>, active: u32) -> Vec<Access> {
+        let most = MAX_SHARED_BYTES / PIECE;
+        let of = |lane: usize| {
+            let count = (ctx.lane::<u32>(self.bytes, lane) / PIECE).min(most);
+            (0..count).map(move |i| Access {
+                offset: (i * PIECE).into(),
+                lanes: 1 << lane,
+                ..Access::new(self.kind, self.space, PIECE, self.register)
+            })
+        };
+        lanes_of(active).flat_map(of).collect()
+    }
+}
+
+/// Bytes of a piece.
+const PIECE: u32 = 16;
 
 /// An access of every executing lane: `count` elements of `element` bytes from an address on.
 #[derive(Debug, Clone, Copy)]

@@ -50,7 +50,7 @@ mod uninitialised;
 mod watch;
 mod written;
 
-pub(crate) use effect::{Access, AccessKind, Effect, Order, Values};
+pub(crate) use effect::{Access, AccessKind, Bulk, Effect, Order, Values};
 pub(crate) use meter::InstructionBudget;
 pub use options::{Checks, Schedule};
 pub use profile::{KernelProfile, KindCount, Profile};

@@ -1,6 +1,6 @@
 //! What is remembered of a running block.
 
-use super::effect::{Effect, Places};
+use super::effect::{Access, Effect, Places};
 use super::options::Checks;
 use super::races::Races;
 use super::uninitialised::{At, Found, Uninitialised};
@@ -107,14 +107,18 @@ impl Shadow {
     fn effect(&mut self, ctx: &mut Ctx<'_>, at: At, active: u32, effect: &Effect) -> Option<Flow> {
         let warp = at.warp;
         match effect {
-            Effect::Access(access) => {
-                let places = Places::new(ctx, access, active);
-                let found = self.uninitialised.as_mut();
-                let found = found.and_then(|own| own.access(ctx, at, access, &places));
-                if let Some(flow) = found.and_then(|found| self.tell(found)) {
-                    return Some(flow);
-                }
-                self.races.as_mut()?.access(ctx, (at.pc, warp), access, &places)
+            Effect::Access(access) => self.access(ctx, at, active, access),
+            Effect::Bulk(bulk) => {
+                let pieces = bulk.pieces(ctx, active);
+                pieces.iter().find_map(|piece| self.access(ctx, at, active, piece))
+            }
+            Effect::Publish => {
+                self.races.iter_mut().for_each(|races| races.publish(warp, active));
+                None
+            }
+            Effect::Learn => {
+                self.races.iter_mut().for_each(|races| races.learn(warp, active));
+                None
             }
             Effect::Fence => {
                 self.races.iter_mut().for_each(|races| races.fence(warp, active));
@@ -134,6 +138,16 @@ impl Shadow {
                 None
             }
         }
+    }
+
+    fn access(&mut self, ctx: &mut Ctx<'_>, at: At, active: u32, access: &Access) -> Option<Flow> {
+        let places = Places::new(ctx, access, active);
+        let found = self.uninitialised.as_mut();
+        let found = found.and_then(|own| own.access(ctx, at, access, &places));
+        if let Some(flow) = found.and_then(|found| self.tell(found)) {
+            return Some(flow);
+        }
+        self.races.as_mut()?.access(ctx, (at.pc, at.warp), access, &places)
     }
 
     /// What is read was written by nobody: told at once, unless it may turn out to be a race.

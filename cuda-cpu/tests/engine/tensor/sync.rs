@@ -1,4 +1,4 @@
-//! What barriers in memory hold after each operation, and whom `elect` elects.
+//! What barriers in shared memory say after each operation, and whom `elect` elects.
 
 use std::rc::Rc;
 
@@ -10,14 +10,13 @@ fn mbarrier(name: &str, operations: &[&str]) -> Case {
     let mut body = "setp.ne.u32 p, lane, 0; @p ret; mov.u64 k, 0; mov.u32 n, 0;\n".to_owned();
     for (i, operation) in operations.iter().enumerate() {
         body += &format!(
-            "setp.ne.u32 p, lane, 0;\n{operation}\nselp.u32 u, 1, 0, p; ld.volatile.shared.b64 v, [s]; shr.u64 h, k, 43;
-            st.global.b64 [o+{}], v; st.global.b64 [o+{}], h; st.global.v2.b32 [o+{}], {{u, n}};\n",
-            24 * i,
-            24 * i + 8,
-            24 * i + 16
+            "setp.ne.u32 p, lane, 0;\n{operation}\nselp.u32 u, 1, 0, p; shr.u64 h, k, 43;
+            st.global.b64 [o+{}], h; st.global.v2.b32 [o+{}], {{u, n}};\n",
+            16 * i,
+            16 * i + 8
         );
     }
-    let registers = ".shared .align 8 .b64 s; .reg .b64 k, v, h; .reg .b32 n; .reg .pred p;";
+    let registers = ".shared .align 8 .b64 s; .reg .b64 k, h; .reg .b32 n; .reg .pred p;";
     let nothing = Rc::new(vec![0; 64]);
     let inputs = [nothing.clone(), nothing.clone(), nothing];
     Case::new(
@@ -25,7 +24,7 @@ fn mbarrier(name: &str, operations: &[&str]) -> Case {
         kernel(registers, &body),
         inputs,
         1,
-        24 * operations.len(),
+        16 * operations.len(),
     )
 }
 

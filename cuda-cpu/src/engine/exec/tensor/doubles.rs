@@ -20,13 +20,31 @@ fn doubles<const M: usize, const K: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     for i in 0..M {
         for n in 0..8 {
             let sum = (0..K).fold(f64::from_bits(d[i][n]), |sum, k| {
-                fma_f64(f64::from_bits(a[i][k]), f64::from_bits(b[n][k]), sum, mode)
+                fma(f64::from_bits(a[i][k]), f64::from_bits(b[n][k]), sum, mode)
             });
             d[i][n] = sum.to_bits();
         }
     }
     set_sums(ctx, op, &d);
     Flow::Next
+}
+
+/// What an invalid operation gives.
+const NAN: u64 = 0xFFF8_0000_0000_0000;
+/// What makes a NaN a quiet one.
+const QUIET: u64 = 1 << 51;
+
+#[inline(always)]
+fn fma(a: f64, b: f64, c: f64, mode: Round) -> f64 {
+    let sum = fma_f64(a, b, c, mode);
+    if sum.is_nan() { nan_of(a, b, c) } else { sum }
+}
+
+/// Of several NaNs, B's comes before the sum's and that before A's.
+#[cold]
+fn nan_of(a: f64, b: f64, c: f64) -> f64 {
+    let first = [b, c, a].into_iter().find(|x| x.is_nan());
+    f64::from_bits(first.map_or(NAN, |nan| nan.to_bits() | QUIET))
 }
 
 twice! {

@@ -33,7 +33,10 @@ impl Linear {
 pub(crate) struct Elements {
     pub(crate) major: Linear,
     pub(crate) minor: Linear,
+    /// Of an element.
     pub(crate) bits: u32,
+    /// Of what is accessed there: one element, or some that follow each other.
+    pub(crate) bytes: u32,
 }
 
 impl Elements {
@@ -44,14 +47,15 @@ impl Elements {
 
     fn unpack(bits: u64) -> Self {
         let (major, minor) = (Linear::unpack(bits), Linear::unpack(bits >> 24));
-        Self { major, minor, bits: (bits >> 48) as u32 }
+        let bits = (bits >> 48) as u32;
+        Self { major, minor, bits, bytes: bits / 8 }
     }
 }
 
 /// The address of each lane's element: of the matrix at `a`, with `b` elements from row to row.
 pub(crate) fn element_addresses(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (bases, strides) = (ctx.read::<u64>(op.a), ctx.read::<u32>(op.b));
-    let Elements { major, minor, bits } = Elements::unpack(op.imm);
+    let Elements { major, minor, bits, .. } = Elements::unpack(op.imm);
     let addresses = std::array::from_fn(|lane| {
         // A stride is a 32-bit integer; the products of such do not overflow.
         let rows = u64::from(major.at(lane)) * u64::from(strides[lane]);

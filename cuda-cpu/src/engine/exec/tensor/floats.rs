@@ -2,8 +2,9 @@
 
 use half::f16;
 
-use super::fused::{Accumulator, multiply};
-pub(crate) use super::fused::{Half, Single, Widened};
+use super::accumulator::{Accumulator, Sums};
+pub(crate) use super::accumulator::{Half, Single, Widened};
+use super::fused::{Dense, multiply};
 use super::layout::lines;
 use super::parts::Factor;
 pub(crate) use super::parts::{BF16, F16, TF32};
@@ -26,7 +27,7 @@ where
     let a = lines::<u32, 16, W>(ctx, op, of_a);
     let b = lines::<u32, 8, W>(ctx, op, of_b);
     let c = C::read(ctx, op, of_b + W / 4);
-    let d = multiply::<F, C, D, W, K>(&a, &b, &c);
+    let d = multiply::<F, C, D, W, K, W, K>(&a, &b, &c, &Dense);
     D::write(ctx, op, &d);
     Flow::Next
 }
@@ -38,7 +39,7 @@ twice! {
 
 /// Of two bytes of each word, the f16 numbers they stand for.
 #[inline(always)]
-fn unpack<const M: usize, const W: usize>(
+pub(super) fn unpack<const M: usize, const W: usize>(
     lines: &[[u32; W]; M],
     upper: bool,
     e4m3: bool,
@@ -71,15 +72,16 @@ fn bytes<D: Accumulator, const W: usize, const K: usize>(ctx: &mut Ctx<'_>, op: 
     let mut d = [[0; 8]; 16];
     for upper in [false, true] {
         let (a, b) = (unpack(&a, upper, a_e4m3), unpack(&b, upper, b_e4m3));
-        d = multiply::<F16, D, D, W, K>(&a, &b, &d);
+        d = multiply::<F16, D, D, W, K, W, K>(&a, &b, &d, &Dense);
     }
-    for i in 0..16 {
-        for n in 0..8 {
-            d[i][n] = D::add(c[i][n], d[i][n]);
-        }
-    }
-    D::write(ctx, op, &d);
+    D::write(ctx, op, &added::<D>(&c, &d));
     Flow::Next
+}
+
+/// The sums of two matrices.
+#[inline(always)]
+pub(super) fn added<D: Accumulator>(c: &Sums, d: &Sums) -> Sums {
+    std::array::from_fn(|i| std::array::from_fn(|n| D::add(c[i][n], d[i][n])))
 }
 
 twice! {

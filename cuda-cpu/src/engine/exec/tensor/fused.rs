@@ -6,160 +6,14 @@
 //! rounded once: towards zero to f32, to nearest to f16. There is one such step for all products of an
 //! instruction. The exponent of a product is the sum of its factors' exponents, so it need not be normalised.
 
-use half::f16;
-
-use super::layout;
-use super::parts::{Factor, Parts, parts, special};
-use crate::engine::ctx::Ctx;
-use crate::engine::exec::float::{NAN32, Scalar};
-use crate::engine::exec::rounding::Round;
-use crate::engine::op::Op;
+use super::accumulator::{Accumulator, Sums};
+use super::parts::{Factor, Parts};
 
 /// Bits below the leading place of the largest term that take part in the sum.
 const KEPT: u32 = 25;
 
 /// Columns of B.
 const N: usize = 8;
-
-/// What C or D may be: its elements as bits.
-pub(crate) trait Accumulator: 'static {
-    /// Registers of a fragment.
-    const REGISTERS: usize;
-    const FRACTION: u32;
-    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; N]; 16];
-    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &[[u32; N]; 16]);
-    fn parts(bits: u32) -> Parts;
-    fn special(bits: u32) -> f64;
-    /// Rounds `total * 2^exponent`.
-    fn round(total: i64, exponent: i32) -> u32;
-    /// An infinity or NaN.
-    fn from_special(value: f64) -> u32;
-    /// The sum, rounded to nearest.
-    fn add(a: u32, b: u32) -> u32;
-}
-
-/// How many of the smallest f32 make one.
-const UNITS: f64 = f64::from_bits((1023 + 149) << 52);
-
-/// f32
-pub(crate) struct Single;
-
-impl Accumulator for Single {
-    const REGISTERS: usize = 4;
-    const FRACTION: u32 = 23;
-    #[inline(always)]
-    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; N]; 16] {
-        layout::sums(ctx, op, first)
-    }
-    #[inline(always)]
-    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &[[u32; N]; 16]) {
-        layout::set_sums(ctx, op, sums);
-    }
-    #[inline(always)]
-    fn parts(bits: u32) -> Parts {
-        parts::<8, 23>(bits)
-    }
-    fn special(bits: u32) -> f64 {
-        special::<8, 23>(bits)
-    }
-    #[inline(always)]
-    fn round(total: i64, exponent: i32) -> u32 {
-        let value = scaled(total, exponent);
-        if value.abs() >= f64::from(f32::MIN_POSITIVE) {
-            // What the conversion could round away is gone. Too large a sum becomes infinite all the same.
-            let cut = value.to_bits() & !((1 << (f64::MANTISSA_DIGITS - f32::MANTISSA_DIGITS)) - 1);
-            return (f64::from_bits(cut) as f32).to_bits();
-        }
-        let units = (value.abs() * UNITS) as u32;
-        units | u32::from(total < 0) << 31
-    }
-    fn from_special(value: f64) -> u32 {
-        if value.is_nan() { NAN32 } else { (value as f32).to_bits() }
-    }
-    #[inline(always)]
-    fn add(a: u32, b: u32) -> u32 {
-        let sum = f32::from_bits(a) + f32::from_bits(b);
-        if sum.is_nan() { NAN32 } else { sum.to_bits() }
-    }
-}
-
-/// f16
-pub(crate) struct Half;
-
-impl Accumulator for Half {
-    const REGISTERS: usize = 2;
-    const FRACTION: u32 = 10;
-    #[inline(always)]
-    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; N]; 16] {
-        layout::half_sums(ctx, op, first)
-    }
-    #[inline(always)]
-    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &[[u32; N]; 16]) {
-        layout::set_half_sums(ctx, op, sums);
-    }
-    #[inline(always)]
-    fn parts(bits: u32) -> Parts {
-        parts::<5, 10>(bits)
-    }
-    fn special(bits: u32) -> f64 {
-        special::<5, 10>(bits)
-    }
-    #[inline(always)]
-    fn round(total: i64, exponent: i32) -> u32 {
-        let half = f16::round_from(scaled(total, exponent), Round::Nearest);
-        u32::from(half.to_bits())
-    }
-    fn from_special(value: f64) -> u32 {
-        u32::from(if value.is_nan() { 0x7FFF } else { f16::from_f64(value).to_bits() })
-    }
-    #[inline(always)]
-    fn add(a: u32, b: u32) -> u32 {
-        let value = |bits: u32| f16::from_bits(bits as u16).to_f32();
-        // An f32 holds the sum so well that rounding twice does no harm.
-        let sum = f16::from_f32(value(a) + value(b));
-        u32::from(if sum.is_nan() { 0x7FFF } else { sum.to_bits() })
-    }
-}
-
-/// f16, made f32 before anything else: C of a `wmma` with f32 results.
-pub(crate) struct Widened;
-
-impl Accumulator for Widened {
-    const REGISTERS: usize = 2;
-    const FRACTION: u32 = Single::FRACTION;
-    #[inline(always)]
-    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; N]; 16] {
-        let single = |bits: u32| f16::from_bits(bits as u16).to_f32().to_bits();
-        layout::half_sums(ctx, op, first).map(|row| row.map(single))
-    }
-    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &[[u32; N]; 16]) {
-        Single::write(ctx, op, sums);
-    }
-    #[inline(always)]
-    fn parts(bits: u32) -> Parts {
-        Single::parts(bits)
-    }
-    fn special(bits: u32) -> f64 {
-        Single::special(bits)
-    }
-    fn round(total: i64, exponent: i32) -> u32 {
-        Single::round(total, exponent)
-    }
-    fn from_special(value: f64) -> u32 {
-        Single::from_special(value)
-    }
-    fn add(a: u32, b: u32) -> u32 {
-        Single::add(a, b)
-    }
-}
-
-/// Exact: totals have less than 53 bits, and exponents are those of products.
-#[inline(always)]
-fn scaled(total: i64, exponent: i32) -> f64 {
-    // Only sums of zeros have lower exponents.
-    let exponent = exponent.max(-1000);
-    total as f64 * f64::from_bits(((1023 + exponent) as u64) << 52)
-}
 
 /// The elements of one row of A.
 struct Row<const K: usize> {
@@ -206,29 +60,55 @@ impl<const K: usize> Columns<K> {
     }
 }
 
-/// `a * b + c`: 16 rows of `W` words, 8 columns of `W` words, `K` products to an element.
+/// Which rows of B the elements of A meet.
+pub(super) trait Picks<const K: usize> {
+    fn row(&self, i: usize, k: usize) -> usize;
+}
+
+/// The elements of a row of A meet the rows of B one by one.
+pub(super) struct Dense;
+
+impl<const K: usize> Picks<K> for Dense {
+    #[inline(always)]
+    fn row(&self, _: usize, k: usize) -> usize {
+        k
+    }
+}
+
+/// By row and element of A.
+impl<const K: usize> Picks<K> for [[u8; K]; 16] {
+    #[inline(always)]
+    fn row(&self, i: usize, k: usize) -> usize {
+        self[i][k].into()
+    }
+}
+
+/// `a * b + c`: 16 rows of `W` words with `K` elements, 8 columns of `V` words with `L` elements.
 #[inline(always)]
-pub(super) fn multiply<F, C, D, const W: usize, const K: usize>(
+pub(super) fn multiply<F, C, D, const W: usize, const K: usize, const V: usize, const L: usize>(
     a: &[[u32; W]; 16],
-    b: &[[u32; W]; N],
-    c: &[[u32; N]; 16],
-) -> [[u32; N]; 16]
+    b: &[[u32; V]; N],
+    c: &Sums,
+    picks: &impl Picks<K>,
+) -> Sums
 where
     F: Factor,
     C: Accumulator,
     D: Accumulator,
 {
-    let columns = Columns::<K>::new::<F, W>(b);
+    let columns = Columns::<L>::new::<F, V>(b);
     let mut d = [[0; N]; 16];
     for i in 0..16 {
         let row = Row::<K>::new::<F>(&a[i]);
         let c_parts = c[i].map(C::parts);
-        let (totals, exponents) = sum_row::<F, C, K>(&row, &columns, &c_parts);
+        let (totals, exponents) =
+            sum_row::<F, C, K, L>(&row, &columns, &c_parts, |k| picks.row(i, k));
         for n in 0..N {
             d[i][n] = D::round(totals[n], exponents[n] - KEPT as i32);
         }
         if row.special || columns.special || c_parts.iter().any(|c| c.special) {
-            specials::<F, C, D, W, K>(&a[i], b, &c[i], &mut d[i]);
+            let row_of_b: [usize; K] = std::array::from_fn(|k| picks.row(i, k));
+            specials::<F, C, D, W, K, V>(&a[i], b, &c[i], &row_of_b, &mut d[i]);
         }
     }
     d
@@ -236,18 +116,21 @@ where
 
 /// The sums of one row, and the exponents they are aligned to.
 #[inline(always)]
-fn sum_row<F: Factor, C: Accumulator, const K: usize>(
+fn sum_row<F: Factor, C: Accumulator, const K: usize, const L: usize>(
     row: &Row<K>,
-    columns: &Columns<K>,
+    columns: &Columns<L>,
     c: &[Parts; N],
+    row_of_b: impl Fn(usize) -> usize,
 ) -> ([i64; N], [i32; N]) {
     let mut products = [[0; N]; K];
     let mut exponents = [[0; N]; K];
     let mut top = c.map(|c| c.exponent);
     for k in 0..K {
+        let (significands, others) =
+            (&columns.significands[row_of_b(k)], &columns.exponents[row_of_b(k)]);
         for n in 0..N {
-            products[k][n] = row.significands[k] * columns.significands[k][n];
-            exponents[k][n] = row.exponents[k] + columns.exponents[k][n];
+            products[k][n] = row.significands[k] * significands[n];
+            exponents[k][n] = row.exponents[k] + others[n];
             top[n] = top[n].max(exponents[k][n]);
         }
     }
@@ -277,10 +160,11 @@ fn sum_row<F: Factor, C: Accumulator, const K: usize>(
 /// Puts the results in place that infinities and NaNs have to do with.
 #[cold]
 #[inline(never)]
-fn specials<F, C, D, const W: usize, const K: usize>(
+fn specials<F, C, D, const W: usize, const K: usize, const V: usize>(
     a: &[u32; W],
-    b: &[[u32; W]; N],
+    b: &[[u32; V]; N],
     c: &[u32; N],
+    row_of_b: &[usize; K],
     d: &mut [u32; N],
 ) where
     F: Factor,
@@ -289,8 +173,9 @@ fn specials<F, C, D, const W: usize, const K: usize>(
 {
     for n in 0..N {
         let products = (0..K).map(|k| {
-            let (word, index) = (k / F::PER_WORD, k % F::PER_WORD);
-            F::special(a[word], index) * F::special(b[n][word], index)
+            let row = row_of_b[k];
+            F::special(a[k / F::PER_WORD], k % F::PER_WORD)
+                * F::special(b[n][row / F::PER_WORD], row % F::PER_WORD)
         });
         // Finite products cannot get near the end of f64.
         let sum = products.sum::<f64>() + C::special(c[n]);

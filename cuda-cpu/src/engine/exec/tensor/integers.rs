@@ -14,7 +14,7 @@ pub(crate) trait Dot: 'static {
 pub(crate) struct Integers<const BITS: u32, const A_SIGNED: bool, const B_SIGNED: bool>;
 
 #[inline(always)]
-fn element<const BITS: u32, const SIGNED: bool>(word: u32, index: u32) -> i32 {
+pub(super) fn element<const BITS: u32, const SIGNED: bool>(word: u32, index: u32) -> i32 {
     let top = word << (32 - BITS - index * BITS);
     if SIGNED { top as i32 >> (32 - BITS) } else { (top >> (32 - BITS)) as i32 }
 }

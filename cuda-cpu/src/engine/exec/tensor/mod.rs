@@ -4,6 +4,7 @@
 //! the warp hold fragments of the matrices ([`layout`]). Registers stand in `Code::extras`: those of D, A, B
 //! and C, one after the other. `wmma` is made of the same multiplications (`decode::wmma`).
 
+mod accumulator;
 pub(crate) mod doubles;
 pub(crate) mod elements;
 pub(crate) mod floats;
@@ -12,6 +13,7 @@ pub(crate) mod integers;
 pub(crate) mod layout;
 mod parts;
 pub(crate) mod quads;
+pub(crate) mod sparse;
 
 use crate::engine::ctx::{Ctx, FULL};
 use crate::engine::fault::FaultKind;

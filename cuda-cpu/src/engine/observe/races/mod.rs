@@ -132,6 +132,22 @@ impl Races {
         }
     }
 
+    /// What these lanes did before is known to whoever learns later.
+    pub(crate) fn publish(&mut self, warp: u32, lanes: u32) {
+        if self.tick(warp).is_some() {
+            let clocks = &self.warps[warp as usize].clocks;
+            lanes_of(lanes).for_each(|lane| self.orders.publish(&clocks.released(lane, true)));
+        }
+    }
+
+    /// See [`Races::publish`].
+    pub(crate) fn learn(&mut self, warp: u32, lanes: u32) {
+        if self.tick(warp).is_some() {
+            let clocks = &mut self.warps[warp as usize].clocks;
+            lanes_of(lanes).for_each(|lane| self.orders.learn(clocks, lane));
+        }
+    }
+
     /// The stamp of the warp's next op.
     fn tick(&mut self, warp: u32) -> Option<u32> {
         let stamp = self.warps.get_mut(warp as usize)?.clocks.tick();

@@ -46,6 +46,16 @@ impl Orders {
         self.barriers.get_mut(barrier as usize).map(std::mem::take).unwrap_or_default().into()
     }
 
+    /// Somebody tells everybody.
+    pub(crate) fn publish(&mut self, told: &Clock) {
+        Arc::make_mut(&mut self.elsewhere).join(told);
+    }
+
+    /// Somebody learns what was told.
+    pub(crate) fn learn(&self, clocks: &mut WarpClocks, lane: usize) {
+        clocks.acquire(lane, &self.elsewhere);
+    }
+
     /// A lane's strong access: to this word of shared memory, or to somewhere in global memory.
     pub(crate) fn access(
         &mut self,
