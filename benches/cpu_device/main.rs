@@ -1,10 +1,13 @@
 //! The CPU device beside plain Rust: the same work by a kernel on all cores, and by a loop on one.
 //!
-//! `cargo bench -p benches --bench cpu_device [-- NAME]`. Results are compared before anything is timed.
+//! `cargo bench -p benches --bench cpu_device [-- NAME] [-- --small]`. Results are compared before anything is timed.
+//! `--small` does as much as `benches/peers/ptoxide` and `benches/peers/numba_simulator` do, to stand beside them.
 
 mod cases;
+mod inputs;
 mod machine;
 mod scalar;
+mod sizes;
 mod work;
 
 use std::cell::RefCell;
@@ -15,9 +18,12 @@ use cuda_async::LaunchConfig;
 use crate::machine::Machine;
 
 const EFFORT: Effort = Effort { rounds: 7, in_a_row: 1 };
+const SMALL_EFFORT: Effort = Effort { rounds: 101, in_a_row: 1 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let small = std::env::args().any(|arg| arg == "--small");
+    let (sizes, effort) = if small { (sizes::SMALL, SMALL_EFFORT) } else { (sizes::FULL, EFFORT) };
     let machine = Machine::new()?;
     let mut ratios = Vec::new();
     section(&machine.name, &["plain Rust, one core, ms", "CPU device, ms", "ratio"]);
@@ -25,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if asked.as_ref().is_some_and(|asked| asked != name) {
             continue;
         }
-        let mut work = make(&machine)?;
+        let mut work = make(&machine, &sizes)?;
         if !work.agrees() {
             return Err(format!("{name}: results differ").into());
         }
@@ -34,14 +40,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Way::new("plain Rust", || work.borrow_mut().plain()),
             Way::new("CPU device", || work.borrow_mut().device()),
         ];
-        let times = medians(&mut ways, EFFORT);
+        let times = medians(&mut ways, effort);
         let [plain, device] = times[..] else { continue };
-        println!("| {name} | | {:.2} | {:.2} | {:.2} |", plain / 1e3, device / 1e3, device / plain);
-        ratios.push(device / plain);
+        let (size, ratio) = (sizes.text(name), device / plain);
+        println!("| {name} | {size} | {:.3} | {:.3} | {ratio:.2} |", plain / 1e3, device / 1e3);
+        ratios.push(ratio);
     }
     let mean = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64;
     println!("| geometric mean of {} | | | | {:.2} |", ratios.len(), mean.exp());
-    if asked.is_none() {
+    if asked.is_none() && !small {
         small_launches(&machine)?;
     }
     Ok(())
