@@ -244,7 +244,9 @@ fn what_is_not_supported_says_so() {
 
 #[test]
 fn parts_of_registers() {
-    let body = body("vadd2.u32.u32.u32 %r1.h1, %r2.h30, %r3, %r4; vmad.s32.s32.s32 %r1, -%r2.b3, %r3, -%r4;");
+    let body = body(
+        "vadd2.u32.u32.u32 %r1.h1, %r2.h30, %r3, %r4; vmad.s32.s32.s32 %r1, -%r2.b3, %r3, -%r4;",
+    );
     let part = |at: usize, operand: usize| match &body.instructions[at].operands[operand] {
         Operand::Part(p) => (p.part.as_str(), p.negated),
         other => panic!("{other:?}"),
@@ -280,4 +282,23 @@ fn kernels_of_a_future_syntax_are_listed() {
 #[test]
 fn a_text_may_end_with_nul_bytes() {
     assert!(parse(&(with_header(&kernel("ret;")) + "\0\0")).is_ok());
+}
+
+#[test]
+fn loads_say_which_bytes_they_use() {
+    let module = parse(
+        r#".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
+        .pragma "nounroll";
+        .reg .b32 %r; .reg .b64 %d;
+        .pragma "used_bytes_mask 3";
+        ld.u32 %r, [%d];
+        .pragma "used_bytes_mask 0xf0F", "nounroll";
+        .pragma "used_bytes_mask 0xf0F";
+        ld.u32 %r, [%d];
+        .pragma "used_bytes_mask none";
+        ret; }"#,
+    )
+    .unwrap();
+    let body = module.functions[0].body.as_ref().unwrap();
+    assert_eq!(body.used_bytes, [(0, 3), (1, 0xf0f)]);
 }

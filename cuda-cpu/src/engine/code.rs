@@ -1,7 +1,11 @@
 //! A decoded program: what workers share and never change.
 
 use super::address::{FUNCTION_STEP, FUNCTION_WINDOW};
+use super::bulk::Update;
+use super::observe::Table;
 use super::op::{Class, Op, Slot};
+use super::sources::Sources;
+use super::variables::Variables;
 
 /// Decoded instructions of all functions, one after the other, and their tables.
 #[derive(Debug, Default)]
@@ -12,8 +16,17 @@ pub(crate) struct Code {
     pub(crate) extras: Vec<Slot>,
     pub(crate) controls: Vec<Control>,
     pub(crate) functions: Vec<FunctionCode>,
+    /// Where threads stand that are suspended, in order.
+    pub(crate) suspensions: Vec<u32>,
+    /// What asynchronous reductions do, and to how many bytes.
+    pub(crate) updates: Vec<(Update, u32)>,
     /// How many allocation caches the memory instructions want.
     pub(crate) caches: u32,
+    /// What observers know of each op.
+    pub(crate) table: Table,
+    /// For faults.
+    pub(crate) sources: Sources,
+    pub(crate) variables: Variables,
 }
 
 impl Code {
@@ -158,6 +171,10 @@ pub(crate) struct Barrier {
     /// How many threads, in a 32-bit register; `Slot::NONE`: all of the block.
     pub(crate) threads: Slot,
     pub(crate) kind: BarrierKind,
+    /// All lanes of a warp have to execute it together.
+    pub(crate) aligned: bool,
+    /// The number, and the count, are written in the instruction: the same for all lanes.
+    pub(crate) constant: bool,
 }
 
 /// See [`Barrier`].

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use super::block::Block;
+use super::block::{Block, BlockSize};
 
 /// What is kept, in bytes, of one program.
 const MOST: u64 = 16 << 20;
@@ -14,9 +14,9 @@ pub(crate) struct Spares(Mutex<Vec<Box<Block>>>);
 
 impl Spares {
     /// A block for such a launch, if one is kept.
-    pub(crate) fn take(&self, function: u32, threads: u32, shared: u32) -> Option<Box<Block>> {
+    pub(crate) fn take(&self, size: BlockSize) -> Option<Box<Block>> {
         let mut kept = self.0.lock();
-        let at = kept.iter().rposition(|block| block.fits(function, threads, shared))?;
+        let at = kept.iter().rposition(|block| block.fits(size))?;
         Some(kept.swap_remove(at))
     }
 

@@ -37,7 +37,8 @@ pub(crate) fn compare(ty: Type, got: &[u8], want: &[u8], ulp: u64, floor: f64) -
         }
         d.ulp_beyond = d.ulp_beyond.max(apart);
         if apart > ulp && d.first.is_none() {
-            let text = format!("{:?} ({}) instead of {:?} ({})", ty.value(g), hex(g), ty.value(w), hex(w));
+            let text =
+                format!("{:?} ({}) instead of {:?} ({})", ty.value(g), hex(g), ty.value(w), hex(w));
             d.first = Some((i, text));
         }
     }

@@ -66,13 +66,9 @@ pub(crate) fn run(case: &Case, variant: &str) -> Result<Outcome, String> {
     }
     let printed = Mutex::new(String::new());
     let print = |text: &str| printed.lock().unwrap().push_str(text);
-    let launch = Launch {
-        dims: LaunchDims { grid: case.grid, block: case.block, dynamic_shared: case.shared },
-        params: &params,
-        limits: Limits { iterations: Some(MOST_ITERATIONS), cancel: None },
-        pool: None,
-        print: &print,
-    };
+    let dims = LaunchDims { grid: case.grid, block: case.block, dynamic_shared: case.shared };
+    let limits = Limits { iterations: Some(MOST_ITERATIONS), ..Limits::default() };
+    let launch = Launch { limits, ..Launch::new(dims, &params, &print) };
     let done = program.launch(memory, entry, &launch).map_err(|e| e.to_string());
     let wanted: Vec<usize> = case.outputs().iter().map(|&(i, _)| i).collect();
     let mut outputs = Vec::new();

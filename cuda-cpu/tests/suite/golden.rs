@@ -70,8 +70,12 @@ pub(crate) fn verdict(case: &Case, variant: &str, got: Result<Outcome, String>) 
     for ((index, ty), bytes) in case.outputs().into_iter().zip(&got.outputs) {
         let d = match record(case, variant, &index.to_string()) {
             None => lacking("the H200's result is not recorded"),
-            Some(r) if r.hash == hash(bytes) => Difference { elements: bytes.len() / ty.size(), ..Difference::default() },
-            Some(Record { bytes: Some(want), .. }) => compare(ty, bytes, &want, case.ulp, case.floor),
+            Some(r) if r.hash == hash(bytes) => {
+                Difference { elements: bytes.len() / ty.size(), ..Difference::default() }
+            }
+            Some(Record { bytes: Some(want), .. }) => {
+                compare(ty, bytes, &want, case.ulp, case.floor)
+            }
             Some(_) => lacking("another hash than on the H200"),
         };
         add(&mut verdict, &d, index);
@@ -96,6 +100,7 @@ pub(crate) fn add(verdict: &mut Verdict, d: &Difference, output: usize) {
     verdict.difference.ulp = verdict.difference.ulp.max(d.ulp);
     verdict.difference.ulp_beyond = verdict.difference.ulp_beyond.max(d.ulp_beyond);
     if let (Some((at, what)), None) = (&d.first, &verdict.wrong) {
-        verdict.wrong = Some(format!("argument {output}, element {at}: {what} ({} differ)", d.count));
+        verdict.wrong =
+            Some(format!("argument {output}, element {at}: {what} ({} differ)", d.count));
     }
 }

@@ -210,12 +210,31 @@ fn special(ty: Type, count: usize, r: &dyn Fn(usize) -> u64) -> Vec<u8> {
             wide[..bytes.len()].copy_from_slice(&bytes);
             u64::from_le_bytes(wide)
         };
-        let mut list = vec![0, exponent, exponent - 1, exponent | 1 << (m - 1), 1, (1 << m) - 1, 1 << m, (1 << m) + 1];
+        let mut list = vec![
+            0,
+            exponent,
+            exponent - 1,
+            exponent | 1 << (m - 1),
+            1,
+            (1 << m) - 1,
+            1 << m,
+            (1 << m) + 1,
+        ];
         list.extend([exponent | 3, 2 << m]);
         for x in [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 127.5, 128.0, 255.5, 32767.5, 65504.0] {
             list.extend([number(x) - 1, number(x), number(x) + 1]);
         }
-        for x in [2147483647.0, 2147483648.0, 4294967295.0, 4294967296.0, 9.3e18, 1.8e19, 1e-7, 1e-30, 1e30] {
+        for x in [
+            2147483647.0,
+            2147483648.0,
+            4294967295.0,
+            4294967296.0,
+            9.3e18,
+            1.8e19,
+            1e-7,
+            1e-30,
+            1e30,
+        ] {
             list.extend([number(x).saturating_sub(1), number(x), number(x) + 1]);
         }
         list.iter().flat_map(|&x| [x & (sign - 1), x | sign]).collect()

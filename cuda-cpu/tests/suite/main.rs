@@ -28,21 +28,38 @@ pub(crate) struct Verdict {
 #[test]
 fn as_on_an_h200() {
     let verdicts = all(golden_verdict);
-    let wrong: Vec<String> =
-        verdicts.iter().filter_map(|v| v.wrong.as_ref().map(|w| format!("{}: {w}", v.name))).collect();
+    let wrong: Vec<String> = verdicts
+        .iter()
+        .filter_map(|v| v.wrong.as_ref().map(|w| format!("{}: {w}", v.name)))
+        .collect();
     let exact = verdicts.iter().filter(|v| v.difference.count == 0).count();
     println!("{} runs, {exact} of them bit for bit", verdicts.len());
-    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), verdicts.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} differ:\n{}",
+        wrong.len(),
+        verdicts.len(),
+        wrong.join("\n")
+    );
 }
 
 /// Where a plain loop can say what the result must be.
 #[test]
 fn as_a_plain_loop() {
-    let verdicts = all(|case, variant| case.reference.as_ref().map(|_| reference::verdict(case, variant)));
-    let wrong: Vec<String> =
-        verdicts.iter().filter_map(|v| v.wrong.as_ref().map(|w| format!("{}: {w}", v.name))).collect();
+    let verdicts =
+        all(|case, variant| case.reference.as_ref().map(|_| reference::verdict(case, variant)));
+    let wrong: Vec<String> = verdicts
+        .iter()
+        .filter_map(|v| v.wrong.as_ref().map(|w| format!("{}: {w}", v.name)))
+        .collect();
     println!("{} runs compared with references", verdicts.len());
-    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), verdicts.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} differ:\n{}",
+        wrong.len(),
+        verdicts.len(),
+        wrong.join("\n")
+    );
 }
 
 /// Every source has cases, every variant its PTX, and no PTX lies about that nobody runs.

@@ -6,7 +6,8 @@ use crate::inputs::Type;
 
 pub(crate) fn write(path: &Path, ty: Type, bytes: &[u8]) {
     let count = bytes.len() / ty.size();
-    let header = format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({count},), }}", ty.descr());
+    let header =
+        format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({count},), }}", ty.descr());
     let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
     let mut file = b"\x93NUMPY\x01\x00".to_vec();
     file.extend((length as u16).to_le_bytes());

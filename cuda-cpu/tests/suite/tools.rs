@@ -50,7 +50,8 @@ fn write_inputs(case: &Case, to: &Path) {
                 npy::write(&to.join(input_file(case, i)), *ty, &case.input(i));
             }
             Arg::Struct(_) => {
-                std::fs::write(to.join(input_file(case, i)).with_extension("bin"), case.input(i)).unwrap();
+                std::fs::write(to.join(input_file(case, i)).with_extension("bin"), case.input(i))
+                    .unwrap();
             }
             _ => {}
         }
@@ -122,7 +123,12 @@ fn adopt_case(case: &Case, variant: &str, results: &Path, text: &mut String, bin
     if case.prints {
         match std::fs::read_to_string(results.join(format!("{full}.printed"))) {
             Ok(printed) => {
-                _ = writeln!(text, "{variant} {} printed {:016x}", case.name, hash(&sorted_lines(&printed)));
+                _ = writeln!(
+                    text,
+                    "{variant} {} printed {:016x}",
+                    case.name,
+                    hash(&sorted_lines(&printed))
+                );
             }
             Err(_) => println!("nothing printed: {full}"),
         }
@@ -158,11 +164,15 @@ fn explain() {
             let Some(want) = npy::read(&results.join(format!("{judge}.{i}.npy"))) else { continue };
             let d = compare(ty, bytes, &want, 0, 0.0);
             if let Some((at, what)) = d.first {
-                println!("{full} {i}: {} of {} differ, at most {} ulp; [{at}] {what}", d.count, d.elements, d.ulp);
+                println!(
+                    "{full} {i}: {} of {} differ, at most {} ulp; [{at}] {what}",
+                    d.count, d.elements, d.ulp
+                );
             }
         }
         if case.prints {
-            let printed = std::fs::read_to_string(results.join(format!("{judge}.printed"))).unwrap_or_default();
+            let printed = std::fs::read_to_string(results.join(format!("{judge}.printed")))
+                .unwrap_or_default();
             if sorted_lines(&printed) != sorted_lines(&got.printed) {
                 println!("{full} printed\n{}instead of\n{printed}", got.printed);
             }

@@ -9,9 +9,7 @@ use crate::engine::exec::compare;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::map::{self, Pick};
 use crate::engine::exec::select::{self, Logic, NOT_B};
-use crate::engine::exec::{
-    approx, arith_float, arith_int, bits, carry, convert, extremes, packed,
-};
+use crate::engine::exec::{approx, arith_float, arith_int, bits, carry, convert, extremes, packed};
 use crate::engine::op::{Class, Op, Slot};
 
 /// Decodes an instruction of this family.

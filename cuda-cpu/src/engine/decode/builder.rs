@@ -6,15 +6,19 @@ use cuda_ptx::{
 };
 
 use super::frame::Frame;
+use super::kind::kind_name;
 use super::known::Known;
 use super::layout::Layout;
 use super::locals::Locals;
+use super::registers::registers;
 use super::special;
 use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
 use crate::engine::code::{Code, Control, PresetValue};
 use crate::engine::exec::control::guarded;
 use crate::engine::exec::lane::Kind;
+use crate::engine::exec::special::add_window;
 use crate::engine::exec::{control, select};
+use crate::engine::observe::Effect;
 use crate::engine::op::{Class, Op, Slot};
 
 /// Why an instruction cannot be decoded.
@@ -43,6 +47,12 @@ pub(crate) struct Builder<'a> {
     /// Ops to follow the one being decoded: results that must be widened.
     after: Vec<Op>,
     pub(super) ins: Option<&'a Instruction>,
+    /// The instruction has an op of its own already, by which it is counted.
+    counted: bool,
+    /// What the next op that is emitted does to memory.
+    effects: Vec<Effect>,
+    /// Of what the instruction loads, the bytes that are used.
+    pub(crate) used_bytes: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -70,6 +80,9 @@ impl<'a> Builder<'a> {
             tables: Vec::new(),
             after: Vec::new(),
             ins: None,
+            counted: false,
+            effects: Vec::new(),
+            used_bytes: u64::MAX,
         }
     }
 
@@ -77,6 +90,14 @@ impl<'a> Builder<'a> {
     pub(crate) fn begin(&mut self, ins: &'a Instruction) {
         self.ins = Some(ins);
         self.after.clear();
+        self.frame.free_temporaries();
+        self.counted = false;
+        self.effects.clear();
+    }
+
+    /// States what the op that is emitted next does to memory: whatever observers are to know of it.
+    pub(crate) fn states(&mut self, effect: Effect) {
+        self.effects.push(effect);
     }
 
     /// The index of the next op.
@@ -88,6 +109,17 @@ impl<'a> Builder<'a> {
         op.pc = self.pc();
         self.code.ops.push(op);
         self.code.lines.push(self.ins.map_or(self.function.line, |i| i.line));
+        self.code.table.push();
+    }
+
+    /// Pushes an op that stands for the instruction, with what was stated of it.
+    fn push_own(&mut self, op: Op) {
+        self.push(op);
+        if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
+            let slot = |id: RegId| self.registers.get(id.0 as usize).copied().flatten();
+            self.code.table.is_instruction(&kind_name(ins), registers(ins, slot));
+        }
+        self.effects.drain(..).for_each(|effect| self.code.table.has_effect(effect));
     }
 
     /// Emits an op that every lane executes.
@@ -98,7 +130,7 @@ impl<'a> Builder<'a> {
     /// Emits an op under the instruction's guard, then what must follow it.
     pub(crate) fn emit(&mut self, op: Op) -> Result<(), Problem> {
         let op = self.with_guard(op)?;
-        self.push(op);
+        self.push_own(op);
         for after in std::mem::take(&mut self.after) {
             let after = self.with_guard(after)?;
             self.push(after);
@@ -109,7 +141,7 @@ impl<'a> Builder<'a> {
     /// Emits an op that looks at its guard itself.
     pub(crate) fn emit_self_guarded(&mut self, mut op: Op) -> Result<(), Problem> {
         self.set_guard(&mut op)?;
-        self.push(op);
+        self.push_own(op);
         for after in std::mem::take(&mut self.after) {
             let after = self.with_guard(after)?;
             self.push(after);
@@ -324,5 +356,23 @@ impl<'a> Builder<'a> {
                 Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
             }
         }
+    }
+
+    /// An address with its offset in one 64-bit register.
+    pub(crate) fn wide_address(&mut self, address: &Address) -> Result<Slot, Problem> {
+        let (mut base, offset, narrow) = self.address(address)?;
+        if narrow {
+            let mut op = Op::new(select::widen);
+            (op.a, op.d) = (base, self.frame.temporary(Class::W64));
+            base = op.d;
+            self.push(op);
+        }
+        if offset != 0 {
+            let mut op = Op::new(add_window);
+            (op.a, op.imm, op.d) = (base, offset as u64, self.frame.temporary(Class::W64));
+            base = op.d;
+            self.push(op);
+        }
+        Ok(base)
     }
 }

@@ -9,6 +9,7 @@ use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::memory_ops::{Handlers, handlers};
 use crate::engine::exec::{atomics, control};
+use crate::engine::observe::{Access, AccessKind, Effect, Order, Values};
 use crate::engine::op::{Op, Slot};
 
 const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
@@ -36,24 +37,21 @@ const CACHING: [&str; 20] = [
 ];
 const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
 
-/// Takes what changes nothing here: caching hints and scopes. Says whether the access is one of
+/// Takes what changes nothing here: caching hints and scopes. Gives how the access is ordered, if it is one of
 /// those that threads use to wait for each other.
-fn take_hints(form: &mut Form<'_>) -> bool {
+fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
-    let ordered = form.take_one(&ORDERS).is_some();
+    let order = form.take_one(&ORDERS).map(Order::from_modifier);
     while form.take_one(&SCOPES).is_some() {}
-    ordered
+    order
 }
 
-/// The operands without a cache policy at their end, which `.L2::cache_hint` announces.
-fn without_policy<'a>(form: &mut Form<'a>) -> Result<&'a [Operand], Problem> {
+/// The operands but for a cache policy, which changes nothing here.
+fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
-    if !form.take("L2::cache_hint") {
-        return Ok(operands);
-    }
-    match operands.split_last() {
-        Some((Operand::Reg(_), rest)) => Ok(rest),
-        _ => Err(OPERANDS),
+    match operands {
+        [rest @ .., _] if form.take("L2::cache_hint") => rest,
+        all => all,
     }
 }
 
@@ -68,6 +66,7 @@ fn take_space(form: &mut Form<'_>) -> Where {
         "const",
         "shared",
         "shared::cta",
+        "shared::cluster",
         "local",
         "param",
         "param::entry",
@@ -75,7 +74,7 @@ fn take_space(form: &mut Form<'_>) -> Where {
     ];
     match form.take_one(&names) {
         Some("global" | "const") => Where::Space(SpaceKind::Global),
-        Some("shared" | "shared::cta") => Where::Space(SpaceKind::Shared),
+        Some("shared" | "shared::cta" | "shared::cluster") => Where::Space(SpaceKind::Shared),
         Some("local") => Where::Space(SpaceKind::Local),
         Some(_) => Where::Param,
         None => Where::Space(SpaceKind::Generic),
@@ -138,9 +137,9 @@ fn is_local(b: &Builder<'_>, address: &Address) -> bool {
 
 /// `ld` and `ldu`.
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let waits = take_hints(form);
+    let order = take_hints(form);
     let space = take_space(form);
-    let [dest, Operand::Address(address)] = without_policy(form)? else { return Err(OPERANDS) };
+    let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
     let dests = elements(form, dest)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let space = match space {
@@ -163,7 +162,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         op.extra = b.extras(slots);
         return b.emit(op);
     }
-    if waits {
+    if order.is_some() {
         b.emit_plain(Op::new(control::burn_fuel));
     }
     let mut op = Op::new(handlers.load_vector);
@@ -174,6 +173,10 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let slots = dest_slots(b, dests, kind, signed)?;
     op.d = if let [one] = slots[..] { one } else { Slot(slots.len() as u32) };
     op.extra = b.extras(slots);
+    let order = order.unwrap_or_default();
+    let access = access(AccessKind::Read, space, ty, &op);
+    let (count, used) = (dests.len() as u32, b.used_bytes);
+    b.states(Effect::Access(Access { count, order, used, ..access }));
     b.emit(op)
 }
 
@@ -201,11 +204,17 @@ fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<us
     Ok(usize::from(!narrow))
 }
 
+/// What an op with an address accesses: one element of this type.
+fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
+    let narrow = op.c == NARROW_ADDRESS;
+    Access { narrow, offset: op.imm, ..Access::new(kind, space, ty.size(), op.a) }
+}
+
 /// `st`.
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    take_hints(form);
+    let order = take_hints(form).unwrap_or_default();
     let space = take_space(form);
-    let [Operand::Address(address), value] = without_policy(form)? else { return Err(OPERANDS) };
+    let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
     let values = elements(form, value)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
@@ -222,24 +231,30 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let slots = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
     let mut op = Op::new(handlers.store_vector);
     let width = set_address(b, &mut op, address)?;
+    let (count, class) = (slots.len() as u32, kind.class());
+    let values;
     if let [one] = slots[..] {
         op.run = handlers.store[width];
         op.b = one;
+        values = Values::One(one, class);
     } else {
-        op.d = Slot(slots.len() as u32);
+        op.d = Slot(count);
         op.extra = b.extras(slots);
+        values = Values::Many(op.extra, class);
     }
+    let access = access(AccessKind::Write, space, ty, &op);
+    b.states(Effect::Access(Access { count, order, values, ..access }));
     b.emit(op)
 }
 
 /// `atom` and `red`.
 pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    take_hints(form);
+    let order = take_hints(form).unwrap_or(Order::RELAXED);
     form.take("noftz");
     let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
-    let operands = without_policy(form)?;
     let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
     let name = form.take_one(&names).ok_or(UNKNOWN)?;
+    let operands = without_policy(form);
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
     let (dest, rest) = match (form.opcode(), operands) {
@@ -262,15 +277,32 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     set_address(b, &mut op, address)?;
     op.extra = b.extras([third, Slot(space as u32)]);
     op.d = b.dest(dest, atomic.kind, false)?;
+    let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
+    b.states(Effect::Access(Access { order, ..access(kind, space, ty, &op) }));
     b.emit(op)
 }
 
 /// `membar`, `fence`: one fence for all of them.
 pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let kinds = ["sc", "acq_rel", "acquire", "release", "gl", "cta", "sys", "gpu", "cluster"];
-    while form.take_one(&kinds).is_some() {}
+    // Copies through another proxy are done here as all others are.
+    let proxies = [
+        "proxy",
+        "alias",
+        "async",
+        "async::generic",
+        "tensormap::generic",
+        "global",
+        "shared::cta",
+        "shared::cluster",
+        "sync_restrict::shared::cta",
+        "sync_restrict::shared::cluster",
+        "mbarrier_init",
+    ];
+    while form.take_one(&kinds).or_else(|| form.take_one(&proxies)).is_some() {}
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
+    b.states(Effect::Fence);
     b.emit(Op::new(control::fence))
 }

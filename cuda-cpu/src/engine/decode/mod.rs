@@ -1,21 +1,33 @@
 //! From the parsed module to code: every instruction gets its handler, every operand its slot.
 
 mod alu;
+mod async_bulk;
+mod async_copy;
 mod builder;
+mod cluster;
 mod collective;
 mod compare;
 mod error;
 mod flow;
 pub(crate) mod form;
+mod fragment;
 mod frame;
 mod hints;
+mod kind;
 mod known;
 mod layout;
 mod locals;
+mod matrix;
+mod mbarrier;
 mod memory;
+mod mma;
 mod moves;
+mod names;
+mod registers;
 mod special;
+mod suspend;
 mod video;
+mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
 use rustc_hash::FxHashSet;
@@ -27,6 +39,7 @@ use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
 use crate::engine::presets::{self, Holds};
+use crate::engine::sources::Sources;
 
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
@@ -61,7 +74,7 @@ pub(crate) fn decode(
     reachable: &FxHashSet<u32>,
     layout: &Layout,
 ) -> Result<Code, LoadError> {
-    let mut code = Code::default();
+    let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
     let mut error = LoadError::new();
     for (index, function) in module.functions.iter().enumerate() {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
@@ -70,6 +83,7 @@ pub(crate) fn decode(
         }
         code.functions.push(decoded);
     }
+    code.variables = names::variables(module, reachable, layout);
     if error.is_empty() { Ok(code) } else { Err(error) }
 }
 
@@ -84,6 +98,8 @@ fn decode_function(
     let Some(body) = &function.body else { return };
     let mut b = Builder::new(module, function, body, layout, code);
     into.entry = Some(b.pc());
+    b.code.sources.begin_function(b.pc());
+    let mut locations = body.locations.iter().peekable();
     let mut leaders = vec![false; body.instructions.len() + 1];
     for label in &body.labels {
         if let Some(leader) = leaders.get_mut(label.target as usize) {
@@ -93,6 +109,11 @@ fn decode_function(
     let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
     for (i, ins) in body.instructions.iter().enumerate() {
         b.begin(ins);
+        let used = body.used_bytes.binary_search_by_key(&(i as u32), |(at, _)| *at);
+        b.used_bytes = used.map_or(u64::MAX, |at| body.used_bytes[at].1);
+        while let Some(location) = locations.next_if(|l| l.instruction as usize <= i) {
+            b.code.sources.mark(b.pc(), *location);
+        }
         if leaders[i] {
             b.emit_plain(Op::new(join));
         }
@@ -184,6 +205,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
     match form.opcode() {
         "mov" => moves::mov(b, form),
         "ld" | "ldu" => memory::load(b, form),
+        "st" | "red" if form.has("async") => async_bulk::store(b, form),
         "st" => memory::store(b, form),
         "setp" => compare::setp(b, form),
         "set" => compare::set(b, form),
@@ -210,6 +232,19 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "redux" => collective::redux(b, form),
         "activemask" => collective::activemask(b, form),
         "bar" | "barrier" => collective::barrier(b, form),
+        "mma" => mma::mma(b, form),
+        "wmma" => wmma::wmma(b, form),
+        "ldmatrix" => matrix::load(b, form),
+        "stmatrix" => matrix::store(b, form),
+        "cp" => async_copy::cp(b, form),
+        "mbarrier" => mbarrier::mbarrier(b, form),
+        "elect" => cluster::elect(b, form),
+        "mapa" => cluster::map_address(b, form),
+        "getctarank" => cluster::rank(b, form),
+        "griddepcontrol" | "setmaxnreg" => cluster::hint(b, form),
+        "createpolicy" => cluster::policy(b, form),
+        "movmatrix" => matrix::transpose(b, form),
+        "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
         "" => Err(UNKNOWN),
         name if video::is_video(name) => video::decode(b, form),
         _ => alu::decode(b, form),

@@ -32,7 +32,7 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         Class::W64 => select::copy::<u64>,
     };
     let mut op = Op::new(run);
-    if kind == Kind::Pred {
+    if kind == Kind::Pred && !matches!(a, Operand::Special(_)) {
         let not;
         (op.a, not) = b.pred(a)?;
         op.imm = u64::from(not);
@@ -104,14 +104,23 @@ fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Re
 /// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let to = form.take("to");
-    let spaces = ["global", "const", "shared", "shared::cta", "local", "param", "param::entry"];
+    let spaces = [
+        "global",
+        "const",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
+        "local",
+        "param",
+        "param::entry",
+    ];
     let space = form.take_one(&spaces).ok_or(UNKNOWN)?;
     let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses");
     }
     let window = match space {
-        "shared" | "shared::cta" => SHARED_WINDOW,
+        "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
         "local" => LOCAL_WINDOW,
         _ => 0,
     };
@@ -128,13 +137,22 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `isspacep.shared p, a;`
 pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let spaces = ["global", "shared", "local", "param", "shared::cta", "param::entry", "const"];
+    let spaces = [
+        "global",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
+        "local",
+        "param",
+        "param::entry",
+        "const",
+    ];
     let space = form.take_one(&spaces).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {
         "global" => 0,
-        "shared" | "shared::cta" => 1,
+        "shared" | "shared::cta" | "shared::cluster" => 1,
         "local" => 2,
         "param" | "param::entry" => 3,
         _ => IN_CONSTANT,

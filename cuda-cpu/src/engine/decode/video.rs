@@ -76,7 +76,8 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     b.emit(op)
 }
 
-const UNLIKE_A_GPU: Problem = "a scalar video instruction that GPUs run otherwise than the manual says";
+const UNLIKE_A_GPU: Problem =
+    "a scalar video instruction that GPUs run otherwise than the manual says";
 
 /// Types, saturation and what else there is, as `imm` bits.
 fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
@@ -150,9 +151,10 @@ fn whole(operand: &Operand) -> Operand {
 
 fn scalar_parts(operands: [&Operand; 2]) -> Result<u64, Problem> {
     let at = [A_PART_AT, B_PART_AT];
-    operands.into_iter().zip(at).try_fold(0, |imm, (operand, at)| {
-        Ok(imm | part_code(part(operand)).ok_or(OPERANDS)? << at)
-    })
+    operands
+        .into_iter()
+        .zip(at)
+        .try_fold(0, |imm, (operand, at)| Ok(imm | part_code(part(operand)).ok_or(OPERANDS)? << at))
 }
 
 /// A mask of results, and three bits for each source field: those of `a` first, then those of `b`.

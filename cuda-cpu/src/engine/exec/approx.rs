@@ -1,97 +1,185 @@
-//! Division, square roots and the functions a GPU approximates: rcp, ex2, lg2, sin, cos, tanh.
+//! The functions a GPU approximates, bit for bit: what a compiler puts around the function unit.
 //!
-//! The approximate forms are computed more precisely than a GPU does; that is within the error
-//! its manual documents.
+//! Without `.ftz` it scales arguments which the unit would take as zeros, or whose results the unit
+//! would give as zeros, and scales the results back. This file computes what ptxas emits for sm_90.
 
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::arith_float::{FTZ, Flush, Modal, Mode, Plain, ROUND, take_mode};
-use super::directed::mode;
+use super::arith_float::{FTZ, take_mode};
+use super::divide;
 use super::float::Float;
-use super::lane::Two;
-use super::macros::{binary, unary};
-use super::map::{self, Pick, Unary};
-use super::rounding::{self, Round};
+use super::lane::{Lane, Two};
+use super::map::{self, Binary, Pick, Unary};
+use super::mufu;
 use crate::engine::decode::form::Form;
 
-/// The native types, with division and roots.
-pub(crate) trait Divide: Float {
-    const ONE: Self;
-    fn div(self, b: Self) -> Self;
-    fn sqrt(self) -> Self;
-    fn round_div(self, b: Self, mode: Round) -> Self;
-    fn round_sqrt(self, mode: Round) -> Self;
-    fn rsqrt(self) -> Self;
+/// What denormals are multiplied by before the unit sees them, and what is beyond its reciprocals.
+const UP: f32 = 16_777_216.0;
+const LARGE: f32 = f32::from_bits(0x7E80_0000);
+
+/// An approximated function of f32, with `.ftz` and without.
+pub(crate) trait Function: 'static {
+    fn flushing(x: f32) -> f32;
+    fn keeping(x: f32) -> f32;
 }
 
-impl Divide for f32 {
-    const ONE: Self = 1.0;
+macro_rules! functions {
+    ($($name:ident($x:ident) flushing $flushing:expr, keeping $keeping:expr;)*) => { $(
+        pub(crate) struct $name;
+        impl Function for $name {
+            #[inline(always)]
+            fn flushing($x: f32) -> f32 { $flushing }
+            #[inline(always)]
+            fn keeping($x: f32) -> f32 { $keeping }
+        }
+    )* };
+}
+
+functions! {
+    Rcp(x) flushing unit(mufu::rcp, x), keeping {
+        let scale = if x.abs() > LARGE { 0.25 } else { if_denormal(x, UP, 1.0) };
+        unit(mufu::rcp, x * scale) * scale
+    };
+    Sqrt(x) flushing unit(mufu::sqrt, x), keeping {
+        unit(mufu::sqrt, x * if_denormal(x, UP, 1.0)) * if_denormal(x, 1.0 / 4096.0, 1.0)
+    };
+    Rsqrt(x) flushing unit(mufu::rsq, x), keeping {
+        unit(mufu::rsq, x * if_denormal(x, UP, 1.0)) * if_denormal(x, 4096.0, 1.0)
+    };
+    Lg2(x) flushing unit(mufu::lg2, x), keeping {
+        unit(mufu::lg2, x * if_denormal(x, UP, 1.0)) + if_denormal(x, -24.0, 0.0)
+    };
+    Ex2(x) flushing unit(mufu::ex2, x), keeping {
+        let small = x < -126.0;
+        let y = unit(mufu::ex2, if small { x * 0.5 } else { x });
+        if small { y * y } else { y }
+    };
+    Sin(x) flushing unit(mufu::sin, in_turns(x)), keeping unit(mufu::sin, in_turns(x));
+    Cos(x) flushing unit(mufu::cos, in_turns(x)), keeping unit(mufu::cos, in_turns(x));
+    Tanh(x) flushing unit(mufu::tanh, x), keeping unit(mufu::tanh, x);
+}
+
+#[inline(always)]
+fn unit(function: impl Fn(u32) -> u32, x: f32) -> f32 {
+    f32::from_bits(function(x.to_bits()))
+}
+
+/// Zeros count as denormals, which does no harm.
+#[inline(always)]
+fn if_denormal(x: f32, then: f32, otherwise: f32) -> f32 {
+    if x.abs() < f32::MIN_POSITIVE { then } else { otherwise }
+}
+
+/// `x / 2 pi`, rounded towards zero.
+#[inline(always)]
+fn in_turns(x: f32) -> f32 {
+    // 1/2pi as compilers have it. The product is exact; a NaN keeps its upper bits.
+    let product = f64::from(x) * f64::from(f32::from_bits(0x3E22_F983));
+    f64::from_bits(product.to_bits() & !0x1FFF_FFFF) as f32
+}
+
+/// A function of f32, with or without `.ftz`.
+struct Single<F, const FLUSH: bool>(std::marker::PhantomData<F>);
+
+impl<F: Function, const FLUSH: bool> Unary for Single<F, FLUSH> {
+    type A = f32;
+    type D = f32;
     #[inline(always)]
-    fn div(self, b: Self) -> Self {
-        self / b
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        self.sqrt()
-    }
-    fn round_div(self, b: Self, mode: Round) -> Self {
-        rounding::div_f32(self, b, mode)
-    }
-    fn round_sqrt(self, mode: Round) -> Self {
-        rounding::sqrt_f32(self, mode)
-    }
-    #[inline(always)]
-    fn rsqrt(self) -> Self {
-        (1.0 / f64::from(self).sqrt()) as Self
+    fn apply(a: f32, _imm: u64) -> f32 {
+        (if FLUSH { F::flushing(a) } else { F::keeping(a) }).canonical()
     }
 }
 
-impl Divide for f64 {
-    const ONE: Self = 1.0;
+/// `div.approx` and `div.full`, which scales large divisors too.
+struct Quotient<const FULL: bool, const FLUSH: bool>;
+
+impl<const FULL: bool, const FLUSH: bool> Binary for Quotient<FULL, FLUSH> {
+    type A = f32;
+    type B = f32;
+    type D = f32;
     #[inline(always)]
-    fn div(self, b: Self) -> Self {
-        self / b
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        self.sqrt()
-    }
-    fn round_div(self, b: Self, mode: Round) -> Self {
-        rounding::div_f64(self, b, mode)
-    }
-    fn round_sqrt(self, mode: Round) -> Self {
-        rounding::sqrt_f64(self, mode)
-    }
-    #[inline(always)]
-    fn rsqrt(self) -> Self {
-        1.0 / self.sqrt()
+    fn apply(a: f32, b: f32, _imm: u64) -> f32 {
+        let (a, b) = if FLUSH { (a.flush(), b.flush()) } else { (a, b) };
+        let down = if FULL && b.abs() > LARGE { 0.25 } else { 1.0 };
+        let up = if FLUSH { 1.0 } else { if_denormal(b, UP, 1.0) };
+        let r = unit(mufu::rcp, b * down * up) * (a * down * up);
+        (if FLUSH { r.flush() } else { r }).canonical()
     }
 }
 
-/// A [`Mode`] of a type that divides.
-pub(crate) trait DivideMode: Mode<F: Divide> {}
-impl<M: Mode<F: Divide>> DivideMode for M {}
-
-unary! {
-    Rcp<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::F::ONE.div(M::operand(a, imm)), imm);
-    Sqrt<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).sqrt(), imm);
-    Rsqrt<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).rsqrt(), imm);
-    #[slow] RcpRound<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::F::ONE.round_div(M::operand(a, imm), mode(imm)), imm);
-    #[slow] SqrtRound<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).round_sqrt(mode(imm)), imm);
-    #[slow] Ex2<M: Mode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).each(f32::exp2), imm);
-    #[slow] Lg2<M: Mode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).each(f32::log2), imm);
-    #[slow] Sin<M: Mode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).each(f32::sin), imm);
-    #[slow] Cos<M: Mode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).each(f32::cos), imm);
-    #[slow] Tanh<M: Mode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).each(f32::tanh), imm);
+/// A half, with the exact way to f32 and the way back that cuts off.
+pub(crate) trait Half: Lane {
+    fn widen(self) -> f32;
+    fn cut(x: f32) -> Self;
 }
 
-binary! {
-    Div<M: DivideMode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).div(M::operand(b, imm)), imm);
-    #[slow] DivRound<M: DivideMode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).round_div(M::operand(b, imm), mode(imm)), imm);
+impl Half for f16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        let bits = u32::from(self.to_bits());
+        // The exponents differ by 112; denormals come out right as well.
+        let x = f32::from_bits((bits & 0x7FFF) << 13) * f32::from_bits((127 + 112) << 23);
+        let special = if bits & 0x7C00 == 0x7C00 { 0x7F80_0000 } else { 0 };
+        f32::from_bits(x.to_bits() | special | (bits & 0x8000) << 16)
+    }
+    #[inline(always)]
+    fn cut(x: f32) -> Self {
+        let bits = x.to_bits();
+        let magnitude = bits & 0x7FFF_FFFF;
+        let exponent = magnitude >> 23;
+        let normal = (magnitude >> 13).wrapping_sub(112 << 10);
+        let denormal = (magnitude & 0x7F_FFFF | 0x80_0000) >> 126u32.wrapping_sub(exponent).min(31);
+        let half = if exponent < 113 { denormal } else { normal };
+        let half = if exponent > 142 { 0x7C00 } else { half };
+        let half = half | (bits >> 16 & 0x8000);
+        Self::from_bits(if magnitude > 0x7F80_0000 { 0x7FFF } else { half as u16 })
+    }
 }
 
-/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: the upper half of the result's bits.
+impl Half for bf16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+    #[inline(always)]
+    fn cut(x: f32) -> Self {
+        Self::from_bits((x.to_bits() >> 16) as u16)
+    }
+}
+
+impl<H: Half<Raw = u32>> HalfLane for H {
+    #[inline(always)]
+    fn each_half(self, f: impl Fn(f32) -> f32) -> Self {
+        Self::cut(f(self.widen()))
+    }
+}
+
+impl<H: Half<Raw = u32>> HalfLane for Two<H> {
+    #[inline(always)]
+    fn each_half(self, f: impl Fn(f32) -> f32) -> Self {
+        Self(self.0.each_half(&f), self.1.each_half(&f))
+    }
+}
+
+/// One half or two.
+pub(crate) trait HalfLane: Lane {
+    fn each_half(self, f: impl Fn(f32) -> f32) -> Self;
+}
+
+/// A function of halves: the unit works on them as on f32, and cuts the result off.
+struct OfHalves<F, H>(std::marker::PhantomData<(F, H)>);
+
+impl<F: Function, H: HalfLane> Unary for OfHalves<F, H> {
+    type A = H;
+    type D = H;
+    #[inline(always)]
+    fn apply(a: H, _imm: u64) -> H {
+        a.each_half(F::flushing)
+    }
+}
+
+/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: the unit sees and gives upper words alone.
 struct Upper<const ROOT: bool>;
 
 impl<const ROOT: bool> Unary for Upper<ROOT> {
@@ -99,33 +187,51 @@ impl<const ROOT: bool> Unary for Upper<ROOT> {
     type D = f64;
     #[inline(always)]
     fn apply(a: f64, _imm: u64) -> f64 {
-        let a = Float::flush(a);
-        let r = Float::flush(1.0 / if ROOT { a.sqrt() } else { a });
-        f64::from_bits(r.to_bits() & !0xFFFF_FFFF)
+        let upper = (a.to_bits() >> 32) as u32;
+        let upper = if ROOT { mufu::rsq64(upper) } else { mufu::rcp64(upper) };
+        f64::from_bits(u64::from(upper) << 32)
     }
 }
 
-macro_rules! by_native {
-    ($ty:expr, $imm:expr, $make:ident, $op:ident) => {
+/// `rsqrt.approx.f64`: the unit's result and one step towards the root.
+struct RsqrtDouble;
+
+impl Unary for RsqrtDouble {
+    type A = f64;
+    type D = f64;
+    #[inline(always)]
+    fn apply(a: f64, _imm: u64) -> f64 {
+        let tiny = a.abs() < f64::MIN_POSITIVE;
+        // 2^54 and 2^27.
+        let x = if tiny { a * 18_014_398_509_481_984.0 } else { a };
+        let r = Upper::<true>::apply(x, 0);
+        let e = x.mul_add(-(r * r), 1.0);
+        let better = 0.375f64.mul_add(e, 0.5).mul_add(r * e, r);
+        let y = if tiny { better * 134_217_728.0 } else { better };
+        let y = if a == f64::INFINITY { 0.0 } else { y };
+        let y = if a < 0.0 { f64::from_bits(0xFFF8 << 48) } else { y };
+        if a == 0.0 || a.is_nan() {
+            let upper = ((a + a).to_bits() >> 32) | 0x7FF0_0000;
+            return f64::from_bits(upper << 32);
+        }
+        y
+    }
+}
+
+macro_rules! by_form {
+    ($op:ident, $ty:expr, $imm:expr) => {
         match ($ty, $imm) {
-            (T::F32, 0) => Some(map::$make::<$op<Plain<f32>>>()),
-            (T::F32, FTZ) => Some(map::$make::<$op<Flush<f32>>>()),
-            (T::F32, imm) => Some(map::$make::<$op<Modal<f32>>>().with(imm)),
-            (T::F64, 0) => Some(map::$make::<$op<Plain<f64>>>()),
-            (T::F64, imm) if imm & FTZ == 0 => Some(map::$make::<$op<Modal<f64>>>().with(imm)),
+            (T::F32, 0) => Some(map::unary::<Single<$op, false>>()),
+            (T::F32, FTZ) => Some(map::unary::<Single<$op, true>>()),
             _ => None,
         }
     };
 }
 
-macro_rules! by_function {
-    ($ty:expr, $imm:expr, $op:ident) => {
+macro_rules! by_half {
+    ($op:ident, $ty:expr, [$($name:ident: $half:ty),*]) => {
         match $ty {
-            T::F32 => Some(map::unary::<$op<Modal<f32>>>().with($imm)),
-            T::F16 => Some(map::unary::<$op<Modal<f16>>>().with($imm)),
-            T::F16x2 => Some(map::unary::<$op<Modal<Two<f16>>>>().with($imm)),
-            T::BF16 => Some(map::unary::<$op<Modal<bf16>>>().with($imm)),
-            T::BF16x2 => Some(map::unary::<$op<Modal<Two<bf16>>>>().with($imm)),
+            $(T::$name => Some(map::unary::<OfHalves<$op, $half>>()),)*
             _ => None,
         }
     };
@@ -137,35 +243,38 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let round = form.take_one(&["rn", "rz", "rm", "rp"]);
     let imm = take_mode(form);
     let ty = form.ty()?;
-    if approx.is_some() == round.is_some() {
-        return None;
-    }
-    match (form.opcode(), approx, ty) {
-        ("rcp", Some("approx"), T::F64) if imm == FTZ => return Some(map::unary::<Upper<false>>()),
-        ("rsqrt", Some("approx"), T::F64) if imm == FTZ => return Some(map::unary::<Upper<true>>()),
-        (_, Some("full"), _) if form.opcode() != "div" => return None,
-        _ => {}
-    }
-    let directed = round.map_or(0, Round::code);
-    if directed != 0 {
-        let imm = imm | directed << ROUND;
-        return match form.opcode() {
-            "div" => by_native!(ty, imm, binary, DivRound),
-            "rcp" => by_native!(ty, imm, unary, RcpRound),
-            "sqrt" => by_native!(ty, imm, unary, SqrtRound),
+    match (approx, round) {
+        (None, Some(round)) => divide::pick(form.opcode(), ty, round, imm),
+        (Some("full"), None) => match (form.opcode(), ty, imm) {
+            ("div", T::F32, 0) => Some(map::binary::<Quotient<true, false>>()),
+            ("div", T::F32, FTZ) => Some(map::binary::<Quotient<true, true>>()),
             _ => None,
-        };
+        },
+        (Some(_), None) => approximate(form.opcode(), ty, imm),
+        _ => None,
     }
-    match (form.opcode(), approx.is_some()) {
-        ("div", _) => by_native!(ty, imm, binary, Div),
-        ("rcp", _) => by_native!(ty, imm, unary, Rcp),
-        ("sqrt", _) => by_native!(ty, imm, unary, Sqrt),
-        ("rsqrt", true) => by_native!(ty, imm, unary, Rsqrt),
-        ("ex2", true) => by_function!(ty, imm, Ex2),
-        ("lg2", true) => by_function!(ty, imm, Lg2),
-        ("sin", true) => by_function!(ty, imm, Sin),
-        ("cos", true) => by_function!(ty, imm, Cos),
-        ("tanh", true) => by_function!(ty, imm, Tanh),
+}
+
+fn approximate(opcode: &str, ty: T, imm: u64) -> Option<Pick> {
+    match (opcode, ty, imm) {
+        ("div", T::F32, 0) => Some(map::binary::<Quotient<false, false>>()),
+        ("div", T::F32, FTZ) => Some(map::binary::<Quotient<false, true>>()),
+        ("rcp", T::F64, FTZ) => Some(map::unary::<Upper<false>>()),
+        ("rsqrt", T::F64, FTZ) => Some(map::unary::<Upper<true>>()),
+        ("rsqrt", T::F64, 0) => Some(map::unary::<RsqrtDouble>()),
+        ("tanh", T::F32, 0) => Some(map::unary::<Single<Tanh, false>>()),
+        ("ex2", T::F16 | T::F16x2, 0) => by_half!(Ex2, ty, [F16: f16, F16x2: Two<f16>]),
+        ("ex2", T::BF16 | T::BF16x2, FTZ) => by_half!(Ex2, ty, [BF16: bf16, BF16x2: Two<bf16>]),
+        ("tanh", _, 0) => {
+            by_half!(Tanh, ty, [F16: f16, F16x2: Two<f16>, BF16: bf16, BF16x2: Two<bf16>])
+        }
+        ("rcp", ..) => by_form!(Rcp, ty, imm),
+        ("sqrt", ..) => by_form!(Sqrt, ty, imm),
+        ("rsqrt", ..) => by_form!(Rsqrt, ty, imm),
+        ("ex2", ..) => by_form!(Ex2, ty, imm),
+        ("lg2", ..) => by_form!(Lg2, ty, imm),
+        ("sin", ..) => by_form!(Sin, ty, imm),
+        ("cos", ..) => by_form!(Cos, ty, imm),
         _ => None,
     }
 }

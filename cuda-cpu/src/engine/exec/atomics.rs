@@ -19,6 +19,7 @@ const FUEL: i32 = 256;
 /// Whose turn an atomic in a loop may wait for: burns a time slice faster.
 pub(crate) fn burn(ctx: &mut Ctx<'_>) {
     ctx.fuel = ctx.fuel.saturating_sub(FUEL);
+    ctx.team.looks += 1;
 }
 
 /// Raw lanes that have an atomic of their width.

@@ -34,8 +34,6 @@ pub(crate) trait Float: Lane {
     fn canonical(self) -> Self;
     /// Its magnitude with the other's sign.
     fn with_sign_of(self, sign: Self) -> Self;
-    /// Applies to each part.
-    fn each(self, f: impl Fn(f32) -> f32) -> Self;
 }
 
 /// A type of one floating-point number.
@@ -134,10 +132,6 @@ macro_rules! native {
             fn with_sign_of(self, sign: Self) -> Self {
                 self.copysign(sign)
             }
-            #[inline(always)]
-            fn each(self, f: impl Fn(f32) -> f32) -> Self {
-                f(self as f32) as $ty
-            }
         }
     };
 }
@@ -229,10 +223,6 @@ macro_rules! half {
             #[inline(always)]
             fn with_sign_of(self, sign: Self) -> Self {
                 Self::from_bits((self.to_bits() & 0x7FFF) | (sign.to_bits() & 0x8000))
-            }
-            #[inline(always)]
-            fn each(self, f: impl Fn(f32) -> f32) -> Self {
-                Self::from_f32(f(self.to_f32()))
             }
         }
 

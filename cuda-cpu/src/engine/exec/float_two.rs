@@ -60,8 +60,4 @@ impl<T: Float<Raw = u32>> Float for Two<T> {
     fn with_sign_of(self, sign: Self) -> Self {
         Self(self.0.with_sign_of(sign.0), self.1.with_sign_of(sign.1))
     }
-    #[inline(always)]
-    fn each(self, f: impl Fn(f32) -> f32) -> Self {
-        Self(self.0.each(&f), self.1.each(&f))
-    }
 }

@@ -1,22 +1,20 @@
 //! Special registers that change while a kernel runs, and address-space conversions.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::locate::generic;
 use crate::engine::ctx::{Ctx, LANES};
 use crate::engine::fault::FaultSpace;
 use crate::engine::op::{Flow, Op};
 
-/// `%clock`, `%clock_hi` (by `imm`, the shift): nanoseconds since the launch began.
+/// `%clock`, `%clock_hi` (by `imm`, the shift): see [`Clock`](crate::engine::ctx::Clock).
 pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let now = (ctx.started.elapsed().as_nanos() as u64 >> op.imm) as u32;
+    let now = (ctx.clock.now() >> op.imm) as u32;
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next
 }
 
 /// `%clock64`.
 pub(crate) fn clock_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let now = ctx.started.elapsed().as_nanos() as u64;
+    let now = ctx.clock.now();
     super::atomics::burn(ctx);
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next
@@ -24,7 +22,7 @@ pub(crate) fn clock_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 
 /// `%globaltimer`.
 pub(crate) fn global_timer(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let now = ctx.clock.global();
     super::atomics::burn(ctx);
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next

@@ -1,0 +1,37 @@
+//! Sines and cosines of angles in turns.
+
+use super::fixed::{interpolate, truncated};
+use super::tables::SIN;
+use super::{FRACTION, INFINITY, NAN, NORMAL, ONE, SIGN, unless};
+
+/// `sin(2 pi x)`.
+#[inline(always)]
+pub(crate) fn sin(x: u32) -> u32 {
+    quarter(x, 0, x & SIGN)
+}
+
+/// `cos(2 pi x)`.
+#[inline(always)]
+pub(crate) fn cos(x: u32) -> u32 {
+    quarter(x, 1, 0)
+}
+
+/// The sine of `x` and so many quarter turns, without and with a sign.
+#[inline(always)]
+fn quarter(x: u32, ahead: u32, sign: u32) -> u32 {
+    let magnitude = x & !SIGN;
+    // In steps of 2^-25 turns, cut off; whole turns are lost.
+    let exponent = (magnitude >> 23) as i32;
+    let significant = x & FRACTION | NORMAL;
+    let steps = if exponent < 125 {
+        significant >> (125 - exponent).min(31)
+    } else {
+        significant << (exponent - 125).min(25)
+    };
+    let place = (steps >> 23) + ahead;
+    // Going backwards, the unit takes the complement.
+    let angle = (steps ^ 0u32.wrapping_sub(place & 1)) & FRACTION;
+    let t = interpolate(&SIN, angle >> 17, angle & 0x1_FFFF);
+    let bits = truncated(t, 38).min(ONE) | sign ^ (place << 30 & SIGN);
+    unless(bits, magnitude >= INFINITY, NAN)
+}
