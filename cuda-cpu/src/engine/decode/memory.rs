@@ -46,15 +46,12 @@ fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     order
 }
 
-/// The operands without a cache policy at their end, which `.L2::cache_hint` announces.
-fn without_policy<'a>(form: &mut Form<'a>) -> Result<&'a [Operand], Problem> {
+/// The operands but for a cache policy, which changes nothing here.
+fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
-    if !form.take("L2::cache_hint") {
-        return Ok(operands);
-    }
-    match operands.split_last() {
-        Some((Operand::Reg(_), rest)) => Ok(rest),
-        _ => Err(OPERANDS),
+    match operands {
+        [rest @ .., _] if form.take("L2::cache_hint") => rest,
+        all => all,
     }
 }
 
@@ -142,7 +139,7 @@ fn is_local(b: &Builder<'_>, address: &Address) -> bool {
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form);
     let space = take_space(form);
-    let [dest, Operand::Address(address)] = without_policy(form)? else { return Err(OPERANDS) };
+    let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
     let dests = elements(form, dest)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let space = match space {
@@ -217,7 +214,7 @@ fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form).unwrap_or_default();
     let space = take_space(form);
-    let [Operand::Address(address), value] = without_policy(form)? else { return Err(OPERANDS) };
+    let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
     let values = elements(form, value)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
@@ -255,7 +252,6 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let order = take_hints(form).unwrap_or(Order::RELAXED);
     form.take("noftz");
     let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
-    let operands = without_policy(form)?;
     let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
     let name = form.take_one(&names).ok_or(UNKNOWN)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
