@@ -254,16 +254,53 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
     let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
     let name = form.take_one(&names).ok_or(UNKNOWN)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
+    let operands = without_policy(form);
     let (dest, rest) = match (form.opcode(), operands) {
         ("atom", [d, rest @ ..]) => (d, rest),
         (_, rest) => (&Operand::Discard, rest),
     };
-    let (Some(Operand::Address(address)), values) = (rest.first(), &rest[1.min(rest.len())..])
-    else {
-        return Err(OPERANDS);
+    let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
+    let atomic = |b: &mut Builder<'_>, ty, at, dest, values| {
+        let picked = atomics::pick(name, ty).ok_or(UNKNOWN)?;
+        let exchanges = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
+        let access = |op: &Op| Access { order, ..access(exchanges, space, ty, op) };
+        one_atomic(b, picked, space, at, (dest, values), access)
     };
+    let Some(vector) = form.take_one(&["v2", "v4", "v8"]) else {
+        let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+        return atomic(b, ty, *address, dest, values);
+    };
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let float = matches!(ty, T::F32 | T::F16 | T::BF16 | T::F16x2 | T::BF16x2);
+    let [Operand::Vector(values)] = values else { return Err(OPERANDS) };
+    if !float || vector[1..].parse() != Ok(values.len()) {
+        return Err(UNKNOWN);
+    }
+    let dests = match dest {
+        Operand::Vector(dests) if dests.len() == values.len() => dests.clone(),
+        Operand::Discard => vec![Operand::Discard; values.len()],
+        _ => return Err(OPERANDS),
+    };
+    // Each element is an atomic of its own, says the language. A result must not change a value still to come.
+    if values.iter().any(|value| dests.contains(value)) {
+        return Err("a vector of results that are also operands");
+    }
+    for (i, (dest, value)) in dests.iter().zip(values).enumerate() {
+        let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
+        atomic(b, ty, Address { offset, ..*address }, dest, std::slice::from_ref(value))?;
+    }
+    Ok(())
+}
+
+/// An atomic of one element: its destination, and its one or two values.
+fn one_atomic(
+    b: &mut Builder<'_>,
+    atomic: atomics::Atomic,
+    space: SpaceKind,
+    address: Address,
+    (dest, values): (&Operand, &[Operand]),
+    access: impl FnOnce(&Op) -> Access,
+) -> Result<(), Problem> {
     if values.len() != atomic.operands {
         return Err(OPERANDS);
     }
@@ -273,11 +310,10 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         Some(value) => b.source(value, atomic.kind)?,
         None => Slot::NONE,
     };
-    set_address(b, &mut op, address)?;
+    set_address(b, &mut op, &address)?;
     op.extra = b.extras([third, Slot(space as u32)]);
     op.d = b.dest(dest, atomic.kind, false)?;
-    let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
-    b.states(Effect::Access(Access { order, ..access(kind, space, ty, &op) }));
+    b.states(Effect::Access(access(&op)));
     b.emit(op)
 }
 
