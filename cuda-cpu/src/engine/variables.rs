@@ -18,9 +18,31 @@ pub struct NearVariable {
     pub offset: i64,
 }
 
+impl NearVariable {
+    /// The name in the source, as far as it can be read off the one in the PTX: compilers call a variable `tile` of
+    /// a kernel `k` something like `_ZZ1kE4tile`.
+    pub fn source_name(&self) -> &str {
+        local_name(&self.name).unwrap_or(&self.name)
+    }
+}
+
+/// The last component of a mangled local name: `E`, its length, itself, perhaps `_` and a number.
+fn local_name(mangled: &str) -> Option<&str> {
+    let inside = mangled.strip_prefix("_ZZ")?;
+    inside.rmatch_indices('E').find_map(|(at, _)| {
+        let rest = &inside[at + 1..];
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let length: usize = rest[..digits].parse().ok()?;
+        let name = rest[digits..].get(..length).filter(|name| !name.is_empty())?;
+        let behind = &rest[digits + length..];
+        let number = behind.strip_prefix('_').unwrap_or("0");
+        number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_').then_some(name)
+    })
+}
+
 impl fmt::Display for NearVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, address, size, offset } = self;
+        let (name, Self { address, size, offset, .. }) = (self.source_name(), self);
         let (before, after) = (offset.unsigned_abs(), offset.saturating_sub_unsigned(*size));
         match after {
             _ if *offset < 0 => write!(f, "{} before ", bytes(before))?,
@@ -91,6 +113,24 @@ mod tests {
 
     fn variable(name: &str, address: u64, size: Option<u64>, kernel: Option<u32>) -> Variable {
         Variable { name: name.into(), space: FaultSpace::Shared, address, size, kernel }
+    }
+
+    #[test]
+    fn reads_names_of_local_variables() {
+        for (mangled, name) in [
+            ("_ZZ10race_blockE4tile", Some("tile")),
+            ("_ZZN3lib6kernelIfLi4EEEvPT_iE5cache_0", Some("cache")),
+            ("_ZZ1kE3EEE", Some("EEE")),
+            ("_ZZ1kE1x_12", Some("x")),
+            ("tile", None),
+            ("_Z1kv", None),
+            ("_ZZ1kE9tile", None),
+            ("_ZZE", None),
+            ("_ZZ1kE4tilé", None),
+            ("_ZZ1kE99999999999999999999x", None),
+        ] {
+            assert_eq!(local_name(mangled), name, "{mangled}");
+        }
     }
 
     #[test]

@@ -113,13 +113,15 @@ fn bounds() {
     ));
     assert_eq!(fault.kind, out(shared, 160, true));
     let tile = fault.variable.as_ref().unwrap();
-    assert!(tile.name.contains("tile") && (tile.address, tile.size, tile.offset) == (0, 160, 160));
-    assert!(fault.to_string().contains("1 byte after `"), "{fault}");
+    assert!(
+        tile.source_name() == "tile" && (tile.address, tile.size, tile.offset) == (0, 160, 160)
+    );
+    assert!(fault.to_string().contains("1 byte after `tile` (160 bytes"), "{fault}");
 
     let (fault, _) =
         source.find(&bug("shared_before_start", (64, WORDS), 0, "u32 left", "ld.shared.u32"));
     assert!(matches!(fault.kind, FaultKind::OutOfBounds { space: FaultSpace::Shared, .. }));
-    assert!(fault.to_string().contains("4 bytes before `"), "{fault}");
+    assert!(fault.to_string().contains("4 bytes before `line` (256 bytes"), "{fault}");
 
     let (fault, _) = source.find(&bug("local_past_end", (32, 9), 0, "digits[i] =", "st.local.u32"));
     assert_eq!(fault.kind, out(local, 32, true));
@@ -192,7 +194,10 @@ fn unwritten() {
         source.find(&bug("unwritten_shared", (64, 50), 0, "u32 sum = tile", "ld.shared.u32"));
     let expected = FaultKind::Uninitialised { space: FaultSpace::Shared, address: 252, bytes: 4 };
     assert_eq!(fault.kind, expected);
-    assert!(fault.to_string().contains("that nobody has written, at byte 252 of `"), "{fault}");
+    assert!(
+        fault.to_string().contains("that nobody has written, at byte 252 of `tile` (256 bytes"),
+        "{fault}"
+    );
 
     let (fault, _) =
         source.find(&bug("unwritten_local", (32, 5), 0, "sum += digits[i];", "ld.local"));
@@ -316,7 +321,7 @@ fn races() {
     else {
         panic!("{fault}")
     };
-    assert!(fault.to_string().contains("at byte 128 of `"), "{fault}");
+    assert!(fault.to_string().contains("at byte 128 of `tile` (256 bytes"), "{fault}");
 
     let found = bug("race_next_round", (64, n), 32, "sum += tile", "ld.shared.u32");
     race(&found, 31, "tile[threadIdx.x] = threadIdx.x * round;", "st.shared.u32");

@@ -18,7 +18,7 @@ fn check_finds_what_else_goes_unnoticed() {
         "read of 4 bytes of shared memory that nobody has written in kernel `unwritten_shared`",
         ", block (0, 0, 0), thread (0, 0, 0), PTX line ",
         ", kernels/bugs/unwritten.cu:",
-        ", address 0xfc (at byte 252 of `",
+        ", address 0xfc (at byte 252 of `tile` (256 bytes",
     ] {
         bug(&unwritten, "--check").failed(3, words);
     }
