@@ -55,8 +55,7 @@ impl<'a> Grid<'a> {
         block: BlockSize,
         launch: &'a Launch<'a>,
         grid_id: u64,
-        budget: Budget,
-        spares: &'a Spares,
+        (budget, spares): (Budget, &'a Spares),
     ) -> Self {
         Self {
             code,

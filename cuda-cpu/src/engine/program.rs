@@ -149,16 +149,8 @@ impl Program {
             return Err(Invalid::Memory { bytes, most: budget.limit }.into());
         }
         let id = self.launches.fetch_add(1, Ordering::Relaxed);
-        let grid = Grid::new(
-            &self.code,
-            memory,
-            kernel.static_shared,
-            block,
-            launch,
-            id,
-            budget,
-            &self.spares,
-        );
+        let room = (budget, &self.spares);
+        let grid = Grid::new(&self.code, memory, kernel.static_shared, block, launch, id, room);
         grid.run().map_err(LaunchError::Fault)
     }
 }

@@ -96,7 +96,7 @@ impl Matrix {
         // The one of `mma`'s operands with 16 lines, or the one with 8.
         let tall = lines % 16 == 0 && (self.which == 'a' || self.shape == "m8n32k16");
         let (line, word) = if tall {
-            (8 * (register & 1) + 16 * (register / (2 * words)), register % (2 * words) >> 1)
+            (8 * (register & 1) + 16 * (register / (2 * words)), (register % (2 * words)) >> 1)
         } else {
             (8 * (register / words), register % words)
         };

@@ -120,7 +120,7 @@ impl Kernel {
             threads,
         };
         let mut kinds: Vec<_> = self.kinds.iter().map(count).collect();
-        kinds.sort_by(|a, b| b.warps.cmp(&a.warps));
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.warps));
         KernelProfile { kernel: name.to_owned(), launches: self.launches, kinds }
     }
 }

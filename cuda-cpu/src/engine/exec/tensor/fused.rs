@@ -48,9 +48,9 @@ impl<const K: usize> Columns<K> {
     fn new<F: Factor, const W: usize>(words: &[[u32; W]; N]) -> Self {
         let (significands, exponents) = ([[0; N]; K], [[0; N]; K]);
         let mut columns = Self { significands, exponents, special: false };
-        for n in 0..N {
+        for (n, words) in words.iter().enumerate() {
             for k in 0..K {
-                let parts = F::parts(words[n][k / F::PER_WORD], k % F::PER_WORD);
+                let parts = F::parts(words[k / F::PER_WORD], k % F::PER_WORD);
                 columns.significands[k][n] = parts.significand;
                 columns.exponents[k][n] = parts.exponent;
                 columns.special |= parts.special;

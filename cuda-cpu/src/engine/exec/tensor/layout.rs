@@ -45,10 +45,10 @@ pub(super) fn sums<R: Raw, const M: usize>(ctx: &Ctx<'_>, op: &Op, first: usize)
     let mut sums = [[R::default(); 8]; M];
     for register in 0..M / 4 {
         let words = ctx.read::<R>(ctx.extra(op, first + register));
-        for lane in 0..LANES {
+        for (lane, word) in words.into_iter().enumerate() {
             let (row, column) =
                 (group(lane) + 8 * (register >> 1), 2 * place(lane) + (register & 1));
-            sums[row][column] = words[lane];
+            sums[row][column] = word;
         }
     }
     sums
@@ -71,10 +71,10 @@ pub(super) fn half_sums(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; 8]; 16] 
     let mut sums = [[0; 8]; 16];
     for register in 0..2 {
         let words = ctx.read::<u32>(ctx.extra(op, first + register));
-        for lane in 0..LANES {
+        for (lane, word) in words.into_iter().enumerate() {
             let (row, column) = (group(lane) + 8 * register, 2 * place(lane));
-            sums[row][column] = words[lane] & 0xFFFF;
-            sums[row][column + 1] = words[lane] >> 16;
+            sums[row][column] = word & 0xFFFF;
+            sums[row][column + 1] = word >> 16;
         }
     }
     sums

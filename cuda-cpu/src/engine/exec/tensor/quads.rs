@@ -6,7 +6,7 @@
 use half::f16;
 
 use super::whole_warp;
-use crate::engine::ctx::{Ctx, FULL, LANES};
+use crate::engine::ctx::{Ctx, FULL};
 use crate::engine::exec::float::NAN32;
 use crate::engine::op::{Flow, Op};
 
@@ -33,9 +33,9 @@ fn vectors(ctx: &Ctx<'_>, op: &Op, first: usize, across: bool) -> Four<8, 4> {
     let mut all = [[[0.0; 4]; 8]; 4];
     for register in 0..2 {
         let words = ctx.read::<u32>(ctx.extra(op, first + register));
-        for lane in 0..LANES {
+        for (lane, word) in words.into_iter().enumerate() {
             let (quad, at) = place(lane);
-            for (i, bits) in [words[lane] & 0xFFFF, words[lane] >> 16].into_iter().enumerate() {
+            for (i, bits) in [word & 0xFFFF, word >> 16].into_iter().enumerate() {
                 let i = 2 * register + i;
                 let (vector, element) = if across { ((at & 4) + i, at & 3) } else { (at, i) };
                 all[quad][vector][element] = half(bits);
@@ -56,10 +56,9 @@ fn accumulators(ctx: &Ctx<'_>, op: &Op, first: usize) -> Four<8, 8> {
     for i in 0..8 {
         let register = if single { i } else { i / 2 };
         let words = ctx.read::<u32>(ctx.extra(op, first + register));
-        for lane in 0..LANES {
+        for (lane, word) in words.into_iter().enumerate() {
             let (quad, at) = place(lane);
             let (row, column) = if single { single_place(at, i) } else { (at, i) };
-            let word = words[lane];
             all[quad][row][column] =
                 if single { f32::from_bits(word) } else { half(word >> (16 * (i & 1))) };
         }
