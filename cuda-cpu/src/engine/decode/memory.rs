@@ -1,4 +1,4 @@
-//! ld, st, atom, red, fences and prefetches.
+//! ld, st and fences.
 
 use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 
@@ -8,7 +8,7 @@ use crate::engine::code::PresetValue;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::memory_ops::{Handlers, handlers};
-use crate::engine::exec::{atomics, control};
+use crate::engine::exec::control;
 use crate::engine::observe::{Access, AccessKind, Effect, Order, Values};
 use crate::engine::op::{Op, Slot};
 
@@ -39,7 +39,7 @@ const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel
 
 /// Takes what changes nothing here: caching hints and scopes. Gives how the access is ordered, if it is one of
 /// those that threads use to wait for each other.
-fn take_hints(form: &mut Form<'_>) -> Option<Order> {
+pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
     let order = form.take_one(&ORDERS).map(Order::from_modifier);
     while form.take_one(&SCOPES).is_some() {}
@@ -47,7 +47,7 @@ fn take_hints(form: &mut Form<'_>) -> Option<Order> {
 }
 
 /// The operands but for a cache policy, which changes nothing here.
-fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
+pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
     match operands {
         [rest @ .., _] if form.take("L2::cache_hint") => rest,
@@ -55,12 +55,12 @@ fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     }
 }
 
-enum Where {
+pub(super) enum Where {
     Space(SpaceKind),
     Param,
 }
 
-fn take_space(form: &mut Form<'_>) -> Where {
+pub(super) fn take_space(form: &mut Form<'_>) -> Where {
     let names = [
         "global",
         "const",
@@ -97,7 +97,7 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
 }
 
 /// The elements of a vector access, or the one.
-fn elements<'o>(form: &mut Form<'_>, operand: &'o Operand) -> Result<&'o [Operand], Problem> {
+pub(super) fn elements<'o>(form: &mut Form<'_>, operand: &'o Operand) -> Result<&'o [Operand], Problem> {
     let count = match form.take_one(&["v2", "v4", "v8"]) {
         None => return Ok(std::slice::from_ref(operand)),
         Some("v2") => 2,
@@ -195,7 +195,7 @@ fn dest_slots(
 }
 
 /// Gives the index of the address register's width in [`Handlers`].
-fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<usize, Problem> {
+pub(super) fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<usize, Problem> {
     let (base, offset, narrow) = b.address(address)?;
     op.a = base;
     op.imm = offset as u64;
@@ -205,7 +205,7 @@ fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<us
 }
 
 /// What an op with an address accesses: one element of this type.
-fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
+pub(super) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
     let narrow = op.c == NARROW_ADDRESS;
     Access { narrow, offset: op.imm, ..Access::new(kind, space, ty.size(), op.a) }
 }
@@ -244,41 +244,6 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     }
     let access = access(AccessKind::Write, space, ty, &op);
     b.states(Effect::Access(Access { count, order, values, ..access }));
-    b.emit(op)
-}
-
-/// `atom` and `red`.
-pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let order = take_hints(form).unwrap_or(Order::RELAXED);
-    form.take("noftz");
-    let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
-    let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
-    let name = form.take_one(&names).ok_or(UNKNOWN)?;
-    let operands = without_policy(form);
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
-    let (dest, rest) = match (form.opcode(), operands) {
-        ("atom", [d, rest @ ..]) => (d, rest),
-        (_, rest) => (&Operand::Discard, rest),
-    };
-    let (Some(Operand::Address(address)), values) = (rest.first(), &rest[1.min(rest.len())..])
-    else {
-        return Err(OPERANDS);
-    };
-    if values.len() != atomic.operands {
-        return Err(OPERANDS);
-    }
-    let mut op = Op::new(atomic.run);
-    op.b = b.source(&values[0], atomic.kind)?;
-    let third = match values.get(1) {
-        Some(value) => b.source(value, atomic.kind)?,
-        None => Slot::NONE,
-    };
-    set_address(b, &mut op, address)?;
-    op.extra = b.extras([third, Slot(space as u32)]);
-    op.d = b.dest(dest, atomic.kind, false)?;
-    let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
-    b.states(Effect::Access(Access { order, ..access(kind, space, ty, &op) }));
     b.emit(op)
 }
 
