@@ -36,7 +36,8 @@ fn read(line: &'static str, section: &'static str) -> Line {
         None => (line, "sm_90a"),
     };
     let (pattern, operands) = line.split_once(' ').unwrap_or_else(|| panic!("{line}"));
-    let form = |name: String| Form { text: format!("{name} {}", write(&name, operands)), name, target };
+    let form =
+        |name: String| Form { text: format!("{name} {}", write(&name, operands)), name, target };
     let forms = expand(pattern).into_iter().map(form).collect();
     Line { pattern, section, forms }
 }
@@ -107,7 +108,15 @@ fn write(name: &str, operands: &str) -> String {
     let mut next = 0;
     let mut register = |bits: u32| {
         next += 1;
-        format!("%{}{next}", match bits { 16 => "h", 32 => "w", 64 => "l", _ => "q" })
+        format!(
+            "%{}{next}",
+            match bits {
+                16 => "h",
+                32 => "w",
+                64 => "l",
+                _ => "q",
+            }
+        )
     };
     let mut places = 0;
     let mut out = String::new();
@@ -135,7 +144,10 @@ fn write(name: &str, operands: &str) -> String {
             }
             (Some(bits), _) if count.is_empty() => register(bits),
             _ => match token {
-                "P" => { next_predicate(&mut out); continue }
+                "P" => {
+                    next_predicate(&mut out);
+                    continue;
+                }
                 "G" | "S" => format!("[{}]", register(64)),
                 "J" => "$End".into(),
                 other => other.into(),
@@ -156,7 +168,8 @@ fn tokens(operands: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = operands;
     while !rest.is_empty() {
-        let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len());
+        let word =
+            rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len());
         let end = if word > 0 { word } else { 1 };
         tokens.push(&rest[..end]);
         rest = &rest[end..];

@@ -26,7 +26,12 @@ fn the_page_in_the_book_is_up_to_date() {
     let page = page::write();
     let committed = std::fs::read_to_string(page_path()).unwrap_or_default();
     for (i, (got, want)) in committed.lines().zip(page.lines()).enumerate() {
-        assert_eq!(got, want, "line {} of book/src/instructions.md: see tests/coverage/main.rs", i + 1);
+        assert_eq!(
+            got,
+            want,
+            "line {} of book/src/instructions.md: see tests/coverage/main.rs",
+            i + 1
+        );
     }
     assert_eq!(committed.lines().count(), page.lines().count());
 }

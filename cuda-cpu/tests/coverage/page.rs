@@ -47,7 +47,10 @@ pub(crate) fn write() -> String {
     let (run, forms) = (all().map(|r| r.run).sum::<usize>(), all().map(|r| r.forms).sum::<usize>());
     let mut page = format!("{INTRODUCTION}\n{run} of {forms} forms run.\n");
     for (section, rows, order) in &sections {
-        _ = write!(page, "\n## {section}\n\n| instruction | forms | run | these run | these do not |\n|---|---:|---:|---|---|\n");
+        _ = write!(
+            page,
+            "\n## {section}\n\n| instruction | forms | run | these run | these do not |\n|---|---:|---:|---|---|\n"
+        );
         for opcode in order {
             let row = &rows[opcode];
             let cell = |patterns: Vec<&String>| {

@@ -5,10 +5,10 @@ use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
 use crate::engine::code::PresetValue;
+use crate::engine::exec::control;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::memory_ops::{Handlers, handlers};
-use crate::engine::exec::control;
 use crate::engine::observe::{Access, AccessKind, Effect, Order, Values};
 use crate::engine::op::{Op, Slot};
 
@@ -97,7 +97,10 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
 }
 
 /// The elements of a vector access, or the one.
-pub(super) fn elements<'o>(form: &mut Form<'_>, operand: &'o Operand) -> Result<&'o [Operand], Problem> {
+pub(super) fn elements<'o>(
+    form: &mut Form<'_>,
+    operand: &'o Operand,
+) -> Result<&'o [Operand], Problem> {
     let count = match form.take_one(&["v2", "v4", "v8"]) {
         None => return Ok(std::slice::from_ref(operand)),
         Some("v2") => 2,
@@ -195,7 +198,11 @@ fn dest_slots(
 }
 
 /// Gives the index of the address register's width in [`Handlers`].
-pub(super) fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<usize, Problem> {
+pub(super) fn set_address(
+    b: &mut Builder<'_>,
+    op: &mut Op,
+    address: &Address,
+) -> Result<usize, Problem> {
     let (base, offset, narrow) = b.address(address)?;
     op.a = base;
     op.imm = offset as u64;

@@ -19,7 +19,12 @@ fn philox(d: &Data<'_>) -> Vec<Vec<u8>> {
         for _ in 0..10 {
             let p = u64::from(c[0]) * 0xD251_1F53;
             let q = u64::from(c[2]) * 0xCD9E_8D57;
-            c = [(q >> 32) as u32 ^ c[1] ^ k[0], q as u32, (p >> 32) as u32 ^ c[3] ^ k[1], p as u32];
+            c = [
+                (q >> 32) as u32 ^ c[1] ^ k[0],
+                q as u32,
+                (p >> 32) as u32 ^ c[3] ^ k[1],
+                p as u32,
+            ];
             k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
         }
         c
@@ -50,7 +55,8 @@ fn pcg(d: &Data<'_>) -> Vec<Vec<u8>> {
     let next = |_| {
         let mixed = ((state >> 18 ^ state) >> 27) as u32;
         let out = mixed.rotate_right((state >> 59) as u32);
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         out
     };
     vec![of_u32(&(0..1024).map(next).collect::<Vec<_>>())]
@@ -59,7 +65,9 @@ fn pcg(d: &Data<'_>) -> Vec<Vec<u8>> {
 fn crc32(d: &Data<'_>) -> Vec<Vec<u8>> {
     let one = |text: &[u8]| {
         !text.iter().fold(u32::MAX, |crc, &byte| {
-            (0..8).fold(crc ^ u32::from(byte), |x, _| x >> 1 ^ if x & 1 != 0 { 0xEDB8_8320 } else { 0 })
+            (0..8).fold(crc ^ u32::from(byte), |x, _| {
+                x >> 1 ^ if x & 1 != 0 { 0xEDB8_8320 } else { 0 }
+            })
         })
     };
     let crcs: Vec<u32> = d.u8s(0).chunks(d.scalar(3)).map(one).collect();
@@ -99,7 +107,9 @@ fn chacha20(d: &Data<'_>) -> Vec<Vec<u8>> {
             for c in 0..4 {
                 let turn = if round % 2 == 0 { 0 } else { 1 };
                 let [p, q, r, s] = [0, 1, 2, 3].map(|row| 4 * row + (c + turn * row) % 4);
-                for (into, from, at, by) in [(p, q, s, 16), (r, s, q, 12), (p, q, s, 8), (r, s, q, 7)] {
+                for (into, from, at, by) in
+                    [(p, q, s, 16), (r, s, q, 12), (p, q, s, 8), (r, s, q, 7)]
+                {
                     x[into] = x[into].wrapping_add(x[from]);
                     x[at] = (x[at] ^ x[into]).rotate_left(by);
                 }
@@ -148,4 +158,3 @@ fn sha256(d: &Data<'_>) -> Vec<Vec<u8>> {
     };
     vec![of_u32(&d.u8s(0).chunks(d.scalar(2)).flat_map(one).collect::<Vec<_>>())]
 }
-

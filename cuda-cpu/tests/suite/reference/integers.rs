@@ -37,8 +37,14 @@ fn dot_products(d: &Data<'_>) -> Vec<Vec<u8>> {
         let plain_four = (0..4).map(|k| plain(x, k) * plain(y, k)).sum::<i32>();
         let i = i as i32;
         vec![
-            four + i, plain_four + i, two(0) + 7, two(1) + 7, plain_two(0) + 7, plain_two(1) + 7,
-            four - 1, two(0) - 1,
+            four + i,
+            plain_four + i,
+            two(0) + 7,
+            two(1) + 7,
+            plain_two(0) + 7,
+            plain_two(1) + 7,
+            four - 1,
+            two(0) - 1,
         ]
     };
     vec![of_i32(&rows(&inputs, one))]
@@ -54,8 +60,14 @@ fn wide_integers(d: &Data<'_>) -> Vec<Vec<u8>> {
         let tests = u128::from(x < y) | u128::from(s < t) << 1 | u128::from(x == y) << 2;
         let by = (q & 127) as u32;
         let all = [
-            x.wrapping_mul(y), x / y, x % y, s.wrapping_div(t) as u128, x << by, (s >> by) as u128,
-            u128::from(p) * u128::from(q), tests,
+            x.wrapping_mul(y),
+            x / y,
+            x % y,
+            s.wrapping_div(t) as u128,
+            x << by,
+            (s >> by) as u128,
+            u128::from(p) * u128::from(q),
+            tests,
         ];
         all.into_iter().flat_map(|w| [w as u64, (w >> 64) as u64]).collect()
     };
@@ -70,17 +82,30 @@ fn divisions(d: &Data<'_>) -> Vec<Vec<u8>> {
             0 | -1 => 3,
             y => y,
         };
-        let (p, q) = (x as i32, match y as i32 {
-            0 => 5,
-            -1 => 7,
-            q => q,
-        });
+        let (p, q) = (
+            x as i32,
+            match y as i32 {
+                0 => 5,
+                -1 => 7,
+                q => q,
+            },
+        );
         let (ux, uy, up, uq) = (x as u64, y as u64, p as u32, q as u32);
         vec![
-            x.wrapping_div(y), x.wrapping_rem(y), (ux / uy) as i64, (ux % uy) as i64,
-            i64::from(p / q), i64::from(p % q), i64::from(up / uq), i64::from(up % uq),
-            i64::from(p / 7), i64::from(p % 10), x / 1_000_000_007, (ux % 641) as i64,
-            i64::from(p as i16 / 3), i64::from(p as u8 % 11),
+            x.wrapping_div(y),
+            x.wrapping_rem(y),
+            (ux / uy) as i64,
+            (ux % uy) as i64,
+            i64::from(p / q),
+            i64::from(p % q),
+            i64::from(up / uq),
+            i64::from(up % uq),
+            i64::from(p / 7),
+            i64::from(p % 10),
+            x / 1_000_000_007,
+            (ux % 641) as i64,
+            i64::from(p as i16 / 3),
+            i64::from(p as u8 % 11),
         ]
     };
     vec![bytes(&rows(&inputs, one), i64::to_le_bytes)]

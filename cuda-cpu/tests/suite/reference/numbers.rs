@@ -67,9 +67,8 @@ fn spmv(d: &Data<'_>) -> Vec<Vec<u8>> {
 }
 
 fn argmax(d: &Data<'_>) -> Vec<Vec<u8>> {
-    let packed = |(i, &x): (usize, &i32)| {
-        u64::from(x as u32 ^ 0x8000_0000) << 32 | u64::from(!(i as u32))
-    };
+    let packed =
+        |(i, &x): (usize, &i32)| u64::from(x as u32 ^ 0x8000_0000) << 32 | u64::from(!(i as u32));
     vec![of_u64(&[d.i32s(0).iter().enumerate().map(packed).max().unwrap()])]
 }
 
@@ -102,7 +101,9 @@ fn sobel(d: &Data<'_>) -> Vec<Vec<u8>> {
     };
     let pixel = |i: i32| {
         let (x, y) = (i % width, i / width);
-        let sum = |f: &dyn Fn(i32, i32) -> i32| f(-1, 1) + 2 * f(0, 1) + f(1, 1) - f(-1, -1) - 2 * f(0, -1) - f(1, -1);
+        let sum = |f: &dyn Fn(i32, i32) -> i32| {
+            f(-1, 1) + 2 * f(0, 1) + f(1, 1) - f(-1, -1) - 2 * f(0, -1) - f(1, -1)
+        };
         let (gx, gy) = (sum(&|a, b| at(x + b, y + a)), sum(&|a, b| at(x + a, y + b)));
         (gx.abs() + gy.abs()).min(255) as u8
     };
@@ -133,10 +134,10 @@ fn number_transform(d: &Data<'_>) -> Vec<Vec<u8>> {
     let root = power(7, (PRIME - 1) / 128);
     let powers: Vec<u128> = (0..128).map(|k| power(root, k)).collect();
     let one = |block: &[u64], k: usize| {
-        let terms = block.iter().enumerate().map(|(j, &v)| u128::from(v) * powers[j * k % 128] % PRIME);
+        let terms =
+            block.iter().enumerate().map(|(j, &v)| u128::from(v) * powers[j * k % 128] % PRIME);
         (terms.sum::<u128>() % PRIME) as u64
     };
     let all = x.chunks(128).flat_map(|block| (0..128).map(move |k| one(block, k)));
     vec![of_u64(&all.collect::<Vec<_>>())]
 }
-

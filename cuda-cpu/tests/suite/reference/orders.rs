@@ -158,7 +158,14 @@ fn cub_scan(d: &Data<'_>) -> Vec<Vec<u8>> {
     let sums = scan(&x, 384, true).remove(0);
     let running = |block: &[u32]| {
         let mut most = 0;
-        block.iter().step_by(3).map(|&v| { most = most.max(v); most }).collect::<Vec<_>>()
+        block
+            .iter()
+            .step_by(3)
+            .map(|&v| {
+                most = most.max(v);
+                most
+            })
+            .collect::<Vec<_>>()
     };
     let maxima: Vec<u32> = x.chunks(384).flat_map(running).collect();
     let totals: Vec<u32> = x.chunks(384).map(|b| b.iter().sum()).collect();
