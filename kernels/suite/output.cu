@@ -17,7 +17,7 @@ extern "C" __global__ void formats(const double* in) {
     printf("thread %d: %lld %llu %llx %hd %ld\n", t, -1234567890123LL, 12345678901234567890ull, 0xFEDCBA9876543210ull, (short)-t, -5L);
 }
 
-// case plain <<<2, 2>>>(u32 3) prints
+// case plain <<<1, 2>>>(u32 3) prints
 extern "C" __global__ void plain(u32 n) {
     // One thread: in which order several print the pieces of their lines is up to the device.
     if (threadIdx.x != 1) return;

@@ -1,14 +1,14 @@
-//! ld, st, atom, red, fences and prefetches.
+//! ld, st and fences.
 
 use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
 use crate::engine::code::PresetValue;
+use crate::engine::exec::control;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::memory_ops::{Handlers, handlers};
-use crate::engine::exec::{atomics, control};
 use crate::engine::observe::{Access, AccessKind, Effect, Order, Values};
 use crate::engine::op::{Op, Slot};
 
@@ -39,7 +39,7 @@ const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel
 
 /// Takes what changes nothing here: caching hints and scopes. Gives how the access is ordered, if it is one of
 /// those that threads use to wait for each other.
-fn take_hints(form: &mut Form<'_>) -> Option<Order> {
+pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
     let order = form.take_one(&ORDERS).map(Order::from_modifier);
     while form.take_one(&SCOPES).is_some() {}
@@ -47,7 +47,7 @@ fn take_hints(form: &mut Form<'_>) -> Option<Order> {
 }
 
 /// The operands but for a cache policy, which changes nothing here.
-fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
+pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
     match operands {
         [rest @ .., _] if form.take("L2::cache_hint") => rest,
@@ -55,12 +55,12 @@ fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     }
 }
 
-enum Where {
+pub(super) enum Where {
     Space(SpaceKind),
     Param,
 }
 
-fn take_space(form: &mut Form<'_>) -> Where {
+pub(super) fn take_space(form: &mut Form<'_>) -> Where {
     let names = [
         "global",
         "const",
@@ -97,7 +97,10 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
 }
 
 /// The elements of a vector access, or the one.
-fn elements<'o>(form: &mut Form<'_>, operand: &'o Operand) -> Result<&'o [Operand], Problem> {
+pub(super) fn elements<'o>(
+    form: &mut Form<'_>,
+    operand: &'o Operand,
+) -> Result<&'o [Operand], Problem> {
     let count = match form.take_one(&["v2", "v4", "v8"]) {
         None => return Ok(std::slice::from_ref(operand)),
         Some("v2") => 2,
@@ -195,7 +198,11 @@ fn dest_slots(
 }
 
 /// Gives the index of the address register's width in [`Handlers`].
-fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<usize, Problem> {
+pub(super) fn set_address(
+    b: &mut Builder<'_>,
+    op: &mut Op,
+    address: &Address,
+) -> Result<usize, Problem> {
     let (base, offset, narrow) = b.address(address)?;
     op.a = base;
     op.imm = offset as u64;
@@ -205,7 +212,7 @@ fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<us
 }
 
 /// What an op with an address accesses: one element of this type.
-fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
+pub(super) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
     let narrow = op.c == NARROW_ADDRESS;
     Access { narrow, offset: op.imm, ..Access::new(kind, space, ty.size(), op.a) }
 }
@@ -244,76 +251,6 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     }
     let access = access(AccessKind::Write, space, ty, &op);
     b.states(Effect::Access(Access { count, order, values, ..access }));
-    b.emit(op)
-}
-
-/// `atom` and `red`.
-pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let order = take_hints(form).unwrap_or(Order::RELAXED);
-    form.take("noftz");
-    let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
-    let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
-    let name = form.take_one(&names).ok_or(UNKNOWN)?;
-    let operands = without_policy(form);
-    let (dest, rest) = match (form.opcode(), operands) {
-        ("atom", [d, rest @ ..]) => (d, rest),
-        (_, rest) => (&Operand::Discard, rest),
-    };
-    let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
-    let atomic = |b: &mut Builder<'_>, ty, at, dest, values| {
-        let picked = atomics::pick(name, ty).ok_or(UNKNOWN)?;
-        let exchanges = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
-        let access = |op: &Op| Access { order, ..access(exchanges, space, ty, op) };
-        one_atomic(b, picked, space, at, (dest, values), access)
-    };
-    let Some(vector) = form.take_one(&["v2", "v4", "v8"]) else {
-        let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-        return atomic(b, ty, *address, dest, values);
-    };
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let float = matches!(ty, T::F32 | T::F16 | T::BF16 | T::F16x2 | T::BF16x2);
-    let [Operand::Vector(values)] = values else { return Err(OPERANDS) };
-    if !float || vector[1..].parse() != Ok(values.len()) {
-        return Err(UNKNOWN);
-    }
-    let dests = match dest {
-        Operand::Vector(dests) if dests.len() == values.len() => dests.clone(),
-        Operand::Discard => vec![Operand::Discard; values.len()],
-        _ => return Err(OPERANDS),
-    };
-    // Each element is an atomic of its own, says the language. A result must not change a value still to come.
-    if values.iter().any(|value| dests.contains(value)) {
-        return Err("a vector of results that are also operands");
-    }
-    for (i, (dest, value)) in dests.iter().zip(values).enumerate() {
-        let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
-        atomic(b, ty, Address { offset, ..*address }, dest, std::slice::from_ref(value))?;
-    }
-    Ok(())
-}
-
-/// An atomic of one element: its destination, and its one or two values.
-fn one_atomic(
-    b: &mut Builder<'_>,
-    atomic: atomics::Atomic,
-    space: SpaceKind,
-    address: Address,
-    (dest, values): (&Operand, &[Operand]),
-    access: impl FnOnce(&Op) -> Access,
-) -> Result<(), Problem> {
-    if values.len() != atomic.operands {
-        return Err(OPERANDS);
-    }
-    let mut op = Op::new(atomic.run);
-    op.b = b.source(&values[0], atomic.kind)?;
-    let third = match values.get(1) {
-        Some(value) => b.source(value, atomic.kind)?,
-        None => Slot::NONE,
-    };
-    set_address(b, &mut op, &address)?;
-    op.extra = b.extras([third, Slot(space as u32)]);
-    op.d = b.dest(dest, atomic.kind, false)?;
-    b.states(Effect::Access(access(&op)));
     b.emit(op)
 }
 

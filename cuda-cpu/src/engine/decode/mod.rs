@@ -3,6 +3,7 @@
 mod alu;
 mod async_bulk;
 mod async_copy;
+mod atomic;
 mod builder;
 mod cluster;
 mod collective;
@@ -227,7 +228,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "nanosleep" => flow::pause(b, form),
         "cvta" => moves::cvta(b, form),
         "isspacep" => moves::isspacep(b, form),
-        "atom" | "red" => memory::atomic(b, form),
+        "atom" | "red" => atomic::atomic(b, form),
         "membar" | "fence" => memory::fence(b, form),
         name if hints::is_hint(name) => hints::hint(b, form),
         "shfl" => collective::shfl(b, form),

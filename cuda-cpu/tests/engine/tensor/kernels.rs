@@ -130,7 +130,7 @@ impl Gemm {
             self.factor.read(&case.inputs[i]).into_iter().map(truncated).collect::<Vec<f64>>()
         });
         let c = self.sum.read(&case.inputs[2]);
-        let at_a = |i: usize, k: usize| if self.rows[0] { a[i * K + k] } else { a[i * K + k] };
+        let at_a = |i: usize, k: usize| a[i * K + k];
         let at_b = |k: usize, j: usize| if self.rows[1] { b[k * N + j] } else { b[j * K + k] };
         let one = |i: usize, j: usize| {
             let scale = if self.plain { 1.0 } else { 2.0 };
@@ -201,10 +201,10 @@ const COPYING: [(&str, bool, usize, usize, usize, Expected); 7] = [
         let mut room: Vec<u16> =
             x[..128].iter().flat_map(|v| [*v as u16, (*v >> 16) as u16]).collect();
         // A matrix of 8 x 8 halves, transposed: lane `l` has two of row `l / 4`.
-        for lane in 0..32 {
+        for (lane, value) in value.iter().enumerate().take(32) {
             for half in 0..2 {
                 let (row, column) = (lane / 4, lane % 4 * 2 + half);
-                room[column * 8 + row] = (value[lane] >> (16 * half)) as u16;
+                room[column * 8 + row] = (value >> (16 * half)) as u16;
             }
         }
         let word = |t: usize| i32::from(room[2 * t]) & 0xFFFF | i32::from(room[2 * t + 1]) << 16;

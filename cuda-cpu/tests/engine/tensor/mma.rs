@@ -243,7 +243,8 @@ pub(super) fn cases() -> Vec<Case> {
     mma_others(&mut forms);
     wmma(&mut forms);
     sparse_forms(&mut forms);
-    let mut known: HashMap<(Elem, u8, usize, &[u64]), Rc<Vec<u8>>> = HashMap::new();
+    // What was made already: inputs are large, and many forms have the same.
+    let mut known = HashMap::new();
     let mut input = |elem: Elem, role: u8, tiles: usize, pairs: &'static [u64]| {
         let make = || match pairs {
             [] => Rc::new(fragments(elem, role, tiles)),
