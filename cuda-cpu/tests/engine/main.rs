@@ -8,4 +8,5 @@ mod kernels;
 mod limits;
 mod misc;
 mod ops;
+mod sweep;
 mod wide;
