@@ -49,12 +49,18 @@ args_of!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 impl Host {
     pub(crate) fn new(ptx: &str) -> Self {
+        Self::try_new(ptx).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Or why the module does not load.
+    pub(crate) fn try_new(ptx: &str) -> Result<Self, String> {
         let memory = Memory::new(1 << 32).tracking();
-        let module = cuda_ptx::parse(ptx).unwrap_or_else(|e| panic!("{e}"));
-        let program = Program::load(&module, &memory).unwrap_or_else(|e| panic!("{e}"));
+        let module = cuda_ptx::parse(ptx).map_err(|e| e.to_string())?;
+        let program = Program::load(&module, &memory).map_err(|e| e.to_string())?;
         let (pool, profile) = (None, None);
         let (limits, schedule, printed) = Default::default();
-        Self { memory, program, pool, printed, limits, schedule, checks: crate::CHECKS, profile }
+        let checks = crate::CHECKS;
+        Ok(Self { memory, program, pool, printed, limits, schedule, checks, profile })
     }
 
     pub(crate) fn with_pool(ptx: &str, threads: usize) -> Self {

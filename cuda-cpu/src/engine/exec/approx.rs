@@ -6,12 +6,13 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::arith_float::{FTZ, take_mode};
 use super::divide;
 use super::float::Float;
 use super::lane::{Lane, Two};
 use super::map::{self, Binary, Pick, Unary};
 use super::mufu;
+use super::narrow::{Format, unless};
+use super::rounding::{Round, rounds_to_denormal};
 use crate::engine::decode::form::Form;
 
 /// What denormals are multiplied by before the unit sees them, and what is beyond its reciprocals.
@@ -38,7 +39,7 @@ macro_rules! functions {
 
 functions! {
     Rcp(x) flushing unit(mufu::rcp, x), keeping {
-        let scale = if x.abs() > LARGE { 0.25 } else { if_denormal(x, UP, 1.0) };
+        let scale = choose(x.abs() > LARGE, 0.25, if_denormal(x, UP, 1.0));
         unit(mufu::rcp, x * scale) * scale
     };
     Sqrt(x) flushing unit(mufu::sqrt, x), keeping {
@@ -51,9 +52,10 @@ functions! {
         unit(mufu::lg2, x * if_denormal(x, UP, 1.0)) + if_denormal(x, -24.0, 0.0)
     };
     Ex2(x) flushing unit(mufu::ex2, x), keeping {
+        // Below -126 it is the square of the half's.
         let small = x < -126.0;
-        let y = unit(mufu::ex2, if small { x * 0.5 } else { x });
-        if small { y * y } else { y }
+        let y = unit(mufu::ex2, x * choose(small, 0.5, 1.0));
+        y * choose(small, y, 1.0)
     };
     Sin(x) flushing unit(mufu::sin, in_turns(x)), keeping unit(mufu::sin, in_turns(x));
     Cos(x) flushing unit(mufu::cos, in_turns(x)), keeping unit(mufu::cos, in_turns(x));
@@ -68,7 +70,12 @@ fn unit(function: impl Fn(u32) -> u32, x: f32) -> f32 {
 /// Zeros count as denormals, which does no harm.
 #[inline(always)]
 fn if_denormal(x: f32, then: f32, otherwise: f32) -> f32 {
-    if x.abs() < f32::MIN_POSITIVE { then } else { otherwise }
+    choose(x.abs() < f32::MIN_POSITIVE, then, otherwise)
+}
+
+#[inline(always)]
+fn choose(condition: bool, then: f32, otherwise: f32) -> f32 {
+    f32::from_bits(unless(otherwise.to_bits(), condition, then.to_bits()))
 }
 
 /// `x / 2 pi`, rounded towards zero.
@@ -103,12 +110,17 @@ impl<const FULL: bool, const FLUSH: bool> Binary for Quotient<FULL, FLUSH> {
         let (a, b) = if FLUSH { (a.flush(), b.flush()) } else { (a, b) };
         let down = if FULL && b.abs() > LARGE { 0.25 } else { 1.0 };
         let up = if FLUSH { 1.0 } else { if_denormal(b, UP, 1.0) };
-        let r = unit(mufu::rcp, b * down * up) * (a * down * up);
-        (if FLUSH { r.flush() } else { r }).canonical()
+        let (a, b) = (a * down * up, b * down * up);
+        let (a, b) = if FLUSH { (a.flush(), b.flush()) } else { (a, b) };
+        let reciprocal = unit(mufu::rcp, b);
+        let tiny =
+            FLUSH && rounds_to_denormal(f64::from(a) * f64::from(reciprocal), Round::Nearest);
+        let r = a * reciprocal;
+        (if tiny { r * 0.0 } else { r }).canonical()
     }
 }
 
-/// A half, with the exact way to f32 and the way back that cuts off.
+/// A half, with the exact way to f32 and the way back that cuts off, except to infinity.
 pub(crate) trait Half: Lane {
     fn widen(self) -> f32;
     fn cut(x: f32) -> Self;
@@ -117,23 +129,12 @@ pub(crate) trait Half: Lane {
 impl Half for f16 {
     #[inline(always)]
     fn widen(self) -> f32 {
-        let bits = u32::from(self.to_bits());
-        // The exponents differ by 112; denormals come out right as well.
-        let x = f32::from_bits((bits & 0x7FFF) << 13) * f32::from_bits((127 + 112) << 23);
-        let special = if bits & 0x7C00 == 0x7C00 { 0x7F80_0000 } else { 0 };
-        f32::from_bits(x.to_bits() | special | (bits & 0x8000) << 16)
+        f32::from_bits(Format::F16.widen(self.to_bits().into()))
     }
     #[inline(always)]
     fn cut(x: f32) -> Self {
-        let bits = x.to_bits();
-        let magnitude = bits & 0x7FFF_FFFF;
-        let exponent = magnitude >> 23;
-        let normal = (magnitude >> 13).wrapping_sub(112 << 10);
-        let denormal = (magnitude & 0x7F_FFFF | 0x80_0000) >> 126u32.wrapping_sub(exponent).min(31);
-        let half = if exponent < 113 { denormal } else { normal };
-        let half = if exponent > 142 { 0x7C00 } else { half };
-        let half = half | (bits >> 16 & 0x8000);
-        Self::from_bits(if magnitude > 0x7F80_0000 { 0x7FFF } else { half as u16 })
+        let bits = Format::F16.round(x.to_bits(), Round::Zero, false);
+        Self::from_bits(unless(bits, x >= 65_536.0, 0x7C00) as u16)
     }
 }
 
@@ -148,23 +149,23 @@ impl Half for bf16 {
     }
 }
 
+/// One half or two.
+pub(crate) trait HalfLane: Lane {
+    fn map<F: Function>(self) -> Self;
+}
+
 impl<H: Half<Raw = u32>> HalfLane for H {
     #[inline(always)]
-    fn each_half(self, f: impl Fn(f32) -> f32) -> Self {
-        Self::cut(f(self.widen()))
+    fn map<F: Function>(self) -> Self {
+        Self::cut(F::flushing(self.widen()))
     }
 }
 
 impl<H: Half<Raw = u32>> HalfLane for Two<H> {
     #[inline(always)]
-    fn each_half(self, f: impl Fn(f32) -> f32) -> Self {
-        Self(self.0.each_half(&f), self.1.each_half(&f))
+    fn map<F: Function>(self) -> Self {
+        Self(self.0.map::<F>(), self.1.map::<F>())
     }
-}
-
-/// One half or two.
-pub(crate) trait HalfLane: Lane {
-    fn each_half(self, f: impl Fn(f32) -> f32) -> Self;
 }
 
 /// A function of halves: the unit works on them as on f32, and cuts the result off.
@@ -175,7 +176,7 @@ impl<F: Function, H: HalfLane> Unary for OfHalves<F, H> {
     type D = H;
     #[inline(always)]
     fn apply(a: H, _imm: u64) -> H {
-        a.each_half(F::flushing)
+        a.map::<F>()
     }
 }
 
@@ -210,22 +211,9 @@ impl Unary for RsqrtDouble {
         let y = if tiny { better * 134_217_728.0 } else { better };
         let y = if a == f64::INFINITY { 0.0 } else { y };
         let y = if a < 0.0 { f64::from_bits(0xFFF8 << 48) } else { y };
-        if a == 0.0 || a.is_nan() {
-            let upper = ((a + a).to_bits() >> 32) | 0x7FF0_0000;
-            return f64::from_bits(upper << 32);
-        }
-        y
+        let y = if a.is_nan() { a + a } else { y };
+        if a == 0.0 { f64::INFINITY.copysign(a) } else { y }
     }
-}
-
-macro_rules! by_form {
-    ($op:ident, $ty:expr, $imm:expr) => {
-        match ($ty, $imm) {
-            (T::F32, 0) => Some(map::unary::<Single<$op, false>>()),
-            (T::F32, FTZ) => Some(map::unary::<Single<$op, true>>()),
-            _ => None,
-        }
-    };
 }
 
 macro_rules! by_half {
@@ -241,40 +229,50 @@ macro_rules! by_half {
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let approx = form.take_one(&["approx", "full"]);
     let round = form.take_one(&["rn", "rz", "rm", "rp"]);
-    let imm = take_mode(form);
+    let ftz = form.take("ftz");
     let ty = form.ty()?;
-    match (approx, round) {
-        (None, Some(round)) => divide::pick(form.opcode(), ty, round, imm),
-        (Some("full"), None) => match (form.opcode(), ty, imm) {
-            ("div", T::F32, 0) => Some(map::binary::<Quotient<true, false>>()),
-            ("div", T::F32, FTZ) => Some(map::binary::<Quotient<true, true>>()),
-            _ => None,
-        },
-        (Some(_), None) => approximate(form.opcode(), ty, imm),
+    match (approx, round, ty) {
+        (None, Some(round), _) => divide::pick(form.opcode(), ty, round, ftz),
+        (Some("full"), None, T::F32) => (form.opcode() == "div").then(|| quotient::<true>(ftz)),
+        (Some("approx"), None, T::F32) => of_f32(form.opcode(), ftz),
+        (Some("approx"), None, _) => of_others(form.opcode(), ty, ftz),
         _ => None,
     }
 }
 
-fn approximate(opcode: &str, ty: T, imm: u64) -> Option<Pick> {
-    match (opcode, ty, imm) {
-        ("div", T::F32, 0) => Some(map::binary::<Quotient<false, false>>()),
-        ("div", T::F32, FTZ) => Some(map::binary::<Quotient<false, true>>()),
-        ("rcp", T::F64, FTZ) => Some(map::unary::<Upper<false>>()),
-        ("rsqrt", T::F64, FTZ) => Some(map::unary::<Upper<true>>()),
-        ("rsqrt", T::F64, 0) => Some(map::unary::<RsqrtDouble>()),
-        ("tanh", T::F32, 0) => Some(map::unary::<Single<Tanh, false>>()),
-        ("ex2", T::F16 | T::F16x2, 0) => by_half!(Ex2, ty, [F16: f16, F16x2: Two<f16>]),
-        ("ex2", T::BF16 | T::BF16x2, FTZ) => by_half!(Ex2, ty, [BF16: bf16, BF16x2: Two<bf16>]),
-        ("tanh", _, 0) => {
+fn of_f32(opcode: &str, ftz: bool) -> Option<Pick> {
+    match opcode {
+        "div" => Some(quotient::<false>(ftz)),
+        "rcp" => Some(single::<Rcp>(ftz)),
+        "sqrt" => Some(single::<Sqrt>(ftz)),
+        "rsqrt" => Some(single::<Rsqrt>(ftz)),
+        "ex2" => Some(single::<Ex2>(ftz)),
+        "lg2" => Some(single::<Lg2>(ftz)),
+        "sin" => Some(single::<Sin>(ftz)),
+        "cos" => Some(single::<Cos>(ftz)),
+        "tanh" if !ftz => Some(single::<Tanh>(ftz)),
+        _ => None,
+    }
+}
+
+fn single<F: Function>(ftz: bool) -> Pick {
+    if ftz { map::unary::<Single<F, true>>() } else { map::unary::<Single<F, false>>() }
+}
+
+fn quotient<const FULL: bool>(ftz: bool) -> Pick {
+    if ftz { map::binary::<Quotient<FULL, true>>() } else { map::binary::<Quotient<FULL, false>>() }
+}
+
+fn of_others(opcode: &str, ty: T, ftz: bool) -> Option<Pick> {
+    match (opcode, ty, ftz) {
+        ("rcp", T::F64, true) => Some(map::unary::<Upper<false>>()),
+        ("rsqrt", T::F64, true) => Some(map::unary::<Upper<true>>()),
+        ("rsqrt", T::F64, false) => Some(map::unary::<RsqrtDouble>()),
+        ("ex2", _, false) => by_half!(Ex2, ty, [F16: f16, F16x2: Two<f16>]),
+        ("ex2", _, true) => by_half!(Ex2, ty, [BF16: bf16, BF16x2: Two<bf16>]),
+        ("tanh", _, false) => {
             by_half!(Tanh, ty, [F16: f16, F16x2: Two<f16>, BF16: bf16, BF16x2: Two<bf16>])
         }
-        ("rcp", ..) => by_form!(Rcp, ty, imm),
-        ("sqrt", ..) => by_form!(Sqrt, ty, imm),
-        ("rsqrt", ..) => by_form!(Rsqrt, ty, imm),
-        ("ex2", ..) => by_form!(Ex2, ty, imm),
-        ("lg2", ..) => by_form!(Lg2, ty, imm),
-        ("sin", ..) => by_form!(Sin, ty, imm),
-        ("cos", ..) => by_form!(Cos, ty, imm),
         _ => None,
     }
 }

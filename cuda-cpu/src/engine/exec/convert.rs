@@ -5,23 +5,27 @@ use std::marker::PhantomData;
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
+use super::convert_forms::{Rounding, exists, is_integer};
+use super::convert_int::IntToFloat;
+use super::convert_narrow::{self, ToHalf, Widen};
 use super::float::{Float, Scalar};
 use super::int::Int;
-use super::lane::{Kind, Two};
-use super::map::{self, Binary, Pick, Unary};
-use super::rounding::{Round, f64_to_f32, step_f64};
+use super::lane::Kind;
+use super::map::{self, Pick, Unary};
+use super::rounding::{Round, f64_to_f32, rounds_to_denormal};
 use crate::engine::decode::form::Form;
 
 /// `imm` bits; the rounding mode's code stands above them.
-const FTZ: u64 = 1;
-const SAT: u64 = 2;
-const RELU: u64 = 4;
+pub(super) const FTZ: u64 = 1;
+pub(super) const SAT: u64 = 2;
+pub(super) const RELU: u64 = 4;
 /// Round to an integral value (float to float with `.rni` and so on).
 const INTEGRAL: u64 = 8;
-const ROUND: u32 = 4;
+/// What is too large becomes the largest number.
+pub(super) const SATFINITE: u64 = 16;
+pub(super) const ROUND: u32 = 5;
 
 struct IntToInt<A, D>(PhantomData<(A, D)>);
-struct IntToFloat<A, D>(PhantomData<(A, D)>);
 struct FloatToInt<A, D>(PhantomData<(A, D)>);
 struct FloatToFloat<A, D>(PhantomData<(A, D)>);
 
@@ -34,21 +38,6 @@ impl<A: Int, D: Int> Unary for IntToInt<A, D> {
     }
 }
 
-impl<A: Int, D: FromInt> Unary for IntToFloat<A, D> {
-    type A = A;
-    type D = D;
-    #[inline(always)]
-    fn apply(a: A, imm: u64) -> D {
-        let mode = Round::from_code(imm >> ROUND);
-        let r = if A::BITS < 64 {
-            D::from_small(a.bits() as i64, mode)
-        } else {
-            D::from_wide(a.to_i128(), mode)
-        };
-        if imm & SAT != 0 { r.saturate() } else { r }
-    }
-}
-
 impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
     type A = A;
     type D = D;
@@ -56,7 +45,7 @@ impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
     fn apply(a: A, imm: u64) -> D {
         let a = if imm & FTZ != 0 { a.flush() } else { a };
         // From f64, NaN gives the highest bit alone; from the others only with 64 bits.
-        let wide = D::BITS == 64 || (D::BITS == 32 && A::KIND == Kind::F64);
+        let wide = D::BITS == 64 || A::KIND == Kind::F64;
         if a.to_f64().is_nan() && wide {
             return D::from_bits(1 << (D::BITS - 1));
         }
@@ -69,10 +58,11 @@ impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
     type D = D;
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
-        let a = if imm & FTZ != 0 { a.flush() } else { a };
+        // Flushing is an operation of its own, which gives a canonical NaN.
+        let a = if imm & FTZ != 0 { a.flush().canonical() } else { a };
         let mode = imm >> ROUND;
         let x = a.to_f64();
-        if x.is_nan() && imm & (SAT | RELU) == 0 && keeps_nan::<A, D>() {
+        if x.is_nan() && imm & SAT == 0 && keeps_nan::<A, D>() {
             return D::payload(x);
         }
         let r = if imm & INTEGRAL != 0 {
@@ -81,6 +71,33 @@ impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
             D::round_from(x, Round::from_code(mode))
         };
         finish(r, imm)
+    }
+}
+
+/// `cvt.f32.f32`: the bits, NaN or not.
+struct Same;
+
+impl Unary for Same {
+    type A = f32;
+    type D = f32;
+    #[inline(always)]
+    fn apply(a: f32, _imm: u64) -> f32 {
+        a
+    }
+}
+
+/// `cvt.rn.ftz.f32.f64` and the like.
+struct DoubleToSingle;
+
+impl Unary for DoubleToSingle {
+    type A = f64;
+    type D = f32;
+    #[inline(always)]
+    fn apply(a: f64, imm: u64) -> f32 {
+        let mode = Round::from_code(imm >> ROUND);
+        let r = f64_to_f32(a, 0.0, mode);
+        let r = if rounds_to_denormal(a, mode) { r * 0.0 } else { r };
+        if imm & SAT != 0 { r.saturate() } else { r }
     }
 }
 
@@ -106,7 +123,6 @@ fn keeps_nan<A: Scalar, D: Scalar>() -> bool {
 fn finish<D: Float>(r: D, imm: u64) -> D {
     let r = if imm & FTZ != 0 { r.flush() } else { r };
     let r = if imm & SAT != 0 { r.saturate() } else { r };
-    let r = if imm & RELU != 0 { r.max_nan(D::default()) } else { r };
     r.canonical()
 }
 
@@ -133,74 +149,6 @@ fn float_to_int<D: Int>(x: f64, mode: u64) -> D {
     D::clamp_i64(integral(x, mode) as i64)
 }
 
-/// Types that integers are converted to.
-trait FromInt: Scalar {
-    fn from_small(a: i64, mode: Round) -> Self;
-    fn from_wide(a: i128, mode: Round) -> Self;
-}
-
-macro_rules! from_int {
-    ($ty:ty, $small:expr) => {
-        impl FromInt for $ty {
-            #[inline(always)]
-            fn from_small(a: i64, mode: Round) -> Self {
-                $small(a, mode)
-            }
-            #[inline(always)]
-            fn from_wide(a: i128, mode: Round) -> Self {
-                // Odd rounding to f64 keeps what a second rounding needs to know.
-                let nearest = a as f64;
-                let lost = (a - nearest as i128) as f64;
-                <$ty>::round_from(step_f64(nearest, lost, Round::Odd), mode)
-            }
-        }
-    };
-}
-
-// An f64 holds every integer of up to 32 bits.
-from_int!(f16, |a, mode| Self::round_from(a as f64, mode));
-from_int!(bf16, |a, mode| Self::round_from(a as f64, mode));
-
-impl FromInt for f32 {
-    #[inline(always)]
-    fn from_small(a: i64, mode: Round) -> Self {
-        if mode == Round::Nearest { a as Self } else { f64_to_f32(a as f64, 0.0, mode) }
-    }
-    #[inline(always)]
-    fn from_wide(a: i128, mode: Round) -> Self {
-        let nearest = a as f64;
-        let lost = (a - nearest as i128) as f64;
-        f64_to_f32(nearest, lost, mode)
-    }
-}
-
-impl FromInt for f64 {
-    #[inline(always)]
-    fn from_small(a: i64, _: Round) -> Self {
-        a as Self
-    }
-    #[inline(always)]
-    fn from_wide(a: i128, mode: Round) -> Self {
-        let nearest = a as f64;
-        step_f64(nearest, (a - nearest as i128) as f64, mode)
-    }
-}
-
-/// `cvt.rn.f16x2.f32 d, a, b`: the first operand goes to the upper half.
-struct PackHalves<H>(PhantomData<H>);
-
-impl<H: Scalar<Raw = u32>> Binary for PackHalves<H> {
-    type A = f32;
-    type B = f32;
-    type D = Two<H>;
-    #[inline(always)]
-    fn apply(a: f32, b: f32, imm: u64) -> Two<H> {
-        let mode = Round::from_code(imm >> ROUND);
-        let one = |x: f32| finish(H::round_from(f64::from(x), mode), imm & (SAT | RELU));
-        Two(one(b), one(a))
-    }
-}
-
 macro_rules! to_each {
     ($conv:ident, $a:ty, $to:expr, [$($name:ident: $d:ty),*]) => {
         match $to {
@@ -222,44 +170,69 @@ macro_rules! from_each {
 macro_rules! with_ints {
     (from $conv:ident, $from:expr, $to:expr, $targets:tt) => {
         from_each!($conv, $from, $to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32,
-            U64: u64, S64: i64, B8: u8, B16: u16, B32: u32, B64: u64], $targets)
+            U64: u64, S64: i64], $targets)
     };
-}
-
-fn is_float(ty: T) -> bool {
-    matches!(ty, T::F16 | T::BF16 | T::F32 | T::F64)
 }
 
 /// Chooses the handler of a `cvt`.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let round = form.take_one(&["rn", "rz", "rm", "rp"]);
-    let integer = form.take_one(&["rni", "rzi", "rmi", "rpi"]);
-    let mut imm = round.or(integer).map_or(0, Round::code) << ROUND;
-    for (name, bit) in [("ftz", FTZ), ("sat", SAT), ("relu", RELU)] {
+    if form.take("pack") {
+        return convert_narrow::pick_pack(form);
+    }
+    let round = form.take_one(&["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna"]);
+    let rounding = match round {
+        None => Rounding::None,
+        Some("rn" | "rz") => Rounding::Common,
+        Some("rm" | "rp") => Rounding::Directed,
+        Some("rna") => Rounding::Away,
+        Some(_) => Rounding::Integral,
+    };
+    let mut imm = 0;
+    for (name, bit) in [("ftz", FTZ), ("sat", SAT), ("relu", RELU), ("satfinite", SATFINITE)] {
         imm |= if form.take(name) { bit } else { 0 };
     }
+    let modifiers = imm;
+    imm |= round.map_or(0, Round::code) << ROUND;
+    imm |= if rounding == Rounding::Integral { INTEGRAL } else { 0 };
+    if form.has("e4m3x2") || form.has("e5m2x2") {
+        return convert_narrow::pick_bytes(form, imm).filter(|_| round == Some("rn"));
+    }
     let (to, from) = (form.ty()?, form.ty()?);
-    let pick = match (to, from, is_float(to), is_float(from)) {
-        (T::F16x2, T::F32, ..) => Some(map::binary::<PackHalves<f16>>()),
-        (T::F32, T::BF16, ..) if imm == 0 => Some(map::unary::<ShiftUp>()),
-        (T::BF16x2, T::F32, ..) => Some(map::binary::<PackHalves<bf16>>()),
-        (_, _, false, false) if round.or(integer).is_none() => {
+    if !exists(to, from, rounding, modifiers) {
+        return None;
+    }
+    // No denormals of f32 come in or out where f16 is.
+    let imm = if from == T::F16 { imm & !FTZ } else { imm };
+    let pick = match (to, from, is_integer(to), is_integer(from)) {
+        (T::F16x2 | T::BF16x2 | T::TF32, ..) => convert_narrow::pick_wide(to, rounding),
+        (_, _, true, true) => {
             with_ints!(from IntToInt, from, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
-                S32: i32, U64: u64, S64: i64, B8: u8, B16: u16, B32: u32, B64: u64])
+                S32: i32, U64: u64, S64: i64])
         }
-        (_, _, true, false) if round.is_some() => {
+        (_, _, false, true) => {
             with_ints!(from IntToFloat, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64])
         }
-        (_, _, false, true) if integer.is_some() => {
+        (_, _, true, false) => {
             from_each!(FloatToInt, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64],
                 [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32, U64: u64, S64: i64])
         }
-        (_, _, true, true) => {
-            imm |= if integer.is_some() { INTEGRAL } else { 0 };
-            from_each!(FloatToFloat, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64],
-                [F16: f16, BF16: bf16, F32: f32, F64: f64])
-        }
-        _ => None,
+        _ => pick_float(to, from, imm),
     };
     pick.map(|p| p.with(imm))
+}
+
+fn pick_float(to: T, from: T, imm: u64) -> Option<Pick> {
+    match (to, from) {
+        // Exact, whatever the rounding.
+        (T::F32, T::BF16) if imm & FTZ == 0 => Some(map::unary::<ShiftUp>()),
+        (T::F32, T::F32) if imm == 0 => Some(map::unary::<Same>()),
+        (T::F32, T::F16) => Some(map::unary::<Widen>()),
+        (T::F32, T::F64) if imm & FTZ != 0 => Some(map::unary::<DoubleToSingle>()),
+        (T::F16, T::F32) => Some(map::unary::<ToHalf<f32, f16>>()),
+        (T::BF16, T::F32) => Some(map::unary::<ToHalf<f32, bf16>>()),
+        (T::F16, T::BF16) => Some(map::unary::<ToHalf<bf16, f16>>()),
+        (T::BF16, T::F16) => Some(map::unary::<ToHalf<f16, bf16>>()),
+        _ => from_each!(FloatToFloat, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64],
+            [F16: f16, BF16: bf16, F32: f32, F64: f64]),
+    }
 }

@@ -2,11 +2,10 @@
 
 use cuda_ptx::ScalarType as T;
 
-use super::arith_float::{FTZ, Flush, Modal, Mode, Plain, ROUND};
-use super::directed::mode;
-use super::float::Float;
+use super::arith_float::ROUND;
+use super::float::{Float, NAN32};
 use super::macros::{binary, unary};
-use super::map::{self, Pick};
+use super::map::{self, Binary, Pick, Unary};
 use super::rounding::{self, Round};
 
 /// The native types, with division and roots.
@@ -26,7 +25,9 @@ impl Divide for f32 {
     }
     #[inline(always)]
     fn sqrt(self) -> Self {
-        self.sqrt()
+        // LLVM takes an ordinary check that this is a NaN for superfluous, any NaN being as good.
+        let bits = self.sqrt().to_bits();
+        Self::from_bits(if bits << 1 > 0xFF00_0000 { NAN32 } else { bits })
     }
     fn round_div(self, b: Self, mode: Round) -> Self {
         rounding::div_f32(self, b, mode)
@@ -54,51 +55,88 @@ impl Divide for f64 {
     }
 }
 
-/// A [`Mode`] of a type that divides.
-pub(crate) trait DivideMode: Mode<F: Divide> {}
-impl<M: Mode<F: Divide>> DivideMode for M {}
-
 unary! {
-    Rcp<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::F::ONE.div(M::operand(a, imm)), imm);
-    Sqrt<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).sqrt(), imm);
-    #[slow] RcpRound<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::F::ONE.round_div(M::operand(a, imm), mode(imm)), imm);
-    #[slow] SqrtRound<M: DivideMode>: M::F => M::F, |a, imm| M::result(M::operand(a, imm).round_sqrt(mode(imm)), imm);
+    Rcp<D: Divide>: D => D, |a| D::ONE.div(a).canonical();
+    Sqrt<D: Divide>: D => D, |a| a.sqrt().canonical();
+    #[slow] RcpRound<D: Divide>: D => D, |a, imm| D::ONE.round_div(a, mode(imm)).canonical();
+    #[slow] SqrtRound<D: Divide>: D => D, |a, imm| a.round_sqrt(mode(imm)).canonical();
 }
 
 binary! {
-    Div<M: DivideMode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).div(M::operand(b, imm)), imm);
-    #[slow] DivRound<M: DivideMode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).round_div(M::operand(b, imm), mode(imm)), imm);
+    Div<D: Divide>: D, D => D, |a, b| a.div(b).canonical();
+    #[slow] DivRound<D: Divide>: D, D => D, |a, b, imm| a.round_div(b, mode(imm)).canonical();
 }
 
-macro_rules! by_native {
-    ($ty:expr, $imm:expr, $make:ident, $op:ident) => {
-        match ($ty, $imm) {
-            (T::F32, 0) => Some(map::$make::<$op<Plain<f32>>>()),
-            (T::F32, FTZ) => Some(map::$make::<$op<Flush<f32>>>()),
-            (T::F32, imm) => Some(map::$make::<$op<Modal<f32>>>().with(imm)),
-            (T::F64, 0) => Some(map::$make::<$op<Plain<f64>>>()),
-            (T::F64, imm) if imm & FTZ == 0 => Some(map::$make::<$op<Modal<f64>>>().with(imm)),
+fn mode(imm: u64) -> Round {
+    Round::from_code(imm >> ROUND)
+}
+
+/// `div.ftz.f32`, to nearest or in the mode that `imm` has.
+struct DivFlush<const NEAREST: bool>;
+/// `rcp.ftz.f32`.
+struct RcpFlush<const NEAREST: bool>;
+/// `sqrt.ftz.f32`.
+struct SqrtFlush<const NEAREST: bool>;
+
+impl<const NEAREST: bool> Binary for DivFlush<NEAREST> {
+    type A = f32;
+    type B = f32;
+    type D = f32;
+    const SLOW: bool = !NEAREST;
+    #[inline(always)]
+    fn apply(a: f32, b: f32, imm: u64) -> f32 {
+        let (a, b) = (a.flush(), b.flush());
+        let q = if NEAREST { a / b } else { rounding::div_f32(a, b, mode(imm)) };
+        // A quotient below the normal numbers is a zero, also where a denormal would be rounded up to
+        // one. The product is exact.
+        let tiny = f64::from(a).abs() < f64::from(b).abs() * f64::from(f32::MIN_POSITIVE);
+        (if tiny { q * 0.0 } else { q }).canonical()
+    }
+}
+
+impl<const NEAREST: bool> Unary for RcpFlush<NEAREST> {
+    type A = f32;
+    type D = f32;
+    const SLOW: bool = !NEAREST;
+    #[inline(always)]
+    fn apply(a: f32, imm: u64) -> f32 {
+        DivFlush::<NEAREST>::apply(1.0, a, imm)
+    }
+}
+
+impl<const NEAREST: bool> Unary for SqrtFlush<NEAREST> {
+    type A = f32;
+    type D = f32;
+    const SLOW: bool = !NEAREST;
+    #[inline(always)]
+    fn apply(a: f32, imm: u64) -> f32 {
+        let a = a.flush();
+        (if NEAREST { Divide::sqrt(a) } else { rounding::sqrt_f32(a, mode(imm)) }).canonical()
+    }
+}
+
+macro_rules! by_mode {
+    ($make:ident, $ty:expr, $ftz:expr, $code:expr, $plain:ident, $round:ident, $flush:ident) => {
+        match ($ty, $ftz, $code) {
+            (T::F32, false, 0) => Some(map::$make::<$plain<f32>>()),
+            (T::F64, false, 0) => Some(map::$make::<$plain<f64>>()),
+            (T::F32, false, _) => Some(map::$make::<$round<f32>>()),
+            (T::F64, false, _) => Some(map::$make::<$round<f64>>()),
+            (T::F32, true, 0) => Some(map::$make::<$flush<true>>()),
+            (T::F32, true, _) => Some(map::$make::<$flush<false>>()),
             _ => None,
         }
     };
 }
 
 /// Chooses the handler of `div`, `rcp` or `sqrt` with a rounding mode.
-pub(super) fn pick(opcode: &str, ty: T, round: &str, imm: u64) -> Option<Pick> {
-    let directed = Round::code(round);
-    if directed != 0 {
-        let imm = imm | directed << ROUND;
-        return match opcode {
-            "div" => by_native!(ty, imm, binary, DivRound),
-            "rcp" => by_native!(ty, imm, unary, RcpRound),
-            "sqrt" => by_native!(ty, imm, unary, SqrtRound),
-            _ => None,
-        };
-    }
-    match opcode {
-        "div" => by_native!(ty, imm, binary, Div),
-        "rcp" => by_native!(ty, imm, unary, Rcp),
-        "sqrt" => by_native!(ty, imm, unary, Sqrt),
+pub(super) fn pick(opcode: &str, ty: T, round: &str, ftz: bool) -> Option<Pick> {
+    let code = Round::code(round);
+    let pick = match opcode {
+        "div" => by_mode!(binary, ty, ftz, code, Div, DivRound, DivFlush),
+        "rcp" => by_mode!(unary, ty, ftz, code, Rcp, RcpRound, RcpFlush),
+        "sqrt" => by_mode!(unary, ty, ftz, code, Sqrt, SqrtRound, SqrtFlush),
         _ => None,
-    }
+    };
+    pick.map(|p| p.with(code << ROUND))
 }

@@ -74,6 +74,22 @@ pub(crate) fn f64_to_f32(x: f64, beyond: f64, mode: Round) -> f32 {
     step_f32(nearest, if lost == 0.0 { beyond } else { lost }, mode)
 }
 
+/// Whether a number is below f32's normal ones also when it is rounded to as many bits as they have; these
+/// are the results that `.ftz` makes zeros.
+#[inline(always)]
+pub(crate) fn rounds_to_denormal(x: f64, mode: Round) -> bool {
+    /// The smallest normal number, the next one with as many bits below it, and the middle.
+    const NORMAL: f64 = f32::MIN_POSITIVE as f64;
+    const BELOW: f64 = NORMAL * (1.0 - 1.0 / 16_777_216.0);
+    const MIDDLE: f64 = NORMAL * (1.0 - 0.5 / 16_777_216.0);
+    match mode {
+        Round::Nearest => x.abs() < MIDDLE,
+        Round::Up if x > 0.0 => x <= BELOW,
+        Round::Down if x < 0.0 => -x <= BELOW,
+        _ => x.abs() < NORMAL,
+    }
+}
+
 /// What `a + b` lost when rounded to `sum`.
 fn lost_in_sum(a: f64, b: f64, sum: f64) -> f64 {
     if !sum.is_finite() {
