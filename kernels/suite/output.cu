@@ -17,14 +17,6 @@ extern "C" __global__ void formats(const double* in) {
     printf("thread %d: %lld %llu %llx %hd %ld\n", t, -1234567890123LL, 12345678901234567890ull, 0xFEDCBA9876543210ull, (short)-t, -5L);
 }
 
-// case plain <<<1, 2>>>(u32 3) prints
-extern "C" __global__ void plain(u32 n) {
-    // One thread: in which order several print the pieces of their lines is up to the device.
-    if (threadIdx.x != 1) return;
-    if (n > 2) printf("no arguments\n");
-    for (u32 k = 0; k < n; k++) printf("%u%s", k, k + 1 < n ? "" : "\n");
-}
-
 // Asserts that hold.
 // case asserts <<<2, 64>>>(in u32 below:100 128, out u32 128, u32 100)
 extern "C" __global__ void asserts(const u32* in, u32* out, u32 limit) {

@@ -11,6 +11,7 @@ mod golden;
 mod inputs;
 mod npy;
 mod reference;
+mod table;
 mod tools;
 
 use case::{Case, themes};
