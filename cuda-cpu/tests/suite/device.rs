@@ -19,9 +19,12 @@ const MOST_ITERATIONS: u64 = 200_000_000;
 
 type Loaded = Result<(Program, Memory), String>;
 
+/// By path: loaded by whoever comes first.
+type Cache = Mutex<HashMap<String, Arc<OnceLock<Arc<Loaded>>>>>;
+
 /// Each PTX file is decoded once.
 fn load(case: &Case, variant: &str) -> Arc<Loaded> {
-    static LOADED: OnceLock<Mutex<HashMap<String, Arc<OnceLock<Arc<Loaded>>>>>> = OnceLock::new();
+    static LOADED: OnceLock<Cache> = OnceLock::new();
     let path = case.file(variant);
     let cell = {
         let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap();
