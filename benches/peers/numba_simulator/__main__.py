@@ -4,7 +4,7 @@
     pip install numba==0.68.1 numpy==2.4.6
     python3 benches/peers/numba_simulator [NAME ..]
 
-The simulator runs every CUDA thread as a thread of Python, one block after the other. What is timed is a launch, without
+The simulator runs every CUDA thread as a thread of Python, one block after the other. What is timed is a launch without
 the copies to and from its arrays; each result is compared with numpy's. The processor time that the launch took beside
 its duration tells a busy machine from a slow launch: Python runs one thread at a time. Not for `chrt -f`: there a
 thread that polls keeps the others waiting.

@@ -1,5 +1,5 @@
-"""The kernels: they compute what those in kernels/ and benches/cpu_device/kernels.cu do, in the same way, written as one
-writes for Numba."""
+"""The kernels: they compute what those in kernels/ and benches/cpu_device/kernels.cu do, in the same way, written as
+one writes for Numba."""
 
 import math
 import os

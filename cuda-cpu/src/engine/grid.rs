@@ -141,7 +141,12 @@ impl<'a> Grid<'a> {
             }
             let (next, further) = order.turn(running.len());
             let Some(mut block) = running.remove(next) else { break };
-            match block.run(&mut runner) {
+            let turn = block.run(&mut runner);
+            // Before this worker takes another block itself.
+            if help.is_some() && started.elapsed() > PATIENCE && self.has_more() {
+                help.take().into_iter().for_each(|call| call());
+            }
+            match turn {
                 Ok(Turn::Finished) => {
                     let other = spare.replace(block);
                     other.iter().for_each(|block| self.budget.give(block.taken()));
@@ -159,9 +164,6 @@ impl<'a> Grid<'a> {
             }
             if self.is_cancelled() {
                 self.end(&runner, None, FaultKind::Cancelled);
-            }
-            if help.is_some() && started.elapsed() > PATIENCE && self.has_more() {
-                help.take().into_iter().for_each(|call| call());
             }
         }
         let watch = runner.watch.as_mut();

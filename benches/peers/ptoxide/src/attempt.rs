@@ -22,7 +22,7 @@ pub enum Failure {
     Differs,
 }
 
-/// What the last panic said, and where: ptoxide panics (not yet done, it says) on much that it does not know.
+/// What the last panic said, and where: on much that it does not know ptoxide panics, as not yet done.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Keeps what panics say instead of printing it.
