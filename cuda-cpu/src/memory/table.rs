@@ -163,8 +163,12 @@ impl Memory {
 
     /// Frees what was announced. It may be gone: freed by hand, or never made.
     pub(crate) fn free_announced(&self, address: u64, bytes: u64) {
-        self.table.write().room.announced_leave(bytes);
-        _ = self.free(address);
+        let mut table = self.table.write();
+        // Both at once: in between, the memory would count as taken again.
+        table.room.announced_leave(bytes);
+        let gone = table.remove(address);
+        drop(table);
+        drop(gone);
     }
 
     /// The host's allocator is asked with the table unlocked: running kernels look things up there.
@@ -199,22 +203,10 @@ impl Memory {
     /// Frees the allocation that starts at `address`. Its range stays poisoned.
     pub fn free(&self, address: u64) -> Result<(), FreeError> {
         let mut table = self.table.write();
-        table.by_kernels.remove(&address);
-        let Some(allocation) = table.live.remove(&address) else {
-            return Err(FreeError { address, freed: table.freed.contains_key(&address) });
-        };
-        table.room.give_back(allocation.size);
-        table.freed.insert(address, allocation.size);
-        table.freed_order.push_back(address);
-        if table.freed_order.len() > REMEMBERED_FREES
-            && let Some(oldest) = table.freed_order.pop_front()
-        {
-            table.freed.remove(&oldest);
-        }
+        let removed = table.remove(address);
         drop(table);
         // The memory goes back (unless a kernel holds it) with the table unlocked.
-        drop(allocation);
-        Ok(())
+        removed.map(drop)
     }
 
     /// How much is in use.
@@ -249,6 +241,23 @@ impl Memory {
 }
 
 impl Table {
+    /// Takes the allocation that starts at `address` out, and remembers where it was.
+    fn remove(&mut self, address: u64) -> Result<Arc<Allocation>, FreeError> {
+        self.by_kernels.remove(&address);
+        let Some(allocation) = self.live.remove(&address) else {
+            return Err(FreeError { address, freed: self.freed.contains_key(&address) });
+        };
+        self.room.give_back(allocation.size);
+        self.freed.insert(address, allocation.size);
+        self.freed_order.push_back(address);
+        if self.freed_order.len() > REMEMBERED_FREES
+            && let Some(oldest) = self.freed_order.pop_front()
+        {
+            self.freed.remove(&oldest);
+        }
+        Ok(allocation)
+    }
+
     /// The next address, which is above all earlier ones.
     fn place(&mut self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
         let full = self.room.full(bytes);

@@ -149,14 +149,27 @@ impl Device {
 
     /// Holds a stream at this point until what is given back is dropped, or sent to.
     fn hold(&self, stream: StreamId) -> Sender<()> {
-        let (go, wait) = channel::<()>();
-        let wait = Mutex::new(wait);
-        let start = leaked();
-        // SAFETY: 64 bytes that are zeroed and never freed.
-        let block =
-            unsafe { HostBlock::from_raw(start, 64, move |_| _ = wait.lock().unwrap().recv()) };
-        self.upload(stream, block);
-        go
+        loop {
+            let (go, wait) = channel::<()>();
+            let (missed, is_missed) = channel();
+            let held = Mutex::new((wait, missed));
+            let here = std::thread::current().id();
+            let drop_block = move |_| {
+                let held = held.lock().unwrap();
+                if std::thread::current().id() == here {
+                    held.1.send(()).unwrap();
+                } else {
+                    _ = held.0.recv();
+                }
+            };
+            // SAFETY: 64 bytes that are zeroed and never freed.
+            let block = unsafe { HostBlock::from_raw(leaked(), 64, drop_block) };
+            self.upload(stream, block);
+            // A stream that is faster than the return from `upload` leaves the last hold to this thread.
+            if is_missed.try_recv().is_err() {
+                return go;
+            }
+        }
     }
 
     /// Uploads a block to the flag, of which the stream has the last hold.

@@ -49,6 +49,17 @@ fn an_allocation_waits_for_frees_that_are_enqueued() {
     assert_eq!(d.used(), 4);
 }
 
+/// Not even between what the stream does to give it back.
+#[test]
+fn what_counts_as_free_does_not_come_back() {
+    let d = small();
+    for id in 10..4000 {
+        d.put(A, Command::Alloc { id: AllocId(id), bytes: 2 * HALF }).unwrap();
+        free(&d, A, id);
+        assert_eq!(d.used(), 4);
+    }
+}
+
 /// Work that is far behind and near the limit: every allocation has to wait for a free on another stream.
 #[test]
 fn near_the_limit_nobody_is_stuck() {
