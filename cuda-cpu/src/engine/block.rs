@@ -1,22 +1,21 @@
 //! A block: its warps, its shared memory and its barriers.
 
 use super::address::Segment;
-use super::barrier::{BARRIERS, BarrierState};
+use super::barriers::{Barriers, first_lane};
 use super::buffer::Buffer;
 use super::bulk::Bulk;
-use super::code::{Barrier, BarrierKind, Code, Control, Preset, Reduce};
-use super::ctx::{Ctx, FULL, LANES, lanes_of};
-use super::divergence::{apart, diverged, divergence, together};
+use super::code::{Code, Preset};
+use super::ctx::{FULL, LANES};
+use super::divergence::divergence;
 use super::exec::transfer::finish_groups;
 use super::fault::FaultKind;
 use super::observe::{Checks, Shadow, Size};
-use super::op::Slot;
 use super::presets::{self, Place};
 use super::runner::{Faulted, Runner, SLICE, Stop};
 use super::stall::Stall;
 use super::team::Team;
 use super::waiting::everybody;
-use super::warp::{Fragment, Wait, Warp};
+use super::warp::{Fragment, Warp};
 
 /// What shared memory holds when a block begins: as new device memory, something that shows.
 const FRESH: u8 = 0xFF;
@@ -30,21 +29,13 @@ const TURN: u64 = ROUNDS as u64 * SLICE as u64;
 /// Fuel that it takes to run a warp until it waits, beside that of its loops.
 const PASS: u64 = 16;
 
-/// What the warps of a block share.
-pub(crate) struct BlockState {
-    pub(crate) live_threads: u32,
-    barriers: [BarrierState; BARRIERS],
-    /// The barriers at which somebody has arrived.
-    begun: u32,
-}
-
 /// See the module.
 pub(crate) struct Block {
     pub(crate) at: [u32; 3],
     pub(crate) warps: Vec<Warp>,
     shared: Buffer,
     shared_size: u64,
-    pub(crate) state: BlockState,
+    barriers: Barriers,
     /// What is remembered of it, where something is checked.
     shadow: Option<Box<Shadow>>,
     team: Box<Team>,
@@ -99,7 +90,7 @@ pub(crate) struct BlockFault {
 impl Block {
     /// `None` when the host has no room. Boxed, because blocks are handed around.
     pub(crate) fn new(code: &Code, size: BlockSize) -> Option<Box<Self>> {
-        let BlockSize { function, threads, shared, checks } = size;
+        let BlockSize { function, shared, checks, .. } = size;
         let shadow = match checks.any() {
             true => Some(Box::new(Shadow::new(checks, size.watched(code))?)),
             false => None,
@@ -110,7 +101,7 @@ impl Block {
             warps: (0..size.warps()).map(warp).collect::<Option<_>>()?,
             shared: Buffer::new(shared as usize)?,
             shared_size: u64::from(shared),
-            state: BlockState::new(threads),
+            barriers: Barriers::default(),
             shadow,
             team: Box::default(),
             stall: Stall::default(),
@@ -132,7 +123,7 @@ impl Block {
         self.shared.bytes_mut().fill(FRESH);
         self.shadow.iter_mut().for_each(|shadow| shadow.restart());
         let threads = place.threads();
-        self.state = BlockState::new(threads);
+        self.barriers.restart(threads);
         let function = &runner.code.functions[self.function as usize];
         let stale: &[&[Preset]] = match self.filled {
             Some(old) if old.is_same_launch(&place) => &[&function.block_presets],
@@ -206,16 +197,16 @@ impl Block {
                 moved |= !warp.ready.is_empty();
                 runner.ctx.team.warp = i as u32;
                 let stop = runner
-                    .run(warp, &mut self.state)
+                    .run(warp, &mut self.barriers)
                     .map_err(|Faulted { pc }| BlockFault { pc, warp: i as u32 })?;
                 runner.ctx.team.cluster.set_live(i as u32, warp.live);
                 yielded |= stop == Stop::Yielded;
                 ran += 1;
                 used += runner.used() + PASS;
                 // Also when it goes on: some of its lanes may wait for others of its lanes.
-                self.release(runner);
+                self.barriers.release(&mut self.warps, runner);
             }
-            if self.state.live_threads == 0 {
+            if self.barriers.live_threads == 0 {
                 let faulty = |bulk: Bulk| BlockFault { pc: bulk.pc, warp: bulk.warp };
                 finish_groups(&mut runner.ctx).map_err(faulty)?;
                 let budget = runner.ctx.budget;
@@ -231,48 +222,6 @@ impl Block {
             if rounds >= ROUNDS || used >= TURN * ran {
                 return Ok(Turn::Yielded(used));
             }
-        }
-    }
-
-    /// Lets those go on whose barrier is complete.
-    fn release(&mut self, runner: &mut Runner<'_>) {
-        for id in lanes_of(self.state.begun) {
-            let Some(outcome) = self.state.barriers[id].complete(self.state.live_threads) else {
-                continue;
-            };
-            self.state.begun &= !(1 << id);
-            self.tell_release(runner, id as u32);
-            for warp in &mut self.warps {
-                let wait = Wait::Barrier(id as u32);
-                let waiting: Vec<Fragment> =
-                    warp.parked.iter().filter(|(_, w)| *w == wait).map(|&(f, _)| f).collect();
-                warp.parked.retain(|(_, w)| *w != wait);
-                for fragment in waiting {
-                    runner.enter(warp, &fragment);
-                    let op = &runner.code.ops[fragment.pc as usize];
-                    if let Control::Barrier(Barrier {
-                        kind: BarrierKind::Reduce { how, output, .. },
-                        ..
-                    }) = runner.code.controls[op.extra as usize]
-                    {
-                        let value = outcome.value(how);
-                        deliver(&mut runner.ctx, how, output, value);
-                    }
-                    warp.ready.push(Fragment { pc: fragment.pc + 1, ..fragment });
-                }
-            }
-        }
-    }
-
-    /// Tells who watches that a barrier lets go of those who wait there.
-    fn tell_release(&self, runner: &mut Runner<'_>, id: u32) {
-        let live = self.state.live_threads;
-        if let Some(shadow) = runner.shadow() {
-            let here = |warp: &Warp| warp.waiting_at(|wait| *wait == Wait::Barrier(id));
-            let waiting = self.warps.iter().map(|warp| (warp.index, here(warp)));
-            let everyone =
-                waiting.clone().map(|(_, lanes)| lanes.count_ones()).sum::<u32>() == live;
-            shadow.release(id, everyone, waiting);
         }
     }
 
@@ -297,86 +246,5 @@ impl Block {
             let at = BlockFault { pc: fragment.pc, warp: warp.index };
             Some((at, first_lane(fragment.mask)))
         })
-    }
-}
-
-fn first_lane(lanes: u32) -> usize {
-    lanes.trailing_zeros() as usize & 31
-}
-
-fn deliver(ctx: &mut Ctx<'_>, how: Reduce, output: Slot, value: u32) {
-    let mask = ctx.mask;
-    match how {
-        Reduce::Popc => ctx.write(output, mask, &[value; LANES]),
-        Reduce::And | Reduce::Or => ctx.set_pred(output, mask, if value != 0 { mask } else { 0 }),
-    }
-}
-
-impl BlockState {
-    fn new(threads: u32) -> Self {
-        Self { live_threads: threads, barriers: [BarrierState::default(); BARRIERS], begun: 0 }
-    }
-
-    /// Lanes arrive at a barrier, or at several, if each says for itself at which.
-    pub(crate) fn arrive(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        warp: &mut Warp,
-        at: Fragment,
-        barrier: &Barrier,
-    ) -> Result<(), ()> {
-        let mut left = at.mask;
-        while left != 0 {
-            let lanes = together(ctx, barrier, left);
-            let wrong = match left & !lanes {
-                others if others != 0 && barrier.aligned => {
-                    let others = Fragment { mask: others, ..at };
-                    Some(apart(ctx, warp, Fragment { mask: lanes, ..at }, others, barrier))
-                }
-                _ => diverged(ctx, warp, at, barrier),
-            };
-            if let Some(kind) = wrong {
-                ctx.fail(first_lane(lanes), kind);
-                return Err(());
-            }
-            self.arrive_at_one(ctx, warp, Fragment { mask: lanes, ..at }, barrier)?;
-            left &= !lanes;
-        }
-        Ok(())
-    }
-
-    /// Lanes arrive at a barrier: counted, and parked unless they only say so.
-    fn arrive_at_one(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        warp: &mut Warp,
-        at: Fragment,
-        barrier: &Barrier,
-    ) -> Result<(), ()> {
-        let lane = first_lane(at.mask);
-        let id = ctx.lane::<u32>(barrier.id, lane);
-        let given = (barrier.threads != Slot::NONE).then(|| ctx.lane::<u32>(barrier.threads, lane));
-        let bad = |n: u32| n == 0 || !n.is_multiple_of(LANES as u32);
-        if id as usize >= BARRIERS || given.is_some_and(bad) {
-            ctx.fail(lane, FaultKind::BadBarrier { barrier: id, threads: given });
-            return Err(());
-        }
-        let holding = match barrier.kind {
-            BarrierKind::Reduce { input, negated, .. } => {
-                let pred = ctx.pred(input);
-                ((if negated { !pred } else { pred }) & at.mask).count_ones()
-            }
-            _ => 0,
-        };
-        let (threads, absent) = (at.mask.count_ones(), 32 - warp.live.count_ones());
-        self.begun |= 1 << id;
-        let state = &mut self.barriers[id as usize];
-        state.arrive(warp.index, threads, absent, given.unwrap_or(0), holding);
-        if barrier.kind == BarrierKind::Arrive {
-            warp.ready.push(Fragment { pc: at.pc + 1, ..at });
-        } else {
-            warp.parked.push((at, Wait::Barrier(id)));
-        }
-        Ok(())
     }
 }

@@ -37,7 +37,10 @@ impl Budget {
 
     /// Gives `bytes` back.
     pub(crate) fn give(&self, bytes: u64) {
-        self.left.fetch_add(bytes, Ordering::Relaxed);
+        // Blocks that end have mostly nothing to give, and all workers share this.
+        if bytes > 0 {
+            self.left.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 }
 

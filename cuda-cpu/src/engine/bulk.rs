@@ -19,7 +19,7 @@ pub(crate) type Update = unsafe fn(*mut u8, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Bulks {
     list: Vec<Bulk>,
-    /// By thread: how many groups it has closed.
+    /// By thread, as far as one has closed groups: how many.
     groups: Vec<u32>,
 }
 
@@ -87,10 +87,9 @@ pub(crate) enum Completion {
 const TAKEN: u64 = size_of::<Bulk>() as u64;
 
 impl Bulks {
-    /// For a block of so many threads.
-    pub(crate) fn restart(&mut self, threads: usize) {
+    /// For a block that begins.
+    pub(crate) fn restart(&mut self) {
         self.groups.clear();
-        self.groups.resize(threads, 0);
     }
 
     /// The completion of a transfer in a thread's open group.
@@ -101,9 +100,10 @@ impl Bulks {
 
     /// The thread closes its group.
     pub(crate) fn commit(&mut self, thread: usize) {
-        if let Some(group) = self.groups.get_mut(thread) {
-            *group = group.wrapping_add(1);
+        if self.groups.len() <= thread {
+            self.groups.resize(thread + 1, 0);
         }
+        self.groups[thread] = self.groups[thread].wrapping_add(1);
     }
 
     /// Keeps a transfer for later; false when there is no room for it.

@@ -6,6 +6,7 @@
 
 mod address;
 mod barrier;
+mod barriers;
 mod block;
 mod budget;
 mod buffer;

@@ -1,7 +1,7 @@
 //! Runs a warp until it waits, ends, or has used its time slice.
 
 use super::address::Segment;
-use super::block::BlockState;
+use super::barriers::Barriers;
 use super::code::{Code, Control};
 use super::ctx::{Ctx, lanes_of};
 use super::fault::FaultKind;
@@ -39,7 +39,11 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs `warp` for at most a time slice.
-    pub(crate) fn run(&mut self, warp: &mut Warp, block: &mut BlockState) -> Result<Stop, Faulted> {
+    pub(crate) fn run(
+        &mut self,
+        warp: &mut Warp,
+        barriers: &mut Barriers,
+    ) -> Result<Stop, Faulted> {
         self.ctx.fuel = SLICE;
         self.ctx.live = warp.live;
         loop {
@@ -61,7 +65,7 @@ impl Runner<'_> {
                 }
                 Flow::Diverge => self.diverge(warp, at),
                 Flow::Control => {
-                    if self.control(warp, block, at)? {
+                    if self.control(warp, barriers, at)? {
                         return Ok(Stop::Yielded);
                     }
                 }
@@ -138,7 +142,7 @@ impl Runner<'_> {
     fn control(
         &mut self,
         warp: &mut Warp,
-        block: &mut BlockState,
+        barriers: &mut Barriers,
         at: Fragment,
     ) -> Result<bool, Faulted> {
         let code = self.code;
@@ -159,7 +163,7 @@ impl Runner<'_> {
             Control::Exit => {
                 warp.exit(&here, active);
                 self.ctx.live = warp.live;
-                block.live_threads -= active.count_ones();
+                barriers.live_threads -= active.count_ones();
             }
             Control::Return => self.leave_call(warp, here),
             Control::Call(call) => {
@@ -181,7 +185,7 @@ impl Runner<'_> {
                 return Ok(self.spent(warp));
             }
             Control::Barrier(barrier) => {
-                block
+                barriers
                     .arrive(&mut self.ctx, warp, here, barrier)
                     .map_err(|()| Faulted { pc: at.pc })?;
             }

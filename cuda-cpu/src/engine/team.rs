@@ -26,14 +26,12 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// For a block that begins; `live` are the lanes of each warp.
-    pub(crate) fn restart(&mut self, live: impl Iterator<Item = u32>) {
-        let live: Vec<u32> = live.collect();
+    /// For a block that begins; `live` are the lanes of each warp. Every block begins here, and most use nothing
+    /// of it: there is no work in it beyond that.
+    pub(crate) fn restart(&mut self, live: impl ExactSizeIterator<Item = u32>) {
         self.copies.resize_with(live.len(), Copies::default);
-        self.bulks.restart(live.len() * LANES);
-        self.cluster = ClusterBarrier { live, ..ClusterBarrier::default() };
-        self.cluster.arrived.resize(self.cluster.live.len(), 0);
-        self.cluster.waits_for.resize(self.cluster.live.len() * LANES, 0);
+        self.bulks.restart();
+        self.cluster.restart(live);
         self.expired = false;
     }
 
@@ -59,14 +57,27 @@ impl Team {
 pub(crate) struct ClusterBarrier {
     /// How often it was complete.
     phase: u64,
-    /// By warp: the lanes that have not exited, those that have arrived.
+    /// By warp: the lanes that have not exited.
     live: Vec<u32>,
-    arrived: Vec<u32>,
-    /// By thread: the phase in which it arrived.
-    waits_for: Vec<u64>,
+    /// By warp, as far as one has arrived: the lanes that have.
+    arrived: Vec<Arrived>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Arrived {
+    lanes: u32,
+    /// By lane: the phase in which it arrived.
+    phases: [u64; LANES],
 }
 
 impl ClusterBarrier {
+    fn restart(&mut self, live: impl Iterator<Item = u32>) {
+        self.phase = 0;
+        self.live.clear();
+        self.live.extend(live);
+        self.arrived.clear();
+    }
+
     /// What the scheduler knows of a warp.
     pub(crate) fn set_live(&mut self, warp: u32, live: u32) {
         if let Some(known) = self.live.get_mut(warp as usize) {
@@ -75,21 +86,21 @@ impl ClusterBarrier {
     }
 
     pub(crate) fn arrive(&mut self, warp: u32, lane: usize) {
-        let warp = warp as usize;
-        if let (Some(arrived), Some(waits_for)) =
-            (self.arrived.get_mut(warp), self.waits_for.get_mut(warp * LANES + lane))
-        {
-            *arrived |= 1 << lane;
-            *waits_for = self.phase;
+        if self.arrived.is_empty() {
+            self.arrived.resize(self.live.len(), Arrived::default());
+        }
+        if let Some(arrived) = self.arrived.get_mut(warp as usize) {
+            arrived.lanes |= 1 << lane;
+            arrived.phases[lane] = self.phase;
         }
     }
 
     /// All threads that have not exited have arrived since this one did.
     pub(crate) fn is_complete(&mut self, warp: u32, lane: usize) -> bool {
-        if self.live.iter().zip(&self.arrived).all(|(live, arrived)| live & !arrived == 0) {
+        if self.live.iter().zip(&self.arrived).all(|(live, arrived)| live & !arrived.lanes == 0) {
             self.phase += 1;
-            self.arrived.fill(0);
+            self.arrived.iter_mut().for_each(|arrived| arrived.lanes = 0);
         }
-        self.waits_for.get(warp as usize * LANES + lane).is_some_and(|&own| own < self.phase)
+        self.arrived.get(warp as usize).is_some_and(|own| own.phases[lane] < self.phase)
     }
 }
