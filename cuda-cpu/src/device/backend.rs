@@ -204,6 +204,13 @@ impl CpuBackend {
     fn finish(&self, queue: &Arc<Queue>) {
         let signal = Arc::new(Signal::default());
         queue.push(Work::Record(signal.clone()), self.shared.lost.epoch(), &self.shared);
+        // Who waits may as well work: no other thread has to wake up, nor this one afterwards.
+        while !signal.has_fired() && self.shared.pumps.pump_here(queue, &self.shared, &signal) {
+            // A waker may do anything: not on this thread.
+            if self.shared.notices.are_waiting() {
+                self.shared.pumps.start(None, self.shared.clone());
+            }
+        }
         signal.wait();
     }
 

@@ -35,6 +35,11 @@ impl Notices {
         self.state.lock().waiting.push_back(notice);
     }
 
+    /// Whether there is something to tell.
+    pub(crate) fn are_waiting(&self) -> bool {
+        !self.state.lock().waiting.is_empty()
+    }
+
     /// Whether there is something to tell and nobody at it: then the caller is, and has to [`Notices::tell`].
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();

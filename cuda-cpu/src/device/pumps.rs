@@ -2,13 +2,14 @@
 //!
 //! They are apart from those that run blocks, so that a short kernel never waits on a thread that is inside a
 //! long one, and no stack holds more than one kernel. A thread is started when a queue is ready and all others
-//! are busy, up to a limit; idle ones sleep. The one that tells [`notices`](super::notices) does not count.
+//! are busy, up to a limit; idle ones sleep. The one that tells [`notices`](super::notices) does not count. A thread of
+//! the application that waits for a queue for which nobody has come yet pumps it itself: nobody has to be woken.
 
 use std::{collections::VecDeque, io, sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{backend::Shared, queue::Queue};
+use super::{backend::Shared, queue::Queue, signal::Signal};
 
 /// Times that an idle thread lets others run before it sleeps: work often comes in quick succession.
 const YIELDS: u32 = 32;
@@ -53,6 +54,23 @@ impl Pumps {
         state.ready.push_back((queue, shared));
         self.0.call(state);
     }
+
+    /// Pumps a queue on this thread until something has fired, if no other has come for it and one more may pump.
+    pub(crate) fn pump_here(
+        &self,
+        queue: &Arc<Queue>,
+        shared: &Arc<Shared>,
+        until: &Signal,
+    ) -> bool {
+        let Some(queue) = self.0.take_back(queue) else { return false };
+        queue.pump(shared, Some(until));
+        let mut state = self.0.state.lock();
+        state.pumping -= 1;
+        if !state.ready.is_empty() {
+            self.0.call(state);
+        }
+        true
+    }
 }
 
 impl Drop for Pumps {
@@ -85,10 +103,22 @@ impl Inner {
         }
     }
 
+    /// Takes out a queue that is ready, as one that pumps.
+    fn take_back(&self, queue: &Arc<Queue>) -> Option<Arc<Queue>> {
+        let mut state = self.state.lock();
+        if state.pumping >= self.most {
+            return None;
+        }
+        let same = |(ready, _): &Job| ready.as_ref().is_some_and(|ready| Arc::ptr_eq(ready, queue));
+        let at = state.ready.iter().position(same)?;
+        state.pumping += 1;
+        state.ready.remove(at)?.0
+    }
+
     fn work(self: Arc<Self>) {
         while let Some((queue, shared)) = self.next() {
             if let Some(queue) = queue {
-                queue.pump(&shared);
+                queue.pump(&shared, None);
             }
             self.state.lock().pumping -= 1;
             if shared.notices.begin() {

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use super::{
     backend::{Due, Shared},
+    signal::Signal,
     timing::{Pace, Timing},
     work::Work,
 };
@@ -71,9 +72,12 @@ impl Queue {
         shared.pumps.start(Some(self.clone()), shared.clone());
     }
 
-    /// Called by the pumps alone, once for every `start`. Ends at the latest where there is something to tell.
-    pub(crate) fn pump(self: Arc<Self>, shared: &Arc<Shared>) {
+    /// Called once for every `start`. Ends at the latest where there is something to tell, or where `until` has fired.
+    pub(crate) fn pump(self: Arc<Self>, shared: &Arc<Shared>, until: Option<&Signal>) {
         for _ in 0..TURN {
+            if until.is_some_and(Signal::has_fired) {
+                break;
+            }
             match self.next() {
                 Step::Run(Work::Notify(token), epoch) => {
                     self.notify(token, epoch, shared);

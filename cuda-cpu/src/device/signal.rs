@@ -1,10 +1,13 @@
 //! A point of a queue that others wait for: what recording an event makes.
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::queue::Queue;
+
+/// Times that a thread that waits lets others run before it sleeps.
+const YIELDS: u32 = 32;
 
 /// Fired once. Queues that wait are started again; threads that wait are woken.
 #[derive(Default)]
@@ -37,8 +40,19 @@ impl Signal {
         state.fired
     }
 
+    pub(crate) fn has_fired(&self) -> bool {
+        self.state.lock().fired
+    }
+
     /// Blocks the calling thread until it fires.
     pub(crate) fn wait(&self) {
+        // Who sleeps has to be woken, which takes longer than most of what is waited for.
+        for _ in 0..YIELDS {
+            if self.has_fired() {
+                return;
+            }
+            thread::yield_now();
+        }
         let mut state = self.state.lock();
         while !state.fired {
             self.fired.wait(&mut state);

@@ -156,9 +156,8 @@ impl Device {
             let here = std::thread::current().id();
             let drop_block = move |_| {
                 let held = held.lock().unwrap();
-                if std::thread::current().id() == here {
-                    held.1.send(()).unwrap();
-                } else {
+                // This thread may also run the stream later, where it waits for it.
+                if std::thread::current().id() != here || held.1.send(()).is_err() {
                     _ = held.0.recv();
                 }
             };

@@ -85,3 +85,42 @@ fn the_last_handle_may_go_in_a_waker() {
         assert_eq!(all, [1, 2, 3]);
     }
 }
+
+/// Waking a thread for it would take longer than a small kernel.
+#[test]
+fn who_waits_runs_the_stream_if_nobody_has_begun() {
+    let d = Device::new(2);
+    let here = std::thread::current().id();
+    let (send, dropped_on) = channel();
+    let ran_here = (0..10_000).any(|_| {
+        let send = send.clone();
+        let on_drop = move |_| send.send(std::thread::current().id()).unwrap();
+        // SAFETY: 64 bytes that are zeroed and never freed.
+        let block = unsafe { HostBlock::from_raw(leaked(), 64, on_drop) };
+        d.launch(A, SHORT, 64).unwrap();
+        d.upload(A, block);
+        d.synchronize(A).unwrap();
+        dropped_on.recv().unwrap() == here
+    });
+    assert!(ran_here);
+}
+
+#[test]
+fn of_one_worker_only_one_stream_runs_at_a_time() {
+    let d = Device::new(1);
+    let go = d.hold(A);
+    // Until the stream's own thread is in there.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let (send, done) = channel();
+    std::thread::scope(|scope| {
+        let backend = &d.backend;
+        scope.spawn(move || {
+            backend.request(Request::Synchronize { stream: B }).unwrap();
+            send.send(()).unwrap();
+        });
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        assert!(done.try_recv().is_err());
+        drop(go);
+        done.recv().unwrap();
+    });
+}
