@@ -1,6 +1,6 @@
 //! Handlers of instructions that work lane by lane, made from a small function per operation.
 //!
-//! Each handler exists once for each [`Level`] of processor; which one is used is decided once, when a program is
+//! Each handler exists once for each [`simd::Level`] of processor; which one is used is decided once, when a program is
 //! decoded. Results are the same: `mul_add` rounds once in all, only slowly without the hardware.
 //!
 //! Inactive lanes are computed too (operations cannot fault) and then left as they were, unless the
@@ -9,7 +9,7 @@
 //! The unsafe code here follows the register file's rules (`ctx`).
 
 use super::lane::{Kind, Lane};
-use super::simd::{self, Level, Simd};
+use super::simd::{self, Simd};
 use crate::engine::ctx::{Ctx, FULL, LANES, Raw, lanes_of};
 use crate::engine::op::{Flow, Handler, Op};
 
@@ -169,22 +169,22 @@ macro_rules! at_levels {
         fn $base<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             $body::<O, simd::Base>(ctx, op)
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
         #[target_feature(enable = "avx2,fma")]
         fn $avx2<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             $body::<O, simd::Avx2>(ctx, op)
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
         fn $avx512<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             $body::<O, simd::Avx512>(ctx, op)
         }
         fn $choose<O: $trait>() -> Handler {
             match simd::level() {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => $avx512::<O>,
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => $avx2::<O>,
+                #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+                simd::Level::Avx512 => $avx512::<O>,
+                #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+                simd::Level::Avx2 => $avx2::<O>,
                 _ => $base::<O>,
             }
         }

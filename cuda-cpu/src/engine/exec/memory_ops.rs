@@ -6,7 +6,7 @@
 
 use super::locate::{Access, SpaceKind, locate, locate_each, prime};
 use super::shape::{Address, Shape, all_inside, likely};
-use super::simd::{self, HALF, Level, Pattern, Simd};
+use super::simd::{self, HALF, Pattern, Simd};
 use super::stored::Stored;
 use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
 use crate::engine::op::{Flow, Handler, Op};
@@ -247,27 +247,27 @@ macro_rules! at_level {
 }
 
 at_level!(Base, load_base, store_base);
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
 at_level!(Avx2, load_avx2, store_avx2, "avx2,fma");
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
 at_level!(Avx512, load_avx512, store_avx512, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma");
 
 fn load<M: Stored, A: Address, const SPACE: u8>() -> Handler {
     match simd::level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => load_avx512::<M, A, SPACE>,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => load_avx2::<M, A, SPACE>,
+        #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+        simd::Level::Avx512 => load_avx512::<M, A, SPACE>,
+        #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+        simd::Level::Avx2 => load_avx2::<M, A, SPACE>,
         _ => load_base::<M, A, SPACE>,
     }
 }
 
 fn store<M: Stored, A: Address, const SPACE: u8>() -> Handler {
     match simd::level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => store_avx512::<M, A, SPACE>,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => store_avx2::<M, A, SPACE>,
+        #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+        simd::Level::Avx512 => store_avx512::<M, A, SPACE>,
+        #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+        simd::Level::Avx2 => store_avx2::<M, A, SPACE>,
         _ => store_base::<M, A, SPACE>,
     }
 }

@@ -30,7 +30,7 @@ macro_rules! twice {
             ) -> crate::engine::op::Flow {
                 $body::<$($argument)*>(ctx, op)
             }
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
             #[target_feature(enable = "avx2,fma")]
             fn fast<$($generic)*>(
                 ctx: &mut crate::engine::ctx::Ctx<'_>,
@@ -38,7 +38,7 @@ macro_rules! twice {
             ) -> crate::engine::op::Flow {
                 $body::<$($argument)*>(ctx, op)
             }
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
             if crate::engine::exec::simd::level() >= crate::engine::exec::simd::Level::Avx2 {
                 return fast::<$($argument)*>;
             }
