@@ -196,22 +196,8 @@ impl CpuBackend {
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
-        self.finish(&self.stream(stream)?);
+        self.stream(stream)?.finish(self.shared.lost.epoch(), &self.shared);
         self.shared.lost.check()
-    }
-
-    /// Waits until the queue has run, or skipped, what it has.
-    fn finish(&self, queue: &Arc<Queue>) {
-        let signal = Arc::new(Signal::default());
-        queue.push(Work::Record(signal.clone()), self.shared.lost.epoch(), &self.shared);
-        // Who waits may as well work: no other thread has to wake up, nor this one afterwards.
-        while !signal.has_fired() && self.shared.pumps.pump_here(queue, &self.shared, &signal) {
-            // A waker may do anything: not on this thread.
-            if self.shared.notices.are_waiting() {
-                self.shared.pumps.start(None, self.shared.clone());
-            }
-        }
-        signal.wait();
     }
 
     fn destroy(&self, id: StreamId) {
@@ -251,7 +237,8 @@ impl CpuBackend {
     fn reset(&self) -> Reply {
         let mut queues: Vec<_> = self.streams.read().values().cloned().collect();
         queues.append(&mut self.leftover.lock());
-        queues.iter().for_each(|queue| self.finish(queue));
+        let epoch = self.shared.lost.epoch();
+        queues.iter().for_each(|queue| queue.finish(epoch, &self.shared));
         Reply::Reset { lost: self.shared.lost.clear() }
     }
 }

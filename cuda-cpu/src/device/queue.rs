@@ -62,6 +62,20 @@ impl Queue {
         }
     }
 
+    /// Waits until it has run, or skipped, what it has.
+    pub(crate) fn finish(self: &Arc<Self>, epoch: u64, shared: &Arc<Shared>) {
+        let signal = Arc::new(Signal::default());
+        self.push(Work::Record(signal.clone()), epoch, shared);
+        // Who waits may as well work: no other thread has to wake up, nor this one afterwards.
+        while !signal.has_fired() && shared.pumps.pump_here(self, shared, &signal) {
+            // A waker may do anything: not on this thread.
+            if shared.notices.are_waiting() {
+                shared.pumps.start(None, shared.clone());
+            }
+        }
+        signal.wait();
+    }
+
     /// Whether it has run everything.
     pub(crate) fn is_idle(&self) -> bool {
         !self.state.lock().pumped

@@ -10,10 +10,9 @@
 //! exclusive. Two slots are the same or do not overlap; handlers read their operands before they
 //! write the result of the same lanes.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
 use super::address::Spaces;
 use super::budget::Budget;
+use super::clock::Clock;
 use super::code::{Code, Control};
 use super::exec::simd::Simd;
 use super::fault::{FaultKind, FaultSpace};
@@ -59,43 +58,6 @@ pub(crate) struct LaneFault {
     pub(crate) kind: FaultKind,
     pub(crate) lane: u32,
     pub(crate) nearest: Option<crate::memory::Nearest>,
-}
-
-/// What `%clock` and `%globaltimer` tell.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Clock {
-    /// Nanoseconds since the launch began.
-    Real(Instant),
-    /// Instructions that were executed since then.
-    Counted(u64),
-}
-
-impl Clock {
-    /// The next instruction is executed.
-    #[inline]
-    pub(crate) fn tick(&mut self) {
-        if let Self::Counted(instructions) = self {
-            *instructions += 1;
-        }
-    }
-
-    /// `%clock64`.
-    pub(crate) fn now(&self) -> u64 {
-        match self {
-            Self::Real(started) => started.elapsed().as_nanos() as u64,
-            Self::Counted(instructions) => *instructions,
-        }
-    }
-
-    /// `%globaltimer`.
-    pub(crate) fn global(&self) -> u64 {
-        match self {
-            Self::Real(_) => {
-                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
-            }
-            Self::Counted(instructions) => *instructions,
-        }
-    }
 }
 
 /// See the module.
@@ -155,7 +117,7 @@ impl<'a> Ctx<'a> {
             fault: None,
             print,
             budget,
-            clock: Clock::Real(Instant::now()),
+            clock: Clock::started_now(),
             team: Box::default(),
         }
     }

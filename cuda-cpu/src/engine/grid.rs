@@ -5,16 +5,16 @@
 //! that wait for each other make progress, up to a number of blocks per worker.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 
 use super::block::{Block, BlockFault, BlockSize, Turn};
 use super::budget::Budget;
+use super::clock::Clock;
 use super::code::Code;
 use super::crew;
-use super::ctx::{Clock, Ctx, LANES, LaneFault};
+use super::ctx::{Ctx, LANES, LaneFault};
+use super::ending::Ending;
 use super::fault::{Fault, FaultKind, FaultSpace};
 use super::launch::Launch;
 use super::observe::{BlockOrder, InstructionBudget, Wanted, Watch};
@@ -43,8 +43,7 @@ pub(crate) struct Grid<'a> {
     instructions: Option<InstructionBudget>,
     next: AtomicU64,
     iterations: AtomicU64,
-    stopped: AtomicBool,
-    fault: Mutex<Option<Box<Fault>>>,
+    ending: Ending,
 }
 
 impl<'a> Grid<'a> {
@@ -70,8 +69,7 @@ impl<'a> Grid<'a> {
             instructions: launch.limits.instructions.map(InstructionBudget::new),
             next: AtomicU64::new(0),
             iterations: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
-            fault: Mutex::new(None),
+            ending: Ending::default(),
         }
     }
 
@@ -81,7 +79,7 @@ impl<'a> Grid<'a> {
 
     /// Whether there are blocks that nobody has begun, and somebody should.
     pub(crate) fn has_more(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.blocks() && !self.stopped.load(Ordering::Relaxed)
+        self.next.load(Ordering::Relaxed) < self.blocks() && !self.ending.has_come()
     }
 
     /// Runs all blocks on this thread, with helpers from the launch's pool when there are several.
@@ -97,7 +95,7 @@ impl<'a> Grid<'a> {
         if let Some(profile) = self.launch.profile {
             profile.count_launch(self.kernel());
         }
-        self.fault.lock().take().map_or(Ok(()), Err)
+        self.ending.fault()
     }
 
     fn kernel(&self) -> &'a str {
@@ -129,13 +127,13 @@ impl<'a> Grid<'a> {
 
     /// Runs blocks until there are none left; calls for help, if there is some, when that takes a while.
     pub(crate) fn work(&self, worker: u32, workers: u32, mut help: Option<&dyn Fn()>) {
-        let _stopping = StopOnPanic(&self.stopped);
+        let _stopping = self.ending.on_panic();
         let mut runner = self.runner(worker, workers);
         let mut order = BlockOrder::new(self.launch.schedule, self.blocks());
         let started = Instant::now();
         let mut running = VecDeque::new();
         let mut spare: Option<Box<Block>> = None;
-        while !self.stopped.load(Ordering::Relaxed) {
+        while !self.ending.has_come() {
             if running.is_empty() {
                 running.extend(self.begin(&mut runner, &order, spare.take()));
             }
@@ -245,12 +243,12 @@ impl<'a> Grid<'a> {
         let nowhere = (BlockFault { pc: start, warp: 0 }, 0);
         let (at, lane) = block.and_then(Block::somewhere).unwrap_or(nowhere);
         let fault = LaneFault { kind, lane: lane as u32, nearest: None };
-        self.report(self.complete(runner, fault, runner.ctx.place.at, at));
+        self.ending.report(self.complete(runner, fault, runner.ctx.place.at, at));
     }
 
     fn stop(&self, runner: &mut Runner<'_>, block: &Block, at: BlockFault) {
         let Some(fault) = runner.ctx.fault.take() else { return };
-        self.report(self.complete(runner, fault, block.at, at));
+        self.ending.report(self.complete(runner, fault, block.at, at));
     }
 
     /// A fault with all that is known of it.
@@ -279,23 +277,6 @@ impl<'a> Grid<'a> {
             source: self.code.sources.line(at.pc),
             nearest,
             variable,
-        }
-    }
-
-    /// Keeps the first fault and stops all workers.
-    fn report(&self, fault: Fault) {
-        self.fault.lock().get_or_insert_with(|| Box::new(fault));
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Blocks may spin until another one has come somewhere: when a worker panics, the others stop too.
-struct StopOnPanic<'a>(&'a AtomicBool);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
         }
     }
 }

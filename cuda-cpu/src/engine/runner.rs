@@ -7,7 +7,7 @@ use super::ctx::{Ctx, lanes_of};
 use super::fault::FaultKind;
 use super::observe::{Observer, Off, Shadow, Watch};
 use super::op::Flow;
-use super::warp::{Fragment, Wait, Warp};
+use super::warp::{Fragment, Warp};
 
 /// Fuel of a time slice: back-edges and calls.
 pub(crate) const SLICE: i32 = 1 << 14;
@@ -189,19 +189,7 @@ impl Runner<'_> {
                     .arrive(&mut self.ctx, warp, here, barrier)
                     .map_err(|()| Faulted { pc: at.pc })?;
             }
-            Control::Collective(c) => {
-                for lane in lanes_of(active) {
-                    let members = self.ctx.lane::<u32>(c.members, lane);
-                    let one = Fragment { mask: 1 << lane, ..here };
-                    let same = |(f, w): &&mut (Fragment, Wait)| {
-                        f.pc == here.pc && f.call == here.call && *w == Wait::Members(members)
-                    };
-                    match warp.parked.iter_mut().find(same) {
-                        Some((f, _)) => f.mask |= one.mask,
-                        None => warp.parked.push((one, Wait::Members(members))),
-                    }
-                }
-            }
+            Control::Collective(c) => self.park(warp, here, c),
             Control::Pause => {
                 push(warp, active);
                 warp.rotate = true;
@@ -214,49 +202,6 @@ impl Runner<'_> {
     pub(crate) fn fault<T>(&mut self, pc: u32, lane: usize, kind: FaultKind) -> Result<T, Faulted> {
         self.ctx.fail(lane, kind);
         Err(Faulted { pc })
-    }
-
-    /// Completes every collective whose members have all arrived or exited.
-    fn meet(&mut self, warp: &mut Warp) {
-        let mut i = 0;
-        while i < warp.parked.len() {
-            let Wait::Members(members) = warp.parked[i].1 else {
-                i += 1;
-                continue;
-            };
-            let together = |w: &Wait| *w == Wait::Members(members);
-            let present =
-                warp.parked.iter().filter(|(_, w)| together(w)).fold(0, |m, (f, _)| m | f.mask);
-            if members & warp.live & !present != 0 {
-                i += 1;
-                continue;
-            }
-            let group: Vec<Fragment> =
-                warp.parked.iter().filter(|(_, w)| together(w)).map(|&(f, _)| f).collect();
-            warp.parked.retain(|(_, w)| !together(w));
-            self.complete(warp, &group, present);
-            i = 0;
-        }
-    }
-
-    fn complete(&mut self, warp: &mut Warp, group: &[Fragment], present: u32) {
-        let code = self.code;
-        let op_of = |f: &Fragment| &code.ops[f.pc as usize];
-        for fragment in group {
-            let op = op_of(fragment);
-            if let Control::Collective(c) = &code.controls[op.extra as usize] {
-                self.enter(warp, fragment);
-                (c.deposit)(&mut self.ctx, op);
-            }
-        }
-        for fragment in group {
-            let op = op_of(fragment);
-            if let Control::Collective(c) = &code.controls[op.extra as usize] {
-                self.enter(warp, fragment);
-                (c.complete)(&mut self.ctx, op, present);
-            }
-            warp.ready.push(Fragment { pc: fragment.pc + 1, ..*fragment });
-        }
     }
 }
 
