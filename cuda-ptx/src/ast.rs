@@ -86,6 +86,8 @@ pub struct Function {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid x,y,z`.
     pub required_threads: Option<[u32; 3]>,
+    /// `.reqnctapercluster x,y,z`.
+    pub required_cluster: Option<[u32; 3]>,
     /// The body; `None` for a declaration without definition (`vprintf`, `malloc`, ..).
     pub body: Option<Body>,
     /// Where it was declared.

@@ -13,6 +13,7 @@ pub(crate) struct Header<'a> {
     pub(crate) params: Vec<NamedParam<'a>>,
     pub(crate) max_threads: Option<[u32; 3]>,
     pub(crate) required_threads: Option<[u32; 3]>,
+    pub(crate) required_cluster: Option<[u32; 3]>,
 }
 
 /// What to do with a directive nobody has heard of.
@@ -43,8 +44,15 @@ impl<'a> Header<'a> {
         if cur.peek().is_punct("(") {
             params = param_list(cur, &mut registers)?;
         }
-        let (max_threads, required_threads) = (None, None);
-        let mut header = Self { name, is_entry, returns, params, max_threads, required_threads };
+        let mut header = Self {
+            name,
+            is_entry,
+            returns,
+            params,
+            max_threads: None,
+            required_threads: None,
+            required_cluster: None,
+        };
         while cur.peek().kind == Kind::Dot {
             header.tuning(cur, unknown)?;
         }
@@ -60,7 +68,7 @@ impl<'a> Header<'a> {
         match token.text {
             ".maxntid" => self.max_threads = Some(dimensions(cur)?),
             ".reqntid" => self.required_threads = Some(dimensions(cur)?),
-            ".reqnctapercluster" => _ = dimensions(cur)?,
+            ".reqnctapercluster" => self.required_cluster = Some(dimensions(cur)?),
             ".minnctapersm"
             | ".maxnctapersm"
             | ".maxnreg"
@@ -128,19 +136,20 @@ fn skip_arguments(cur: &mut Cursor<'_>) {
 mod tests {
     use super::*;
 
-    type Facts = ([Option<[u32; 3]>; 2], usize);
+    type Facts = ([Option<[u32; 3]>; 3], usize);
 
     fn parse(text: &str, unknown: Unknown) -> Result<Facts, Error> {
         let header = Header::parse(&mut Cursor::new(text)?, unknown)?;
-        Ok(([header.max_threads, header.required_threads], header.params.len()))
+        let Header { max_threads, required_threads, required_cluster, params, .. } = header;
+        Ok(([max_threads, required_threads, required_cluster], params.len()))
     }
 
     #[test]
     fn tuning_directives() {
         let text = ".entry k (.param .u32 n) .maxntid 256, 2 .reqntid 8, 4, 2 .minnctapersm 2
             .maxnreg 64 .explicitcluster .reqnctapercluster 2 .maxclusterrank 4 .pragma \"x\"; {";
-        let threads = [Some([256, 2, 1]), Some([8, 4, 2])];
-        assert_eq!(parse(text, Unknown::Refuse), Ok((threads, 1)));
+        let dimensions = [Some([256, 2, 1]), Some([8, 4, 2]), Some([2, 1, 1])];
+        assert_eq!(parse(text, Unknown::Refuse), Ok((dimensions, 1)));
     }
 
     #[test]
@@ -151,7 +160,7 @@ mod tests {
             error.to_string(),
             "PTX line 1, column 13: `.novelty` is not a directive known here"
         );
-        assert_eq!(parse(text, Unknown::Skip), Ok(([Some([7, 1, 1]), None], 0)));
+        assert_eq!(parse(text, Unknown::Skip), Ok(([Some([7, 1, 1]), None, None], 0)));
     }
 
     #[test]

@@ -200,6 +200,7 @@ fn bodiless(header: &Header<'_>) -> Function {
         params: params(&header.params),
         max_threads: header.max_threads,
         required_threads: header.required_threads,
+        required_cluster: header.required_cluster,
         body: None,
         line: header.name.line,
     }

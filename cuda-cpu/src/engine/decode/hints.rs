@@ -1,16 +1,19 @@
-//! Instructions that only advise: prefetches and cache priorities. They do nothing here, but what they may be made of
-//! is checked.
+//! Instructions that only advise: prefetches, cache priorities and policies, register budgets, grids that depend on
+//! each other. They do nothing here, but what they may be made of is checked.
 
 use cuda_ptx::Operand;
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
-use crate::engine::exec::control;
+use crate::engine::code::PresetValue;
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::{control, select};
 use crate::engine::op::Op;
 
 /// Whether it is the name of such an instruction.
 pub(crate) fn is_hint(opcode: &str) -> bool {
-    ["prefetch", "prefetchu", "discard", "applypriority", "pmevent"].contains(&opcode)
+    let names = ["prefetch", "prefetchu", "discard", "applypriority", "pmevent"];
+    names.contains(&opcode) || ["createpolicy", "griddepcontrol", "setmaxnreg"].contains(&opcode)
 }
 
 /// Decodes one of them.
@@ -32,7 +35,17 @@ pub(crate) fn hint(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
             form.take("mask");
             matches!(operands, [Operand::Int(_)])
         }
-        _ => false,
+        // Grids run one after the other.
+        "griddepcontrol" => {
+            form.take_one(&["launch_dependents", "wait"]).is_some() && operands.is_empty()
+        }
+        // There are registers enough.
+        "setmaxnreg" => {
+            let known = form.take_one(&["inc", "dec"]).is_some() && form.take("sync");
+            let known = known && form.take("aligned") && form.take("u32");
+            known && matches!(operands, [Operand::Int(n)] if (24..=256).contains(n) && n % 8 == 0)
+        }
+        _ => return policy(b, form),
     };
     if !form.is_spent() {
         return Err(UNKNOWN);
@@ -47,4 +60,60 @@ fn prefetch(form: &mut Form<'_>) -> bool {
     }
     form.take_one(&["global", "local"]);
     form.take_one(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]).is_some()
+}
+
+/// `createpolicy`: nobody looks at policies here, but programs may hand them on. Those for a fraction of accesses are
+/// the bits that an H200 makes of them.
+fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let what = form.take_one(&["fractional", "range", "cvt"]).ok_or(UNKNOWN)?;
+    if what == "cvt" {
+        let known = form.take("L2") && form.take("b64") && form.is_spent();
+        let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+        let mut op = Op::new(select::copy::<u64>);
+        op.a = b.source(a, Kind::W64)?;
+        op.d = b.dest(d, Kind::W64, false)?;
+        return if known { b.emit(op) } else { Err(UNKNOWN) };
+    }
+    let primary = take_priority(form).ok_or(UNKNOWN)?;
+    // Nothing in particular.
+    let secondary = if take_priority(form) == Some(EVICT_FIRST) { 1 } else { 0 };
+    let is_range = what == "range";
+    if is_range {
+        form.take("global");
+    }
+    if !form.take("b64") || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let (d, fraction) = match form.instruction().operands.as_slice() {
+        [d] if !is_range => (d, 1.0),
+        [d, Operand::F64(bits)] if !is_range => (d, f64::from_bits(*bits)),
+        [d, Operand::F32(bits)] if !is_range => (d, f64::from(f32::from_bits(*bits))),
+        [d, Operand::Address(_), _, _] if is_range => (d, 1.0),
+        _ => return Err(OPERANDS),
+    };
+    if !(fraction > 0.0 && fraction <= 1.0) {
+        return Err(OPERANDS);
+    }
+    let sixteenths = ((fraction * 16.0).ceil() as u64).max(1) - 1;
+    let bits = (0x100 | u64::from(is_range) << 7 | (primary | secondary) << 4 | sixteenths) << 52;
+    let mut op = Op::new(select::copy::<u64>);
+    op.a = b.frame.preset(Kind::W64.class(), PresetValue::Const(bits));
+    op.d = b.dest(d, Kind::W64, false)?;
+    b.emit(op)
+}
+
+const EVICT_FIRST: u64 = 2;
+
+fn take_priority(form: &mut Form<'_>) -> Option<u64> {
+    let names = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
+    // In the order in which they are written.
+    let first =
+        form.instruction().modifiers.iter().find(|m| form.has(m) && names.contains(&m.as_str()))?;
+    form.take(first);
+    Some(match first.as_str() {
+        "L2::evict_last" => 4,
+        "L2::evict_normal" => 6,
+        "L2::evict_first" => EVICT_FIRST,
+        _ => 0,
+    })
 }

@@ -1,4 +1,4 @@
-//! ld, st and fences.
+//! ld and st.
 
 use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 
@@ -252,29 +252,4 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let access = access(AccessKind::Write, space, ty, &op);
     b.states(Effect::Access(Access { count, order, values, ..access }));
     b.emit(op)
-}
-
-/// `membar`, `fence`: one fence for all of them.
-pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let kinds = ["sc", "acq_rel", "acquire", "release", "gl", "cta", "sys", "gpu", "cluster"];
-    // Copies through another proxy are done here as all others are.
-    let proxies = [
-        "proxy",
-        "alias",
-        "async",
-        "async::generic",
-        "tensormap::generic",
-        "global",
-        "shared::cta",
-        "shared::cluster",
-        "sync_restrict::shared::cta",
-        "sync_restrict::shared::cluster",
-        "mbarrier_init",
-    ];
-    while form.take_one(&kinds).or_else(|| form.take_one(&proxies)).is_some() {}
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    b.states(Effect::Fence);
-    b.emit(Op::new(control::fence))
 }

@@ -9,9 +9,11 @@ mod cluster;
 mod collective;
 mod compare;
 mod error;
+mod fence;
 mod flow;
 pub(crate) mod form;
 mod fragment;
+mod fragment_layout;
 mod frame;
 mod hints;
 mod kind;
@@ -159,6 +161,9 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
             problems.add(of_function(function, "a register parameter it does not have"));
         }
     }
+    if function.required_cluster.is_some_and(|c| c != [1; 3]) {
+        problems.add(of_function(function, "clusters of more than one block"));
+    }
     if b.locals.too_many {
         problems.add(of_function(function, "more than 512 KiB of local memory for each thread"));
     }
@@ -229,7 +234,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "cvta" => moves::cvta(b, form),
         "isspacep" => moves::isspacep(b, form),
         "atom" | "red" => atomic::atomic(b, form),
-        "membar" | "fence" => memory::fence(b, form),
+        "membar" | "fence" => fence::fence(b, form),
         name if hints::is_hint(name) => hints::hint(b, form),
         "shfl" => collective::shfl(b, form),
         "vote" => collective::vote(b, form),
@@ -246,8 +251,6 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "elect" => cluster::elect(b, form),
         "mapa" => cluster::map_address(b, form),
         "getctarank" => cluster::rank(b, form),
-        "griddepcontrol" | "setmaxnreg" => cluster::hint(b, form),
-        "createpolicy" => cluster::policy(b, form),
         "movmatrix" => matrix::transpose(b, form),
         "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
         "" => Err(UNKNOWN),

@@ -37,10 +37,7 @@ pub(crate) fn value(name: &str) -> Option<PresetValue> {
         "total_smem_size" | "aggr_smem_size" => Special::TotalSharedSize,
         "WARP_SZ" => return Some(PresetValue::Const(32)),
         // Each block is a cluster of its own.
-        "is_explicit_cluster"
-        | "cluster_ctarank"
-        | "cluster_ctaid"
-        | "reserved_smem_offset_begin" => {
+        "cluster_ctarank" | "cluster_ctaid" | "reserved_smem_offset_begin" => {
             return Some(PresetValue::Const(0));
         }
         "cluster_nctarank" | "cluster_nctaid" => return Some(PresetValue::Const(1)),

@@ -7,16 +7,17 @@ use super::mma::{WMMA_SHAPES, list};
 use super::{Case, kernel};
 
 /// Bytes of shared memory, and of what there is to load.
-const ROOM: usize = 4096;
+pub(super) const ROOM: usize = 4096;
 
-fn bytes(seed: u64, count: usize) -> Rc<Vec<u8>> {
+pub(super) fn bytes(seed: u64, count: usize) -> Rc<Vec<u8>> {
     Rc::new((0..count).map(|i| random(seed << 20 | i as u64) as u8).collect())
 }
 
 /// `x` and `y`: the shared array's address in shared space and generically.
-const SHARED: &str = ".shared .align 32 .b8 room[4096]; .reg .b32 w<4>, r<32>; .reg .b64 d<32>;";
+pub(super) const SHARED: &str =
+    ".shared .align 32 .b8 room[4096]; .reg .b32 w<4>, r<32>; .reg .b64 d<32>;";
 
-fn fill_shared() -> String {
+pub(super) fn fill_shared() -> String {
     let copy = |i: usize| {
         format!(
             "ld.global.v4.b32 {{w0, w1, w2, w3}}, [a+{0}]; st.shared.v4.b32 [x+{0}], {{w0, w1, w2, w3}};\n",
@@ -31,7 +32,7 @@ sub.u64 a, a, y; mov.u64 x, room; cvta.shared.u64 y, x; bar.sync 0;\n",
 }
 
 /// Copies the shared array to `o`.
-fn drain_shared() -> String {
+pub(super) fn drain_shared() -> String {
     let copy = |i: usize| {
         format!(
             "ld.shared.v4.b32 {{w0, w1, w2, w3}}, [x+{0}]; st.global.v4.b32 [o+{0}], {{w0, w1, w2, w3}};\n",

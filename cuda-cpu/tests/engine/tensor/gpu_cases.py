@@ -2,9 +2,10 @@
 """Runs the cases that `tensor/mod.rs` has written on a GPU: gpu_cases.py FOLDER OUT. Needs the driver alone.
 
 Leaves all results, one after the other, in OUT/results.0, OUT/results.1, .. of at most 15 MB: put them together
-as FOLDER/results for `adopt`.
+as FOLDER/results for `adopt`. After a fault, which ends a process for CUDA, another one goes on.
 """
 import ctypes
+import os
 import pathlib
 import sys
 
@@ -43,15 +44,19 @@ def run(module, entry, inputs, blocks, threads, out, name):
     return result.raw
 
 
-def main():
+def begin():
     device, context = ctypes.c_int(), ctypes.c_void_p()
     check(cuda.cuInit(0), "cuInit")
     check(cuda.cuDeviceGet(ctypes.byref(device), 0), "cuDeviceGet")
     check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "context")
     check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
-    folder, out = map(pathlib.Path, sys.argv[1:])
-    modules, known, results = {}, {}, bytearray()
-    for line in (folder / "index").read_text().splitlines():
+
+
+def work(folder, lines, first, results):
+    """Runs the cases from `first` on, up to one that fails; says which one comes next."""
+    begin()
+    modules, known = {}, {}
+    for number, line in enumerate(lines[first:], first):
         ptx, entry, blocks, threads, size, a, b, c, name = line.split(" ", 8)
         try:
             for file in (a, b, c):
@@ -60,11 +65,31 @@ def main():
             if ptx not in modules:
                 modules[ptx] = load((folder / ptx).read_bytes())
             inputs = [known[file] for file in (a, b, c)]
-            results += run(modules[ptx], entry, inputs, int(blocks), int(threads), int(size), name)
+            results.write(run(modules[ptx], entry, inputs, int(blocks), int(threads), int(size), name))
         except RuntimeError as error:
-            # After a fault, whatever follows fails too.
-            print(name, error)
-            results += bytes(int(size))
+            print(name, error, flush=True)
+            results.write(bytes(int(size)))
+            return number + 1
+    return len(lines)
+
+
+def main():
+    folder, out = map(pathlib.Path, sys.argv[1:])
+    lines = (folder / "index").read_text().splitlines()
+    whole, first = out / "all", 0
+    whole.write_bytes(b"")
+    while first < len(lines):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            with whole.open("ab") as results:
+                first = work(folder, lines, first, results)
+            os.write(writer, str(first).encode())
+            os._exit(0)
+        os.close(writer)
+        os.wait()
+        first = int(os.read(reader, 20))
+    results = whole.read_bytes()
+    whole.unlink()
     for i in range(0, len(results), PIECE):
         (out / f"results.{i // PIECE}").write_bytes(results[i : i + PIECE])
     print(len(results), "bytes")

@@ -96,7 +96,9 @@ fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
         sign << (e + m) | (exponent.clamp(0, top) as u64) << m | fraction
     };
     let accumulator = at.role == 2;
-    match at.tile % 11 {
+    // What squared is about the least number that there is where results are as wide as factors, or have 32 bits.
+    let least = bias - if e == 8 { 75 } else { bias / 2 + i64::from(m) / 2 };
+    match at.tile % 13 {
         0 => r & (u64::MAX >> (63 - e - m)),
         1 => make(sign, bias - 3 + pick % 7, fraction),
         2 => make(sign, pick % top, fraction),
@@ -118,6 +120,10 @@ fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
             make(sign, exponent, fraction)
         }
         9 => make(sign, bias - 8 + pick / 16 % 16, fraction),
+        // Results next to zero, of either sign.
+        10 | 11 if accumulator => make(sign, 0, fraction & (pick as u64 & 7)),
+        10 => make(sign, least - 4 + pick % 8, fraction),
+        11 => make(u64::from(at.role), least - 8 + pick % 7, fraction),
         _ if accumulator => make(sign, bias - 26 + pick % 52, fraction),
         _ => make(sign, bias - 13 + pick % 26, fraction),
     }

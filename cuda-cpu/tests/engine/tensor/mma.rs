@@ -123,7 +123,7 @@ fn sparse_forms(forms: &mut Vec<Form>) {
                 let name =
                     format!("mma.{variant}.sync.aligned.{shape}.row.col{sat}.{d}.{a}.{b}.{c}");
                 let mut form =
-                    form(name, shape, [d, a, b, c], 1, if variant == "sp" { 66 } else { 11 });
+                    form(name, shape, [d, a, b, c], 1, if variant == "sp" { 65 } else { 13 });
                 form.fragments[0].registers /= 2;
                 form.selector = Some(selector);
                 forms.push(form);

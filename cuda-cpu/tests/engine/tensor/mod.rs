@@ -6,8 +6,11 @@
 mod fragments;
 mod inputs;
 mod kernels;
+mod misuse;
 mod mma;
+mod registers;
 mod sync;
+mod transfers;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -44,11 +47,13 @@ impl Case {
     }
 }
 
-/// What a kernel begins with: its addresses in `a`, `b`, `c` and `o`, block and lane in `blk` and `lane`.
+/// What a kernel begins with: its addresses in `a`, `b`, `c` and `o`, block and lane in `blk` and `lane`. Each block is a
+/// cluster: where there are none, an H200 refuses what goes from shared memory to that of the cluster.
 pub(crate) fn kernel(registers: &str, body: &str) -> String {
     format!(
         ".version 9.0\n.target sm_90\n.address_size 64
-.visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 po) {{
+.visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 po)
+.reqnctapercluster 1, 1, 1 {{
 .reg .b64 a, b, c, o, x, y; .reg .b32 blk, lane, t, u;
 {registers}
 ld.param.u64 a, [pa]; ld.param.u64 b, [pb]; ld.param.u64 c, [pc]; ld.param.u64 o, [po];
@@ -63,6 +68,7 @@ fn cases() -> Vec<Case> {
     cases.extend(fragments::cases());
     cases.extend(kernels::cases());
     cases.extend(sync::cases());
+    cases.extend(transfers::cases());
     cases
 }
 

@@ -146,10 +146,8 @@ impl Accumulator for Widened {
     }
 }
 
-/// Exact: totals have less than 53 bits, and exponents are those of products.
+/// Exact: totals have less than 53 bits, and exponents are those of sums.
 #[inline(always)]
 fn scaled(total: i64, exponent: i32) -> f64 {
-    // Only sums of zeros have lower exponents.
-    let exponent = exponent.max(-1000);
     total as f64 * f64::from_bits(((1023 + exponent) as u64) << 52)
 }

@@ -2,7 +2,7 @@
 //!
 //! Not as IEEE 754 would have it, but known from experiments (Fasi, Higham, Mikaitis, Pranesh 2021, and those
 //! after them), and confirmed on an H200 for every format here: products are exact; they and the accumulator are
-//! aligned to the largest exponent among them and cut off [`KEPT`] bits below it; the sum of that is exact, and
+//! aligned to the largest exponent among them, or to [`LEAST`], and cut off [`KEPT`] bits below it; the sum of that is exact, and
 //! rounded once: towards zero to f32, to nearest to f16. There is one such step for all products of an
 //! instruction. The exponent of a product is the sum of its factors' exponents, so it need not be normalised.
 
@@ -11,6 +11,9 @@ use super::parts::{Factor, Parts};
 
 /// Bits below the leading place of the largest term that take part in the sum.
 const KEPT: u32 = 25;
+
+/// The exponent that sums are aligned to when all terms are smaller.
+const LEAST: i32 = -133;
 
 /// Columns of B.
 const N: usize = 8;
@@ -124,7 +127,7 @@ fn sum_row<F: Factor, C: Accumulator, const K: usize, const L: usize>(
 ) -> ([i64; N], [i32; N]) {
     let mut products = [[0; N]; K];
     let mut exponents = [[0; N]; K];
-    let mut top = c.map(|c| c.exponent);
+    let mut top = c.map(|c| c.exponent.max(LEAST));
     for k in 0..K {
         let (significands, others) =
             (&columns.significands[row_of_b(k)], &columns.exponents[row_of_b(k)]);

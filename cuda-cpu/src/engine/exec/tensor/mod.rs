@@ -17,7 +17,7 @@ pub(crate) mod sparse;
 
 use crate::engine::ctx::{Ctx, FULL};
 use crate::engine::fault::FaultKind;
-use crate::engine::op::Flow;
+use crate::engine::op::{Flow, Op};
 
 /// Chooses the variant of a handler for this processor: baseline, or with AVX2 and FMA. Results are the same.
 macro_rules! twice {
@@ -53,6 +53,11 @@ use twice;
 #[inline(always)]
 pub(crate) fn whole_warp(ctx: &mut Ctx<'_>) -> Result<(), Flow> {
     if ctx.mask == FULL { Ok(()) } else { Err(partial(ctx)) }
+}
+
+/// Stands before what several ops do to a matrix.
+pub(crate) fn check_whole_warp(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
+    whole_warp(ctx).err().unwrap_or(Flow::Next)
 }
 
 #[cold]

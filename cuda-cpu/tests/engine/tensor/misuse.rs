@@ -1,0 +1,332 @@
+//! What kernels do wrong with tensor cores, asynchronous copies and barriers in memory: found, named, and never a hang.
+
+use cuda_cpu::{
+    Fault, FaultKind, FaultSpace, LaunchError, Limits, MbarrierMisuse, Memory, Program, WaitsFor,
+};
+
+use super::kernel;
+use crate::args;
+use crate::host::Host;
+
+const REGISTERS: &str =
+    ".shared .align 16 .b8 room[256]; .shared .align 8 .b64 s; .shared .align 8 .b64 r;
+.reg .pred p, q; .reg .b32 n<8>; .reg .b64 k;";
+
+/// Gives the words at `o`.
+fn launch(body: &str, threads: u32, limits: Limits<'static>) -> Result<Vec<u32>, LaunchError> {
+    let mut h = Host::new(&kernel(REGISTERS, body));
+    h.limits = limits;
+    let input = h.upload(&(100..162).collect::<Vec<u32>>());
+    let out = h.upload(&[7u32; 256]);
+    h.launch("k", 1, threads, args![input, input, input, out])?;
+    Ok(h.download(out, 256))
+}
+
+fn run(body: &str, threads: u32) -> Vec<u32> {
+    launch(body, threads, Limits::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn fault(body: &str, threads: u32) -> Fault {
+    match launch(body, threads, Limits::default()) {
+        Err(LaunchError::Fault(fault)) => *fault,
+        other => panic!("no fault: {other:?}"),
+    }
+}
+
+/// The first thread makes a barrier of so many arrivals at `s`.
+fn barrier(arrivals: u32) -> String {
+    format!(
+        "mov.u32 t, %tid.x; setp.ne.u32 q, t, 0; @!q mbarrier.init.shared.b64 [s], {arrivals};
+        bar.sync 0;\n"
+    )
+}
+
+const WAIT: &str = "WAIT: mbarrier.try_wait.parity.shared.b64 p, [s], 0; @!p bra WAIT;\n";
+
+fn waits_for(fault: &Fault) -> Vec<(u32, u32, WaitsFor)> {
+    let FaultKind::Deadlock { waiting } = &fault.kind else { panic!("{fault}") };
+    waiting.iter().map(|w| (w.warp, w.lanes, w.waits_for)).collect()
+}
+
+#[test]
+fn barriers_that_are_never_complete_are_deadlocks() {
+    let body = barrier(2) + "@!q mbarrier.arrive.shared.b64 k, [s];\n" + WAIT;
+    let f = fault(&body, 64);
+    let both = [0, 1].map(|warp| (warp, u32::MAX, WaitsFor::Mbarrier(256)));
+    assert_eq!(waits_for(&f), both, "{f}");
+    assert!(f.to_string().contains("the mbarrier at 0x100"), "{f}");
+
+    // The other warp waits for this one.
+    let body = barrier(2) + "setp.lt.u32 p, t, 32; @p bra WAIT; bar.sync 0; ret;\n" + WAIT;
+    let mut waiting = waits_for(&fault(&body, 64));
+    waiting.sort_by_key(|w| w.0);
+    let here = (0, u32::MAX, WaitsFor::Mbarrier(256));
+    assert_eq!(waiting, [here, (1, u32::MAX, WaitsFor::Barrier(0))]);
+
+    // The other lanes have gone.
+    let body = barrier(1) + "setp.ne.u32 p, t, 3; @p ret;\n" + WAIT;
+    assert_eq!(waits_for(&fault(&body, 32)), [(0, 8, WaitsFor::Mbarrier(256))]);
+
+    let body = "mov.u32 t, %tid.x; setp.ge.u32 p, t, 32; @p bra L;
+        barrier.cluster.arrive; barrier.cluster.wait; bar.sync 0; ret; L: bar.sync 0;";
+    let mut waiting = waits_for(&fault(body, 64));
+    waiting.sort_by_key(|w| w.0);
+    let barrier = (1, u32::MAX, WaitsFor::Barrier(0));
+    assert_eq!(waiting, [(0, u32::MAX, WaitsFor::Cluster), barrier]);
+}
+
+#[test]
+fn polling_ends_with_the_budget() {
+    for wait in
+        ["test_wait.parity.shared.b64 p, [s], 0", "try_wait.parity.shared.b64 p, [s], 0, 100"]
+    {
+        let body = barrier(1) + &format!("L: mbarrier.{wait}; @!p bra L;");
+        for limits in [
+            Limits { iterations: Some(100_000), ..Limits::default() },
+            Limits { instructions: Some(100_000), ..Limits::default() },
+        ] {
+            let Err(LaunchError::Fault(f)) = launch(&body, 64, limits) else { panic!("no fault") };
+            assert!(
+                matches!(f.kind, FaultKind::Budget { .. } | FaultKind::InstructionBudget { .. }),
+                "{f}"
+            );
+        }
+    }
+}
+
+#[test]
+fn whoever_polls_gives_others_a_turn() {
+    for wait in ["test_wait.parity.shared.b64 p, [s], 0", "try_wait.parity.shared.b64 p, [s], 0"] {
+        // The last warp arrives, and so do the odd lanes of each warp, one after the other.
+        let body = barrier(1 + 4 * 16)
+            + &format!(
+                "and.b32 u, t, 1; setp.eq.u32 q, u, 0; @q bra L;
+                mbarrier.arrive.shared.b64 k, [s]; setp.ne.u32 q, t, 127; @q bra L;
+                mbarrier.arrive.shared.b64 k, [s];
+                L: mbarrier.{wait}; @!p bra L;
+                mul.wide.u32 x, t, 4; add.u64 o, o, x; st.global.u32 [o], t;"
+            );
+        assert_eq!(run(&body, 128)[..128], (0..128).collect::<Vec<u32>>());
+    }
+}
+
+/// A wait that may fail does when nobody can go on; what comes then may complete the barrier.
+#[test]
+fn a_wait_may_fail() {
+    let body = barrier(32)
+        + "mov.u32 n0, 0; L: mbarrier.try_wait.parity.shared.b64 p, [s], 0; @p bra DONE;
+        add.u32 n0, n0, 1; setp.eq.u32 q, n0, 3; @q mbarrier.arrive.shared.b64 k, [s]; bra L;
+        DONE: mul.wide.u32 x, t, 4; add.u64 o, o, x; st.global.u32 [o], n0;";
+    let counts = run(&body, 32);
+    assert!(counts[..32].iter().all(|&n| n >= 3), "{counts:?}");
+}
+
+#[test]
+fn copies_are_not_there_before_somebody_has_waited() {
+    let store = "st.global.v2.b32 [o], {n0, n1};";
+    let body = format!(
+        "setp.ne.u32 p, lane, 0; @p ret; st.shared.v4.b32 [room], {{5, 5, 5, 5}};
+        cp.async.cg.shared.global [room], [a], 16; cp.async.commit_group;
+        cp.async.ca.shared.global [room+16], [a+16], 4; cp.async.commit_group;
+        cp.async.wait_group 2; ld.shared.b32 n0, [room];
+        cp.async.wait_group 1; ld.shared.b32 n1, [room]; {store}"
+    );
+    assert_eq!(run(&body, 32)[..2], [5, 100], "cp.async");
+    let body = format!(
+        "setp.ne.u32 p, lane, 0; @p ret; mbarrier.init.shared.b64 [s], 1; st.shared.b32 [room], 5;
+        mbarrier.arrive.expect_tx.shared.b64 k, [s], 16;
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [room], [a], 16, [s];
+        ld.shared.b32 n0, [room]; {WAIT} ld.shared.b32 n1, [room]; {store}"
+    );
+    assert_eq!(run(&body, 32)[..2], [5, 100], "to shared memory");
+    let body = format!(
+        "setp.ne.u32 p, lane, 0; @p ret; st.shared.v4.b32 [room], {{5, 6, 7, 8}};
+        cp.async.bulk.global.shared::cta.bulk_group [o+64], [room], 16; cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group 1; ld.global.b32 n0, [o+68];
+        cp.async.bulk.wait_group 0; ld.global.b32 n1, [o+68]; {store}"
+    );
+    assert_eq!(run(&body, 32)[..2], [7, 6], "to global memory");
+    let body = "setp.ne.u32 p, lane, 0; @p ret; st.shared.v4.b32 [room], {5, 6, 7, 8};
+        cp.async.bulk.global.shared::cta.bulk_group [o+64], [room], 16; cp.async.bulk.commit_group;";
+    assert_eq!(run(body, 32)[16..21], [5, 6, 7, 8, 7], "when the block ends");
+}
+
+#[test]
+fn copies_read_what_they_shall_and_no_more() {
+    // The input has 248 bytes.
+    for (copy, want) in [
+        ("[a+224], 16", [156, 157, 158, 159]),
+        ("[a+244], 4", [161, 5, 5, 5]),
+        ("[a+240], 16, 8", [160, 161, 0, 0]),
+        ("[a+248], 8, 0", [0, 0, 5, 5]),
+        ("[0], 16, q", [0, 0, 0, 0]),
+    ] {
+        let body = format!(
+            "setp.ne.u32 p, lane, 0; @p ret; setp.eq.u32 q, lane, 0;
+            st.shared.v4.b32 [room], {{5, 5, 5, 5}};
+            cp.async.ca.shared.global [room], {copy}; cp.async.wait_all;
+            ld.shared.v4.b32 {{n0, n1, n2, n3}}, [room]; st.global.v4.b32 [o], {{n0, n1, n2, n3}};"
+        );
+        assert_eq!(run(&body, 32)[..4], want, "{copy}");
+    }
+}
+
+#[test]
+fn faults_name_the_first_lane_and_the_memory() {
+    let bulk = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
+    let init = "mbarrier.init.shared.b64 [s], 2;";
+    let bad = |misuse| FaultKind::BadMbarrier { address: 256, misuse };
+    let shared = |address, bytes, write| {
+        let space = FaultSpace::Shared;
+        FaultKind::OutOfBounds { space, address, bytes, write }
+    };
+    let cases: Vec<(String, FaultKind)> = vec![
+        ("mbarrier.arrive.shared.b64 k, [s];".into(), bad(MbarrierMisuse::NotInitialised)),
+        ("mbarrier.init.shared.b64 [s], 0;".into(), bad(MbarrierMisuse::Count(0))),
+        ("mbarrier.init.shared.b64 [s], 1048576;".into(), bad(MbarrierMisuse::Count(1 << 20))),
+        (
+            format!("{init} mbarrier.inval.shared.b64 [s]; {WAIT}"),
+            bad(MbarrierMisuse::NotInitialised),
+        ),
+        (
+            format!("{init} mbarrier.arrive.shared.b64 k, [s], 3;"),
+            bad(MbarrierMisuse::TooManyArrivals { pending: 2, count: 3 }),
+        ),
+        (
+            format!("{init} mbarrier.arrive.noComplete.shared.b64 k, [s], 2;"),
+            bad(MbarrierMisuse::Completes),
+        ),
+        (
+            format!(
+                "{init} {}",
+                "mbarrier.expect_tx.relaxed.cta.shared.b64 [s], 1048575;".repeat(2)
+            ),
+            bad(MbarrierMisuse::Bytes(2_097_150)),
+        ),
+        (format!("{init} {bulk} [room], [a], 24, [s];"), FaultKind::BadCopy { bytes: 24 }),
+        ("cp.async.ca.shared.global [room], [a], 4, 5;".into(), FaultKind::BadCopy { bytes: 5 }),
+        (
+            "mov.u32 t, s; mapa.shared::cluster.u32 t, t, 2;".into(),
+            FaultKind::NoSuchBlock { rank: 2 },
+        ),
+        (format!("{init} {bulk} [room+256], [a], 32, [s];"), shared(256, 32, true)),
+        ("cp.async.ca.shared.global [room+272], [a], 4;".into(), shared(272, 4, true)),
+        (
+            format!("{init} {bulk} [room], [a+8], 16, [s];"),
+            FaultKind::Misaligned {
+                space: FaultSpace::Global,
+                address: 8,
+                bytes: 16,
+                write: false,
+            },
+        ),
+        (
+            "cp.async.ca.shared.global [room+4], [a], 8;".into(),
+            FaultKind::Misaligned { space: FaultSpace::Shared, address: 4, bytes: 8, write: true },
+        ),
+        (
+            "cp.async.ca.shared.global [room], [a+240], 16;".into(),
+            FaultKind::OutOfBounds {
+                space: FaultSpace::Global,
+                address: 240,
+                bytes: 16,
+                write: false,
+            },
+        ),
+    ];
+    for (what, want) in cases {
+        let f = fault(&format!("mov.u32 t, %tid.x; setp.ne.u32 p, t, 5; @p ret; {what}"), 32);
+        let mut kind = f.kind.clone();
+        // The input lies anywhere.
+        if let FaultKind::Misaligned { space: FaultSpace::Global, address, .. }
+        | FaultKind::OutOfBounds { space: FaultSpace::Global, address, .. } = &mut kind
+        {
+            *address &= 0xFF;
+        }
+        assert_eq!((kind, f.thread), (want, [5, 0, 0]), "{what}: {f}");
+    }
+}
+
+const MULTIPLY: &str =
+    "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {n0, n1}, {n2}, {n3}, {n4, n5};";
+
+#[test]
+fn matrices_belong_to_whole_warps() {
+    let inputs = "mov.u32 t, %tid.x; mov.u32 n2, 1; mov.u32 n3, 1; mov.u32 n4, 9; mov.u32 n5, 9;
+        cvt.u64.u32 y, 0;";
+    for instruction in [
+        MULTIPLY,
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {n0}, [room];",
+        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [room], {n2};",
+        "movmatrix.sync.aligned.m8n8.trans.b16 n0, n2;",
+        "wmma.load.a.sync.aligned.row.m8n8k32.shared.s4 {n0}, [room];",
+        "wmma.store.d.sync.aligned.row.m8n8k32.shared.s32 [room], {n2, n3};",
+        "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32 {n0, n1}, {n2}, {n3}, {n4, n5};",
+    ] {
+        for (guard, lanes) in
+            [("setp.lt.u32 p, t, 40; @p", 0xFF), ("setp.eq.u32 p, t, 63; @p", 1 << 31)]
+        {
+            let f = fault(&format!("{inputs} {guard} {instruction}"), 64);
+            assert_eq!(f.kind, FaultKind::PartialWarp { lanes }, "{instruction}: {f}");
+        }
+        let f = fault(&format!("{inputs} {instruction}"), 16);
+        assert_eq!(f.kind, FaultKind::PartialWarp { lanes: 0xFFFF }, "{instruction}: {f}");
+    }
+    // One warp does it, the other does not.
+    let body = format!(
+        "{inputs} mov.u32 n0, 3; mov.u32 n1, 4; setp.ge.u32 p, t, 32; @p {MULTIPLY}
+        mul.wide.u32 x, t, 8; add.u64 o, o, x; st.global.v2.u32 [o], {{n0, n1}};"
+    );
+    let out = run(&body, 64);
+    assert_eq!((&out[..2], &out[62..66]), (&[3, 4][..], &[3, 4, 13, 13][..]));
+}
+
+#[test]
+fn what_the_device_does_not_know_is_named() {
+    for (instruction, named) in [
+        ("wgmma.fence.sync.aligned;", "wgmma"),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {n0, n1, n2, n3}, a, b, 1, 1, 1, 0, 0;",
+            "multiplications by warp groups",
+        ),
+        ("tcgen05.wait::ld.sync.aligned;", "tcgen05"),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [room], [a, {t, u}], [s];",
+            "tensor maps",
+        ),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {n0, n1, n2, n3}, {n0, n1, n2, n3}, {n0, n1}, {n0, n1, n2, n3};",
+            "kind::f8f6f4",
+        ),
+        (
+            "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {n0}, [room];",
+            "elements of 4 or 6 bits",
+        ),
+        (
+            "mma.sync.aligned.m16n8k8.row.row.f32.f16.f16.f32 {n0, n1, n2, n3}, {n0, n1}, {n2}, {n0, n1, n2, n3};",
+            "row.row",
+        ),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {n0, n1, n2, n3}, {n0, n1}, {n2}, {n0, n1, n2, n3};",
+            "fragments",
+        ),
+        ("cp.async.cg.shared.global [room], [a], 8;", "cp.async.cg"),
+        ("fence.proxy.foo;", "fence.proxy.foo"),
+        ("fence.acquire.sync_restrict::shared::cta.cluster;", "sync_restrict"),
+        ("mbarrier.arrive.noComplete.release.cta.shared.b32 k, [s], 1;", "mbarrier.arrive"),
+        ("createpolicy.fractional.L2::evict_last.b64 x, 1.5;", "createpolicy"),
+        ("setmaxnreg.inc.sync.aligned.u32 65;", "setmaxnreg"),
+    ] {
+        let module = cuda_ptx::parse(&kernel(REGISTERS, instruction))
+            .unwrap_or_else(|e| panic!("{instruction}: {e}"));
+        let error =
+            Program::load(&module, &Memory::new(1 << 30)).expect_err(instruction).to_string();
+        assert!(error.contains(named), "{error}");
+    }
+    let text = kernel(REGISTERS, "")
+        .replace(".reqnctapercluster 1,", ".explicitcluster .reqnctapercluster 2,");
+    let module = cuda_ptx::parse(&text).unwrap();
+    let error =
+        Program::load(&module, &Memory::new(1 << 30)).expect_err("a cluster of two").to_string();
+    assert!(error.contains("clusters of more than one block"), "{error}");
+}
