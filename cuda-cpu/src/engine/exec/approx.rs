@@ -11,7 +11,7 @@ use super::float::Float;
 use super::lane::{Lane, Two};
 use super::map::{self, Binary, Pick, Unary};
 use super::mufu;
-use super::narrow::Format;
+use super::narrow::{Format, unless};
 use super::rounding::{Round, rounds_to_denormal};
 use crate::engine::decode::form::Form;
 
@@ -39,7 +39,7 @@ macro_rules! functions {
 
 functions! {
     Rcp(x) flushing unit(mufu::rcp, x), keeping {
-        let scale = if x.abs() > LARGE { 0.25 } else { if_denormal(x, UP, 1.0) };
+        let scale = choose(x.abs() > LARGE, 0.25, if_denormal(x, UP, 1.0));
         unit(mufu::rcp, x * scale) * scale
     };
     Sqrt(x) flushing unit(mufu::sqrt, x), keeping {
@@ -52,9 +52,10 @@ functions! {
         unit(mufu::lg2, x * if_denormal(x, UP, 1.0)) + if_denormal(x, -24.0, 0.0)
     };
     Ex2(x) flushing unit(mufu::ex2, x), keeping {
+        // Below -126 it is the square of the half's.
         let small = x < -126.0;
-        let y = unit(mufu::ex2, if small { x * 0.5 } else { x });
-        if small { y * y } else { y }
+        let y = unit(mufu::ex2, x * choose(small, 0.5, 1.0));
+        y * choose(small, y, 1.0)
     };
     Sin(x) flushing unit(mufu::sin, in_turns(x)), keeping unit(mufu::sin, in_turns(x));
     Cos(x) flushing unit(mufu::cos, in_turns(x)), keeping unit(mufu::cos, in_turns(x));
@@ -69,7 +70,12 @@ fn unit(function: impl Fn(u32) -> u32, x: f32) -> f32 {
 /// Zeros count as denormals, which does no harm.
 #[inline(always)]
 fn if_denormal(x: f32, then: f32, otherwise: f32) -> f32 {
-    if x.abs() < f32::MIN_POSITIVE { then } else { otherwise }
+    choose(x.abs() < f32::MIN_POSITIVE, then, otherwise)
+}
+
+#[inline(always)]
+fn choose(condition: bool, then: f32, otherwise: f32) -> f32 {
+    f32::from_bits(unless(otherwise.to_bits(), condition, then.to_bits()))
 }
 
 /// `x / 2 pi`, rounded towards zero.
@@ -128,7 +134,7 @@ impl Half for f16 {
     #[inline(always)]
     fn cut(x: f32) -> Self {
         let bits = Format::F16.round(x.to_bits(), Round::Zero, false);
-        Self::from_bits(if x >= 65_536.0 { 0x7C00 } else { bits as u16 })
+        Self::from_bits(unless(bits, x >= 65_536.0, 0x7C00) as u16)
     }
 }
 
@@ -143,23 +149,23 @@ impl Half for bf16 {
     }
 }
 
+/// One half or two.
+pub(crate) trait HalfLane: Lane {
+    fn map<F: Function>(self) -> Self;
+}
+
 impl<H: Half<Raw = u32>> HalfLane for H {
     #[inline(always)]
-    fn each_half(self, f: impl Fn(f32) -> f32) -> Self {
-        Self::cut(f(self.widen()))
+    fn map<F: Function>(self) -> Self {
+        Self::cut(F::flushing(self.widen()))
     }
 }
 
 impl<H: Half<Raw = u32>> HalfLane for Two<H> {
     #[inline(always)]
-    fn each_half(self, f: impl Fn(f32) -> f32) -> Self {
-        Self(self.0.each_half(&f), self.1.each_half(&f))
+    fn map<F: Function>(self) -> Self {
+        Self(self.0.map::<F>(), self.1.map::<F>())
     }
-}
-
-/// One half or two.
-pub(crate) trait HalfLane: Lane {
-    fn each_half(self, f: impl Fn(f32) -> f32) -> Self;
 }
 
 /// A function of halves: the unit works on them as on f32, and cuts the result off.
@@ -170,7 +176,7 @@ impl<F: Function, H: HalfLane> Unary for OfHalves<F, H> {
     type D = H;
     #[inline(always)]
     fn apply(a: H, _imm: u64) -> H {
-        a.each_half(F::flushing)
+        a.map::<F>()
     }
 }
 

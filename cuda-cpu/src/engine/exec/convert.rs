@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::convert_forms::{Rounding, exists, is_integer};
 use super::convert_int::IntToFloat;
-use super::convert_narrow::{self, ToHalf};
+use super::convert_narrow::{self, ToHalf, Widen};
 use super::float::{Float, Scalar};
 use super::int::Int;
 use super::lane::Kind;
@@ -226,6 +226,7 @@ fn pick_float(to: T, from: T, imm: u64) -> Option<Pick> {
         // Exact, whatever the rounding.
         (T::F32, T::BF16) if imm & FTZ == 0 => Some(map::unary::<ShiftUp>()),
         (T::F32, T::F32) if imm == 0 => Some(map::unary::<Same>()),
+        (T::F32, T::F16) => Some(map::unary::<Widen>()),
         (T::F32, T::F64) if imm & FTZ != 0 => Some(map::unary::<DoubleToSingle>()),
         (T::F16, T::F32) => Some(map::unary::<ToHalf<f32, f16>>()),
         (T::BF16, T::F32) => Some(map::unary::<ToHalf<f32, bf16>>()),

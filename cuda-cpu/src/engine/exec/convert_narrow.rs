@@ -11,7 +11,7 @@ use super::float::{Float, NAN32};
 use super::int::Int;
 use super::lane::{Lane, Two};
 use super::map::{self, Binary, Pick, Ternary, Unary};
-use super::narrow::Format;
+use super::narrow::{Format, unless};
 use super::rounding::Round;
 use crate::engine::decode::form::Form;
 
@@ -57,7 +57,7 @@ impl<H: Half> Single for H {
 fn narrowed(x: u32, format: Format, imm: u64) -> u32 {
     let r = format.round(x, Round::from_code(imm >> ROUND), imm & SATFINITE != 0);
     // Negative numbers and -0, but no NaN.
-    if imm & RELU != 0 && (0x8000_0000..=0xFF80_0000).contains(&x) { 0 } else { r }
+    unless(r, (imm & RELU != 0) & (0x8000_0000..=0xFF80_0000).contains(&x), 0)
 }
 
 /// To a half from f32 or a half.
@@ -70,8 +70,22 @@ impl<A: Single, H: Half> Unary for ToHalf<A, H> {
     fn apply(a: A, imm: u64) -> H {
         let x = f32::from_bits(a.single());
         let x = if imm & FTZ != 0 && H::FLUSHED { x.flush() } else { x };
-        let r = H::from_raw(narrowed(x.to_bits(), H::FORMAT, imm));
-        if imm & SAT != 0 { r.saturate() } else { r }
+        // To clamp first comes to the same.
+        let x = if imm & SAT != 0 { x.saturate() } else { x };
+        H::from_raw(narrowed(x.to_bits(), H::FORMAT, imm))
+    }
+}
+
+/// `cvt.f32.f16`.
+pub(super) struct Widen;
+
+impl Unary for Widen {
+    type A = f16;
+    type D = f32;
+    #[inline(always)]
+    fn apply(a: f16, imm: u64) -> f32 {
+        let x = f32::from_bits(a.single());
+        if imm & SAT != 0 { x.saturate() } else { x }
     }
 }
 

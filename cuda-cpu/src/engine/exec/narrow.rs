@@ -1,11 +1,20 @@
 //! Formats narrower than f32: halves and bytes.
 
+use super::float::NAN32;
 use super::rounding::Round;
 
 const SIGN: u32 = 0x8000_0000;
 const INFINITY: u32 = 0x7F80_0000;
 /// f32's smallest normal number.
 const NORMAL: u32 = 0x0080_0000;
+
+/// `bits`, or `other` in the case of `instead`.
+#[inline(always)]
+pub(super) fn unless(bits: u32, instead: bool, other: u32) -> u32 {
+    // Not with `if`: the compiler would move what makes `bits` behind a branch, and then vectorise nothing.
+    let mask = 0u32.wrapping_sub(u32::from(instead));
+    bits & !mask | other & mask
+}
 
 /// A floating-point format. Its largest finite number, what stands for infinity and its NaN are magnitudes.
 #[derive(Debug, Clone, Copy)]
@@ -34,38 +43,23 @@ impl Format {
     #[inline(always)]
     pub(super) fn round(self, x: u32, mode: Round, finite: bool) -> u32 {
         let (magnitude, negative) = (x & !SIGN, x & SIGN != 0);
-        let implicit = if magnitude < NORMAL { 0 } else { NORMAL };
-        let significant = magnitude & (NORMAL - 1) | implicit;
+        let significant = magnitude & (NORMAL - 1) | unless(NORMAL, magnitude < NORMAL, 0);
         // The exponent fields begin at 1; what lies below this format's is shifted out.
         let exponent = ((magnitude >> 23) as i32).max(1) - 127 + self.bias;
         let shift = (23 - self.fraction as i32 + (1 - exponent).max(0)).min(31) as u32;
-        let away = match mode {
-            Round::Up => !negative,
-            Round::Down => negative,
-            _ => false,
-        };
+        let nearest = mode == Round::Nearest;
+        let away = (mode == Round::Up) & !negative | (mode == Round::Down) & negative;
         let below = (1 << (shift - 1)) - 1;
-        let extra = match mode {
-            Round::Nearest => below + (significant >> shift & 1),
-            _ if away => 2 * below + 1,
-            _ => 0,
-        };
+        let extra = unless(0, away, 2 * below + 1);
+        let extra = unless(extra, nearest, below + (significant >> shift & 1));
         // A carry out of the fraction is the next exponent.
         let exponent = ((exponent - 1).max(0) as u32) << self.fraction;
         let code = exponent + ((significant + extra) >> shift);
-        let large = match mode {
-            _ if finite => self.max,
-            Round::Nearest => self.infinity,
-            _ if away => self.infinity,
-            _ => self.max,
-        };
-        let code = if code > self.max { large } else { code };
-        let code = if magnitude == INFINITY && !finite { self.infinity } else { code };
-        if magnitude > INFINITY {
-            self.nan
-        } else {
-            code | (u32::from(negative) << (self.bits - 1))
-        }
+        let large = unless(self.max, (nearest | away) & !finite, self.infinity);
+        let code = unless(code, code > self.max, large);
+        let code = unless(code, (magnitude == INFINITY) & !finite, self.infinity);
+        let sign = u32::from(negative) << (self.bits - 1);
+        unless(code | sign, magnitude > INFINITY, self.nan)
     }
 
     /// As the bits of an f32: exact; a NaN becomes the canonical one.
@@ -73,15 +67,15 @@ impl Format {
     pub(super) fn widen(self, x: u32) -> u32 {
         let magnitude = x & ((1 << (self.bits - 1)) - 1);
         let sign = (x >> (self.bits - 1) & 1) << 31;
-        // With its fraction in place, only the exponent's bias is wrong; denormals come out right as well.
-        let shifted = f32::from_bits(magnitude << (23 - self.fraction));
-        let exact = shifted * f32::from_bits(((254 - self.bias) as u32) << 23);
-        let bits = if magnitude == self.infinity && self.infinity != self.max {
-            INFINITY
-        } else {
-            exact.to_bits()
-        };
-        let nan = magnitude > self.infinity.max(self.max);
-        if nan { super::float::NAN32 } else { bits | sign }
+        let shifted = magnitude << (23 - self.fraction);
+        let normal = shifted + (((127 - self.bias) as u32) << 23);
+        // A denormal is what is left of the smallest normal number and it, when the former is taken away.
+        let least = ((128 - self.bias) as u32) << 23;
+        let rest = f32::from_bits(least | shifted) - f32::from_bits(least);
+        let denormal = (self.bias < 127) & (magnitude >> self.fraction == 0);
+        let exact = unless(normal, denormal, rest.to_bits());
+        let infinite = (magnitude == self.infinity) & (self.infinity != self.max);
+        let bits = unless(exact, infinite, INFINITY);
+        unless(bits | sign, magnitude > self.infinity, NAN32)
     }
 }

@@ -2,18 +2,16 @@
 """Runs the kernels that the sweep's `write` has written on a GPU: gpu.py FOLDER OUT. Needs the driver alone.
 
 A kernel's file is named by its number, log2 of its inputs and whether all 2^32 are wanted. OUT gets `sums.bin` (each
-kernel's hashes in turn: of its chunks, then of 4096 parts of all inputs), `values.xz` (the first 4096 results of each)
-and `refused.txt`. FOLDER/wanted.txt, if there is one, names chunks whose values are wanted instead: number, first index,
-whether of all inputs; `wanted.xz` gets operands and results of 16384.
+kernel's hashes in turn: of its chunks, then of 4096 parts of all inputs) and `refused.txt`. FOLDER/wanted.txt, if it has
+lines, names chunks whose values are wanted instead: number, first index, whether of all inputs; `wanted.bin` gets their
+operands and results.
 """
 import ctypes
-import lzma
 import multiprocessing
 import pathlib
 import sys
 
 CHUNK, THREADS, ROUNDS, PARTS = 1 << 14, 256, 64, 4096
-FIRST = 4096
 cuda = None
 
 
@@ -54,9 +52,9 @@ def sums(module, name, blocks, rounds):
     return download(8 * blocks)
 
 
-def values(module, count, first, every):
-    launch(module, b"values", count // THREADS, ctypes.c_uint64(first), ctypes.c_uint32(every))
-    return download(24 * count)
+def values(module, first, every):
+    launch(module, b"values", CHUNK // THREADS, ctypes.c_uint64(first), ctypes.c_uint32(every))
+    return download(24 * CHUNK)
 
 
 def run(job):
@@ -64,17 +62,16 @@ def run(job):
     module = ctypes.c_void_p()
     status = cuda.cuModuleLoadData(ctypes.byref(module), path.read_bytes() + b"\0")
     if status:
-        return status, b"", b""
+        return status, b""
     number, log2, every = path.stem.split("_")
     if wanted:
-        result = b"", b"".join(values(module, CHUNK, *which) for which in wanted)
+        result = b"".join(values(module, *which) for which in wanted)
     else:
-        hashes = sums(module, b"sums", (1 << int(log2)) // CHUNK, ROUNDS)
+        result = sums(module, b"sums", (1 << int(log2)) // CHUNK, ROUNDS)
         if every == "e":
-            hashes += sums(module, b"every", PARTS, (1 << 32) // PARTS // THREADS)
-        result = hashes, values(module, FIRST, 0, 0)[16:]
+            result += sums(module, b"every", PARTS, (1 << 32) // PARTS // THREADS)
     cuda.cuModuleUnload(module)
-    return 0, *result
+    return 0, result
 
 
 def main():
@@ -88,15 +85,10 @@ def main():
     jobs = [job for job in jobs if job[1] or not wanted]
     with multiprocessing.get_context("spawn").Pool(8, start) as pool:
         results = pool.map(run, jobs, 4)
-    refused = [f"{path.stem} {status}\n" for (path, _), (status, _, _) in zip(jobs, results) if status]
+    refused = [f"{path.stem} {status}\n" for (path, _), (status, _) in zip(jobs, results) if status]
     (out / "refused.txt").write_text("".join(refused))
-    if wanted:
-        (out / "wanted.xz").write_bytes(lzma.compress(b"".join(r[2] for r in results), preset=1))
-        return
-    (out / "sums.bin").write_bytes(b"".join(r[1] for r in results))
-    # Of each 24 bytes the results alone.
-    results = b"".join(b"".join(r[2][i:i + 8] for i in range(0, len(r[2]), 24)) for r in results)
-    (out / "values.xz").write_bytes(lzma.compress(results, preset=1))
+    name = "wanted.bin" if wanted else "sums.bin"
+    (out / name).write_bytes(b"".join(result for _, result in results))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,12 @@ def functions():
         yield f"div{how}.f64", "f64 f64"
         yield f"rcp{how}.f64", "f64"
         yield f"sqrt{how}.f64", "f64"
+    # What division is compiled to, in all modes.
+    for how, sources in itertools.product((".rn", ".rz", ".rm", ".rp"), (("mul", 2), ("add", 2), ("fma", 3))):
+        name, count = sources
+        yield f"{name}{how}.f64", " ".join(["f64"] * count)
+        for ftz, sat in itertools.product(("", ".ftz"), ("", ".sat")):
+            yield f"{name}{how}{ftz}{sat}.f32", " ".join(["f32"] * count)
     yield from (("rcp.approx.ftz.f64", "f64"), ("rsqrt.approx.ftz.f64", "f64"), ("rsqrt.approx.f64", "f64"))
     yield "tanh.approx.f32", "f32"
     for ty in ("f16", "f16x2", "bf16", "bf16x2"):

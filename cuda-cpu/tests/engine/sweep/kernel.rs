@@ -14,7 +14,7 @@ const MANY: u64 = 1 << 22;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) name: String,
-    sources: Vec<String>,
+    pub(crate) sources: Vec<String>,
 }
 
 impl Form {
@@ -37,7 +37,7 @@ impl Form {
         self.sources.len() == 1 && bits(&self.sources[0]) == 32
     }
 
-    fn result(&self) -> &str {
+    pub(crate) fn result(&self) -> &str {
         let types = |name: &'_ &str| {
             name.starts_with(['u', 's', 'f', 'b', 'e', 't'])
                 && name.ends_with(|c: char| c.is_ascii_digit())
@@ -79,7 +79,9 @@ impl Form {
         let mut inputs = kind.input('A', 0, 0);
         if self.sources.len() > 1 {
             inputs += &kind.input('B', 0x5851_F42D_4C95_7F2D, 6);
-            inputs += "mul.lo.u64 C, B, 0x9E3779B97F4A7C15; xor.b64 C, C, A;\n";
+        }
+        if self.sources.len() > 2 {
+            inputs += &Kind::of(&self.sources[2]).input('C', 0x1405_7B7E_F767_814F, 3);
         }
         let text = self.text();
         let (sums, every) =
@@ -195,7 +197,7 @@ setp.lt.u64 few, i, 4096; shr.u64 s, i, {shift}; and.b64 s, s, 63; shl.b64 s, s,
                 .chain([0, 1, 2, 3, !0, 0xFF00, 0x8080, 0x100_0001, 0x1_8000_0000, 0x5555_5555])
                 .collect(),
         };
-        edges.iter_mut().zip(some).for_each(|(to, edge)| *to = edge);
+        edges.iter_mut().zip(some).for_each(|(edge, value)| *edge = value);
         edges
     }
 }
@@ -221,74 +223,25 @@ setp.eq.u32 p, k, 0; @p mov.b64 z, h;\n"
     )
 }
 
+/// With and without a sign: zero, denormals, the largest and the smallest, infinity, NaN; 1 and its neighbours;
+/// the bounds of integers, of f16 and of what `.ftz` and the function unit scale.
+#[rustfmt::skip]
 const EDGES_32: [u32; 32] = [
-    0,
-    1,
-    0x7F_FFFF,
-    0x80_0000,
-    0x80_0001,
-    0x7F7F_FFFF,
-    0x7F80_0000,
-    0x7F80_0001, // denormals, NaN
-    0x7FC0_0000,
-    0x7FFF_FFFF,
-    0x3F80_0000,
-    0x3F80_0001,
-    0x3F7F_FFFF,
-    0x3F00_0000,
-    0x3FC0_0000,
-    0x4020_0000,
-    0x4B00_0001,
-    0x4F00_0000,
-    0x4EFF_FFFF,
-    0x4F80_0000,
-    0x5F00_0000,
-    0x5F80_0000,
-    0x477F_E000,
-    0x477F_F000,
-    0x3880_0000,
-    0x3300_0000,
-    0x3300_0001,
-    0x7E80_0000,
-    0x7E80_0001,
-    0x42FC_0000,
-    0x7F7F_8000,
-    0x4300_0000,
+    0, 1, 0x7F_FFFF, 0x80_0000, 0x80_0001, 0x7F7F_FFFF, 0x7F80_0000, 0x7F80_0001, 0x7FC0_0000, 0x7FFF_FFFF,
+    0x3F80_0000, 0x3F80_0001, 0x3F7F_FFFF, 0x3F00_0000, 0x3F7F_FFFE, 0x4B00_0001, 0x4F00_0000, 0x4EFF_FFFF,
+    0x4F80_0000, 0x5F00_0000, 0x5F80_0000, 0x477F_E000, 0x477F_F000, 0x3880_0000, 0x3300_0000, 0x3300_0001,
+    0x7E80_0000, 0x7E80_0001, 0x42FC_0000, 0x4300_0000, 0x7F7F_8000, 0x4020_0000,
 ];
 
+/// The same for f64, and where it becomes an f32 or a half.
+#[rustfmt::skip]
 const EDGES_64: [u64; 32] = [
-    0,
-    1,
-    0xF_FFFF_FFFF_FFFF,
-    1 << 52,
-    0x7FEF_FFFF_FFFF_FFFF,
-    0x7FF << 52,
-    (0x7FF << 52) + 1,
-    0xFFF << 51,
-    !0 >> 1,
-    0x3FF << 52,
-    (0x3FF << 52) + 1,
-    (0x3FF << 52) - 1,
-    0x3FE << 52,
-    0x3FF8 << 48,
-    0x4004 << 48,
-    0x41DF_FFFF_FFC0_0000,
-    0x41E0 << 48,
-    0x41F0 << 48,
-    0x43E0 << 48,
-    0x43F0 << 48,
-    0x4330_0000_0000_0001,
-    0x40EF_FC00_0000_0000,
-    0x40EF_FE00_0000_0000,
-    0x3E60 << 48,
-    (0x3E60 << 48) + 1,
-    0x47EF_FFFF_E000_0000,
-    0x47EF_FFFF_F000_0000,
-    0x36A0 << 48,
-    0x3690 << 48,
-    0x380F_FFFF_E000_0000,
-    0x7FD0 << 48,
-    0x7FE0 << 48,
+    0, 1, 0xF_FFFF_FFFF_FFFF, 1 << 52, 0x7FEF_FFFF_FFFF_FFFF, 0x7FF << 52, (0x7FF << 52) + 1, 0xFFF << 51,
+    !0 >> 1, 0x3FF << 52, (0x3FF << 52) + 1, (0x3FF << 52) - 1, 0x3FE << 52, 0x41DF_FFFF_FFC0_0000,
+    0x41E0 << 48, 0x41F0 << 48, 0x43E0 << 48, 0x43F0 << 48, 0x4330_0000_0000_0001, 0x40EF_FC00_0000_0000,
+    0x40EF_FE00_0000_0000, 0x3E60 << 48, (0x3E60 << 48) + 1, 0x47EF_FFFF_E000_0000, 0x47EF_FFFF_F000_0000,
+    0x36A0 << 48, 0x3690 << 48, 0x380F_FFFF_E000_0000, 0x380F_FFFF_EFFF_FFFF, 0x380F_FFFF_F000_0000,
+    0x7FD0 << 48, 0x7FE0 << 48,
 ];
 
 /// A type's bits.

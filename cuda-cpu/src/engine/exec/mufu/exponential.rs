@@ -1,6 +1,6 @@
 //! Powers of two and logarithms.
 
-use super::fixed::{interpolate, truncated};
+use super::fixed::truncated;
 use super::tables::{EX2, LG2};
 use super::{FRACTION, INFINITY, NAN, NORMAL, ONE, SIGN, unless};
 
@@ -22,7 +22,7 @@ pub(crate) fn ex2(x: u32) -> u32 {
     let negative = !steps + i32::from(whole);
     let steps = if x == magnitude { steps } else { negative };
     let fraction = steps as u32 & FRACTION;
-    let t = interpolate(&EX2, fraction >> 17, fraction & 0x1_FFFF);
+    let t = EX2.interpolate(fraction >> 17, fraction & 0x1_FFFF);
     let exponent = (steps >> 23) + 126;
     let bits = (exponent << 23).wrapping_add((t >> 17) as i32) as u32;
     let bits = unless(bits, exponent < 0, 0);
@@ -35,7 +35,7 @@ pub(crate) fn ex2(x: u32) -> u32 {
 pub(crate) fn lg2(x: u32) -> u32 {
     let fraction = x & FRACTION;
     // In steps of 2^-36.
-    let t = interpolate(&LG2, fraction >> 17, fraction & 0x1_FFFF) >> 2;
+    let t = LG2.interpolate(fraction >> 17, fraction & 0x1_FFFF) >> 2;
     let sum = (i64::from((x >> 23) as i32 - 127) << 36) + t;
     // The unit's negative is the complement.
     let magnitude = if sum < 0 { !sum } else { sum };
@@ -43,6 +43,6 @@ pub(crate) fn lg2(x: u32) -> u32 {
     let bits = unless(bits, x == ONE, 0);
     let bits = unless(bits, x == INFINITY, INFINITY);
     let bits = unless(bits, x & !SIGN < NORMAL, SIGN | INFINITY);
-    let negative = x != x & !SIGN && x & !SIGN >= NORMAL;
-    unless(bits, x & !SIGN > INFINITY || negative, NAN)
+    let negative = (x != x & !SIGN) & (x & !SIGN >= NORMAL);
+    unless(bits, (x & !SIGN > INFINITY) | negative, NAN)
 }

@@ -102,14 +102,15 @@ def table(name, parts, unit, quanta, shift, floor=-99, skip_first=False):
     assert from_ <= to, f"{name}: no common constant, {from_} to {to}"
     constant = (from_ + to) // 2
     print(f"{name}: {len(rows)} segments, constant {from_}..={to}", file=sys.stderr)
-    return name, [(c0, c1, c2) for c0, (c1, c2, _, _) in zip(spans, rows)], constant
+    coefficients = [(c0, c1 // quanta[0], c2 // quanta[1]) for c0, (c1, c2, _, _) in zip(spans, rows)]
+    return name, coefficients, constant, [shift, *(q.bit_length() - 1 for q in quanta)]
 
 
-def rust(name, rows, constant, shift):
+def rust(name, rows, constant, steps):
     cells = [f"[{a}, {b}, {c}]" for a, b, c in rows]
     lines = ["    " + ", ".join(cells[i:i + 3]) + "," for i in range(0, len(cells), 3)]
     size = 1 << (len(rows) - 1).bit_length()
-    return (f"pub(super) static {name}: [Segment; {size}] = table({shift}, {constant}, &[\n" + "\n".join(lines)
+    return (f"pub(super) static {name}: Table<{size}> = Table::new({constant}, {steps}, &[\n" + "\n".join(lines)
             + "\n]);\n")
 
 
@@ -166,16 +167,16 @@ def main():
         scale += [-41 + min(e + 1, 0)] * (1 << m)
     sine = quarter(dumps)
     tables = [
-        (15, table("RCP", part("rcp_0", 128), -41, (2, 4), 15)),
-        (15, table("SQRT", part("sqrt_0", 64) + part("sqrt_1", 64), -40, (1, 2), 15)),
-        (15, table("RSQ", part("rsqrt_0", 64) + part("rsqrt_1", 64), -41, (2, 8), 15, skip_first=True)),
-        (15, table("EX2", part("ex2_0", 64), -39, (4, 4), 15)),
-        (12, table("LG2", part("lg2_0", 64), -38, (1, 2), 12, floor=-36, skip_first=True)),
-        (12, table("SIN", [sine[i * SPAN:(i + 1) * SPAN] for i in range(64)], -38, (2, 2), 12, floor=-37)),
-        (17, table("TANH", tanh, lambda i: scale[i], (4, 8), 17)),
+        table("RCP", part("rcp_0", 128), -41, (2, 4), 15),
+        table("SQRT", part("sqrt_0", 64) + part("sqrt_1", 64), -40, (1, 2), 15),
+        table("RSQ", part("rsqrt_0", 64) + part("rsqrt_1", 64), -41, (2, 8), 15, skip_first=True),
+        table("EX2", part("ex2_0", 64), -39, (4, 4), 15),
+        table("LG2", part("lg2_0", 64), -38, (1, 2), 12, floor=-36, skip_first=True),
+        table("SIN", [sine[i * SPAN:(i + 1) * SPAN] for i in range(64)], -38, (2, 2), 12, floor=-37),
+        table("TANH", tanh, lambda i: scale[i], (4, 8), 17),
     ]
-    print("//! Made by `fit.py` from an H200's results; not to be edited.\n\nuse super::{Segment, table};\n")
-    print("\n".join(rust(*t, shift) for shift, t in tables), end="")
+    print("//! Made by `fit.py` from an H200's results; not to be edited.\n\nuse super::Table;\n")
+    print("\n".join(rust(*t) for t in tables), end="")
 
 
 main()

@@ -1,47 +1,50 @@
 //! Interpolation in fixed point.
 
-/// A segment's parabola: `c0 + c1 x + c2 S(x)`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Segment {
-    c0: i64,
-    c1: i32,
-    c2: i32,
-}
-
-/// A function's segments; `C0` is given in steps of `2^shift` and without the rounding constant that
-/// all segments have in common. What is left over is zero.
-pub(super) const fn table<const N: usize>(
-    shift: u32,
+/// A function's parabolas, one for each segment of its argument: `C0 + C1 x + C2 S(x)`.
+#[derive(Debug)]
+pub(super) struct Table<const N: usize> {
+    /// What all segments have in common: a rounding constant, and as how large powers of two the
+    /// coefficients count.
     constant: i64,
-    rows: &[[i32; 3]],
-) -> [Segment; N] {
-    let mut segments = [Segment { c0: 0, c1: 0, c2: 0 }; N];
-    let mut i = 0;
-    while i < rows.len() {
-        let [c0, c1, c2] = rows[i];
-        segments[i] = Segment { c0: ((c0 as i64) << shift) + constant, c1, c2 };
-        i += 1;
-    }
-    segments
+    steps: [u32; 3],
+    segments: [[i32; 3]; N],
 }
 
-/// The parabola of `segment` (below `N`, a power of two) at `x`, a number of 17 bits.
-#[inline(always)]
-pub(super) fn interpolate<const N: usize>(segments: &[Segment; N], segment: u32, x: u32) -> i64 {
-    let Segment { c0, c1, c2 } = segments[segment as usize % N];
-    c0 + i64::from(c1) * i64::from(x as i32) + i64::from(c2) * i64::from(square(x) as i32)
+impl<const N: usize> Table<N> {
+    /// Segments that are left over are zero.
+    pub(super) const fn new(constant: i64, steps: [u32; 3], rows: &[[i32; 3]]) -> Self {
+        let mut segments = [[0; 3]; N];
+        let mut i = 0;
+        while i < rows.len() {
+            segments[i] = rows[i];
+            i += 1;
+        }
+        Self { constant, steps, segments }
+    }
+
+    /// The parabola of `segment` (below `N`, a power of two) at `x`, a number of 17 bits.
+    #[inline(always)]
+    pub(super) fn interpolate(&self, segment: u32, x: u32) -> i64 {
+        let [c0, c1, c2] = self.segments[segment as usize % N];
+        let product = |c: i32, x: u32| i64::from(c) * i64::from(x as i32);
+        (i64::from(c0) << self.steps[0])
+            + self.constant
+            + product(c1, x << self.steps[1])
+            + product(c2, square(x) << self.steps[2])
+    }
 }
 
 /// The upper 15 bits of the square of 17 bits, of which the unit adds up no bit products below
 /// column 19.
 #[inline(always)]
 fn square(x: u32) -> u32 {
-    let mut sum = 0;
-    for i in 10..17 {
-        // Twice the product of bit i with the bits below it, and with itself.
-        let below = (x >> (18 - i)) & ((1 << (2 * i - 18)) - 1);
-        let set = 0u32.wrapping_sub((x >> i) & 1);
-        sum += (below + (1 << (2 * i - 19))) & set;
+    let (upper, lower) = (x >> 9, x & 0x1FF);
+    // The upper bits' square misses that of the lowest one alone, the lower bits' is missing.
+    let mut sum = (upper * upper) >> 1;
+    for i in 1..8 {
+        // Bit i's products with the lower bits.
+        let set = ((upper << (31 - i)) as i32 >> 31) as u32;
+        sum += (lower >> (9 - i)) & set;
     }
     sum
 }

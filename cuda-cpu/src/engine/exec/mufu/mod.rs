@@ -19,10 +19,12 @@ mod tanh;
 mod trigonometric;
 
 pub(crate) use exponential::{ex2, lg2};
-use fixed::{Segment, table};
+use fixed::Table;
 pub(crate) use roots::{rcp, rcp64, rsq, rsq64, sqrt};
 pub(crate) use tanh::tanh;
 pub(crate) use trigonometric::{cos, sin};
+
+use super::narrow::unless;
 
 const SIGN: u32 = 0x8000_0000;
 const INFINITY: u32 = 0x7F80_0000;
@@ -32,9 +34,3 @@ const ONE: u32 = 0x3F80_0000;
 const NORMAL: u32 = 0x0080_0000;
 /// The bits of a fraction.
 const FRACTION: u32 = NORMAL - 1;
-
-/// `bits` unless `instead` is the case.
-#[inline(always)]
-fn unless(bits: u32, instead: bool, other: u32) -> u32 {
-    if instead { other } else { bits }
-}

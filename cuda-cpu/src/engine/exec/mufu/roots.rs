@@ -1,6 +1,5 @@
 //! Reciprocals and square roots.
 
-use super::fixed::interpolate;
 use super::tables::{RCP, RSQ, SQRT};
 use super::{FRACTION, INFINITY, NAN, NORMAL, SIGN, unless};
 
@@ -20,7 +19,7 @@ fn of_64(fraction: u32) -> (u32, u32) {
 pub(crate) fn rcp(x: u32) -> u32 {
     let (magnitude, sign) = (x & !SIGN, x & SIGN);
     let fraction = x & FRACTION;
-    let t = interpolate(&RCP, fraction >> 16, (fraction & 0xFFFF) << 1);
+    let t = RCP.interpolate(fraction >> 16, (fraction & 0xFFFF) << 1);
     // In 2^23..=2^24, the latter for a fraction of 0 alone, and counted in halves of the exponent.
     let mantissa = (t >> 17) as i32;
     let bits = ((252 - (magnitude >> 23) as i32) << 23) + mantissa;
@@ -33,7 +32,7 @@ pub(crate) fn rcp(x: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn sqrt(x: u32) -> u32 {
     let (segment, below) = of_64(x & FRACTION);
-    let t = interpolate(&SQRT, octave(x) | segment, below);
+    let t = SQRT.interpolate(octave(x) | segment, below);
     let bits = (((x >> 23) + 125) >> 1 << 23).wrapping_add((t >> 17) as u32);
     let bits = unless(bits, x == INFINITY, INFINITY);
     let bits = unless(bits, x & !SIGN < NORMAL, x & SIGN);
@@ -44,7 +43,7 @@ pub(crate) fn sqrt(x: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn rsq(x: u32) -> u32 {
     let (segment, below) = of_64(x & FRACTION);
-    let t = interpolate(&RSQ, octave(x) | segment, below);
+    let t = RSQ.interpolate(octave(x) | segment, below);
     // The table stops short of 1 by less than a result's last bit.
     let one = octave(x) | (x & FRACTION) == 0;
     let mantissa = unless((t >> 17) as u32, one, 2 * NORMAL);
@@ -64,7 +63,7 @@ fn octave(x: u32) -> u32 {
 #[inline(always)]
 fn is_negative_or_nan(x: u32) -> bool {
     let magnitude = x & !SIGN;
-    magnitude > INFINITY || (x != magnitude && magnitude >= NORMAL)
+    (magnitude > INFINITY) | ((x != magnitude) & (magnitude >= NORMAL))
 }
 
 /// The upper word of `1 / x` for the upper word of an f64.
@@ -72,7 +71,7 @@ fn is_negative_or_nan(x: u32) -> bool {
 pub(crate) fn rcp64(x: u32) -> u32 {
     let (magnitude, sign) = (x & !SIGN, x & SIGN);
     let fraction = x & FRACTION64;
-    let t = interpolate(&RCP, fraction >> 13, (fraction & 0x1FFF) << 4);
+    let t = RCP.interpolate(fraction >> 13, (fraction & 0x1FFF) << 4);
     let bits = ((2044 - (magnitude >> 20) as i32) << 20) + (t >> 20) as i32;
     let bits = unless(bits as u32, bits < NORMAL64 as i32, 0);
     let bits = unless(bits, magnitude < NORMAL64, INFINITY64);
@@ -84,7 +83,7 @@ pub(crate) fn rcp64(x: u32) -> u32 {
 pub(crate) fn rsq64(x: u32) -> u32 {
     let (magnitude, fraction) = (x & !SIGN, x & FRACTION64);
     let octave = (!x >> 20 & 1) << 6;
-    let t = interpolate(&RSQ, octave | fraction >> 14, (fraction & 0x3FFF) << 3);
+    let t = RSQ.interpolate(octave | fraction >> 14, (fraction & 0x3FFF) << 3);
     let mantissa = unless((t >> 20) as u32, octave | fraction == 0, 2 * NORMAL64);
     let bits = ((2044 - (((x >> 20) + 1023) >> 1) as i32) as u32) << 20;
     let bits = unless(bits.wrapping_add(mantissa), x == INFINITY64, 0);

@@ -1,6 +1,6 @@
 //! The hyperbolic tangent.
 
-use super::fixed::{interpolate, truncated};
+use super::fixed::truncated;
 use super::tables::TANH;
 use super::{FRACTION, INFINITY, NAN, ONE, SIGN, unless};
 
@@ -30,7 +30,7 @@ pub(crate) fn tanh(x: u32) -> u32 {
     let (first, bits) = OCTAVES[octave as usize % OCTAVES.len()];
     // 17 bits below those that choose the segment; the rest makes no difference.
     let fraction = (x & FRACTION) << bits;
-    let t = interpolate(&TANH, u32::from(first) + (fraction >> 23), (fraction & FRACTION) >> 6);
+    let t = TANH.interpolate(u32::from(first) + (fraction >> 23), (fraction & FRACTION) >> 6);
     // Below 1/2 the tables count in fractions of the octave's upper end.
     let below = (126 - exponent).clamp(0, 8) as u32;
     let bits = truncated(t, 41).wrapping_sub(below << 23);

@@ -1,6 +1,6 @@
 //! Sines and cosines of angles in turns.
 
-use super::fixed::{interpolate, truncated};
+use super::fixed::truncated;
 use super::tables::SIN;
 use super::{FRACTION, INFINITY, NAN, NORMAL, ONE, SIGN, unless};
 
@@ -31,7 +31,7 @@ fn quarter(x: u32, ahead: u32, sign: u32) -> u32 {
     let place = (steps >> 23) + ahead;
     // Going backwards, the unit takes the complement.
     let angle = (steps ^ 0u32.wrapping_sub(place & 1)) & FRACTION;
-    let t = interpolate(&SIN, angle >> 17, angle & 0x1_FFFF);
+    let t = SIN.interpolate(angle >> 17, angle & 0x1_FFFF);
     let bits = truncated(t, 38).min(ONE) | sign ^ (place << 30 & SIGN);
     unless(bits, magnitude >= INFINITY, NAN)
 }
