@@ -21,7 +21,10 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What is compiled, relative to the root. Each example may carry kernels of its own.
-SOURCES = ("kernels/*.cu", "examples/*/kernels/*.cu")
+SOURCES = ("kernels/*.cu", "kernels/bugs/*.cu", "examples/*/kernels/*.cu",
+           "benches/cpu_device/*.cu")
+# Those whose PTX names the lines of the source. They come last: calls are numbered through all that is compiled.
+LINE_INFO = "kernels/bugs/"
 
 # 12.4 writes PTX ISA 8.4, which every driver from r550 on loads; a newer compiler would shut out drivers
 # for features that no kernel here uses.
@@ -84,13 +87,16 @@ class Nvrtc:
         self.check(
             lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None), name)
         try:
-            options = (ctypes.c_char_p * len(self.options))(*(o.encode() for o in self.options))
+            options = self.options + (("--generate-line-info",) if name.startswith(LINE_INFO) else ())
+            options = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
             status = lib.nvrtcCompileProgram(program, len(options), options)
             log = self.text(program, lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog).strip()
             # A warning fails too: these are the sources that others read first.
             if status != 0 or log:
                 raise CompileError(log or f"{name}: status {status}")
-            return self.text(program, lib.nvrtcGetPTXSize, lib.nvrtcGetPTX).rstrip() + "\n"
+            ptx = self.text(program, lib.nvrtcGetPTXSize, lib.nvrtcGetPTX).rstrip() + "\n"
+            # Line information has the folder that the compiler ran in before the name.
+            return ptx.replace(f'"{pathlib.Path.cwd()}/{name}"', f'"{name}"')
         finally:
             lib.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -127,8 +133,9 @@ def main():
     if not args.nvrtc and nvrtc.version() != PIN:
         raise SystemExit(f"found NVRTC {nvrtc.version()}, expected {PIN}; run: pip install {PACKAGE}")
     failed = 0
-    for source in sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)):
-        name = source.relative_to(ROOT).as_posix()
+    sources = sorted(path.relative_to(ROOT) for pattern in SOURCES for path in ROOT.glob(pattern))
+    for path in sorted(sources, key=lambda path: path.as_posix().startswith(LINE_INFO)):
+        source, name = ROOT / path, path.as_posix()
         try:
             ptx = nvrtc.compile(name, source.read_text())
         except CompileError as error:

@@ -25,6 +25,9 @@ struct Kernels;
 #[doc = include_str!("../../book/src/cpu-device.md")]
 struct CpuDevice;
 
+#[doc = include_str!("../../book/src/debugging.md")]
+struct Debugging;
+
 #[doc = include_str!("../../book/src/cuda-run.md")]
 struct CudaRun;
 

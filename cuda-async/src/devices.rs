@@ -25,6 +25,9 @@ fn providers() -> Vec<Box<dyn Provider>> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
+/// A CPU device that does more than run (with limits, checks, another order) is opened by its provider,
+/// `Device::open(&CpuProvider::new(options), 0)`, and is a device of its own each time.
+///
 /// # Errors
 /// [`Error::NoDevice`] with a list of what there is, [`Error::NoDriver`], or what the device says.
 pub fn open(address: &str) -> Result<Device> {

@@ -54,11 +54,11 @@ pub mod prelude;
 pub use context::{ExecutionContext, Room};
 pub use cuda_core::{
     Crossing, Device, DeviceBuffer, DeviceInfo, Element, Error, Event, Fault, FaultKind, FaultSite,
-    Function, Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result, Stream,
-    Ticket,
+    Function, Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result,
+    SourceLine, Stream, Ticket,
 };
 #[cfg(feature = "cpu")]
-pub use cuda_cpu::{CpuOptions, CpuProvider, Timing};
+pub use cuda_cpu::{Checks, CpuOptions, CpuProvider, Profile, Schedule, Timing};
 pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};
 pub use device_op::DeviceOp;
 pub use device_policy::{device_policy, set_device_policy};

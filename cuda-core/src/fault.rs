@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt};
 
+use crate::SourceLine;
+
 /// A kernel's fault, with what the device knows of it: a CPU device everything, a GPU little more
 /// than the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +68,14 @@ pub enum FaultKind {
     Trap,
     /// Threads wait at barriers or for each other in a way that never ends.
     Deadlock,
+    /// Threads of a warp do not come to the same barrier, which all of them have to execute.
+    BarrierDivergence,
+    /// A read of memory that nobody has written.
+    Uninitialised,
+    /// Two threads use the same memory, one of them writes, and nothing orders them.
+    Race,
+    /// The kernel has used up the instructions it was given.
+    Budget,
     /// Anything else.
     Other,
 }
@@ -83,6 +93,8 @@ pub struct FaultSite {
     pub address: Option<u64>,
     /// The line in the PTX, from 1.
     pub ptx_line: Option<u32>,
+    /// The line in the source that was compiled to it, if the PTX names it (`-lineinfo`).
+    pub source: Option<SourceLine>,
     /// The allocation next to the address, in words.
     pub nearest: Option<String>,
 }
@@ -90,7 +102,7 @@ pub struct FaultSite {
 impl FaultSite {
     /// A place of which only the thread is known.
     pub fn new(block: [u32; 3], thread: [u32; 3]) -> Self {
-        Self { block, thread, address: None, ptx_line: None, nearest: None }
+        Self { block, thread, address: None, ptx_line: None, source: None, nearest: None }
     }
 }
 
@@ -111,6 +123,9 @@ impl fmt::Display for FaultSite {
         if let Some(line) = self.ptx_line {
             write!(f, ", PTX line {line}")?;
         }
+        if let Some(source) = &self.source {
+            write!(f, ", {source}")?;
+        }
         if let Some(address) = self.address {
             write!(f, ", address {address:#x}")?;
         }
@@ -127,6 +142,7 @@ mod tests {
         let mut site = FaultSite::new([1, 0, 0], [31, 0, 0]);
         site.address = Some(0x1000);
         site.ptx_line = Some(42);
+        site.source = Some(SourceLine::new("scale.cu", 7, 5));
         site.nearest = Some("4 bytes past an allocation of 16".into());
         let fault = Fault::new(FaultKind::IllegalAddress, "out-of-bounds write of 4 bytes")
             .in_kernel("scale")
@@ -134,7 +150,7 @@ mod tests {
         assert_eq!(
             fault.to_string(),
             "out-of-bounds write of 4 bytes in kernel `scale`, block (1, 0, 0), thread (31, 0, 0), \
-             PTX line 42, address 0x1000 (4 bytes past an allocation of 16)"
+             PTX line 42, scale.cu:7:5, address 0x1000 (4 bytes past an allocation of 16)"
         );
     }
 }

@@ -39,6 +39,7 @@ mod progress;
 mod reclaim;
 mod request;
 mod retained;
+mod source_line;
 mod spare_streams;
 mod stream;
 mod stream_state;
@@ -72,6 +73,7 @@ pub use pinned::{Landing, PinnedBuffer};
 pub use progress::Waiter;
 pub use request::{EntryInfo, MemoryInfo, ModuleImage, ModuleInfo, ParamInfo, Reply, Request};
 pub use retained::{MAX_RETAINED, MAX_RETAINED_BYTES};
+pub use source_line::SourceLine;
 pub use stream::{MAX_IN_FLIGHT, Stream};
 #[doc(hidden)]
 pub use wakes::{discard_panic, wake_each};

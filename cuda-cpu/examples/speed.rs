@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cuda_cpu::{Launch, LaunchDims, Limits, Memory, Program};
+use cuda_cpu::{Launch, LaunchDims, Memory, Program};
 
 const WIDE: &str = include_str!("../tests/ptx/wide.ptx");
 const MATMUL: &str = include_str!("../../kernels/matmul.ptx");
@@ -26,8 +26,7 @@ fn time(
     let Some(entry) = program.entry(kernel) else { return println!("{kernel}: no such kernel") };
     let params = params(&memory);
     let dims = LaunchDims { grid, block, dynamic_shared: 0 };
-    let launch =
-        Launch { dims, params: &params, limits: Limits::default(), pool: None, print: &|_| {} };
+    let launch = Launch::new(dims, &params, &|_| {});
     let mut best = Duration::MAX;
     for _ in 0..5 {
         let start = Instant::now();

@@ -8,10 +8,13 @@
 mod device;
 mod engine;
 mod memory;
+mod random;
 
 pub use device::{CpuBackend, CpuOptions, CpuProvider, Timing};
 pub use engine::{
-    Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, Launch, LaunchDims, LaunchError,
-    Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Program, Waiting,
+    Checks, Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, KernelProfile, KindCount,
+    Launch, LaunchDims, LaunchError, Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS,
+    MAX_SHARED_BYTES, MbarrierMisuse, NearVariable, Profile, Program, Racing, Schedule, Waiting,
+    WaitsFor,
 };
 pub use memory::{AccessError, Contents, FreeError, Memory, Nearest, OutOfMemory, Usage};

@@ -131,6 +131,9 @@ pub struct Body {
     pub prototypes: Vec<Prototype>,
     /// `.loc` directives: from instruction index on, the source position.
     pub locations: Vec<Location>,
+    /// `.pragma "used_bytes_mask ..";` directives: (index of the load that follows, which of its bytes are
+    /// used).
+    pub used_bytes: Vec<(u32, u64)>,
 }
 
 /// A declared register.
@@ -178,6 +181,20 @@ pub struct Prototype {
 pub struct Location {
     /// First instruction it holds for.
     pub instruction: u32,
+    /// Index of a `.file`.
+    pub file: u32,
+    /// Line in that file.
+    pub line: u32,
+    /// Column in that line.
+    pub column: u32,
+    /// `inlined_at`: the call, where this is code of a function that was inlined. A call inside of another
+    /// inlined function has a `.loc` of its own, earlier, with its own `inlined_at`.
+    pub inlined_at: Option<Position>,
+}
+
+/// A place in a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Position {
     /// Index of a `.file`.
     pub file: u32,
     /// Line in that file.
@@ -243,6 +260,8 @@ pub enum Operand {
     Reg(RegId),
     /// `!%p1`.
     NotReg(RegId),
+    /// `%r1.b0`, `%r1.h10`, `-%r1.h0`, `-%r1`: a part of a register, or its negative, in video instructions.
+    Part(RegPart),
     /// `%p1|%p2`: two destinations.
     Pair(Box<Operand>, Box<Operand>),
     /// An integer constant, as its two's complement bits; negative ones sign-extended to 64 bits.
@@ -270,6 +289,17 @@ pub enum Operand {
     Targets(u32),
     /// A `.callprototype` by name: index into [`Body::prototypes`].
     Prototype(u32),
+}
+
+/// See [`Operand::Part`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegPart {
+    /// The register.
+    pub register: RegId,
+    /// Which bytes or halfwords, without the dot: `b3210`; empty for the whole register.
+    pub part: String,
+    /// `-` stands before it.
+    pub negated: bool,
 }
 
 /// `[base+offset]`.

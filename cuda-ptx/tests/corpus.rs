@@ -245,3 +245,13 @@ fn lines_of_the_source_are_known() {
     assert_eq!((first.instruction, first.file, first.line), (0, 1, 3));
     assert!(body.locations.is_sorted_by_key(|location| location.instruction));
 }
+
+#[test]
+fn calls_that_were_inlined_are_known() {
+    let module = module("control_13_sm_120");
+    let body = body(&module, "shapes");
+    let inlined = body.locations.iter().filter_map(|l| Some(((l.line, l.column), l.inlined_at?)));
+    let inlined: Vec<_> = inlined.map(|(at, call)| (at, (call.line, call.column))).collect();
+    assert_eq!(inlined[..3], [((10, 8), (20, 5)), ((9, 8), (10, 8)), ((10, 8), (20, 5))]);
+    assert!(body.locations.iter().any(|l| l.inlined_at.is_none()));
+}

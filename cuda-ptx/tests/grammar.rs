@@ -235,11 +235,32 @@ fn what_is_not_supported_says_so() {
     for (text, what) in [
         (".global .texref t;", "texture and surface references"),
         (".entry k() { .reg .v4 .f32 v; }", "vector registers"),
-        (&*kernel("vadd.u32.u32.u32 %r1, %r2.b0, %r3, %r4;"), "parts of registers"),
         (".global .b8 x; .global .b8 y[2] = {0xFF00(x), 1};", "masks"),
     ] {
         let message = message(text);
         assert!(message.contains(what) && message.contains("not supported"), "{message}");
+    }
+}
+
+#[test]
+fn parts_of_registers() {
+    let body = body(
+        "vadd2.u32.u32.u32 %r1.h1, %r2.h30, %r3, %r4; vmad.s32.s32.s32 %r1, -%r2.b3, %r3, -%r4;",
+    );
+    let part = |at: usize, operand: usize| match &body.instructions[at].operands[operand] {
+        Operand::Part(p) => (p.part.as_str(), p.negated),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((part(0, 0), part(0, 1)), (("h1", false), ("h30", false)));
+    assert_eq!((part(1, 1), part(1, 3)), (("b3", true), ("", true)));
+    for (wrong, what) in [
+        ("vadd.u32.u32.u32 %r1, %r2.b8, %r3;", "a part of a register"),
+        ("vadd.u32.u32.u32 %r1, %r2.h012, %r3;", "a part of a register"),
+        ("vadd.u32.u32.u32 %r1, %r2.x, %r3;", "a part of a register"),
+        ("vadd.u32.u32.u32 %r1, -a, %r3;", "a register"),
+    ] {
+        let message = message(&kernel(wrong));
+        assert!(message.contains(what), "{message}");
     }
 }
 
@@ -261,4 +282,23 @@ fn kernels_of_a_future_syntax_are_listed() {
 #[test]
 fn a_text_may_end_with_nul_bytes() {
     assert!(parse(&(with_header(&kernel("ret;")) + "\0\0")).is_ok());
+}
+
+#[test]
+fn loads_say_which_bytes_they_use() {
+    let module = parse(
+        r#".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
+        .pragma "nounroll";
+        .reg .b32 %r; .reg .b64 %d;
+        .pragma "used_bytes_mask 3";
+        ld.u32 %r, [%d];
+        .pragma "used_bytes_mask 0xf0F", "nounroll";
+        .pragma "used_bytes_mask 0xf0F";
+        ld.u32 %r, [%d];
+        .pragma "used_bytes_mask none";
+        ret; }"#,
+    )
+    .unwrap();
+    let body = module.functions[0].body.as_ref().unwrap();
+    assert_eq!(body.used_bytes, [(0, 3), (1, 0xf0f)]);
 }

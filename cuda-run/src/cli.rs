@@ -23,11 +23,26 @@ the type V2, as numpy with ml_dtypes writes them.
 
 With --repeat the arrays are not reset in between: the second launch sees what the first one wrote.
 
+On the CPU device a kernel can be looked at more closely. These options need it, and choose it where there
+is no --device:
+  --check      reads of memory that nobody has written (neither an argument, nor the kernel), and races of a
+               block's threads on shared memory, are faults too
+  --seed N     which block is next, which warp, and for how many instructions depends on N: another seed, another
+               order, to find what a kernel leaves to chance. Everything runs on one thread, and the same N
+               gives the same result every time, also of clocks, which then count instructions
+  --budget N   a launch that executes more than N instructions is a fault. Each instruction counts once each time
+               that a warp, or the part of one that is at the same place, executes it
+  --profile    a table on stdout, after all else: instructions by kind, most frequent first, with how often
+               warps and threads executed them; of all launches together
+
 Exit status:
   0  done
   2  bad input: usage, a file that cannot be read or written, PTX, kernel, arguments, launch shape
   3  the kernel faulted, or the device failed at run time (out of memory)
   4  no such device, or no driver for it
+
+--list fails with status 2 where the device cannot run the module. The CPU device then names every instruction
+that it does not know, with its first line and column and how often it occurs.
 
 On failure there is one line on stderr, and no output file is written or changed.";
 
@@ -68,6 +83,31 @@ pub(crate) struct Cli {
     /// Prints the kernels and their parameters instead of running one.
     #[arg(long)]
     pub(crate) list: bool,
+    /// Also finds reads of memory that nobody has written, and races on shared memory (CPU device only).
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) check: bool,
+    /// Runs blocks and warps one at a time in an order that depends on N, the same every time (CPU device only).
+    #[arg(long, value_name = "N", conflicts_with = "list")]
+    pub(crate) seed: Option<u64>,
+    /// Ends a launch after N instructions, as a fault (CPU device only).
+    #[arg(long, value_name = "N", conflicts_with = "list")]
+    pub(crate) budget: Option<u64>,
+    /// Prints which instructions were executed how often (CPU device only).
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) profile: bool,
+}
+
+impl Cli {
+    /// The first option that only the CPU device understands.
+    pub(crate) fn needs_cpu(&self) -> Option<&'static str> {
+        let given = [
+            (self.check, "--check"),
+            (self.seed.is_some(), "--seed"),
+            (self.budget.is_some(), "--budget"),
+            (self.profile, "--profile"),
+        ];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
 }
 
 /// x, y and z.

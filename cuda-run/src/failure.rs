@@ -8,8 +8,11 @@ use std::{
 
 use cuda_async::Error;
 
-/// Characters of a line on stderr; a compiler's log may be longer, and is cut.
+/// Characters of a line on stderr; what is longer is cut.
 const LONGEST_LINE: usize = 1000;
+
+/// The same for what a device says of a module that it cannot run: each instruction that it does not know.
+const LONGEST_LOG: usize = 200_000;
 
 /// What an exit status other than 0 means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +30,14 @@ pub(crate) enum Status {
 pub(crate) struct Failure {
     status: Status,
     message: String,
+    /// Characters of it that are printed.
+    longest: usize,
 }
 
 impl Failure {
     /// What was given cannot be used.
     pub(crate) fn bad_input(message: impl Display) -> Self {
-        Self { status: Status::BadInput, message: message.to_string() }
+        Self { status: Status::BadInput, message: message.to_string(), longest: LONGEST_LINE }
     }
 
     /// The same failure, with where it happened in front.
@@ -44,7 +49,7 @@ impl Failure {
     /// Prints the line; gives the status to exit with.
     pub(crate) fn report(&self) -> ExitCode {
         // With stderr closed there is nobody left to tell.
-        let _ = writeln!(io::stderr(), "cuda-run: {}", one_line(&self.message));
+        let _ = writeln!(io::stderr(), "cuda-run: {}", one_line(&self.message, self.longest));
         ExitCode::from(self.status as u8)
     }
 }
@@ -55,7 +60,7 @@ impl From<io::Error> for Failure {
             io::ErrorKind::OutOfMemory => Status::Failed,
             _ => Status::BadInput,
         };
-        Self { status, message: error.to_string() }
+        Self { status, message: error.to_string(), longest: LONGEST_LINE }
     }
 }
 
@@ -73,21 +78,22 @@ impl From<Error> for Failure {
             | Error::InvalidLaunch { .. } => Status::BadInput,
             _ => Status::Failed,
         };
+        let is_log = matches!(error, Error::LoadFailed { .. });
         // What a program could do about a fault is no help to who sits at a shell.
         let message = match error {
             Error::Fault(fault) => format!("the device faulted: {fault}"),
             error => error.to_string(),
         };
-        Self { status, message }
+        Self { status, message, longest: if is_log { LONGEST_LOG } else { LONGEST_LINE } }
     }
 }
 
 /// Folds lines into one, and cuts what is too long for a line.
-fn one_line(text: &str) -> String {
+fn one_line(text: &str, longest: usize) -> String {
     let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let lines = text.split(is_break).map(str::trim).filter(|line| !line.is_empty());
     let folded = lines.collect::<Vec<_>>().join(" | ");
-    match folded.char_indices().nth(LONGEST_LINE) {
+    match folded.char_indices().nth(longest) {
         Some((end, _)) => format!("{} ...", &folded[..end]),
         None => folded,
     }
@@ -100,18 +106,18 @@ mod tests {
     #[test]
     fn folds_lines_and_drops_control_characters() {
         assert_eq!(
-            one_line("ptxas fatal:\r\n\tline 1\n\n line 2\n"),
+            one_line("ptxas fatal:\r\n\tline 1\n\n line 2\n", 99),
             "ptxas fatal: | line 1 | line 2"
         );
-        assert_eq!(one_line("one line"), "one line");
-        assert_eq!(one_line("a\u{1b}[31mb\u{2028}c"), "a | [31mb | c");
+        assert_eq!(one_line("one line", 99), "one line");
+        assert_eq!(one_line("a\u{1b}[31mb\u{2028}c", 99), "a | [31mb | c");
     }
 
     #[test]
     fn cuts_long_lines_between_characters() {
-        let cut = one_line(&"é".repeat(LONGEST_LINE + 1));
+        let cut = one_line(&"é".repeat(LONGEST_LINE + 1), LONGEST_LINE);
         assert_eq!(cut, format!("{} ...", "é".repeat(LONGEST_LINE)));
-        assert_eq!(one_line(&"é".repeat(LONGEST_LINE)).chars().count(), LONGEST_LINE);
+        assert_eq!(one_line(&"é".repeat(LONGEST_LINE), LONGEST_LINE).chars().count(), LONGEST_LINE);
     }
 
     #[test]

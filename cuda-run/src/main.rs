@@ -2,7 +2,8 @@
 //!
 //! `cuda-run --help` explains the arguments. From top to bottom: [`cli`] reads the command line and [`arg`]
 //! the kernel's arguments; [`run`] loads the module, [`check`]s them against the kernel's parameters,
-//! [`place`]s them on the device, [`launch`]es, and hands the results to [`outputs`]. Whatever fails is a
+//! [`place`]s them on the device, [`launch`]es, and hands the results to [`outputs`]; [`watch`] knows the device, and what
+//! it is to look for. Whatever fails is a
 //! [`failure::Failure`]: one line and an exit status.
 #![deny(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod place;
 mod run;
 mod scalar;
 mod stdout;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path, time::Duration};
 
-use cuda_async::{Device, DeviceOp, LaunchConfig, Module, Stream, default_device, open, to_host};
+use cuda_async::{DeviceOp, LaunchConfig, Module, Stream, to_host};
 
 use crate::{
     arg::{self, Arg, Value},
@@ -13,6 +13,7 @@ use crate::{
     outputs::{self, Destination, Staged},
     place::{self, Placed},
     stdout,
+    watch::Watch,
 };
 
 /// The largest PTX file that is read.
@@ -22,16 +23,23 @@ const MAX_PTX: u64 = 1 << 30;
 pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let args = arg::parse_all(&cli.args)?;
     let ptx = read_ptx(&cli.file).map_err(|failure| failure.at(cli.file.display()))?;
-    let device = find_device(cli.device.as_deref())?;
+    let watch = Watch::new(cli);
+    let device = watch.device(cli)?;
     let module =
         device.load_ptx(&ptx).map_err(|error| Failure::from(error).at(cli.file.display()))?;
     match &cli.kernel {
         None => list::print(&module),
-        Some(kernel) => run_kernel(cli, &module, kernel, &args),
+        Some(kernel) => run_kernel(cli, &module, kernel, &args, &watch),
     }
 }
 
-fn run_kernel(cli: &Cli, module: &Module, kernel: &str, args: &[Arg]) -> Result<(), Failure> {
+fn run_kernel(
+    cli: &Cli,
+    module: &Module,
+    kernel: &str,
+    args: &[Arg],
+    watch: &Watch,
+) -> Result<(), Failure> {
     let function = module.function(kernel)?;
     check::check(function.info(), args)?;
     let destinations = outputs::destinations(args.iter().filter_map(output_path))?;
@@ -46,6 +54,7 @@ fn run_kernel(cli: &Cli, module: &Module, kernel: &str, args: &[Arg]) -> Result<
     if cli.time {
         print_median(times)?;
     }
+    watch.print_profile()?;
     staged.commit()
 }
 
@@ -56,10 +65,6 @@ fn read_ptx(path: &Path) -> Result<String, Failure> {
         return Err(Failure::bad_input(format_args!("it is larger than {MAX_PTX} bytes")));
     }
     Ok(ptx)
-}
-
-fn find_device(address: Option<&str>) -> Result<Device, Failure> {
-    Ok(address.map_or_else(default_device, open)?)
 }
 
 /// The command line has a grid and a block whenever it has a kernel.

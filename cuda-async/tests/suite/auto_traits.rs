@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    BoxedOp, ByValue, Device, DeviceBuffer, DeviceFuture, DeviceInfo, Devices, Error, Event,
-    ExecutionContext, Fault, FaultKind, FaultSite, Function, LaunchConfig, LeastLoaded, Module, Op,
-    PinnedBuffer, Priorities, Retry, SchedulingPolicy, ScriptContext, SingleStream, Stream,
-    StreamPoolRoundRobin, ops,
+    BoxedOp, ByValue, Checks, CpuOptions, Device, DeviceBuffer, DeviceFuture, DeviceInfo, Devices,
+    Error, Event, ExecutionContext, Fault, FaultKind, FaultSite, Function, LaunchConfig,
+    LeastLoaded, Module, Op, PinnedBuffer, Priorities, Profile, Retry, Schedule, SchedulingPolicy,
+    ScriptContext, SingleStream, SourceLine, Stream, StreamPoolRoundRobin, ops,
 };
 use cuda_core::{
     Access, Allocation, Arguments, Backend, Command, EntryInfo, HostBlock, Landing, MemoryInfo,
@@ -54,6 +54,11 @@ fn data_goes_anywhere() {
     send_sync::<Fault>();
     send_sync::<FaultKind>();
     send_sync::<FaultSite>();
+    send_sync::<SourceLine>();
+    send_sync::<CpuOptions>();
+    send_sync::<Checks>();
+    send_sync::<Schedule>();
+    send_sync::<Profile>();
     send_sync::<DeviceInfo>();
     send_sync::<LaunchConfig>();
     send_sync::<Command<'static>>();

@@ -1,6 +1,9 @@
 //! Kernels that go wrong: on the CPU device, with a device of its own for each.
 
-use cuda_async::{Device, FaultKind, LaunchConfig, SingleStream, join_all, launch, prelude::*};
+use cuda_async::{
+    Checks, CpuOptions, Device, FaultKind, LaunchConfig, Schedule, SingleStream, join_all, launch,
+    prelude::*,
+};
 use cuda_cpu::CpuProvider;
 
 const FAULTS: &str = include_str!("../../../kernels/faults.ptx");
@@ -163,4 +166,71 @@ fn a_reset_of_a_healthy_device_loses_nothing() {
             device.reset().unwrap();
         }
     });
+}
+
+/// The kinds of faults that only a device with checks and a budget finds; each is told on its stream, with its line in
+/// the source, and a reset brings the device back.
+#[test]
+fn a_device_that_checks_finds_more_and_comes_back() {
+    macro_rules! ptx {
+        ($name:literal) => {
+            include_str!(concat!("../../../kernels/bugs/", $name, ".ptx"))
+        };
+    }
+    let planted = [
+        (ptx!("unwritten"), "unwritten_shared", 64, 50u32, FaultKind::Uninitialised),
+        (ptx!("unwritten"), "unwritten_local", 32, 5, FaultKind::Uninitialised),
+        (ptx!("races"), "race_block", 64, 3, FaultKind::Race),
+        (ptx!("races"), "race_warp", 64, 3, FaultKind::Race),
+        (ptx!("waiting"), "divergent_barriers", 32, 16, FaultKind::BarrierDivergence),
+        (ptx!("waiting"), "deadlock", 64, 1, FaultKind::Deadlock),
+        (ptx!("waiting"), "endless", 32, 5, FaultKind::Budget),
+        (ptx!("heap"), "double_free", 32, 5, FaultKind::IllegalAddress),
+        (ptx!("bounds"), "shared_past_end", 64, 64, FaultKind::IllegalAddress),
+    ];
+    for schedule in [Schedule::Parallel, Schedule::Fixed, Schedule::Shuffled { seed: 5 }] {
+        let options =
+            CpuOptions::default().checks(Checks::all()).schedule(schedule).budget(100_000);
+        let device = Device::open(&CpuProvider::new(options), 0).unwrap();
+        let stream = device.new_stream().unwrap();
+        for (ptx, kernel, threads, n, kind) in planted {
+            let module = device.load_ptx(ptx).unwrap();
+            let run = |name: &str| {
+                let kernel = module.function(name).unwrap();
+                let op = h2d((0..64).collect::<Vec<u32>>()).then(move |x| {
+                    // SAFETY: writes x, of 64 elements; what else it does the CPU device catches.
+                    unsafe { launch(&kernel, LaunchConfig::new(1, threads), (x, n)) }
+                });
+                op.sync_on(&stream).map(drop)
+            };
+            let fault = fault_of(run(kernel).expect_err(kernel));
+            assert_eq!((fault.kind, fault.kernel.as_deref()), (kind, Some(kernel)), "{fault}");
+            let source = fault.site.as_ref().unwrap().source.as_ref().unwrap();
+            assert!(source.file.starts_with("kernels/bugs/"), "{fault}");
+            assert!(fault.to_string().contains(&format!(", {source}")), "{fault}");
+            assert!(zeros::<u8>(1).sync_on(&stream).unwrap_err().is_sticky());
+            device.reset().unwrap();
+            run(&format!("{kernel}_mended")).unwrap();
+        }
+    }
+}
+
+/// What the host has not written is unwritten.
+#[test]
+fn what_the_host_leaves_out_is_unwritten() {
+    let options = CpuOptions::default().checks(Checks::none().uninitialised());
+    let device = Device::open(&CpuProvider::new(options), 0).unwrap();
+    let stream = device.new_stream().unwrap();
+    let module = device.load_ptx(include_str!("../../../kernels/bugs/control.ptx")).unwrap();
+    let kernel = module.function("asserted_mended").unwrap();
+    let run = |x: cuda_async::DeviceBuffer<u32>| {
+        // SAFETY: reads and writes x, of 64 elements.
+        let op = unsafe { launch(&kernel, LaunchConfig::new(1, 64), (x, 5u32)) };
+        op.sync_on(&stream).map(drop)
+    };
+    let unwritten = cuda_async::uninitialised::<u32>(64).sync_on(&stream).unwrap();
+    assert_eq!(fault_of(run(unwritten).unwrap_err()).kind, FaultKind::Uninitialised);
+    device.reset().unwrap();
+    run(zeros(64).sync_on(&stream).unwrap()).unwrap();
+    run(h2d(vec![1; 64]).sync_on(&stream).unwrap()).unwrap();
 }

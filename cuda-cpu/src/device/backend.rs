@@ -23,9 +23,10 @@ use super::{
     signal::Signal,
     timing::Timing,
     translate,
+    watching::Watching,
     work::Work,
 };
-use crate::{Memory, OutOfMemory, Program};
+use crate::{CpuOptions, Memory, OutOfMemory, Program};
 
 /// Streams that run at the same time; further ones wait for a thread.
 const MAX_PUMPS: usize = 16;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) pumps: Pumps,
     /// Help pumps to run blocks, where there is more than one thread.
     pub(crate) pool: Option<ThreadPool>,
+    /// For every launch.
+    pub(crate) watching: Watching,
     pub(crate) lost: Lost,
     pub(crate) notices: Notices,
     /// For what adversarial timing holds back.
@@ -75,11 +78,18 @@ impl Due {
 }
 
 impl Shared {
-    fn new(memory: u64, pumps: Pumps, pool: Option<ThreadPool>, sink: Arc<dyn NoticeSink>) -> Self {
+    fn new(
+        memory: Memory,
+        pumps: Pumps,
+        pool: Option<ThreadPool>,
+        watching: Watching,
+        sink: Arc<dyn NoticeSink>,
+    ) -> Self {
         Self {
-            memory: Arc::new(Memory::new(memory)),
+            memory: Arc::new(memory),
             pumps,
             pool,
+            watching,
             lost: Lost::default(),
             notices: Notices::new(sink),
             clock: Later::new("cuda-cpu-clock", Due::act),
@@ -92,7 +102,7 @@ impl CpuBackend {
     pub(crate) fn new(
         info: DeviceInfo,
         workers: usize,
-        timing: Timing,
+        options: &CpuOptions,
         notices: Arc<dyn NoticeSink>,
     ) -> Result<Self> {
         let failed = |detail: String| Error::Host {
@@ -108,9 +118,12 @@ impl CpuBackend {
         let pool = pool.map_err(|error| failed(error.to_string()))?;
         let pumps = Pumps::new(if workers > 1 { MAX_PUMPS } else { 1 });
         let pumps = pumps.map_err(|error| failed(error.to_string()))?;
-        let shared = Arc::new(Shared::new(info.memory, pumps, pool, notices));
+        let memory = Memory::new(info.memory);
+        let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
+        let watching = Watching::new(options);
+        let shared = Arc::new(Shared::new(memory, pumps, pool, watching, notices));
         let (names, streams, leftover, events) = Default::default();
-        Ok(Self { info, timing, shared, names, streams, leftover, events })
+        Ok(Self { info, timing: options.timing, shared, names, streams, leftover, events })
     }
 
     fn stream(&self, id: StreamId) -> Result<Arc<Queue>> {

@@ -28,6 +28,7 @@ mod resolve;
 mod signal;
 mod timing;
 mod translate;
+mod watching;
 mod work;
 
 pub use backend::CpuBackend;

@@ -5,18 +5,62 @@ use std::sync::Arc;
 use cuda_core::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 
 use super::{CpuBackend, Timing};
-use crate::MAX_SHARED_BYTES;
+use crate::{Checks, MAX_SHARED_BYTES, Profile, Schedule};
 
 /// How a CPU device is made.
+///
+/// ```
+/// use cuda_cpu::{Checks, CpuOptions, CpuProvider, Schedule};
+///
+/// let options = CpuOptions::default()
+///     .checks(Checks::all())
+///     .schedule(Schedule::Shuffled { seed: 7 })
+///     .budget(1_000_000);
+/// let device = cuda_core::Device::open(&CpuProvider::new(options), 0)?;
+/// # Ok::<(), cuda_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CpuOptions {
-    /// Threads that run blocks; `None`: one per core. One thread gives the same result every time.
+    /// Threads that run blocks; `None`: one per core. One thread runs them in order; to have the same result every
+    /// time, clocks included, see [`CpuOptions::schedule`].
     pub workers: Option<usize>,
     /// Bytes of device memory; `None`: three quarters of the machine's.
     pub memory: Option<u64>,
     /// When streams get to their work.
     pub timing: Timing,
+    /// What is checked in every launch, beside what always is.
+    pub checks: Checks,
+    /// In which order the blocks and warps of a launch run. Any other than [`Schedule::Parallel`] has one worker,
+    /// whatever `workers` says.
+    pub schedule: Schedule,
+    /// Instructions that a launch may execute; with one more it is a fault
+    /// ([`Limits::instructions`](crate::Limits::instructions) says what counts). `None`: as many as it wants.
+    pub budget: Option<u64>,
+    /// Counts what all launches execute, by kernel.
+    pub profile: Option<Arc<Profile>>,
+}
+
+impl CpuOptions {
+    /// The same options, with these [`checks`](CpuOptions#structfield.checks).
+    pub fn checks(self, checks: Checks) -> Self {
+        Self { checks, ..self }
+    }
+
+    /// The same options, with this [`schedule`](CpuOptions#structfield.schedule).
+    pub fn schedule(self, schedule: Schedule) -> Self {
+        Self { schedule, ..self }
+    }
+
+    /// The same options, with this [`budget`](CpuOptions#structfield.budget) for each launch.
+    pub fn budget(self, instructions: u64) -> Self {
+        Self { budget: Some(instructions), ..self }
+    }
+
+    /// The same options, with this [`profile`](CpuOptions#structfield.profile).
+    pub fn profile(self, profile: Arc<Profile>) -> Self {
+        Self { profile: Some(profile), ..self }
+    }
 }
 
 /// The provider of the CPU device: there is one on every machine, `cpu`.
@@ -33,6 +77,9 @@ impl CpuProvider {
 
     fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        if self.options.schedule.is_deterministic() {
+            return 1;
+        }
         self.options.workers.unwrap_or_else(cores).max(1)
     }
 
@@ -61,7 +108,7 @@ impl Provider for CpuProvider {
             let address = format!("cpu:{ordinal}");
             return Err(Error::NoDevice { address, available: "one CPU device, `cpu`".into() });
         }
-        Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), self.options.timing, notices)?))
+        Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), &self.options, notices)?))
     }
 }
 

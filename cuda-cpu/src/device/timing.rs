@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::random::Random;
+
 /// When a CPU device does what it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -34,7 +36,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The delays of one stream.
 pub(crate) struct Pace {
-    random: u64,
+    random: Random,
     max: Duration,
     /// The next command has been held back.
     held: bool,
@@ -46,7 +48,7 @@ impl Pace {
     /// None where there are no delays.
     pub(crate) fn new(timing: Timing, stream: u64) -> Option<Self> {
         let Timing::Adversarial { seed, max_delay: max } = timing else { return None };
-        let random = seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95);
+        let random = Random::new(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         Some(Self { random, max: max.min(LONGEST), held: false, told: Instant::now() })
     }
 
@@ -55,7 +57,7 @@ impl Pace {
         if std::mem::take(&mut self.held) {
             return None;
         }
-        let hold = match self.next() % 16 {
+        let hold = match self.random.next() % 16 {
             0 => self.max,
             1..=4 => self.short(),
             _ => return None,
@@ -67,22 +69,14 @@ impl Pace {
     /// When a notice is delivered; never before an earlier one.
     pub(crate) fn notice_due(&mut self) -> Instant {
         let now = Instant::now();
-        let due = if self.next().is_multiple_of(2) { now + self.short() } else { now };
+        let due = if self.random.next().is_multiple_of(2) { now + self.short() } else { now };
         self.told = self.told.max(due);
         self.told
     }
 
     fn short(&mut self) -> Duration {
         let nanos = u64::try_from(self.max.as_nanos() / 8).unwrap_or(u64::MAX);
-        Duration::from_nanos(self.next() % nanos.saturating_add(1).max(1))
-    }
-
-    /// Steele, Lea and Flood's `splitmix64`.
-    fn next(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Duration::from_nanos(self.random.next() % nanos.saturating_add(1).max(1))
     }
 }
 

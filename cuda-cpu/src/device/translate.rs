@@ -25,21 +25,35 @@ pub(crate) fn launch(kernel: &str, error: &LaunchError) -> Error {
 
 fn fault(fault: &crate::Fault) -> Fault {
     use crate::FaultKind as Engine;
-    let (kind, address) = match &fault.kind {
-        Engine::OutOfBounds { address, .. } | Engine::UseAfterFree { address, .. } => {
-            (FaultKind::IllegalAddress, Some(*address))
+    let kind = match &fault.kind {
+        Engine::OutOfBounds { .. } | Engine::UseAfterFree { .. } | Engine::BadFree { .. } => {
+            FaultKind::IllegalAddress
         }
-        Engine::Misaligned { address, .. } => (FaultKind::Misaligned, Some(*address)),
-        Engine::Assert { .. } => (FaultKind::Assert, None),
-        Engine::Trap => (FaultKind::Trap, None),
-        Engine::Deadlock { .. } => (FaultKind::Deadlock, None),
-        _ => (FaultKind::Other, None),
+        Engine::Misaligned { .. } => FaultKind::Misaligned,
+        Engine::Assert { .. } => FaultKind::Assert,
+        Engine::Trap => FaultKind::Trap,
+        Engine::Deadlock { .. } => FaultKind::Deadlock,
+        Engine::BarrierDivergence { .. } => FaultKind::BarrierDivergence,
+        Engine::Uninitialised { .. } => FaultKind::Uninitialised,
+        Engine::Race { .. } => FaultKind::Race,
+        Engine::Budget { .. } | Engine::InstructionBudget { .. } => FaultKind::Budget,
+        _ => FaultKind::Other,
     };
     let mut site = FaultSite::new(fault.block, fault.thread);
-    site.address = address;
-    site.ptx_line = Some(fault.line).filter(|line| *line > 0 && kind != FaultKind::Deadlock);
-    site.nearest = fault.nearest.as_ref().map(ToString::to_string);
+    site.address = fault.kind.access().map(|(_, address, _)| address);
+    site.ptx_line = Some(fault.line).filter(|line| *line > 0);
+    site.source = fault.source.clone();
+    site.nearest = near(fault);
     Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).way_back(WAY_BACK)
+}
+
+/// What lies next to the address.
+fn near(fault: &crate::Fault) -> Option<String> {
+    match (&fault.nearest, &fault.variable) {
+        (Some(nearest), Some(variable)) => Some(format!("{nearest}, {variable}")),
+        (Some(nearest), None) => Some(nearest.to_string()),
+        (None, variable) => variable.as_ref().map(ToString::to_string),
+    }
 }
 
 /// In words, without what the site says: the address, and where the nearest allocation is.
@@ -55,6 +69,9 @@ fn what(kind: &crate::FaultKind) -> String {
         }
         Engine::Misaligned { space, bytes, write, .. } => {
             format!("misaligned {} of {bytes} bytes in {space} memory", access(write))
+        }
+        Engine::Uninitialised { space, bytes, .. } => {
+            format!("read of {bytes} bytes of {space} memory that nobody has written")
         }
         other => other.to_string(),
     }

@@ -192,12 +192,14 @@ impl Kernel {
     }
 
     fn launch<'a>(&'a self, shared: &'a Shared) -> Launch<'a> {
+        let watching = &shared.watching;
         Launch {
-            dims: self.dims,
-            params: &self.params,
-            limits: Limits::default(),
+            limits: Limits { instructions: watching.budget, ..Limits::default() },
             pool: shared.pool.as_ref(),
-            print: &print,
+            schedule: watching.schedule,
+            checks: watching.checks,
+            profile: watching.profile.as_deref(),
+            ..Launch::new(self.dims, &self.params, &print)
         }
     }
 

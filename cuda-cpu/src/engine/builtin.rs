@@ -1,12 +1,13 @@
 //! Functions that the device provides: vprintf, __assertfail, malloc, free.
 
 use super::code::{Builtin, Call};
-use super::ctx::{Ctx, lanes_of};
+use super::ctx::{Ctx, LaneFault, lanes_of};
 use super::exec::locate::read_byte;
 use super::fault::FaultKind;
 use super::op::{Flow, Op};
 use super::printf::{self, Argument};
 use super::warp::{Fragment, Warp};
+use crate::memory::FreeError;
 
 /// The longest text that is read from device memory.
 const MAX_TEXT: usize = 64 << 10;
@@ -35,7 +36,7 @@ pub(crate) fn run(
                 return Err(());
             }
             // As on a GPU, a null pointer says that there is no room.
-            Builtin::Malloc => ctx.view.memory().alloc(argument(0), 16).unwrap_or(0),
+            Builtin::Malloc => ctx.view.memory().alloc_by_kernel(argument(0), 16).unwrap_or(0),
             Builtin::Free => free(ctx, lane, argument(0))?,
         };
         if let Some(target) = call.results.first() {
@@ -51,10 +52,16 @@ fn word(warp: &Warp, call: u32, passed: &super::code::Passed, lane: usize) -> u6
 }
 
 fn free(ctx: &mut Ctx<'_>, lane: usize, address: u64) -> Result<u64, ()> {
-    if address != 0 && ctx.view.memory().free(address).is_err() {
-        ctx.fail_global(lane, address, 1, true);
+    if address == 0 {
+        return Ok(0);
+    }
+    if let Err(FreeError { freed, .. }) = ctx.view.memory().free_by_kernel(address) {
+        let nearest = ctx.view.memory().explain(address, 1).nearest;
+        let kind = FaultKind::BadFree { address, freed };
+        ctx.fault = Some(LaneFault { kind, lane: lane as u32, nearest });
         return Err(());
     }
+    ctx.forget_allocation(address);
     Ok(0)
 }
 

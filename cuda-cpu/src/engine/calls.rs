@@ -20,6 +20,11 @@ impl Runner<'_> {
         if let Control::Call(call) = &self.code.controls[record.control as usize] {
             let returns = &self.code.functions[record.function as usize].returns;
             warp.pass(at.mask, (at.call, returns), (record.caller, &call.results));
+            let caller = warp.calls[record.caller as usize].local;
+            if let Some(shadow) = self.shadow() {
+                let lanes = (warp.index, at.mask);
+                shadow.pass(lanes, (record.local, returns), (caller, &call.results));
+            }
         }
         warp.calls[at.call as usize].lanes &= !at.mask;
         warp.ready.push(Fragment { pc: record.return_pc, mask: at.mask, call: record.caller });
@@ -38,6 +43,10 @@ impl Runner<'_> {
                 let ran = super::builtin::run(&mut self.ctx, warp, at, op, call, builtin);
                 ran.map_err(|()| Faulted { pc: at.pc })?;
                 burn(&mut self.ctx);
+                let frame = warp.calls[at.call as usize].local;
+                if let Some(shadow) = self.shadow() {
+                    shadow.returned((warp.index, at.mask), frame, &call.results);
+                }
                 warp.ready.push(Fragment { pc: at.pc + 1, ..at });
                 Ok(())
             }
@@ -99,6 +108,14 @@ impl Runner<'_> {
         let budget = self.ctx.budget;
         if !warp.grow(record.frame_end, local, budget) {
             return self.fault(at.pc, lane, FaultKind::LaunchMemory { limit: budget.limit });
+        }
+        if let Some(shadow) = self.watch.as_mut().and_then(|watch| watch.shadow()) {
+            let (lanes, local) = ((warp.index, at.mask), (record.local, to.local_bytes));
+            if !shadow.enter_call(lanes, local, (record.frame, record.frame_end), budget) {
+                return self.fault(at.pc, lane, FaultKind::LaunchMemory { limit: budget.limit });
+            }
+            let (given, taken) = ((caller.local, &*call.arguments), (record.local, &*to.params));
+            shadow.pass(lanes, given, taken);
         }
         let inside = Fragment { pc: entry, mask: at.mask, call: warp.new_call(record) };
         warp.pass(at.mask, (at.call, &call.arguments), (inside.call, &to.params));

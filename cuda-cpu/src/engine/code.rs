@@ -1,7 +1,11 @@
 //! A decoded program: what workers share and never change.
 
 use super::address::{FUNCTION_STEP, FUNCTION_WINDOW};
+use super::bulk::Update;
+use super::observe::Table;
 use super::op::{Class, Op, Slot};
+use super::sources::Sources;
+use super::variables::Variables;
 
 /// Decoded instructions of all functions, one after the other, and their tables.
 #[derive(Debug, Default)]
@@ -12,8 +16,17 @@ pub(crate) struct Code {
     pub(crate) extras: Vec<Slot>,
     pub(crate) controls: Vec<Control>,
     pub(crate) functions: Vec<FunctionCode>,
+    /// Where threads stand that are suspended, in order.
+    pub(crate) suspensions: Vec<u32>,
+    /// What asynchronous reductions do, and to how many bytes.
+    pub(crate) updates: Vec<(Update, u32)>,
     /// How many allocation caches the memory instructions want.
     pub(crate) caches: u32,
+    /// What observers know of each op.
+    pub(crate) table: Table,
+    /// For faults.
+    pub(crate) sources: Sources,
+    pub(crate) variables: Variables,
 }
 
 impl Code {
@@ -37,6 +50,9 @@ pub(crate) struct FunctionCode {
     /// Bytes of local memory of one lane.
     pub(crate) local_bytes: u32,
     pub(crate) presets: Vec<Preset>,
+    /// Those of them that hold for a launch, and for a block.
+    pub(crate) launch_presets: Vec<Preset>,
+    pub(crate) block_presets: Vec<Preset>,
     /// Where parameters and results lie, on the callee's side.
     pub(crate) params: Vec<Passed>,
     pub(crate) returns: Vec<Passed>,
@@ -60,6 +76,12 @@ pub(crate) enum PresetValue {
     Local(u32),
     /// Where dynamic shared memory begins, in shared space.
     DynamicShared,
+    /// Bytes of the kernel's parameters.
+    Param {
+        at: u32,
+        bytes: u8,
+        signed: bool,
+    },
 }
 
 /// A special register whose value does not change while a block runs.
@@ -149,6 +171,10 @@ pub(crate) struct Barrier {
     /// How many threads, in a 32-bit register; `Slot::NONE`: all of the block.
     pub(crate) threads: Slot,
     pub(crate) kind: BarrierKind,
+    /// All lanes of a warp have to execute it together.
+    pub(crate) aligned: bool,
+    /// The number, and the count, are written in the instruction: the same for all lanes.
+    pub(crate) constant: bool,
 }
 
 /// See [`Barrier`].

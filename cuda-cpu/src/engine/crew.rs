@@ -56,8 +56,8 @@ pub(crate) fn run(grid: &Grid<'_>, pool: &ThreadPool, helpers: u32) {
         empty: Condvar::new(),
     });
     let closing = Closing(&crew);
-    crew.call(|crew, worker| pool.spawn_fifo(move || crew.help(worker)));
-    grid.work(0, helpers + 1);
+    let call = || crew.call(|crew, worker| pool.spawn_fifo(move || crew.help(worker)));
+    grid.work(0, helpers + 1, Some(&call));
     drop(closing);
     let panic = crew.state.lock().panic.take();
     if let Some(panic) = panic {
@@ -93,7 +93,7 @@ impl Crew {
             let grid = unsafe { &*self.grid };
             if grid.has_more() {
                 self.call(|crew, worker| rayon::spawn_fifo(move || crew.help(worker)));
-                grid.work(worker, self.most + 1);
+                grid.work(worker, self.most + 1, None);
             }
         }));
         let mut state = self.state.lock();

@@ -10,12 +10,16 @@
 //! exclusive. Two slots are the same or do not overlap; handlers read their operands before they
 //! write the result of the same lanes.
 
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
 use super::address::Spaces;
 use super::budget::Budget;
 use super::code::{Code, Control};
+use super::exec::simd::Simd;
 use super::fault::{FaultKind, FaultSpace};
-use super::op::{Class, Flow, Op, Slot};
+use super::op::{Flow, Op, Slot};
 use super::presets::Place;
+use super::team::Team;
 use crate::memory::{Range, View};
 
 /// Lanes in a warp.
@@ -26,15 +30,27 @@ pub(crate) const FULL: u32 = u32::MAX;
 
 /// The content of one lane: `u32` or `u64`.
 pub(crate) trait Raw: Copy + Default + 'static {
-    const CLASS: Class;
+    /// Writes the lanes of a mask.
+    ///
+    /// # Safety
+    /// As [`Simd::blend_32`].
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32);
 }
 
 impl Raw for u32 {
-    const CLASS: Class = Class::W32;
+    #[inline(always)]
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { V::blend_32(d, values, mask) };
+    }
 }
 
 impl Raw for u64 {
-    const CLASS: Class = Class::W64;
+    #[inline(always)]
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { V::blend_64(d, values, mask) };
+    }
 }
 
 /// A fault before the scheduler adds where it happened.
@@ -43,6 +59,43 @@ pub(crate) struct LaneFault {
     pub(crate) kind: FaultKind,
     pub(crate) lane: u32,
     pub(crate) nearest: Option<crate::memory::Nearest>,
+}
+
+/// What `%clock` and `%globaltimer` tell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Clock {
+    /// Nanoseconds since the launch began.
+    Real(Instant),
+    /// Instructions that were executed since then.
+    Counted(u64),
+}
+
+impl Clock {
+    /// The next instruction is executed.
+    #[inline]
+    pub(crate) fn tick(&mut self) {
+        if let Self::Counted(instructions) = self {
+            *instructions += 1;
+        }
+    }
+
+    /// `%clock64`.
+    pub(crate) fn now(&self) -> u64 {
+        match self {
+            Self::Real(started) => started.elapsed().as_nanos() as u64,
+            Self::Counted(instructions) => *instructions,
+        }
+    }
+
+    /// `%globaltimer`.
+    pub(crate) fn global(&self) -> u64 {
+        match self {
+            Self::Real(_) => {
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+            }
+            Self::Counted(instructions) => *instructions,
+        }
+    }
 }
 
 /// See the module.
@@ -72,8 +125,9 @@ pub(crate) struct Ctx<'a> {
     pub(crate) print: &'a (dyn Fn(&str) + Sync),
     /// What calls may grow the warp by.
     pub(crate) budget: &'a Budget,
-    /// When the launch began, for the clocks.
-    pub(crate) started: std::time::Instant,
+    pub(crate) clock: Clock,
+    /// What the running block's threads have in common.
+    pub(crate) team: Box<Team>,
 }
 
 impl<'a> Ctx<'a> {
@@ -101,7 +155,8 @@ impl<'a> Ctx<'a> {
             fault: None,
             print,
             budget,
-            started: std::time::Instant::now(),
+            clock: Clock::Real(Instant::now()),
+            team: Box::default(),
         }
     }
 
@@ -153,6 +208,17 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// Writes the executing lanes of a register, each its own value.
+    #[inline(always)]
+    pub(crate) fn set_lanes<R: Raw>(&mut self, slot: Slot, value: impl Fn(usize) -> R) {
+        if self.mask != FULL {
+            return lanes_of(self.mask).for_each(|lane| self.set_lane(slot, lane, value(lane)));
+        }
+        let d = self.lanes::<R>(slot);
+        // SAFETY: module rules.
+        (0..LANES).for_each(|lane| unsafe { d.add(lane).write(value(lane)) });
+    }
+
     /// A predicate register.
     #[inline(always)]
     pub(crate) fn pred(&self, slot: Slot) -> u32 {
@@ -186,6 +252,14 @@ impl<'a> Ctx<'a> {
 
     pub(crate) fn control(&self, op: &Op) -> &'a Control {
         &self.code.controls[op.extra as usize]
+    }
+
+    /// The kernel has freed the allocation that began at `address`: this worker finds it no more.
+    pub(crate) fn forget_allocation(&mut self, address: u64) {
+        self.view.forget(address);
+        self.caches.iter_mut().filter(|range| range.base == address).for_each(|range| {
+            *range = Range::EMPTY;
+        });
     }
 
     /// Records a fault of `lane`.

@@ -6,35 +6,41 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::block::{Block, BlockFault, Turn};
+use super::block::{Block, BlockFault, BlockSize, Turn};
 use super::budget::Budget;
 use super::code::Code;
 use super::crew;
-use super::ctx::{Ctx, LANES};
-use super::fault::{Fault, FaultKind};
-use super::launch::{LaunchDims, Limits};
+use super::ctx::{Clock, Ctx, LANES, LaneFault};
+use super::fault::{Fault, FaultKind, FaultSpace};
+use super::launch::Launch;
+use super::observe::{BlockOrder, InstructionBudget, Wanted, Watch};
 use super::presets::Place;
 use super::runner::Runner;
+use super::spares::Spares;
 use crate::memory::{Memory, View};
 
 /// Blocks that one worker keeps at a time.
 const RESIDENT: usize = 256;
 
+/// How long a launch runs on one thread alone: waking another takes about as long.
+const PATIENCE: Duration = Duration::from_micros(10);
+
 /// What all workers of a launch share.
 pub(crate) struct Grid<'a> {
-    pub(crate) code: &'a Code,
-    pub(crate) memory: &'a Memory,
-    pub(crate) function: u32,
-    pub(crate) dims: LaunchDims,
-    pub(crate) static_shared: u32,
-    pub(crate) params: &'a [u8],
-    pub(crate) limits: Limits<'a>,
-    pub(crate) print: &'a (dyn Fn(&str) + Sync),
-    pub(crate) grid_id: u64,
+    code: &'a Code,
+    memory: &'a Memory,
+    function: u32,
+    static_shared: u32,
+    block: BlockSize,
+    launch: &'a Launch<'a>,
+    grid_id: u64,
     budget: Budget,
+    spares: &'a Spares,
+    instructions: Option<InstructionBudget>,
     next: AtomicU64,
     iterations: AtomicU64,
     stopped: AtomicBool,
@@ -42,30 +48,26 @@ pub(crate) struct Grid<'a> {
 }
 
 impl<'a> Grid<'a> {
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         code: &'a Code,
         memory: &'a Memory,
-        function: u32,
-        dims: LaunchDims,
         static_shared: u32,
-        params: &'a [u8],
-        limits: Limits<'a>,
-        print: &'a (dyn Fn(&str) + Sync),
+        block: BlockSize,
+        launch: &'a Launch<'a>,
         grid_id: u64,
-        budget: Budget,
+        (budget, spares): (Budget, &'a Spares),
     ) -> Self {
         Self {
             code,
             memory,
-            function,
-            dims,
+            function: block.function,
             static_shared,
-            params,
-            limits,
-            print,
+            block,
+            launch,
             grid_id,
             budget,
+            spares,
+            instructions: launch.limits.instructions.map(InstructionBudget::new),
             next: AtomicU64::new(0),
             iterations: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -74,7 +76,7 @@ impl<'a> Grid<'a> {
     }
 
     fn blocks(&self) -> u64 {
-        self.dims.grid.iter().map(|&d| u64::from(d)).product()
+        self.launch.dims.grid.iter().map(|&d| u64::from(d)).product()
     }
 
     /// Whether there are blocks that nobody has begun, and somebody should.
@@ -82,63 +84,114 @@ impl<'a> Grid<'a> {
         self.next.load(Ordering::Relaxed) < self.blocks() && !self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Runs all blocks on this thread, with helpers from `pool` when there are several.
-    pub(crate) fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<(), Box<Fault>> {
+    /// Runs all blocks on this thread, with helpers from the launch's pool when there are several.
+    pub(crate) fn run(&self) -> Result<(), Box<Fault>> {
+        let pool = self.launch.pool.filter(|_| !self.launch.schedule.is_deterministic());
         let helpers = pool.map_or(0, |pool| pool.current_num_threads() as u64);
         match pool {
             Some(pool) if self.blocks() > 1 => {
                 crew::run(self, pool, helpers.min(self.blocks() - 1) as u32);
             }
-            _ => self.work(0, 1),
+            _ => self.work(0, 1, None),
+        }
+        if let Some(profile) = self.launch.profile {
+            profile.count_launch(self.kernel());
         }
         self.fault.lock().take().map_or(Ok(()), Err)
     }
 
-    pub(crate) fn work(&self, worker: u32, workers: u32) {
-        let _stopping = StopOnPanic(&self.stopped);
-        let mut ctx =
-            Ctx::new(self.code, View::new(self.memory), self.params, self.print, &self.budget);
+    fn kernel(&self) -> &'a str {
+        &self.code.functions[self.function as usize].name
+    }
+
+    /// What runs blocks on one thread.
+    fn runner(&self, worker: u32, workers: u32) -> Runner<'_> {
+        let Launch { dims, params, print, schedule, checks, profile, .. } = *self.launch;
+        let mut ctx = Ctx::new(self.code, View::new(self.memory), params, print, &self.budget);
         ctx.place = Place {
-            grid: self.dims.grid,
-            block: self.dims.block,
+            grid: dims.grid,
+            block: dims.block,
             at: [0; 3],
             worker,
             workers,
             grid_id: self.grid_id,
             static_shared: self.static_shared,
-            dynamic_shared: self.dims.dynamic_shared,
+            dynamic_shared: dims.dynamic_shared,
         };
-        let mut runner = Runner { ctx, code: self.code };
+        if schedule.is_deterministic() {
+            ctx.clock = Clock::Counted(0);
+        }
+        let instructions = self.instructions.as_ref();
+        let wanted = Wanted { checks, schedule, instructions, profile };
+        let watch = Watch::new(wanted, self.code, workers == 1);
+        Runner { ctx, code: self.code, watch }
+    }
+
+    /// Runs blocks until there are none left; calls for help, if there is some, when that takes a while.
+    pub(crate) fn work(&self, worker: u32, workers: u32, mut help: Option<&dyn Fn()>) {
+        let _stopping = StopOnPanic(&self.stopped);
+        let mut runner = self.runner(worker, workers);
+        let mut order = BlockOrder::new(self.launch.schedule, self.blocks());
+        let started = Instant::now();
         let mut running = VecDeque::new();
-        let mut spare: Option<Block> = None;
+        let mut spare: Option<Box<Block>> = None;
         while !self.stopped.load(Ordering::Relaxed) {
             if running.is_empty() {
-                running.extend(self.begin(&mut runner, spare.take()));
+                running.extend(self.begin(&mut runner, &order, spare.take()));
             }
-            let Some(mut block) = running.pop_front() else { return };
-            match block.run(&mut runner) {
+            let (next, further) = order.turn(running.len());
+            let Some(mut block) = running.remove(next) else { break };
+            let turn = block.run(&mut runner);
+            // Before this worker takes another block itself.
+            if help.is_some() && started.elapsed() > PATIENCE && self.has_more() {
+                help.take().into_iter().for_each(|call| call());
+            }
+            match turn {
                 Ok(Turn::Finished) => {
                     let other = spare.replace(block);
                     other.iter().for_each(|block| self.budget.give(block.taken()));
                 }
                 Ok(Turn::Yielded(used)) => {
-                    self.count(&runner, used);
+                    self.count(&runner, &block, used);
+                    self.look_up(&runner, &block);
                     running.push_back(block);
-                    if running.len() < RESIDENT {
-                        running.extend(self.begin(&mut runner, spare.take()));
+                    if running.len() < RESIDENT && further {
+                        running.extend(self.begin(&mut runner, &order, spare.take()));
                     }
+                    continue;
                 }
                 Err(fault) => self.stop(&mut runner, &block, fault),
             }
-            if self.limits.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
-                self.end(&runner, FaultKind::Cancelled);
+            if self.is_cancelled() {
+                self.end(&runner, None, FaultKind::Cancelled);
             }
+        }
+        let watch = runner.watch.as_mut();
+        if watch.is_some_and(|watch| watch.finish(self.kernel(), self.code)) {
+            let limit = self.launch.limits.instructions.unwrap_or(0);
+            self.end(&runner, None, FaultKind::InstructionBudget { limit });
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.launch.limits.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+    }
+
+    /// Ends the launch, which this block is part of, if somebody wants that.
+    fn look_up(&self, runner: &Runner<'_>, block: &Block) {
+        if self.is_cancelled() {
+            self.end(runner, Some(block), FaultKind::Cancelled);
         }
     }
 
     /// The next block, in a finished one's place if there is one. None when there is no memory for another
     /// one: then the blocks that take it will make place for what is left.
-    fn begin(&self, runner: &mut Runner<'_>, spare: Option<Block>) -> Option<Block> {
+    fn begin(
+        &self,
+        runner: &mut Runner<'_>,
+        order: &BlockOrder,
+        spare: Option<Box<Block>>,
+    ) -> Option<Box<Block>> {
         let mut block = match spare {
             Some(block) => block,
             None => self.new_block(runner)?,
@@ -146,60 +199,87 @@ impl<'a> Grid<'a> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         if index >= self.blocks() {
             self.budget.give(block.taken());
+            if block.is_unwatched() {
+                self.spares.give(block);
+            }
             return None;
         }
-        let [x, y, _] = self.dims.grid.map(u64::from);
+        let index = order.block(index);
+        let [x, y, _] = self.launch.dims.grid.map(u64::from);
         let at = [index % x, index / x % y, index / (x * y)].map(|i| i as u32);
         let place = Place { at, ..runner.ctx.place };
         block.start(runner, place);
         Some(block)
     }
 
-    fn new_block(&self, runner: &Runner<'_>) -> Option<Block> {
-        let threads = runner.ctx.place.threads();
-        let shared = self.static_shared + self.dims.dynamic_shared;
-        let needed = Block::needed(self.code, self.function, threads, shared);
-        if !self.has_more() || !self.budget.take(needed) {
+    fn new_block(&self, runner: &Runner<'_>) -> Option<Box<Block>> {
+        if !self.has_more() {
             return None;
         }
-        let block = Block::new(self.code, self.function, threads, shared);
+        let kept = self.spares.take(self.block);
+        if let Some(kept) = kept.filter(|block| self.budget.take(block.taken())) {
+            return Some(kept);
+        }
+        if !self.budget.take(self.block.needed(self.code)) {
+            return None;
+        }
+        let block = Block::new(self.code, self.block);
         if block.is_none() {
-            self.end(runner, FaultKind::LaunchMemory { limit: self.budget.limit });
+            self.end(runner, None, FaultKind::LaunchMemory { limit: self.budget.limit });
         }
         block
     }
 
     /// Counts the fuel of a block that yielded against the budget.
-    fn count(&self, runner: &Runner<'_>, used: u64) {
-        let Some(limit) = self.limits.iterations else { return };
+    fn count(&self, runner: &Runner<'_>, block: &Block, used: u64) {
+        let Some(limit) = self.launch.limits.iterations else { return };
         let before = self.iterations.fetch_add(used, Ordering::Relaxed);
         if before.saturating_add(used) > limit {
-            self.end(runner, FaultKind::Budget { limit });
+            self.end(runner, Some(block), FaultKind::Budget { limit });
         }
     }
 
-    /// A fault of no thread in particular.
-    fn end(&self, runner: &Runner<'_>, kind: FaultKind) {
-        self.report(Fault {
-            kind,
-            kernel: self.code.functions[self.function as usize].name.clone(),
-            block: runner.ctx.place.at,
-            thread: [0; 3],
-            line: 0,
-            nearest: None,
-        });
+    /// A fault of no thread in particular: one of the block's stands for all, if there is one.
+    fn end(&self, runner: &Runner<'_>, block: Option<&Block>, kind: FaultKind) {
+        let start = self.code.functions[self.function as usize].entry.unwrap_or(0);
+        let nowhere = (BlockFault { pc: start, warp: 0 }, 0);
+        let (at, lane) = block.and_then(Block::somewhere).unwrap_or(nowhere);
+        let fault = LaneFault { kind, lane: lane as u32, nearest: None };
+        self.report(self.complete(runner, fault, runner.ctx.place.at, at));
     }
 
     fn stop(&self, runner: &mut Runner<'_>, block: &Block, at: BlockFault) {
         let Some(fault) = runner.ctx.fault.take() else { return };
-        self.report(Fault {
-            kind: fault.kind,
-            kernel: self.code.functions[self.function as usize].name.clone(),
-            block: block.at,
-            thread: runner.ctx.place.thread(at.warp * LANES as u32 + fault.lane),
+        self.report(self.complete(runner, fault, block.at, at));
+    }
+
+    /// A fault with all that is known of it.
+    fn complete(
+        &self,
+        runner: &Runner<'_>,
+        fault: LaneFault,
+        block: [u32; 3],
+        at: BlockFault,
+    ) -> Fault {
+        let LaneFault { kind, lane, mut nearest } = fault;
+        let mut variable = None;
+        if let Some((space, address, bytes)) = kind.access() {
+            let dynamic = self.launch.dims.dynamic_shared.into();
+            variable = self.code.variables.near(self.function, space, address, dynamic);
+            if space == FaultSpace::Global && nearest.is_none() {
+                nearest = self.memory.explain(address, bytes.into()).nearest;
+            }
+        }
+        Fault {
+            kind,
+            kernel: self.kernel().to_owned(),
+            block,
+            thread: runner.ctx.place.thread(at.warp * LANES as u32 + lane),
             line: self.code.lines[at.pc as usize],
-            nearest: fault.nearest,
-        });
+            source: self.code.sources.line(at.pc),
+            nearest,
+            variable,
+        }
     }
 
     /// Keeps the first fault and stops all workers.

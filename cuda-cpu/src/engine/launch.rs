@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 
 use super::fault::Fault;
+use super::observe::{Checks, Profile, Schedule};
 
 /// Threads in a block.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
@@ -31,8 +32,16 @@ pub struct LaunchDims {
 pub struct Limits<'a> {
     /// Loop iterations (of warps, all together) after which the launch is a fault. Calls count too, and
     /// waiting at a barrier, and what threads wait for each other with (atomics, volatile loads), counts more.
-    /// Checked now and then, so a launch may run a little longer.
+    /// Checked now and then, so a launch may run a little longer. Costs nothing.
     pub iterations: Option<u64>,
+    /// Instructions that the launch may execute; with one more it is a fault. Each instruction of the PTX counts
+    /// once each time that a warp, or the part of one that is at the same place, executes it, however many of
+    /// its lanes do, also when its guard holds for none. What only copies a
+    /// kernel parameter, a special register or a constant into a register of its own is no instruction here: the
+    /// register holds it from the start. A launch whose instructions are as many as that, or
+    /// fewer, never faults by it; one that has more always does: on one worker right before the first
+    /// one too many, on several up to 256 instructions of each worker later. The launch is some percent slower.
+    pub instructions: Option<u64>,
     /// Set by another thread: the launch ends with [`FaultKind::Cancelled`](super::FaultKind).
     pub cancel: Option<&'a AtomicBool>,
 }
@@ -46,11 +55,25 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
     /// See [`Limits`].
     pub limits: Limits<'a>,
-    /// The blocks are spread over this pool and the calling thread; without one they run on the calling
-    /// thread, in order.
+    /// The blocks are spread over this pool and the calling thread; without one, or where the
+    /// [`Schedule`] wants one worker, they run on the calling thread.
     pub pool: Option<&'a rayon::ThreadPool>,
+    /// In which order blocks and warps run.
+    pub schedule: Schedule,
+    /// What is checked beside what always is.
+    pub checks: Checks,
+    /// Counts what is executed.
+    pub profile: Option<&'a Profile>,
     /// Where `printf` writes: whole texts, from several threads.
     pub print: &'a (dyn Fn(&str) + Sync),
+}
+
+impl<'a> Launch<'a> {
+    /// A launch on the calling thread, without limits and further checks.
+    pub fn new(dims: LaunchDims, params: &'a [u8], print: &'a (dyn Fn(&str) + Sync)) -> Self {
+        let (limits, schedule, checks) = Default::default();
+        Self { dims, params, limits, pool: None, schedule, checks, profile: None, print }
+    }
 }
 
 /// A launch that cannot begin, or the fault that ended it.

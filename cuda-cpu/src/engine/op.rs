@@ -46,7 +46,7 @@ pub(crate) type Handler = unsafe fn(&mut Ctx<'_>, &Op) -> Flow;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Op {
     pub(crate) run: Handler,
-    /// The handler proper, when `run` is the guard's wrapper.
+    /// The handler proper: `run` may be the guard's wrapper.
     pub(crate) inner: Handler,
     pub(crate) d: Slot,
     pub(crate) a: Slot,

@@ -22,6 +22,11 @@ impl Place {
         self.block.iter().product()
     }
 
+    /// The same worker runs it, in the same launch.
+    pub(crate) fn is_same_launch(&self, other: &Self) -> bool {
+        (self.grid_id, self.worker) == (other.grid_id, other.worker)
+    }
+
     /// `threadIdx` of a thread by its linear number.
     pub(crate) fn thread(&self, linear: u32) -> [u32; 3] {
         let [x, y, z] = self.block;
@@ -39,11 +44,29 @@ pub(crate) fn fill(ctx: &mut Ctx<'_>, presets: &[Preset], warp: u32) {
     }
 }
 
-/// Fills in those that differ between blocks.
-pub(crate) fn refill(ctx: &mut Ctx<'_>, presets: &[Preset], warp: u32) {
-    let differs = |value| matches!(value, PresetValue::Special(Special::Ctaid(_)));
-    for preset in presets.iter().filter(|p| differs(p.value)) {
-        one(ctx, preset, warp);
+/// How long a preset stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// For warps of the same index in blocks of the same shape.
+    Always,
+    ForLaunch,
+    ForBlock,
+}
+
+/// The presets that hold so long.
+pub(crate) fn that_hold(presets: &[Preset], how_long: Holds) -> Vec<Preset> {
+    presets.iter().filter(|preset| holds(preset.value) == how_long).copied().collect()
+}
+
+fn holds(value: PresetValue) -> Holds {
+    match value {
+        PresetValue::Const(_) | PresetValue::Local(_) => Holds::Always,
+        PresetValue::Special(Special::Ctaid(_)) => Holds::ForBlock,
+        PresetValue::Special(Special::Ntid(_) | Special::WarpId | Special::NWarpId) => {
+            Holds::Always
+        }
+        PresetValue::Special(special) if differs_by_lane(special) => Holds::Always,
+        _ => Holds::ForLaunch,
     }
 }
 
@@ -52,33 +75,45 @@ fn one(ctx: &mut Ctx<'_>, preset: &Preset, warp: u32) {
         PresetValue::Const(bits) => bits,
         PresetValue::Local(at) => u64::from(ctx.spaces.local_base) + u64::from(at),
         PresetValue::DynamicShared => u64::from(ctx.place.static_shared),
-        PresetValue::Special(special) => return fill_special(ctx, preset, special, warp),
+        PresetValue::Param { at, bytes, signed } => param(ctx.spaces.params, at, bytes, signed),
+        PresetValue::Special(special) if differs_by_lane(special) => {
+            let place = ctx.place;
+            let lane_value = |lane| value(&place, special, warp, lane as u32);
+            return match preset.class {
+                Class::W64 => ctx.set_lanes::<u64>(preset.slot, lane_value),
+                _ => ctx.set_lanes::<u32>(preset.slot, |lane| lane_value(lane) as u32),
+            };
+        }
+        PresetValue::Special(special) => value(&ctx.place, special, warp, 0),
     };
     let mask = ctx.mask;
     match preset.class {
         Class::Pred => ctx.set_pred(preset.slot, mask, if value != 0 { mask } else { 0 }),
-        Class::W32 => ctx.write(preset.slot, mask, &[value as u32; LANES]),
-        Class::W64 => ctx.write(preset.slot, mask, &[value; LANES]),
+        Class::W32 => ctx.set_lanes(preset.slot, |_| value as u32),
+        Class::W64 => ctx.set_lanes(preset.slot, |_| value),
     }
 }
 
-fn fill_special(ctx: &mut Ctx<'_>, preset: &Preset, special: Special, warp: u32) {
-    let place = ctx.place;
-    let of = |lane| value(&place, special, warp, lane);
-    let values: [u64; LANES] = match special {
+fn differs_by_lane(special: Special) -> bool {
+    matches!(
+        special,
         Special::Tid(_)
-        | Special::LaneId
-        | Special::LaneMaskEq
-        | Special::LaneMaskLt
-        | Special::LaneMaskLe
-        | Special::LaneMaskGt
-        | Special::LaneMaskGe => std::array::from_fn(|lane| of(lane as u32)),
-        _ => [of(0); LANES],
-    };
-    match preset.class {
-        Class::W64 => ctx.write(preset.slot, ctx.mask, &values),
-        _ => ctx.write(preset.slot, ctx.mask, &values.map(|v| v as u32)),
-    }
+            | Special::LaneId
+            | Special::LaneMaskEq
+            | Special::LaneMaskLt
+            | Special::LaneMaskLe
+            | Special::LaneMaskGt
+            | Special::LaneMaskGe
+    )
+}
+
+/// A kernel parameter; what is read was checked when the program was decoded, and the block's length at launch.
+fn param(params: &[u8], at: u32, bytes: u8, signed: bool) -> u64 {
+    let at = at as usize;
+    let bytes = params.get(at..at + usize::from(bytes)).unwrap_or_default();
+    let word = bytes.iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
+    let above = 64 - 8 * bytes.len().max(1) as u32;
+    if signed { ((word << above) as i64 >> above) as u64 } else { word }
 }
 
 fn value(place: &Place, special: Special, warp: u32, lane: u32) -> u64 {

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_ptx::Module;
 
-use super::block::Block;
+use super::block::BlockSize;
 use super::budget::Budget;
 use super::code::Code;
 use super::decode::{Layout, LoadError, decode, reachable};
 use super::grid::Grid;
 use super::launch::{Invalid, Launch, LaunchDims, LaunchError, MAX_SHARED_BYTES};
+use super::spares::Spares;
 use crate::memory::Memory;
 
 /// A PTX module decoded for running. Its variables lie in the memory it was loaded with; give them
@@ -21,6 +22,7 @@ pub struct Program {
     allocations: Vec<u64>,
     globals: Vec<(String, u64, u64)>,
     launches: AtomicU64,
+    spares: Spares,
 }
 
 /// A kernel of a [`Program`].
@@ -38,6 +40,8 @@ pub struct Entry {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`.
     pub required_threads: Option<[u32; 3]>,
+    /// Where its variables in shared memory end.
+    shared_end: u32,
     function: u32,
 }
 
@@ -76,6 +80,7 @@ impl Program {
                     .collect(),
                 param_bytes: f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0),
                 static_shared: layout.shared_bytes(&f.name),
+                shared_end: layout.shared_end(&f.name),
                 max_threads: f.max_threads,
                 required_threads: f.required_threads,
                 function: index as u32,
@@ -83,7 +88,8 @@ impl Program {
             .collect();
         let globals = layout.globals(module);
         let allocations = layout.allocations;
-        Ok(Self { code, entries, allocations, globals, launches: AtomicU64::new(0) })
+        let launches = AtomicU64::new(0);
+        Ok(Self { code, entries, allocations, globals, launches, spares: Spares::default() })
     }
 
     /// The kernels, in the order of the module.
@@ -137,31 +143,29 @@ impl Program {
     ) -> Result<(), LaunchError> {
         let kernel = self.check(entry, launch)?;
         let budget = Budget::new(memory.usage().total);
-        let bytes = kernel.block_bytes(&self.code, &launch.dims);
+        let block = kernel.block_size(launch);
+        let bytes = block.needed(&self.code);
         if bytes > budget.limit {
             return Err(Invalid::Memory { bytes, most: budget.limit }.into());
         }
-        let grid = Grid::new(
-            &self.code,
-            memory,
-            kernel.function,
-            launch.dims,
-            kernel.static_shared,
-            launch.params,
-            launch.limits,
-            launch.print,
-            self.launches.fetch_add(1, Ordering::Relaxed),
-            budget,
-        );
-        grid.run(launch.pool).map_err(LaunchError::Fault)
+        let id = self.launches.fetch_add(1, Ordering::Relaxed);
+        let room = (budget, &self.spares);
+        let grid = Grid::new(&self.code, memory, kernel.static_shared, block, launch, id, room);
+        grid.run().map_err(LaunchError::Fault)
     }
 }
 
 impl Entry {
-    /// Host memory of a block. For dimensions that were checked.
-    fn block_bytes(&self, code: &Code, dims: &LaunchDims) -> u64 {
-        let threads = dims.block.iter().product();
-        Block::needed(code, self.function, threads, self.static_shared + dims.dynamic_shared)
+    /// For dimensions that were checked.
+    fn block_size(&self, launch: &Launch<'_>) -> BlockSize {
+        let LaunchDims { block, dynamic_shared, .. } = launch.dims;
+        let threads = block.iter().product();
+        let shared = match dynamic_shared {
+            // What is only there to align what follows is nobody's.
+            0 => self.shared_end,
+            dynamic => self.static_shared + dynamic,
+        };
+        BlockSize { function: self.function, threads, shared, checks: launch.checks }
     }
 
     fn check(&self, launch: &Launch<'_>) -> Result<(), Invalid> {

@@ -5,6 +5,7 @@ use super::block::BlockState;
 use super::code::{Code, Control};
 use super::ctx::{Ctx, lanes_of};
 use super::fault::FaultKind;
+use super::observe::{Observer, Off, Shadow, Watch};
 use super::op::Flow;
 use super::warp::{Fragment, Wait, Warp};
 
@@ -32,6 +33,8 @@ pub(crate) struct Faulted {
 pub(crate) struct Runner<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) code: &'a Code,
+    /// For launches that want something watched.
+    pub(crate) watch: Option<Box<Watch<'a>>>,
 }
 
 impl Runner<'_> {
@@ -46,7 +49,7 @@ impl Runner<'_> {
             };
             self.enter(warp, &fragment);
             self.ctx.merge_pc = merge_pc;
-            let (pc, flow) = self.dispatch(fragment.pc);
+            let (pc, flow) = self.dispatch(warp, &fragment);
             let at = Fragment { pc, ..fragment };
             match flow {
                 Flow::Jump => {
@@ -62,7 +65,13 @@ impl Runner<'_> {
                         return Ok(Stop::Yielded);
                     }
                 }
-                Flow::Fault | Flow::Next => return Err(Faulted { pc }),
+                // Whoever watches it lets others have the core.
+                Flow::Next => {
+                    warp.ready.push(at);
+                    warp.rotate = true;
+                    return Ok(Stop::Yielded);
+                }
+                Flow::Fault => return Err(Faulted { pc }),
             }
         }
     }
@@ -88,30 +97,30 @@ impl Runner<'_> {
         self.ctx.enter(&mut warp.registers.bytes_mut()[record.frame as usize..]);
     }
 
-    /// The dispatch loop: runs until a handler wants more than the next instruction or a jump.
-    fn dispatch(&mut self, start: u32) -> (u32, Flow) {
-        let (ctx, code) = (&mut self.ctx, self.code);
-        let mut pc = start;
-        loop {
-            let op = &code.ops[pc as usize];
-            // SAFETY: `enter` has set the frame of the function that this op belongs to: jumps stay
-            // within a function, and calls and returns come through `control`.
-            match unsafe { (op.run)(ctx, op) } {
-                Flow::Next => pc += 1,
-                Flow::Jump => {
-                    let target = ctx.target;
-                    if target <= pc {
-                        ctx.fuel -= 1;
-                        if ctx.fuel < 0 {
-                            return (target, Flow::Jump);
-                        }
-                    }
-                    pc = target;
-                    if pc >= ctx.merge_pc {
-                        return (pc, Flow::Jump);
-                    }
-                }
-                flow => return (pc, flow),
+    /// A time slice begins: gives the warp that has it, where it would be the `index`th of `count`.
+    pub(crate) fn begin_slice(&mut self, index: usize, count: usize) -> usize {
+        let shuffle = self.watch.as_mut().and_then(|watch| watch.shuffle());
+        shuffle.map_or(index, |shuffle| shuffle.begin_slice(index, count))
+    }
+
+    /// A block begins or ends its turn: who watches has its shadow meanwhile.
+    pub(crate) fn swap_shadow(&mut self, shadow: &mut Option<Box<Shadow>>) {
+        if let Some(watch) = &mut self.watch {
+            watch.swap_shadow(shadow);
+        }
+    }
+
+    /// What is remembered of the running block, where something is checked.
+    pub(crate) fn shadow(&mut self) -> Option<&mut Shadow> {
+        self.watch.as_mut()?.shadow()
+    }
+
+    fn dispatch(&mut self, warp: &Warp, fragment: &Fragment) -> (u32, Flow) {
+        match &mut self.watch {
+            None => dispatch(&mut self.ctx, self.code, &mut Off, fragment.pc),
+            Some(watch) => {
+                watch.enter(warp.index, warp.calls[fragment.call as usize].frame);
+                dispatch(&mut self.ctx, self.code, &mut **watch, fragment.pc)
             }
         }
     }
@@ -243,6 +252,48 @@ impl Runner<'_> {
                 (c.complete)(&mut self.ctx, op, present);
             }
             warp.ready.push(Fragment { pc: fragment.pc + 1, ..*fragment });
+        }
+    }
+}
+
+/// The dispatch loop: runs until a handler wants more than the next instruction or a jump, or until the observer
+/// has it stop.
+fn dispatch<O: Observer>(
+    ctx: &mut Ctx<'_>,
+    code: &Code,
+    observer: &mut O,
+    start: u32,
+) -> (u32, Flow) {
+    let ops = code.ops.as_ptr();
+    let mut pc = start as usize;
+    loop {
+        if let Some(flow) = observer.before(ctx, code, pc as u32) {
+            return (pc as u32, flow);
+        }
+        // SAFETY: `enter` has set the frame of the function that this op belongs to: jumps stay within a function,
+        // and calls and returns come through `control`. A function's last op is a `control`, so that the next one
+        // is always there.
+        let flow = unsafe {
+            let op = &*ops.add(pc);
+            (op.run)(ctx, op)
+        };
+        if flow == Flow::Next {
+            pc += 1;
+            continue;
+        }
+        if flow != Flow::Jump {
+            return (pc as u32, flow);
+        }
+        let target = ctx.target as usize;
+        if target <= pc {
+            ctx.fuel -= 1;
+            if ctx.fuel < 0 {
+                return (ctx.target, Flow::Jump);
+            }
+        }
+        pc = target;
+        if ctx.target >= ctx.merge_pc {
+            return (ctx.target, Flow::Jump);
         }
     }
 }

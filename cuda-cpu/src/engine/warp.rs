@@ -151,6 +151,12 @@ impl Warp {
         Some((fragment, same_depth.map(|f| f.pc).min().unwrap_or(u32::MAX)))
     }
 
+    /// The lanes that wait for such a thing.
+    pub(crate) fn waiting_at(&self, which: impl Fn(&Wait) -> bool) -> u32 {
+        let waiting = self.parked.iter().filter(|(_, wait)| which(wait));
+        waiting.fold(0, |lanes, (fragment, _)| lanes | fragment.mask)
+    }
+
     /// Lanes exit: they leave all their calls.
     pub(crate) fn exit(&mut self, fragment: &Fragment, lanes: u32) {
         self.live &= !lanes;

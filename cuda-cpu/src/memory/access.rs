@@ -17,6 +17,14 @@ pub(crate) trait Word: Copy {
     /// # Safety
     /// `at` is valid and aligned for this type.
     unsafe fn update(at: *mut u8, f: impl FnMut(Self) -> Self) -> Self;
+    /// Adds, wrapping; returns what was there.
+    /// # Safety
+    /// `at` is valid and aligned for this type.
+    unsafe fn add(at: *mut u8, value: Self) -> Self;
+    /// Replaces `old` by `new`; returns what was there.
+    /// # Safety
+    /// `at` is valid and aligned for this type.
+    unsafe fn exchange_if(at: *mut u8, old: Self, new: Self) -> Self;
 }
 
 macro_rules! word {
@@ -43,6 +51,19 @@ macro_rules! word {
                         Ok(_) => return old,
                         Err(now) => old = now,
                     }
+                }
+            }
+            #[inline(always)]
+            unsafe fn add(at: *mut u8, value: Self) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { <$atomic>::from_ptr(at.cast()) }.fetch_add(value, Ordering::SeqCst)
+            }
+            #[inline(always)]
+            unsafe fn exchange_if(at: *mut u8, old: Self, new: Self) -> Self {
+                // SAFETY: the caller's promise.
+                let cell = unsafe { <$atomic>::from_ptr(at.cast()) };
+                match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(was) | Err(was) => was,
                 }
             }
         }
@@ -143,5 +164,45 @@ pub(crate) unsafe fn copy_64_avx(dst: *mut u8, src: *const u8) {
             a = out(ymm_reg) _, b = out(ymm_reg) _,
             options(nostack, preserves_flags),
         );
+    }
+}
+
+/// [`copy_64`] in one piece.
+///
+/// # Safety
+/// As [`copy_64`], and the processor has AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) unsafe fn copy_64_avx512(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        std::arch::asm!(
+            "vmovups {a}, [{s}]", "vmovups [{t}], {a}",
+            s = in(reg) src, t = in(reg) dst, a = out(zmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Copies 16 bytes.
+///
+/// # Safety
+/// Both ranges are valid; at least one of them may race.
+#[inline(always)]
+pub(crate) unsafe fn copy_16(dst: *mut u8, src: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise. Two general registers: SSE instructions would stall among AVX code.
+    unsafe {
+        std::arch::asm!(
+            "mov {a}, [{s}]", "mov {b}, [{s} + 8]", "mov [{t}], {a}", "mov [{t} + 8], {b}",
+            s = in(reg) src, t = in(reg) dst, a = out(reg) _, b = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy(dst, src, 16);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::access;
 use super::error::AccessError;
+use super::storage::Allocation;
 use super::table::Memory;
 
 /// Bytes of an overlapping copy that go through the bounce buffer at once.
@@ -11,18 +12,15 @@ impl Memory {
     /// Copies device bytes from `address` on into `into`.
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), AccessError> {
         let from = self.find(address, into.len() as u64)?;
-        let at = (address - from.base) as usize;
-        // SAFETY: `find` has checked the range; `into` is ours alone.
-        unsafe { access::copy(into.as_mut_ptr(), from.host().add(at), into.len()) };
+        get(&from, address, into);
         Ok(())
     }
 
     /// Copies `bytes` to device memory from `address` on.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), AccessError> {
         let to = self.find(address, bytes.len() as u64)?;
-        let at = (address - to.base) as usize;
-        // SAFETY: `find` has checked the range; `bytes` is borrowed for the call.
-        unsafe { access::copy(to.host().add(at), bytes.as_ptr(), bytes.len()) };
+        to.mark(address, bytes.len() as u64);
+        put(&to, address, bytes);
         Ok(())
     }
 
@@ -31,6 +29,7 @@ impl Memory {
         let size = pattern.len() as u64;
         let bytes = size.saturating_mul(count);
         let to = self.find(address, bytes)?;
+        to.mark(address, bytes);
         // SAFETY: `find` has checked the range, so the offset is inside.
         let dst = unsafe { to.host().add((address - to.base) as usize) };
         let word = match *pattern {
@@ -39,7 +38,7 @@ impl Memory {
             [a, b, c, d] if address.is_multiple_of(4) => u32::from_le_bytes([a, b, c, d]),
             _ => {
                 for at in 0..count {
-                    self.write(address + at * size, pattern)?;
+                    put(&to, address + at * size, pattern);
                 }
                 return Ok(());
             }
@@ -50,44 +49,63 @@ impl Memory {
     }
 
     /// Copies `len` bytes inside device memory. Overlapping ranges give what a copy through a third
-    /// place would give.
+    /// place would give. What nobody has written is as unwritten in its copy.
     pub fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
         let (to, from) = (self.find(dst, len)?, self.find(src, len)?);
         if src < dst && dst - src < len {
-            return self.copy_backwards(dst, src, len);
+            copy_backwards(&to, dst, src, len);
+        } else if dst < src && src - dst < len {
+            copy_forwards(&to, dst, src, len);
+        } else {
+            let (d, s) = ((dst - to.base) as usize, (src - from.base) as usize);
+            // SAFETY: `find` has checked both ranges, and they do not overlap.
+            unsafe { access::copy(to.host().add(d), from.host().add(s), len as usize) };
         }
-        if dst < src && src - dst < len {
-            return self.copy_forwards(dst, src, len);
-        }
-        let (d, s) = ((dst - to.base) as usize, (src - from.base) as usize);
-        // SAFETY: `find` has checked both ranges, and they do not overlap.
-        unsafe { access::copy(to.host().add(d), from.host().add(s), len as usize) };
-        Ok(())
-    }
-
-    fn copy_forwards(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
-        let mut bounce = vec![0; BOUNCE.min(len as usize)];
-        let mut done = 0;
-        while done < len {
-            let n = (len - done).min(BOUNCE as u64);
-            let piece = &mut bounce[..n as usize];
-            self.read(src + done, piece)?;
-            self.write(dst + done, piece)?;
-            done += n;
+        if let (Some(copied), Some(source)) = (&to.written, &from.written) {
+            copied.copy(dst - to.base, source, src - from.base, len);
         }
         Ok(())
     }
+}
 
-    fn copy_backwards(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
-        let mut bounce = vec![0; BOUNCE.min(len as usize)];
-        let mut left = len;
-        while left > 0 {
-            let n = left.min(BOUNCE as u64);
-            left -= n;
-            let piece = &mut bounce[..n as usize];
-            self.read(src + left, piece)?;
-            self.write(dst + left, piece)?;
-        }
-        Ok(())
+/// Bytes of `from`, which holds them.
+fn get(from: &Allocation, address: u64, into: &mut [u8]) {
+    debug_assert!(from.holds(address, into.len() as u64));
+    let at = (address - from.base) as usize;
+    // SAFETY: the caller has found the range in this allocation; `into` is ours alone.
+    unsafe { access::copy(into.as_mut_ptr(), from.host().add(at), into.len()) };
+}
+
+/// Puts bytes into `to`, which has room for them there.
+fn put(to: &Allocation, address: u64, bytes: &[u8]) {
+    debug_assert!(to.holds(address, bytes.len() as u64));
+    let at = (address - to.base) as usize;
+    // SAFETY: the caller has found the range in this allocation; `bytes` is borrowed for the call.
+    unsafe { access::copy(to.host().add(at), bytes.as_ptr(), bytes.len()) };
+}
+
+/// Within one allocation, to a lower address.
+fn copy_forwards(within: &Allocation, dst: u64, src: u64, len: u64) {
+    let mut bounce = vec![0; BOUNCE.min(len as usize)];
+    let mut done = 0;
+    while done < len {
+        let n = (len - done).min(BOUNCE as u64);
+        let piece = &mut bounce[..n as usize];
+        get(within, src + done, piece);
+        put(within, dst + done, piece);
+        done += n;
+    }
+}
+
+/// Within one allocation, to a higher address.
+fn copy_backwards(within: &Allocation, dst: u64, src: u64, len: u64) {
+    let mut bounce = vec![0; BOUNCE.min(len as usize)];
+    let mut left = len;
+    while left > 0 {
+        let n = left.min(BOUNCE as u64);
+        left -= n;
+        let piece = &mut bounce[..n as usize];
+        get(within, src + left, piece);
+        put(within, dst + left, piece);
     }
 }

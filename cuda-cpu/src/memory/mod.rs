@@ -21,6 +21,7 @@
 //!
 //! New memory holds what [`Contents`] says: by default `0xFF` in its first 64 KiB, which reads as NaN or
 //! -1 and thus shows a missing initialisation, every time in the same way, and zero behind them.
+//! A memory that is made for it ([`Memory::tracking`]) knows of each byte whether somebody has written it ([`written`]).
 //! Allocating and freeing let go of the table while the host's allocator is at work.
 
 pub(crate) mod access;
@@ -30,7 +31,9 @@ mod room;
 mod storage;
 mod table;
 mod view;
+pub(crate) mod written;
 
 pub use error::{AccessError, FreeError, Nearest, OutOfMemory};
+pub(crate) use storage::Allocation;
 pub use table::{Contents, Memory, Usage};
 pub(crate) use view::{Range, View};

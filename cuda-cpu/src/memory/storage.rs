@@ -4,6 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use super::table::Contents;
+use super::written::Written;
 
 /// Alignment of every allocation's host bytes and, at least, of its address.
 pub(super) const ALIGN: u64 = 256;
@@ -21,6 +22,8 @@ pub(crate) struct Allocation {
     /// What the allocator gave: `host` is its first aligned byte.
     start: NonNull<u8>,
     layout: Layout,
+    /// Which bytes somebody has written, where that is followed.
+    pub(crate) written: Option<Written>,
 }
 
 // SAFETY: the pointer owns its bytes; they are touched only through `access` (module rules 2, 3).
@@ -30,7 +33,8 @@ unsafe impl Sync for Allocation {}
 
 impl Allocation {
     /// `None` when the host has no room.
-    pub(super) fn new(base: u64, size: u64, contents: Contents) -> Option<Self> {
+    pub(super) fn new(base: u64, size: u64, contents: Contents, track: bool) -> Option<Self> {
+        let written = if track { Some(Written::new(size)?) } else { None };
         let len = usize::try_from(size).ok()?;
         let layout = Layout::from_size_align(len.checked_add(ALIGN as usize)?, ASKED_ALIGN).ok()?;
         // SAFETY: the layout's size is at least `ALIGN`.
@@ -44,11 +48,18 @@ impl Allocation {
             // SAFETY: `host` is `len` fresh bytes that nobody else knows yet, and `marked` is no more.
             unsafe { host.as_ptr().write_bytes(byte, marked) };
         }
-        Some(Self { base, size, host, start, layout })
+        Some(Self { base, size, host, start, layout, written })
     }
 
     pub(crate) fn host(&self) -> *mut u8 {
         self.host.as_ptr()
+    }
+
+    /// These bytes, which are inside, were written.
+    pub(crate) fn mark(&self, address: u64, bytes: u64) {
+        if let Some(written) = &self.written {
+            written.mark(address - self.base, bytes);
+        }
     }
 
     /// Whether `bytes` from `address` on lie inside.

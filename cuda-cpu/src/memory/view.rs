@@ -34,28 +34,48 @@ pub(crate) struct View<'m> {
     memory: &'m Memory,
     /// Sorted by base.
     held: Vec<Arc<Allocation>>,
+    /// What the kernel has freed itself: still held, for ranges of it may be left somewhere.
+    forgotten: Vec<Arc<Allocation>>,
 }
 
 impl<'m> View<'m> {
     pub(crate) fn new(memory: &'m Memory) -> Self {
-        Self { memory, held: Vec::new() }
+        Self { memory, held: Vec::new(), forgotten: Vec::new() }
     }
 
     pub(crate) fn memory(&self) -> &'m Memory {
         self.memory
     }
 
-    /// The allocation that holds these bytes.
-    pub(crate) fn find(&mut self, address: u64, bytes: u64) -> Result<Range, AccessError> {
-        let after = self.held.partition_point(|a| a.base <= address);
-        let held = after.checked_sub(1).and_then(|i| self.held.get(i));
-        if let Some(a) = held.filter(|a| a.holds(address, bytes)) {
-            return Ok(range(a));
+    /// The allocation that begins there is not found any more, unless it is in memory.
+    pub(crate) fn forget(&mut self, address: u64) {
+        if let Ok(index) = self.held.binary_search_by_key(&address, |a| a.base) {
+            self.forgotten.push(self.held.remove(index));
         }
-        let found = self.memory.find(address, bytes)?;
-        let range = range(&found);
-        self.held.insert(after, found);
-        Ok(range)
+    }
+
+    /// Where these bytes are.
+    pub(crate) fn find(&mut self, address: u64, bytes: u64) -> Result<Range, AccessError> {
+        self.allocation(address, bytes).map(range)
+    }
+
+    /// The allocation that holds these bytes.
+    pub(crate) fn allocation(
+        &mut self,
+        address: u64,
+        bytes: u64,
+    ) -> Result<&Allocation, AccessError> {
+        let after = self.held.partition_point(|a| a.base <= address);
+        let known = after.checked_sub(1).filter(|&i| self.held[i].holds(address, bytes));
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let found = self.memory.find(address, bytes)?;
+                self.held.insert(after, found);
+                after
+            }
+        };
+        Ok(&self.held[index])
     }
 }
 

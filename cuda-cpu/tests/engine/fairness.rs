@@ -95,7 +95,7 @@ fn endless_loops_can_be_cancelled() {
     for kernel in KERNELS {
         let cancel: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let mut h = Host::with_pool(&format!("{HEADER}{ENDLESS}"), 2);
-        h.limits = Limits { iterations: None, cancel: Some(cancel) };
+        h.limits = Limits { cancel: Some(cancel), ..Limits::default() };
         std::thread::scope(|s| {
             s.spawn(|| {
                 std::thread::sleep(Duration::from_millis(20));
@@ -147,7 +147,7 @@ fn a_barrier_completes_while_its_warp_goes_on() {
             setp.ge.u32 %p, %r1, 16;
             @%p bra OTHERS;
             bar.sync 1, 32;
-            st.shared.u32 [word], 1;
+            st.volatile.shared.u32 [word], 1;
             ret;
         OTHERS:
             bar.arrive 1, 32;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cuda_cpu::{Fault, FaultKind, FaultSpace, Invalid, LaunchError, Limits, Waiting};
+use cuda_cpu::{Fault, FaultKind, FaultSpace, Invalid, LaunchError, Limits, Waiting, WaitsFor};
 
 use crate::args;
 use crate::host::Host;
@@ -87,7 +87,10 @@ fn deadlock_lists_who_waits() {
     let f = fault(h.launch("stuck_barrier", 1, 32, args![h.zeros::<u32>(32)]));
     let FaultKind::Deadlock { waiting } = &f.kind else { panic!("{f}") };
     assert!(
-        matches!(waiting[..], [Waiting { warp: 0, lanes: u32::MAX, barrier: Some(1), .. }]),
+        matches!(
+            waiting[..],
+            [Waiting { warp: 0, lanes: u32::MAX, waits_for: WaitsFor::Barrier(1), .. }]
+        ),
         "{f}"
     );
 }
@@ -100,7 +103,7 @@ fn budget_and_cancel() {
     let x = h.zeros::<u32>(1);
     let f = fault(h.launch("run_forever", 1, 1, args![x]));
     assert_eq!(f.kind, FaultKind::Budget { limit: 100_000 });
-    h.limits = Limits { iterations: None, cancel: Some(&CANCEL) };
+    h.limits = Limits { cancel: Some(&CANCEL), ..Limits::default() };
     std::thread::scope(|s| {
         s.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -134,12 +137,14 @@ fn unknown_instructions_are_named() {
             mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};
             add.u32 %r1, %r2, 1;
             add.ftz.u32 %r1, %r2, 1;
+            add.ftz.u32 %r2, %r2, 1;
             ret;
         }";
     let module = cuda_ptx::parse(ptx).unwrap();
     let memory = cuda_cpu::Memory::new(1 << 20);
     let error = cuda_cpu::Program::load(&module, &memory).unwrap_err();
-    assert_eq!(error.count, 2);
+    assert_eq!((error.count, error.problems.len()), (3, 2));
+    assert_eq!((error.problems[1].occurrences, error.problems[1].line), (2, 6));
     assert_eq!((error.problems[0].line, error.problems[0].column), (4, 13));
     assert!(error.to_string().contains("add.ftz.u32"), "{error}");
     assert_eq!(memory.usage().used, 0);

@@ -26,7 +26,7 @@ for path in sorted(folder.glob("*.ptx")):
     if status:
         print("refused", path.name, status)
         continue
-    data = (folder / f"{path.stem[3]}.in").read_bytes()
+    data = (folder / f"{path.stem[-1]}.in").read_bytes()
     check(cuda.cuMemcpyHtoD_v2(source, data, ctypes.c_size_t(len(data))), "upload")
     check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k"), "function")
     params = (ctypes.c_void_p * 2)(ctypes.addressof(source), ctypes.addressof(target))

@@ -1,8 +1,10 @@
 //! What the tests use to run PTX: a device, its memory and typed buffers.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use cuda_cpu::{Launch, LaunchDims, LaunchError, Limits, Memory, Program};
+use cuda_cpu::{
+    Checks, Launch, LaunchDims, LaunchError, Limits, Memory, Profile, Program, Schedule,
+};
 
 /// A loaded module and memory to run it with.
 pub(crate) struct Host {
@@ -11,6 +13,9 @@ pub(crate) struct Host {
     pub(crate) pool: Option<rayon::ThreadPool>,
     pub(crate) printed: Mutex<String>,
     pub(crate) limits: Limits<'static>,
+    pub(crate) schedule: Schedule,
+    pub(crate) checks: Checks,
+    pub(crate) profile: Option<Arc<Profile>>,
 }
 
 /// One kernel argument's bytes.
@@ -49,11 +54,13 @@ impl Host {
 
     /// Or why the module does not load.
     pub(crate) fn try_new(ptx: &str) -> Result<Self, String> {
-        let memory = Memory::new(1 << 32);
+        let memory = Memory::new(1 << 32).tracking();
         let module = cuda_ptx::parse(ptx).map_err(|e| e.to_string())?;
         let program = Program::load(&module, &memory).map_err(|e| e.to_string())?;
-        let (printed, limits) = (Mutex::default(), Limits::default());
-        Ok(Self { memory, program, pool: None, printed, limits })
+        let (pool, profile) = (None, None);
+        let (limits, schedule, printed) = Default::default();
+        let checks = crate::CHECKS;
+        Ok(Self { memory, program, pool, printed, limits, schedule, checks, profile })
     }
 
     pub(crate) fn with_pool(ptx: &str, threads: usize) -> Self {
@@ -107,11 +114,12 @@ impl Host {
         let print = |text: &str| self.printed.lock().unwrap().push_str(text);
         let dims = LaunchDims { grid: grid.into().0, block: block.into().0, dynamic_shared };
         let launch = Launch {
-            dims,
-            params: &params,
             limits: self.limits,
             pool: self.pool.as_ref(),
-            print: &print,
+            schedule: self.schedule,
+            checks: self.checks,
+            profile: self.profile.as_deref(),
+            ..Launch::new(dims, &params, &print)
         };
         self.program.launch(&self.memory, entry, &launch)
     }

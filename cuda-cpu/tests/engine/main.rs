@@ -9,4 +9,8 @@ mod limits;
 mod misc;
 mod ops;
 mod sweep;
+mod tensor;
 mod wide;
+
+/// What hosts check, unless a test says otherwise. The tests of `checks` run all of this with another one.
+const CHECKS: cuda_cpu::Checks = cuda_cpu::Checks::none();

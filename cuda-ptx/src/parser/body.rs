@@ -5,7 +5,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_REGISTER_RANGE;
-use crate::parser::debug::{location, skip_section};
+use crate::parser::debug::{location, skip_section, used_bytes};
 use crate::parser::declared::declared_type;
 use crate::parser::globals::Globals;
 use crate::parser::header::{Header, pragma};
@@ -100,7 +100,12 @@ impl<'p, 'a> BodyParser<'p, 'a> {
                 self.body.locations.push(location);
                 Ok(())
             }
-            ".pragma" => pragma(self.cur),
+            ".pragma" => {
+                let instruction = self.body.instructions.len() as u32;
+                let used = pragma(self.cur)?.and_then(used_bytes).map(|mask| (instruction, mask));
+                self.body.used_bytes.extend(used);
+                Ok(())
+            }
             ".section" => skip_section(self.cur),
             _ => match space(&token) {
                 Some(space) => self.variables(space, external),

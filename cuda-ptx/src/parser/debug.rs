@@ -1,6 +1,6 @@
-//! Directives for debuggers: `.file`, `.loc`, `.section`.
+//! Directives for debuggers: `.file`, `.loc`, `.section`; and the one pragma that says something of a program.
 
-use crate::ast::Location;
+use crate::ast::{Location, Position};
 use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::lexer::Kind;
@@ -18,7 +18,8 @@ pub(crate) fn file(cur: &mut Cursor<'_>) -> Result<(u32, String), Error> {
 
 /// `.loc 1 20 3`, perhaps with `function_name` and `inlined_at`, from behind the directive.
 pub(crate) fn location(cur: &mut Cursor<'_>, instruction: u32) -> Result<Location, Error> {
-    let [file, line, column] = position(cur)?;
+    let Position { file, line, column } = position(cur)?;
+    let mut inlined_at = None;
     while cur.eat(",") {
         match cur.ident("`function_name` or `inlined_at`")? {
             token if token.text == "function_name" => {
@@ -27,17 +28,26 @@ pub(crate) fn location(cur: &mut Cursor<'_>, instruction: u32) -> Result<Locatio
                     cur.integer("a number")?;
                 }
             }
-            token if token.text == "inlined_at" => _ = position(cur)?,
+            token if token.text == "inlined_at" => inlined_at = Some(position(cur)?),
             token => return Err(Error::expected("`function_name` or `inlined_at`", &token)),
         }
     }
-    Ok(Location { instruction, file, line, column })
+    Ok(Location { instruction, file, line, column, inlined_at })
 }
 
-fn position(cur: &mut Cursor<'_>) -> Result<[u32; 3], Error> {
+fn position(cur: &mut Cursor<'_>) -> Result<Position, Error> {
     let file = cur.integer32("the index of a file")?;
     let line = cur.integer32("a line")?;
-    Ok([file, line, cur.integer32("a column")?])
+    Ok(Position { file, line, column: cur.integer32("a column")? })
+}
+
+/// The mask in the text of a pragma `used_bytes_mask 0xF0F`. Others, and ones that cannot be read, say nothing.
+pub(crate) fn used_bytes(pragma: &str) -> Option<u64> {
+    let mask = pragma.trim_matches('"').strip_prefix("used_bytes_mask")?.trim();
+    match mask.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => mask.parse().ok(),
+    }
 }
 
 /// `.section .debug_str { .. }`, from behind the directive. What it holds is not read.

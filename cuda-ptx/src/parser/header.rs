@@ -69,7 +69,7 @@ impl<'a> Header<'a> {
             | ".abi_preserve_control" => _ = cur.integer32("a number")?,
             ".noreturn" | ".explicitcluster" | ".blocksareclusters" => {}
             ".attribute" => cur.skip_balanced("(", ")")?,
-            ".pragma" => pragma(cur)?,
+            ".pragma" => _ = pragma(cur)?,
             _ if unknown == Unknown::Skip => skip_arguments(cur),
             _ => return Err(Error::at(&token, ErrorKind::UnknownDirective)),
         }
@@ -88,13 +88,16 @@ pub(crate) fn skip_attribute(cur: &mut Cursor<'_>) -> Result<(), Error> {
     }
 }
 
-/// `.pragma "nounroll";`, from behind the directive.
-pub(crate) fn pragma(cur: &mut Cursor<'_>) -> Result<(), Error> {
-    cur.string("a string")?;
+/// `.pragma "nounroll";`, from behind the directive. Gives the text, if it is the only one.
+pub(crate) fn pragma<'a>(cur: &mut Cursor<'a>) -> Result<Option<&'a str>, Error> {
+    let first = cur.string("a string")?.text;
+    let mut only = true;
     while cur.eat(",") {
         cur.string("a string")?;
+        only = false;
     }
-    cur.semicolon()
+    cur.semicolon()?;
+    Ok(Some(first).filter(|_| only))
 }
 
 /// `x`, `x, y` or `x, y, z`; what is missing is 1.

@@ -50,7 +50,7 @@ impl<'a> ModuleParser<'a> {
             ".file" => self.module.files.push(file(&mut self.cur)?),
             ".loc" => _ = location(&mut self.cur, 0)?,
             ".section" => skip_section(&mut self.cur)?,
-            ".pragma" => pragma(&mut self.cur)?,
+            ".pragma" => _ = pragma(&mut self.cur)?,
             ".alias" => self.alias()?,
             ";" => {}
             ".param" => return Err(Error::expected("a directive of module scope", &token)),

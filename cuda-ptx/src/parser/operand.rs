@@ -1,6 +1,6 @@
 //! Operands of instructions. None holds a list inside a list, so nothing here recurses far.
 
-use crate::ast::{Address, AddressBase, Operand};
+use crate::ast::{Address, AddressBase, Operand, RegPart};
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
 use crate::number::Constant;
@@ -78,6 +78,11 @@ impl<'a> BodyParser<'_, 'a> {
                 _ => Err(Error::expected("a predicate register", &name)),
             };
         }
+        if token.is_punct("-") && self.cur.peek_at(1).kind == Kind::Ident {
+            self.cur.next();
+            let name = self.cur.next();
+            return self.part(&name, true);
+        }
         if !starts_constant(&token) {
             return Err(Error::expected("an operand", &token));
         }
@@ -104,10 +109,28 @@ impl<'a> BodyParser<'_, 'a> {
                 Ok(Operand::Special(special + next.text))
             }
             Operand::Reg(_) if next.kind == Kind::Dot && name.touches(&next) => {
-                Err(Error::at(&next, ErrorKind::Unsupported("parts of registers as operands")))
+                self.part(&name, false)
             }
             found => Ok(found),
         }
+    }
+
+    /// A register with what may follow it: `.h10`.
+    fn part(&mut self, name: &Token<'a>, negated: bool) -> Result<Operand, Error> {
+        let Some(Binding::Reg(register)) = self.scopes.find(name.text, &mut self.body.registers)
+        else {
+            return Err(Error::expected("a register", name));
+        };
+        let next = self.cur.peek();
+        let mut part = String::new();
+        if next.kind == Kind::Dot && name.touches(&next) {
+            if !is_part(next.text) {
+                return Err(Error::expected("a part of a register", &next));
+            }
+            self.cur.next();
+            part = next.text.trim_start_matches('.').to_owned();
+        }
+        Ok(Operand::Part(RegPart { register, part, negated }))
     }
 
     /// What a name means: a register, variable or parameter before a label before a global name.
@@ -181,4 +204,14 @@ impl<'a> BodyParser<'_, 'a> {
             _ => Err(Error::expected("a register, a variable or a number", &token)),
         }
     }
+}
+
+/// `.b0` to `.b7654`, `.h0` to `.h32`.
+fn is_part(text: &str) -> bool {
+    let (digits, most, largest) = match text.get(..2) {
+        Some(".b") => (&text[2..], 4, b'7'),
+        Some(".h") => (&text[2..], 2, b'3'),
+        _ => return false,
+    };
+    (1..=most).contains(&digits.len()) && digits.bytes().all(|d| (b'0'..=largest).contains(&d))
 }

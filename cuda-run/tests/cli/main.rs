@@ -7,3 +7,4 @@ mod kernels;
 mod npy;
 mod options;
 mod support;
+mod watching;

@@ -5,14 +5,18 @@ use cuda_ptx::{Operand, ScalarType as T};
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
 use crate::engine::exec::bits::{Bfi, PackField};
+use crate::engine::exec::compare;
+use crate::engine::exec::lane::Kind;
 use crate::engine::exec::map::{self, Pick};
-use crate::engine::exec::{approx, arith_float, arith_int, bits, carry, convert};
-use crate::engine::op::{Op, Slot};
+use crate::engine::exec::select::{self, Logic, NOT_B};
+use crate::engine::exec::{approx, arith_float, arith_int, bits, carry, convert, extremes, packed};
+use crate::engine::op::{Class, Op, Slot};
 
 /// Decodes an instruction of this family.
 pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     match form.opcode() {
         "bfi" => return decode_bfi(b, form),
+        "lop3" if form.has("and") || form.has("or") => return decode_lop3_test(b, form),
         "addc" | "subc" | "madc" => return decode_carry(b, form),
         "add" | "sub" | "mad" if form.has("cc") => return decode_carry(b, form),
         _ => {}
@@ -26,6 +30,8 @@ fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let float =
         matches!(form.peek_ty(), Some(T::F16 | T::F16x2 | T::BF16 | T::BF16x2 | T::F32 | T::F64));
     match form.opcode() {
+        _ if packed::is_packed(form) => packed::pick(form),
+        _ if extremes::is_extreme(form) => extremes::pick(form),
         "cvt" => convert::pick(form),
         "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => approx::pick(form),
         "div" if float => approx::pick(form),
@@ -91,4 +97,37 @@ fn decode_carry(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem>
     let carry = b.carry();
     op.extra = b.extras([carry]);
     b.emit(op)
+}
+
+/// `lop3.or.b32 d|p, a, b, c, table, q;`: also whether the result is not zero, combined with `q`.
+fn decode_lop3_test(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let how = if form.take("and") { Logic::And } else { Logic::Or };
+    form.take("or");
+    let pick = bits::pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let [Operand::Pair(d, p), x, y, z, _, q] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let mut op = Op::new(pick.run);
+    op.imm = pick.imm;
+    op.a = b.source(x, pick.d)?;
+    op.b = b.source(y, pick.d)?;
+    op.c = b.source(z, pick.d)?;
+    op.d = b.frame.register(pick.d.class());
+    b.emit_plain(op);
+    let result = op.d;
+    let test = compare::pick_not_zero();
+    let mut op = Op::new(test.run);
+    (op.a, op.b) = (result, b.source(&Operand::Int(0), pick.d)?);
+    op.d = b.frame.register(Class::Pred);
+    b.emit_plain(op);
+    let (q, not) = b.pred(q)?;
+    let mut logic = Op::new(select::logic);
+    logic.imm = how as u64 | if not { NOT_B } else { 0 };
+    (logic.a, logic.b) = (op.d, q);
+    logic.d = b.dest(p, Kind::Pred, false)?;
+    b.emit(logic)?;
+    let mut copy = Op::new(select::copy::<u32>);
+    copy.a = result;
+    copy.d = b.dest(d, pick.d, false)?;
+    b.emit(copy)
 }

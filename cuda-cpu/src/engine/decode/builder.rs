@@ -6,14 +6,19 @@ use cuda_ptx::{
 };
 
 use super::frame::Frame;
+use super::kind::kind_name;
+use super::known::Known;
 use super::layout::Layout;
 use super::locals::Locals;
+use super::registers::registers;
 use super::special;
 use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
 use crate::engine::code::{Code, Control, PresetValue};
 use crate::engine::exec::control::guarded;
 use crate::engine::exec::lane::Kind;
+use crate::engine::exec::special::add_window;
 use crate::engine::exec::{control, select};
+use crate::engine::observe::Effect;
 use crate::engine::op::{Class, Op, Slot};
 
 /// Why an instruction cannot be decoded.
@@ -30,7 +35,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) code: &'a mut Code,
     pub(crate) frame: Frame,
-    registers: Vec<Option<Slot>>,
+    pub(super) registers: Vec<Option<Slot>>,
+    pub(super) known: Known,
     /// Offsets of the function's own local variables, parameters and results in its local bytes.
     pub(crate) locals: Locals,
     /// The hidden carry.
@@ -40,7 +46,13 @@ pub(crate) struct Builder<'a> {
     pub(crate) tables: Vec<u32>,
     /// Ops to follow the one being decoded: results that must be widened.
     after: Vec<Op>,
-    ins: Option<&'a Instruction>,
+    pub(super) ins: Option<&'a Instruction>,
+    /// The instruction has an op of its own already, by which it is counted.
+    counted: bool,
+    /// What the next op that is emitted does to memory.
+    effects: Vec<Effect>,
+    /// Of what the instruction loads, the bytes that are used.
+    pub(crate) used_bytes: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -61,12 +73,16 @@ impl<'a> Builder<'a> {
             code,
             frame: Frame::default(),
             registers,
+            known: Known::new(function, body),
             locals,
             carry: None,
             jumps: Vec::new(),
             tables: Vec::new(),
             after: Vec::new(),
             ins: None,
+            counted: false,
+            effects: Vec::new(),
+            used_bytes: u64::MAX,
         }
     }
 
@@ -74,6 +90,14 @@ impl<'a> Builder<'a> {
     pub(crate) fn begin(&mut self, ins: &'a Instruction) {
         self.ins = Some(ins);
         self.after.clear();
+        self.frame.free_temporaries();
+        self.counted = false;
+        self.effects.clear();
+    }
+
+    /// States what the op that is emitted next does to memory: whatever observers are to know of it.
+    pub(crate) fn states(&mut self, effect: Effect) {
+        self.effects.push(effect);
     }
 
     /// The index of the next op.
@@ -85,6 +109,17 @@ impl<'a> Builder<'a> {
         op.pc = self.pc();
         self.code.ops.push(op);
         self.code.lines.push(self.ins.map_or(self.function.line, |i| i.line));
+        self.code.table.push();
+    }
+
+    /// Pushes an op that stands for the instruction, with what was stated of it.
+    fn push_own(&mut self, op: Op) {
+        self.push(op);
+        if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
+            let slot = |id: RegId| self.registers.get(id.0 as usize).copied().flatten();
+            self.code.table.is_instruction(&kind_name(ins), registers(ins, slot));
+        }
+        self.effects.drain(..).for_each(|effect| self.code.table.has_effect(effect));
     }
 
     /// Emits an op that every lane executes.
@@ -95,7 +130,7 @@ impl<'a> Builder<'a> {
     /// Emits an op under the instruction's guard, then what must follow it.
     pub(crate) fn emit(&mut self, op: Op) -> Result<(), Problem> {
         let op = self.with_guard(op)?;
-        self.push(op);
+        self.push_own(op);
         for after in std::mem::take(&mut self.after) {
             let after = self.with_guard(after)?;
             self.push(after);
@@ -106,7 +141,7 @@ impl<'a> Builder<'a> {
     /// Emits an op that looks at its guard itself.
     pub(crate) fn emit_self_guarded(&mut self, mut op: Op) -> Result<(), Problem> {
         self.set_guard(&mut op)?;
-        self.push(op);
+        self.push_own(op);
         for after in std::mem::take(&mut self.after) {
             let after = self.with_guard(after)?;
             self.push(after);
@@ -124,8 +159,8 @@ impl<'a> Builder<'a> {
 
     fn with_guard(&mut self, mut op: Op) -> Result<Op, Problem> {
         self.set_guard(&mut op)?;
+        op.inner = op.run;
         if op.guard != Slot::NONE {
-            op.inner = op.run;
             op.run = guarded;
         }
         Ok(op)
@@ -256,8 +291,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A symbol's address as `mov` gives it: a `.func`'s parameters lie in local memory, but are
-    /// addressed generically.
+    /// The symbol is a parameter that lies in local memory: of a call, or of a `.func` itself. Its address is one of
+    /// local space.
     pub(crate) fn is_local_param(&self, symbol: Symbol) -> bool {
         match symbol {
             Symbol::Param(_) | Symbol::Return(_) => !self.function.is_entry,
@@ -321,5 +356,23 @@ impl<'a> Builder<'a> {
                 Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
             }
         }
+    }
+
+    /// An address with its offset in one 64-bit register.
+    pub(crate) fn wide_address(&mut self, address: &Address) -> Result<Slot, Problem> {
+        let (mut base, offset, narrow) = self.address(address)?;
+        if narrow {
+            let mut op = Op::new(select::widen);
+            (op.a, op.d) = (base, self.frame.temporary(Class::W64));
+            base = op.d;
+            self.push(op);
+        }
+        if offset != 0 {
+            let mut op = Op::new(add_window);
+            (op.a, op.imm, op.d) = (base, offset as u64, self.frame.temporary(Class::W64));
+            base = op.d;
+            self.push(op);
+        }
+        Ok(base)
     }
 }

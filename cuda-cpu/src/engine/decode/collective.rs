@@ -3,28 +3,39 @@
 use cuda_ptx::{Operand, ScalarType as T};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::cluster;
 use super::form::Form;
-use crate::engine::code::{Barrier, BarrierKind, Collective, Control, Reduce};
+use crate::engine::code::{Barrier, BarrierKind, Collective, Control, PresetValue, Reduce};
+use crate::engine::ctx::FULL;
 use crate::engine::exec::collective::{
     self as run, PRED_NOT, REDUX, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
 };
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::special::active_mask;
-use crate::engine::op::{Op, Slot};
+use crate::engine::observe::Effect;
+use crate::engine::op::{Class, Op, Slot};
 
 fn position(names: &[&str], name: &str) -> u64 {
     names.iter().position(|&n| n == name).unwrap_or(0) as u64
 }
 
+/// The whole warp meets: what follows works on the registers of all its lanes.
+pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
+    let members = b.frame.preset(Class::W32, PresetValue::Const(FULL.into()));
+    let (deposit, complete) = (run::deposit_nothing as _, run::complete_nothing as _);
+    emit(b, Op::new(run::collective), Collective { members, deposit, complete })
+}
+
 /// Emits a collective whose operands are in `op`.
-fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
+pub(super) fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
     op.extra = b.code.controls.len() as u32;
+    b.states(Effect::Meeting(collective.members));
     b.code.controls.push(Control::Collective(collective));
     b.emit_self_guarded(op)
 }
 
 /// A destination `d|p`: the register and, if there is one, the predicate.
-fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Slot), Problem> {
+pub(super) fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Slot), Problem> {
     let (d, p) = match dest {
         Operand::Pair(d, p) => (&**d, Some(&**p)),
         d => (d, None),
@@ -138,15 +149,18 @@ pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(),
 
 /// `bar`, `barrier` in all their forms.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if form.has("cluster") {
+        return cluster::barrier(b, form);
+    }
     form.take("cta");
-    form.take("aligned");
+    let aligned = form.take("aligned") || form.opcode() == "bar";
     if form.take("warp") {
         return warp_barrier(b, form);
     }
     let what = form.take_one(&["sync", "arrive", "red"]).ok_or(UNKNOWN)?;
     let operands = form.instruction().operands.as_slice();
     if what == "red" {
-        return reducing_barrier(b, form);
+        return reducing_barrier(b, form, aligned);
     }
     let (id, threads) = match operands {
         [id] => (id, None),
@@ -157,7 +171,7 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         return Err(UNKNOWN);
     }
     let kind = if what == "sync" { BarrierKind::Sync } else { BarrierKind::Arrive };
-    emit_barrier(b, id, threads, kind)
+    emit_barrier(b, id, threads, kind, aligned)
 }
 
 fn emit_barrier(
@@ -165,17 +179,24 @@ fn emit_barrier(
     id: &Operand,
     threads: Option<&Operand>,
     kind: BarrierKind,
+    aligned: bool,
 ) -> Result<(), Problem> {
+    let constant = matches!((id, threads), (Operand::Int(_), None | Some(Operand::Int(_))));
     let id = b.source(id, Kind::W32)?;
     let threads = match threads {
         Some(threads) => b.source(threads, Kind::W32)?,
         None => Slot::NONE,
     };
-    b.control(Control::Barrier(Barrier { id, threads, kind }))
+    b.states(Effect::Barrier(id));
+    b.control(Control::Barrier(Barrier { id, threads, kind, aligned, constant }))
 }
 
 /// `bar.red.popc.u32 d, a{, b}, p;`
-fn reducing_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+fn reducing_barrier(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    aligned: bool,
+) -> Result<(), Problem> {
     let how = form.take_one(&["popc", "and", "or"]).ok_or(UNKNOWN)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let (how, kind) = match (how, ty) {
@@ -191,7 +212,8 @@ fn reducing_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     };
     let (input, negated) = b.pred(p)?;
     let output = b.dest(dest, kind, false)?;
-    emit_barrier(b, id, threads, BarrierKind::Reduce { how, input, negated, output })
+    let kind = BarrierKind::Reduce { how, input, negated, output };
+    emit_barrier(b, id, threads, kind, aligned)
 }
 
 fn warp_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {

@@ -61,10 +61,11 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     };
     if matches!(ty, T::F16x2 | T::BF16x2) {
         let Operand::Pair(p, q) = dest else { return Err(OPERANDS) };
+        let with = keep_old(b, with)?;
         for (d, high) in [(p, false), (q, true)] {
             let pick = compare::pick_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
             let result = emit_compare(b, &pick, x, y)?;
-            finish(b, d, result, false, with)?;
+            finish_slot(b, d, result, false, with)?;
         }
         return Ok(());
     }
@@ -79,19 +80,22 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let result = emit_compare(b, &pick, x, y)?;
     match dest {
         Operand::Pair(p, q) => {
-            // `c` may be one of the destinations: keep its old value for the second.
-            let with = match with {
-                Some((c, logic)) => {
-                    let (slot, not) = b.pred(c)?;
-                    Some((copy_pred(b, slot, not), logic))
-                }
-                None => None,
-            };
+            let with = keep_old(b, with)?;
             finish_slot(b, p, result, false, with)?;
             finish_slot(b, q, result, true, with)
         }
         d => finish(b, d, result, false, with),
     }
+}
+
+/// What a result is combined with may be one of two destinations: the second needs its old value.
+fn keep_old(
+    b: &mut Builder<'_>,
+    with: Option<(&Operand, Logic)>,
+) -> Result<Option<(Slot, Logic)>, Problem> {
+    let Some((c, logic)) = with else { return Ok(None) };
+    let (slot, not) = b.pred(c)?;
+    Ok(Some((copy_pred(b, slot, not), logic)))
 }
 
 fn copy_pred(b: &mut Builder<'_>, slot: Slot, not: bool) -> Slot {

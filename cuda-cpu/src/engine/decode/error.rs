@@ -2,17 +2,19 @@
 
 use std::fmt;
 
+use rustc_hash::FxHashMap;
+
 use crate::memory::OutOfMemory;
 
-/// How many problems are kept; the others are only counted.
-const KEPT: usize = 32;
+/// How many different problems are kept; the others are only counted.
+const KEPT: usize = 1000;
 
 /// A module cannot be run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadError {
-    /// What is wrong, in order (the first ones).
+    /// What is wrong: each instruction once, where it stands first, in order (the first thousand).
     pub problems: Vec<LoadProblem>,
-    /// How many problems there are.
+    /// How many problems there are, each time counted that it occurs.
     pub count: usize,
     /// There was no room for the module's variables.
     pub memory: Option<OutOfMemory>,
@@ -20,8 +22,9 @@ pub struct LoadError {
 
 /// One instruction or declaration that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadProblem {
-    /// The function it is in.
+    /// The function it is in, where it occurs first.
     pub function: String,
     /// The instruction with its modifiers, or the name of what was declared.
     pub instruction: String,
@@ -31,29 +34,53 @@ pub struct LoadProblem {
     pub column: u32,
     /// What is wrong with it.
     pub reason: &'static str,
+    /// How often it occurs.
+    pub occurrences: usize,
 }
 
-impl LoadError {
-    pub(crate) fn new() -> Self {
-        Self { problems: Vec::new(), count: 0, memory: None }
-    }
+/// What has been found wrong so far.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    all: Vec<LoadProblem>,
+    count: usize,
+    /// By instruction and reason.
+    known: FxHashMap<(String, &'static str), usize>,
+}
 
+impl Problems {
     pub(crate) fn add(&mut self, problem: LoadProblem) {
         self.count += 1;
-        if self.problems.len() < KEPT {
-            self.problems.push(problem);
+        let key = (problem.instruction.clone(), problem.reason);
+        if let Some(&index) = self.known.get(&key) {
+            self.all[index].occurrences += 1;
+        } else if self.all.len() < KEPT {
+            self.known.insert(key, self.all.len());
+            self.all.push(problem);
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0 && self.memory.is_none()
+    /// The error that it is, if anything was found.
+    pub(crate) fn error(self) -> Option<LoadError> {
+        let Self { all: problems, count, .. } = self;
+        (count > 0).then_some(LoadError { problems, count, memory: None })
+    }
+}
+
+impl LoadError {
+    /// There is no room for the module's variables.
+    pub(crate) fn no_room(memory: OutOfMemory) -> Self {
+        Self { problems: Vec::new(), count: 0, memory: Some(memory) }
     }
 }
 
 impl fmt::Display for LoadProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { function, instruction, line, column, reason } = self;
-        write!(f, "line {line}, column {column}, in `{function}`: `{instruction}`: {reason}")
+        let Self { function, instruction, line, column, reason, occurrences } = self;
+        write!(f, "line {line}, column {column}, in `{function}`: `{instruction}`")?;
+        if *occurrences > 1 {
+            write!(f, " ({occurrences} times)")?;
+        }
+        write!(f, ": {reason}")
     }
 }
 
@@ -64,7 +91,8 @@ impl fmt::Display for LoadError {
         }
         write!(f, "the CPU device cannot run this module, {} problem(s)", self.count)?;
         self.problems.iter().try_for_each(|p| write!(f, "\n  {p}"))?;
-        match self.count - self.problems.len() {
+        let told: usize = self.problems.iter().map(|problem| problem.occurrences).sum();
+        match self.count - told {
             0 => Ok(()),
             more => write!(f, "\n  and {more} more"),
         }
@@ -72,3 +100,43 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(instruction: &str, line: u32) -> LoadProblem {
+        let (function, instruction) = ("k".to_owned(), instruction.to_owned());
+        LoadProblem { function, instruction, line, column: 5, reason: "why", occurrences: 1 }
+    }
+
+    #[test]
+    fn equal_instructions_are_told_once() {
+        assert_eq!(Problems::default().error(), None);
+        let mut problems = Problems::default();
+        [("a.b", 3), ("c", 4), ("a.b", 9), ("a.b", 11)]
+            .into_iter()
+            .for_each(|(name, line)| problems.add(problem(name, line)));
+        let error = problems.error().unwrap();
+        assert_eq!((error.count, error.problems.len()), (4, 2));
+        let text = error.to_string();
+        let lines: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "  line 3, column 5, in `k`: `a.b` (3 times): why",
+                "  line 4, column 5, in `k`: `c`: why"
+            ]
+        );
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let mut problems = Problems::default();
+        (0..KEPT as u32 + 7).for_each(|i| problems.add(problem(&format!("i{i}"), i)));
+        problems.add(problem("i5", 0));
+        let error = problems.error().unwrap();
+        assert_eq!(error.problems.len(), KEPT);
+        assert!(error.to_string().ends_with("\n  and 7 more"));
+    }
+}

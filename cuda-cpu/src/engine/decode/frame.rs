@@ -15,6 +15,8 @@ pub(crate) struct Frame {
     pred_end: u32,
     presets: FxHashMap<(Class, PresetValue), Slot>,
     sinks: FxHashMap<Class, Slot>,
+    /// Registers for values that only one instruction needs, and how many the current one uses.
+    temporaries: FxHashMap<Class, (Vec<Slot>, usize)>,
 }
 
 impl Frame {
@@ -60,6 +62,23 @@ impl Frame {
         let slot = self.register(class);
         self.sinks.insert(class, slot);
         slot
+    }
+
+    /// A register that is free again when the next instruction begins.
+    pub(crate) fn temporary(&mut self, class: Class) -> Slot {
+        let (slots, used) = self.temporaries.entry(class).or_default();
+        let known = slots.get(*used).copied();
+        *used += 1;
+        known.unwrap_or_else(|| {
+            let slot = self.register(class);
+            self.temporaries.entry(class).or_default().0.push(slot);
+            slot
+        })
+    }
+
+    /// The next instruction begins.
+    pub(crate) fn free_temporaries(&mut self) {
+        self.temporaries.values_mut().for_each(|(_, used)| *used = 0);
     }
 
     /// The frame's size in bytes.

@@ -14,14 +14,14 @@ pub(crate) struct Layout {
     module: Vec<Option<u64>>,
     /// By function name and index of the variable in its body.
     body: FxHashMap<(String, u32), u64>,
-    /// Static shared bytes of each entry, by name.
-    shared_bytes: FxHashMap<String, u32>,
+    /// Where the static shared variables of each entry end, by name.
+    shared_ends: FxHashMap<String, u32>,
     /// Addresses to free with the program.
     pub(crate) allocations: Vec<u64>,
 }
 
 /// Alignment of where dynamic shared memory begins.
-const SHARED_ALIGN: u64 = 16;
+const SHARED_ALIGN: u32 = 16;
 
 impl Layout {
     /// Lays out all variables and fills in their initial values.
@@ -35,7 +35,7 @@ impl Layout {
         let placed = layout.place_global(module, reachable, memory);
         if let Err(full) = placed {
             layout.allocations.iter().for_each(|&a| _ = memory.free(a));
-            return Err(LoadError { memory: Some(full), ..LoadError::new() });
+            return Err(LoadError::no_room(full));
         }
         layout.initialise(module, reachable, memory);
         Ok(layout)
@@ -56,9 +56,14 @@ impl Layout {
         global.filter_map(|(v, at)| Some((v.name.clone(), (*at)?, v.size.unwrap_or(0)))).collect()
     }
 
-    /// Static shared memory of a kernel.
+    /// Static shared memory of a kernel: dynamic shared memory begins behind it.
     pub(crate) fn shared_bytes(&self, entry: &str) -> u32 {
-        self.shared_bytes.get(entry).copied().unwrap_or(0)
+        self.shared_end(entry).checked_next_multiple_of(SHARED_ALIGN).unwrap_or(u32::MAX)
+    }
+
+    /// Where the variables in a kernel's static shared memory end.
+    pub(crate) fn shared_end(&self, entry: &str) -> u32 {
+        self.shared_ends.get(entry).copied().unwrap_or(0)
     }
 
     fn place_shared(&mut self, module: &Module, reachable: &FxHashSet<u32>) {
@@ -98,9 +103,7 @@ impl Layout {
                     self.body.insert((f.name.clone(), i), at);
                 }
             }
-            let end = end.checked_next_multiple_of(SHARED_ALIGN).unwrap_or(u64::MAX);
-            let bytes = u32::try_from(end).unwrap_or(u32::MAX);
-            self.shared_bytes.insert(f.name.clone(), bytes);
+            self.shared_ends.insert(f.name.clone(), u32::try_from(end).unwrap_or(u32::MAX));
         }
     }
 
@@ -183,7 +186,10 @@ fn shared_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
 
 /// Who uses each module-scope variable: one kernel alone, or `None`: several functions or a device
 /// function.
-fn shared_users(module: &Module, reachable: &FxHashSet<u32>) -> FxHashMap<u32, Option<u32>> {
+pub(super) fn shared_users(
+    module: &Module,
+    reachable: &FxHashSet<u32>,
+) -> FxHashMap<u32, Option<u32>> {
     let mut users: FxHashMap<u32, Option<u32>> = FxHashMap::default();
     for &index in reachable {
         let Some(f) = module.functions.get(index as usize) else { continue };

@@ -1,13 +1,15 @@
-//! ld, st, atom, red, fences and prefetches.
+//! ld, st and fences.
 
 use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
+use crate::engine::code::PresetValue;
+use crate::engine::exec::control;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::exec::memory_ops::{Handlers, handlers};
-use crate::engine::exec::{atomics, control};
+use crate::engine::observe::{Access, AccessKind, Effect, Order, Values};
 use crate::engine::op::{Op, Slot};
 
 const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
@@ -35,26 +37,36 @@ const CACHING: [&str; 20] = [
 ];
 const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
 
-/// Takes what changes nothing here: caching hints and scopes. Says whether the access is one of
+/// Takes what changes nothing here: caching hints and scopes. Gives how the access is ordered, if it is one of
 /// those that threads use to wait for each other.
-fn take_hints(form: &mut Form<'_>) -> bool {
+pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
-    let ordered = form.take_one(&ORDERS).is_some();
+    let order = form.take_one(&ORDERS).map(Order::from_modifier);
     while form.take_one(&SCOPES).is_some() {}
-    ordered
+    order
 }
 
-enum Where {
+/// The operands but for a cache policy, which changes nothing here.
+pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
+    let operands = form.instruction().operands.as_slice();
+    match operands {
+        [rest @ .., _] if form.take("L2::cache_hint") => rest,
+        all => all,
+    }
+}
+
+pub(super) enum Where {
     Space(SpaceKind),
     Param,
 }
 
-fn take_space(form: &mut Form<'_>) -> Where {
+pub(super) fn take_space(form: &mut Form<'_>) -> Where {
     let names = [
         "global",
         "const",
         "shared",
         "shared::cta",
+        "shared::cluster",
         "local",
         "param",
         "param::entry",
@@ -62,7 +74,7 @@ fn take_space(form: &mut Form<'_>) -> Where {
     ];
     match form.take_one(&names) {
         Some("global" | "const") => Where::Space(SpaceKind::Global),
-        Some("shared" | "shared::cta") => Where::Space(SpaceKind::Shared),
+        Some("shared" | "shared::cta" | "shared::cluster") => Where::Space(SpaceKind::Shared),
         Some("local") => Where::Space(SpaceKind::Local),
         Some(_) => Where::Param,
         None => Where::Space(SpaceKind::Generic),
@@ -85,7 +97,10 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
 }
 
 /// The elements of a vector access, or the one.
-fn elements<'o>(form: &mut Form<'_>, operand: &'o Operand) -> Result<&'o [Operand], Problem> {
+pub(super) fn elements<'o>(
+    form: &mut Form<'_>,
+    operand: &'o Operand,
+) -> Result<&'o [Operand], Problem> {
     let count = match form.take_one(&["v2", "v4", "v8"]) {
         None => return Ok(std::slice::from_ref(operand)),
         Some("v2") => 2,
@@ -116,16 +131,18 @@ fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<
 
 /// Whether a `.param` address is in local memory: a call argument, or a device function's own.
 fn is_local(b: &Builder<'_>, address: &Address) -> bool {
-    matches!(address.base, AddressBase::Symbol(s) if b.is_local_param(s))
+    match address.base {
+        AddressBase::Symbol(symbol) => b.is_local_param(symbol),
+        // Addresses of a `.func`'s parameters, which `mov` puts there, are local.
+        _ => !b.function.is_entry,
+    }
 }
 
 /// `ld` and `ldu`.
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let waits = take_hints(form);
+    let order = take_hints(form);
     let space = take_space(form);
-    let [dest, Operand::Address(address)] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
-    };
+    let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
     let dests = elements(form, dest)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let space = match space {
@@ -136,6 +153,11 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let (handlers, kind, signed) = handlers_of(ty, space).ok_or(UNKNOWN)?;
     let bytes = ty.size() * dests.len() as u32;
     if let Some(at) = entry_param(b, address, bytes)? {
+        if let [dest] = dests
+            && b.is_always(dest, kind.class(), parameter(at, ty, signed))
+        {
+            return Ok(());
+        }
         let mut op = Op::new(handlers.load_param);
         op.imm = at;
         op.b = Slot(dests.len() as u32);
@@ -143,7 +165,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         op.extra = b.extras(slots);
         return b.emit(op);
     }
-    if waits {
+    if order.is_some() {
         b.emit_plain(Op::new(control::burn_fuel));
     }
     let mut op = Op::new(handlers.load_vector);
@@ -154,7 +176,16 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let slots = dest_slots(b, dests, kind, signed)?;
     op.d = if let [one] = slots[..] { one } else { Slot(slots.len() as u32) };
     op.extra = b.extras(slots);
+    let order = order.unwrap_or_default();
+    let access = access(AccessKind::Read, space, ty, &op);
+    let (count, used) = (dests.len() as u32, b.used_bytes);
+    b.states(Effect::Access(Access { count, order, used, ..access }));
     b.emit(op)
+}
+
+/// The value of a kernel parameter.
+fn parameter(at: u64, ty: T, signed: bool) -> PresetValue {
+    PresetValue::Param { at: at as u32, bytes: ty.size() as u8, signed }
 }
 
 fn dest_slots(
@@ -167,7 +198,11 @@ fn dest_slots(
 }
 
 /// Gives the index of the address register's width in [`Handlers`].
-fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<usize, Problem> {
+pub(super) fn set_address(
+    b: &mut Builder<'_>,
+    op: &mut Op,
+    address: &Address,
+) -> Result<usize, Problem> {
     let (base, offset, narrow) = b.address(address)?;
     op.a = base;
     op.imm = offset as u64;
@@ -176,13 +211,17 @@ fn set_address(b: &mut Builder<'_>, op: &mut Op, address: &Address) -> Result<us
     Ok(usize::from(!narrow))
 }
 
+/// What an op with an address accesses: one element of this type.
+pub(super) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
+    let narrow = op.c == NARROW_ADDRESS;
+    Access { narrow, offset: op.imm, ..Access::new(kind, space, ty.size(), op.a) }
+}
+
 /// `st`.
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    take_hints(form);
+    let order = take_hints(form).unwrap_or_default();
     let space = take_space(form);
-    let [Operand::Address(address), value] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
-    };
+    let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
     let values = elements(form, value)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
@@ -199,60 +238,43 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let slots = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
     let mut op = Op::new(handlers.store_vector);
     let width = set_address(b, &mut op, address)?;
+    let (count, class) = (slots.len() as u32, kind.class());
+    let values;
     if let [one] = slots[..] {
         op.run = handlers.store[width];
         op.b = one;
+        values = Values::One(one, class);
     } else {
-        op.d = Slot(slots.len() as u32);
+        op.d = Slot(count);
         op.extra = b.extras(slots);
+        values = Values::Many(op.extra, class);
     }
-    b.emit(op)
-}
-
-/// `atom` and `red`.
-pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    take_hints(form);
-    form.take("noftz");
-    let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
-    let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
-    let name = form.take_one(&names).ok_or(UNKNOWN)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
-    let operands = form.instruction().operands.as_slice();
-    let (dest, rest) = match (form.opcode(), operands) {
-        ("atom", [d, rest @ ..]) => (d, rest),
-        (_, rest) => (&Operand::Discard, rest),
-    };
-    let (Some(Operand::Address(address)), values) = (rest.first(), &rest[1.min(rest.len())..])
-    else {
-        return Err(OPERANDS);
-    };
-    if values.len() != atomic.operands {
-        return Err(OPERANDS);
-    }
-    let mut op = Op::new(atomic.run);
-    op.b = b.source(&values[0], atomic.kind)?;
-    let third = match values.get(1) {
-        Some(value) => b.source(value, atomic.kind)?,
-        None => Slot::NONE,
-    };
-    set_address(b, &mut op, address)?;
-    op.extra = b.extras([third, Slot(space as u32)]);
-    op.d = b.dest(dest, atomic.kind, false)?;
+    let access = access(AccessKind::Write, space, ty, &op);
+    b.states(Effect::Access(Access { count, order, values, ..access }));
     b.emit(op)
 }
 
 /// `membar`, `fence`: one fence for all of them.
 pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let kinds = ["sc", "acq_rel", "acquire", "release", "gl", "cta", "sys", "gpu", "cluster"];
-    while form.take_one(&kinds).is_some() {}
+    // Copies through another proxy are done here as all others are.
+    let proxies = [
+        "proxy",
+        "alias",
+        "async",
+        "async::generic",
+        "tensormap::generic",
+        "global",
+        "shared::cta",
+        "shared::cluster",
+        "sync_restrict::shared::cta",
+        "sync_restrict::shared::cluster",
+        "mbarrier_init",
+    ];
+    while form.take_one(&kinds).or_else(|| form.take_one(&proxies)).is_some() {}
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
+    b.states(Effect::Fence);
     b.emit(Op::new(control::fence))
-}
-
-/// `prefetch`, `prefetchu`, `discard`, `applypriority`: hints.
-pub(crate) fn hint(b: &mut Builder<'_>) -> Result<(), Problem> {
-    b.emit(Op::new(control::nothing))
 }

@@ -1,18 +1,35 @@
 //! From the parsed module to code: every instruction gets its handler, every operand its slot.
 
 mod alu;
+mod async_bulk;
+mod async_copy;
+mod atomic;
 mod builder;
+mod cluster;
 mod collective;
 mod compare;
 mod error;
 mod flow;
 pub(crate) mod form;
+mod fragment;
 mod frame;
+mod hints;
+mod kind;
+mod known;
 mod layout;
 mod locals;
+mod matrix;
+mod mbarrier;
 mod memory;
+mod mma;
 mod moves;
+mod names;
+mod registers;
+mod sparse;
 mod special;
+mod suspend;
+mod video;
+mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
 use rustc_hash::FxHashSet;
@@ -23,7 +40,10 @@ use crate::engine::budget::MAX_REGISTERS;
 use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
+use crate::engine::presets::{self, Holds};
+use crate::engine::sources::Sources;
 
+use error::Problems;
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
 
@@ -57,16 +77,17 @@ pub(crate) fn decode(
     reachable: &FxHashSet<u32>,
     layout: &Layout,
 ) -> Result<Code, LoadError> {
-    let mut code = Code::default();
-    let mut error = LoadError::new();
+    let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
+    let mut problems = Problems::default();
     for (index, function) in module.functions.iter().enumerate() {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
         if reachable.contains(&(index as u32)) {
-            decode_function(module, function, layout, &mut code, &mut decoded, &mut error);
+            decode_function(module, function, layout, &mut code, &mut decoded, &mut problems);
         }
         code.functions.push(decoded);
     }
-    if error.is_empty() { Ok(code) } else { Err(error) }
+    code.variables = names::variables(module, reachable, layout);
+    problems.error().map_or(Ok(code), Err)
 }
 
 fn decode_function(
@@ -75,11 +96,13 @@ fn decode_function(
     layout: &Layout,
     code: &mut Code,
     into: &mut FunctionCode,
-    error: &mut LoadError,
+    problems: &mut Problems,
 ) {
     let Some(body) = &function.body else { return };
     let mut b = Builder::new(module, function, body, layout, code);
     into.entry = Some(b.pc());
+    b.code.sources.begin_function(b.pc());
+    let mut locations = body.locations.iter().peekable();
     let mut leaders = vec![false; body.instructions.len() + 1];
     for label in &body.labels {
         if let Some(leader) = leaders.get_mut(label.target as usize) {
@@ -89,13 +112,18 @@ fn decode_function(
     let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
     for (i, ins) in body.instructions.iter().enumerate() {
         b.begin(ins);
+        let used = body.used_bytes.binary_search_by_key(&(i as u32), |(at, _)| *at);
+        b.used_bytes = used.map_or(u64::MAX, |at| body.used_bytes[at].1);
+        while let Some(location) = locations.next_if(|l| l.instruction as usize <= i) {
+            b.code.sources.mark(b.pc(), *location);
+        }
         if leaders[i] {
             b.emit_plain(Op::new(join));
         }
         pcs.push(b.pc());
         let mut form = Form::new(ins);
         if let Err(reason) = decode_instruction(&mut b, &mut form) {
-            error.add(problem(function, ins, reason));
+            problems.add(problem(function, ins, reason));
         }
     }
     // A label at the end, and falling off it, return.
@@ -116,11 +144,11 @@ fn decode_function(
             targets.iter_mut().for_each(|t| *t = target(*t));
         }
     }
-    finish(&mut b, into, error);
+    finish(&mut b, into, problems);
 }
 
 /// What a call has to know about the function.
-fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
+fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems) {
     let function = b.function;
     if !function.is_entry {
         let params = function.params.iter().zip(b.locals.params.clone());
@@ -128,17 +156,19 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, error: &mut LoadError) {
         into.params = params.filter_map(|(p, at)| own(b, p, at)).collect();
         into.returns = returns.filter_map(|(p, at)| own(b, p, at)).collect();
         if into.params.len() != function.params.len() {
-            error.add(of_function(function, "a register parameter it does not have"));
+            problems.add(of_function(function, "a register parameter it does not have"));
         }
     }
     if b.locals.too_many {
-        error.add(of_function(function, "more than 512 KiB of local memory for each thread"));
+        problems.add(of_function(function, "more than 512 KiB of local memory for each thread"));
     }
     if b.frame.size() > MAX_REGISTERS {
-        error.add(of_function(function, "more than 64 MiB of registers for each warp"));
+        problems.add(of_function(function, "more than 64 MiB of registers for each warp"));
     }
     into.local_bytes = b.locals.bytes;
     into.presets = b.frame.presets();
+    into.launch_presets = presets::that_hold(&into.presets, Holds::ForLaunch);
+    into.block_presets = presets::that_hold(&into.presets, Holds::ForBlock);
     into.frame_bytes = b.frame.size();
 }
 
@@ -160,6 +190,7 @@ fn problem(function: &Function, ins: &Instruction, reason: Problem) -> error::Lo
         line: ins.line,
         column: ins.column,
         reason,
+        occurrences: 1,
     }
 }
 
@@ -171,6 +202,7 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
         line: function.line,
         column: 1,
         reason,
+        occurrences: 1,
     }
 }
 
@@ -178,6 +210,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
     match form.opcode() {
         "mov" => moves::mov(b, form),
         "ld" | "ldu" => memory::load(b, form),
+        "st" | "red" if form.has("async") => async_bulk::store(b, form),
         "st" => memory::store(b, form),
         "setp" => compare::setp(b, form),
         "set" => compare::set(b, form),
@@ -195,17 +228,30 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "nanosleep" => flow::pause(b, form),
         "cvta" => moves::cvta(b, form),
         "isspacep" => moves::isspacep(b, form),
-        "atom" | "red" => memory::atomic(b, form),
+        "atom" | "red" => atomic::atomic(b, form),
         "membar" | "fence" => memory::fence(b, form),
-        "prefetch" | "prefetchu" | "discard" | "applypriority" => memory::hint(b),
-        "pmevent" => memory::hint(b),
+        name if hints::is_hint(name) => hints::hint(b, form),
         "shfl" => collective::shfl(b, form),
         "vote" => collective::vote(b, form),
         "match" => collective::match_lanes(b, form),
         "redux" => collective::redux(b, form),
         "activemask" => collective::activemask(b, form),
         "bar" | "barrier" => collective::barrier(b, form),
+        "mma" => mma::mma(b, form),
+        "wmma" => wmma::wmma(b, form),
+        "ldmatrix" => matrix::load(b, form),
+        "stmatrix" => matrix::store(b, form),
+        "cp" => async_copy::cp(b, form),
+        "mbarrier" => mbarrier::mbarrier(b, form),
+        "elect" => cluster::elect(b, form),
+        "mapa" => cluster::map_address(b, form),
+        "getctarank" => cluster::rank(b, form),
+        "griddepcontrol" | "setmaxnreg" => cluster::hint(b, form),
+        "createpolicy" => cluster::policy(b, form),
+        "movmatrix" => matrix::transpose(b, form),
+        "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
         "" => Err(UNKNOWN),
+        name if video::is_video(name) => video::decode(b, form),
         _ => alu::decode(b, form),
     }
 }

@@ -1,6 +1,6 @@
 //! mov, cvta, isspacep.
 
-use cuda_ptx::Operand;
+use cuda_ptx::{Operand, Space};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::compare::bits_kind;
@@ -9,7 +9,7 @@ use super::special;
 use crate::engine::address::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::select;
-use crate::engine::exec::special::{add_window, is_in_space};
+use crate::engine::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
 use crate::engine::op::{Class, Handler, Op, Slot};
 
 /// `mov`: registers, constants, addresses, special registers, packing and unpacking.
@@ -21,14 +21,10 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
         (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
         (_, Operand::Special(name)) if special::mov_changing(b, d, name, kind)? => return Ok(()),
-        (_, Operand::Symbol(symbol, _)) if b.is_local_param(*symbol) => {
-            let mut op = Op::new(add_window);
-            op.imm = LOCAL_WINDOW;
-            op.a = b.source(a, Kind::W64)?;
-            op.d = b.dest(d, Kind::W64, false)?;
-            return b.emit(op);
-        }
         _ => {}
+    }
+    if always(b, d, a, kind) {
+        return Ok(());
     }
     let run: Handler = match kind.class() {
         Class::Pred => select::copy_pred,
@@ -36,7 +32,7 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         Class::W64 => select::copy::<u64>,
     };
     let mut op = Op::new(run);
-    if kind == Kind::Pred {
+    if kind == Kind::Pred && !matches!(a, Operand::Special(_)) {
         let not;
         (op.a, not) = b.pred(a)?;
         op.imm = u64::from(not);
@@ -45,6 +41,15 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     }
     op.d = b.dest(d, kind, false)?;
     b.emit(op)
+}
+
+/// Whether the destination can lie where the source does, because neither ever changes.
+fn always(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> bool {
+    match a {
+        _ if kind == Kind::Pred => false,
+        Operand::Reg(_) => b.is_always_as(d, kind.class(), a),
+        _ => b.value(a, kind).is_ok_and(|value| b.is_always(d, kind.class(), value)),
+    }
 }
 
 /// `mov.b64 d, {a, b};`: the first part is the lowest.
@@ -99,18 +104,30 @@ fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Re
 /// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let to = form.take("to");
-    let spaces = ["global", "const", "shared", "shared::cta", "local", "param", "param::entry"];
+    let spaces = [
+        "global",
+        "const",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
+        "local",
+        "param",
+        "param::entry",
+    ];
     let space = form.take_one(&spaces).ok_or(UNKNOWN)?;
     let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses");
     }
     let window = match space {
-        "shared" | "shared::cta" => SHARED_WINDOW,
+        "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
         "local" => LOCAL_WINDOW,
         _ => 0,
     };
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if window == 0 && b.is_always_as(d, kind.class(), a) {
+        return Ok(());
+    }
     let mut op = Op::new(if window == 0 { select::copy::<u64> } else { add_window });
     op.imm = if to { window.wrapping_neg() } else { window };
     op.a = b.source(a, kind)?;
@@ -120,18 +137,42 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `isspacep.shared p, a;`
 pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let spaces = ["global", "shared", "local", "param", "shared::cta", "param::entry", "const"];
+    let spaces = [
+        "global",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
+        "local",
+        "param",
+        "param::entry",
+        "const",
+    ];
     let space = form.take_one(&spaces).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {
         "global" => 0,
-        "shared" | "shared::cta" => 1,
+        "shared" | "shared::cta" | "shared::cluster" => 1,
         "local" => 2,
         "param" | "param::entry" => 3,
-        _ => return Err("constant memory is global memory here"),
+        _ => IN_CONSTANT,
     };
+    if matches!(space, "global" | "const") {
+        let constants = constants(b);
+        op.imm |= (constants.len() as u64) << CONSTANTS_AT;
+        op.extra = b.extras(constants);
+    }
     op.a = b.source(a, Kind::W64)?;
     op.d = b.dest(d, Kind::Pred, false)?;
     b.emit(op)
+}
+
+/// Where the module's constants begin and end, which lie among global memory: four half addresses each.
+fn constants(b: &Builder<'_>) -> Vec<Slot> {
+    let all = b.module.variables.iter().enumerate().filter(|(_, v)| v.space == Space::Const);
+    let placed = all.filter_map(|(i, v)| {
+        let at = b.layout.module_address(i as u32)?;
+        Some([at, at.saturating_add(v.size.unwrap_or(0))])
+    });
+    placed.flatten().flat_map(|at| [Slot(at as u32), Slot((at >> 32) as u32)]).collect()
 }

@@ -3,11 +3,16 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
+<<<<<<< HEAD
 use super::float::{FTZ_SCALE, Float, flushed};
+=======
+use super::directed::{AddRound, FmaRound, MulRound, SubRound};
+use super::float::Float;
+>>>>>>> main
 use super::lane::Two;
 use super::macros::{binary, ternary, unary};
 use super::map::Pick;
-use super::rounding::{self, Round};
+use super::rounding::Round;
 use crate::engine::decode::form::Form;
 
 /// `imm` bits of an operation whose modifiers are looked at while it runs; the rounding mode's
@@ -113,13 +118,17 @@ binary! {
     Max<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max(M::operand(b, imm)), imm);
     MinNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min_nan(M::operand(b, imm)), imm);
     MaxNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max_nan(M::operand(b, imm)), imm);
+<<<<<<< HEAD
     #[slow] AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
     #[slow] SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).neg(), mode(imm)), imm);
     #[slow] MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), imm), imm);
+=======
+>>>>>>> main
     CopySign<F: Float>: F, F => F, |sign, a| a.with_sign_of(sign);
 }
 
 ternary! {
+<<<<<<< HEAD
     Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::fma(a, b, c, imm);
     #[slow] FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), imm), imm);
 }
@@ -172,6 +181,9 @@ impl Directed for f64 {
     fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self {
         rounding::fma_f64(a, b, c, mode(imm))
     }
+=======
+    Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::result(M::operand(a, imm).fma(M::operand(b, imm), M::operand(c, imm)), imm);
+>>>>>>> main
 }
 
 /// The handler for a type and its modifiers: the common ones at compile time.

@@ -34,6 +34,7 @@ ternary! {
     Sad<I: Int>: I, I, I => I, |a, b, c| c.add(a.max(b).sub(a.min(b)));
     Mul24Lo<I: Int24>: I, I, I => I, |a, b, c| a.low24().mul(b.low24()).add(c);
     Mul24Hi<I: Int24>: I, I, I => I, |a, b, c| I::product24_hi(a, b).add(c);
+    Mad24HiSat<I: Int24>: I, I, I => I, |a, b, c| I::product24_hi(a, b).add_sat(c);
 }
 
 /// Integers that have one of twice the width.
@@ -168,8 +169,10 @@ fn pick_mul(form: &mut Form<'_>) -> Option<Pick> {
 
 fn pick_mul24(form: &mut Form<'_>) -> Option<Pick> {
     let how = form.take_one(&["lo", "hi"])?;
+    let sat = form.opcode() == "mad24" && form.take("sat");
     let ty = form.ty()?;
     let pick = match how {
+        _ if sat => by_type!(ty, ternary, Mad24HiSat, [S32: i32]).filter(|_| how == "hi"),
         "lo" => by_type!(ty, ternary, Mul24Lo, [U32: u32, S32: i32]),
         _ => by_type!(ty, ternary, Mul24Hi, [U32: u32, S32: i32]),
     };

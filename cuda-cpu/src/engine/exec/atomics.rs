@@ -19,6 +19,7 @@ const FUEL: i32 = 256;
 /// Whose turn an atomic in a loop may wait for: burns a time slice faster.
 pub(crate) fn burn(ctx: &mut Ctx<'_>) {
     ctx.fuel = ctx.fuel.saturating_sub(FUEL);
+    ctx.team.looks += 1;
 }
 
 /// Raw lanes that have an atomic of their width.
@@ -30,14 +31,25 @@ impl AtomicRaw for u64 {}
 trait Modify: 'static {
     type L: Lane<Raw: AtomicRaw>;
     fn new(old: Self::L, b: Self::L, c: Self::L) -> Self::L;
+    /// Does it in memory; returns what was there.
+    ///
+    /// # Safety
+    /// `at` is valid and aligned for the type.
+    #[inline(always)]
+    unsafe fn update(at: *mut u8, b: Self::L, c: Self::L) -> RawOf<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { RawOf::<Self>::update(at, |old| Self::new(Self::L::from_raw(old), b, c).to_raw()) }
+    }
 }
+
+type RawOf<M> = <<M as Modify>::L as Lane>::Raw;
 
 /// In `Op::extra` stand: the third operand, the space, the destination wanted or not.
 fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let third = ctx.extra(op, 0);
     let space = SpaceKind::from_code(ctx.extra(op, 1).0);
-    let bytes = size_of::<<M::L as Lane>::Raw>() as u64;
+    let bytes = size_of::<RawOf<M>>() as u64;
     let found = match locate(ctx, op, mask, Access { space, bytes, write: true }) {
         Ok(found) => found,
         Err(flow) => return flow,
@@ -45,9 +57,17 @@ fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     for lane in lanes_of(mask) {
         let b = M::L::from_raw(ctx.lane(op.b, lane));
         let c = if third == Slot::NONE { b } else { M::L::from_raw(ctx.lane(third, lane)) };
-        let modify = |old| M::new(M::L::from_raw(old), b, c).to_raw();
-        // SAFETY: located and aligned for this width.
-        let old = unsafe { <M::L as Lane>::Raw::update(found.at[lane], modify) };
+        // SAFETY: located and aligned for this width. Shared memory is the running thread's alone.
+        let old = unsafe {
+            let at = found.at[lane];
+            if space == SpaceKind::Shared {
+                let old = RawOf::<M>::load(at);
+                RawOf::<M>::store(at, M::new(M::L::from_raw(old), b, c).to_raw());
+                old
+            } else {
+                M::update(at, b, c)
+            }
+        };
         ctx.set_lane(op.d, lane, old);
     }
     burn(ctx);
@@ -104,16 +124,44 @@ macro_rules! modify {
 }
 
 modify! {
-    Add<L: Int>, |old, b, c| old.add(b);
     And<L: Int>, |old, b, c| old.and(b);
     Or<L: Int>, |old, b, c| old.or(b);
     Xor<L: Int>, |old, b, c| old.xor(b);
     Min<L: Int>, |old, b, c| old.min(b);
     Max<L: Int>, |old, b, c| old.max(b);
-    Cas<L: Int>, |old, b, c| if old == b { c } else { old };
     Inc<L: Int>, |old, b, c| if old >= b { L::default() } else { old.add(L::from_bits(1)) };
     Dec<L: Int>, |old, b, c| if old == L::default() || old > b { b } else { old.sub(L::from_bits(1)) };
     AddFloat<L: Float>, |old, b, c| old.add(b).canonical();
+}
+
+/// Those for which processors have an instruction.
+struct Add<L>(std::marker::PhantomData<L>);
+struct Cas<L>(std::marker::PhantomData<L>);
+
+impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Add<L> {
+    type L = L;
+    #[inline(always)]
+    fn new(old: L, b: L, _: L) -> L {
+        old.add(b)
+    }
+    #[inline(always)]
+    unsafe fn update(at: *mut u8, b: L, _: L) -> L::Raw {
+        // SAFETY: the caller's promise.
+        unsafe { L::Raw::add(at, b.to_raw()) }
+    }
+}
+
+impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Cas<L> {
+    type L = L;
+    #[inline(always)]
+    fn new(old: L, b: L, c: L) -> L {
+        if old == b { c } else { old }
+    }
+    #[inline(always)]
+    unsafe fn update(at: *mut u8, b: L, c: L) -> L::Raw {
+        // SAFETY: the caller's promise.
+        unsafe { L::Raw::exchange_if(at, b.to_raw(), c.to_raw()) }
+    }
 }
 
 struct Exch<L>(std::marker::PhantomData<L>);

@@ -29,11 +29,14 @@ fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             a = if op.imm & HIGH != 0 { a.mul_hi(b) } else { a.mul(b) };
             b = get(op.c);
         }
-        let input = if op.imm & CARRY_IN != 0 { i128::from(carry >> lane & 1) } else { 0 };
-        // As unsigned numbers, so that the carry is the bit above.
+        // As unsigned numbers, so that the carry is the bit above. To subtract is to add the complement and one: after
+        // it the carry says that nothing was borrowed, which `addc` can see.
+        let subtract = op.imm & SUBTRACT != 0;
+        let first = i128::from(subtract);
+        let input = if op.imm & CARRY_IN != 0 { i128::from(carry >> lane & 1) } else { first };
         let ones = (1i128 << I::BITS) - 1;
         let (x, y) = (a.to_i128() & ones, b.to_i128() & ones);
-        let sum = if op.imm & SUBTRACT != 0 { x - y - input } else { x + y + input };
+        let sum = x + if subtract { y ^ ones } else { y } + input;
         out |= u32::from(sum & !ones != 0) << lane;
         ctx.set_lane(op.d, lane, I::from_i128(sum & ones).to_raw());
     }

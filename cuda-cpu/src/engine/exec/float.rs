@@ -79,6 +79,13 @@ macro_rules! extremes {
     };
 }
 
+/// A NaN as every operation passes it on.
+macro_rules! quieted {
+    ($x:expr, $exponent:expr) => {
+        Self::from_bits($x.to_bits() | ($exponent >> 1 & !$exponent))
+    };
+}
+
 macro_rules! native {
     ($ty:ty, $exponent:expr, $canonical:expr, { $($more:tt)* }) => {
         impl Float for $ty {
@@ -106,11 +113,12 @@ macro_rules! native {
             }
             #[inline(always)]
             fn negated(self) -> Self {
-                if self.is_nan() { self } else { -self }
+                if self.is_nan() { quieted!(self, $exponent) } else { -self }
             }
             #[inline(always)]
             fn abs(self) -> Self {
-                <$ty>::abs(self)
+                // A NaN keeps its sign.
+                if self.is_nan() { quieted!(self, $exponent) } else { <$ty>::abs(self) }
             }
             #[inline(always)]
             fn flush(self) -> Self {
@@ -136,6 +144,7 @@ macro_rules! native {
     };
 }
 
+<<<<<<< HEAD
 /// What brings the results that `.ftz` is about among the normal numbers.
 pub(super) const FTZ_SCALE: f32 = 16_777_216.0;
 
@@ -148,9 +157,13 @@ pub(super) fn flushed(result: f32, scaled: f32) -> f32 {
     f32::from_bits(if tiny { bits & 0x8000_0000 } else { bits })
 }
 
+=======
+/// On the bits: of `x.sqrt().is_nan()` over a vector LLVM makes `false` (rustc 1.95).
+>>>>>>> main
 #[inline(always)]
 fn canonical_f32(x: f32) -> f32 {
-    f32::from_bits(if x.is_nan() { NAN32 } else { x.to_bits() })
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7FFF_FFFF > f32::INFINITY.to_bits() { NAN32 } else { bits })
 }
 
 native!(f32, 0x7F80_0000, canonical_f32, {

@@ -3,11 +3,11 @@
 //! A [`Located`] pointer is valid for the access it was made for until the warp is left: global
 //! ranges are held by the context's view, the other spaces are the running block's own.
 
+use super::shape::{Address, all_inside_here, likely};
 use crate::engine::address::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW};
-use crate::engine::ctx::{Ctx, FULL, LANES, Raw, lanes_of};
+use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::{Flow, Op, Slot};
-use crate::memory::Range;
 
 /// The state space an instruction names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,25 +46,6 @@ pub(crate) struct Access {
     pub(crate) write: bool,
 }
 
-/// The width of an address register.
-pub(crate) trait Address: Raw {
-    fn plus(self, offset: u64) -> u64;
-}
-
-impl Address for u32 {
-    #[inline(always)]
-    fn plus(self, offset: u64) -> u64 {
-        u64::from(self.wrapping_add(offset as u32))
-    }
-}
-
-impl Address for u64 {
-    #[inline(always)]
-    fn plus(self, offset: u64) -> u64 {
-        self.wrapping_add(offset)
-    }
-}
-
 /// The lanes' addresses: the address register plus the offset.
 #[inline(always)]
 fn addresses<A: Address>(ctx: &Ctx<'_>, op: &Op) -> [u64; LANES] {
@@ -74,89 +55,6 @@ fn addresses<A: Address>(ctx: &Ctx<'_>, op: &Op) -> [u64; LANES] {
         addresses[lane] = registers[lane].plus(op.imm);
     }
     addresses
-}
-
-/// How the accesses of a warp lie, when one range holds them all.
-#[derive(Clone, Copy)]
-pub(crate) struct Shape {
-    /// The range: `base` 0 for spaces other than global.
-    pub(crate) range: Range,
-    /// Distance of the lanes' own copies of the range (local memory).
-    pub(crate) stride: u64,
-    /// All lanes execute, and in each half warp elements follow each other in order.
-    pub(crate) contiguous: bool,
-    /// All lanes execute, and in each half warp all want the same element.
-    pub(crate) uniform: bool,
-}
-
-impl Shape {
-    /// Host address of a lane's access.
-    #[inline(always)]
-    pub(crate) fn at(&self, address: u64, lane: usize) -> *mut u8 {
-        let offset = address.wrapping_sub(self.range.base) + lane as u64 * self.stride;
-        self.range.host.wrapping_add(offset as usize)
-    }
-}
-
-/// The range that the instruction's accesses most likely lie in.
-#[inline(always)]
-fn likely_range(ctx: &Ctx<'_>, op: &Op, space: SpaceKind) -> (Range, u64) {
-    match space {
-        SpaceKind::Global | SpaceKind::Generic => (ctx.caches[op.cache as usize], 0),
-        SpaceKind::Shared => {
-            let s = ctx.spaces.shared;
-            (Range { base: 0, size: s.size, host: s.start }, 0)
-        }
-        SpaceKind::Local => {
-            let s = ctx.spaces.local;
-            (Range { base: 0, size: s.size, host: s.start }, s.size)
-        }
-    }
-}
-
-/// Checks the whole warp at once: `None` when a lane is outside of the likely range or misaligned.
-#[inline(always)]
-pub(crate) fn shape<A: Address>(
-    ctx: &Ctx<'_>,
-    op: &Op,
-    mask: u32,
-    access: Access,
-) -> Option<Shape> {
-    let bytes = access.bytes;
-    let (range, stride) = likely_range(ctx, op, access.space);
-    let limit = range.size.checked_sub(bytes)?;
-    let registers = ctx.lanes::<A>(op.a);
-    // SAFETY: register file rules.
-    let offset =
-        |lane: usize| unsafe { registers.add(lane).read() }.plus(op.imm).wrapping_sub(range.base);
-    if mask != FULL {
-        let bad = lanes_of(mask).fold(0, |bad, lane| bad | is_bad(offset(lane), limit, bytes));
-        return (bad == 0).then_some(Shape { range, stride, contiguous: false, uniform: false });
-    }
-    let (mut bad, mut apart, mut differ) = (0, 0, 0);
-    for half in 0..2 {
-        let first = offset(half * HALF);
-        for i in 0..HALF {
-            let offset = offset(half * HALF + i);
-            bad |= is_bad(offset, limit, bytes);
-            apart |= offset ^ first.wrapping_add(i as u64 * bytes);
-            differ |= offset ^ first;
-        }
-    }
-    let own = stride != 0;
-    let shape =
-        Shape { range, stride, contiguous: apart == 0 && !own, uniform: differ == 0 && !own };
-    (bad == 0).then_some(shape)
-}
-
-/// Lanes of half a warp: blocks are often 16 threads wide.
-pub(crate) const HALF: usize = LANES / 2;
-
-/// Not zero for an offset beyond the limit (the top bit) or a misaligned one (the low bits; ranges
-/// are aligned).
-#[inline(always)]
-fn is_bad(offset: u64, limit: u64, bytes: u64) -> u64 {
-    ((offset | limit.wrapping_sub(offset)) & (1 << 63)) | (offset & (bytes - 1))
 }
 
 /// Checks the accesses one by one and gives their host pointers.
@@ -170,6 +68,24 @@ pub(crate) fn locate_each<A: Address>(
 ) -> Result<Located, Flow> {
     let addresses = addresses::<A>(ctx, op);
     each_lane(ctx, op, mask, access, &addresses)
+}
+
+/// Makes the allocation of the first executing lane's access the likely range. False if it was already, or there
+/// is none: then the lanes must be looked at one by one.
+#[cold]
+#[inline(never)]
+pub(crate) fn prime<A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> bool {
+    let lane = ctx.mask.trailing_zeros() as usize & 31;
+    let address = ctx.lane::<A>(op.a, lane).plus(op.imm);
+    let known = &ctx.caches[op.cache as usize];
+    let global = matches!(access.space, SpaceKind::Global | SpaceKind::Generic)
+        && generic(address).0 == FaultSpace::Global;
+    if !global || known.locate(address, access.bytes).is_some() {
+        return false;
+    }
+    let Ok(range) = ctx.view.find(address, access.bytes) else { return false };
+    ctx.caches[op.cache as usize] = range;
+    true
 }
 
 /// Checks the accesses of the lanes in `mask` and gives their host pointers.
@@ -186,16 +102,23 @@ pub(crate) fn locate(
     }
 }
 
-#[inline(always)]
 fn locate_by<A: Address>(
     ctx: &mut Ctx<'_>,
     op: &Op,
     mask: u32,
     access: Access,
 ) -> Result<Located, Flow> {
-    let Some(shape) = shape::<A>(ctx, op, mask, access) else {
+    let shape = likely(ctx, op, access.space);
+    let all = std::mem::replace(&mut ctx.mask, mask);
+    let inside = all_inside_here::<A>(ctx, op, &shape, access.bytes);
+    let primed = !inside && prime::<A>(ctx, op, access);
+    ctx.mask = all;
+    if primed {
+        return locate_by::<A>(ctx, op, mask, access);
+    }
+    if !inside {
         return locate_each::<A>(ctx, op, mask, access);
-    };
+    }
     let addresses = addresses::<A>(ctx, op);
     let mut at = [std::ptr::null_mut(); LANES];
     for lane in 0..LANES {

@@ -1,18 +1,16 @@
 //! Handlers of instructions that work lane by lane, made from a small function per operation.
 //!
-//! Each handler exists twice: for the baseline processor and, on x86-64, with AVX2 and FMA; which
-//! one is used is decided once, when a program is decoded. Results are the same: `mul_add` rounds
-//! once in both, only slowly without the hardware.
+//! Each handler exists once for each [`Level`] of processor; which one is used is decided once, when a program is
+//! decoded. Results are the same: `mul_add` rounds once in all, only slowly without the hardware.
 //!
 //! Inactive lanes are computed too (operations cannot fault) and then left as they were, unless the
 //! operation says that it is too slow for that.
 //!
 //! The unsafe code here follows the register file's rules (`ctx`).
 
-use std::sync::LazyLock;
-
 use super::lane::{Kind, Lane};
-use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
+use super::simd::{self, Level, Simd};
+use crate::engine::ctx::{Ctx, FULL, LANES, Raw, lanes_of};
 use crate::engine::op::{Flow, Handler, Op};
 
 /// An operation on one operand. `imm` is the instruction's mode, if it has one.
@@ -67,34 +65,33 @@ impl Pick {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-static FAST: LazyLock<bool> = LazyLock::new(|| {
-    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
-});
-#[cfg(not(target_arch = "x86_64"))]
-static FAST: LazyLock<bool> = LazyLock::new(|| false);
-
 type RawOf<T> = <T as Lane>::Raw;
 
 /// Lanes handled at once: their operands are all read before the first result is written.
-const CHUNK: usize = 8;
+const CHUNK: usize = 16;
 
 /// Runs `f` for all lanes and writes those in the mask.
 ///
 /// # Safety
 /// `f(lane)` reads only registers of the current frame; `d` is one of the right class.
 #[inline(always)]
-unsafe fn for_lanes<D: Lane, const SLOW: bool>(
+unsafe fn for_lanes<D: Lane, V: Simd>(
     d: *mut RawOf<D>,
     mask: u32,
+    slow: bool,
     f: impl Fn(usize) -> RawOf<D>,
 ) {
-    if SLOW && mask != FULL {
-        for lane in lanes_of(mask) {
+    if mask != FULL {
+        if slow {
             // SAFETY: the caller's promise.
-            unsafe { d.add(lane).write(f(lane)) };
+            return lanes_of(mask).for_each(|lane| unsafe { d.add(lane).write(f(lane)) });
         }
-        return;
+        let mut results = [RawOf::<D>::default(); LANES];
+        for (lane, result) in results.iter_mut().enumerate() {
+            *result = f(lane);
+        }
+        // SAFETY: the caller's promise.
+        return unsafe { RawOf::<D>::blend::<V>(d, &results, mask) };
     }
     for chunk in (0..LANES).step_by(CHUNK) {
         let mut results = [RawOf::<D>::default(); CHUNK];
@@ -102,145 +99,125 @@ unsafe fn for_lanes<D: Lane, const SLOW: bool>(
             *result = f(chunk + i);
         }
         // SAFETY: the caller's promise: a chunk lies within the register's lanes.
-        unsafe {
-            let to = d.add(chunk).cast::<[RawOf<D>; CHUNK]>();
-            if mask != FULL {
-                let old = to.read();
-                for i in 0..CHUNK {
-                    let active = (mask >> (chunk + i)) & 1 != 0;
-                    results[i] = if active { results[i] } else { old[i] };
-                }
-            }
-            to.write(results);
-        }
+        unsafe { d.add(chunk).cast::<[RawOf<D>; CHUNK]>().write(results) };
     }
 }
 
 #[inline(always)]
-fn unary_body<O: Unary>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+fn unary_body<O: Unary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let imm = op.imm;
     // SAFETY: register file rules.
     unsafe {
-        let f = |i| O::apply(O::A::from_raw(a.add(i).read()), imm).to_raw();
-        if O::SLOW {
-            for_lanes::<O::D, true>(d, ctx.mask, f)
-        } else {
-            for_lanes::<O::D, false>(d, ctx.mask, f)
-        }
+        for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
+            O::apply(O::A::from_raw(a.add(i).read()), imm).to_raw()
+        });
     }
     Flow::Next
 }
 
 #[inline(always)]
-fn binary_body<O: Binary>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+fn binary_body<O: Binary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let b = ctx.lanes::<RawOf<O::B>>(op.b);
     let imm = op.imm;
     // SAFETY: register file rules.
     unsafe {
-        let f = |i| {
+        for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
             O::apply(x, y, imm).to_raw()
-        };
-        if O::SLOW {
-            for_lanes::<O::D, true>(d, ctx.mask, f)
-        } else {
-            for_lanes::<O::D, false>(d, ctx.mask, f)
-        }
+        });
     }
     Flow::Next
 }
 
 #[inline(always)]
-fn ternary_body<O: Ternary>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+fn ternary_body<O: Ternary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let (b, c) = (ctx.lanes::<RawOf<O::B>>(op.b), ctx.lanes::<RawOf<O::C>>(op.c));
     let imm = op.imm;
     // SAFETY: register file rules.
     unsafe {
-        let f = |i| {
+        for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
             O::apply(x, y, O::C::from_raw(c.add(i).read()), imm).to_raw()
-        };
-        if O::SLOW {
-            for_lanes::<O::D, true>(d, ctx.mask, f)
-        } else {
-            for_lanes::<O::D, false>(d, ctx.mask, f)
-        }
+        });
     }
     Flow::Next
 }
 
 #[inline(always)]
-fn compare_body<O: Compare>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let a = ctx.lanes::<RawOf<O::A>>(op.a);
     let b = ctx.lanes::<RawOf<O::B>>(op.b);
-    let mut result = 0;
-    for i in 0..LANES {
+    // Bytes, because processors gather their top bits in one step.
+    let mut results = [0u8; LANES];
+    for (i, result) in results.iter_mut().enumerate() {
         // SAFETY: register file rules.
         let (x, y) = unsafe { (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read())) };
-        result |= u32::from(O::apply(x, y, op.imm)) << i;
+        *result = if O::apply(x, y, op.imm) { 0xFF } else { 0 };
     }
-    ctx.set_pred(op.d, ctx.mask, result);
+    // SAFETY: the level is the processor's.
+    let bits = unsafe { V::bits(&results) };
+    ctx.set_pred(op.d, ctx.mask, bits);
     Flow::Next
 }
 
-macro_rules! twice {
-    ($($trait:ident, $body:ident, $base:ident, $fast:ident;)*) => { $(
+/// The handlers of a family for each level of processor, and the choice of one.
+macro_rules! at_levels {
+    ($($trait:ident, $body:ident: $choose:ident, $base:ident, $avx2:ident, $avx512:ident;)*) => { $(
         fn $base<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-            $body::<O>(ctx, op)
+            $body::<O, simd::Base>(ctx, op)
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        fn $fast<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-            $body::<O>(ctx, op)
+        fn $avx2<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+            $body::<O, simd::Avx2>(ctx, op)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+        fn $avx512<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+            $body::<O, simd::Avx512>(ctx, op)
+        }
+        fn $choose<O: $trait>() -> Handler {
+            match simd::level() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => $avx512::<O>,
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => $avx2::<O>,
+                _ => $base::<O>,
+            }
         }
     )* };
 }
 
-twice! {
-    Unary, unary_body, unary_base, unary_fast;
-    Binary, binary_body, binary_base, binary_fast;
-    Ternary, ternary_body, ternary_base, ternary_fast;
-    Compare, compare_body, compare_base, compare_fast;
-}
-
-macro_rules! choose {
-    ($base:expr, $fast:expr) => {{
-        #[cfg(target_arch = "x86_64")]
-        let run: Handler = if *FAST { $fast } else { $base };
-        #[cfg(not(target_arch = "x86_64"))]
-        let run: Handler = $base;
-        run
-    }};
+at_levels! {
+    Unary, unary_body: unary_handler, unary_base, unary_avx2, unary_avx512;
+    Binary, binary_body: binary_handler, binary_base, binary_avx2, binary_avx512;
+    Ternary, ternary_body: ternary_handler, ternary_base, ternary_avx2, ternary_avx512;
+    Compare, compare_body: compare_handler, compare_base, compare_avx2, compare_avx512;
 }
 
 pub(crate) fn unary<O: Unary>() -> Pick {
-    let run = choose!(unary_base::<O>, unary_fast::<O>);
+    let run = unary_handler::<O>();
     let sources = [Some(O::A::KIND), None, None];
     Pick { run, d: O::D::KIND, signed: O::D::SIGNED, sources, imm: 0 }
 }
 
 pub(crate) fn binary<O: Binary>() -> Pick {
-    let run = choose!(binary_base::<O>, binary_fast::<O>);
+    let run = binary_handler::<O>();
     let sources = [Some(O::A::KIND), Some(O::B::KIND), None];
     Pick { run, d: O::D::KIND, signed: O::D::SIGNED, sources, imm: 0 }
 }
 
 pub(crate) fn ternary<O: Ternary>() -> Pick {
-    let run = choose!(ternary_base::<O>, ternary_fast::<O>);
+    let run = ternary_handler::<O>();
     let sources = [Some(O::A::KIND), Some(O::B::KIND), Some(O::C::KIND)];
     Pick { run, d: O::D::KIND, signed: O::D::SIGNED, sources, imm: 0 }
 }
 
 pub(crate) fn compare<O: Compare>() -> Pick {
-    let run = choose!(compare_base::<O>, compare_fast::<O>);
+    let run = compare_handler::<O>();
     let sources = [Some(O::A::KIND), Some(O::B::KIND), None];
     Pick { run, d: Kind::Pred, signed: false, sources, imm: 0 }
-}
-
-/// The processor has what the fast variants need.
-pub(crate) fn is_fast() -> bool {
-    *FAST
 }

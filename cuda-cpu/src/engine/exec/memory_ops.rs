@@ -1,98 +1,121 @@
 //! Loads and stores.
 //!
-//! The unsafe code dereferences what `locate` has just checked for this access, through the
-//! racy-access functions of `memory::access`; kernel parameters are never written.
+//! Most warps access consecutive elements, or all the same one: that is looked for first and takes a few copies. The
+//! unsafe code dereferences what `locate` has just checked for this access, through the racy-access functions of
+//! `memory::access`; kernel parameters are never written.
 
-use super::int::Int;
-use super::locate::{Access, Address, HALF, SpaceKind, locate, locate_each, shape};
-use super::map::is_fast;
-use crate::engine::ctx::{Ctx, FULL, LANES, Raw, lanes_of};
-use crate::engine::op::{Class, Flow, Handler, Op};
+use super::locate::{Access, SpaceKind, locate, locate_each, prime};
+use super::shape::{Address, Shape, all_inside, likely};
+use super::simd::{self, HALF, Level, Pattern, Simd};
+use super::stored::Stored;
+use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
+use crate::engine::op::{Flow, Handler, Op};
 use crate::memory::access::{self, Word};
 
-/// A type as it lies in memory.
-pub(crate) trait Stored: Int {
-    type Word: Word;
-    const BYTES: u64 = size_of::<Self::Word>() as u64;
-    fn from_word(word: Self::Word) -> Self;
-    fn to_word(self) -> Self::Word;
-}
-
-macro_rules! stored {
-    ($($ty:ty as $word:ty),*) => { $(
-        impl Stored for $ty {
-            type Word = $word;
-            #[inline(always)]
-            fn from_word(word: $word) -> Self { word as $ty }
-            #[inline(always)]
-            fn to_word(self) -> $word { self as $word }
-        }
-    )* };
-}
-
-stored!(u8 as u8, i8 as u8, u16 as u16, i16 as u16, u32 as u32, i32 as u32, u64 as u64, i64 as u64);
-
-/// The elements of a whole warp fit their register lanes one to one.
-fn same_size<M: Stored>() -> bool {
-    matches!((M::Raw::CLASS, M::BYTES), (Class::W32, 4) | (Class::W64, 8))
-}
-
-/// Copies the elements of half a warp.
+/// Copies `bytes` bytes, a multiple of 16.
 ///
 /// # Safety
-/// Both ends are valid for 16 elements; `FAST` only if the processor has AVX.
+/// Both ends are valid for them.
 #[inline(always)]
-unsafe fn copy_half<M: Stored, const FAST: bool>(dst: *mut u8, src: *const u8) {
-    for at in (0..HALF * M::BYTES as usize).step_by(64) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            if FAST {
-                access::copy_64_avx(dst.add(at), src.add(at));
-                continue;
-            }
-            access::copy_64(dst.add(at), src.add(at));
+unsafe fn copy<V: Simd>(dst: *mut u8, src: *const u8, bytes: usize) {
+    let whole = bytes / 64 * 64;
+    // SAFETY: the caller's promise.
+    unsafe {
+        (0..whole).step_by(64).for_each(|at| V::copy_64(dst.add(at), src.add(at)));
+        (whole..bytes).step_by(16).for_each(|at| access::copy_16(dst.add(at), src.add(at)));
+    }
+}
+
+/// Where each half of the warp begins, when all lanes execute and access elements of `M` in such a pattern.
+#[inline(always)]
+fn halves<M: Stored, A: Address>(
+    ctx: &Ctx<'_>,
+    op: &Op,
+    shape: &Shape,
+    bytes: u64,
+) -> Option<[*mut u8; 2]> {
+    let lanes = ctx.lanes::<A>(op.a);
+    // SAFETY: register file rules.
+    let first = |half: usize| unsafe { lanes.add(half).read() }.plus(op.imm);
+    Some([shape.run(first(0), bytes, M::BYTES)?, shape.run(first(HALF), bytes, M::BYTES)?])
+}
+
+/// The pattern of the lanes' addresses, if a pattern is of use.
+#[inline(always)]
+fn pattern<M: Stored, A: Address, V: Simd>(ctx: &Ctx<'_>, op: &Op, shape: &Shape) -> Pattern {
+    if ctx.mask != FULL || shape.stride != 0 {
+        return Pattern::Mixed;
+    }
+    let lanes = ctx.lanes::<A>(op.a);
+    // SAFETY: register file rules; the level is the processor's.
+    unsafe {
+        match M::BYTES {
+            1 => A::pattern::<V, 1>(lanes),
+            2 => A::pattern::<V, 2>(lanes),
+            4 => A::pattern::<V, 4>(lanes),
+            _ => A::pattern::<V, 8>(lanes),
         }
     }
 }
 
 #[inline(always)]
-fn load_body<M: Stored, A: Address, const SPACE: u8, const FAST: bool>(
-    ctx: &mut Ctx<'_>,
-    op: &Op,
-) -> Flow {
-    let mask = ctx.mask;
+fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let space = SpaceKind::from_code(u32::from(SPACE));
-    let access = Access { space, bytes: M::BYTES, write: false };
+    let shape = likely(ctx, op, space);
     let d = ctx.lanes::<M::Raw>(op.d);
-    let Some(shape) = shape::<A>(ctx, op, mask, access) else {
-        return load_each::<M, A>(ctx, op, access);
-    };
-    let registers = ctx.lanes::<A>(op.a);
-    // SAFETY: register file rules; the shape says that every executing lane's address is good.
-    unsafe {
-        let at = |lane: usize| shape.at(registers.add(lane).read().plus(op.imm), lane);
-        let load = |lane: usize| M::from_word(M::Word::load(at(lane))).to_raw();
-        if shape.contiguous && same_size::<M>() {
-            let (low, high) = (at(0), at(HALF));
-            copy_half::<M, FAST>(d.cast(), low);
-            copy_half::<M, FAST>(d.add(HALF).cast(), high);
-        } else if shape.uniform {
-            let (low, high) = (load(0), load(HALF));
-            d.cast::<[M::Raw; HALF]>().write([low; HALF]);
-            d.add(HALF).cast::<[M::Raw; HALF]>().write([high; HALF]);
-        } else if mask == FULL {
-            (0..LANES).for_each(|lane| d.add(lane).write(load(lane)));
-        } else {
-            lanes_of(mask).for_each(|lane| d.add(lane).write(load(lane)));
+    match pattern::<M, A, V>(ctx, op, &shape) {
+        Pattern::Contiguous => {
+            let bytes = M::BYTES as usize * HALF;
+            if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
+                for (i, from) in halves.into_iter().enumerate() {
+                    let mut words = [M::Word::default(); HALF];
+                    // SAFETY: both ends hold half a warp's elements; the register file's rules.
+                    unsafe {
+                        copy::<V>(words.as_mut_ptr().cast(), from, bytes);
+                        let values = words.map(|word| M::from_word(word).to_raw());
+                        d.add(i * HALF).cast::<[M::Raw; HALF]>().write(values);
+                    }
+                }
+                return Flow::Next;
+            }
         }
+        Pattern::Uniform => {
+            if let Some(halves) = halves::<M, A>(ctx, op, &shape, M::BYTES) {
+                for (i, from) in halves.into_iter().enumerate() {
+                    // SAFETY: located, aligned; the register file's rules.
+                    unsafe {
+                        let value = M::from_word(M::Word::load(from)).to_raw();
+                        d.add(i * HALF).cast::<[M::Raw; HALF]>().write([value; HALF]);
+                    }
+                }
+                return Flow::Next;
+            }
+        }
+        Pattern::Mixed => {}
+    }
+    if !all_inside::<A, V>(ctx, op, &shape, M::BYTES) {
+        return load_each::<M, A>(ctx, op, space);
+    }
+    let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
+    // SAFETY: register file rules; every executing lane's address is good.
+    unsafe {
+        let load = |lane: usize| {
+            let at = shape.at(registers.add(lane).read().plus(op.imm), lane);
+            d.add(lane).write(M::from_word(M::Word::load(at)).to_raw());
+        };
+        if mask == FULL { (0..LANES).for_each(load) } else { lanes_of(mask).for_each(load) }
     }
     Flow::Next
 }
 
 #[cold]
 #[inline(never)]
-fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> Flow {
+fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
+    let access = Access { space, bytes: M::BYTES, write: false };
+    if prime::<A>(ctx, op, access) {
+        // SAFETY: this op of the current frame is being run.
+        return unsafe { (op.inner)(ctx, op) };
+    }
     let found = match locate_each::<A>(ctx, op, ctx.mask, access) {
         Ok(found) => found,
         Err(flow) => return flow,
@@ -106,37 +129,47 @@ fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) 
 }
 
 #[inline(always)]
-fn store_body<M: Stored, A: Address, const SPACE: u8, const FAST: bool>(
-    ctx: &mut Ctx<'_>,
-    op: &Op,
-) -> Flow {
-    let mask = ctx.mask;
+fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let space = SpaceKind::from_code(u32::from(SPACE));
-    let access = Access { space, bytes: M::BYTES, write: true };
-    let Some(shape) = shape::<A>(ctx, op, mask, access) else {
-        return store_each::<M, A>(ctx, op, access);
-    };
-    let (b, registers) = (ctx.lanes::<M::Raw>(op.b), ctx.lanes::<A>(op.a));
-    // SAFETY: register file rules; the shape says that every executing lane's address is good.
-    unsafe {
-        let at = |lane: usize| shape.at(registers.add(lane).read().plus(op.imm), lane);
-        let store =
-            |lane: usize| M::Word::store(at(lane), M::from_raw(b.add(lane).read()).to_word());
-        if shape.contiguous && same_size::<M>() {
-            copy_half::<M, FAST>(at(0), b.cast());
-            copy_half::<M, FAST>(at(HALF), b.add(HALF).cast());
-        } else if mask == FULL {
-            (0..LANES).for_each(store);
-        } else {
-            lanes_of(mask).for_each(store);
+    let shape = likely(ctx, op, space);
+    let b = ctx.lanes::<M::Raw>(op.b);
+    if pattern::<M, A, V>(ctx, op, &shape) == Pattern::Contiguous {
+        let bytes = M::BYTES as usize * HALF;
+        if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
+            for (i, to) in halves.into_iter().enumerate() {
+                // SAFETY: both ends hold half a warp's elements; the register file's rules.
+                unsafe {
+                    let values = b.add(i * HALF).cast::<[M::Raw; HALF]>().read();
+                    let words = values.map(|value| M::from_raw(value).to_word());
+                    copy::<V>(to, words.as_ptr().cast(), bytes);
+                }
+            }
+            return Flow::Next;
         }
+    }
+    if !all_inside::<A, V>(ctx, op, &shape, M::BYTES) {
+        return store_each::<M, A>(ctx, op, space);
+    }
+    let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
+    // SAFETY: register file rules; every executing lane's address is good.
+    unsafe {
+        let store = |lane: usize| {
+            let at = shape.at(registers.add(lane).read().plus(op.imm), lane);
+            M::Word::store(at, M::from_raw(b.add(lane).read()).to_word());
+        };
+        if mask == FULL { (0..LANES).for_each(store) } else { lanes_of(mask).for_each(store) }
     }
     Flow::Next
 }
 
 #[cold]
 #[inline(never)]
-fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> Flow {
+fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
+    let access = Access { space, bytes: M::BYTES, write: true };
+    if prime::<A>(ctx, op, access) {
+        // SAFETY: this op of the current frame is being run.
+        return unsafe { (op.inner)(ctx, op) };
+    }
     let found = match locate_each::<A>(ctx, op, ctx.mask, access) {
         Ok(found) => found,
         Err(flow) => return flow,
@@ -188,26 +221,6 @@ pub(crate) fn load_param<M: Stored>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-fn load_base<M: Stored, A: Address, const SPACE: u8>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    load_body::<M, A, SPACE, false>(ctx, op)
-}
-
-fn store_base<M: Stored, A: Address, const SPACE: u8>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    store_body::<M, A, SPACE, false>(ctx, op)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn load_fast<M: Stored, A: Address, const SPACE: u8>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    load_body::<M, A, SPACE, true>(ctx, op)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn store_fast<M: Stored, A: Address, const SPACE: u8>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    store_body::<M, A, SPACE, true>(ctx, op)
-}
-
 /// The handlers of one type in one space.
 #[derive(Clone, Copy)]
 pub(crate) struct Handlers {
@@ -219,20 +232,54 @@ pub(crate) struct Handlers {
     pub(crate) load_param: Handler,
 }
 
+/// A load and a store for one level of processor.
+macro_rules! at_level {
+    ($level:ident, $load:ident, $store:ident $(, $features:literal)?) => {
+        $(#[target_feature(enable = $features)])?
+        fn $load<M: Stored, A: Address, const SPACE: u8>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+            load_body::<M, A, SPACE, simd::$level>(ctx, op)
+        }
+        $(#[target_feature(enable = $features)])?
+        fn $store<M: Stored, A: Address, const SPACE: u8>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+            store_body::<M, A, SPACE, simd::$level>(ctx, op)
+        }
+    };
+}
+
+at_level!(Base, load_base, store_base);
+#[cfg(target_arch = "x86_64")]
+at_level!(Avx2, load_avx2, store_avx2, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+at_level!(Avx512, load_avx512, store_avx512, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma");
+
+fn load<M: Stored, A: Address, const SPACE: u8>() -> Handler {
+    match simd::level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => load_avx512::<M, A, SPACE>,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => load_avx2::<M, A, SPACE>,
+        _ => load_base::<M, A, SPACE>,
+    }
+}
+
+fn store<M: Stored, A: Address, const SPACE: u8>() -> Handler {
+    match simd::level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => store_avx512::<M, A, SPACE>,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => store_avx2::<M, A, SPACE>,
+        _ => store_base::<M, A, SPACE>,
+    }
+}
+
 fn handlers_in<M: Stored, const SPACE: u8>() -> Handlers {
-    let mut handlers = Handlers {
-        load: [load_base::<M, u32, SPACE>, load_base::<M, u64, SPACE>],
-        store: [store_base::<M, u32, SPACE>, store_base::<M, u64, SPACE>],
+    Handlers {
+        load: [load::<M, u32, SPACE>(), load::<M, u64, SPACE>()],
+        store: [store::<M, u32, SPACE>(), store::<M, u64, SPACE>()],
         load_vector: vector::<M, SPACE, false>,
         store_vector: vector::<M, SPACE, true>,
         load_param: load_param::<M>,
-    };
-    #[cfg(target_arch = "x86_64")]
-    if is_fast() {
-        handlers.load = [load_fast::<M, u32, SPACE>, load_fast::<M, u64, SPACE>];
-        handlers.store = [store_fast::<M, u32, SPACE>, store_fast::<M, u64, SPACE>];
     }
-    handlers
 }
 
 /// The handlers of a type in a space.

@@ -127,6 +127,10 @@ pub(crate) fn mul_f64(a: f64, b: f64, mode: Round) -> f64 {
 /// Below this a product's own rounding error may underflow.
 const TINY: f64 = 1e-250;
 
+/// Above this, sums and products on the way to a finite result may overflow; and what large numbers are scaled by.
+const HUGE: f64 = 1e300;
+const SHRINK: f64 = 1.0 / 256.0;
+
 /// 2^550, 2^200 and 2^100: what small numbers are scaled by, so that errors do not underflow.
 const SCALE: f64 = f64::from_bits((1023 + 550) << 52);
 const SCALE_DIV: f64 = f64::from_bits((1023 + 200) << 52);
@@ -157,10 +161,17 @@ pub(crate) fn fma_f64(a: f64, b: f64, c: f64, mode: Round) -> f64 {
 
 /// The sign of `a * b + c - r`, where `r` is the nearest result.
 fn fma_loss(a: f64, b: f64, c: f64, r: f64) -> f64 {
+    if (a * b).abs() > HUGE || r.abs() > HUGE && (a * b).abs() > TINY {
+        // What is added may be too small to be scaled down, but it has a sign.
+        let least = if c == 0.0 { c } else { f64::MIN_POSITIVE.copysign(c) };
+        let small = if c.abs() < f64::MIN_POSITIVE / SHRINK { least } else { c * SHRINK };
+        let (x, y) = if a.abs() > b.abs() { (a * SHRINK, b) } else { (a, b * SHRINK) };
+        return fma_error(x, y, small, r * SHRINK);
+    }
     if (a * b).abs() > TINY || a == 0.0 || b == 0.0 {
         return fma_error(a, b, c, r);
     }
-    if c.abs() > 1e-20 {
+    if c.abs() > 1e-200 {
         // The product is far too small to change `c`, but it has a sign.
         return if a.is_sign_negative() == b.is_sign_negative() { 1.0 } else { -1.0 };
     }
@@ -196,6 +207,7 @@ pub(crate) fn sqrt_f64(a: f64, mode: Round) -> f64 {
     step_f64(s, lost, mode)
 }
 
+#[cfg(test)]
 pub(crate) fn add_f32(a: f32, b: f32, mode: Round) -> f32 {
     let (x, y) = (f64::from(a), f64::from(b));
     let sum = x + y;
@@ -204,6 +216,7 @@ pub(crate) fn add_f32(a: f32, b: f32, mode: Round) -> f32 {
     signed_zero(f64::from(r), cancels && sum == 0.0, mode) as f32
 }
 
+#[cfg(test)]
 pub(crate) fn mul_f32(a: f32, b: f32, mode: Round) -> f32 {
     f64_to_f32(f64::from(a) * f64::from(b), 0.0, mode)
 }

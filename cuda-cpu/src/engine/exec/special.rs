@@ -1,22 +1,20 @@
 //! Special registers that change while a kernel runs, and address-space conversions.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::locate::generic;
 use crate::engine::ctx::{Ctx, LANES};
 use crate::engine::fault::FaultSpace;
 use crate::engine::op::{Flow, Op};
 
-/// `%clock`, `%clock_hi` (by `imm`, the shift): nanoseconds since the launch began.
+/// `%clock`, `%clock_hi` (by `imm`, the shift): see [`Clock`](crate::engine::ctx::Clock).
 pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let now = (ctx.started.elapsed().as_nanos() as u64 >> op.imm) as u32;
+    let now = (ctx.clock.now() >> op.imm) as u32;
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next
 }
 
 /// `%clock64`.
 pub(crate) fn clock_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let now = ctx.started.elapsed().as_nanos() as u64;
+    let now = ctx.clock.now();
     super::atomics::burn(ctx);
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next
@@ -24,7 +22,7 @@ pub(crate) fn clock_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 
 /// `%globaltimer`.
 pub(crate) fn global_timer(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let now = ctx.clock.global();
     super::atomics::burn(ctx);
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next
@@ -43,18 +41,31 @@ pub(crate) fn add_window(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `isspacep`: whether a generic address lies in the space numbered `imm`.
+/// In `imm` of [`is_in_space`]: the space of constants, which is a part of the global one here.
+pub(crate) const IN_CONSTANT: u64 = 4;
+/// And where in it stands how many words of `extra` say where constants are.
+pub(crate) const CONSTANTS_AT: u32 = 8;
+
+/// `isspacep`: whether a generic address lies in the space that `imm` numbers.
 pub(crate) fn is_in_space(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let wanted = op.imm & ((1 << CONSTANTS_AT) - 1);
     let mut result = 0;
     for (lane, address) in ctx.read::<u64>(op.a).into_iter().enumerate() {
         let space = match generic(address).0 {
+            FaultSpace::Global if is_constant(ctx, op, address) => IN_CONSTANT,
             FaultSpace::Global => 0,
             FaultSpace::Shared => 1,
             FaultSpace::Local => 2,
             FaultSpace::Param => 3,
         };
-        result |= u32::from(space == op.imm) << lane;
+        result |= u32::from(space == wanted) << lane;
     }
     ctx.set_pred(op.d, ctx.mask, result);
     Flow::Next
+}
+
+fn is_constant(ctx: &Ctx<'_>, op: &Op, address: u64) -> bool {
+    let words = (op.imm >> CONSTANTS_AT) as usize;
+    let at = |i: usize| u64::from(ctx.extra(op, i).0) | u64::from(ctx.extra(op, i + 1).0) << 32;
+    (0..words).step_by(4).any(|i| (at(i)..at(i + 2)).contains(&address))
 }

@@ -1,0 +1,45 @@
+//! The CPU device, and what the cases need of it.
+
+use cuda_async::{
+    Device, DeviceBuffer, Element, Function, KernelArgs, LaunchConfig, Result, Stream, prelude::*,
+};
+
+pub struct Machine {
+    pub name: String,
+    device: Device,
+    stream: Stream,
+}
+
+impl Machine {
+    pub fn new() -> Result<Self> {
+        let device = cuda_async::open("cpu")?;
+        let stream = device.new_stream()?;
+        Ok(Self { name: device.info().name.clone(), device, stream })
+    }
+
+    pub fn kernel(&self, ptx: &str, name: &str) -> Result<Function> {
+        self.device.load_ptx(ptx)?.function(name)
+    }
+
+    pub fn upload<T: Element>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {
+        h2d(values.to_vec()).sync_on(&self.stream)
+    }
+
+    pub fn zeros<T: Element>(&self, count: usize) -> Result<DeviceBuffer<T>> {
+        zeros(count).sync_on(&self.stream)
+    }
+
+    pub fn download<T: Element>(&self, buffer: &DeviceBuffer<T>) -> Result<Vec<T>> {
+        to_host(buffer).sync_on(&self.stream)
+    }
+
+    /// Launches and waits.
+    ///
+    /// # Safety
+    /// The arguments are the kernel's, and their sizes what it expects.
+    pub unsafe fn run(&self, kernel: &Function, config: LaunchConfig, args: impl KernelArgs) {
+        // SAFETY: the caller's promise.
+        let launched = unsafe { launch(kernel, config, args) }.sync_on(&self.stream);
+        benches::done(launched.map(drop));
+    }
+}

@@ -1,0 +1,255 @@
+//! Copies that the threads of a warp have begun with `cp.async`, and not waited for.
+//!
+//! A copy may be done at any time between its instruction and the wait for it. Here it is done as late as that
+//! allows: what a kernel reads without having waited is not there yet. A thread's copies belong to groups, which
+//! it numbers itself; barriers that its copies shall arrive at stand in the queue behind them.
+
+use std::collections::VecDeque;
+
+use super::budget::Budget;
+use super::ctx::{LANES, lanes_of};
+
+/// Instructions of a warp whose copies are outstanding, at most: more are done as they come.
+const MOST: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    queue: VecDeque<Entry>,
+    /// By lane: how many groups it has closed, which is the number of the open one.
+    groups: [u32; LANES],
+}
+
+/// One instruction.
+#[derive(Debug)]
+struct Entry {
+    /// For which it is still to be done.
+    lanes: u32,
+    groups: [u32; LANES],
+    step: Step,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Copy(Box<LaneCopies>),
+    /// `cp.async.mbarrier.arrive`: the barriers' addresses in shared space.
+    Arrive(Box<[u64; LANES]>),
+}
+
+/// A copy of each lane from global to shared memory.
+#[derive(Debug)]
+pub(crate) struct LaneCopies {
+    pub(crate) from: [u64; LANES],
+    pub(crate) to: [u64; LANES],
+    /// Bytes that are read; the others are zeros.
+    pub(crate) read: [u8; LANES],
+    /// Bytes that are written: 4, 8 or 16.
+    pub(crate) bytes: u8,
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), groups: [0; LANES] }
+    }
+}
+
+/// The host memory that an entry takes.
+const TAKEN: u64 = (size_of::<Entry>() + size_of::<LaneCopies>()) as u64;
+
+impl Copies {
+    /// Puts a step for these lanes at the end; gives it back when there is no room for it.
+    pub(crate) fn push(&mut self, lanes: u32, step: Step, budget: &Budget) -> Result<(), Step> {
+        if self.queue.len() >= MOST || !budget.take(TAKEN) {
+            return Err(step);
+        }
+        self.queue.push_back(Entry { lanes, groups: self.groups, step });
+        Ok(())
+    }
+
+    /// The lanes close their groups.
+    pub(crate) fn commit(&mut self, lanes: u32) {
+        for lane in lanes_of(lanes) {
+            self.groups[lane] = self.groups[lane].wrapping_add(1);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Does, in order, the copies of these lanes that are older than their latest `left` groups.
+    pub(crate) fn wait<E>(
+        &mut self,
+        lanes: u32,
+        left: u32,
+        budget: &Budget,
+        mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let groups = self.groups;
+        for entry in self.queue.iter_mut().filter(|e| matches!(e.step, Step::Copy(_))) {
+            let old = |&lane: &usize| groups[lane].wrapping_sub(entry.groups[lane]) > left;
+            let due =
+                lanes_of(entry.lanes & lanes).filter(old).fold(0, |due, lane| due | 1 << lane);
+            if due != 0 {
+                entry.lanes &= !due;
+                perform(&entry.step, due)?;
+            }
+        }
+        self.arrive_unblocked(perform)?;
+        self.drop_done(budget);
+        Ok(())
+    }
+
+    /// Does the arrivals that no copy stands before any longer.
+    fn arrive_unblocked<E>(
+        &mut self,
+        mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut blocked = 0;
+        for entry in &mut self.queue {
+            match entry.step {
+                Step::Copy(_) => blocked |= entry.lanes,
+                Step::Arrive(_) if entry.lanes & !blocked != 0 => {
+                    let due = entry.lanes & !blocked;
+                    entry.lanes &= blocked;
+                    perform(&entry.step, due)?;
+                }
+                Step::Arrive(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The lanes for which a copy is outstanding.
+    pub(crate) fn copying(&self) -> u32 {
+        let copies = self.queue.iter().filter(|e| matches!(e.step, Step::Copy(_)));
+        copies.fold(0, |all, entry| all | entry.lanes)
+    }
+
+    /// Does what stands before the arrivals at one of these barriers, and those.
+    pub(crate) fn arrive<E>(
+        &mut self,
+        barriers: &[u64],
+        budget: &Budget,
+        mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut arriving = 0;
+        let mut due = vec![0; self.queue.len()];
+        for (entry, due) in self.queue.iter().zip(&mut due).rev() {
+            if let Step::Arrive(at) = &entry.step {
+                let wanted = lanes_of(entry.lanes).filter(|&lane| barriers.contains(&at[lane]));
+                *due = wanted.fold(0, |all, lane| all | 1 << lane);
+                arriving |= *due;
+            } else {
+                *due = entry.lanes & arriving;
+            }
+        }
+        for (entry, due) in self.queue.iter_mut().zip(due).filter(|(_, due)| *due != 0) {
+            entry.lanes &= !due;
+            perform(&entry.step, due)?;
+        }
+        self.drop_done(budget);
+        Ok(())
+    }
+
+    /// Does everything.
+    pub(crate) fn finish<E>(
+        &mut self,
+        budget: &Budget,
+        mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(entry) = self.queue.pop_front() {
+            budget.give(TAKEN);
+            if entry.lanes != 0 {
+                perform(&entry.step, entry.lanes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody will wait for what is left.
+    pub(crate) fn forget(&mut self, budget: &Budget) {
+        budget.give(TAKEN * self.queue.len() as u64);
+        *self = Self::default();
+    }
+
+    fn drop_done(&mut self, budget: &Budget) {
+        let before = self.queue.len();
+        self.queue.retain(|entry| entry.lanes != 0);
+        budget.give(TAKEN * (before - self.queue.len()) as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy() -> Step {
+        let (from, to) = ([0; LANES], [0; LANES]);
+        Step::Copy(Box::new(LaneCopies { from, to, read: [4; LANES], bytes: 4 }))
+    }
+
+    fn waited(copies: &mut Copies, lanes: u32, left: u32, budget: &Budget) -> Vec<u32> {
+        let mut done = Vec::new();
+        let perform = |_: &Step, lanes| -> Result<(), ()> {
+            done.push(lanes);
+            Ok(())
+        };
+        copies.wait(lanes, left, budget, perform).unwrap_or_default();
+        done
+    }
+
+    #[test]
+    fn each_lane_has_groups_of_its_own() {
+        let budget = Budget::new(0);
+        let mut copies = Copies::default();
+        copies.push(3, copy(), &budget).unwrap_or_default_step();
+        copies.commit(1);
+        copies.push(3, copy(), &budget).unwrap_or_default_step();
+        copies.commit(3);
+        assert_eq!(waited(&mut copies, 3, 1, &budget), [1], "lane 1 has closed only one group");
+        assert_eq!(waited(&mut copies, 3, 0, &budget), [2, 3]);
+        assert!(copies.is_empty());
+    }
+
+    #[test]
+    fn arrivals_wait_for_what_is_before_them() {
+        let budget = Budget::new(0);
+        let mut copies = Copies::default();
+        copies.push(3, copy(), &budget).unwrap_or_default_step();
+        let mut at = [8; LANES];
+        at[1] = 16;
+        copies.push(3, Step::Arrive(Box::new(at)), &budget).unwrap_or_default_step();
+        copies.push(3, copy(), &budget).unwrap_or_default_step();
+        let mut done = Vec::new();
+        let perform = |step: &Step, lanes| -> Result<(), ()> {
+            done.push((matches!(step, Step::Arrive(_)), lanes));
+            Ok(())
+        };
+        copies.arrive(&[8], &budget, perform).unwrap_or_default();
+        assert_eq!(done, [(false, 1), (true, 1)]);
+        assert_eq!(copies.queue.len(), 3);
+    }
+
+    #[test]
+    fn memory_is_given_back() {
+        let budget = Budget::new(0);
+        let mut copies = Copies::default();
+        while copies.push(1, copy(), &budget).is_ok() {}
+        assert_eq!(copies.queue.len(), MOST);
+        assert!(!budget.take(budget.limit));
+        copies.forget(&budget);
+        assert!(budget.take(budget.limit));
+    }
+
+    trait Fits {
+        fn unwrap_or_default_step(self);
+    }
+
+    impl Fits for Result<(), Step> {
+        fn unwrap_or_default_step(self) {
+            assert!(self.is_ok());
+        }
+    }
+}

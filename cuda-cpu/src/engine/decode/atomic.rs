@@ -1,0 +1,87 @@
+//! `atom` and `red`, of one value or of a vector of them.
+
+use cuda_ptx::{Address, Operand, ScalarType as T};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use super::memory::{Where, access, elements, set_address, take_hints, take_space, without_policy};
+use crate::engine::exec::atomics::{self, Atomic};
+use crate::engine::exec::locate::SpaceKind;
+use crate::engine::observe::{Access, AccessKind, Effect, Order};
+use crate::engine::op::{Op, Slot};
+
+/// What all elements of an instruction have in common.
+struct Shared {
+    atomic: Atomic,
+    order: Order,
+    kind: AccessKind,
+    space: SpaceKind,
+    ty: T,
+}
+
+/// Decodes either.
+pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let order = take_hints(form).unwrap_or(Order::RELAXED);
+    form.take("noftz");
+    let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
+    let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
+    let name = form.take_one(&names).ok_or(UNKNOWN)?;
+    let operands = without_policy(form);
+    let (dest, rest) = match (form.opcode(), operands) {
+        ("atom", [d, rest @ ..]) => (Some(d), rest),
+        (_, rest) => (None, rest),
+    };
+    let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
+    let is_vector = ["v2", "v4", "v8"].iter().any(|v| form.has(v));
+    let (Some(first), true) = (values.first(), !is_vector || name == "add") else {
+        return Err(UNKNOWN);
+    };
+    let parts = elements(form, first)?;
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
+    if values.len() != atomic.operands {
+        return Err(OPERANDS);
+    }
+    let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
+    let shared = Shared { atomic, order, kind, space, ty };
+    if !is_vector {
+        return one(b, &shared, dest.unwrap_or(&Operand::Discard), address, values);
+    }
+    // Each element is one atomic operation; the vector as a whole is none.
+    let whole = i64::from(ty.size()) * parts.len() as i64;
+    if ty.size() > 4 || !matches!(whole, 4 | 8 | 16) {
+        return Err(UNKNOWN);
+    }
+    let dests = match dest {
+        None => vec![Operand::Discard; parts.len()],
+        Some(Operand::Vector(dests)) if dests.len() == parts.len() => dests.clone(),
+        Some(_) => return Err(OPERANDS),
+    };
+    for (i, (part, dest)) in parts.iter().zip(&dests).enumerate() {
+        let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
+        one(b, &shared, dest, &Address { offset, ..*address }, std::slice::from_ref(part))?;
+    }
+    Ok(())
+}
+
+fn one(
+    b: &mut Builder<'_>,
+    shared: &Shared,
+    dest: &Operand,
+    address: &Address,
+    values: &[Operand],
+) -> Result<(), Problem> {
+    let Shared { atomic, order, kind, space, ty } = shared;
+    let mut op = Op::new(atomic.run);
+    op.b = b.source(&values[0], atomic.kind)?;
+    let third = match values.get(1) {
+        Some(value) => b.source(value, atomic.kind)?,
+        None => Slot::NONE,
+    };
+    set_address(b, &mut op, address)?;
+    op.extra = b.extras([third, Slot(*space as u32)]);
+    op.d = b.dest(dest, atomic.kind, false)?;
+    let order = *order;
+    b.states(Effect::Access(Access { order, ..access(*kind, *space, *ty, &op) }));
+    b.emit(op)
+}

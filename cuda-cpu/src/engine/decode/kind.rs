@@ -1,0 +1,65 @@
+//! What kinds of instructions are counted apart.
+
+use cuda_ptx::{Instruction, ScalarType};
+
+/// The opcode with its state space, vector and types, without rounding, caching, comparison and the like:
+/// `ld.global.v2.f32`, `setp.s32`. What works across threads keeps its whole name: `bar.sync`, `atom.global.add.u32`.
+pub(crate) fn kind_name(ins: &Instruction) -> String {
+    if !is_data(&ins.opcode) {
+        return ins.name().to_string();
+    }
+    let mut name = ins.opcode.clone();
+    for modifier in ins.modifiers.iter().filter(|m| tells(m)) {
+        name.push('.');
+        name.push_str(modifier);
+    }
+    name
+}
+
+/// Whether it works on a thread's own data.
+fn is_data(opcode: &str) -> bool {
+    const OTHERS: [&str; 12] = [
+        "atom", "red", "bar", "barrier", "shfl", "vote", "match", "redux", "membar", "fence", "cp",
+        "elect",
+    ];
+    let matrix = opcode.contains("mma") || opcode.contains("matrix");
+    !OTHERS.contains(&opcode) && !matrix && opcode != "mbarrier"
+}
+
+fn tells(modifier: &str) -> bool {
+    const TELLING: [&str; 11] =
+        ["global", "shared", "local", "param", "const", "v2", "v4", "v8", "wide", "lo", "hi"];
+    let base = modifier.split("::").next().unwrap_or(modifier);
+    TELLING.contains(&base) || ScalarType::from_name(modifier).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_and_caching_are_no_kinds() {
+        let ptx = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
+            .reg .b32 %r<9>; .reg .b64 %d<2>; .reg .pred %p;
+            ld.volatile.shared::cta.v2.f32 {%r1, %r2}, [%d1];
+            setp.lt.and.s32 %p, %r1, %r2, %p;
+            cvt.rzi.s32.f32 %r1, %r2;
+            mul.wide.u32 %d1, %r1, %r2;
+            atom.global.add.u32 %r1, [%d1], %r2;
+            ret; }";
+        let module = cuda_ptx::parse(ptx).unwrap();
+        let body = module.functions[0].body.as_ref().unwrap();
+        let kinds: Vec<_> = body.instructions.iter().map(kind_name).collect();
+        assert_eq!(
+            kinds,
+            [
+                "ld.shared::cta.v2.f32",
+                "setp.s32",
+                "cvt.s32.f32",
+                "mul.wide.u32",
+                "atom.global.add.u32",
+                "ret"
+            ]
+        );
+    }
+}

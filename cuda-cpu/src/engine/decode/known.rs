@@ -1,0 +1,99 @@
+//! Registers that hold one value for the whole launch: kernel parameters, special registers, constants.
+//!
+//! Compilers copy those into registers of their own before they use them. A register that one instruction alone
+//! writes, and writes for every lane that gets there, can lie where its value lies, and the instruction is gone.
+
+use cuda_ptx::{Body, Function, Operand, RegId, ScalarType};
+
+use super::builder::Builder;
+use crate::engine::code::PresetValue;
+use crate::engine::op::Class;
+
+/// What is known of a function's registers.
+pub(crate) struct Known {
+    /// How many instructions write each: 2 means several.
+    writes: Vec<u8>,
+    holds: Vec<bool>,
+}
+
+impl Known {
+    /// Counts what may be written: more than is (registers that stand where results do, but are read) does no harm.
+    pub(crate) fn new(function: &Function, body: &Body) -> Self {
+        let count = body.registers.len();
+        let mut known = Self { writes: vec![0; count], holds: vec![false; count] };
+        let own = function.returns.iter().chain(&function.params).filter_map(|p| p.register);
+        own.for_each(|id| known.write(id));
+        body.instructions.iter().filter_map(|i| i.operands.first()).for_each(|o| known.written(o));
+        known
+    }
+
+    fn written(&mut self, operand: &Operand) {
+        match operand {
+            Operand::Reg(id) | Operand::NotReg(id) => self.write(*id),
+            Operand::Part(part) => self.write(part.register),
+            Operand::Pair(a, b) => {
+                self.written(a);
+                self.written(b);
+            }
+            Operand::Vector(parts) | Operand::List(parts) => {
+                parts.iter().for_each(|part| self.written(part));
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, id: RegId) {
+        if let Some(writes) = self.writes.get_mut(id.0 as usize) {
+            *writes = (*writes + 1).min(2);
+        }
+    }
+
+    pub(crate) fn is_written_once(&self, id: RegId) -> bool {
+        self.writes.get(id.0 as usize) == Some(&1)
+    }
+
+    /// The register holds one value for good.
+    pub(crate) fn set(&mut self, id: RegId) {
+        if let Some(holds) = self.holds.get_mut(id.0 as usize) {
+            *holds = true;
+        }
+    }
+
+    pub(crate) fn holds(&self, id: RegId) -> bool {
+        self.holds.get(id.0 as usize) == Some(&true)
+    }
+}
+
+impl Builder<'_> {
+    /// Lets a register that is only ever given this value lie where the value lies. False if it cannot, and an op has
+    /// to write it.
+    pub(crate) fn is_always(&mut self, dest: &Operand, class: Class, value: PresetValue) -> bool {
+        let Some(id) = self.written_once(dest, class) else { return false };
+        self.registers[id.0 as usize] = Some(self.frame.preset(class, value));
+        self.known.set(id);
+        true
+    }
+
+    /// The same for a register that is only ever given another register's known value.
+    pub(crate) fn is_always_as(&mut self, dest: &Operand, class: Class, source: &Operand) -> bool {
+        let (Some(id), Operand::Reg(from)) = (self.written_once(dest, class), source) else {
+            return false;
+        };
+        if !self.known.holds(*from) || self.class_of(*from) != class {
+            return false;
+        }
+        self.registers[id.0 as usize] = self.registers[from.0 as usize];
+        self.known.set(id);
+        true
+    }
+
+    /// The destination, if the instruction is all that writes it, for all lanes, and nothing has used it so far.
+    fn written_once(&self, dest: &Operand, class: Class) -> Option<RegId> {
+        let Operand::Reg(id) = *dest else { return None };
+        let unguarded = self.ins.is_some_and(|ins| ins.guard.is_none());
+        let fits =
+            self.class_of(id) == class && self.body.registers[id.0 as usize].ty != ScalarType::B128;
+        let fresh = self.registers.get(id.0 as usize).is_some_and(Option::is_none);
+        (unguarded && fits && fresh && self.known.is_written_once(id)).then_some(id)
+    }
+}

@@ -1,0 +1,30 @@
+//! Instructions that suspend threads: see `exec::suspend`.
+
+use super::builder::{Builder, Problem};
+use crate::engine::code::Control;
+use crate::engine::exec::control::{control, jump};
+use crate::engine::exec::suspend::again;
+use crate::engine::op::{Op, Slot};
+
+/// Emits a look that lanes repeat until it lets them go. `look` makes its op of the place where those go who have to
+/// wait; `fails` is the predicate that becomes false when nobody can go on, if there is one.
+pub(super) fn emit(
+    b: &mut Builder<'_>,
+    fails: Slot,
+    look: impl FnOnce(&mut Builder<'_>, u32) -> Op,
+) -> Result<(), Problem> {
+    let wait = b.pc() + 1;
+    let mut first = Op::new(jump);
+    first.imm = u64::from(wait + 2);
+    b.emit_plain(first);
+    let mut pause = Op::new(control);
+    pause.extra = b.code.controls.len() as u32;
+    b.code.controls.push(Control::Pause);
+    b.emit_plain(pause);
+    let mut retry = Op::new(again);
+    (retry.d, retry.extra) = (fails, wait + 3);
+    b.code.suspensions.push(b.pc());
+    b.emit_plain(retry);
+    let op = look(b, wait);
+    b.emit_self_guarded(op)
+}

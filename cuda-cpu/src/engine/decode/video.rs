@@ -1,0 +1,184 @@
+//! Video instructions: `vadd.s32.u32.s32 d, a.h1, b.b0;`, `vadd4.u32.u32.u32.add d.b10, a.b3210, b.b7654, c;`
+//!
+//! GPUs have long had no circuits for the scalar ones, and what stands in for them on an H200 saturates, merges
+//! and scales otherwise than the manual says. Forms whose results were not the same there are refused.
+
+use cuda_ptx::{Operand, ScalarType as T};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::map::ternary;
+use crate::engine::exec::video::{
+    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE, COMPARE_AT, D_SIGNED, MASK_AT,
+    NEGATE_C, NEGATE_PRODUCT, SATURATE, Scalar, Simd, VIDEO, Video, WRAP, part_code,
+};
+use crate::engine::op::Op;
+
+/// Whether it is the name of a video instruction.
+pub(crate) fn is_video(opcode: &str) -> bool {
+    split(opcode).is_some()
+}
+
+/// The operation, and how many parts the SIMD forms have.
+fn split(opcode: &str) -> Option<(Video, u32)> {
+    let name = opcode.strip_prefix('v')?;
+    let parts = match name.as_bytes().last() {
+        Some(b'2') => 2,
+        Some(b'4') => 4,
+        _ => 1,
+    };
+    let name = name.trim_end_matches(['2', '4']);
+    let (_, video) = VIDEO.into_iter().find(|v| v.0 == name)?;
+    let simd = parts > 1;
+    let exists = match video {
+        Video::Average => simd,
+        Video::ShiftLeft | Video::ShiftRight | Video::MultiplyAdd => !simd,
+        _ => true,
+    };
+    exists.then_some((video, parts))
+}
+
+/// Decodes an instruction of this family.
+pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let (video, parts) = split(form.opcode()).ok_or(UNKNOWN)?;
+    let modifiers = modifiers(form, video, parts > 1).ok_or(UNKNOWN)?;
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let accumulates = modifiers & ACCUMULATE != 0;
+    let operands = form.instruction().operands.as_slice();
+    let three = parts > 1 || accumulates || video == Video::MultiplyAdd;
+    let (d, x, y, c) = match operands {
+        [d, x, y] if !three => (d, x, y, None),
+        [d, x, y, c] if three => (d, x, y, Some(c)),
+        [_, _, _, _] => return Err(UNLIKE_A_GPU),
+        _ => return Err(OPERANDS),
+    };
+    let signs = match (video, c) {
+        (Video::MultiplyAdd, Some(c)) => negations(x, y, c)?,
+        _ if [x, y].into_iter().chain(c).any(is_negated) => return Err(OPERANDS),
+        _ => 0,
+    };
+    let (run, chosen) = match parts {
+        1 if !part(d).is_empty() => return Err(OPERANDS),
+        1 => (ternary::<Scalar>(), scalar_parts([x, y])?),
+        2 => (ternary::<Simd<2>>(), simd_parts([d, x, y], 2)?),
+        _ => (ternary::<Simd<4>>(), simd_parts([d, x, y], 4)?),
+    };
+    let mut op = Op::new(run.run);
+    op.imm = video as u64 | modifiers | signs | chosen;
+    let zero = Operand::Int(0);
+    op.a = b.source(&whole(x), Kind::W32)?;
+    op.b = b.source(&whole(y), Kind::W32)?;
+    op.c = b.source(&whole(c.unwrap_or(&zero)), Kind::W32)?;
+    op.d = b.dest(&whole(d), Kind::W32, false)?;
+    b.emit(op)
+}
+
+const UNLIKE_A_GPU: Problem =
+    "a scalar video instruction that GPUs run otherwise than the manual says";
+
+/// Types, saturation and what else there is, as `imm` bits.
+fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
+    let mut imm = 0;
+    let signs: &[u64] = match video {
+        // The result of a comparison has no type of its own.
+        Video::Set => &[A_SIGNED, B_SIGNED],
+        _ => &[D_SIGNED, A_SIGNED, B_SIGNED],
+    };
+    for sign in signs {
+        imm |= match form.ty()? {
+            T::S32 => *sign,
+            T::U32 => 0,
+            _ => return None,
+        };
+    }
+    match video {
+        Video::Set => {
+            let compare = form.take_one(&COMPARE)?;
+            imm |= (COMPARE.iter().position(|&c| c == compare)? as u64) << COMPARE_AT;
+        }
+        Video::ShiftLeft | Video::ShiftRight => {
+            if imm & B_SIGNED != 0 {
+                return None;
+            }
+            imm |= if form.take_one(&["clamp", "wrap"])? == "wrap" { WRAP } else { 0 };
+        }
+        _ => {}
+    }
+    let right = video == Video::ShiftRight;
+    if (simd && video != Video::Set || right) && form.take("sat") {
+        imm |= SATURATE;
+    }
+    let adds = simd || !matches!(video, Video::MultiplyAdd | Video::ShiftLeft);
+    if adds && !(right && imm & SATURATE != 0) && form.take("add") {
+        imm |= ACCUMULATE;
+    }
+    Some(imm)
+}
+
+fn is_negated(operand: &Operand) -> bool {
+    matches!(operand, Operand::Part(p) if p.negated)
+}
+
+/// `vmad`'s minus signs: of the product or of `c`.
+fn negations(x: &Operand, y: &Operand, c: &Operand) -> Result<u64, Problem> {
+    let product = is_negated(x) != is_negated(y);
+    match (product, is_negated(c)) {
+        (true, true) => Err(OPERANDS),
+        (true, false) => Ok(NEGATE_PRODUCT),
+        (false, true) => Ok(NEGATE_C),
+        (false, false) => Ok(0),
+    }
+}
+
+/// The part that is named, or nothing.
+fn part(operand: &Operand) -> &str {
+    match operand {
+        Operand::Part(p) => &p.part,
+        _ => "",
+    }
+}
+
+/// The operand without its part.
+fn whole(operand: &Operand) -> Operand {
+    match operand {
+        Operand::Part(p) => Operand::Reg(p.register),
+        other => other.clone(),
+    }
+}
+
+fn scalar_parts(operands: [&Operand; 2]) -> Result<u64, Problem> {
+    let at = [A_PART_AT, B_PART_AT];
+    operands
+        .into_iter()
+        .zip(at)
+        .try_fold(0, |imm, (operand, at)| Ok(imm | part_code(part(operand)).ok_or(OPERANDS)? << at))
+}
+
+/// A mask of results, and three bits for each source field: those of `a` first, then those of `b`.
+fn simd_parts([d, x, y]: [&Operand; 3], parts: u32) -> Result<u64, Problem> {
+    let letter = if parts == 2 { 'h' } else { 'b' };
+    let digits = |operand: &Operand, most: u32| -> Result<Vec<u64>, Problem> {
+        let Some(text) = part(operand).strip_prefix(letter) else {
+            return if part(operand).is_empty() { Ok(Vec::new()) } else { Err(OPERANDS) };
+        };
+        let digits = text.chars().rev().map(|c| c.to_digit(most).map(u64::from));
+        digits.collect::<Option<_>>().ok_or(OPERANDS)
+    };
+    let mask = match digits(d, parts)? {
+        none if none.is_empty() => (1 << parts) - 1,
+        some => some.iter().fold(0, |mask, digit| mask | 1 << digit),
+    };
+    let mut imm = mask << MASK_AT;
+    for (operand, at, first) in [(x, A_PART_AT, 0), (y, B_PART_AT, u64::from(parts))] {
+        let chosen = match digits(operand, 2 * parts)? {
+            none if none.is_empty() => (first..first + u64::from(parts)).collect(),
+            some if some.len() == parts as usize => some,
+            _ => return Err(OPERANDS),
+        };
+        imm |= chosen.iter().enumerate().fold(0, |imm, (i, digit)| imm | digit << (3 * i)) << at;
+    }
+    Ok(imm)
+}

@@ -1,0 +1,202 @@
+//! What an mbarrier is: 64 bits in shared memory.
+//!
+//! Programs may not look into it, nor into the tokens that `mbarrier.arrive` gives, which are what it was before.
+
+/// The largest count of arrivals.
+pub(crate) const MOST: u32 = (1 << 20) - 1;
+
+const ARRIVALS: u64 = MOST as u64;
+const BYTES: u64 = (1 << 21) - 1;
+
+/// Where the fields begin: arrivals of each phase, bytes pending (signed), arrivals pending, the phase's parity.
+const EXPECTED: u32 = 1;
+const PENDING_BYTES: u32 = 21;
+const MARK: u32 = 42;
+const PENDING: u32 = 43;
+const PARITY: u32 = 63;
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mbarrier {
+    pub(crate) parity: bool,
+    pub(crate) pending: u32,
+    pub(crate) bytes: i32,
+    pub(crate) expected: u32,
+}
+
+/// What cannot be done with an mbarrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MbarrierMisuse {
+    /// It was not initialised, or has been invalidated.
+    NotInitialised,
+    /// A count of 0, or above 2^20 - 1.
+    Count(u32),
+    /// More arrivals than are pending in this phase.
+    TooManyArrivals {
+        /// Those that are pending.
+        pending: u32,
+        /// Those that arrive.
+        count: u32,
+    },
+    /// `.noComplete`, but the phase would be complete.
+    Completes,
+    /// More than 2^20 - 1 bytes pending, or less than -(2^20 - 1).
+    Bytes(i64),
+}
+
+impl Mbarrier {
+    pub(crate) fn new(count: u32) -> Result<Self, MbarrierMisuse> {
+        check(count)?;
+        Ok(Self { parity: false, pending: count, bytes: 0, expected: count })
+    }
+
+    pub(crate) fn from_word(word: u64) -> Result<Self, MbarrierMisuse> {
+        // Neither fresh shared memory nor what `inval` leaves is a barrier.
+        if word >> MARK & 1 != 0 || word & 1 != 0 {
+            return Err(MbarrierMisuse::NotInitialised);
+        }
+        let field = |at: u32, mask: u64| word >> at & mask;
+        let negated = |at: u32| (field(at, ARRIVALS) as u32).wrapping_neg() & MOST;
+        let bytes = (field(PENDING_BYTES, BYTES) as i32) << 11 >> 11;
+        Ok(Self {
+            parity: field(PARITY, 1) != 0,
+            pending: negated(PENDING),
+            bytes: -bytes,
+            expected: negated(EXPECTED),
+        })
+    }
+
+    pub(crate) fn to_word(self) -> u64 {
+        let negated = |count: u32| u64::from(count.wrapping_neg() & MOST);
+        let bytes = i64::from(-self.bytes) as u64 & BYTES;
+        u64::from(self.parity) << PARITY
+            | negated(self.pending) << PENDING
+            | bytes << PENDING_BYTES
+            | negated(self.expected) << EXPECTED
+    }
+
+    /// What `inval` leaves.
+    pub(crate) const INVALID: u64 = 1 << MARK;
+
+    /// How many arrivals were pending when a token was given.
+    pub(crate) fn pending_of(token: u64) -> u32 {
+        ((token >> PENDING & ARRIVALS) as u32).wrapping_neg() & MOST
+    }
+
+    /// The parity of the phase in which a token was given.
+    pub(crate) fn parity_of(token: u64) -> bool {
+        token >> PARITY != 0
+    }
+
+    /// Threads arrive; if they are the last ones, the phase is complete.
+    pub(crate) fn arrive(&mut self, count: u32) -> Result<(), MbarrierMisuse> {
+        check(count)?;
+        let pending = self.pending;
+        let left = pending.checked_sub(count);
+        self.pending = left.ok_or(MbarrierMisuse::TooManyArrivals { pending, count })?;
+        self.complete();
+        Ok(())
+    }
+
+    /// As [`arrive`](Self::arrive), when it is known that the phase goes on.
+    pub(crate) fn arrive_within(&mut self, count: u32) -> Result<(), MbarrierMisuse> {
+        let parity = self.parity;
+        self.arrive(count)?;
+        if self.parity == parity { Ok(()) } else { Err(MbarrierMisuse::Completes) }
+    }
+
+    /// From the next phase on, so many arrivals less are expected.
+    pub(crate) fn drop_expected(&mut self, count: u32) -> Result<(), MbarrierMisuse> {
+        check(count)?;
+        let pending = self.expected;
+        let left = pending.checked_sub(count);
+        self.expected = left.ok_or(MbarrierMisuse::TooManyArrivals { pending, count })?;
+        Ok(())
+    }
+
+    /// One more arrival is pending: a copy's.
+    pub(crate) fn add_pending(&mut self) -> Result<(), MbarrierMisuse> {
+        check(self.pending + 1)?;
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// The phase is not complete before so many bytes have come.
+    pub(crate) fn expect_bytes(&mut self, bytes: u32) -> Result<(), MbarrierMisuse> {
+        self.add_bytes(i64::from(bytes))
+    }
+
+    /// So many bytes have come.
+    pub(crate) fn complete_bytes(&mut self, bytes: u32) -> Result<(), MbarrierMisuse> {
+        self.add_bytes(-i64::from(bytes))?;
+        self.complete();
+        Ok(())
+    }
+
+    fn add_bytes(&mut self, bytes: i64) -> Result<(), MbarrierMisuse> {
+        let sum = i64::from(self.bytes) + bytes;
+        if sum.unsigned_abs() > u64::from(MOST) {
+            return Err(MbarrierMisuse::Bytes(sum));
+        }
+        self.bytes = sum as i32;
+        Ok(())
+    }
+
+    fn complete(&mut self) {
+        if self.pending == 0 && self.bytes == 0 {
+            self.parity = !self.parity;
+            self.pending = self.expected;
+        }
+    }
+}
+
+fn check(count: u32) -> Result<(), MbarrierMisuse> {
+    if count == 0 || count > MOST { Err(MbarrierMisuse::Count(count)) } else { Ok(()) }
+}
+
+impl std::fmt::Display for MbarrierMisuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotInitialised => f.write_str("not initialised, or invalidated"),
+            Self::Count(count) => write!(f, "a count of {count}: it must be 1 to {MOST}"),
+            Self::TooManyArrivals { pending, count } => {
+                write!(f, "{count} arrive where {pending} are pending")
+            }
+            Self::Completes => f.write_str(".noComplete, but the phase would be complete"),
+            Self::Bytes(bytes) => write!(f, "{bytes} bytes pending: at most {MOST}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_hold_every_field() {
+        for (parity, pending, bytes, expected) in [
+            (false, 1, 0, 1),
+            (true, MOST, -1048575, MOST),
+            (false, 7, 1048575, 9),
+            (true, 3, -5, 0),
+        ] {
+            let barrier = Mbarrier { parity, pending, bytes, expected };
+            assert_eq!(Mbarrier::from_word(barrier.to_word()), Ok(barrier));
+            assert_eq!(Mbarrier::pending_of(barrier.to_word()), pending);
+            assert_eq!(Mbarrier::parity_of(barrier.to_word()), parity);
+        }
+        for word in [u64::MAX, Mbarrier::INVALID] {
+            assert_eq!(Mbarrier::from_word(word), Err(MbarrierMisuse::NotInitialised));
+        }
+    }
+
+    #[test]
+    fn bytes_may_come_before_they_are_expected() {
+        let mut barrier = Mbarrier::new(1).unwrap();
+        barrier.complete_bytes(64).unwrap();
+        barrier.expect_bytes(64).unwrap();
+        assert!(!barrier.parity);
+        barrier.arrive(1).unwrap();
+        assert!(barrier.parity && barrier.pending == 1);
+    }
+}

@@ -1,0 +1,139 @@
+//! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`, and what waits for their groups.
+
+use super::mbarrier::OBJECT;
+use super::places::{Extent, global_pointer, shared};
+use super::transfer::perform_bulk;
+use crate::engine::bulk::{Bulk, Completion, How, Transfer};
+use crate::engine::ctx::{Ctx, lanes_of};
+use crate::engine::fault::FaultKind;
+use crate::engine::op::{Class, Flow, Op, Slot};
+
+/// From where to where: codes in `Op::imm`.
+pub(crate) const GLOBAL_TO_SHARED: u64 = 0;
+pub(crate) const SHARED_TO_SHARED: u64 = 1;
+pub(crate) const SHARED_TO_GLOBAL: u64 = 2;
+
+/// Bulk transfers are of so many bytes, or multiples, at such addresses.
+const UNIT: u32 = 16;
+
+/// Keeps a transfer for later; or, when there is no room, does all that came before, and it.
+fn push(ctx: &mut Ctx<'_>, bulk: Bulk) -> Result<(), Flow> {
+    let budget = ctx.budget;
+    if ctx.team.bulks.push(bulk, budget) {
+        return Ok(());
+    }
+    let before = ctx.team.bulks.take_all(budget);
+    before.iter().chain([&bulk]).try_for_each(|bulk| perform_bulk(ctx, bulk))
+}
+
+/// `cp.async.bulk`: `a` and `b` are the addresses of destination and source, `c` the bytes. Extra operands are the
+/// barrier's address or none, the mask of bytes or none, the mask of blocks or none, and the index of the update or
+/// none.
+pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let begun = lanes_of(ctx.mask).try_for_each(|lane| {
+        let bulk = bulk(ctx, op, lane)?;
+        push(ctx, bulk)
+    });
+    begun.err().unwrap_or(Flow::Next)
+}
+
+fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
+    let [barrier, mask, blocks, update] = [0, 1, 2, 3].map(|i| ctx.extra(op, i));
+    let bytes = ctx.lane::<u32>(op.c, lane);
+    if !bytes.is_multiple_of(UNIT) {
+        return Err(ctx.fail(lane, FaultKind::BadCopy { bytes }));
+    }
+    if blocks != Slot::NONE {
+        let others = ctx.lane::<u32>(blocks, lane) & 0xFFFE;
+        if others != 0 {
+            let rank = others.trailing_zeros();
+            return Err(ctx.fail(lane, FaultKind::NoSuchBlock { rank }));
+        }
+    }
+    let how = match (mask, update) {
+        (Slot::NONE, Slot::NONE) => How::Copy,
+        (Slot::NONE, index) => {
+            let (update, size) = ctx.code.updates[index.0 as usize];
+            How::Update(update, size)
+        }
+        (mask, _) => How::Masked(ctx.lane::<u32>(mask, lane) as u16),
+    };
+    let (to, from) = (ctx.lane::<u64>(op.a, lane), ctx.lane::<u64>(op.b, lane));
+    let extent = |write| Extent { bytes: bytes.into(), align: UNIT.into(), write };
+    let what = match op.imm {
+        GLOBAL_TO_SHARED => {
+            global_pointer(ctx, lane, from, extent(false))?;
+            let to = shared(ctx, lane, to, false, extent(true))?;
+            Transfer::GlobalToShared { from, to, bytes }
+        }
+        SHARED_TO_SHARED => {
+            let from = shared(ctx, lane, from, false, extent(false))?;
+            let to = shared(ctx, lane, to, false, extent(true))?;
+            Transfer::SharedToShared { from, to, bytes, how }
+        }
+        _ => {
+            let from = shared(ctx, lane, from, false, extent(false))?;
+            global_pointer(ctx, lane, to, extent(true))?;
+            Transfer::SharedToGlobal { from, to, bytes, how }
+        }
+    };
+    let completion = if barrier == Slot::NONE {
+        ctx.team.bulks.in_group(ctx.team.thread(lane))
+    } else {
+        let at = ctx.lane::<u64>(barrier, lane);
+        Completion::Barrier { at: shared(ctx, lane, at, false, OBJECT)?, bytes }
+    };
+    Ok(Bulk { what, completion, lane: lane as u32, warp: ctx.team.warp, pc: op.pc })
+}
+
+/// `st.async` and `red.async`: `a` is the destination's address, `b` the barrier's, `c.0` the number of values, `d.0`
+/// their size. Extra operands are 1 if addresses are generic, the index of the update or none, and the values.
+pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let (is_generic, update) = (ctx.extra(op, 0).0 != 0, ctx.extra(op, 1));
+    let (count, size) = (op.c.0, op.d.0);
+    let bytes = count * size;
+    let update = match update {
+        Slot::NONE => None,
+        index => Some(ctx.code.updates[index.0 as usize].0),
+    };
+    let class = if size == 8 { Class::W64 } else { Class::W32 };
+    let begun = lanes_of(ctx.mask).try_for_each(|lane| {
+        let extent = Extent { bytes: bytes.into(), align: bytes.into(), write: true };
+        let (to, at) = (ctx.lane::<u64>(op.a, lane), ctx.lane::<u64>(op.b, lane));
+        let to = shared(ctx, lane, to, is_generic, extent)?;
+        let at = shared(ctx, lane, at, is_generic, OBJECT)?;
+        let mut words = [0; 4];
+        for (i, word) in words.iter_mut().enumerate().take(count as usize) {
+            let slot = ctx.extra(op, 2 + i);
+            *word = match class {
+                Class::W64 => ctx.lane::<u64>(slot, lane),
+                _ => ctx.lane::<u32>(slot, lane).into(),
+            };
+        }
+        let what = Transfer::Words { to, words, count, size, update };
+        let completion = Completion::Barrier { at, bytes };
+        let warp = ctx.team.warp;
+        push(ctx, Bulk { what, completion, lane: lane as u32, warp, pc: op.pc })
+    });
+    begun.err().unwrap_or(Flow::Next)
+}
+
+/// `cp.async.bulk.commit_group`
+pub(crate) fn commit(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
+    for lane in lanes_of(ctx.mask) {
+        let thread = ctx.team.thread(lane);
+        ctx.team.bulks.commit(thread);
+    }
+    Flow::Next
+}
+
+/// `cp.async.bulk.wait_group`: `imm` groups may be outstanding. With `.read`, too, everything is done.
+pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let budget = ctx.budget;
+    let done = lanes_of(ctx.mask).try_for_each(|lane| {
+        let thread = ctx.team.thread(lane);
+        let bulks = ctx.team.bulks.take_groups(thread, op.imm as u32, budget);
+        bulks.iter().try_for_each(|bulk| perform_bulk(ctx, bulk))
+    });
+    done.err().unwrap_or(Flow::Next)
+}

@@ -1,0 +1,133 @@
+//! add, sub, mul and fma in the directed rounding modes.
+//!
+//! `expf` and its kin use these, so the f32 ones are written without branches: a whole warp goes through at once.
+
+use super::arith_float::{FTZ, Modal, Mode, ROUND, SAT};
+use super::float::Float;
+use super::macros::{binary, ternary};
+use super::rounding::{self, Round};
+
+binary! {
+    AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
+    SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).negated(), mode(imm)), imm);
+    MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
+}
+
+ternary! {
+    FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), mode(imm)), imm);
+}
+
+/// The rounding mode in an instruction's `imm`.
+#[inline(always)]
+pub(super) fn mode(imm: u64) -> Round {
+    Round::from_code(imm >> ROUND)
+}
+
+/// Types with directed rounding.
+pub(crate) trait Directed: Float {
+    fn round_add(a: Self, b: Self, mode: Round) -> Self;
+    fn round_mul(a: Self, b: Self, mode: Round) -> Self;
+    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self;
+    #[inline(always)]
+    fn start(x: Self, imm: u64) -> Self {
+        Modal::<Self>::operand(x, imm)
+    }
+    #[inline(always)]
+    fn finish(x: Self, imm: u64) -> Self {
+        Modal::<Self>::result(x, imm & (FTZ | SAT))
+    }
+}
+
+impl Directed for f32 {
+    #[inline(always)]
+    fn round_add(a: Self, b: Self, mode: Round) -> Self {
+        round_sum(f64::from(a), f64::from(b), mode)
+    }
+    #[inline(always)]
+    fn round_mul(a: Self, b: Self, mode: Round) -> Self {
+        // The product of two f32 is an f64 exactly.
+        step(f64::from(a) * f64::from(b), 0.0, mode)
+    }
+    #[inline(always)]
+    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self {
+        round_sum(f64::from(a) * f64::from(b), f64::from(c), mode)
+    }
+}
+
+impl Directed for f64 {
+    fn round_add(a: Self, b: Self, mode: Round) -> Self {
+        rounding::add_f64(a, b, mode)
+    }
+    fn round_mul(a: Self, b: Self, mode: Round) -> Self {
+        rounding::mul_f64(a, b, mode)
+    }
+    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self {
+        rounding::fma_f64(a, b, c, mode)
+    }
+}
+
+/// The f32 next to `x + y` in the direction of the mode.
+#[inline(always)]
+fn round_sum(x: f64, y: f64, mode: Round) -> f32 {
+    let sum = x + y;
+    // What the sum lost (Knuth's TwoSum); NaN beside infinities, where nothing is to be done.
+    let t = sum - x;
+    let lost = (x - (sum - t)) + (y - t);
+    let r = step(sum, lost, mode);
+    // An exact zero of operands that cancel is negative when rounding down.
+    let cancels = sum == 0.0 && x.is_sign_negative() != y.is_sign_negative();
+    if cancels && mode == Round::Down { -0.0 } else { r }
+}
+
+/// `x` plus something too small to change it of the sign of `beyond`, as an f32.
+#[inline(always)]
+fn step(x: f64, beyond: f64, mode: Round) -> f32 {
+    let nearest = x as f32;
+    let lost = x - f64::from(nearest);
+    let lost = if lost == 0.0 { beyond } else { lost };
+    let (zero, down, up) = (mode == Round::Zero, mode == Round::Down, mode == Round::Up);
+    let lower = (lost < 0.0) & (down | (zero & (nearest > 0.0)));
+    let higher = (lost > 0.0) & (up | (zero & (nearest < 0.0)));
+    let bits = nearest.to_bits();
+    let away = bits.wrapping_add(1);
+    let inwards = bits.wrapping_sub(1);
+    let below = if nearest > 0.0 { inwards } else { away };
+    let below = if nearest == 0.0 { 0x8000_0001 } else { below };
+    let above = if nearest < 0.0 { inwards } else { away };
+    let above = if nearest == 0.0 { 1 } else { above };
+    let bits = if lower { below } else { bits };
+    f32::from_bits(if higher { above } else { bits })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against the plain functions, which were compared with a GPU.
+    #[test]
+    fn agrees_with_the_functions_that_branch() {
+        let special = [0.0, -0.0, 1.0, -1.5, f32::MAX, -f32::MAX, f32::INFINITY, f32::MIN_POSITIVE];
+        let mut values = special.to_vec();
+        values.extend([f32::from_bits(1), -f32::from_bits(3), f32::NAN, 3.3e-30, -7.7e29]);
+        let mut state = 1u32;
+        values.extend((0..40).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f32::from_bits(state)
+        }));
+        let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        for mode in [Round::Zero, Round::Down, Round::Up] {
+            for &a in &values {
+                for &b in &values {
+                    let sum = (f32::round_add(a, b, mode), rounding::add_f32(a, b, mode));
+                    assert!(same(sum.0, sum.1), "{a} + {b} {mode:?}: {sum:?}");
+                    let product = (f32::round_mul(a, b, mode), rounding::mul_f32(a, b, mode));
+                    assert!(same(product.0, product.1), "{a} * {b} {mode:?}: {product:?}");
+                    for &c in &values {
+                        let r = (f32::round_fma(a, b, c, mode), rounding::fma_f32(a, b, c, mode));
+                        assert!(same(r.0, r.1), "{a} * {b} + {c} {mode:?}: {r:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The less common minima and maxima: of magnitudes with the product's sign (`.xorsign.abs`), of three, and
+//! fused multiply-adds that treat values from outside of a tensor (`.oob`).
+
+use cuda_ptx::ScalarType as T;
+use half::{bf16, f16};
+
+use super::arith_float::{FTZ, Modal, Mode, RELU, SAT, take_mode};
+use super::float::Float;
+use super::lane::Two;
+use super::macros::{binary, ternary};
+use super::map::{self, Pick};
+use crate::engine::decode::form::Form;
+
+/// `imm` bits above those of `arith_float`.
+const MAX: u64 = 1 << 8;
+const PROPAGATE: u64 = 1 << 9;
+const MAGNITUDES: u64 = 1 << 10;
+
+/// A type with its sign bits.
+pub(crate) trait Signs: Float<Raw = u32> {
+    const SIGNS: u32;
+    /// The value that marks what lies outside of a tensor: results of it are zero.
+    fn outside(self) -> Self;
+}
+
+macro_rules! signs {
+    ($($ty:ty: $signs:expr, $each:expr;)*) => { $(
+        impl Signs for $ty {
+            const SIGNS: u32 = $signs;
+            #[inline(always)]
+            fn outside(self) -> Self { $each(self) }
+        }
+    )* };
+}
+
+/// All bits of the parts that are the mark.
+fn marks(raw: u32) -> u32 {
+    const MARK: u32 = 0xFFFF;
+    let part = |x: u32| if x == MARK { MARK } else { 0 };
+    part(raw & 0xFFFF) | part(raw >> 16) << 16
+}
+
+signs! {
+    f32: 0x8000_0000, |x| x;
+    f16: 0x8000, |x: f16| f16::from_bits(marks(u32::from(x.to_bits())) as u16);
+    bf16: 0x8000, |x: bf16| bf16::from_bits(marks(u32::from(x.to_bits())) as u16);
+    Two<f16>: 0x8000_8000, |x: Two<f16>| lane(marks(raw(x)));
+    Two<bf16>: 0x8000_8000, |x: Two<bf16>| lane(marks(raw(x)));
+}
+
+fn lane<L: super::lane::Lane<Raw = u32>>(raw: u32) -> L {
+    L::from_raw(raw)
+}
+
+fn raw<L: super::lane::Lane<Raw = u32>>(x: L) -> u32 {
+    x.to_raw()
+}
+
+#[inline(always)]
+fn extreme<F: Float>(a: F, b: F, imm: u64) -> F {
+    match (imm & MAX != 0, imm & PROPAGATE != 0) {
+        (false, false) => a.min(b),
+        (true, false) => a.max(b),
+        (false, true) => a.min_nan(b),
+        (true, true) => a.max_nan(b),
+    }
+}
+
+#[inline(always)]
+fn signed<F: Signs>(magnitude: F, a: F, b: F) -> F {
+    let signs = (a.to_raw() ^ b.to_raw()) & F::SIGNS;
+    // A NaN comes out as the canonical one, without a sign.
+    F::from_raw((magnitude.to_raw() & !F::SIGNS) | signs).canonical()
+}
+
+#[inline(always)]
+fn three<F: Float>(a: F, b: F, c: F, imm: u64) -> F {
+    let of = |x: F| {
+        let x = Modal::<F>::operand(x, imm);
+        if imm & MAGNITUDES != 0 { x.abs() } else { x }
+    };
+    extreme(extreme(of(a), of(b), imm), of(c), imm)
+}
+
+/// The product and sum, zero where an operand is the mark.
+#[inline(always)]
+fn inside<F: Signs>(a: F, b: F, c: F, imm: u64) -> F {
+    let sum = Modal::<F>::result(a.fma(b, c), imm);
+    F::from_raw(sum.to_raw() & !(a.outside().to_raw() | b.outside().to_raw()))
+}
+
+binary! {
+    XorSign<F: Signs>: F, F => F, |a, b, imm| {
+        let (a, b) = (Modal::<F>::operand(a, imm), Modal::<F>::operand(b, imm));
+        signed(extreme(a.abs(), b.abs(), imm), a, b)
+    };
+}
+
+ternary! {
+    Three<F: Float>: F, F, F => F, |a, b, c, imm| three(a, b, c, imm);
+    FmaInside<F: Signs>: F, F, F => F, |a, b, c, imm| inside(a, b, c, imm);
+}
+
+/// Whether the instruction is one of these.
+pub(crate) fn is_extreme(form: &Form<'_>) -> bool {
+    let minimum = matches!(form.opcode(), "min" | "max");
+    minimum && (form.has("xorsign") || form.has("abs") || form.instruction().operands.len() == 4)
+        || form.opcode() == "fma" && form.has("oob")
+}
+
+/// Chooses the handler.
+pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
+    if form.opcode() == "fma" {
+        return pick_inside(form);
+    }
+    let mut imm = take_mode(form);
+    if imm & (RELU | SAT) != 0 {
+        return None;
+    }
+    imm |= if form.opcode() == "max" { MAX } else { 0 };
+    imm |= if form.take("NaN") { PROPAGATE } else { 0 };
+    let xor = form.take("xorsign");
+    let magnitudes = form.take("abs");
+    let ty = form.ty()?;
+    if xor {
+        let halves = imm & FTZ == 0;
+        let pick = match ty {
+            T::F32 => map::binary::<XorSign<f32>>(),
+            T::F16 => map::binary::<XorSign<f16>>(),
+            T::F16x2 => map::binary::<XorSign<Two<f16>>>(),
+            T::BF16 if halves => map::binary::<XorSign<bf16>>(),
+            T::BF16x2 if halves => map::binary::<XorSign<Two<bf16>>>(),
+            _ => return None,
+        };
+        return magnitudes.then_some(pick.with(imm));
+    }
+    imm |= if magnitudes { MAGNITUDES } else { 0 };
+    (ty == T::F32).then(|| map::ternary::<Three<f32>>().with(imm))
+}
+
+fn pick_inside(form: &mut Form<'_>) -> Option<Pick> {
+    let known = form.take("rn") && form.take("oob");
+    let imm = if form.take("relu") { RELU } else { 0 };
+    let pick = match form.ty()? {
+        T::F16 => map::ternary::<FmaInside<f16>>(),
+        T::F16x2 => map::ternary::<FmaInside<Two<f16>>>(),
+        T::BF16 => map::ternary::<FmaInside<bf16>>(),
+        T::BF16x2 => map::ternary::<FmaInside<Two<bf16>>>(),
+        _ => return None,
+    };
+    known.then_some(pick.with(imm))
+}

@@ -1,0 +1,147 @@
+//! Small matrices between shared memory and the registers of a warp: `ldmatrix`, `stmatrix`, `movmatrix`.
+//!
+//! A matrix has 8 rows of 16 bytes (or 16, of bytes), whose addresses come from as many lanes. In registers, a
+//! lane has a word: of the row of its group of four, or, transposed, of the column.
+//!
+//! The unsafe code dereferences what `locate` has just checked for this access.
+
+use super::locate::{Access, Located, SpaceKind, locate};
+use super::tensor::layout::{group, place};
+use super::tensor::whole_warp;
+use crate::engine::ctx::{Ctx, FULL, LANES};
+use crate::engine::op::{Flow, Op};
+use crate::memory::access::Word;
+
+/// How elements lie in registers: the code in `Op::b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Form {
+    /// 16 bits, by row.
+    Rows,
+    /// 16 bits, by column: `.trans`.
+    Columns,
+    /// Bytes, by column: `m16n16` loads and `m16n8` stores.
+    Bytes,
+}
+
+impl Form {
+    fn of(op: &Op) -> Self {
+        match op.b.0 {
+            0 => Self::Rows,
+            1 => Self::Columns,
+            _ => Self::Bytes,
+        }
+    }
+}
+
+/// Bytes of a row.
+pub(crate) const ROW: u64 = 16;
+
+type Row = [u32; 4];
+
+/// The rows' places. `Op::a`, `imm` and `c` are the address; the first extra operand is the space.
+fn locate_rows(ctx: &mut Ctx<'_>, op: &Op, rows: usize, write: bool) -> Result<Located, Flow> {
+    let space = SpaceKind::from_code(ctx.extra(op, 0).0);
+    let mask = FULL >> (LANES - rows);
+    locate(ctx, op, mask, Access { space, bytes: ROW, write })
+}
+
+/// One byte of a row.
+fn byte(row: &Row, at: usize) -> u32 {
+    row[at / 4] >> (8 * (at % 4)) & 0xFF
+}
+
+/// One half word of a row.
+fn half(row: &Row, at: usize) -> u32 {
+    row[at / 2] >> (16 * (at % 2)) & 0xFFFF
+}
+
+/// `ldmatrix`: `Op::d` is the number of registers, which are the extra operands but the first.
+pub(crate) fn load(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    if let Err(flow) = whole_warp(ctx) {
+        return flow;
+    }
+    let registers = op.d.0 as usize;
+    // A register for eight rows, also where a matrix has sixteen.
+    let found = match locate_rows(ctx, op, 8 * registers, false) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    let rows: [Row; LANES] = std::array::from_fn(|lane| match lane < 8 * registers {
+        // SAFETY: located for 16 bytes, aligned.
+        true => std::array::from_fn(|i| unsafe { u32::load(found.at[lane].add(4 * i)) }),
+        false => Row::default(),
+    });
+    let form = Form::of(op);
+    for register in 0..registers {
+        let words = std::array::from_fn(|lane| loaded(form, &rows, register, lane));
+        ctx.write::<u32>(ctx.extra(op, 1 + register), FULL, &words);
+    }
+    Flow::Next
+}
+
+fn loaded(form: Form, rows: &[Row; LANES], register: usize, lane: usize) -> u32 {
+    let (line, word) = (group(lane), place(lane));
+    let matrix = &rows[8 * register..];
+    match form {
+        Form::Rows => matrix[line][word],
+        Form::Columns => half(&matrix[2 * word], line) | half(&matrix[2 * word + 1], line) << 16,
+        Form::Bytes => {
+            let (matrix, column) = (&rows[8 * (register & !1)..], line + 8 * (register & 1));
+            (0..4).fold(0, |all, i| all | byte(&matrix[4 * word + i], column) << (8 * i))
+        }
+    }
+}
+
+/// `stmatrix`: operands as those of [`load`].
+pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    if let Err(flow) = whole_warp(ctx) {
+        return flow;
+    }
+    let registers = op.d.0 as usize;
+    let found = match locate_rows(ctx, op, 8 * registers, true) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    let form = Form::of(op);
+    for register in 0..registers {
+        let words = ctx.read::<u32>(ctx.extra(op, 1 + register));
+        for line in 0..8 {
+            let row = stored(form, &words, line);
+            for (i, word) in row.into_iter().enumerate() {
+                // SAFETY: located for 16 bytes, aligned.
+                unsafe { u32::store(found.at[8 * register + line].add(4 * i), word) };
+            }
+        }
+    }
+    Flow::Next
+}
+
+/// A row as it is stored.
+fn stored(form: Form, words: &[u32; LANES], line: usize) -> Row {
+    let lane = |group: usize, place: usize| words[4 * group + place];
+    std::array::from_fn(|at| match form {
+        Form::Rows => lane(line, at),
+        Form::Columns => {
+            let half = |row: usize| lane(row, line / 2) >> (16 * (line % 2)) & 0xFFFF;
+            half(2 * at) | half(2 * at + 1) << 16
+        }
+        Form::Bytes => (0..4).fold(0, |all, i| {
+            let row = 4 * at + i;
+            let byte = lane(row % 8, line / 2) >> (8 * (2 * (row / 8) + line % 2)) & 0xFF;
+            all | byte << (8 * i)
+        }),
+    })
+}
+
+/// `movmatrix`: transposes one matrix of 16-bit elements in registers.
+pub(crate) fn transpose(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    if let Err(flow) = whole_warp(ctx) {
+        return flow;
+    }
+    let words = ctx.read::<u32>(op.a);
+    let transposed =
+        std::array::from_fn(|lane| stored(Form::Columns, &words, group(lane))[place(lane)]);
+    ctx.write::<u32>(op.d, FULL, &transposed);
+    Flow::Next
+}

@@ -1,0 +1,134 @@
+//! Whether a warp's accesses all lie in the range that its instruction used last: the common case, checked at once.
+
+use super::locate::SpaceKind;
+use super::simd::{self, Bounds, Level, Pattern, Simd};
+use crate::engine::address::Segment;
+use crate::engine::ctx::{Ctx, Raw};
+use crate::engine::op::Op;
+use crate::memory::Range;
+
+/// The width of an address register.
+pub(crate) trait Address: Raw {
+    fn plus(self, offset: u64) -> u64;
+    /// # Safety
+    /// As [`Simd::pattern_64`].
+    unsafe fn pattern<V: Simd, const STEP: u64>(lanes: *const Self) -> Pattern;
+    /// # Safety
+    /// As [`Simd::outside_64`].
+    unsafe fn outside<V: Simd>(lanes: *const Self, bounds: Bounds) -> u32;
+}
+
+macro_rules! address {
+    ($ty:ty, $plus:expr, $pattern:ident, $outside:ident) => {
+        impl Address for $ty {
+            #[inline(always)]
+            fn plus(self, offset: u64) -> u64 {
+                $plus(self, offset)
+            }
+            #[inline(always)]
+            unsafe fn pattern<V: Simd, const STEP: u64>(lanes: *const Self) -> Pattern {
+                // SAFETY: the caller's promise.
+                unsafe { V::$pattern::<STEP>(lanes) }
+            }
+            #[inline(always)]
+            unsafe fn outside<V: Simd>(lanes: *const Self, bounds: Bounds) -> u32 {
+                // SAFETY: the caller's promise.
+                unsafe { V::$outside(lanes, bounds) }
+            }
+        }
+    };
+}
+
+address!(u32, |at: u32, by| u64::from(at.wrapping_add(by as u32)), pattern_32, outside_32);
+address!(u64, u64::wrapping_add, pattern_64, outside_64);
+
+/// Where the accesses of a warp lie, when one range holds them all.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// The range: `base` 0 for spaces other than global.
+    pub(crate) range: Range,
+    /// Distance of the lanes' own copies of the range (local memory).
+    pub(crate) stride: u64,
+}
+
+impl Shape {
+    /// Host address of a lane's access.
+    #[inline(always)]
+    pub(crate) fn at(&self, address: u64, lane: usize) -> *mut u8 {
+        let offset = address.wrapping_sub(self.range.base) + lane as u64 * self.stride;
+        self.range.host.wrapping_add(offset as usize)
+    }
+
+    /// Host address of `bytes` from an address on, if they are inside and aligned to `align`.
+    #[inline(always)]
+    pub(crate) fn run(&self, address: u64, bytes: u64, align: u64) -> Option<*mut u8> {
+        let offset = address.wrapping_sub(self.range.base);
+        let limit = self.range.size.checked_sub(bytes)?;
+        let inside = offset <= limit && offset & (align - 1) == 0;
+        inside.then(|| self.range.host.wrapping_add(offset as usize))
+    }
+}
+
+/// The range that the instruction's accesses most likely lie in.
+#[inline(always)]
+pub(crate) fn likely(ctx: &Ctx<'_>, op: &Op, space: SpaceKind) -> Shape {
+    let own = |s: Segment, stride| Shape {
+        range: Range { base: 0, size: s.size, host: s.start },
+        stride,
+    };
+    match space {
+        SpaceKind::Global | SpaceKind::Generic => {
+            Shape { range: ctx.caches[op.cache as usize], stride: 0 }
+        }
+        SpaceKind::Shared => own(ctx.spaces.shared, 0),
+        SpaceKind::Local => own(ctx.spaces.local, ctx.spaces.local.size),
+    }
+}
+
+/// Whether the executing lanes' accesses all lie in the likely range, aligned.
+#[inline(always)]
+pub(crate) fn all_inside<A: Address, V: Simd>(
+    ctx: &Ctx<'_>,
+    op: &Op,
+    shape: &Shape,
+    bytes: u64,
+) -> bool {
+    let Some(limit) = shape.range.size.checked_sub(bytes) else { return false };
+    let bounds = Bounds { add: op.imm.wrapping_sub(shape.range.base), limit, align: bytes - 1 };
+    // A narrow address is an offset in a small space.
+    if size_of::<A>() == 4 && shape.range.base != 0 {
+        return false;
+    }
+    // SAFETY: register file rules; the level is the processor's.
+    let outside = unsafe { A::outside::<V>(ctx.lanes(op.a), bounds) };
+    outside & ctx.mask == 0
+}
+
+/// [`all_inside`] with the best that the processor has.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn all_inside_here<A: Address>(
+    ctx: &Ctx<'_>,
+    op: &Op,
+    shape: &Shape,
+    bytes: u64,
+) -> bool {
+    #[target_feature(enable = "avx2,fma")]
+    fn fast<A: Address>(ctx: &Ctx<'_>, op: &Op, shape: &Shape, bytes: u64) -> bool {
+        all_inside::<A, simd::Avx2>(ctx, op, shape, bytes)
+    }
+    if simd::level() == Level::Base {
+        return all_inside::<A, simd::Base>(ctx, op, shape, bytes);
+    }
+    // SAFETY: the processor has AVX2.
+    unsafe { fast::<A>(ctx, op, shape, bytes) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn all_inside_here<A: Address>(
+    ctx: &Ctx<'_>,
+    op: &Op,
+    shape: &Shape,
+    bytes: u64,
+) -> bool {
+    all_inside::<A, simd::Base>(ctx, op, shape, bytes)
+}

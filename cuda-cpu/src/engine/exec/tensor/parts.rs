@@ -1,0 +1,71 @@
+//! Floating-point numbers taken apart.
+
+/// The exponent of a zero: no sum is aligned to it.
+pub(super) const ZERO: i32 = -0x2000;
+
+/// Sign and significand as an integer, and the exponent of its leading place. Subnormal numbers keep the
+/// exponent of the smallest normal ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Parts {
+    pub(crate) significand: i32,
+    pub(crate) exponent: i32,
+    /// Infinity or NaN: the others mean nothing.
+    pub(crate) special: bool,
+}
+
+/// A format with `E` bits of exponent and `M` of fraction.
+#[inline(always)]
+pub(super) fn parts<const E: u32, const M: u32>(bits: u32) -> Parts {
+    let (exponent, fraction) = (bits >> M & ((1 << E) - 1), bits & ((1 << M) - 1));
+    let magnitude = fraction | u32::from(exponent != 0) << M;
+    let negative = bits >> (E + M) & 1 != 0;
+    let bias = (1 << (E - 1)) - 1;
+    Parts {
+        significand: if negative { -(magnitude as i32) } else { magnitude as i32 },
+        exponent: if magnitude == 0 { ZERO } else { (exponent as i32).max(1) - bias },
+        special: exponent == (1 << E) - 1,
+    }
+}
+
+/// What an infinity or NaN is, and what any other number may as well be beside one.
+pub(super) fn special<const E: u32, const M: u32>(bits: u32) -> f64 {
+    let Parts { significand, exponent, special } = parts::<E, M>(bits);
+    match (special, bits & ((1 << M) - 1)) {
+        (true, 0) => f64::INFINITY.copysign(f64::from(significand)),
+        (true, _) => f64::NAN,
+        _ => f64::from(significand) * f64::from(exponent).exp2(),
+    }
+}
+
+/// What the operands A and B may be.
+pub(crate) trait Factor: 'static {
+    /// Elements in a word.
+    const PER_WORD: usize;
+    /// Bits of the fraction.
+    const FRACTION: u32;
+    fn parts(word: u32, index: usize) -> Parts;
+    fn special(word: u32, index: usize) -> f64;
+}
+
+macro_rules! factor {
+    ($($(#[$doc:meta])* $name:ident, $e:literal, $m:literal, $per:literal, |$word:ident, $index:ident| $bits:expr;)*) => { $(
+        $(#[$doc])*
+        pub(crate) struct $name;
+        impl Factor for $name {
+            const PER_WORD: usize = $per;
+            const FRACTION: u32 = $m;
+            #[inline(always)]
+            fn parts($word: u32, $index: usize) -> Parts { parts::<$e, $m>($bits) }
+            fn special($word: u32, $index: usize) -> f64 { special::<$e, $m>($bits) }
+        }
+    )* };
+}
+
+factor! {
+    /// f16
+    F16, 5, 10, 2, |word, index| word >> (16 * index) & 0xFFFF;
+    /// bf16
+    BF16, 8, 7, 2, |word, index| word >> (16 * index) & 0xFFFF;
+    /// tf32: the low bits of an f32 do not count.
+    TF32, 8, 10, 1, |word, _index| word >> 13;
+}

@@ -1,0 +1,161 @@
+//! Asynchronous transfers, when they are done: see `copies` and `bulk`.
+//!
+//! This is where their bytes move; every address was checked when the transfer began, and is again. The unsafe code
+//! copies between what `places` has just checked, through the racy-access functions of `memory::access`.
+
+use super::mbarrier::change;
+use super::places::{Extent, global_pointer, shared_pointer};
+use crate::engine::bulk::{Bulk, Completion, How, Transfer};
+use crate::engine::copies::{Copies, LaneCopies, Step};
+use crate::engine::ctx::{Ctx, lanes_of};
+use crate::engine::op::Flow;
+use crate::memory::access::{self, Word};
+
+/// Does a step of `cp.async` for these lanes.
+pub(crate) fn perform(ctx: &mut Ctx<'_>, step: &Step, lanes: u32) -> Result<(), Flow> {
+    match step {
+        Step::Copy(copies) => lanes_of(lanes).try_for_each(|lane| copy(ctx, copies, lane)),
+        Step::Arrive(at) => lanes_of(lanes).try_for_each(|lane| {
+            change(ctx, lane, at[lane], |barrier| barrier.arrive(1)).map(|_| ())
+        }),
+    }
+}
+
+fn copy(ctx: &mut Ctx<'_>, copies: &LaneCopies, lane: usize) -> Result<(), Flow> {
+    let (bytes, read) = (usize::from(copies.bytes), usize::from(copies.read[lane]));
+    let to = shared_pointer(ctx, lane, copies.to[lane], bytes as u64, true)?;
+    let mut words = [0u32; 4];
+    if read != 0 {
+        let extent = Extent { bytes: read as u64, align: bytes as u64, write: false };
+        let from = global_pointer(ctx, lane, copies.from[lane], extent)?;
+        for (i, word) in words.iter_mut().enumerate().take(read.div_ceil(4)) {
+            let part = (read - 4 * i).min(4);
+            // SAFETY: checked for `read` bytes, aligned.
+            *word = unsafe {
+                match part {
+                    4 => u32::load(from.add(4 * i)),
+                    _ => (0..part).fold(0, |word, at| {
+                        word | u32::from(u8::load(from.add(4 * i + at))) << (8 * at)
+                    }),
+                }
+            };
+        }
+    }
+    for (i, word) in words.into_iter().enumerate().take(bytes / 4) {
+        // SAFETY: checked for `bytes` bytes, aligned.
+        unsafe { u32::store(to.add(4 * i), word) };
+    }
+    Ok(())
+}
+
+/// Works on the copies of a warp, which are not in the context meanwhile.
+pub(crate) fn with_copies<T>(
+    ctx: &mut Ctx<'_>,
+    warp: usize,
+    work: impl FnOnce(&mut Ctx<'_>, &mut Copies) -> T,
+) -> Option<T> {
+    let mut copies = std::mem::take(ctx.team.copies.get_mut(warp)?);
+    let result = work(ctx, &mut copies);
+    ctx.team.copies[warp] = copies;
+    Some(result)
+}
+
+/// Somebody waits for these barriers: does what completes there. False if there was nothing.
+pub(crate) fn progress(ctx: &mut Ctx<'_>, barriers: &[u64]) -> Result<bool, Flow> {
+    let before = ctx.team.moved;
+    let budget = ctx.budget;
+    for bulk in ctx.team.bulks.take_at(barriers, budget) {
+        perform_bulk(ctx, &bulk)?;
+    }
+    for warp in 0..ctx.team.copies.len() {
+        if ctx.team.copies[warp].is_empty() {
+            continue;
+        }
+        let arrive = |ctx: &mut Ctx<'_>, copies: &mut Copies| {
+            copies.arrive(barriers, budget, |step, lanes| perform(ctx, step, lanes))
+        };
+        with_copies(ctx, warp, arrive).unwrap_or(Ok(()))?;
+    }
+    Ok(ctx.team.moved != before)
+}
+
+/// Does a bulk transfer and says so to its barrier.
+pub(crate) fn perform_bulk(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
+    let lane = bulk.lane as usize;
+    let extent = |bytes: u32, write: bool| Extent { bytes: bytes.into(), align: 16, write };
+    match bulk.what {
+        Transfer::GlobalToShared { from, to, bytes } => {
+            let from = global_pointer(ctx, lane, from, extent(bytes, false))?;
+            let to = shared_pointer(ctx, lane, to, bytes.into(), true)?;
+            // SAFETY: both are checked for `bytes` bytes.
+            unsafe { combine(to, from, bytes, How::Copy) };
+        }
+        Transfer::SharedToShared { from, to, bytes, how } => {
+            let from = shared_pointer(ctx, lane, from, bytes.into(), false)?;
+            let to = shared_pointer(ctx, lane, to, bytes.into(), true)?;
+            // SAFETY: as above; aligned to 16.
+            unsafe { combine(to, from, bytes, how) };
+        }
+        Transfer::SharedToGlobal { from, to, bytes, how } => {
+            let from = shared_pointer(ctx, lane, from, bytes.into(), false)?;
+            let to = global_pointer(ctx, lane, to, extent(bytes, true))?;
+            // SAFETY: as above.
+            unsafe { combine(to, from, bytes, how) };
+        }
+        Transfer::Words { to, words, count, size, update } => {
+            let to = shared_pointer(ctx, lane, to, u64::from(count * size), true)?;
+            for (i, word) in words.into_iter().enumerate().take(count as usize) {
+                // SAFETY: checked for `count` elements of `size` bytes when it began, and aligned.
+                unsafe {
+                    let to = to.add(i * size as usize);
+                    match (update, size) {
+                        (Some(update), _) => update(to, word),
+                        (None, 4) => u32::store(to, word as u32),
+                        (None, _) => u64::store(to, word),
+                    }
+                }
+            }
+        }
+    }
+    match bulk.completion {
+        Completion::Barrier { at, bytes } => {
+            change(ctx, lane, at, |barrier| barrier.complete_bytes(bytes)).map(|_| ())
+        }
+        Completion::Group { .. } => Ok(()),
+    }
+}
+
+/// # Safety
+/// Both are valid for `bytes` bytes, a multiple of 16, and aligned to that.
+unsafe fn combine(to: *mut u8, from: *const u8, bytes: u32, how: How) {
+    let bytes = bytes as usize;
+    // SAFETY: the caller's promise; parts are within, and aligned to their size.
+    unsafe {
+        match how {
+            How::Copy if to.cast_const() == from => {}
+            How::Copy => access::copy(to, from, bytes),
+            How::Masked(mask) => {
+                let wanted = (0..bytes).filter(|at| mask >> (at % 16) & 1 != 0);
+                wanted.for_each(|at| u8::store(to.add(at), u8::load(from.add(at).cast_mut())));
+            }
+            How::Update(update, size) => {
+                for at in (0..bytes).step_by(size as usize) {
+                    let from = from.add(at).cast_mut();
+                    let value = match size {
+                        2 => u16::load(from).into(),
+                        4 => u32::load(from).into(),
+                        _ => u64::load(from),
+                    };
+                    update(to.add(at), value);
+                }
+            }
+        }
+    }
+}
+
+/// The block ends: does what belongs to groups that nobody has waited for. Fails with the one that is at fault.
+pub(crate) fn finish_groups(ctx: &mut Ctx<'_>) -> Result<(), Bulk> {
+    let budget = ctx.budget;
+    let bulks = ctx.team.bulks.take_all_groups(budget);
+    bulks.into_iter().try_for_each(|bulk| perform_bulk(ctx, &bulk).map_err(|_| bulk))
+}

@@ -1,0 +1,198 @@
+//! Video instructions: arithmetic on bytes and halfwords chosen from words.
+//!
+//! All of one shape share a handler; what each does is spelt out in `imm`. They are rare, and made of
+//! simple steps, so nothing is lost by deciding while they run.
+
+use super::map::Ternary;
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Video {
+    Add,
+    Sub,
+    AbsDiff,
+    Min,
+    Max,
+    Average,
+    ShiftLeft,
+    ShiftRight,
+    Set,
+    MultiplyAdd,
+}
+
+/// Names of the operations, without their `v`.
+pub(crate) const VIDEO: [(&str, Video); 10] = [
+    ("add", Video::Add),
+    ("sub", Video::Sub),
+    ("absdiff", Video::AbsDiff),
+    ("min", Video::Min),
+    ("max", Video::Max),
+    ("avrg", Video::Average),
+    ("shl", Video::ShiftLeft),
+    ("shr", Video::ShiftRight),
+    ("set", Video::Set),
+    ("mad", Video::MultiplyAdd),
+];
+
+/// What `vset` asks.
+pub(crate) const COMPARE: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
+
+// `imm`: the operation in its low four bits, then flags.
+pub(crate) const D_SIGNED: u64 = 1 << 4;
+pub(crate) const A_SIGNED: u64 = 1 << 5;
+pub(crate) const B_SIGNED: u64 = 1 << 6;
+pub(crate) const SATURATE: u64 = 1 << 7;
+pub(crate) const WRAP: u64 = 1 << 8;
+pub(crate) const NEGATE_PRODUCT: u64 = 1 << 9;
+pub(crate) const NEGATE_C: u64 = 1 << 10;
+/// The results are added to `c`.
+pub(crate) const ACCUMULATE: u64 = 1 << 11;
+/// Where fields of several bits begin.
+pub(crate) const COMPARE_AT: u32 = 14;
+/// Which parts of `d` a SIMD instruction writes.
+pub(crate) const MASK_AT: u32 = 24;
+/// Parts of `a` and `b`.
+pub(crate) const A_PART_AT: u32 = 28;
+pub(crate) const B_PART_AT: u32 = 40;
+
+/// Codes of parts: 0 is the whole word, 1 to 4 its bytes, 5 and 6 its halves.
+pub(crate) fn part_code(part: &str) -> Option<u64> {
+    Some(match part {
+        "" => 0,
+        "b0" => 1,
+        "b1" => 2,
+        "b2" => 3,
+        "b3" => 4,
+        "h0" => 5,
+        "h1" => 6,
+        _ => return None,
+    })
+}
+
+fn operation(imm: u64) -> Video {
+    VIDEO.get(imm as usize & 15).map_or(Video::Add, |v| v.1)
+}
+
+fn flag(imm: u64, bit: u64) -> bool {
+    imm & bit != 0
+}
+
+fn field(imm: u64, at: u32, bits: u32) -> u64 {
+    imm >> at & ((1 << bits) - 1)
+}
+
+/// The lowest bit and the width of a part.
+fn place(code: u64) -> (u32, u32) {
+    match code {
+        0 => (0, 32),
+        1..=4 => (8 * (code as u32 - 1), 8),
+        _ => (16 * (code as u32 - 5), 16),
+    }
+}
+
+/// `bits` bits from `at` on, as a number.
+fn extract(word: u64, at: u32, bits: u32, signed: bool) -> i128 {
+    let up = word >> at << (64 - bits);
+    if signed { i128::from(up as i64 >> (64 - bits)) } else { i128::from(up >> (64 - bits)) }
+}
+
+fn clamp(x: i128, bits: u32, signed: bool) -> i128 {
+    let (low, high) =
+        if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
+    x.clamp(low, high)
+}
+
+fn primary(imm: u64, a: i128, b: i128) -> i128 {
+    match operation(imm) {
+        Video::Add => a + b,
+        Video::Sub => a - b,
+        Video::AbsDiff => (a - b).abs(),
+        Video::Min => a.min(b),
+        Video::Max => a.max(b),
+        Video::Average => (a + b + i128::from(a + b >= 0)) >> 1,
+        Video::ShiftLeft => a << shift(imm, b),
+        Video::ShiftRight => a >> shift(imm, b),
+        Video::Set => i128::from(match field(imm, COMPARE_AT, 3) {
+            0 => a == b,
+            1 => a != b,
+            2 => a < b,
+            3 => a <= b,
+            4 => a > b,
+            _ => a >= b,
+        }),
+        Video::MultiplyAdd => a * b,
+    }
+}
+
+fn shift(imm: u64, by: i128) -> u32 {
+    let by = by as u32;
+    if flag(imm, WRAP) { by & 31 } else { by.min(32) }
+}
+
+/// One result of parts of `a` and `b`.
+pub(crate) struct Scalar;
+
+impl Ternary for Scalar {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    const SLOW: bool = true;
+    fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
+        let part = |word: u32, at: u32, signed: bool| {
+            let (low, bits) = place(field(imm, at, 4));
+            extract(u64::from(word), low, bits, signed)
+        };
+        let a = part(a, A_PART_AT, flag(imm, A_SIGNED));
+        let b = part(b, B_PART_AT, flag(imm, B_SIGNED));
+        if operation(imm) == Video::MultiplyAdd {
+            return multiply_add(imm, a * b, c);
+        }
+        let mut result = primary(imm, a, b);
+        if flag(imm, SATURATE) {
+            result = clamp(result, 32, flag(imm, D_SIGNED));
+        }
+        if flag(imm, ACCUMULATE) { (result as u32).wrapping_add(c) } else { result as u32 }
+    }
+}
+
+fn multiply_add(imm: u64, product: i128, c: u32) -> u32 {
+    let product = if flag(imm, NEGATE_PRODUCT) { -product } else { product };
+    let c = i128::from(c);
+    (if flag(imm, NEGATE_C) { product - c } else { product + c }) as u32
+}
+
+/// `PARTS` results of fields chosen from `a` and `b` together; `c` is added to, or fills what the mask leaves.
+pub(crate) struct Simd<const PARTS: u32>;
+
+impl<const PARTS: u32> Ternary for Simd<PARTS> {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    const SLOW: bool = true;
+    fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
+        let bits = 32 / PARTS;
+        let words = u64::from(b) << 32 | u64::from(a);
+        let (mask, accumulate) = (field(imm, MASK_AT, 4), flag(imm, ACCUMULATE));
+        let mut out = if accumulate { c } else { 0 };
+        for i in 0..PARTS {
+            let chosen = |at: u32| field(imm, at + 3 * i, 3) as u32 * bits;
+            let x = extract(words, chosen(A_PART_AT), bits, flag(imm, A_SIGNED));
+            let y = extract(words, chosen(B_PART_AT), bits, flag(imm, B_SIGNED));
+            let mut result = primary(imm, x, y);
+            if flag(imm, SATURATE) {
+                result = clamp(result, bits, flag(imm, D_SIGNED));
+            }
+            let ones = u32::MAX >> (32 - bits);
+            match (mask >> i & 1 != 0, accumulate) {
+                (true, true) => out = out.wrapping_add(result as u32),
+                (true, false) => out |= (result as u32 & ones) << (i * bits),
+                (false, true) => {}
+                (false, false) => out |= c & ones << (i * bits),
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,82 @@
+//! Which bytes of a block's own memory were written: a bit for each, of one thread alone.
+
+use crate::memory::written::words;
+
+/// See the module. Bits beyond the end are clear, and cannot be set.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Bits(Vec<u64>);
+
+impl Bits {
+    /// `None` when the host has no room.
+    pub(crate) fn new(bits: u64) -> Option<Self> {
+        let mut new = Self::default();
+        new.grow(bits).then_some(new)
+    }
+
+    /// Makes room for this many. False when the host has none.
+    #[must_use]
+    pub(crate) fn grow(&mut self, bits: u64) -> bool {
+        let words = bits.div_ceil(64) as usize;
+        let more = words.saturating_sub(self.0.len());
+        if self.0.try_reserve_exact(more).is_err() {
+            return false;
+        }
+        self.0.resize(words.max(self.0.len()), 0);
+        true
+    }
+
+    /// The bytes that so many take on the host.
+    pub(crate) fn needed(bits: u64) -> u64 {
+        bits.div_ceil(64) * 8
+    }
+
+    /// The bytes that it takes on the host.
+    pub(crate) fn taken(&self) -> u64 {
+        self.0.len() as u64 * 8
+    }
+
+    pub(crate) fn clear_all(&mut self) {
+        self.0.fill(0);
+    }
+
+    pub(crate) fn set(&mut self, from: u64, bits: u64) {
+        for (word, mask) in words(from, bits) {
+            let Some(word) = self.0.get_mut(word) else { return };
+            *word |= mask;
+        }
+    }
+
+    pub(crate) fn clear(&mut self, from: u64, bits: u64) {
+        for (word, mask) in words(from, bits) {
+            let Some(word) = self.0.get_mut(word) else { return };
+            *word &= !mask;
+        }
+    }
+
+    /// The first of these bits that is clear.
+    pub(crate) fn first_clear(&self, from: u64, bits: u64) -> Option<u64> {
+        words(from, bits).find_map(|(index, mask)| {
+            let clear = mask & !self.0.get(index)?;
+            (clear != 0).then(|| index as u64 * 64 + u64::from(clear.trailing_zeros()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_each_bit() {
+        let mut bits = Bits::new(100).unwrap();
+        bits.set(10, 80);
+        bits.clear(63, 2);
+        assert_eq!(bits.first_clear(10, 53), None);
+        assert_eq!(bits.first_clear(10, 80), Some(63));
+        assert_eq!(bits.first_clear(65, 30), Some(90));
+        bits.set(1000, 4);
+        assert!(bits.grow(2000));
+        assert_eq!(bits.first_clear(1000, 4), Some(1000));
+        assert_eq!(bits.first_clear(10, 50), None);
+    }
+}

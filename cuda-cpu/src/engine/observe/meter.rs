@@ -1,0 +1,114 @@
+//! The instruction budget of a launch.
+//!
+//! What is counted are instructions as warps execute them: each instruction of the PTX counts once each time that
+//! (a part of) a warp executes it, however many of its lanes do, also when its guard holds for none. What the decoder adds
+//! does not count.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Instructions that a worker counts for itself before it tells the others.
+const BATCH: u64 = 256;
+
+/// What the workers of a launch may execute together.
+#[derive(Debug)]
+pub(crate) struct InstructionBudget {
+    pub(crate) limit: u64,
+    spent: AtomicU64,
+}
+
+/// One worker's counter.
+pub(crate) struct Meter<'a> {
+    budget: Option<&'a InstructionBudget>,
+    /// Instructions until the next look at the budget.
+    left: u64,
+    given: u64,
+    /// There is no other worker.
+    alone: bool,
+}
+
+impl InstructionBudget {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, spent: AtomicU64::new(0) }
+    }
+
+    /// Counts; whether that was more than there is.
+    fn exceeded_by(&self, instructions: u64) -> bool {
+        let before = self.spent.fetch_add(instructions, Ordering::Relaxed);
+        before.saturating_add(instructions) > self.limit
+    }
+}
+
+impl<'a> Meter<'a> {
+    /// A worker that is alone stops right behind the last instruction of the budget. Several find out up to
+    /// [`BATCH`] instructions later each; but whether a launch exceeds its budget is exact then too.
+    pub(crate) fn new(budget: Option<&'a InstructionBudget>, alone: bool) -> Self {
+        let given = match budget {
+            None => u64::MAX,
+            Some(budget) if alone => budget.limit,
+            Some(_) => BATCH,
+        };
+        Self { budget, left: given, given, alone }
+    }
+
+    /// Counts the next instruction; false if it must not be executed.
+    #[inline]
+    pub(crate) fn spend(&mut self) -> bool {
+        if self.left == 0 && !self.refill() {
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+
+    #[cold]
+    fn refill(&mut self) -> bool {
+        let more = !self.alone && !self.finish();
+        if more {
+            self.left = BATCH;
+            self.given = BATCH;
+        }
+        more
+    }
+
+    /// Counts what was executed; whether all workers together have executed more than there is.
+    pub(crate) fn finish(&mut self) -> bool {
+        let executed = std::mem::take(&mut self.given) - std::mem::take(&mut self.left);
+        self.budget.is_some_and(|budget| !self.alone && budget.exceeded_by(executed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spend(meter: &mut Meter<'_>, most: u64) -> u64 {
+        (0..most).take_while(|_| meter.spend()).count() as u64
+    }
+
+    #[test]
+    fn alone_it_is_exact() {
+        for limit in [0, 1, BATCH, 1000] {
+            let budget = InstructionBudget::new(limit);
+            let mut meter = Meter::new(Some(&budget), true);
+            assert_eq!(spend(&mut meter, 5000), limit);
+            assert!(!meter.spend());
+        }
+        assert_eq!(spend(&mut Meter::new(None, true), 5000), 5000);
+    }
+
+    #[test]
+    fn together_the_verdict_is_exact() {
+        for (limit, over) in [(1000, false), (999, true), (0, true)] {
+            let budget = InstructionBudget::new(limit);
+            let (mut a, mut b) =
+                (Meter::new(Some(&budget), false), Meter::new(Some(&budget), false));
+            let done = spend(&mut a, 700) == 700 && spend(&mut b, 300) == 300;
+            let exceeded = a.finish() | b.finish();
+            assert_eq!(!done || exceeded, over, "{limit}");
+        }
+        // An endless loop ends.
+        let budget = InstructionBudget::new(1000);
+        let spent = spend(&mut Meter::new(Some(&budget), false), u64::MAX);
+        assert!((1000..1000 + 2 * BATCH).contains(&spent), "{spent}");
+    }
+}

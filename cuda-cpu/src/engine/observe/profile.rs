@@ -1,0 +1,202 @@
+//! Instructions by kind.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use parking_lot::Mutex;
+
+/// Kernels that a profile keeps apart; further ones are counted together, under the name `..`.
+const MAX_KERNELS: usize = 4096;
+
+/// Counts the instructions that kernels execute, by kind. Launches add to it when they end, also with a fault.
+///
+/// An instruction counts once each time that a warp, or the part of one that is at the same place, executes
+/// it, also when its guard holds for none of the lanes; and once for each lane that it does something for.
+///
+/// [`Profile::kernels`] gives the numbers; printed, it is a table for each kernel:
+///
+/// ```text
+/// kernel `vecadd`: 1 launch, 352 instructions by warps, 11104 by threads
+///        warps       %      threads   active  instruction
+///           96   27.3 %        3072  100.0 %  ld.param.u64
+/// ```
+#[derive(Debug, Default)]
+pub struct Profile {
+    kernels: Mutex<BTreeMap<String, Kernel>>,
+}
+
+#[derive(Debug, Default)]
+struct Kernel {
+    launches: u64,
+    kinds: BTreeMap<String, (u64, u64)>,
+}
+
+/// What the launches of a kernel have executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelProfile {
+    /// The kernel.
+    pub kernel: String,
+    /// How many launches have ended.
+    pub launches: u64,
+    /// By kind, what most warps have executed first.
+    pub kinds: Vec<KindCount>,
+}
+
+/// How often a kind of instruction was executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindCount {
+    /// The opcode with its state space, vector and types: `ld.global.f32`, `setp.s32`, `cvt.f32.s32`.
+    pub kind: String,
+    /// By warps.
+    pub warps: u64,
+    /// By threads: the lanes for which the instruction was executed.
+    pub threads: u64,
+}
+
+/// One worker's counts, by kind: executed by warps, and by lanes.
+pub(crate) struct Counts(Vec<(u64, u64)>);
+
+impl Counts {
+    pub(crate) fn new(kinds: usize) -> Self {
+        Self(vec![(0, 0); kinds])
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, kind: u32, lanes: u32) {
+        if let Some((warps, threads)) = self.0.get_mut(kind as usize) {
+            *warps += 1;
+            *threads += u64::from(lanes.count_ones());
+        }
+    }
+}
+
+impl Profile {
+    /// Nothing was counted yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What was counted, by the kernels' names.
+    pub fn kernels(&self) -> Vec<KernelProfile> {
+        let kernels = self.kernels.lock();
+        kernels.iter().map(|(name, kernel)| kernel.profile(name)).collect()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.kernels.lock().clear();
+    }
+
+    /// A launch ends.
+    pub(crate) fn count_launch(&self, kernel: &str) {
+        self.with(kernel, |kernel| kernel.launches += 1);
+    }
+
+    /// What a worker of a launch has counted.
+    pub(crate) fn add(&self, kernel: &str, names: &[String], counts: &Counts) {
+        self.with(kernel, |kernel| {
+            for (name, &(warps, threads)) in names.iter().zip(&counts.0).filter(|(_, c)| c.0 > 0) {
+                let own = kernel.kinds.entry(name.clone()).or_default();
+                own.0 += warps;
+                own.1 += threads;
+            }
+        });
+    }
+
+    fn with(&self, kernel: &str, change: impl FnOnce(&mut Kernel)) {
+        let mut kernels = self.kernels.lock();
+        let known = kernels.contains_key(kernel) || kernels.len() < MAX_KERNELS;
+        change(kernels.entry(if known { kernel } else { ".." }.to_owned()).or_default());
+    }
+}
+
+impl Kernel {
+    fn profile(&self, name: &str) -> KernelProfile {
+        let count = |(kind, &(warps, threads)): (&String, &(u64, u64))| KindCount {
+            kind: kind.clone(),
+            warps,
+            threads,
+        };
+        let mut kinds: Vec<_> = self.kinds.iter().map(count).collect();
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.warps));
+        KernelProfile { kernel: name.to_owned(), launches: self.launches, kinds }
+    }
+}
+
+impl KernelProfile {
+    /// All kinds together, by warps.
+    pub fn warps(&self) -> u64 {
+        self.kinds.iter().map(|count| count.warps).sum()
+    }
+
+    /// All kinds together, by threads.
+    pub fn threads(&self) -> u64 {
+        self.kinds.iter().map(|count| count.threads).sum()
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+impl fmt::Display for KernelProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, launches, kinds } = self;
+        let (warps, threads) = (self.warps(), self.threads());
+        let s = if *launches == 1 { "" } else { "es" };
+        writeln!(
+            f,
+            "kernel `{kernel}`: {launches} launch{s}, {warps} instructions by warps, {threads} by threads"
+        )?;
+        writeln!(f, "       warps       %       threads   active  instruction")?;
+        kinds.iter().try_for_each(|KindCount { kind, warps: own, threads }| {
+            let (share, active) = (percent(*own, warps), percent(*threads, own * 32));
+            writeln!(f, "{own:>12}  {share:>5.1} %  {threads:>12}  {active:>5.1} %  {kind}")
+        })
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kernels().iter().try_for_each(|kernel| kernel.fmt(f))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_add_up_and_are_printed_by_weight() {
+        let profile = Profile::new();
+        let names = ["bra".to_owned(), "fma.f32".to_owned(), "never".to_owned()];
+        for _ in 0..2 {
+            let mut counts = Counts::new(3);
+            counts.add(0, 1);
+            (0..3).for_each(|_| counts.add(1, u32::MAX));
+            profile.add("k", &names, &counts);
+            profile.count_launch("k");
+        }
+        let [kernel] = &profile.kernels()[..] else { panic!() };
+        assert_eq!((kernel.launches, kernel.warps(), kernel.threads()), (2, 8, 194));
+        let text = profile.to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[0], "kernel `k`: 2 launches, 8 instructions by warps, 194 by threads");
+        assert_eq!(lines[2], "           6   75.0 %           192  100.0 %  fma.f32");
+        assert_eq!(lines[3], "           2   25.0 %             2    3.1 %  bra");
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let profile = Profile::new();
+        (0..MAX_KERNELS + 10).for_each(|i| profile.count_launch(&format!("k{i}")));
+        let kernels = profile.kernels();
+        assert_eq!(kernels.len(), MAX_KERNELS + 1);
+        assert_eq!((kernels[0].kernel.as_str(), kernels[0].launches), ("..", 10));
+        profile.clear();
+        assert!(profile.kernels().is_empty());
+    }
+}

@@ -1,0 +1,206 @@
+//! What is remembered of a running block.
+
+use super::effect::{Access, Effect, Places};
+use super::options::Checks;
+use super::races::Races;
+use super::uninitialised::{At, Found, Uninitialised};
+use crate::engine::budget::Budget;
+use crate::engine::code::{Code, Passed};
+use crate::engine::ctx::{Ctx, LANES, LaneFault};
+use crate::engine::fault::{FaultKind, FaultSpace};
+use crate::engine::op::{Flow, Slot};
+
+/// See the module: what the checks of a launch need.
+pub(crate) struct Shadow {
+    uninitialised: Option<Uninitialised>,
+    races: Option<Races>,
+    /// The first use of what nobody has written. If it was read from shared memory it may turn out to be one half of
+    /// a race, for whoever should have written may only be late: then it is told when nobody races with it up to the
+    /// next barrier of the block, and before any fault that may be its consequence.
+    found: Option<Found>,
+    /// It is to be told now.
+    certain: bool,
+    /// Bytes on the host of what does not grow.
+    fixed: u64,
+}
+
+/// How large a block is.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) warps: u32,
+    pub(crate) shared: u64,
+    /// Local memory of a lane.
+    pub(crate) local: u64,
+}
+
+impl Size {
+    pub(crate) fn new(code: &Code, function: u32, threads: u32, shared: u32) -> Self {
+        let local = code.functions[function as usize].local_bytes.into();
+        Self { warps: threads.div_ceil(LANES as u32), shared: shared.into(), local }
+    }
+}
+
+impl Shadow {
+    /// `None` when the host has no room.
+    pub(crate) fn new(checks: Checks, size: Size) -> Option<Self> {
+        let Size { warps, shared, local } = size;
+        let uninitialised = checks.uninitialised.then(|| Uninitialised::new(warps, shared, local));
+        let races = checks.races.then(|| Races::new(warps, shared));
+        Some(Self {
+            uninitialised: uninitialised.map_or(Some(None), |new| new.map(Some))?,
+            races: races.map_or(Some(None), |new| new.map(Some))?,
+            found: None,
+            certain: false,
+            fixed: races_need(checks, size),
+        })
+    }
+
+    /// The bytes on the host that a new one takes.
+    pub(crate) fn needed(checks: Checks, size: Size) -> u64 {
+        let Size { warps, shared, local } = size;
+        let uninitialised = match checks.uninitialised {
+            true => Uninitialised::needed(warps, shared, local),
+            false => 0,
+        };
+        uninitialised + races_need(checks, size)
+    }
+
+    /// The bytes on the host that it takes.
+    pub(crate) fn taken(&self) -> u64 {
+        self.fixed + self.uninitialised.as_ref().map_or(0, Uninitialised::taken)
+    }
+
+    /// A new block begins.
+    pub(crate) fn restart(&mut self) {
+        self.uninitialised.iter_mut().for_each(Uninitialised::restart);
+        self.races.iter_mut().for_each(Races::restart);
+        (self.found, self.certain) = (None, false);
+    }
+
+    /// The block has come to an end, or to this fault: what is to be told instead, and where it happened.
+    pub(crate) fn verdict(&mut self, fault: Option<&LaneFault>) -> Option<Found> {
+        let race = fault.is_some_and(|fault| matches!(fault.kind, FaultKind::Race { .. }));
+        self.found.take().filter(|_| !race)
+    }
+
+    /// Checks what an op does. On a fault, either the context holds it, or `verdict` tells it.
+    pub(crate) fn before(&mut self, ctx: &mut Ctx<'_>, at: At) -> Option<Flow> {
+        if self.certain {
+            return Some(Flow::Fault);
+        }
+        if let Some(races) = &mut self.races {
+            races.run(at.warp, ctx.mask);
+        }
+        if let Some(found) = self.uninitialised.as_mut().and_then(|own| own.step(ctx, at))
+            && let Some(flow) = self.tell(found)
+        {
+            return Some(flow);
+        }
+        let effects = ctx.code.table.effects(at.pc);
+        if effects.is_empty() {
+            return None;
+        }
+        let active = ctx.guarded(&ctx.code.ops[at.pc as usize]);
+        effects.iter().find_map(|effect| self.effect(ctx, at, active, effect))
+    }
+
+    fn effect(&mut self, ctx: &mut Ctx<'_>, at: At, active: u32, effect: &Effect) -> Option<Flow> {
+        let warp = at.warp;
+        match effect {
+            Effect::Access(access) => self.access(ctx, at, active, access),
+            Effect::Bulk(bulk) => {
+                let pieces = bulk.pieces(ctx, active);
+                pieces.iter().find_map(|piece| self.access(ctx, at, active, piece))
+            }
+            Effect::Publish => {
+                self.races.iter_mut().for_each(|races| races.publish(warp, active));
+                None
+            }
+            Effect::Learn => {
+                self.races.iter_mut().for_each(|races| races.learn(warp, active));
+                None
+            }
+            Effect::Fence => {
+                self.races.iter_mut().for_each(|races| races.fence(warp, active));
+                None
+            }
+            &Effect::Barrier(id) => {
+                let id = |lane| ctx.lane::<u32>(id, lane);
+                self.races.iter_mut().for_each(|races| races.arrive(warp, active, id));
+                None
+            }
+            &Effect::Meeting(members) => {
+                let mask = |lane| match members {
+                    Slot::NONE => active,
+                    slot => ctx.lane::<u32>(slot, lane),
+                };
+                self.races.iter_mut().for_each(|races| races.wait(warp, active, mask));
+                None
+            }
+        }
+    }
+
+    fn access(&mut self, ctx: &mut Ctx<'_>, at: At, active: u32, access: &Access) -> Option<Flow> {
+        let places = Places::new(ctx, access, active);
+        let found = self.uninitialised.as_mut();
+        let found = found.and_then(|own| own.access(ctx, at, access, &places));
+        if let Some(flow) = found.and_then(|found| self.tell(found)) {
+            return Some(flow);
+        }
+        self.races.as_mut()?.access(ctx, (at.pc, at.warp), access, &places)
+    }
+
+    /// What is read was written by nobody: told at once, unless it may turn out to be a race.
+    fn tell(&mut self, found: Found) -> Option<Flow> {
+        let shared =
+            matches!(found.0.kind, FaultKind::Uninitialised { space: FaultSpace::Shared, .. });
+        self.found.get_or_insert(found);
+        self.certain |= !shared || self.races.is_none();
+        self.certain.then_some(Flow::Fault)
+    }
+
+    /// A barrier lets go of those who wait there (warps and their lanes): `everyone` if they are the whole block.
+    pub(crate) fn release(
+        &mut self,
+        barrier: u32,
+        everyone: bool,
+        waiting: impl Iterator<Item = (u32, u32)>,
+    ) {
+        if let Some(races) = &mut self.races {
+            races.release(barrier, everyone, waiting);
+        }
+        self.certain |= everyone && self.found.is_some();
+    }
+
+    /// Lanes begin a call. See [`Uninitialised::enter_call`].
+    #[must_use]
+    pub(crate) fn enter_call(
+        &mut self,
+        (warp, lanes): (u32, u32),
+        local: (u32, u32),
+        registers: (u32, u32),
+        budget: &Budget,
+    ) -> bool {
+        let own = self.uninitialised.as_mut();
+        own.is_none_or(|own| own.enter_call(warp, lanes, local, registers, budget))
+    }
+
+    /// Arguments or results were copied between frames.
+    pub(crate) fn pass(
+        &mut self,
+        (warp, lanes): (u32, u32),
+        from: (u32, &[Passed]),
+        to: (u32, &[Passed]),
+    ) {
+        self.uninitialised.iter_mut().for_each(|own| own.pass(warp, lanes, from, to));
+    }
+
+    /// A function of the device has written its results.
+    pub(crate) fn returned(&mut self, (warp, lanes): (u32, u32), base: u32, results: &[Passed]) {
+        self.uninitialised.iter_mut().for_each(|own| own.returned(warp, lanes, base, results));
+    }
+}
+
+fn races_need(checks: Checks, size: Size) -> u64 {
+    if checks.races { Races::needed(size.warps.into(), size.shared) } else { 0 }
+}

@@ -1,0 +1,195 @@
+//! Reads of memory that nobody has written: of global memory at once, of shared and local memory when something
+//! depends on them ([`undefined`](super::undefined)).
+//!
+//! An op's reads are checked before its writes are marked, all lanes at a time: lanes run together, so none
+//! of them has written what another one reads in the same op.
+
+use std::sync::Arc;
+
+use super::effect::{Access, Places};
+use super::table::Rule;
+use super::undefined::{Origin, Undefined, Used};
+use super::written::Written;
+use crate::engine::block::BlockFault;
+use crate::engine::budget::Budget;
+use crate::engine::code::Passed;
+use crate::engine::ctx::{Ctx, LANES, LaneFault};
+use crate::engine::fault::{FaultKind, FaultSpace};
+
+/// What a block's threads have not written, and where it is.
+pub(crate) struct Uninitialised {
+    written: Written,
+    /// By warp.
+    registers: Vec<Undefined>,
+}
+
+/// Where an op is executed.
+#[derive(Clone, Copy)]
+pub(crate) struct At {
+    pub(crate) pc: u32,
+    pub(crate) warp: u32,
+    /// Where the function's frame begins in the warp's register file.
+    pub(crate) frame: u32,
+}
+
+/// A fault, and where it happened.
+pub(crate) type Found = (LaneFault, BlockFault);
+
+impl Uninitialised {
+    /// `None` when the host has no room.
+    pub(crate) fn new(warps: u32, shared: u64, local: u64) -> Option<Self> {
+        let registers = (0..warps).map(|_| Undefined::default()).collect();
+        Some(Self { written: Written::new(warps.into(), shared, local)?, registers })
+    }
+
+    /// The bytes on the host that a new one takes.
+    pub(crate) fn needed(warps: u32, shared: u64, local: u64) -> u64 {
+        let warps = u64::from(warps);
+        Written::needed(warps, shared, local) + warps * size_of::<Undefined>() as u64
+    }
+
+    /// The bytes on the host that it takes.
+    pub(crate) fn taken(&self) -> u64 {
+        self.written.taken() + (self.registers.len() * size_of::<Undefined>()) as u64
+    }
+
+    /// A new block begins.
+    pub(crate) fn restart(&mut self) {
+        self.written.restart();
+        self.registers.iter_mut().for_each(Undefined::clear);
+    }
+
+    /// An instruction is executed: what of its sources was written by nobody?
+    #[inline]
+    pub(crate) fn step(&mut self, ctx: &Ctx<'_>, at: At) -> Option<Found> {
+        let registers = self.registers.get_mut(at.warp as usize)?;
+        if registers.is_empty() {
+            return None;
+        }
+        let op = &ctx.code.ops[at.pc as usize];
+        let used = registers.step(ctx, op, at.frame, ctx.code.table.registers(at.pc)?)?;
+        Some(found(&used, at.warp))
+    }
+
+    /// Checks what an access reads, and marks what it writes.
+    pub(crate) fn access(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        at: At,
+        access: &Access,
+        places: &Places,
+    ) -> Option<Found> {
+        let bytes = access.bytes().into();
+        if access.kind.needs_value() && self.written.misses_some(ctx, at.warp, bytes, places) {
+            let used = self.unwritten(ctx, at, access, places);
+            if used.is_some() {
+                return used;
+            }
+        }
+        if access.kind.writes() {
+            self.written.mark(ctx, at.warp, bytes, places);
+            return self.pass_on(ctx, at, access, places);
+        }
+        None
+    }
+
+    /// Some lanes read what nobody has written: their registers will hold it, or that is a fault.
+    #[cold]
+    fn unwritten(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        At { pc, warp, frame }: At,
+        access: &Access,
+        places: &Places,
+    ) -> Option<Found> {
+        let mut origin =
+            Origin { pc, space: FaultSpace::Global, bytes: access.bytes(), at: [0; LANES] };
+        let loads = ctx.code.table.registers(pc).filter(|r| r.rule == Rule::Load);
+        let size = u64::from(access.element);
+        let mut lanes = vec![0u32; access.count as usize];
+        for (lane, space, start) in places.all() {
+            origin.at[lane] = start;
+            for (i, lanes) in (0..).zip(&mut lanes) {
+                let used = access.used >> (i * size).min(63);
+                let place = (space, start + i * size);
+                if !self.written.misses(ctx, (warp, lane), place, (size, used)) {
+                    continue;
+                }
+                origin.space = space;
+                if space == FaultSpace::Global || loads.is_none() {
+                    let origin = Arc::new(origin);
+                    return Some(found(&Used { lane, origin }, warp));
+                }
+                *lanes |= 1 << lane;
+            }
+        }
+        let origin = Arc::new(origin);
+        let dests = loads.iter().flat_map(|registers| &registers.dests);
+        for (&dest, lanes) in dests.zip(lanes) {
+            self.registers[warp as usize].set(frame, dest, lanes, &origin);
+        }
+        None
+    }
+
+    /// Lanes write what nobody has written.
+    fn pass_on(
+        &mut self,
+        ctx: &Ctx<'_>,
+        At { warp, frame, .. }: At,
+        access: &Access,
+        places: &Places,
+    ) -> Option<Found> {
+        let registers = self.registers.get(warp as usize).filter(|held| !held.is_empty())?;
+        for i in 0..access.count {
+            let Some((slot, _)) = access.source(ctx, i) else { continue };
+            for (lane, space, start) in places.all() {
+                let Some(used) = registers.used(frame, slot, 1 << lane) else { continue };
+                if space == FaultSpace::Global {
+                    return Some(found(&used, warp));
+                }
+                let at = start + u64::from(i * access.element);
+                self.written.unmark((warp, lane), (space, at), access.element.into());
+            }
+        }
+        None
+    }
+
+    /// These lanes of a warp begin a call, with this part of local memory and of the register file. False when there
+    /// is no room.
+    #[must_use]
+    pub(crate) fn enter_call(
+        &mut self,
+        warp: u32,
+        lanes: u32,
+        local: (u32, u32),
+        registers: (u32, u32),
+        budget: &Budget,
+    ) -> bool {
+        if let Some(held) = self.registers.get_mut(warp as usize).filter(|held| !held.is_empty()) {
+            held.clear_frame(registers.0, registers.1, lanes);
+        }
+        self.written.enter(warp, lanes, local, budget)
+    }
+
+    /// See [`Written::pass`].
+    pub(crate) fn pass(
+        &mut self,
+        warp: u32,
+        lanes: u32,
+        from: (u32, &[Passed]),
+        to: (u32, &[Passed]),
+    ) {
+        self.written.pass(warp, lanes, from, to);
+    }
+
+    /// See [`Written::returned`].
+    pub(crate) fn returned(&mut self, warp: u32, lanes: u32, base: u32, results: &[Passed]) {
+        self.written.returned(warp, lanes, base, results);
+    }
+}
+
+fn found(Used { lane, origin }: &Used, warp: u32) -> Found {
+    let Origin { pc, space, bytes, at } = **origin;
+    let kind = FaultKind::Uninitialised { space, address: at[*lane], bytes };
+    (LaneFault { kind, lane: *lane as u32, nearest: None }, BlockFault { pc, warp })
+}

@@ -1,0 +1,213 @@
+//! Which bytes somebody has written.
+//!
+//! Shared memory has a bit for each byte of the block, local memory one for each byte of each lane; global memory's
+//! bits are the allocations' own.
+
+use super::bits::Bits;
+use super::effect::Places;
+use crate::engine::budget::Budget;
+use crate::engine::code::Passed;
+use crate::engine::ctx::{Ctx, LANES, lanes_of};
+use crate::engine::fault::FaultSpace;
+use crate::memory::Allocation;
+
+/// What a block's threads have written of its own memory.
+pub(crate) struct Written {
+    shared: Bits,
+    /// By warp.
+    local: Vec<Local>,
+}
+
+/// Local memory of a warp, by lane.
+struct Local(Vec<Bits>);
+
+/// Addresses that follow each other, of one lane or several.
+struct Run {
+    at: u64,
+    end: u64,
+}
+
+impl Written {
+    /// `None` when the host has no room.
+    pub(crate) fn new(warps: u64, shared: u64, local: u64) -> Option<Self> {
+        let lane = |_| Bits::new(local);
+        let warp = |_| Some(Local((0..LANES).map(lane).collect::<Option<_>>()?));
+        let local = (0..warps).map(warp).collect::<Option<_>>()?;
+        Some(Self { shared: Bits::new(shared)?, local })
+    }
+
+    /// The bytes on the host that a new one takes.
+    pub(crate) fn needed(warps: u64, shared: u64, local: u64) -> u64 {
+        Bits::needed(shared) + warps * LANES as u64 * Bits::needed(local)
+    }
+
+    /// The bytes on the host that it takes.
+    pub(crate) fn taken(&self) -> u64 {
+        let local = self.local.iter().flat_map(|local| &local.0);
+        self.shared.taken() + local.map(Bits::taken).sum::<u64>()
+    }
+
+    /// A new block begins: nothing is written.
+    pub(crate) fn restart(&mut self) {
+        self.shared.clear_all();
+        self.local.iter_mut().flat_map(|local| &mut local.0).for_each(Bits::clear_all);
+    }
+
+    /// Whether some lane accesses a byte that nobody has written.
+    pub(crate) fn misses_some(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        warp: u32,
+        bytes: u64,
+        places: &Places,
+    ) -> bool {
+        runs(places, FaultSpace::Global, bytes).any(|run| {
+            let length = run.end - run.at;
+            match ctx.view.allocation(run.at, length) {
+                Ok(allocation) => misses(allocation, run.at, length),
+                // Of several allocations, or not all of it is there.
+                Err(_) => (run.at..run.end)
+                    .step_by(bytes as usize)
+                    .any(|at| ctx.view.allocation(at, bytes).is_ok_and(|a| misses(a, at, bytes))),
+            }
+        }) || runs(places, FaultSpace::Shared, bytes)
+            .any(|run| self.shared.first_clear(run.at, run.end - run.at).is_some())
+            || self.local.get(warp as usize).is_some_and(|local| {
+                let mut lanes = places.of(FaultSpace::Local);
+                lanes.any(|(lane, at)| local.0[lane].first_clear(at, bytes).is_some())
+            })
+    }
+
+    /// Whether one of these bytes was written by nobody. Of several, those that `used` names.
+    pub(crate) fn misses(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        (warp, lane): (u32, usize),
+        (space, at): (FaultSpace, u64),
+        (bytes, used): (u64, u64),
+    ) -> bool {
+        (0..bytes).filter(|i| used >> i & 1 != 0).map(|i| at + i).any(|at| match space {
+            FaultSpace::Global => ctx.view.allocation(at, 1).is_ok_and(|a| misses(a, at, 1)),
+            FaultSpace::Shared => self.shared.first_clear(at, 1).is_some(),
+            FaultSpace::Local => {
+                let local = self.local.get(warp as usize);
+                local.is_some_and(|local| local.0[lane].first_clear(at, 1).is_some())
+            }
+            FaultSpace::Param => false,
+        })
+    }
+
+    /// What a lane has just written to shared or local memory is itself what nobody has written.
+    pub(crate) fn unmark(
+        &mut self,
+        (warp, lane): (u32, usize),
+        (space, at): (FaultSpace, u64),
+        bytes: u64,
+    ) {
+        match (space, self.local.get_mut(warp as usize)) {
+            (FaultSpace::Shared, _) => self.shared.clear(at, bytes),
+            (FaultSpace::Local, Some(local)) => local.0[lane].clear(at, bytes),
+            _ => {}
+        }
+    }
+
+    /// The lanes write.
+    pub(crate) fn mark(&mut self, ctx: &mut Ctx<'_>, warp: u32, bytes: u64, places: &Places) {
+        for run in runs(places, FaultSpace::Global, bytes) {
+            match ctx.view.allocation(run.at, run.end - run.at) {
+                Ok(allocation) => allocation.mark(run.at, run.end - run.at),
+                Err(_) => (run.at..run.end).step_by(bytes as usize).for_each(|at| {
+                    if let Ok(allocation) = ctx.view.allocation(at, bytes) {
+                        allocation.mark(at, bytes);
+                    }
+                }),
+            }
+        }
+        for run in runs(places, FaultSpace::Shared, bytes) {
+            self.shared.set(run.at, run.end - run.at);
+        }
+        if let Some(local) = self.local.get_mut(warp as usize) {
+            places.of(FaultSpace::Local).for_each(|(lane, at)| local.0[lane].set(at, bytes));
+        }
+    }
+
+    /// These lanes of a warp begin a call whose frame has this local memory: nothing of it is written. False
+    /// when there is no room.
+    #[must_use]
+    pub(crate) fn enter(
+        &mut self,
+        warp: u32,
+        lanes: u32,
+        (base, bytes): (u32, u32),
+        budget: &Budget,
+    ) -> bool {
+        let Some(local) = self.local.get_mut(warp as usize) else { return true };
+        let (base, bytes) = (u64::from(base), u64::from(bytes));
+        lanes_of(lanes).all(|lane| {
+            let bits = &mut local.0[lane];
+            let room = budget.take(Bits::needed(base + bytes).saturating_sub(bits.taken()))
+                && bits.grow(base + bytes);
+            bits.clear(base, bytes);
+            room
+        })
+    }
+
+    /// Arguments or results were copied from one frame to another. What was in registers counts as written.
+    pub(crate) fn pass(
+        &mut self,
+        warp: u32,
+        lanes: u32,
+        from: (u32, &[Passed]),
+        to: (u32, &[Passed]),
+    ) {
+        let Some(local) = self.local.get_mut(warp as usize) else { return };
+        for (source, target) in from.1.iter().zip(to.1) {
+            let &Passed::Local(target, size) = target else { continue };
+            let target = u64::from(to.0 + target);
+            for lane in lanes_of(lanes) {
+                let bits = &mut local.0[lane];
+                match *source {
+                    Passed::Local(at, bytes) => {
+                        let at = u64::from(from.0 + at);
+                        let written = |i: &u64| bits.first_clear(at + i, 1).is_none();
+                        let written: Vec<_> =
+                            (0..u64::from(size.min(bytes))).filter(written).collect();
+                        written.into_iter().for_each(|i| bits.set(target + i, 1));
+                    }
+                    Passed::Register(..) => bits.set(target, u64::from(size)),
+                }
+            }
+        }
+    }
+
+    /// A function of the device has written its results.
+    pub(crate) fn returned(&mut self, warp: u32, lanes: u32, base: u32, results: &[Passed]) {
+        let Some(local) = self.local.get_mut(warp as usize) else { return };
+        for result in results {
+            let &Passed::Local(at, size) = result else { continue };
+            let at = u64::from(base + at);
+            lanes_of(lanes).for_each(|lane| local.0[lane].set(at, u64::from(size)));
+        }
+    }
+}
+
+/// What the lanes access in a space; what follows each other in one piece.
+fn runs(places: &Places, space: FaultSpace, bytes: u64) -> impl Iterator<Item = Run> {
+    let mut lanes = places.of(space).map(|(_, at)| at).peekable();
+    std::iter::from_fn(move || {
+        let at = lanes.next()?;
+        let mut end = at.checked_add(bytes)?;
+        while let Some(&next) = lanes.peek()
+            && (next == end || next == end - bytes)
+        {
+            end = next.checked_add(bytes)?;
+            lanes.next();
+        }
+        Some(Run { at, end })
+    })
+}
+
+fn misses(allocation: &Allocation, at: u64, bytes: u64) -> bool {
+    let written = allocation.written.as_ref();
+    written.is_some_and(|written| written.first_missing(at - allocation.base, bytes).is_some())
+}

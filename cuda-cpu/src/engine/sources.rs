@@ -1,0 +1,111 @@
+//! Which line of the CUDA source an op comes from, as the PTX's `.loc` directives tell it.
+
+use cuda_core::SourceLine;
+use cuda_ptx::{Location, Position};
+
+/// Calls that were inlined into each other, as far as they are told.
+const MAX_INLINED: usize = 32;
+
+/// See the module. Asked only when there is something to report.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// `.file` directives.
+    files: Vec<(u32, String)>,
+    /// By first op, in order: from there on it is this place, or none is known.
+    stretches: Vec<(u32, Option<Location>)>,
+}
+
+impl Sources {
+    pub(crate) fn new(files: &[(u32, String)]) -> Self {
+        Self { files: files.to_vec(), stretches: Vec::new() }
+    }
+
+    /// A function begins at `pc`: what was said of the one before holds no longer.
+    pub(crate) fn begin_function(&mut self, pc: u32) {
+        self.stretches.push((pc, None));
+    }
+
+    /// From `pc` on it is this place.
+    pub(crate) fn mark(&mut self, pc: u32, location: Location) {
+        self.stretches.push((pc, Some(location)));
+    }
+
+    /// Where the op at `pc` comes from.
+    pub(crate) fn line(&self, pc: u32) -> Option<SourceLine> {
+        let at = self.stretches.partition_point(|(first, _)| *first <= pc).checked_sub(1)?;
+        let location = self.stretches[at].1.filter(|location| location.line > 0)?;
+        let Location { file, line, column, .. } = location;
+        let mut calls = vec![self.place(Position { file, line, column })?];
+        let mut next = location.inlined_at.map(|call| (at, call));
+        while let Some((before, call)) = next.filter(|_| calls.len() <= MAX_INLINED) {
+            calls.extend(self.place(call));
+            next = self.call_of(before, call);
+        }
+        calls.into_iter().rev().reduce(|call, place| place.inlined_at(call))
+    }
+
+    /// Where the call at `position` was itself inlined: as an earlier `.loc` of that very place says.
+    fn call_of(&self, before: usize, position: Position) -> Option<(usize, Position)> {
+        let function = self.stretches[..before].iter().enumerate().rev();
+        let mut function = function.map_while(|(at, (_, location))| Some((at, (*location)?)));
+        let same = |l: &Location| (l.file, l.line, l.column);
+        let wanted = (position.file, position.line, position.column);
+        let (at, location) = function.find(|(_, location)| same(location) == wanted)?;
+        location.inlined_at.map(|call| (at, call))
+    }
+
+    fn place(&self, Position { file, line, column }: Position) -> Option<SourceLine> {
+        let (_, path) = self.files.iter().find(|(index, _)| *index == file)?;
+        Some(SourceLine::new(path, line, column))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(line: u32, inlined_at: Option<u32>) -> Location {
+        let call = |line| Position { file: 1, line, column: 2 };
+        let inlined_at = inlined_at.map(call);
+        Location { instruction: 0, file: 1, line, column: 2, inlined_at }
+    }
+
+    fn text(sources: &Sources, pc: u32) -> Option<String> {
+        sources.line(pc).map(|line| line.to_string())
+    }
+
+    #[test]
+    fn an_op_is_where_the_latest_loc_says() {
+        let mut sources = Sources::new(&[(1, "k.cu".into())]);
+        sources.begin_function(0);
+        sources.mark(2, location(10, None));
+        sources.mark(5, location(11, None));
+        sources.begin_function(9);
+        assert_eq!(text(&sources, 1), None);
+        assert_eq!(text(&sources, 4).as_deref(), Some("k.cu:10:2"));
+        assert_eq!(text(&sources, 8).as_deref(), Some("k.cu:11:2"));
+        assert_eq!(text(&sources, 9), None);
+    }
+
+    #[test]
+    fn inlined_calls_are_followed_to_the_kernel() {
+        let mut sources = Sources::new(&[(1, "k.cu".into())]);
+        sources.begin_function(0);
+        sources.mark(0, location(20, None));
+        sources.mark(0, location(10, Some(20)));
+        sources.mark(0, location(9, Some(10)));
+        let chain = "k.cu:9:2 inlined at k.cu:10:2 inlined at k.cu:20:2";
+        assert_eq!(text(&sources, 3).as_deref(), Some(chain));
+    }
+
+    #[test]
+    fn calls_that_go_in_circles_end() {
+        let mut sources = Sources::new(&[(1, "k.cu".into())]);
+        sources.begin_function(0);
+        for _ in 0..1000 {
+            sources.mark(0, location(5, Some(5)));
+        }
+        let line = text(&sources, 0).unwrap();
+        assert_eq!(line.matches("inlined").count(), MAX_INLINED);
+    }
+}

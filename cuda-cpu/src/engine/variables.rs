@@ -1,0 +1,152 @@
+//! Names of variables, for faults.
+
+use std::fmt;
+
+use super::fault::FaultSpace;
+
+/// A variable of the PTX that an address is in, or next to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NearVariable {
+    /// Its name in the PTX: of a variable inside a function, mangled with the function's.
+    pub name: String,
+    /// Its first byte: an offset, in shared memory.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Bytes from the variable's first byte to the address: negative before it, at least its size behind it.
+    pub offset: i64,
+}
+
+impl NearVariable {
+    /// The name in the source, as far as it can be read off the one in the PTX: compilers call a variable `tile` of
+    /// a kernel `k` something like `_ZZ1kE4tile`.
+    pub fn source_name(&self) -> &str {
+        local_name(&self.name).unwrap_or(&self.name)
+    }
+}
+
+/// The last component of a mangled local name: `E`, its length, itself, perhaps `_` and a number.
+fn local_name(mangled: &str) -> Option<&str> {
+    let inside = mangled.strip_prefix("_ZZ")?;
+    inside.rmatch_indices('E').find_map(|(at, _)| {
+        let rest = &inside[at + 1..];
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let length: usize = rest[..digits].parse().ok()?;
+        let name = rest[digits..].get(..length).filter(|name| !name.is_empty())?;
+        let behind = &rest[digits + length..];
+        let number = behind.strip_prefix('_').unwrap_or("0");
+        number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_').then_some(name)
+    })
+}
+
+impl fmt::Display for NearVariable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, Self { address, size, offset, .. }) = (self.source_name(), self);
+        let (before, after) = (offset.unsigned_abs(), offset.saturating_sub_unsigned(*size));
+        match after {
+            _ if *offset < 0 => write!(f, "{} before ", bytes(before))?,
+            // From the last byte, as for allocations: right at the end is one byte after it.
+            after if after >= 0 => write!(f, "{} after ", bytes(after.unsigned_abs() + 1))?,
+            _ => write!(f, "at byte {offset} of ")?,
+        }
+        write!(f, "`{name}` ({} at {address:#x})", bytes(*size))
+    }
+}
+
+fn bytes(count: u64) -> String {
+    format!("{count} byte{}", if count == 1 { "" } else { "s" })
+}
+
+/// A variable of global, constant or shared memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) space: FaultSpace,
+    pub(crate) address: u64,
+    /// `None`: all the dynamic shared memory.
+    pub(crate) size: Option<u64>,
+    /// The only kernel whose shared memory it is in.
+    pub(crate) kernel: Option<u32>,
+}
+
+/// Those of a module.
+#[derive(Debug, Default)]
+pub(crate) struct Variables(pub(crate) Vec<Variable>);
+
+/// Farther off, a variable says nothing about an address.
+const NEAR: u64 = 4096;
+
+impl Variables {
+    /// The variable that an address is in, or else the nearest one; `dynamic` are the bytes of dynamic
+    /// shared memory that the kernel was given.
+    pub(crate) fn near(
+        &self,
+        kernel: u32,
+        space: FaultSpace,
+        address: u64,
+        dynamic: u64,
+    ) -> Option<NearVariable> {
+        let seen = |v: &&Variable| v.space == space && v.kernel.is_none_or(|own| own == kernel);
+        let distance = |v: &Variable| match address.checked_sub(v.address) {
+            None => v.address - address,
+            // Right behind the end is one off.
+            Some(at) => at.saturating_add(1).saturating_sub(v.size.unwrap_or(dynamic)),
+        };
+        let near = self.0.iter().filter(seen).min_by_key(|v| distance(v))?;
+        // Of a pointer that is wild no global variable knows anything.
+        if space == FaultSpace::Global && distance(near) > NEAR {
+            return None;
+        }
+        Some(NearVariable {
+            name: near.name.clone(),
+            address: near.address,
+            size: near.size.unwrap_or(dynamic),
+            offset: address.wrapping_sub(near.address) as i64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variable(name: &str, address: u64, size: Option<u64>, kernel: Option<u32>) -> Variable {
+        Variable { name: name.into(), space: FaultSpace::Shared, address, size, kernel }
+    }
+
+    #[test]
+    fn reads_names_of_local_variables() {
+        for (mangled, name) in [
+            ("_ZZ10race_blockE4tile", Some("tile")),
+            ("_ZZN3lib6kernelIfLi4EEEvPT_iE5cache_0", Some("cache")),
+            ("_ZZ1kE3EEE", Some("EEE")),
+            ("_ZZ1kE1x_12", Some("x")),
+            ("tile", None),
+            ("_Z1kv", None),
+            ("_ZZ1kE9tile", None),
+            ("_ZZE", None),
+            ("_ZZ1kE4tilé", None),
+            ("_ZZ1kE99999999999999999999x", None),
+        ] {
+            assert_eq!(local_name(mangled), name, "{mangled}");
+        }
+    }
+
+    #[test]
+    fn names_what_is_at_an_address_or_next_to_it() {
+        let variables = Variables(vec![
+            variable("a", 0, Some(40), None),
+            variable("b", 48, Some(16), Some(1)),
+            variable("c", 48, Some(8), Some(2)),
+            variable("rest", 64, None, None),
+        ]);
+        let near = |kernel, at| variables.near(kernel, FaultSpace::Shared, at, 32).unwrap();
+        assert_eq!(near(1, 4).to_string(), "at byte 4 of `a` (40 bytes at 0x0)");
+        assert_eq!(near(1, 40).to_string(), "1 byte after `a` (40 bytes at 0x0)");
+        assert_eq!(near(1, 44).to_string(), "4 bytes before `b` (16 bytes at 0x30)");
+        assert_eq!(near(2, 50).name, "c");
+        assert_eq!(near(2, 70).to_string(), "at byte 6 of `rest` (32 bytes at 0x40)");
+        assert!(variables.near(1, FaultSpace::Global, 4, 0).is_none());
+    }
+}

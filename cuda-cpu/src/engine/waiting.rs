@@ -1,0 +1,43 @@
+//! Who waits for what, when nobody can go on.
+
+use super::exec::places::address;
+use super::fault::{Waiting, WaitsFor};
+use super::runner::Runner;
+use super::stall::{is_suspended, waits_for_mbarrier};
+use super::warp::{Fragment, Wait, Warp};
+
+/// All threads of a block, and the first ones of them with their warp.
+pub(crate) fn everybody(
+    runner: &mut Runner<'_>,
+    warps: &mut [Warp],
+) -> (Vec<Waiting>, Option<(u32, Fragment)>) {
+    let (mut all, mut first) = (Vec::new(), None);
+    for warp in warps {
+        let parked = warp.parked.iter().map(|&(part, wait)| (part, Some(wait)));
+        let ready = warp.ready.iter().map(|&part| (part, None));
+        let parts: Vec<(Fragment, Option<Wait>)> = parked.chain(ready).collect();
+        for (part, wait) in parts {
+            let waits_for = match wait {
+                Some(Wait::Barrier(id)) => WaitsFor::Barrier(id),
+                Some(Wait::Members(_)) => WaitsFor::Warp,
+                None => suspended(runner, warp, &part),
+            };
+            first = first.or(Some((warp.index, part)));
+            let line = runner.code.lines[part.pc as usize];
+            let source = runner.code.sources.line(part.pc);
+            all.push(Waiting { warp: warp.index, lanes: part.mask, waits_for, line, source });
+        }
+    }
+    (all, first)
+}
+
+fn suspended(runner: &mut Runner<'_>, warp: &mut Warp, part: &Fragment) -> WaitsFor {
+    if !is_suspended(runner.code, part) || !waits_for_mbarrier(runner.code, part) {
+        return WaitsFor::Cluster;
+    }
+    // The look comes behind the place where it is suspended.
+    let Some(look) = runner.code.ops.get(part.pc as usize + 1) else { return WaitsFor::Cluster };
+    runner.enter(warp, part);
+    let lane = part.mask.trailing_zeros() as usize & 31;
+    WaitsFor::Mbarrier(address(&runner.ctx, look, lane))
+}

@@ -1,0 +1,146 @@
+//! Which bytes of an allocation somebody has written: a bit for each.
+//!
+//! Bits are only ever set, but for those of a copy's target, which become those of its source. Several threads
+//! may set bits of the same word; what a reader makes of bytes that are written at the same time is a race of
+//! the program, and either answer is right.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of an overlapping copy whose bits are moved at once.
+const PIECE: u64 = 64 << 10;
+
+/// A bit for each byte.
+#[derive(Debug)]
+pub(crate) struct Written(Vec<AtomicU64>);
+
+/// The words that hold the bits from `from` on, each with the mask of those that are meant.
+pub(crate) fn words(from: u64, bits: u64) -> impl Iterator<Item = (usize, u64)> {
+    let end = from.saturating_add(bits);
+    let mut at = from;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let (word, low) = (at / 64, at % 64);
+        let count = (end - at).min(64 - low);
+        at += count;
+        Some((word as usize, (u64::MAX >> (64 - count)) << low))
+    })
+}
+
+impl Written {
+    /// For `bytes` bytes, none of them written. `None` when the host has no room.
+    pub(super) fn new(bytes: u64) -> Option<Self> {
+        let words = usize::try_from(bytes.div_ceil(64)).ok()?;
+        let mut bits = Vec::new();
+        bits.try_reserve_exact(words).ok()?;
+        bits.resize_with(words, AtomicU64::default);
+        Some(Self(bits))
+    }
+
+    /// These bytes were written. What lies outside is left out.
+    pub(crate) fn mark(&self, from: u64, bytes: u64) {
+        for (word, mask) in words(from, bytes) {
+            let Some(word) = self.0.get(word) else { return };
+            // Most often they are set already: then no cache line changes hands.
+            if word.load(Ordering::Relaxed) & mask != mask {
+                word.fetch_or(mask, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The first of these bytes that nobody has written.
+    pub(crate) fn first_missing(&self, from: u64, bytes: u64) -> Option<u64> {
+        words(from, bytes).find_map(|(index, mask)| {
+            let missing = mask & !self.0.get(index)?.load(Ordering::Relaxed);
+            let bit = u64::from(missing.trailing_zeros());
+            (missing != 0).then_some(index as u64 * 64 + bit)
+        })
+    }
+
+    /// These bytes are copies of `source`'s: as written as they are. Both may be the same, and overlap.
+    pub(super) fn copy(&self, to: u64, source: &Self, from: u64, bytes: u64) {
+        let backwards = from < to;
+        let mut done = 0;
+        while done < bytes {
+            let piece = (bytes - done).min(PIECE);
+            let at = if backwards { bytes - done - piece } else { done };
+            let bits: Vec<u64> = source.chunks(from + at, piece).collect();
+            for (index, bits) in bits.into_iter().enumerate() {
+                let at = at + index as u64 * 64;
+                self.set(to + at, (bytes - at).min(64), bits);
+            }
+            done += piece;
+        }
+    }
+
+    /// The bits from `from` on, 64 at a time; beyond the end they mean nothing.
+    fn chunks(&self, from: u64, bits: u64) -> impl Iterator<Item = u64> {
+        let word = |at: u64| self.0.get(at as usize).map_or(0, |word| word.load(Ordering::Relaxed));
+        (0..bits.div_ceil(64)).map(move |i| {
+            let (at, low) = ((from + i * 64) / 64, from % 64);
+            let high = if low == 0 { 0 } else { word(at + 1) << (64 - low) };
+            word(at) >> low | high
+        })
+    }
+
+    /// Makes `count` bits, at most 64, those of `bits`.
+    fn set(&self, from: u64, count: u64, bits: u64) {
+        let low = from % 64;
+        for (i, (word, mask)) in words(from, count).enumerate() {
+            let Some(word) = self.0.get(word) else { return };
+            let value = if i == 0 { bits << low } else { bits >> (64 - low) };
+            let old = word.load(Ordering::Relaxed);
+            // Set and clear apart, so that bits of others in the word are left alone.
+            word.fetch_or(value & mask & !old, Ordering::Relaxed);
+            word.fetch_and(value | !mask, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn pattern(written: &Written, bytes: u64) -> Vec<bool> {
+        (0..bytes).map(|at| written.first_missing(at, 1).is_none()).collect()
+    }
+
+    #[test]
+    fn marks_are_found_byte_by_byte() {
+        let written = Written::new(300).unwrap();
+        written.mark(60, 10);
+        written.mark(128, 64);
+        written.mark(290, 100);
+        let expected =
+            |at| (60..70).contains(&at) || (128..192).contains(&at) || (290..300).contains(&at);
+        assert_eq!(pattern(&written, 300), (0..300).map(expected).collect::<Vec<_>>());
+        assert_eq!(written.first_missing(60, 20), Some(70));
+        assert_eq!(written.first_missing(128, 64), None);
+        assert_eq!(written.first_missing(0, 0), None);
+    }
+
+    #[test]
+    fn copies_are_as_written_as_their_source() {
+        let mut random = Random::new(3);
+        let size = 70_000;
+        for round in 0..40 {
+            let (a, b) = (Written::new(size).unwrap(), Written::new(size).unwrap());
+            for _ in 0..200 {
+                a.mark(random.below(size), random.below(200));
+                b.mark(random.below(size), random.below(200));
+            }
+            let source = if round % 2 == 0 { &a } else { &b };
+            let (from, to) = (random.below(size), random.below(size));
+            // Often, most of it overlaps, and it is longer than a piece.
+            let (from, to) = if round % 4 < 2 { (from % 200, to % 200) } else { (from, to) };
+            let bytes = random.below(size - from.max(to)) | 1;
+            let mut expected = pattern(&a, size);
+            let copied = pattern(source, size)[from as usize..(from + bytes) as usize].to_vec();
+            expected[to as usize..(to + bytes) as usize].copy_from_slice(&copied);
+            a.copy(to, source, from, bytes);
+            assert_eq!(pattern(&a, size), expected, "round {round}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The device to run on; and what the CPU device can be asked to look for.
+
+use std::sync::Arc;
+
+use cuda_async::{
+    Checks, CpuOptions, CpuProvider, Device, Profile, Schedule, default_device, open,
+};
+
+use crate::{cli::Cli, failure::Failure, stdout};
+
+/// What is wanted beside the result.
+pub(crate) struct Watch {
+    profile: Option<Arc<Profile>>,
+}
+
+impl Watch {
+    pub(crate) fn new(cli: &Cli) -> Self {
+        Self { profile: cli.profile.then(Arc::default) }
+    }
+
+    /// The device that the command line means.
+    pub(crate) fn device(&self, cli: &Cli) -> Result<Device, Failure> {
+        let address = cli.device.as_deref();
+        let Some(option) = cli.needs_cpu() else {
+            return Ok(address.map_or_else(default_device, open)?);
+        };
+        match address {
+            None | Some("cpu" | "cpu:0") => {
+                Ok(Device::open(&CpuProvider::new(self.options(cli)), 0)?)
+            }
+            // It says itself what is wrong with that.
+            Some(other) if other.starts_with("cpu:") => Ok(open(other)?),
+            Some(other) => Err(Failure::bad_input(format_args!(
+                "{option} needs the CPU device, not `{other}`; say --device cpu, or leave --device out"
+            ))),
+        }
+    }
+
+    fn options(&self, cli: &Cli) -> CpuOptions {
+        let checks = if cli.check { Checks::all() } else { Checks::none() };
+        let mut options = CpuOptions::default().checks(checks);
+        options.budget = cli.budget;
+        options.profile = self.profile.clone();
+        match cli.seed {
+            Some(seed) => options.schedule(Schedule::Shuffled { seed }),
+            None => options,
+        }
+    }
+
+    /// Prints what was counted.
+    pub(crate) fn print_profile(&self) -> Result<(), Failure> {
+        self.profile.as_ref().map_or(Ok(()), |profile| stdout::print(&profile.to_string()))
+    }
+}

@@ -1,0 +1,9 @@
+//! Any text: parsed or refused, at a place inside of it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../cuda-cpu/tests/fuzz/targets.rs"]
+mod targets;
+
+fuzz_target!(|text: &str| targets::parse(text));
