@@ -3,12 +3,8 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-<<<<<<< HEAD
-use super::float::{FTZ_SCALE, Float, flushed};
-=======
 use super::directed::{AddRound, FmaRound, MulRound, SubRound};
 use super::float::Float;
->>>>>>> main
 use super::lane::Two;
 use super::macros::{binary, ternary, unary};
 use super::map::Pick;
@@ -27,14 +23,6 @@ pub(crate) trait Mode: 'static {
     type F: Float;
     fn operand(x: Self::F, imm: u64) -> Self::F;
     fn result(x: Self::F, imm: u64) -> Self::F;
-    #[inline(always)]
-    fn mul(a: Self::F, b: Self::F, imm: u64) -> Self::F {
-        Self::result(a.mul(b), imm)
-    }
-    #[inline(always)]
-    fn fma(a: Self::F, b: Self::F, c: Self::F, imm: u64) -> Self::F {
-        Self::result(a.fma(b, c), imm)
-    }
 }
 
 /// No modifiers.
@@ -66,14 +54,6 @@ impl<F: Float> Mode for Flush<F> {
     fn result(x: F, _: u64) -> F {
         x.flush().canonical()
     }
-    #[inline(always)]
-    fn mul(a: F, b: F, _: u64) -> F {
-        a.flush().mul_ftz(b.flush()).canonical()
-    }
-    #[inline(always)]
-    fn fma(a: F, b: F, c: F, _: u64) -> F {
-        a.flush().fma_ftz(b.flush(), c.flush()).canonical()
-    }
 }
 
 impl<F: Float> Mode for Modal<F> {
@@ -89,20 +69,6 @@ impl<F: Float> Mode for Modal<F> {
         let x = if imm & RELU != 0 { x.max_nan(F::default()) } else { x };
         x.canonical()
     }
-    #[inline(always)]
-    fn mul(a: F, b: F, imm: u64) -> F {
-        if imm & FTZ == 0 {
-            return Self::result(a.mul(b), imm);
-        }
-        Self::result(a.flush().mul_ftz(b.flush()), imm)
-    }
-    #[inline(always)]
-    fn fma(a: F, b: F, c: F, imm: u64) -> F {
-        if imm & FTZ == 0 {
-            return Self::result(a.fma(b, c), imm);
-        }
-        Self::result(a.flush().fma_ftz(b.flush(), c.flush()), imm)
-    }
 }
 
 unary! {
@@ -113,77 +79,16 @@ unary! {
 binary! {
     Add<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).add(M::operand(b, imm)), imm);
     Sub<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).sub(M::operand(b, imm)), imm);
-    Mul<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::mul(a, b, imm);
+    Mul<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).mul(M::operand(b, imm)), imm);
     Min<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min(M::operand(b, imm)), imm);
     Max<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max(M::operand(b, imm)), imm);
     MinNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min_nan(M::operand(b, imm)), imm);
     MaxNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max_nan(M::operand(b, imm)), imm);
-<<<<<<< HEAD
-    #[slow] AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
-    #[slow] SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).neg(), mode(imm)), imm);
-    #[slow] MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), imm), imm);
-=======
->>>>>>> main
     CopySign<F: Float>: F, F => F, |sign, a| a.with_sign_of(sign);
 }
 
 ternary! {
-<<<<<<< HEAD
-    Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::fma(a, b, c, imm);
-    #[slow] FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), imm), imm);
-}
-
-pub(super) fn mode(imm: u64) -> Round {
-    Round::from_code(imm >> ROUND)
-}
-
-/// Types with directed rounding.
-pub(crate) trait Directed: Float {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self;
-    /// With `.ftz`, if `imm` says so, as all other operations finish.
-    fn round_mul(a: Self, b: Self, imm: u64) -> Self;
-    fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self;
-    fn start(x: Self, imm: u64) -> Self {
-        Modal::<Self>::operand(x, imm)
-    }
-    fn finish(x: Self, imm: u64) -> Self {
-        Modal::<Self>::result(x, imm & (FTZ | SAT))
-    }
-}
-
-impl Directed for f32 {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self {
-        rounding::add_f32(a, b, mode)
-    }
-    fn round_mul(a: Self, b: Self, imm: u64) -> Self {
-        let r = rounding::mul_f32(a, b, mode(imm));
-        if imm & FTZ == 0 {
-            return r;
-        }
-        flushed(r, rounding::mul_f32(a * FTZ_SCALE, b, mode(imm)))
-    }
-    fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self {
-        let r = rounding::fma_f32(a, b, c, mode(imm));
-        if imm & FTZ == 0 {
-            return r;
-        }
-        flushed(r, rounding::fma_f32(a * FTZ_SCALE, b, c * FTZ_SCALE, mode(imm)))
-    }
-}
-
-impl Directed for f64 {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self {
-        rounding::add_f64(a, b, mode)
-    }
-    fn round_mul(a: Self, b: Self, imm: u64) -> Self {
-        rounding::mul_f64(a, b, mode(imm))
-    }
-    fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self {
-        rounding::fma_f64(a, b, c, mode(imm))
-    }
-=======
     Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::result(M::operand(a, imm).fma(M::operand(b, imm), M::operand(c, imm)), imm);
->>>>>>> main
 }
 
 /// The handler for a type and its modifiers: the common ones at compile time.

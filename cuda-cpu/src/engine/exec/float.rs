@@ -15,13 +15,6 @@ pub(crate) trait Float: Lane {
     fn mul(self, b: Self) -> Self;
     /// Rounds once.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// With `.ftz`: what is below the normal numbers becomes zero.
-    fn mul_ftz(self, b: Self) -> Self {
-        self.mul(b).flush()
-    }
-    fn fma_ftz(self, b: Self, c: Self) -> Self {
-        self.fma(b, c).flush()
-    }
     fn min(self, b: Self) -> Self;
     fn max(self, b: Self) -> Self;
     /// NaN if an operand is.
@@ -87,7 +80,7 @@ macro_rules! quieted {
 }
 
 macro_rules! native {
-    ($ty:ty, $exponent:expr, $canonical:expr, { $($more:tt)* }) => {
+    ($ty:ty, $exponent:expr, $canonical:expr) => {
         impl Float for $ty {
             #[inline(always)]
             fn add(self, b: Self) -> Self {
@@ -105,7 +98,6 @@ macro_rules! native {
             fn fma(self, b: Self, c: Self) -> Self {
                 self.mul_add(b, c)
             }
-            $($more)*
             extremes!();
             #[inline(always)]
             fn neg(self) -> Self {
@@ -144,39 +136,15 @@ macro_rules! native {
     };
 }
 
-<<<<<<< HEAD
-/// What brings the results that `.ftz` is about among the normal numbers.
-pub(super) const FTZ_SCALE: f32 = 16_777_216.0;
-
-/// A result with `.ftz`, given it with operands scaled: the GPU makes it a zero if it is below the normal
-/// numbers when rounded to as many bits as they have, also where it would be rounded up to one as a denormal.
-#[inline(always)]
-pub(super) fn flushed(result: f32, scaled: f32) -> f32 {
-    let tiny = (result.abs() <= f32::MIN_POSITIVE) & (scaled.abs() < f32::MIN_POSITIVE * FTZ_SCALE);
-    let bits = result.to_bits();
-    f32::from_bits(if tiny { bits & 0x8000_0000 } else { bits })
-}
-
-=======
 /// On the bits: of `x.sqrt().is_nan()` over a vector LLVM makes `false` (rustc 1.95).
->>>>>>> main
 #[inline(always)]
 fn canonical_f32(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits(if bits & 0x7FFF_FFFF > f32::INFINITY.to_bits() { NAN32 } else { bits })
 }
 
-native!(f32, 0x7F80_0000, canonical_f32, {
-    #[inline(always)]
-    fn mul_ftz(self, b: Self) -> Self {
-        flushed(self * b, (self * FTZ_SCALE) * b)
-    }
-    #[inline(always)]
-    fn fma_ftz(self, b: Self, c: Self) -> Self {
-        flushed(self.mul_add(b, c), (self * FTZ_SCALE).mul_add(b, c * FTZ_SCALE))
-    }
-});
-native!(f64, 0x7FF0_0000_0000_0000, std::convert::identity, {});
+native!(f32, 0x7F80_0000, canonical_f32);
+native!(f64, 0x7FF0_0000_0000_0000, std::convert::identity);
 
 impl Scalar for f32 {
     #[inline(always)]
