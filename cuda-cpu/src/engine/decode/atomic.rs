@@ -33,12 +33,17 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     };
     let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
     let is_vector = ["v2", "v4", "v8"].iter().any(|v| form.has(v));
-    let (Some(first), true) = (values.first(), !is_vector || name == "add") else {
+    let (Some(first), true) = (values.first(), !is_vector || matches!(name, "add" | "min" | "max"))
+    else {
         return Err(UNKNOWN);
     };
     let parts = elements(form, first)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
+    let found = match (is_vector, name) {
+        (true, "min" | "max") => atomics::pick_extreme(name, ty),
+        _ => atomics::pick(name, ty),
+    };
+    let atomic = found.ok_or(UNKNOWN)?;
     if values.len() != atomic.operands {
         return Err(OPERANDS);
     }

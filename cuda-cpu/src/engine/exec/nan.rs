@@ -1,0 +1,20 @@
+//! Which NaN results are.
+
+/// The canonical NaN of f32 results.
+pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
+
+/// On the bits: of `x.sqrt().is_nan()` over a vector LLVM makes `false` (rustc 1.95).
+#[inline(always)]
+pub(super) fn canonical_f32(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7FFF_FFFF > f32::INFINITY.to_bits() { NAN32 } else { bits })
+}
+
+/// The result of an f64's fma, with the NaN that a GPU gives: the second factor's, the addend's, the first's.
+#[inline(always)]
+pub(super) fn fma_nan(a: f64, b: f64, c: f64, result: f64) -> f64 {
+    let quiet = |x: f64, otherwise: f64| {
+        if x.is_nan() { f64::from_bits(x.to_bits() | 1 << 51) } else { otherwise }
+    };
+    quiet(b, quiet(c, quiet(a, result)))
+}
