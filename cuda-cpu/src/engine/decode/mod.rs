@@ -29,6 +29,7 @@ mod sparse;
 mod special;
 mod suspend;
 mod video;
+mod wide;
 mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};

@@ -49,3 +49,4 @@ pub(crate) mod tensor;
 pub(crate) mod transfer;
 pub(crate) mod update;
 pub(crate) mod video;
+pub(crate) mod wide;
