@@ -40,14 +40,20 @@ pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
     }
 }
 
+/// By hand: LLVM inlines the intrinsic where the processor's feature is not known, and then calls a library's function.
+///
 /// # Safety
 /// `at` is valid and aligned for 16 bytes, and the processor has the instruction.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "cmpxchg16b")]
-// Inlined, it would lose the feature: LLVM thinks that this one does not matter.
-#[inline(never)]
 unsafe fn exchange_if(at: *mut u8, old: u128, new: u128) -> u128 {
-    use std::sync::atomic::Ordering::SeqCst;
-    // SAFETY: the caller's promise.
-    unsafe { std::arch::x86_64::cmpxchg16b(at.cast(), old, new, SeqCst, SeqCst) }
+    let (mut low, mut high) = (old as u64, (old >> 64) as u64);
+    // SAFETY: the caller's promise. The instruction wants a half in `rbx`, which is given back.
+    unsafe {
+        std::arch::asm!(
+            "xchg rbx, rsi", "lock cmpxchg16b [rdi]", "mov rbx, rsi",
+            in("rdi") at, inout("rsi") new as u64 => _, in("rcx") (new >> 64) as u64,
+            inout("rax") low, inout("rdx") high, options(nostack),
+        );
+    }
+    u128::from(low) | u128::from(high) << 64
 }
