@@ -23,6 +23,7 @@ pub enum ScalarType {
     BF16x2,
     TF32,
     F32,
+    F32x2,
     F64,
     Pred,
 }
@@ -51,6 +52,7 @@ impl ScalarType {
             "bf16x2" => BF16x2,
             "tf32" => TF32,
             "f32" => F32,
+            "f32x2" => F32x2,
             "f64" => F64,
             "pred" => Pred,
             _ => return None,
@@ -64,7 +66,7 @@ impl ScalarType {
             B8 | U8 | S8 | Pred => 1,
             B16 | U16 | S16 | F16 | BF16 => 2,
             B32 | U32 | S32 | F16x2 | BF16x2 | TF32 | F32 => 4,
-            B64 | U64 | S64 | F64 => 8,
+            B64 | U64 | S64 | F64 | F32x2 => 8,
             B128 => 16,
         }
     }

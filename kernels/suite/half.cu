@@ -31,7 +31,7 @@ extern "C" __global__ void half2_arithmetic(const __half2* a, const __half2* b, 
     *out = __heq2_mask(x, y) ^ __hle2_mask(x, y);
 }
 
-// case half_functions <<<4, 64>>>(in f16 lin:0.05:8 256, out f16 2560) ulp 2
+// case half_functions <<<4, 64>>>(in f16 lin:0.05:8 256, out f16 2560)
 extern "C" __global__ void half_functions(const __half* in, __half* out) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     __half x = in[i];

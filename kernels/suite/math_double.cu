@@ -11,9 +11,11 @@ typedef unsigned u32;
     F(pow) F(atan2) F(hypot) F(rhypot) F(fmod) F(remainder) F(fdim) F(fmax) F(fmin) F(copysign) F(nextafter)
 
 // Results of function k stand from k * n on.
-// case unary_double <<<2x49, 128>>>(in f64 lin:-3:3 256, out f64 12544, u32 256) ulp 2
-// case unary_double@wide <<<1x49, 128>>>(in f64 wide 128, out f64 6272, u32 128) ulp 2
-// case unary_double@special <<<1x49, 128>>>(in f64 special 128, out f64 6272, u32 128) ulp 2
+// case unary_double <<<2x49, 128>>>(in f64 lin:-3:3 256, out f64 12544, u32 256)
+// case unary_double@wide <<<1x49, 128>>>(in f64 wide 128, out f64 6272, u32 128)
+// The driver fuses products and sums that PTX leaves without a rounding, and what is fused passes on another NaN;
+// assembled by `ptxas -fmad=false`, every bit is the same on the H200.
+// case unary_double@special <<<1x49, 128>>>(in f64 special 128, out f64 6272, u32 128) ulp 1
 extern "C" __global__ void unary_double(const double* in, double* out, u32 n) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, k = blockIdx.y, at = 0;
     double x = in[i];
@@ -23,8 +25,8 @@ extern "C" __global__ void unary_double(const double* in, double* out, u32 n) {
 #undef CASE
 }
 
-// case binary_double <<<2x11, 128>>>(in f64 unit 256, in f64 wide 256, out f64 2816, u32 256) ulp 2
-// case binary_double@special <<<2x11, 128>>>(in f64 special 256, in f64 unit 256, out f64 2816, u32 256) ulp 2
+// case binary_double <<<2x11, 128>>>(in f64 unit 256, in f64 wide 256, out f64 2816, u32 256)
+// case binary_double@special <<<2x11, 128>>>(in f64 special 256, in f64 unit 256, out f64 2816, u32 256)
 extern "C" __global__ void binary_double(const double* a, const double* b, double* out, u32 n) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, k = blockIdx.y, at = 0;
     double x = a[i], y = b[i];
@@ -35,7 +37,7 @@ extern "C" __global__ void binary_double(const double* a, const double* b, doubl
 }
 
 // Functions with integers in or out, and pairs of results.
-// case mixed_double <<<2, 64>>>(in f64 wide 128, out f64 1280, out i64 512) ulp 2 abs 1e-15
+// case mixed_double <<<2, 64>>>(in f64 wide 128, out f64 1280, out i64 512)
 extern "C" __global__ void mixed_double(const double* in, double* out, long long* integers) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
     double x = in[i], whole, sine, cosine;

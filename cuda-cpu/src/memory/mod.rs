@@ -25,6 +25,7 @@
 //! Allocating and freeing let go of the table while the host's allocator is at work.
 
 pub(crate) mod access;
+pub(crate) mod access_16;
 mod error;
 mod host_ops;
 mod room;

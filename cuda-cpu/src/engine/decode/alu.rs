@@ -27,8 +27,10 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
 }
 
 fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let float =
-        matches!(form.peek_ty(), Some(T::F16 | T::F16x2 | T::BF16 | T::BF16x2 | T::F32 | T::F64));
+    let float = matches!(
+        form.peek_ty(),
+        Some(T::F16 | T::F16x2 | T::BF16 | T::BF16x2 | T::F32 | T::F32x2 | T::F64)
+    );
     match form.opcode() {
         _ if packed::is_packed(form) => packed::pick(form),
         _ if extremes::is_extreme(form) => extremes::pick(form),

@@ -5,6 +5,7 @@ use cuda_ptx::{Address, Operand, ScalarType as T};
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
 use super::memory::{Where, access, elements, set_address, take_hints, take_space, without_policy};
+use super::wide::{self, Wide};
 use crate::engine::exec::atomics::{self, Atomic};
 use crate::engine::exec::locate::SpaceKind;
 use crate::engine::observe::{Access, AccessKind, Effect, Order};
@@ -33,12 +34,23 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     };
     let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
     let is_vector = ["v2", "v4", "v8"].iter().any(|v| form.has(v));
-    let (Some(first), true) = (values.first(), !is_vector || name == "add") else {
+    let (Some(first), true) = (values.first(), !is_vector || matches!(name, "add" | "min" | "max"))
+    else {
         return Err(UNKNOWN);
     };
     let parts = elements(form, first)?;
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let atomic = atomics::pick(name, ty).ok_or(UNKNOWN)?;
+    if ty == T::B128 {
+        let dest = dest.unwrap_or(&Operand::Discard);
+        let wide = Wide { order, space, dest, address, values };
+        let fits = !is_vector && form.opcode() == "atom";
+        return if fits { wide::atomic(b, name, &wide) } else { Err(UNKNOWN) };
+    }
+    let found = match (is_vector, name) {
+        (true, "min" | "max") => atomics::pick_extreme(name, ty),
+        _ => atomics::pick(name, ty),
+    };
+    let atomic = found.ok_or(UNKNOWN)?;
     if values.len() != atomic.operands {
         return Err(OPERANDS);
     }

@@ -17,6 +17,7 @@ use crate::engine::code::{Code, Control, PresetValue};
 use crate::engine::exec::control::guarded;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::special::add_window;
+use crate::engine::exec::wide::upper;
 use crate::engine::exec::{control, select};
 use crate::engine::observe::Effect;
 use crate::engine::op::{Class, Op, Slot};
@@ -117,7 +118,9 @@ impl<'a> Builder<'a> {
         self.push(op);
         if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
             let slot = |id: RegId| self.registers.get(id.0 as usize).copied().flatten();
-            self.code.table.is_instruction(&kind_name(ins), registers(ins, slot));
+            let upper = |id: RegId| slot(id).filter(|_| self.is_wide(id)).map(upper);
+            let registers = registers(ins, slot, upper);
+            self.code.table.is_instruction(&kind_name(ins), registers);
         }
         self.effects.drain(..).for_each(|effect| self.code.table.has_effect(effect));
     }

@@ -8,7 +8,8 @@ use super::form::Form;
 use crate::engine::code::{Barrier, BarrierKind, Collective, Control, PresetValue, Reduce};
 use crate::engine::ctx::FULL;
 use crate::engine::exec::collective::{
-    self as run, PRED_NOT, REDUX, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
+    self as run, PRED_NOT, REDUX, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, SHFL_MODES,
+    VOTE_MODES,
 };
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::special::active_mask;
@@ -120,6 +121,9 @@ pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<()
 /// `redux.sync.add.s32 d, a, members;`
 pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let name = form.take_one(&REDUX).filter(|_| form.take("sync")).ok_or(UNKNOWN)?;
+    if form.has("f32") {
+        return redux_float(b, form, name);
+    }
     let signed = match (form.ty().filter(|_| form.is_spent()), name) {
         (Some(T::S32), "add" | "min" | "max") => REDUX_SIGNED,
         (Some(T::U32), "add" | "min" | "max") | (Some(T::B32), "and" | "or" | "xor") => 0,
@@ -132,6 +136,28 @@ pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let members = b.source(members, Kind::W32)?;
     op.d = b.dest(dest, Kind::W32, false)?;
     let (deposit, complete) = (run::deposit_32 as _, run::complete_redux as _);
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `redux.sync.min.abs.NaN.f32 d, a, members;`
+fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: &str) -> Result<(), Problem> {
+    let bit = |set: bool, bit| if set { bit } else { 0 };
+    let imm = bit(form.take("abs"), REDUX_ABS) | bit(form.take("NaN"), REDUX_NAN);
+    let maximum = match name {
+        "min" => 0,
+        "max" => REDUX_MAX,
+        _ => return Err(UNKNOWN),
+    };
+    if form.ty() != Some(T::F32) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(run::collective);
+    op.imm = imm | maximum;
+    op.a = b.source(a, Kind::F32)?;
+    let members = b.source(members, Kind::W32)?;
+    op.d = b.dest(dest, Kind::F32, false)?;
+    let (deposit, complete) = (run::deposit_32 as _, run::complete_redux_float as _);
     emit(b, op, Collective { members, deposit, complete })
 }
 

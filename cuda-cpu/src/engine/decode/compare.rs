@@ -16,7 +16,7 @@ pub(crate) fn bits_kind(ty: T) -> Option<Kind> {
         T::Pred => Kind::Pred,
         T::F32 => Kind::F32,
         T::F64 => Kind::F64,
-        T::B128 => return None,
+        T::B128 | T::F32x2 => return None,
         ty if ty.size() == 8 => Kind::W64,
         _ => Kind::W32,
     })
@@ -157,8 +157,12 @@ pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     let ftz = form.take("ftz");
     let (to, from) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     if let Some(pick) = compare::pick_set_two(test, to, from, ftz) {
-        let op = super::alu::operands(b, form, &pick)?;
-        return b.emit(op);
+        let ones = match to {
+            T::F16x2 => 0x3C00_3C00,
+            T::BF16x2 => 0x3F80_3F80,
+            _ => 0xFFFF_FFFF,
+        };
+        return set_two(b, form, &pick, logic.map(|logic| (logic, ones)));
     }
     let one = match to {
         T::U32 | T::S32 => u64::from(u32::MAX),
@@ -190,6 +194,41 @@ pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     op.a = result;
     op.imm = one;
     op.d = b.dest(dest, Kind::W32, false)?;
+    b.emit(op)
+}
+
+/// `set.lt.and.f16x2.f16x2 d, a, b, c;`: both results are combined with `c`, given what is true of both.
+fn set_two(
+    b: &mut Builder<'_>,
+    form: &Form<'_>,
+    pick: &Pick,
+    logic: Option<(Logic, u64)>,
+) -> Result<(), Problem> {
+    let Some((logic, ones)) = logic else {
+        let op = super::alu::operands(b, form, pick)?;
+        return b.emit(op);
+    };
+    let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let (x, y) = (b.source(x, Kind::W32)?, b.source(y, Kind::W32)?);
+    let zero = b.source(&Operand::Int(0), Kind::W32)?;
+    let compared = |b: &mut Builder<'_>, imm: u64| {
+        let mut op = Op::new(pick.run);
+        (op.a, op.b, op.imm) = (x, y, pick.imm | imm);
+        op.d = b.frame.temporary(Class::W32);
+        b.emit_plain(op);
+        op.d
+    };
+    let result = compared(b, 0);
+    let mut op = Op::new(select::select::<u32>);
+    let not;
+    (op.c, not) = b.pred(c)?;
+    op.imm = u64::from(not);
+    (op.a, op.b) = match logic {
+        Logic::And => (result, zero),
+        Logic::Or => (b.source(&Operand::Int(ones), Kind::W32)?, result),
+        Logic::Xor => (compared(b, compare::SET_NOT), result),
+    };
+    op.d = b.dest(d, Kind::W32, false)?;
     b.emit(op)
 }
 

@@ -4,6 +4,7 @@ use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
+use super::wide::{self, Wide};
 use crate::engine::code::PresetValue;
 use crate::engine::exec::control;
 use crate::engine::exec::lane::Kind;
@@ -92,6 +93,8 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
         T::F32 => (handlers::<u32>(space), Kind::F32, false),
         T::B64 | T::U64 | T::S64 => (handlers::<u64>(space), Kind::W64, false),
         T::F64 => (handlers::<u64>(space), Kind::F64, false),
+        // Each half; of a vector of them there is none.
+        T::B128 => (handlers::<u64>(space), Kind::W64, false),
         _ => return None,
     })
 }
@@ -108,6 +111,7 @@ pub(super) fn elements<'o>(
         Some(_) => 8,
     };
     match operand {
+        _ if form.has("b128") => Err(UNKNOWN),
         Operand::Vector(parts) if parts.len() == count => Ok(parts),
         _ => Err(OPERANDS),
     }
@@ -150,6 +154,10 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         Where::Param if is_local(b, address) => SpaceKind::Local,
         Where::Param => SpaceKind::Generic,
     };
+    let wide = ty == T::B128;
+    if let (true, Some(order)) = (wide, order) {
+        return wide::load(b, &Wide { order, space, dest, address, values: &[] });
+    }
     let (handlers, kind, signed) = handlers_of(ty, space).ok_or(UNKNOWN)?;
     let bytes = ty.size() * dests.len() as u32;
     if let Some(at) = entry_param(b, address, bytes)? {
@@ -160,8 +168,8 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         }
         let mut op = Op::new(handlers.load_param);
         op.imm = at;
-        op.b = Slot(dests.len() as u32);
-        let slots = dest_slots(b, dests, kind, signed)?;
+        let slots = dest_slots(b, dests, ty, kind, signed)?;
+        op.b = Slot(slots.len() as u32);
         op.extra = b.extras(slots);
         return b.emit(op);
     }
@@ -170,17 +178,24 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     }
     let mut op = Op::new(handlers.load_vector);
     let width = set_address(b, &mut op, address)?;
-    if dests.len() == 1 {
+    let slots = dest_slots(b, dests, ty, kind, signed)?;
+    let count = slots.len() as u32;
+    op.d = Slot(count);
+    if let [one] = slots[..] {
         op.run = handlers.load[width];
+        op.d = one;
     }
-    let slots = dest_slots(b, dests, kind, signed)?;
-    op.d = if let [one] = slots[..] { one } else { Slot(slots.len() as u32) };
     op.extra = b.extras(slots);
     let order = order.unwrap_or_default();
-    let access = access(AccessKind::Read, space, ty, &op);
-    let (count, used) = (dests.len() as u32, b.used_bytes);
+    let access = access(AccessKind::Read, space, element(ty), &op);
+    let used = b.used_bytes;
     b.states(Effect::Access(Access { count, order, used, ..access }));
     b.emit(op)
+}
+
+/// What is accessed at once: of 128 bits, each half.
+fn element(ty: T) -> T {
+    if ty == T::B128 { T::B64 } else { ty }
 }
 
 /// The value of a kernel parameter.
@@ -191,9 +206,13 @@ fn parameter(at: u64, ty: T, signed: bool) -> PresetValue {
 fn dest_slots(
     b: &mut Builder<'_>,
     dests: &[Operand],
+    ty: T,
     kind: Kind,
     signed: bool,
 ) -> Result<Vec<Slot>, Problem> {
+    if let (T::B128, [dest]) = (ty, dests) {
+        return Ok(b.halves(dest)?.to_vec());
+    }
     dests.iter().map(|d| b.dest(d, kind, signed)).collect()
 }
 
@@ -219,7 +238,7 @@ pub(super) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Acce
 
 /// `st`.
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let order = take_hints(form).unwrap_or_default();
+    let order = take_hints(form);
     let space = take_space(form);
     let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
     let values = elements(form, value)?;
@@ -234,8 +253,14 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
         Where::Param if is_local(b, address) => SpaceKind::Local,
         Where::Param => return Err("kernel parameters cannot be written"),
     };
+    if let (T::B128, Some(order)) = (ty, order) {
+        return wide::store(b, &Wide { order, space, dest: &Operand::Discard, address, values });
+    }
     let (handlers, kind, _) = handlers_of(ty, space).ok_or(UNKNOWN)?;
-    let slots = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
+    let slots = match (ty, values) {
+        (T::B128, [value]) => b.halves(value)?.to_vec(),
+        _ => values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?,
+    };
     let mut op = Op::new(handlers.store_vector);
     let width = set_address(b, &mut op, address)?;
     let (count, class) = (slots.len() as u32, kind.class());
@@ -249,7 +274,8 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
         op.extra = b.extras(slots);
         values = Values::Many(op.extra, class);
     }
-    let access = access(AccessKind::Write, space, ty, &op);
+    let (access, order) =
+        (access(AccessKind::Write, space, element(ty), &op), order.unwrap_or_default());
     b.states(Effect::Access(Access { count, order, values, ..access }));
     b.emit(op)
 }

@@ -31,6 +31,7 @@ mod sparse;
 mod special;
 mod suspend;
 mod video;
+mod wide;
 mod wmma;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};

@@ -6,6 +6,7 @@ use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::compare::bits_kind;
 use super::form::Form;
 use super::special;
+use super::wide;
 use crate::engine::address::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::select;
@@ -14,6 +15,9 @@ use crate::engine::op::{Class, Handler, Op, Slot};
 
 /// `mov`: registers, constants, addresses, special registers, packing and unpacking.
 pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if form.has("b128") {
+        return wide::mov(b, form);
+    }
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };

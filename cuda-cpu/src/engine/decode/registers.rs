@@ -5,8 +5,12 @@ use cuda_ptx::{AddressBase, Instruction, Operand, RegId, ScalarType};
 use crate::engine::observe::{Registers, Rule};
 use crate::engine::op::Slot;
 
-/// The registers of an instruction; `slot` says where one lies.
-pub(crate) fn registers(ins: &Instruction, slot: impl Fn(RegId) -> Option<Slot>) -> Registers {
+/// The registers of an instruction; `slot` says where one lies, `upper` where the upper half of a wide one does.
+pub(crate) fn registers(
+    ins: &Instruction,
+    slot: impl Fn(RegId) -> Option<Slot>,
+    upper: impl Fn(RegId) -> Option<Slot>,
+) -> Registers {
     let rule = rule(ins);
     let mut found =
         Registers { rule, dests: Vec::new(), sources: Vec::new(), addresses: Vec::new() };
@@ -16,6 +20,7 @@ pub(crate) fn registers(ins: &Instruction, slot: impl Fn(RegId) -> Option<Slot>)
             // An element that nobody wants keeps its place.
             each(operand, &mut |register, _| {
                 found.dests.push(register.and_then(&slot).unwrap_or(Slot::NONE));
+                found.dests.extend(register.and_then(&upper));
             });
             continue;
         }
@@ -28,6 +33,7 @@ pub(crate) fn registers(ins: &Instruction, slot: impl Fn(RegId) -> Option<Slot>)
         each(operand, &mut |register, negated| {
             let slot = register.and_then(&slot).unwrap_or(Slot::NONE);
             found.sources.push((slot, negated));
+            found.sources.extend(register.and_then(&upper).map(|slot| (slot, negated)));
         });
     }
     found
@@ -103,7 +109,8 @@ mod tests {
             slots.borrow_mut().push(name(id));
             Some(Slot(slots.borrow().len() as u32 - 1))
         };
-        let all: Vec<_> = body.instructions.iter().map(|ins| registers(ins, slot)).collect();
+        let all: Vec<_> =
+            body.instructions.iter().map(|ins| registers(ins, slot, |_| None)).collect();
         let names = slots.borrow();
         let named = |slot: &Slot| names.get(slot.0 as usize).map_or("-", |n| n.as_str()).to_owned();
         let told = |r: &Registers| {

@@ -5,7 +5,7 @@ use cuda_ptx::Operand;
 use super::builder::{Builder, OPERANDS, Problem};
 use crate::engine::code::{PresetValue, Special};
 use crate::engine::exec::lane::Kind;
-use crate::engine::exec::special::{clock_32, clock_64, global_timer};
+use crate::engine::exec::special::{clock_32, clock_64, global_timer, global_timer_32};
 use crate::engine::op::{Handler, Op};
 
 /// A special register that holds one value while a block runs.
@@ -60,6 +60,8 @@ pub(crate) fn mov_changing(
         "clock_hi" => (clock_32, 32, Kind::W32),
         "clock64" => (clock_64, 0, Kind::W64),
         "globaltimer" => (global_timer, 0, Kind::W64),
+        "globaltimer_lo" => (global_timer_32, 0, Kind::W32),
+        "globaltimer_hi" => (global_timer_32, 32, Kind::W32),
         _ => return Ok(false),
     };
     if own.class() != kind.class() {

@@ -5,9 +5,10 @@ use half::{bf16, f16};
 
 use super::directed::{AddRound, FmaRound, MulRound, SubRound};
 use super::float::Float;
-use super::lane::Two;
+use super::lane::{Pair, Two};
 use super::macros::{binary, ternary, unary};
 use super::map::Pick;
+use super::mixed;
 use super::rounding::Round;
 use crate::engine::decode::form::Form;
 
@@ -23,6 +24,15 @@ pub(crate) trait Mode: 'static {
     type F: Float;
     fn operand(x: Self::F, imm: u64) -> Self::F;
     fn result(x: Self::F, imm: u64) -> Self::F;
+    /// Operations whose results can be hard to flush.
+    #[inline(always)]
+    fn mul(a: Self::F, b: Self::F, imm: u64) -> Self::F {
+        Self::result(a.mul(b), imm)
+    }
+    #[inline(always)]
+    fn fma(a: Self::F, b: Self::F, c: Self::F, imm: u64) -> Self::F {
+        Self::result(a.fma(b, c), imm)
+    }
 }
 
 /// No modifiers.
@@ -54,6 +64,14 @@ impl<F: Float> Mode for Flush<F> {
     fn result(x: F, _: u64) -> F {
         x.flush().canonical()
     }
+    #[inline(always)]
+    fn mul(a: F, b: F, _: u64) -> F {
+        a.flush().mul_ftz(b.flush()).canonical()
+    }
+    #[inline(always)]
+    fn fma(a: F, b: F, c: F, _: u64) -> F {
+        a.flush().fma_ftz(b.flush(), c.flush()).canonical()
+    }
 }
 
 impl<F: Float> Mode for Modal<F> {
@@ -69,6 +87,20 @@ impl<F: Float> Mode for Modal<F> {
         let x = if imm & RELU != 0 { x.max_nan(F::default()) } else { x };
         x.canonical()
     }
+    #[inline(always)]
+    fn mul(a: F, b: F, imm: u64) -> F {
+        match imm & FTZ != 0 {
+            true => Self::result(a.flush().mul_ftz(b.flush()), imm),
+            false => Self::result(a.mul(b), imm),
+        }
+    }
+    #[inline(always)]
+    fn fma(a: F, b: F, c: F, imm: u64) -> F {
+        match imm & FTZ != 0 {
+            true => Self::result(a.flush().fma_ftz(b.flush(), c.flush()), imm),
+            false => Self::result(a.fma(b, c), imm),
+        }
+    }
 }
 
 unary! {
@@ -79,7 +111,7 @@ unary! {
 binary! {
     Add<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).add(M::operand(b, imm)), imm);
     Sub<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).sub(M::operand(b, imm)), imm);
-    Mul<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).mul(M::operand(b, imm)), imm);
+    Mul<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::mul(a, b, imm);
     Min<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min(M::operand(b, imm)), imm);
     Max<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max(M::operand(b, imm)), imm);
     MinNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min_nan(M::operand(b, imm)), imm);
@@ -88,7 +120,7 @@ binary! {
 }
 
 ternary! {
-    Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::result(M::operand(a, imm).fma(M::operand(b, imm), M::operand(c, imm)), imm);
+    Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::fma(a, b, c, imm);
 }
 
 /// The handler for a type and its modifiers: the common ones at compile time.
@@ -98,6 +130,7 @@ macro_rules! by_mode {
             (T::F32, 0) => Some(super::map::$make::<$op<Plain<f32>>>()),
             (T::F32, FTZ) => Some(super::map::$make::<$op<Flush<f32>>>()),
             (T::F32, imm) => Some(super::map::$make::<$op<Modal<f32>>>().with(imm)),
+            (T::F32x2, 0 | FTZ) => Some(super::map::$make::<$op<Modal<Pair>>>().with($imm)),
             (T::F64, 0) => Some(super::map::$make::<$op<Plain<f64>>>()),
             (T::F16, imm) => Some(super::map::$make::<$op<Modal<f16>>>().with(imm)),
             (T::F16x2, imm) => Some(super::map::$make::<$op<Modal<Two<f16>>>>().with(imm)),
@@ -111,8 +144,13 @@ macro_rules! by_mode {
 macro_rules! by_round {
     ($ty:expr, $imm:expr, $make:ident, $op:ident) => {
         match $ty {
-            T::F32 => Some(super::map::$make::<$op<f32>>().with($imm)),
-            T::F64 => Some(super::map::$make::<$op<f64>>().with($imm)),
+            T::F32 if $imm & RELU == 0 => Some(super::map::$make::<$op<f32>>().with($imm)),
+            T::F32x2 if $imm & (SAT | RELU) == 0 => {
+                Some(super::map::$make::<$op<Pair>>().with($imm))
+            }
+            T::F64 if $imm & (FTZ | SAT | RELU) == 0 => {
+                Some(super::map::$make::<$op<f64>>().with($imm))
+            }
             _ => None,
         }
     };
@@ -130,6 +168,13 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let imm = take_mode(form);
     let nan = form.take("NaN");
     let ty = form.ty()?;
+    if let Some(half) = form.ty() {
+        let fits = ty == T::F32 && !nan;
+        return mixed::pick(form.opcode(), half, imm, round).filter(|_| fits);
+    }
+    if ty == T::F32x2 && (!matches!(form.opcode(), "add" | "sub" | "mul" | "fma") || nan) {
+        return None;
+    }
     if round != 0 {
         let imm = imm | round << ROUND;
         return match form.opcode() {

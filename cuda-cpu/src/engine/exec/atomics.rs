@@ -93,8 +93,8 @@ fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `atom.add` of one half.
-fn run_add_half<H: Float<Raw = u32>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+/// An atomic of one half.
+fn run_half<M: Modify<L: Float<Raw = u32>>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let space = SpaceKind::from_code(ctx.extra(op, 1).0);
     let found = match locate(ctx, op, mask, Access { space, bytes: 2, write: true }) {
@@ -102,10 +102,10 @@ fn run_add_half<H: Float<Raw = u32>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         Err(flow) => return flow,
     };
     for lane in lanes_of(mask) {
-        let b = H::from_raw(ctx.lane(op.b, lane));
-        let add = |old: u16| H::from_raw(u32::from(old)).add(b).to_raw() as u16;
+        let b = M::L::from_raw(ctx.lane(op.b, lane));
+        let new = |old: u16| M::new(M::L::from_raw(u32::from(old)), b, b).to_raw() as u16;
         // SAFETY: located and aligned for this width.
-        let old = unsafe { u16::update(found.at[lane], add) };
+        let old = unsafe { u16::update(found.at[lane], new) };
         ctx.set_lane(op.d, lane, u32::from(old));
     }
     burn(ctx);
@@ -132,6 +132,8 @@ modify! {
     Inc<L: Int>, |old, b, c| if old >= b { L::default() } else { old.add(L::from_bits(1)) };
     Dec<L: Int>, |old, b, c| if old == L::default() || old > b { b } else { old.sub(L::from_bits(1)) };
     AddFloat<L: Float>, |old, b, c| old.add(b).canonical();
+    MinFloat<L: Float>, |old, b, c| old.min(b);
+    MaxFloat<L: Float>, |old, b, c| old.max(b);
 }
 
 /// Those for which processors have an instruction.
@@ -190,13 +192,27 @@ macro_rules! by {
     };
 }
 
+/// The smaller or larger of halves: of vectors alone.
+pub(crate) fn pick_extreme(name: &str, ty: T) -> Option<Atomic> {
+    let (run, kind): (Handler, Kind) = match (name, ty) {
+        ("min", T::F16) => (run_half::<MinFloat<f16>>, Kind::W32),
+        ("min", T::BF16) => (run_half::<MinFloat<bf16>>, Kind::W32),
+        ("max", T::F16) => (run_half::<MaxFloat<f16>>, Kind::W32),
+        ("max", T::BF16) => (run_half::<MaxFloat<bf16>>, Kind::W32),
+        ("min", _) => by!(ty, MinFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
+        ("max", _) => by!(ty, MaxFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
+        _ => return None,
+    };
+    Some(Atomic { run, kind, operands: 1 })
+}
+
 /// The atomic of this name and type.
 pub(crate) fn pick(name: &str, ty: T) -> Option<Atomic> {
     let half = |run: Handler| Some((run, Kind::W32));
     let found = match (name, ty) {
         ("cas", T::B16) => half(run_cas_16),
-        ("add", T::F16) => half(run_add_half::<f16>),
-        ("add", T::BF16) => half(run_add_half::<bf16>),
+        ("add", T::F16) => half(run_half::<AddFloat<f16>>),
+        ("add", T::BF16) => half(run_half::<AddFloat<bf16>>),
         ("add", T::F32 | T::F64 | T::F16x2 | T::BF16x2) => {
             by!(ty, AddFloat, [F32: f32, F64: f64, F16x2: Two<f16>, BF16x2: Two<bf16>])
         }

@@ -3,6 +3,7 @@
 //! Lanes meet by member mask. Each lane shows its value in the exchange; when all members that have
 //! not exited are there, each group of lanes completes its own instruction from what was shown.
 
+use super::float::Float;
 use crate::engine::code::{Collective, Control};
 use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
 use crate::engine::fault::FaultKind;
@@ -172,4 +173,25 @@ pub(crate) fn complete_redux(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     };
     let result = values.reduce(combine).unwrap_or(0);
     ctx.write(op.d, ctx.mask, &[result; LANES]);
+}
+
+/// What `redux` of f32 does, in `imm`: the larger is wanted, magnitudes are compared, a NaN wins.
+pub(crate) const REDUX_MAX: u64 = 1;
+pub(crate) const REDUX_ABS: u64 = 2;
+pub(crate) const REDUX_NAN: u64 = 4;
+
+pub(crate) fn complete_redux_float(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
+    let has = |bit: u64| op.imm & bit != 0;
+    let values = lanes_of(participants).map(|lane| {
+        let value = f32::from_bits(ctx.exchange[lane] as u32);
+        if has(REDUX_ABS) { Float::abs(value) } else { value }
+    });
+    let combine = match (has(REDUX_MAX), has(REDUX_NAN)) {
+        (false, false) => <f32 as Float>::min,
+        (false, true) => <f32 as Float>::min_nan,
+        (true, false) => <f32 as Float>::max,
+        (true, true) => <f32 as Float>::max_nan,
+    };
+    let result = values.reduce(combine).unwrap_or_default().canonical();
+    ctx.write(op.d, ctx.mask, &[result.to_bits(); LANES]);
 }

@@ -184,6 +184,8 @@ pub(crate) fn pick_not_zero() -> Pick {
 const SET_FTZ: u64 = 0x100;
 /// The result is all ones or zeros, not 1.0 or 0.
 const SET_ONES: u64 = 0x200;
+/// The other way round: what the test fails.
+pub(crate) const SET_NOT: u64 = 0x400;
 
 /// `set` of packed halves.
 struct SetTwo<H>(std::marker::PhantomData<H>);
@@ -201,7 +203,7 @@ impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
             } else {
                 H::round_from(1.0, super::rounding::Round::Nearest).to_raw()
             };
-            if by_code(imm as u8, a, b) { one } else { 0 }
+            if by_code(imm as u8, a, b) != (imm & SET_NOT != 0) { one } else { 0 }
         };
         part(a.0, b.0) | part(a.1, b.1) << 16
     }

@@ -4,17 +4,20 @@
 
 use super::arith_float::{FTZ, Modal, Mode, ROUND, SAT};
 use super::float::Float;
+use super::ftz;
+use super::lane::Pair;
 use super::macros::{binary, ternary};
+use super::nan::fma_nan;
 use super::rounding::{self, Round};
 
 binary! {
-    AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
-    SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).negated(), mode(imm)), imm);
-    MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), mode(imm)), imm);
+    AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), imm), imm);
+    SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).negated(), imm), imm);
+    MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), imm), imm);
 }
 
 ternary! {
-    FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), mode(imm)), imm);
+    FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), imm), imm);
 }
 
 /// The rounding mode in an instruction's `imm`.
@@ -23,11 +26,11 @@ pub(super) fn mode(imm: u64) -> Round {
     Round::from_code(imm >> ROUND)
 }
 
-/// Types with directed rounding.
+/// Types with directed rounding. The mode is in an instruction's `imm`, and whether it has `.ftz`.
 pub(crate) trait Directed: Float {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self;
-    fn round_mul(a: Self, b: Self, mode: Round) -> Self;
-    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self;
+    fn round_add(a: Self, b: Self, imm: u64) -> Self;
+    fn round_mul(a: Self, b: Self, imm: u64) -> Self;
+    fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self;
     #[inline(always)]
     fn start(x: Self, imm: u64) -> Self {
         Modal::<Self>::operand(x, imm)
@@ -40,51 +43,67 @@ pub(crate) trait Directed: Float {
 
 impl Directed for f32 {
     #[inline(always)]
-    fn round_add(a: Self, b: Self, mode: Round) -> Self {
-        round_sum(f64::from(a), f64::from(b), mode)
+    fn round_add(a: Self, b: Self, imm: u64) -> Self {
+        round_sum(f64::from(a), f64::from(b), imm)
     }
     #[inline(always)]
-    fn round_mul(a: Self, b: Self, mode: Round) -> Self {
+    fn round_mul(a: Self, b: Self, imm: u64) -> Self {
         // The product of two f32 is an f64 exactly.
-        step(f64::from(a) * f64::from(b), 0.0, mode)
+        step(f64::from(a) * f64::from(b), 0.0, imm)
     }
     #[inline(always)]
-    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self {
-        round_sum(f64::from(a) * f64::from(b), f64::from(c), mode)
+    fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self {
+        round_sum(f64::from(a) * f64::from(b), f64::from(c), imm)
     }
 }
 
 impl Directed for f64 {
-    fn round_add(a: Self, b: Self, mode: Round) -> Self {
-        rounding::add_f64(a, b, mode)
+    fn round_add(a: Self, b: Self, imm: u64) -> Self {
+        rounding::add_f64(a, b, mode(imm))
     }
-    fn round_mul(a: Self, b: Self, mode: Round) -> Self {
-        rounding::mul_f64(a, b, mode)
+    fn round_mul(a: Self, b: Self, imm: u64) -> Self {
+        rounding::mul_f64(a, b, mode(imm))
     }
-    fn round_fma(a: Self, b: Self, c: Self, mode: Round) -> Self {
-        rounding::fma_f64(a, b, c, mode)
+    fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self {
+        fma_nan(a, b, c, rounding::fma_f64(a, b, c, mode(imm)))
+    }
+}
+
+impl Directed for Pair {
+    #[inline(always)]
+    fn round_add(a: Self, b: Self, imm: u64) -> Self {
+        Self(f32::round_add(a.0, b.0, imm), f32::round_add(a.1, b.1, imm))
+    }
+    #[inline(always)]
+    fn round_mul(a: Self, b: Self, imm: u64) -> Self {
+        Self(f32::round_mul(a.0, b.0, imm), f32::round_mul(a.1, b.1, imm))
+    }
+    #[inline(always)]
+    fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self {
+        Self(f32::round_fma(a.0, b.0, c.0, imm), f32::round_fma(a.1, b.1, c.1, imm))
     }
 }
 
 /// The f32 next to `x + y` in the direction of the mode.
 #[inline(always)]
-fn round_sum(x: f64, y: f64, mode: Round) -> f32 {
+fn round_sum(x: f64, y: f64, imm: u64) -> f32 {
     let sum = x + y;
     // What the sum lost (Knuth's TwoSum); NaN beside infinities, where nothing is to be done.
     let t = sum - x;
     let lost = (x - (sum - t)) + (y - t);
-    let r = step(sum, lost, mode);
+    let r = step(sum, lost, imm);
     // An exact zero of operands that cancel is negative when rounding down.
     let cancels = sum == 0.0 && x.is_sign_negative() != y.is_sign_negative();
-    if cancels && mode == Round::Down { -0.0 } else { r }
+    if cancels && mode(imm) == Round::Down { -0.0 } else { r }
 }
 
 /// `x` plus something too small to change it of the sign of `beyond`, as an f32.
 #[inline(always)]
-fn step(x: f64, beyond: f64, mode: Round) -> f32 {
+fn step(x: f64, beyond: f64, imm: u64) -> f32 {
     let nearest = x as f32;
     let lost = x - f64::from(nearest);
     let lost = if lost == 0.0 { beyond } else { lost };
+    let mode = mode(imm);
     let (zero, down, up) = (mode == Round::Zero, mode == Round::Down, mode == Round::Up);
     let lower = (lost < 0.0) & (down | (zero & (nearest > 0.0)));
     let higher = (lost > 0.0) & (up | (zero & (nearest < 0.0)));
@@ -96,7 +115,8 @@ fn step(x: f64, beyond: f64, mode: Round) -> f32 {
     let above = if nearest < 0.0 { inwards } else { away };
     let above = if nearest == 0.0 { 1 } else { above };
     let bits = if lower { below } else { bits };
-    f32::from_bits(if higher { above } else { bits })
+    let r = f32::from_bits(if higher { above } else { bits });
+    if imm & FTZ != 0 { ftz::directed(r, x, beyond) } else { r }
 }
 
 #[cfg(test)]
@@ -115,15 +135,16 @@ mod tests {
             f32::from_bits(state)
         }));
         let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-        for mode in [Round::Zero, Round::Down, Round::Up] {
+        for (imm, mode) in [Round::Zero, Round::Down, Round::Up].into_iter().enumerate() {
+            let imm = (imm as u64 + 1) << ROUND;
             for &a in &values {
                 for &b in &values {
-                    let sum = (f32::round_add(a, b, mode), rounding::add_f32(a, b, mode));
+                    let sum = (f32::round_add(a, b, imm), rounding::add_f32(a, b, mode));
                     assert!(same(sum.0, sum.1), "{a} + {b} {mode:?}: {sum:?}");
-                    let product = (f32::round_mul(a, b, mode), rounding::mul_f32(a, b, mode));
+                    let product = (f32::round_mul(a, b, imm), rounding::mul_f32(a, b, mode));
                     assert!(same(product.0, product.1), "{a} * {b} {mode:?}: {product:?}");
                     for &c in &values {
-                        let r = (f32::round_fma(a, b, c, mode), rounding::fma_f32(a, b, c, mode));
+                        let r = (f32::round_fma(a, b, c, imm), rounding::fma_f32(a, b, c, mode));
                         assert!(same(r.0, r.1), "{a} * {b} + {c} {mode:?}: {r:?}");
                     }
                 }

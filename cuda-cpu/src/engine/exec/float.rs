@@ -2,11 +2,11 @@
 
 use half::{bf16, f16};
 
+use super::ftz;
 use super::lane::Lane;
+pub(crate) use super::nan::NAN32;
+use super::nan::{canonical_f32, fma_nan};
 use super::rounding::{Round, f64_to_f32, fma_f32};
-
-/// The canonical NaN of f32 results.
-pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
 
 /// A floating-point type, or two packed halves.
 pub(crate) trait Float: Lane {
@@ -15,6 +15,15 @@ pub(crate) trait Float: Lane {
     fn mul(self, b: Self) -> Self;
     /// Rounds once.
     fn fma(self, b: Self, c: Self) -> Self;
+    /// With `.ftz`, on operands that have been flushed.
+    #[inline(always)]
+    fn mul_ftz(self, b: Self) -> Self {
+        self.mul(b).flush()
+    }
+    #[inline(always)]
+    fn fma_ftz(self, b: Self, c: Self) -> Self {
+        self.fma(b, c).flush()
+    }
     fn min(self, b: Self) -> Self;
     fn max(self, b: Self) -> Self;
     /// NaN if an operand is.
@@ -80,7 +89,7 @@ macro_rules! quieted {
 }
 
 macro_rules! native {
-    ($ty:ty, $exponent:expr, $canonical:expr) => {
+    ($ty:ty, $exponent:expr, $canonical:expr, { $($more:tt)* }) => {
         impl Float for $ty {
             #[inline(always)]
             fn add(self, b: Self) -> Self {
@@ -94,10 +103,7 @@ macro_rules! native {
             fn mul(self, b: Self) -> Self {
                 self * b
             }
-            #[inline(always)]
-            fn fma(self, b: Self, c: Self) -> Self {
-                self.mul_add(b, c)
-            }
+            $($more)*
             extremes!();
             #[inline(always)]
             fn neg(self) -> Self {
@@ -136,15 +142,26 @@ macro_rules! native {
     };
 }
 
-/// On the bits: of `x.sqrt().is_nan()` over a vector LLVM makes `false` (rustc 1.95).
-#[inline(always)]
-fn canonical_f32(x: f32) -> f32 {
-    let bits = x.to_bits();
-    f32::from_bits(if bits & 0x7FFF_FFFF > f32::INFINITY.to_bits() { NAN32 } else { bits })
-}
-
-native!(f32, 0x7F80_0000, canonical_f32);
-native!(f64, 0x7FF0_0000_0000_0000, std::convert::identity);
+native!(f32, 0x7F80_0000, canonical_f32, {
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        self.mul_add(b, c)
+    }
+    #[inline(always)]
+    fn mul_ftz(self, b: Self) -> Self {
+        ftz::nearest(self * b, (self * ftz::SCALE) * b)
+    }
+    #[inline(always)]
+    fn fma_ftz(self, b: Self, c: Self) -> Self {
+        ftz::nearest(self.mul_add(b, c), (self * ftz::SCALE).mul_add(b, c * ftz::SCALE))
+    }
+});
+native!(f64, 0x7FF0_0000_0000_0000, std::convert::identity, {
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        fma_nan(self, b, c, self.mul_add(b, c))
+    }
+});
 
 impl Scalar for f32 {
     #[inline(always)]

@@ -96,6 +96,23 @@ macro_rules! half_lane {
 
 half_lane!(f16, bf16);
 
+/// Two f32 in one register: the first in the low bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Pair(pub(crate) f32, pub(crate) f32);
+
+impl Lane for Pair {
+    type Raw = u64;
+    const KIND: Kind = Kind::W64;
+    #[inline(always)]
+    fn from_raw(raw: u64) -> Self {
+        Self(f32::from_bits(raw as u32), f32::from_bits((raw >> 32) as u32))
+    }
+    #[inline(always)]
+    fn to_raw(self) -> u64 {
+        u64::from(self.0.to_bits()) | u64::from(self.1.to_bits()) << 32
+    }
+}
+
 /// Two halves in one register: the first in the low bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Two<T>(pub(crate) T, pub(crate) T);

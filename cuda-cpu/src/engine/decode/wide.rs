@@ -1,0 +1,128 @@
+//! Registers of 128 bits: `mov`, `ld`, `st` and `atom` of `.b128`.
+
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use super::memory::{access, set_address};
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::locate::SpaceKind;
+use crate::engine::exec::select;
+use crate::engine::exec::wide::{self, CompareExchange, Exchange, Read, upper};
+use crate::engine::observe::{Access, AccessKind, Effect, Order};
+use crate::engine::op::{Class, Handler, Op, Slot};
+use crate::memory::access_16;
+
+impl Builder<'_> {
+    /// The halves of a register, the low one first; of none, if nobody wants the value.
+    pub(super) fn halves(&mut self, operand: &Operand) -> Result<[Slot; 2], Problem> {
+        let low = match operand {
+            Operand::Reg(id) if self.is_wide(*id) => {
+                let known = self.registers[id.0 as usize];
+                known.unwrap_or_else(|| self.new_halves())
+            }
+            Operand::Reg(_) => return Err("an operand's register has the wrong size"),
+            Operand::Discard => self.new_halves(),
+            _ => return Err(OPERANDS),
+        };
+        if let Operand::Reg(id) = operand {
+            self.registers[id.0 as usize] = Some(low);
+        }
+        Ok([low, upper(low)])
+    }
+
+    fn new_halves(&mut self) -> Slot {
+        let low = self.frame.register(Class::W64);
+        self.frame.register(Class::W64);
+        low
+    }
+
+    /// Whether a register has 128 bits.
+    pub(super) fn is_wide(&self, id: RegId) -> bool {
+        self.body.registers.get(id.0 as usize).is_some_and(|r| r.ty == T::B128)
+    }
+}
+
+/// `mov.b128` between registers, from halves and to halves.
+pub(super) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("b128");
+    let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
+        return Err(OPERANDS);
+    };
+    let from = match a {
+        Operand::Vector(parts) => {
+            let [low, high] = parts.as_slice() else { return Err(OPERANDS) };
+            [b.source(low, Kind::W64)?, b.source(high, Kind::W64)?]
+        }
+        a => b.halves(a)?,
+    };
+    let to = match d {
+        Operand::Vector(parts) => {
+            let [low, high] = parts.as_slice() else { return Err(OPERANDS) };
+            [b.dest(low, Kind::W64, false)?, b.dest(high, Kind::W64, false)?]
+        }
+        d => b.halves(d)?,
+    };
+    for (a, d) in from.into_iter().zip(to) {
+        let mut op = Op::new(select::copy::<u64>);
+        (op.a, op.d) = (a, d);
+        b.emit(op)?;
+    }
+    Ok(())
+}
+
+/// What an instruction does with memory.
+pub(super) struct Wide<'a> {
+    pub(super) order: Order,
+    pub(super) space: SpaceKind,
+    pub(super) dest: &'a Operand,
+    pub(super) address: &'a Address,
+    pub(super) values: &'a [Operand],
+}
+
+/// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
+pub(super) fn atomic(b: &mut Builder<'_>, name: &str, wide: &Wide<'_>) -> Result<(), Problem> {
+    match name {
+        "exch" => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
+        "cas" => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// `ld.relaxed.gpu.b128 d, [a];`: of a vector each element would be read by itself.
+pub(super) fn load(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
+    at_once(b, wide::atomic::<Read>, AccessKind::Read, 0, wide)
+}
+
+/// `st.relaxed.gpu.b128 [a], b;`
+pub(super) fn store(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
+    at_once(b, wide::atomic::<Exchange>, AccessKind::Write, 1, wide)
+}
+
+fn at_once(
+    b: &mut Builder<'_>,
+    run: Handler,
+    kind: AccessKind,
+    operands: usize,
+    wide: &Wide<'_>,
+) -> Result<(), Problem> {
+    if wide.values.len() != operands {
+        return Err(OPERANDS);
+    }
+    if !access_16::is_there() {
+        return Err("this computer's processor has no atomic accesses of 128 bits");
+    }
+    let mut op = Op::new(run);
+    let mut given = [Slot::NONE; 2];
+    for (slot, value) in given.iter_mut().zip(wide.values) {
+        [*slot, _] = b.halves(value)?;
+    }
+    let third;
+    [op.b, third] = given;
+    set_address(b, &mut op, wide.address)?;
+    op.extra = b.extras([third, Slot(wide.space as u32)]);
+    [op.d, _] = b.halves(wide.dest)?;
+    let access = Access { count: 2, order: wide.order, ..access(kind, wide.space, T::B64, &op) };
+    b.states(Effect::Access(access));
+    b.emit(op)
+}
