@@ -20,6 +20,10 @@ const GUARD: u64 = 64 << 10;
 /// Freed ranges that are remembered, to tell use after free from out of bounds.
 const REMEMBERED_FREES: usize = 1 << 16;
 
+/// Allocations that kernels may have at a time: tiny ones take more of the host than of the device. A GPU's heap, of 8
+/// MiB, has room for about as many.
+const MAX_BY_KERNELS: usize = 1 << 18;
+
 /// What new memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
@@ -181,6 +185,11 @@ impl Memory {
 
     /// [`Memory::alloc`] for a kernel's malloc.
     pub(crate) fn alloc_by_kernel(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
+        let table = self.table.read();
+        if table.by_kernels.len() >= MAX_BY_KERNELS {
+            return Err(table.room.full(bytes));
+        }
+        drop(table);
         let address = self.alloc(bytes, align)?;
         self.table.write().by_kernels.insert(address);
         Ok(address)

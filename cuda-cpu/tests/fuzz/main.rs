@@ -2,6 +2,7 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod large;
 mod targets;
 
 use std::path::PathBuf;
