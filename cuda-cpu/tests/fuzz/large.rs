@@ -117,3 +117,28 @@ fn allocations_of_nothing() {
     assert_eq!(run(declared, &body, &memory, None), Ok(()));
     assert_eq!(memory.usage().allocations, 1 << 18);
 }
+
+/// What a kernel has freed is gone, for the host too.
+#[test]
+fn allocations_that_are_used_and_freed() {
+    let memory = Memory::new(1 << 24);
+    let declared = ".extern .func (.param .b64 r) malloc (.param .b64 a);
+        .extern .func free (.param .b64 a);\n";
+    let body = "mov.b64 a, 262144; mov.u32 n, 1000;
+        L: { .param .b64 x; .param .b64 z; st.param.b64 [x], a; call.uni (z), malloc, (x);
+        ld.param.b64 b, [z]; } st.u64 [b+65536], b;
+        { .param .b64 x; st.param.b64 [x], b; call.uni free, (x); }
+        sub.u32 n, n, 1; setp.ne.u32 p, n, 0; @p bra L;";
+    let before = resident();
+    assert_eq!(run(declared, body, &memory, None), Ok(()));
+    assert_eq!(memory.usage().allocations, 0);
+    assert!(resident() < before + (1 << 30), "{before} {}", resident());
+}
+
+/// Bytes of the host that this process has ever taken at a time.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+    kilobytes.unwrap_or(0u64) << 10
+}
