@@ -9,6 +9,9 @@ pub const MAX_NESTING: u64 = 64;
 /// Levels of parentheses and operators in a constant expression.
 pub const MAX_EXPRESSION_DEPTH: u64 = 64;
 
+/// Modifiers of one instruction.
+pub const MAX_MODIFIERS: u64 = 64;
+
 /// Registers that one `.reg .b32 %r<n>;` may declare.
 pub const MAX_REGISTER_RANGE: u64 = 1 << 20;
 

@@ -6,4 +6,6 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../cuda-cpu/tests/fuzz/targets.rs"]
 mod targets;
 
-fuzz_target!(|text: &str| targets::parse(text));
+fuzz_target!(|text: &str| {
+    targets::parse(text);
+});

@@ -2,6 +2,7 @@
 
 use super::code::{Builtin, Call};
 use super::ctx::{Ctx, LaneFault, lanes_of};
+use super::exec::atomics::burn_for;
 use super::exec::locate::read_byte;
 use super::fault::FaultKind;
 use super::op::{Flow, Op};
@@ -74,6 +75,7 @@ fn text(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<String,
             byte => bytes.push(byte),
         }
     }
+    burn_for(ctx, bytes.len());
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -119,6 +121,7 @@ fn print(ctx: &mut Ctx<'_>, op: &Op, lane: usize, format: u64, arguments: u64) -
     if failed {
         return Err(());
     }
+    burn_for(ctx, printed.len());
     (ctx.print)(&printed);
     Ok(count)
 }

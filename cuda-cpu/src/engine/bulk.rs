@@ -64,6 +64,17 @@ pub(crate) enum Transfer {
     },
 }
 
+impl Transfer {
+    pub(crate) fn bytes(&self) -> u32 {
+        match *self {
+            Self::GlobalToShared { bytes, .. }
+            | Self::SharedToShared { bytes, .. }
+            | Self::SharedToGlobal { bytes, .. } => bytes,
+            Self::Words { count, size, .. } => count * size,
+        }
+    }
+}
+
 /// How bytes are combined with those that are there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {

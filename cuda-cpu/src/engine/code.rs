@@ -15,6 +15,8 @@ pub(crate) struct Code {
     pub(crate) lines: Vec<u32>,
     pub(crate) extras: Vec<Slot>,
     pub(crate) controls: Vec<Control>,
+    /// Where each `brx.idx` may go, which is shared by those of one list.
+    pub(crate) jump_tables: Vec<Vec<u32>>,
     pub(crate) functions: Vec<FunctionCode>,
     /// Where threads stand that are suspended, in order.
     pub(crate) suspensions: Vec<u32>,
@@ -115,7 +117,8 @@ pub(crate) enum Control {
     /// `brx.idx`: by the index register.
     Indexed {
         index: Slot,
-        targets: Vec<u32>,
+        /// Index into `Code::jump_tables`.
+        table: u32,
     },
     Barrier(Barrier),
     /// A collective of the warp: waits for the lanes of its member mask.

@@ -218,10 +218,17 @@ impl<'a> Ctx<'a> {
 
     /// The kernel has freed the allocation that began at `address`: this worker finds it no more.
     pub(crate) fn forget_allocation(&mut self, address: u64) {
-        self.view.forget(address);
         self.caches.iter_mut().filter(|range| range.base == address).for_each(|range| {
             *range = Range::EMPTY;
         });
+        self.view.forget(address);
+    }
+
+    /// Between two turns, when no instruction is under way: what other workers have freed is found no more.
+    pub(crate) fn forget_freed(&mut self) {
+        if self.view.forget_freed() {
+            self.caches.fill(Range::EMPTY);
+        }
     }
 
     /// Records a fault of `lane`.

@@ -139,6 +139,7 @@ impl<'a> Grid<'a> {
             }
             let (next, further) = order.turn(running.len());
             let Some(mut block) = running.remove(next) else { break };
+            runner.ctx.forget_freed();
             let turn = block.run(&mut runner);
             // Before this worker takes another block itself.
             if help.is_some() && started.elapsed() > PATIENCE && self.has_more() {

@@ -79,8 +79,8 @@ impl Program {
                     .map(|p| EntryParam { size: p.size, align: p.align, offset: p.offset })
                     .collect(),
                 param_bytes: f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0),
-                static_shared: layout.shared_bytes(&f.name),
-                shared_end: layout.shared_end(&f.name),
+                static_shared: layout.shared_bytes(index as u32),
+                shared_end: layout.shared_end(index as u32),
                 max_threads: f.max_threads,
                 required_threads: f.required_threads,
                 function: index as u32,

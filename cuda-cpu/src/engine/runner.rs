@@ -170,18 +170,19 @@ impl Runner<'_> {
                 self.call(warp, here, op, call)?;
                 return Ok(self.spent(warp));
             }
-            Control::Indexed { index, targets } => {
+            Control::Indexed { index, table } => {
+                let targets = code.jump_tables[*table as usize].as_slice();
+                let mut back = false;
                 for lane in lanes_of(active) {
                     let index = self.ctx.lane::<u32>(*index, lane);
                     let Some(&pc) = targets.get(index as usize) else {
                         let targets = targets.len() as u32;
                         return self.fault(at.pc, lane, FaultKind::BadBranch { index, targets });
                     };
+                    back |= pc <= at.pc;
                     warp.ready.push(Fragment { pc, mask: 1 << lane, ..at });
                 }
-                if targets.iter().any(|&target| target <= at.pc) {
-                    self.ctx.fuel -= 1;
-                }
+                self.ctx.fuel -= i32::from(back);
                 return Ok(self.spent(warp));
             }
             Control::Barrier(barrier) => {

@@ -9,7 +9,8 @@
 //! 1. The table (address to allocation) is behind a lock. An allocation is shared by `Arc`: whoever
 //!    holds it may touch its bytes, also after `free` has taken it out of the table. A running
 //!    kernel keeps those it has touched until the launch ends, so freeing under a kernel is a bug of
-//!    the program but never a dangling pointer here.
+//!    the program but never a dangling pointer here. What a kernel frees itself a worker lets go of right then, or
+//!    before it runs another block's turn, and with it all pointers into it that it has kept.
 //! 2. Device bytes are only reached through raw pointers, never through a Rust reference, and only
 //!    by the functions of [`access`]. A kernel may race with itself, with another stream or with the
 //!    host. So that this is no undefined behaviour, scalar accesses are relaxed atomics of their own

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
@@ -19,6 +20,10 @@ const GUARD: u64 = 64 << 10;
 
 /// Freed ranges that are remembered, to tell use after free from out of bounds.
 const REMEMBERED_FREES: usize = 1 << 16;
+
+/// Allocations that kernels may have at a time: tiny ones take more of the host than of the device. A GPU's heap, of 8
+/// MiB, has room for about as many.
+const MAX_BY_KERNELS: usize = 1 << 18;
 
 /// What new memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +64,8 @@ pub struct Memory {
     contents: Contents,
     /// Whether it is followed which bytes somebody has written.
     tracks: bool,
+    /// How many allocations kernels have freed so far.
+    frees_by_kernels: AtomicU64,
     table: RwLock<Table>,
 }
 
@@ -89,7 +96,8 @@ impl Memory {
             next: FIRST_ADDRESS,
             room: Room::new(capacity),
         };
-        Self { contents, tracks: false, table: RwLock::new(table) }
+        let (frees_by_kernels, table) = (AtomicU64::new(0), RwLock::new(table));
+        Self { contents, tracks: false, frees_by_kernels, table }
     }
 
     /// The same memory, which follows of each byte whether somebody has written it: what
@@ -185,6 +193,11 @@ impl Memory {
 
     /// [`Memory::alloc`] for a kernel's malloc.
     pub(crate) fn alloc_by_kernel(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
+        let table = self.table.read();
+        if table.by_kernels.len() >= MAX_BY_KERNELS {
+            return Err(table.room.full(bytes));
+        }
+        drop(table);
         let address = self.alloc(bytes, align)?;
         self.table.write().by_kernels.insert(address);
         Ok(address)
@@ -197,7 +210,20 @@ impl Memory {
             return Err(FreeError { address, freed: table.freed.contains_key(&address) });
         }
         drop(table);
-        self.free(address)
+        self.free(address)?;
+        self.frees_by_kernels.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many allocations kernels have freed so far.
+    pub(super) fn frees_by_kernels(&self) -> u64 {
+        self.frees_by_kernels.load(Ordering::Relaxed)
+    }
+
+    /// Drops those that are not in the table any more.
+    pub(super) fn retain_live(&self, held: &mut Vec<Arc<Allocation>>) {
+        let table = self.table.read();
+        held.retain(|allocation| table.live.contains_key(&allocation.base));
     }
 
     /// Frees the allocation that starts at `address`. Its range stays poisoned.

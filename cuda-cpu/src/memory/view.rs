@@ -7,7 +7,7 @@ use super::storage::Allocation;
 use super::table::Memory;
 
 /// A checked address range and where its bytes are on the host. Valid as long as the [`View`] it
-/// came from lives.
+/// came from lives and does not forget it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Range {
     pub(crate) base: u64,
@@ -34,24 +34,36 @@ pub(crate) struct View<'m> {
     memory: &'m Memory,
     /// Sorted by base.
     held: Vec<Arc<Allocation>>,
-    /// What the kernel has freed itself: still held, for ranges of it may be left somewhere.
-    forgotten: Vec<Arc<Allocation>>,
+    /// How many allocations kernels had freed when it was last looked whether what is held is still there.
+    frees: u64,
 }
 
 impl<'m> View<'m> {
     pub(crate) fn new(memory: &'m Memory) -> Self {
-        Self { memory, held: Vec::new(), forgotten: Vec::new() }
+        Self { memory, held: Vec::new(), frees: memory.frees_by_kernels() }
     }
 
     pub(crate) fn memory(&self) -> &'m Memory {
         self.memory
     }
 
-    /// The allocation that begins there is not found any more, unless it is in memory.
+    /// Lets go of the allocation that begins there, which the kernel has freed: kept, what a loop allocates and frees
+    /// would take memory without bound. Ranges of it are no longer valid.
     pub(crate) fn forget(&mut self, address: u64) {
         if let Ok(index) = self.held.binary_search_by_key(&address, |a| a.base) {
-            self.forgotten.push(self.held.remove(index));
+            self.held.remove(index);
         }
+    }
+
+    /// Lets go of what other workers' threads have freed. True if there may have been something: then no range that
+    /// it has given is valid any more.
+    pub(crate) fn forget_freed(&mut self) -> bool {
+        let frees = self.memory.frees_by_kernels();
+        let some = std::mem::replace(&mut self.frees, frees) != frees;
+        if some {
+            self.memory.retain_live(&mut self.held);
+        }
+        some
     }
 
     /// Where these bytes are.

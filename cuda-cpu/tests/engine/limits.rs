@@ -47,6 +47,16 @@ fn shared_memory_is_limited() {
     }
 }
 
+/// What one kernel alone uses of global memory is not in its shared memory.
+#[test]
+fn large_global_variables_are_not_shared_ones() {
+    let variables = ".global .b8 g[1000000]; .const .b8 c[60000]; .shared .b8 s[64];";
+    let program = load(&format!(
+        "{variables} .visible .entry k() {{ .reg .b64 a; mov.b64 a, g; mov.b64 a, c; mov.b64 a, s; ret; }}"
+    ));
+    assert_eq!(program.unwrap().entries()[0].static_shared, 64);
+}
+
 /// A recursion that takes 64 KiB of local memory each time.
 const DEEP: &str = "
 .version 7.0

@@ -2,19 +2,19 @@
 //! here may panic, hang, or take memory without bound.
 #![allow(dead_code)]
 
-use std::sync::atomic::AtomicBool;
-
-use cuda_cpu::{Launch, LaunchDims, Limits, Memory, Program};
+use cuda_cpu::{Checks, Launch, LaunchDims, Limits, Memory, Program, Schedule};
 use cuda_ptx::Module;
 
 /// Device memory: enough for what kernels declare, too little to hurt.
 const MEMORY: u64 = 64 << 20;
 
-/// Loop iterations of one launch.
+/// What a launch may take, as a service would have it: instructions that warps execute, and iterations of loops, which
+/// printing and copying in bulk count as too.
+const INSTRUCTIONS: u64 = 1 << 13;
 const ITERATIONS: u64 = 1 << 14;
 
-/// What printf may write to.
-const PRINTED: usize = 1 << 20;
+/// How long an error may be: a thousand problems, each with its names.
+const MESSAGE: usize = 2 << 20;
 
 /// Parses; a refusal names a place inside the text.
 pub fn parse(text: &str) -> Option<Module> {
@@ -35,40 +35,57 @@ pub fn load(text: &str) {
     let memory = Memory::new(MEMORY);
     match Program::load(&module, &memory) {
         Ok(program) => program.unload(&memory),
-        Err(error) => assert!(error.to_string().len() < 64 << 10),
+        Err(error) => assert!(error.to_string().len() < MESSAGE),
     }
     assert_eq!(memory.usage().used, 0);
 }
 
-/// Runs every kernel, in two shapes, with pointers to a buffer (and what lies behind it) as parameters.
+/// Runs every kernel, with pointers to a buffer (and what lies behind it) as parameters: with everything checked, in
+/// some order; within its budget; and, if it kept to that, as kernels run that nobody watches.
 pub fn run(text: &str) {
     let Some(module) = parse(text) else { return };
-    let memory = Memory::new(MEMORY);
+    let memory = Memory::new(MEMORY).tracking();
     let Ok(program) = Program::load(&module, &memory) else { return };
     let Ok(buffer) = memory.alloc(1 << 16, 256) else { return };
     for entry in 0..program.entries().len().min(4) {
         let bytes = program.entries()[entry].param_bytes as usize;
         let words = (0..bytes.div_ceil(8) as u64).flat_map(|i| (buffer + 64 * i).to_le_bytes());
         let params: Vec<u8> = words.take(bytes).collect();
-        let asked = program.entries()[entry].required_threads;
-        for block in [asked.unwrap_or([33, 1, 1]), [8, 4, 2]] {
-            launch(&program, &memory, entry, &params, block);
+        let kernel = Kernel { program: &program, memory: &memory, entry, params: &params };
+        let schedule = Schedule::Shuffled { seed: text.len() as u64 };
+        kernel.launch([33, 1, 1], |launch| Launch { checks: Checks::all(), schedule, ..launch });
+        let ended = kernel.launch([8, 4, 2], |launch| launch);
+        if ended {
+            kernel.launch([33, 1, 1], |launch| {
+                let limits = Limits { instructions: None, ..launch.limits };
+                Launch { limits, ..launch }
+            });
         }
     }
 }
 
-fn launch(program: &Program, memory: &Memory, entry: usize, params: &[u8], block: [u32; 3]) {
-    let cancel = AtomicBool::new(false);
-    let left = std::sync::Mutex::new(PRINTED);
-    let print = |text: &str| {
-        let Ok(mut left) = left.lock() else { return };
-        *left = left.saturating_sub(text.len());
-    };
-    let dims = LaunchDims { grid: [2, 1, 1], block, dynamic_shared: 1024 };
-    let limits =
-        Limits { iterations: Some(ITERATIONS), cancel: Some(&cancel), ..Limits::default() };
-    let launch = Launch { limits, ..Launch::new(dims, params, &print) };
-    if let Err(error) = program.launch(memory, entry, &launch) {
-        assert!(!error.to_string().is_empty());
+struct Kernel<'a> {
+    program: &'a Program,
+    memory: &'a Memory,
+    entry: usize,
+    params: &'a [u8],
+}
+
+impl Kernel<'_> {
+    /// Whether it ran to its end.
+    fn launch(&self, block: [u32; 3], change: impl FnOnce(Launch<'_>) -> Launch<'_>) -> bool {
+        let print = |text: &str| assert!(text.len() < MESSAGE);
+        let block = self.program.entries()[self.entry].required_threads.unwrap_or(block);
+        let dims = LaunchDims { grid: [2, 1, 1], block, dynamic_shared: 1024 };
+        let (instructions, iterations) = (Some(INSTRUCTIONS), Some(ITERATIONS));
+        let limits = Limits { instructions, iterations, ..Limits::default() };
+        let launch = change(Launch { limits, ..Launch::new(dims, self.params, &print) });
+        match self.program.launch(self.memory, self.entry, &launch) {
+            Ok(()) => true,
+            Err(error) => {
+                assert!((1..MESSAGE).contains(&error.to_string().len()));
+                false
+            }
+        }
     }
 }

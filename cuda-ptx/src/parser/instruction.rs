@@ -3,6 +3,7 @@
 use crate::ast::{Guard, Instruction};
 use crate::error::Error;
 use crate::lexer::Kind;
+use crate::limits::MAX_MODIFIERS;
 use crate::parser::body::BodyParser;
 use crate::parser::operand::Parentheses;
 use crate::scope::Binding;
@@ -14,7 +15,11 @@ impl BodyParser<'_, '_> {
         let opcode = self.cur.ident("an instruction")?;
         let mut modifiers = Vec::new();
         while self.cur.peek().kind == Kind::Dot {
-            let modifier = self.cur.next().text;
+            let token = self.cur.next();
+            if modifiers.len() as u64 >= MAX_MODIFIERS {
+                return Err(Error::limit("MAX_MODIFIERS", MAX_MODIFIERS, &token));
+            }
+            let modifier = token.text;
             modifiers.push(modifier.strip_prefix('.').unwrap_or(modifier).to_owned());
         }
         let parentheses = match opcode.text {

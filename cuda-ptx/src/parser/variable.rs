@@ -59,6 +59,10 @@ fn variable<'a>(
     let mut size = Some(dims.bytes(ty, &token)?).filter(|_| !dims.open);
     let mut init = Vec::new();
     if cur.eat("=") {
+        if external {
+            let why = "what is declared here and defined elsewhere has no initialiser";
+            return Err(Error::invalid(why, &token));
+        }
         let read = initialiser(cur, ty, &dims)?;
         if read.bytes > MAX_VARIABLE_BYTES {
             return Err(Error::limit("MAX_VARIABLE_BYTES", MAX_VARIABLE_BYTES, &token));

@@ -4,6 +4,7 @@ use cuda_ptx::{
     Address, AddressBase, Body, Function, Instruction, Module, Operand, RegId, ScalarType, Space,
     Symbol,
 };
+use rustc_hash::FxHashMap;
 
 use super::frame::Frame;
 use super::kind::kind_name;
@@ -32,6 +33,8 @@ pub(crate) const OPERANDS: Problem = "these operands do not fit the instruction"
 pub(crate) struct Builder<'a> {
     pub(crate) module: &'a Module,
     pub(crate) function: &'a Function,
+    /// The function's.
+    index: u32,
     pub(crate) body: &'a Body,
     pub(crate) layout: &'a Layout,
     pub(crate) code: &'a mut Code,
@@ -42,9 +45,10 @@ pub(crate) struct Builder<'a> {
     pub(crate) locals: Locals,
     /// The hidden carry.
     carry: Option<Slot>,
-    /// Ops whose `imm`, and controls whose targets, are still labels.
+    /// Ops whose `imm` is still a label.
     pub(crate) jumps: Vec<u32>,
-    pub(crate) tables: Vec<u32>,
+    /// The table in the code, whose targets are still labels, of each list of the body that some `brx` names.
+    pub(crate) tables: FxHashMap<u32, u32>,
     /// Ops to follow the one being decoded: results that must be widened.
     after: Vec<Op>,
     pub(super) ins: Option<&'a Instruction>,
@@ -59,7 +63,7 @@ pub(crate) struct Builder<'a> {
 impl<'a> Builder<'a> {
     pub(crate) fn new(
         module: &'a Module,
-        function: &'a Function,
+        (index, function): (u32, &'a Function),
         body: &'a Body,
         layout: &'a Layout,
         code: &'a mut Code,
@@ -69,6 +73,7 @@ impl<'a> Builder<'a> {
         Self {
             module,
             function,
+            index,
             body,
             layout,
             code,
@@ -78,7 +83,7 @@ impl<'a> Builder<'a> {
             locals,
             carry: None,
             jumps: Vec::new(),
-            tables: Vec::new(),
+            tables: FxHashMap::default(),
             after: Vec::new(),
             ins: None,
             counted: false,
@@ -174,6 +179,17 @@ impl<'a> Builder<'a> {
         op.extra = self.code.controls.len() as u32;
         self.code.controls.push(control);
         self.emit_self_guarded(op)
+    }
+
+    /// The table of a list of targets: one for all that branch by it, or a long list that many name would take
+    /// memory without bound.
+    pub(crate) fn jump_table(&mut self, list: u32) -> Result<u32, Problem> {
+        let targets = self.body.target_lists.get(list as usize).ok_or(OPERANDS)?;
+        let tables = &mut self.code.jump_tables;
+        Ok(*self.tables.entry(list).or_insert_with(|| {
+            tables.push(targets.labels.iter().map(|label| label.0).collect());
+            tables.len() as u32 - 1
+        }))
     }
 
     /// Appends extra operands and gives the index of the first.
@@ -280,7 +296,7 @@ impl<'a> Builder<'a> {
                 let variable = self.body.variables.get(i as usize).ok_or(OPERANDS)?;
                 match variable.space {
                     Space::Local | Space::Param => local(self.locals.variables[i as usize]),
-                    _ => match self.layout.body_address(self.function, i) {
+                    _ => match self.layout.body_address(self.index, i) {
                         Some(address) => at(address),
                         None if offset == 0 => Ok(PresetValue::DynamicShared),
                         None => Err("an offset from dynamic shared memory"),

@@ -9,6 +9,9 @@ use crate::memory::OutOfMemory;
 /// How many different problems are kept; the others are only counted.
 const KEPT: usize = 1000;
 
+/// Bytes of a name that a problem repeats.
+const MAX_NAME_BYTES: usize = 512;
+
 /// A module cannot be run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadError {
@@ -48,8 +51,10 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
-    pub(crate) fn add(&mut self, problem: LoadProblem) {
+    pub(crate) fn add(&mut self, mut problem: LoadProblem) {
         self.count += 1;
+        // A thousand times a name as long as the text would be too much.
+        [&mut problem.function, &mut problem.instruction].into_iter().for_each(shorten);
         let key = (problem.instruction.clone(), problem.reason);
         if let Some(&index) = self.known.get(&key) {
             self.all[index].occurrences += 1;
@@ -63,6 +68,14 @@ impl Problems {
     pub(crate) fn error(self) -> Option<LoadError> {
         let Self { all: problems, count, .. } = self;
         (count > 0).then_some(LoadError { problems, count, memory: None })
+    }
+}
+
+fn shorten(name: &mut String) {
+    if name.len() > MAX_NAME_BYTES {
+        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+        name.push_str("..");
+        name.shrink_to_fit();
     }
 }
 
@@ -131,12 +144,21 @@ mod tests {
     }
 
     #[test]
+    fn long_names_are_shortened() {
+        let mut problems = Problems::default();
+        problems.add(problem(&"é".repeat(1000), 1));
+        let error = problems.error().unwrap();
+        assert_eq!(error.problems[0].instruction, "é".repeat(256) + "..");
+    }
+
+    #[test]
     fn there_is_a_limit() {
         let mut problems = Problems::default();
         (0..KEPT as u32 + 7).for_each(|i| problems.add(problem(&format!("i{i}"), i)));
         problems.add(problem("i5", 0));
+        problems.add(problem(&"long".repeat(1000), 1));
         let error = problems.error().unwrap();
         assert_eq!(error.problems.len(), KEPT);
-        assert!(error.to_string().ends_with("\n  and 7 more"));
+        assert!(error.to_string().ends_with("\n  and 8 more"));
     }
 }

@@ -33,15 +33,12 @@ pub(crate) fn brx(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     let [index, Operand::Targets(list)] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
-    let list = b.body.target_lists.get(*list as usize).ok_or(OPERANDS)?;
     if !indexed || !form.is_spent() {
         return Err(UNKNOWN);
     }
-    let targets = list.labels.iter().map(|label| label.0).collect();
+    let table = b.jump_table(*list)?;
     let index = b.source(index, Kind::W32)?;
-    let table = b.code.controls.len() as u32;
-    b.tables.push(table);
-    b.control(Control::Indexed { index, targets })
+    b.control(Control::Indexed { index, table })
 }
 
 /// `ret` and `exit`.

@@ -12,10 +12,10 @@ use crate::memory::{Memory, OutOfMemory};
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     module: Vec<Option<u64>>,
-    /// By function name and index of the variable in its body.
-    body: FxHashMap<(String, u32), u64>,
-    /// Where the static shared variables of each entry end, by name.
-    shared_ends: FxHashMap<String, u32>,
+    /// By the indices of the function and of the variable in its body.
+    body: FxHashMap<(u32, u32), u64>,
+    /// Where the static shared variables of each entry end, by the function's index.
+    shared_ends: FxHashMap<u32, u32>,
     /// Addresses to free with the program.
     pub(crate) allocations: Vec<u64>,
 }
@@ -45,8 +45,9 @@ impl Layout {
         self.module.get(index as usize).copied().flatten()
     }
 
-    pub(crate) fn body_address(&self, function: &Function, index: u32) -> Option<u64> {
-        self.body.get(&(function.name.clone(), index)).copied()
+    /// Of a variable in the body of a function.
+    pub(crate) fn body_address(&self, function: u32, variable: u32) -> Option<u64> {
+        self.body.get(&(function, variable)).copied()
     }
 
     /// Name, address and size of the module's global and constant variables.
@@ -57,13 +58,13 @@ impl Layout {
     }
 
     /// Static shared memory of a kernel: dynamic shared memory begins behind it.
-    pub(crate) fn shared_bytes(&self, entry: &str) -> u32 {
+    pub(crate) fn shared_bytes(&self, entry: u32) -> u32 {
         self.shared_end(entry).checked_next_multiple_of(SHARED_ALIGN).unwrap_or(u32::MAX)
     }
 
     /// Where the variables in a kernel's static shared memory end.
-    pub(crate) fn shared_end(&self, entry: &str) -> u32 {
-        self.shared_ends.get(entry).copied().unwrap_or(0)
+    pub(crate) fn shared_end(&self, entry: u32) -> u32 {
+        self.shared_ends.get(&entry).copied().unwrap_or(0)
     }
 
     fn place_shared(&mut self, module: &Module, reachable: &FxHashSet<u32>) {
@@ -76,34 +77,36 @@ impl Layout {
             *end = at.saturating_add(size);
             Some(at)
         };
+        // Of each entry alone.
+        let mut own: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
         for (i, variable) in module.variables.iter().enumerate() {
-            let owner = users.get(&(i as u32));
-            if variable.space == Space::Shared && owner.is_some_and(Option::is_none) {
-                self.module[i] = place(&mut common, variable);
+            if variable.space != Space::Shared {
+                continue;
+            }
+            match users.get(&(i as u32)) {
+                Some(Some(entry)) => own.entry(*entry).or_default().push(i),
+                Some(None) => self.module[i] = place(&mut common, variable),
+                None => {}
             }
         }
-        let functions =
-            || reachable.iter().filter_map(|&f| Some((f, module.functions.get(f as usize)?)));
-        for (_, f) in functions().filter(|(_, f)| !f.is_entry) {
+        for (index, f) in functions(module, reachable).filter(|(_, f)| !f.is_entry) {
             for (i, v) in shared_of(f) {
                 if let Some(at) = place(&mut common, v) {
-                    self.body.insert((f.name.clone(), i), at);
+                    self.body.insert((index, i), at);
                 }
             }
         }
-        for (index, f) in functions().filter(|(_, f)| f.is_entry) {
+        for (index, f) in functions(module, reachable).filter(|(_, f)| f.is_entry) {
             let mut end = common;
-            for (i, variable) in module.variables.iter().enumerate() {
-                if users.get(&(i as u32)) == Some(&Some(index)) {
-                    self.module[i] = place(&mut end, variable);
-                }
+            for &i in own.get(&index).into_iter().flatten() {
+                self.module[i] = place(&mut end, &module.variables[i]);
             }
             for (i, v) in shared_of(f) {
                 if let Some(at) = place(&mut end, v) {
-                    self.body.insert((f.name.clone(), i), at);
+                    self.body.insert((index, i), at);
                 }
             }
-            self.shared_ends.insert(f.name.clone(), u32::try_from(end).unwrap_or(u32::MAX));
+            self.shared_ends.insert(index, u32::try_from(end).unwrap_or(u32::MAX));
         }
     }
 
@@ -125,12 +128,12 @@ impl Layout {
                 self.module[i] = Some(place(v, &mut self.allocations)?);
             }
         }
-        for f in reachable.iter().filter_map(|&f| module.functions.get(f as usize)) {
+        for (index, f) in functions(module, reachable) {
             let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
             for (i, v) in variables.filter(|(_, v)| matches!(v.space, Space::Global | Space::Const))
             {
                 let at = place(v, &mut self.allocations)?;
-                self.body.insert((f.name.clone(), i as u32), at);
+                self.body.insert((index, i as u32), at);
             }
         }
         Ok(())
@@ -142,10 +145,10 @@ impl Layout {
                 v.init.iter().for_each(|init| self.write(module, memory, at, init));
             }
         }
-        for f in reachable.iter().filter_map(|&f| module.functions.get(f as usize)) {
+        for (index, f) in functions(module, reachable) {
             let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
             for (i, v) in variables.filter(|(_, v)| v.space != Space::Shared) {
-                if let Some(at) = self.body_address(f, i as u32) {
+                if let Some(at) = self.body_address(index, i as u32) {
                     v.init.iter().for_each(|init| self.write(module, memory, at, init));
                 }
             }
@@ -179,6 +182,14 @@ impl Layout {
     }
 }
 
+/// Those that are reachable, with their indices.
+pub(super) fn functions<'m>(
+    module: &'m Module,
+    reachable: &FxHashSet<u32>,
+) -> impl Iterator<Item = (u32, &'m Function)> {
+    reachable.iter().filter_map(|&f| Some((f, module.functions.get(f as usize)?)))
+}
+
 fn shared_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
     let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
     variables.filter(|(_, v)| v.space == Space::Shared).map(|(i, v)| (i as u32, v))
@@ -191,8 +202,7 @@ pub(super) fn shared_users(
     reachable: &FxHashSet<u32>,
 ) -> FxHashMap<u32, Option<u32>> {
     let mut users: FxHashMap<u32, Option<u32>> = FxHashMap::default();
-    for &index in reachable {
-        let Some(f) = module.functions.get(index as usize) else { continue };
+    for (index, f) in functions(module, reachable) {
         let user = f.is_entry.then_some(index);
         for symbol in symbols(f) {
             let Symbol::Module(variable) = symbol else { continue };

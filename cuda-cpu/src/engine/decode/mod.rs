@@ -85,6 +85,7 @@ pub(crate) fn decode(
     for (index, function) in module.functions.iter().enumerate() {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
         if reachable.contains(&(index as u32)) {
+            let function = (index as u32, function);
             decode_function(module, function, layout, &mut code, &mut decoded, &mut problems);
         }
         code.functions.push(decoded);
@@ -95,14 +96,14 @@ pub(crate) fn decode(
 
 fn decode_function(
     module: &Module,
-    function: &Function,
+    (index, function): (u32, &Function),
     layout: &Layout,
     code: &mut Code,
     into: &mut FunctionCode,
     problems: &mut Problems,
 ) {
     let Some(body) = &function.body else { return };
-    let mut b = Builder::new(module, function, body, layout, code);
+    let mut b = Builder::new(module, (index, function), body, layout, code);
     into.entry = Some(b.pc());
     b.code.sources.begin_function(b.pc());
     let mut locations = body.locations.iter().peekable();
@@ -142,8 +143,8 @@ fn decode_function(
         let imm = &mut b.code.ops[pc as usize].imm;
         *imm = u64::from(target(*imm as u32));
     }
-    for table in std::mem::take(&mut b.tables) {
-        if let Some(Control::Indexed { targets, .. }) = b.code.controls.get_mut(table as usize) {
+    for table in std::mem::take(&mut b.tables).into_values() {
+        if let Some(targets) = b.code.jump_tables.get_mut(table as usize) {
             targets.iter_mut().for_each(|t| *t = target(*t));
         }
     }

@@ -3,7 +3,7 @@
 use cuda_ptx::{Module, Space, Variable as Declared};
 use rustc_hash::FxHashSet;
 
-use super::layout::{Layout, shared_users};
+use super::layout::{Layout, functions, shared_users};
 use crate::engine::fault::FaultSpace;
 use crate::engine::variables::{Variable, Variables};
 
@@ -15,20 +15,19 @@ pub(crate) fn variables(module: &Module, reachable: &FxHashSet<u32>, layout: &La
         let only_user = users.get(&(i as u32)).copied().flatten();
         all.extend(named(variable, layout.module_address(i as u32), only_user));
     }
-    let functions = reachable.iter().filter_map(|&f| Some((f, module.functions.get(f as usize)?)));
-    for (index, function) in functions {
+    let unsized_one = module.variables.iter().find(|v| is_dynamic(v));
+    for (index, function) in functions(module, reachable) {
         let own = function.is_entry.then_some(index);
         for (i, variable) in function.body.iter().flat_map(|body| body.variables.iter().enumerate())
         {
-            let address = layout.body_address(function, i as u32);
+            let address = layout.body_address(index, i as u32);
             all.extend(named(variable, address, own));
             if is_dynamic(variable) && function.is_entry {
-                all.push(dynamic(variable, layout, &function.name, index));
+                all.push(dynamic(variable, layout, index));
             }
         }
-        let mut unsized_ones = module.variables.iter().filter(|v| is_dynamic(v));
-        if let Some(variable) = unsized_ones.next().filter(|_| function.is_entry) {
-            all.push(dynamic(variable, layout, &function.name, index));
+        if let Some(variable) = unsized_one.filter(|_| function.is_entry) {
+            all.push(dynamic(variable, layout, index));
         }
     }
     Variables(all)
@@ -49,12 +48,12 @@ fn is_dynamic(variable: &Declared) -> bool {
 }
 
 /// What has no size is all of a kernel's dynamic shared memory, behind the static one.
-fn dynamic(variable: &Declared, layout: &Layout, entry: &str, index: u32) -> Variable {
+fn dynamic(variable: &Declared, layout: &Layout, entry: u32) -> Variable {
     Variable {
         name: variable.name.clone(),
         space: FaultSpace::Shared,
         address: layout.shared_bytes(entry).into(),
         size: None,
-        kernel: Some(index),
+        kernel: Some(entry),
     }
 }

@@ -18,8 +18,21 @@ const FUEL: i32 = 256;
 
 /// Whose turn an atomic in a loop may wait for: burns a time slice faster.
 pub(crate) fn burn(ctx: &mut Ctx<'_>) {
-    ctx.fuel = ctx.fuel.saturating_sub(FUEL);
+    spend(ctx, FUEL);
     ctx.team.looks += 1;
+}
+
+/// Bytes that are moved, or printed, for the price of a back-edge.
+const BYTES: usize = 64;
+
+/// What moves many bytes burns a time slice faster, too: a loop around it would take for ever else.
+pub(crate) fn burn_for(ctx: &mut Ctx<'_>, bytes: usize) {
+    spend(ctx, (bytes / BYTES) as i32);
+}
+
+/// However much straight code spends, there is something left for the back-edges behind it to count down.
+fn spend(ctx: &mut Ctx<'_>, fuel: i32) {
+    ctx.fuel = ctx.fuel.saturating_sub(fuel).max(i32::MIN / 2);
 }
 
 /// Raw lanes that have an atomic of their width.

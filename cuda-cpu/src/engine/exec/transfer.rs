@@ -3,6 +3,7 @@
 //! This is where their bytes move; every address was checked when the transfer began, and is again. The unsafe code
 //! copies between what `places` has just checked, through the racy-access functions of `memory::access`.
 
+use super::atomics::burn_for;
 use super::mbarrier::change;
 use super::places::{Extent, global_pointer, shared_pointer};
 use crate::engine::bulk::{Bulk, Completion, How, Transfer};
@@ -83,6 +84,7 @@ pub(crate) fn progress(ctx: &mut Ctx<'_>, barriers: &[u64]) -> Result<bool, Flow
 pub(crate) fn perform_bulk(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
     let lane = bulk.lane as usize;
     let extent = |bytes: u32, write: bool| Extent { bytes: bytes.into(), align: 16, write };
+    burn_for(ctx, bulk.what.bytes() as usize);
     match bulk.what {
         Transfer::GlobalToShared { from, to, bytes } => {
             let from = global_pointer(ctx, lane, from, extent(bytes, false))?;

@@ -81,15 +81,19 @@ impl Undefined {
 
     /// The lanes of a register that hold such a value.
     pub(crate) fn lanes(&self, frame: u32, slot: Slot) -> u32 {
+        self.get(frame, slot).map_or(0, |held| held.lanes)
+    }
+
+    fn get(&self, frame: u32, slot: Slot) -> Option<&Held> {
         match slot {
-            Slot::NONE => 0,
-            slot => self.0.get(&(frame + slot.0)).map_or(0, |held| held.lanes),
+            Slot::NONE => None,
+            slot => self.0.get(&(frame + slot.0)),
         }
     }
 
     /// That something depends on these lanes of a register, if they hold such a value.
     pub(crate) fn used(&self, frame: u32, slot: Slot, lanes: u32) -> Option<Used> {
-        let held = self.0.get(&(frame + slot.0)).filter(|_| slot != Slot::NONE)?;
+        let held = self.get(frame, slot)?;
         let lane = lanes_of(held.lanes & lanes).next()?;
         Some(Used { lane, origin: held.origin.clone() })
     }
@@ -116,8 +120,8 @@ impl Undefined {
             return Some(used);
         }
         let lanes = active & self.result(ctx, frame, *rule, sources);
-        let from = |slot| self.0.get(&(frame + slot)).filter(|held| held.lanes & lanes != 0);
-        let origin = sources.iter().find_map(|(slot, _)| from(slot.0)).map(|h| h.origin.clone());
+        let from = |slot| self.get(frame, slot).filter(|held| held.lanes & lanes != 0);
+        let origin = sources.iter().find_map(|&(slot, _)| from(slot)).map(|h| h.origin.clone());
         for &dest in dests.iter().filter(|&&dest| dest != Slot::NONE) {
             if let Some(held) = self.0.get_mut(&(frame + dest.0)) {
                 held.lanes &= !active;

@@ -1,0 +1,44 @@
+"""Packs folders of texts that a fuzzer kept: `python3 fuzz/pack.py parse fuzz/corpus/parse` writes `fuzz/corpora/parse.gz`.
+
+Each text stands after its length in bytes and a newline. Of bytes that are no UTF-8, what the targets see is kept: all up
+to there. `python3 fuzz/pack.py --unpack parse folder` writes the files again.
+"""
+
+import gzip
+import hashlib
+import pathlib
+import sys
+
+CORPORA = pathlib.Path(__file__).parent / "corpora"
+
+
+def seen(raw: bytes) -> bytes:
+    try:
+        raw.decode()
+        return raw
+    except UnicodeDecodeError as error:
+        return raw[: error.start]
+
+
+def pack(name: str, folder: pathlib.Path) -> None:
+    texts = sorted({seen(path.read_bytes()) for path in folder.iterdir()}, key=lambda text: (len(text), text))
+    packed = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
+    CORPORA.mkdir(exist_ok=True)
+    with open(CORPORA / f"{name}.gz", "wb") as file:
+        file.write(gzip.compress(packed, 9, mtime=0))
+    print(f"{name}: {len(texts)} texts of {len(packed)} bytes")
+
+
+def unpack(name: str, folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rest = gzip.decompress((CORPORA / f"{name}.gz").read_bytes())
+    while rest:
+        length, rest = rest.split(b"\n", 1)
+        text, rest = rest[: int(length)], rest[int(length) :]
+        (folder / hashlib.sha1(text).hexdigest()).write_bytes(text)
+
+
+if sys.argv[1] == "--unpack":
+    unpack(sys.argv[2], pathlib.Path(sys.argv[3]))
+else:
+    pack(sys.argv[1], pathlib.Path(sys.argv[2]))
