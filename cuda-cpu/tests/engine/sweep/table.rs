@@ -13,8 +13,8 @@ pub(super) const HEAD: &str = "\
 
 Every approximated function, every division and root, products and sums in all rounding modes, and every conversion that
 ptxas 13.0 takes for sm_90: the same inputs on an NVIDIA H200 (driver 580.159.04) and on the CPU device. Their results are
-compared by hashes of all bits of all results, NaNs too. Written by `cargo test --release -p cuda-cpu --test engine
-sweep::tools -- --ignored all_values results`.
+compared by hashes of all bits of all results, NaNs too. Written by the ignored tests `all_values`, `all_inputs` and then
+`results` of `cuda-cpu/tests/engine/sweep/tools.rs`.
 
 Inputs of 16 bits are all there are. Of others the first 4096 are edge cases: 64 of them in all pairs (zeros, denormals,
 the smallest and largest numbers, infinities, NaNs, the bounds of all narrower types, with both signs); what follows
