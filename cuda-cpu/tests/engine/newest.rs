@@ -38,7 +38,7 @@ fn inputs() -> Vec<u64> {
         let bits = match r >> 32 & 3 {
             0 => special[(r >> 40) as usize & 7] | bits & 1 << 31,
             1 => bits & 0x807F_FFFF | (120 + (r >> 40) as u32 % 16) << 23,
-            2 => bits & 0x80FF_FFFF | (r >> 40) as u32 % 64 << 23,
+            2 => bits & 0x807F_FFFF | ((r >> 40) as u32 % 64) << 23,
             _ => bits,
         };
         u64::from(bits)
