@@ -17,7 +17,7 @@ pub(crate) fn is_there() -> bool {
 /// has the instruction.
 pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
     #[cfg(target_arch = "x86_64")]
-    if at.addr() % 16 == 0 {
+    if at.addr().is_multiple_of(16) {
         // What stands there replaces itself: that is how 16 bytes are read at once.
         // SAFETY: the caller's promise.
         let mut old = unsafe { exchange_if(at, 0, 0) };

@@ -7,6 +7,7 @@ mod host;
 mod kernels;
 mod limits;
 mod misc;
+mod newest;
 mod ops;
 mod sweep;
 mod tensor;

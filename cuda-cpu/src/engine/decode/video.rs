@@ -1,7 +1,6 @@
 //! Video instructions: `vadd.s32.u32.s32 d, a.h1, b.b0;`, `vadd4.u32.u32.u32.add d.b10, a.b3210, b.b7654, c;`
 //!
-//! GPUs have long had no circuits for the scalar ones, and what stands in for them on an H200 saturates, merges
-//! and scales otherwise than the manual says. Forms whose results were not the same there are refused.
+//! The scalar ones do what an H200 does, which is not all that the manual says: see `exec::video_scalar`.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -10,9 +9,11 @@ use super::form::Form;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::map::ternary;
 use crate::engine::exec::video::{
-    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE, COMPARE_AT, D_SIGNED, MASK_AT,
-    NEGATE_C, NEGATE_PRODUCT, SATURATE, Scalar, Simd, VIDEO, Video, WRAP, part_code,
+    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE, COMPARE_AT, D_SIGNED, LARGER,
+    MASK_AT, NEGATE_C, NEGATE_PRODUCT, PLUS_ONE, SATURATE, SCALE_AT, SMALLER, Simd, VIDEO, Video,
+    WRAP, part_code,
 };
+use crate::engine::exec::video_scalar::Scalar;
 use crate::engine::op::Op;
 
 /// Whether it is the name of a video instruction.
@@ -46,23 +47,23 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
-    let accumulates = modifiers & ACCUMULATE != 0;
     let operands = form.instruction().operands.as_slice();
-    let three = parts > 1 || accumulates || video == Video::MultiplyAdd;
+    let merges = parts == 1 && operands.first().is_some_and(|d| !part(d).is_empty());
+    let second = modifiers & (ACCUMULATE | SMALLER | LARGER) != 0;
+    let three = parts > 1 || second || merges || video == Video::MultiplyAdd;
     let (d, x, y, c) = match operands {
+        _ if merges && (second || video == Video::MultiplyAdd) => return Err(OPERANDS),
         [d, x, y] if !three => (d, x, y, None),
         [d, x, y, c] if three => (d, x, y, Some(c)),
-        [_, _, _, _] => return Err(UNLIKE_A_GPU),
         _ => return Err(OPERANDS),
     };
     let signs = match (video, c) {
-        (Video::MultiplyAdd, Some(c)) => negations(x, y, c)?,
+        (Video::MultiplyAdd, Some(c)) if modifiers & PLUS_ONE == 0 => negations(x, y, c)?,
         _ if [x, y].into_iter().chain(c).any(is_negated) => return Err(OPERANDS),
         _ => 0,
     };
     let (run, chosen) = match parts {
-        1 if !part(d).is_empty() => return Err(OPERANDS),
-        1 => (ternary::<Scalar>(), scalar_parts([x, y])?),
+        1 => (ternary::<Scalar>(), scalar_parts([d, x, y])?),
         2 => (ternary::<Simd<2>>(), simd_parts([d, x, y], 2)?),
         _ => (ternary::<Simd<4>>(), simd_parts([d, x, y], 4)?),
     };
@@ -75,9 +76,6 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     op.d = b.dest(&whole(d), Kind::W32, false)?;
     b.emit(op)
 }
-
-const UNLIKE_A_GPU: Problem =
-    "a scalar video instruction that GPUs run otherwise than the manual says";
 
 /// Types, saturation and what else there is, as `imm` bits.
 fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
@@ -107,14 +105,25 @@ fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
         }
         _ => {}
     }
-    let right = video == Video::ShiftRight;
-    if (simd && video != Video::Set || right) && form.take("sat") {
+    if video != Video::Set && form.take("sat") {
         imm |= SATURATE;
     }
-    let adds = simd || !matches!(video, Video::MultiplyAdd | Video::ShiftLeft);
-    if adds && !(right && imm & SATURATE != 0) && form.take("add") {
-        imm |= ACCUMULATE;
+    if video == Video::MultiplyAdd {
+        let scale = match form.take_one(&["shr7", "shr15"]) {
+            Some("shr7") => 7,
+            Some(_) => 15,
+            None => 0,
+        };
+        let one = if form.take("po") { PLUS_ONE } else { 0 };
+        return Some(imm | scale << SCALE_AT | one);
     }
+    let second: &[&str] = if simd { &["add"] } else { &["add", "min", "max"] };
+    imm |= match form.take_one(second) {
+        Some("add") => ACCUMULATE,
+        Some("min") => SMALLER,
+        Some(_) => LARGER,
+        None => 0,
+    };
     Some(imm)
 }
 
@@ -149,8 +158,8 @@ fn whole(operand: &Operand) -> Operand {
     }
 }
 
-fn scalar_parts(operands: [&Operand; 2]) -> Result<u64, Problem> {
-    let at = [A_PART_AT, B_PART_AT];
+fn scalar_parts(operands: [&Operand; 3]) -> Result<u64, Problem> {
+    let at = [MASK_AT, A_PART_AT, B_PART_AT];
     operands
         .into_iter()
         .zip(at)

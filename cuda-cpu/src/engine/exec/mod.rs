@@ -49,4 +49,5 @@ pub(crate) mod tensor;
 pub(crate) mod transfer;
 pub(crate) mod update;
 pub(crate) mod video;
+pub(crate) mod video_scalar;
 pub(crate) mod wide;

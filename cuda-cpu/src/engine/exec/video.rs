@@ -48,9 +48,16 @@ pub(crate) const NEGATE_PRODUCT: u64 = 1 << 9;
 pub(crate) const NEGATE_C: u64 = 1 << 10;
 /// The results are added to `c`.
 pub(crate) const ACCUMULATE: u64 = 1 << 11;
+/// The smaller, or the larger, of a scalar result and `c` is what is wanted.
+pub(crate) const SMALLER: u64 = 1 << 12;
+pub(crate) const LARGER: u64 = 1 << 13;
 /// Where fields of several bits begin.
 pub(crate) const COMPARE_AT: u32 = 14;
-/// Which parts of `d` a SIMD instruction writes.
+/// One more is added: `.po`.
+pub(crate) const PLUS_ONE: u64 = 1 << 19;
+/// By how many bits `vmad` shifts its result.
+pub(crate) const SCALE_AT: u32 = 20;
+/// Which parts of `d` a SIMD instruction writes, and which part a scalar one.
 pub(crate) const MASK_AT: u32 = 24;
 /// Parts of `a` and `b`.
 pub(crate) const A_PART_AT: u32 = 28;
@@ -70,20 +77,20 @@ pub(crate) fn part_code(part: &str) -> Option<u64> {
     })
 }
 
-fn operation(imm: u64) -> Video {
+pub(super) fn operation(imm: u64) -> Video {
     VIDEO.get(imm as usize & 15).map_or(Video::Add, |v| v.1)
 }
 
-fn flag(imm: u64, bit: u64) -> bool {
+pub(super) fn flag(imm: u64, bit: u64) -> bool {
     imm & bit != 0
 }
 
-fn field(imm: u64, at: u32, bits: u32) -> u64 {
+pub(super) fn field(imm: u64, at: u32, bits: u32) -> u64 {
     imm >> at & ((1 << bits) - 1)
 }
 
 /// The lowest bit and the width of a part.
-fn place(code: u64) -> (u32, u32) {
+pub(super) fn place(code: u64) -> (u32, u32) {
     match code {
         0 => (0, 32),
         1..=4 => (8 * (code as u32 - 1), 8),
@@ -92,18 +99,18 @@ fn place(code: u64) -> (u32, u32) {
 }
 
 /// `bits` bits from `at` on, as a number.
-fn extract(word: u64, at: u32, bits: u32, signed: bool) -> i128 {
+pub(super) fn extract(word: u64, at: u32, bits: u32, signed: bool) -> i128 {
     let up = word >> at << (64 - bits);
     if signed { i128::from(up as i64 >> (64 - bits)) } else { i128::from(up >> (64 - bits)) }
 }
 
-fn clamp(x: i128, bits: u32, signed: bool) -> i128 {
+pub(super) fn clamp(x: i128, bits: u32, signed: bool) -> i128 {
     let (low, high) =
         if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
     x.clamp(low, high)
 }
 
-fn primary(imm: u64, a: i128, b: i128) -> i128 {
+pub(super) fn primary(imm: u64, a: i128, b: i128) -> i128 {
     match operation(imm) {
         Video::Add => a + b,
         Video::Sub => a - b,
@@ -128,39 +135,6 @@ fn primary(imm: u64, a: i128, b: i128) -> i128 {
 fn shift(imm: u64, by: i128) -> u32 {
     let by = by as u32;
     if flag(imm, WRAP) { by & 31 } else { by.min(32) }
-}
-
-/// One result of parts of `a` and `b`.
-pub(crate) struct Scalar;
-
-impl Ternary for Scalar {
-    type A = u32;
-    type B = u32;
-    type C = u32;
-    type D = u32;
-    const SLOW: bool = true;
-    fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
-        let part = |word: u32, at: u32, signed: bool| {
-            let (low, bits) = place(field(imm, at, 4));
-            extract(u64::from(word), low, bits, signed)
-        };
-        let a = part(a, A_PART_AT, flag(imm, A_SIGNED));
-        let b = part(b, B_PART_AT, flag(imm, B_SIGNED));
-        if operation(imm) == Video::MultiplyAdd {
-            return multiply_add(imm, a * b, c);
-        }
-        let mut result = primary(imm, a, b);
-        if flag(imm, SATURATE) {
-            result = clamp(result, 32, flag(imm, D_SIGNED));
-        }
-        if flag(imm, ACCUMULATE) { (result as u32).wrapping_add(c) } else { result as u32 }
-    }
-}
-
-fn multiply_add(imm: u64, product: i128, c: u32) -> u32 {
-    let product = if flag(imm, NEGATE_PRODUCT) { -product } else { product };
-    let c = i128::from(c);
-    (if flag(imm, NEGATE_C) { product - c } else { product + c }) as u32
 }
 
 /// `PARTS` results of fields chosen from `a` and `b` together; `c` is added to, or fills what the mask leaves.

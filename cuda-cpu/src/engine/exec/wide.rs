@@ -17,7 +17,7 @@ pub(crate) fn upper(low: Slot) -> Slot {
 /// What stands there instead of the old value.
 pub(crate) trait Replace: 'static {
     const WRITES: bool;
-    fn new(old: u128, b: u128, c: u128) -> u128;
+    fn replaced(old: u128, b: u128, c: u128) -> u128;
 }
 
 macro_rules! replace {
@@ -25,7 +25,7 @@ macro_rules! replace {
         pub(crate) struct $name;
         impl Replace for $name {
             const WRITES: bool = $writes;
-            fn new($old: u128, $b: u128, $c: u128) -> u128 { $new }
+            fn replaced($old: u128, $b: u128, $c: u128) -> u128 { $new }
         }
     )* };
 }
@@ -49,7 +49,7 @@ pub(crate) fn atomic<R: Replace>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         let (b, c) = (read(ctx, op.b, lane), read(ctx, third, lane));
         // SAFETY: located, and aligned for 16 bytes, as all allocations are that threads share; the program was
         // not loaded without the instruction.
-        let old = unsafe { access_16::update(found.at[lane], |old| R::new(old, b, c)) };
+        let old = unsafe { access_16::update(found.at[lane], |old| R::replaced(old, b, c)) };
         ctx.set_lane(op.d, lane, old as u64);
         ctx.set_lane(upper(op.d), lane, (old >> 64) as u64);
     }

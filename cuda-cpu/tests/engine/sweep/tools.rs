@@ -1,16 +1,20 @@
 //! What makes the golden hashes, runs the whole sweep and explains differences.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use super::kernel::{CHUNK, Form, THREADS};
-use super::table::{Compared, table};
+use super::table::{Compared, HEAD, table};
 use super::{forms, golden, sums, total};
 use crate::args;
 use crate::host::Host;
 
 /// Parts of all 2^32 inputs that are hashed on their own.
 const PARTS: u32 = 4096;
+
+/// What `all_inputs` says of a form.
+const AS: &str = "as on a GPU";
 
 /// Where `write` leaves what the GPU shall run, and what it gave is looked for.
 fn folder() -> PathBuf {
@@ -76,30 +80,49 @@ fn adopt() {
 fn all_values() {
     let golden = golden();
     let gpu = if folder().join("sums.bin").exists() { from_gpu() } else { Vec::new() };
-    let mut wanted = String::new();
-    let mut compared = Vec::new();
+    let (mut wanted, mut differ) = (String::new(), String::new());
     for (i, form) in chosen() {
         let got = sums(&form, chunks(&form) as u32);
-        let mut differ = 0;
         if total(&got) != golden[form.name.as_str()].all {
             println!("{}: not as on a GPU", form.name);
             let chunk =
                 gpu.get(i).and_then(|(sums, _)| (0..got.len()).find(|&n| got[n] != sums[n]));
             wanted += &chunk.map_or(String::new(), |n| format!("{i} {} 0\n", n as u64 * CHUNK));
-            differ = form.count();
+            differ += &format!("{}\n", form.name);
         }
-        compared.push(Compared { values: form.count(), form, differ });
     }
-    println!("{}", table(&compared));
     fs::create_dir_all(folder()).unwrap();
     fs::write(folder().join("wanted.txt"), wanted).unwrap();
-    assert!(compared.iter().all(|one| one.differ == 0));
+    fs::write(folder().join("differ.txt"), &differ).unwrap();
+    assert!(differ.is_empty(), "not as on a GPU: {differ}");
+}
+
+#[test]
+#[ignore = "a tool: writes the table of what `all_values` and `all_inputs` found"]
+fn results() {
+    let differ = fs::read_to_string(folder().join("differ.txt")).unwrap();
+    let same = |form: &Form| !differ.lines().any(|name| name == form.name);
+    let compared: Vec<Compared> =
+        forms().map(|form| Compared { same: same(&form), form }).collect();
+    let path = "/../benches/results/2026-11-22-h200-instructions.md";
+    let path = format!("{}{path}", env!("CARGO_MANIFEST_DIR"));
+    let log = fs::read_to_string(folder().join("every.txt")).unwrap_or_default();
+    let line = |name: &str| format!("{name}: {AS}");
+    let every: Vec<String> = forms()
+        .filter(|form| log.lines().any(|found| found == line(&form.name)))
+        .map(|form| format!("`{}`", form.name))
+        .collect();
+    let every = format!("\nThe same on all 2^32 inputs: {}.\n", every.join(", "));
+    fs::write(path, HEAD.to_owned() + &table(&compared) + &every).unwrap();
 }
 
 #[test]
 #[ignore = "takes minutes a form: all 2^32 inputs of the forms that SWEEP names a part of"]
 fn all_inputs() {
     let golden = golden();
+    fs::create_dir_all(folder()).unwrap();
+    let path = folder().join("every.txt");
+    let mut log = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
     let mut wrong = 0;
     for (_, form) in chosen().filter(|(_, form)| form.has_32_bits()) {
         let h = Host::with_pool(&form.module(), 2);
@@ -108,7 +131,7 @@ fn all_inputs() {
         h.run("every", PARTS, THREADS, args![out, 0u64, rounds as u32]);
         let same =
             Some(total(&h.download(out, PARTS as usize))) == golden[form.name.as_str()].every;
-        println!("{}: {}", form.name, if same { "as on a GPU" } else { "not as on a GPU" });
+        writeln!(log, "{}: {}", form.name, if same { AS } else { "not as on a GPU" }).unwrap();
         wrong += i32::from(!same);
     }
     assert_eq!(wrong, 0);
