@@ -8,6 +8,7 @@ mod kernels;
 mod limits;
 mod misc;
 mod ops;
+mod stack;
 mod sweep;
 mod tensor;
 mod wide;
