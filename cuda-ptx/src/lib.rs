@@ -9,6 +9,7 @@
 mod ast;
 mod cursor;
 mod error;
+mod instruction;
 mod lexer;
 pub mod limits;
 mod lookup;
@@ -21,6 +22,7 @@ mod types;
 
 pub use ast::*;
 pub use error::{Error, ErrorKind};
+pub use instruction::*;
 pub use lookup::InstructionName;
 pub use signature::{Signature, signatures};
 pub use types::{ScalarType, Space};

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::ast::{Function, Instruction, Module, Variable};
+use crate::ast::{Function, Module, Variable};
+use crate::instruction::Instruction;
 
 impl Module {
     /// The kernel of that name, if the module defines it.

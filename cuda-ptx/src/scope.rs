@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::ast::{RegId, Register, Symbol};
+use crate::ast::Register;
 use crate::error::{Error, ErrorKind};
+use crate::instruction::{RegId, Symbol};
 use crate::lexer::Token;
 use crate::types::ScalarType;
 

@@ -8,6 +8,7 @@ use super::fault::FaultKind;
 use super::op::Op;
 use super::presets;
 use super::runner::{Faulted, Runner};
+use super::stack::top;
 use super::warp::{CallRecord, Fragment, Warp};
 
 /// Nested calls.
@@ -88,6 +89,10 @@ impl Runner<'_> {
         let Some(entry) = to.entry else {
             return self.fault(at.pc, lane, FaultKind::BadCall { address: 0 });
         };
+        let mut local = caller.local.saturating_add(from.local_bytes);
+        if let Some(register) = from.stack_top {
+            local = top(warp, at, register).next_multiple_of(16);
+        }
         let frame = warp.free_frame(&caller, function, to.frame_bytes);
         let record = CallRecord {
             function,
@@ -98,15 +103,15 @@ impl Runner<'_> {
             frame,
             // Beyond the limits when they do not fit a number.
             frame_end: frame.saturating_add(to.frame_bytes),
-            local: caller.local.saturating_add(from.local_bytes),
+            local,
             control,
         };
-        let local = record.local.saturating_add(to.local_bytes);
-        if record.depth > MAX_DEPTH || local > MAX_LOCAL || record.frame_end > MAX_REGISTERS {
+        let local_end = record.local.saturating_add(to.local_bytes);
+        if record.depth > MAX_DEPTH || local_end > MAX_LOCAL || record.frame_end > MAX_REGISTERS {
             return self.fault(at.pc, lane, FaultKind::CallDepth { limit: MAX_DEPTH });
         }
         let budget = self.ctx.budget;
-        if !warp.grow(record.frame_end, local, budget) {
+        if !warp.grow(record.frame_end, local_end, budget) {
             return self.fault(at.pc, lane, FaultKind::LaunchMemory { limit: budget.limit });
         }
         if let Some(shadow) = self.watch.as_mut().and_then(|watch| watch.shadow()) {

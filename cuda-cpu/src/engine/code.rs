@@ -51,6 +51,8 @@ pub(crate) struct FunctionCode {
     pub(crate) frame_bytes: u32,
     /// Bytes of local memory of one lane.
     pub(crate) local_bytes: u32,
+    /// The 32-bit register that says where what each lane has of local memory ends, if that is not the same for all.
+    pub(crate) stack_top: Option<Slot>,
     pub(crate) presets: Vec<Preset>,
     /// Those of them that hold for a launch, and for a block.
     pub(crate) launch_presets: Vec<Preset>,
@@ -123,8 +125,21 @@ pub(crate) enum Control {
     Barrier(Barrier),
     /// A collective of the warp: waits for the lanes of its member mask.
     Collective(Collective),
+    Alloca(Alloca),
     /// Give others the core.
     Pause,
+}
+
+/// `alloca`: local memory of which every lane gets as much as it wants, until its function returns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Alloca {
+    /// The bytes, and where the address goes: registers of this class.
+    pub(crate) bytes: Slot,
+    pub(crate) address: Slot,
+    pub(crate) class: Class,
+    pub(crate) align: u32,
+    /// See [`FunctionCode::stack_top`].
+    pub(crate) top: Slot,
 }
 
 /// See [`Control::Call`].

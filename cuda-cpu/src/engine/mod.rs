@@ -34,6 +34,7 @@ mod program;
 mod runner;
 mod sources;
 mod spares;
+mod stack;
 mod stall;
 mod team;
 mod variables;

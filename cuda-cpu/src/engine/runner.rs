@@ -170,6 +170,7 @@ impl Runner<'_> {
                 self.call(warp, here, op, call)?;
                 return Ok(self.spent(warp));
             }
+            Control::Alloca(alloca) => self.alloca(warp, here, alloca)?,
             Control::Indexed { index, table } => {
                 let targets = code.jump_tables[*table as usize].as_slice();
                 let mut back = false;

@@ -4,14 +4,19 @@
 //! may set bits of the same word; what a reader makes of bytes that are written at the same time is a race of
 //! the program, and either answer is right.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes of an overlapping copy whose bits are moved at once.
 const PIECE: u64 = 64 << 10;
 
 /// A bit for each byte.
 #[derive(Debug)]
-pub(crate) struct Written(Vec<AtomicU64>);
+pub(crate) struct Written {
+    words: Vec<AtomicU64>,
+    bytes: u64,
+    /// All were written at once, and none has become unwritten since: nothing has to be looked up.
+    all: AtomicBool,
+}
 
 /// The words that hold the bits from `from` on, each with the mask of those that are meant.
 pub(crate) fn words(from: u64, bits: u64) -> impl Iterator<Item = (usize, u64)> {
@@ -31,28 +36,37 @@ pub(crate) fn words(from: u64, bits: u64) -> impl Iterator<Item = (usize, u64)> 
 impl Written {
     /// For `bytes` bytes, none of them written. `None` when the host has no room.
     pub(super) fn new(bytes: u64) -> Option<Self> {
-        let words = usize::try_from(bytes.div_ceil(64)).ok()?;
-        let mut bits = Vec::new();
-        bits.try_reserve_exact(words).ok()?;
-        bits.resize_with(words, AtomicU64::default);
-        Some(Self(bits))
+        let count = usize::try_from(bytes.div_ceil(64)).ok()?;
+        let mut words = Vec::new();
+        words.try_reserve_exact(count).ok()?;
+        words.resize_with(count, AtomicU64::default);
+        Some(Self { words, bytes, all: AtomicBool::new(false) })
     }
 
     /// These bytes were written. What lies outside is left out.
     pub(crate) fn mark(&self, from: u64, bytes: u64) {
+        if self.all.load(Ordering::Relaxed) {
+            return;
+        }
         for (word, mask) in words(from, bytes) {
-            let Some(word) = self.0.get(word) else { return };
+            let Some(word) = self.words.get(word) else { return };
             // Most often they are set already: then no cache line changes hands.
             if word.load(Ordering::Relaxed) & mask != mask {
                 word.fetch_or(mask, Ordering::Relaxed);
             }
         }
+        if from == 0 && bytes >= self.bytes {
+            self.all.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The first of these bytes that nobody has written.
     pub(crate) fn first_missing(&self, from: u64, bytes: u64) -> Option<u64> {
+        if self.all.load(Ordering::Relaxed) {
+            return None;
+        }
         words(from, bytes).find_map(|(index, mask)| {
-            let missing = mask & !self.0.get(index)?.load(Ordering::Relaxed);
+            let missing = mask & !self.words.get(index)?.load(Ordering::Relaxed);
             let bit = u64::from(missing.trailing_zeros());
             (missing != 0).then_some(index as u64 * 64 + bit)
         })
@@ -60,6 +74,7 @@ impl Written {
 
     /// These bytes are copies of `source`'s: as written as they are. Both may be the same, and overlap.
     pub(super) fn copy(&self, to: u64, source: &Self, from: u64, bytes: u64) {
+        self.all.store(false, Ordering::Relaxed);
         let backwards = from < to;
         let mut done = 0;
         while done < bytes {
@@ -76,7 +91,8 @@ impl Written {
 
     /// The bits from `from` on, 64 at a time; beyond the end they mean nothing.
     fn chunks(&self, from: u64, bits: u64) -> impl Iterator<Item = u64> {
-        let word = |at: u64| self.0.get(at as usize).map_or(0, |word| word.load(Ordering::Relaxed));
+        let word =
+            |at: u64| self.words.get(at as usize).map_or(0, |word| word.load(Ordering::Relaxed));
         (0..bits.div_ceil(64)).map(move |i| {
             let (at, low) = ((from + i * 64) / 64, from % 64);
             let high = if low == 0 { 0 } else { word(at + 1) << (64 - low) };
@@ -88,7 +104,7 @@ impl Written {
     fn set(&self, from: u64, count: u64, bits: u64) {
         let low = from % 64;
         for (i, (word, mask)) in words(from, count).enumerate() {
-            let Some(word) = self.0.get(word) else { return };
+            let Some(word) = self.words.get(word) else { return };
             let value = if i == 0 { bits << low } else { bits >> (64 - low) };
             let old = word.load(Ordering::Relaxed);
             // Set and clear apart, so that bits of others in the word are left alone.
@@ -119,6 +135,14 @@ mod tests {
         assert_eq!(written.first_missing(60, 20), Some(70));
         assert_eq!(written.first_missing(128, 64), None);
         assert_eq!(written.first_missing(0, 0), None);
+        let none = Written::new(300).unwrap();
+        written.mark(0, 300);
+        assert_eq!(written.first_missing(0, 300), None);
+        written.copy(10, &none, 0, 5);
+        assert_eq!(
+            (written.first_missing(0, 300), written.first_missing(15, 285)),
+            (Some(10), None)
+        );
     }
 
     #[test]

@@ -22,6 +22,8 @@ mod limits;
 mod misc;
 #[path = "../engine/ops.rs"]
 mod ops;
+#[path = "../engine/stack.rs"]
+mod stack;
 #[path = "../engine/wide.rs"]
 mod wide;
 

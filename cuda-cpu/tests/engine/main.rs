@@ -9,6 +9,7 @@ mod limits;
 mod misc;
 mod newest;
 mod ops;
+mod stack;
 mod sweep;
 mod tensor;
 mod wide;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::ast::{AddressBase, Body, InitValue, Module, Operand, Symbol};
+use crate::ast::{Body, InitValue, Module};
+use crate::instruction::{AddressBase, Operand, Symbol};
 
 /// Functions without a body, each with the one that it stands for.
 pub(crate) type Aliases = HashMap<u32, u32>;

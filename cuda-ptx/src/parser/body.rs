@@ -1,8 +1,9 @@
 //! The inside of a function: blocks, declarations, labels, instructions.
 
-use crate::ast::{Body, LabelId, Prototype, RegId, Register, Symbol, TargetList};
+use crate::ast::{Body, Prototype, Register, TargetList};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
+use crate::instruction::{LabelId, RegId, Symbol};
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_REGISTER_RANGE;
 use crate::parser::debug::{location, skip_section, used_bytes};

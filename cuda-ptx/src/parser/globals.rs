@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::ast::Symbol;
 use crate::error::{Error, ErrorKind};
+use crate::instruction::Symbol;
 use crate::lexer::Token;
 
 /// What the names of module scope stand for, and where they were declared first.

@@ -1,8 +1,9 @@
 //! What stands behind the `=` of a variable: numbers, addresses, nested braces.
 
-use crate::ast::{Init, InitValue, Symbol};
+use crate::ast::{Init, InitValue};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
+use crate::instruction::Symbol;
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_VARIABLE_BYTES;
 use crate::number::Constant;

@@ -1,7 +1,7 @@
 //! `@!p opcode.modifier.modifier operand, operand;`
 
-use crate::ast::{Guard, Instruction};
 use crate::error::Error;
+use crate::instruction::{Guard, Instruction};
 use crate::lexer::Kind;
 use crate::limits::MAX_MODIFIERS;
 use crate::parser::body::BodyParser;

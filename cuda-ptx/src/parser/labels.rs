@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 
-use crate::ast::{Label, LabelId};
+use crate::ast::Label;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
+use crate::instruction::LabelId;
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_NESTING;
 

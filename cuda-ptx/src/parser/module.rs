@@ -1,8 +1,9 @@
 //! Everything at module scope.
 
-use crate::ast::{Function, Module, Param, Symbol};
+use crate::ast::{Function, Module, Param};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
+use crate::instruction::Symbol;
 use crate::lexer::{Kind, Token};
 use crate::parser::alias::{Aliases, redirect};
 use crate::parser::body::BodyParser;

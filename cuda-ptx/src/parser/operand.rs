@@ -1,7 +1,7 @@
 //! Operands of instructions. None holds a list inside a list, so nothing here recurses far.
 
-use crate::ast::{Address, AddressBase, Operand, RegPart};
 use crate::error::{Error, ErrorKind};
+use crate::instruction::{Address, AddressBase, Operand, RegPart};
 use crate::lexer::{Kind, Token};
 use crate::number::Constant;
 use crate::parser::body::BodyParser;

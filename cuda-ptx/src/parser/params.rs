@@ -1,8 +1,9 @@
 //! Parameter lists of kernels, functions and prototypes, with the offset of every parameter.
 
-use crate::ast::{Param, RegId};
+use crate::ast::Param;
 use crate::cursor::Cursor;
 use crate::error::Error;
+use crate::instruction::RegId;
 use crate::lexer::Token;
 use crate::limits::MAX_PARAMETER_BYTES;
 use crate::parser::declared::{Dimensions, declared_type};

@@ -4,10 +4,10 @@ use cuda_ptx::{Operand, ScalarType as T};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
-use crate::engine::exec::compare;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::map::Pick;
 use crate::engine::exec::select::{self, Logic, NOT_A, NOT_B};
+use crate::engine::exec::{compare, compare_two, property};
 use crate::engine::op::{Class, Handler, Op, Slot};
 
 /// The kind that holds a type's bits.
@@ -63,7 +63,7 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         let Operand::Pair(p, q) = dest else { return Err(OPERANDS) };
         let with = keep_old(b, with)?;
         for (d, high) in [(p, false), (q, true)] {
-            let pick = compare::pick_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
+            let pick = compare_two::pick_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
             let result = emit_compare(b, &pick, x, y)?;
             finish_slot(b, d, result, false, with)?;
         }
@@ -156,7 +156,7 @@ pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     let logic = take_logic(form);
     let ftz = form.take("ftz");
     let (to, from) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    if let Some(pick) = compare::pick_set_two(test, to, from, ftz) {
+    if let Some(pick) = compare_two::pick_set(test, to, from, ftz) {
         let ones = match to {
             T::F16x2 => 0x3C00_3C00,
             T::BF16x2 => 0x3F80_3F80,
@@ -226,7 +226,7 @@ fn set_two(
     (op.a, op.b) = match logic {
         Logic::And => (result, zero),
         Logic::Or => (b.source(&Operand::Int(ones), Kind::W32)?, result),
-        Logic::Xor => (compared(b, compare::SET_NOT), result),
+        Logic::Xor => (compared(b, compare_two::SET_NOT), result),
     };
     op.d = b.dest(d, Kind::W32, false)?;
     b.emit(op)
@@ -269,7 +269,7 @@ pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `testp.finite.f32 p, a;`
 pub(crate) fn testp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let pick = compare::pick_property(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let pick = property::pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let mut op = super::alu::operands(b, form, &pick)?;
     op.b = op.a;
     b.emit(op)

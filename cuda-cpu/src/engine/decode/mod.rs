@@ -26,9 +26,11 @@ mod memory;
 mod mma;
 mod moves;
 mod names;
+mod operand;
 mod registers;
 mod sparse;
 mod special;
+mod stack;
 mod suspend;
 mod video;
 mod wide;
@@ -106,6 +108,7 @@ fn decode_function(
     let mut b = Builder::new(module, (index, function), body, layout, code);
     into.entry = Some(b.pc());
     b.code.sources.begin_function(b.pc());
+    stack::begin(&mut b);
     let mut locations = body.locations.iter().peekable();
     let mut leaders = vec![false; body.instructions.len() + 1];
     for label in &body.labels {
@@ -173,6 +176,7 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
         problems.add(of_function(function, "more than 64 MiB of registers for each warp"));
     }
     into.local_bytes = b.locals.bytes;
+    into.stack_top = b.stack_top;
     into.presets = b.frame.presets();
     into.launch_presets = presets::that_hold(&into.presets, Holds::ForLaunch);
     into.block_presets = presets::that_hold(&into.presets, Holds::ForBlock);
@@ -248,6 +252,9 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "wmma" => wmma::wmma(b, form),
         "ldmatrix" => matrix::load(b, form),
         "stmatrix" => matrix::store(b, form),
+        "alloca" => stack::alloca(b, form),
+        "stacksave" => stack::save(b, form),
+        "stackrestore" => stack::restore(b, form),
         "cp" => async_copy::cp(b, form),
         "mbarrier" => mbarrier::mbarrier(b, form),
         "elect" => cluster::elect(b, form),

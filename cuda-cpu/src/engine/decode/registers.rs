@@ -77,7 +77,9 @@ fn rule(ins: &Instruction) -> Rule {
         | "max" | "neg" | "abs" | "sad" | "dp4a" | "dp2a" | "copysign" | "rcp" | "sqrt"
         | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => Rule::Data,
         "atom" | "vote" | "match" | "redux" | "activemask" | "mma" | "ldmatrix" | "movmatrix"
-        | "elect" | "mapa" | "getctarank" | "createpolicy" => Rule::Uses { results: true },
+        | "elect" | "mapa" | "getctarank" | "createpolicy" | "alloca" | "stacksave" => {
+            Rule::Uses { results: true }
+        }
         // Where the first operand is no address.
         "wmma" | "mbarrier" => {
             Rule::Uses { results: !matches!(ins.operands.first(), Some(Operand::Address(_))) }

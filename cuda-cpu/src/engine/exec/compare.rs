@@ -3,9 +3,9 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::float::{Float, Scalar};
-use super::lane::{Lane, Two};
-use super::map::{self, Binary, Compare, Pick};
+use super::float::Float;
+use super::lane::Lane;
+use super::map::{self, Compare, Pick};
 use crate::engine::decode::form::Form;
 
 /// What is compared.
@@ -180,53 +180,8 @@ pub(crate) fn pick_not_zero() -> Pick {
     map::compare::<Cmp<u32, NE>>()
 }
 
-/// `imm` of [`SetTwo`] beside the test in its low byte.
-const SET_FTZ: u64 = 0x100;
-/// The result is all ones or zeros, not 1.0 or 0.
-const SET_ONES: u64 = 0x200;
-/// The other way round: what the test fails.
-pub(crate) const SET_NOT: u64 = 0x400;
-
-/// `set` of packed halves.
-struct SetTwo<H>(std::marker::PhantomData<H>);
-
-impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
-    type A = Two<H>;
-    type B = Two<H>;
-    type D = u32;
-    #[inline(always)]
-    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> u32 {
-        let part = |a: H, b: H| {
-            let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
-            let one = if imm & SET_ONES != 0 {
-                0xFFFF
-            } else {
-                H::round_from(1.0, super::rounding::Round::Nearest).to_raw()
-            };
-            if by_code(imm as u8, a, b) != (imm & SET_NOT != 0) { one } else { 0 }
-        };
-        part(a.0, b.0) | part(a.1, b.1) << 16
-    }
-}
-
-/// `setp` of one of two packed halves: which one is in `imm` bit 16.
-struct CmpPart<H>(std::marker::PhantomData<H>);
-
-impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
-    type A = Two<H>;
-    type B = Two<H>;
-    #[inline(always)]
-    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> bool {
-        let (a, b) = if imm & PART_HIGH != 0 { (a.1, b.1) } else { (a.0, b.0) };
-        let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
-        by_code(imm as u8, a, b)
-    }
-}
-
-/// See [`CmpPart`].
-pub(crate) const PART_HIGH: u64 = 0x1_0000;
-
-fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
+/// The test with this code.
+pub(super) fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
     match code {
         EQ => test::<H, EQ>(a, b),
         NE => test::<H, NE>(a, b),
@@ -243,80 +198,4 @@ fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
         NUM => test::<H, NUM>(a, b),
         _ => test::<H, NAN>(a, b),
     }
-}
-
-/// `set` of packed halves into packed results of type `to`.
-pub(crate) fn pick_set_two(test: u8, to: T, from: T, ftz: bool) -> Option<Pick> {
-    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 };
-    match (to, from) {
-        (T::F16x2, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm)),
-        (T::BF16x2, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm)),
-        (T::U32 | T::S32, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm | SET_ONES)),
-        (T::U32 | T::S32, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm | SET_ONES)),
-        _ => None,
-    }
-}
-
-/// `setp` of packed halves: one part's comparison.
-pub(crate) fn pick_part(test: u8, ty: T, ftz: bool, high: bool) -> Option<Pick> {
-    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 } | if high { PART_HIGH } else { 0 };
-    match ty {
-        T::F16x2 => Some(map::compare::<CmpPart<f16>>().with(imm)),
-        T::BF16x2 => Some(map::compare::<CmpPart<bf16>>().with(imm)),
-        _ => None,
-    }
-}
-
-/// `testp`: properties of a number, by code in `imm`.
-struct TestProperty<F>(std::marker::PhantomData<F>);
-
-const PROPERTIES: [&str; 6] = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
-
-/// Types whose properties can be tested.
-trait Properties: Scalar {
-    /// One bit for each of [`PROPERTIES`].
-    fn properties(self) -> u32;
-}
-
-/// By the bits alone: of tests on floats, compilers make others, and not always the same.
-macro_rules! properties {
-    ($ty:ty) => {
-        impl Properties for $ty {
-            #[inline(always)]
-            fn properties(self) -> u32 {
-                let magnitude = self.to_bits() & !(-0.0 as $ty).to_bits();
-                let infinity = <$ty>::INFINITY.to_bits();
-                let (finite, nan) = (magnitude < infinity, magnitude > infinity);
-                let subnormal = magnitude != 0 && magnitude < <$ty>::MIN_POSITIVE.to_bits();
-                // Zero counts as normal on a GPU.
-                let all =
-                    [finite, magnitude == infinity, !nan, nan, finite & !subnormal, subnormal];
-                all.into_iter().rev().fold(0, |bits, bit| bits << 1 | u32::from(bit))
-            }
-        }
-    };
-}
-
-properties!(f32);
-properties!(f64);
-
-impl<F: Properties> Compare for TestProperty<F> {
-    type A = F;
-    type B = F;
-    #[inline(always)]
-    fn apply(a: F, _: F, imm: u64) -> bool {
-        a.properties() >> imm & 1 != 0
-    }
-}
-
-pub(crate) fn pick_property(form: &mut Form<'_>) -> Option<Pick> {
-    let property = form.take_one(&PROPERTIES)?;
-    let imm = PROPERTIES.iter().position(|&p| p == property)? as u64;
-    let mut pick = match form.ty()? {
-        T::F32 => map::compare::<TestProperty<f32>>(),
-        T::F64 => map::compare::<TestProperty<f64>>(),
-        _ => return None,
-    };
-    pick.sources[1] = None;
-    Some(pick.with(imm))
 }

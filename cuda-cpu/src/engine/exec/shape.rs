@@ -55,7 +55,9 @@ impl Shape {
     /// Host address of a lane's access.
     #[inline(always)]
     pub(crate) fn at(&self, address: u64, lane: usize) -> *mut u8 {
-        let offset = address.wrapping_sub(self.range.base) + lane as u64 * self.stride;
+        // Lanes that do not execute may have any address.
+        let own = lane as u64 * self.stride;
+        let offset = address.wrapping_sub(self.range.base).wrapping_add(own);
         self.range.host.wrapping_add(offset as usize)
     }
 

@@ -4,7 +4,10 @@ use crate::memory::written::words;
 
 /// See the module. Bits beyond the end are clear, and cannot be set.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Bits(Vec<u64>);
+pub(crate) struct Bits {
+    words: Vec<u64>,
+    set: u64,
+}
 
 impl Bits {
     /// `None` when the host has no room.
@@ -17,11 +20,11 @@ impl Bits {
     #[must_use]
     pub(crate) fn grow(&mut self, bits: u64) -> bool {
         let words = bits.div_ceil(64) as usize;
-        let more = words.saturating_sub(self.0.len());
-        if self.0.try_reserve_exact(more).is_err() {
+        let more = words.saturating_sub(self.words.len());
+        if self.words.try_reserve_exact(more).is_err() {
             return false;
         }
-        self.0.resize(words.max(self.0.len()), 0);
+        self.words.resize(words.max(self.words.len()), 0);
         true
     }
 
@@ -32,23 +35,32 @@ impl Bits {
 
     /// The bytes that it takes on the host.
     pub(crate) fn taken(&self) -> u64 {
-        self.0.len() as u64 * 8
+        self.words.len() as u64 * 8
     }
 
     pub(crate) fn clear_all(&mut self) {
-        self.0.fill(0);
+        if std::mem::take(&mut self.set) != 0 {
+            self.words.fill(0);
+        }
+    }
+
+    /// How many are set.
+    pub(crate) fn count(&self) -> u64 {
+        self.set
     }
 
     pub(crate) fn set(&mut self, from: u64, bits: u64) {
         for (word, mask) in words(from, bits) {
-            let Some(word) = self.0.get_mut(word) else { return };
+            let Some(word) = self.words.get_mut(word) else { return };
+            self.set += u64::from((mask & !*word).count_ones());
             *word |= mask;
         }
     }
 
     pub(crate) fn clear(&mut self, from: u64, bits: u64) {
         for (word, mask) in words(from, bits) {
-            let Some(word) = self.0.get_mut(word) else { return };
+            let Some(word) = self.words.get_mut(word) else { return };
+            self.set -= u64::from((mask & *word).count_ones());
             *word &= !mask;
         }
     }
@@ -56,7 +68,7 @@ impl Bits {
     /// The first of these bits that is clear.
     pub(crate) fn first_clear(&self, from: u64, bits: u64) -> Option<u64> {
         words(from, bits).find_map(|(index, mask)| {
-            let clear = mask & !self.0.get(index)?;
+            let clear = mask & !self.words.get(index)?;
             (clear != 0).then(|| index as u64 * 64 + u64::from(clear.trailing_zeros()))
         })
     }
@@ -70,7 +82,9 @@ mod tests {
     fn remembers_each_bit() {
         let mut bits = Bits::new(100).unwrap();
         bits.set(10, 80);
+        bits.set(20, 10);
         bits.clear(63, 2);
+        assert_eq!(bits.count(), 78);
         assert_eq!(bits.first_clear(10, 53), None);
         assert_eq!(bits.first_clear(10, 80), Some(63));
         assert_eq!(bits.first_clear(65, 30), Some(90));

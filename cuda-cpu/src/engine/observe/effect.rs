@@ -1,8 +1,7 @@
 //! What an op does to memory, as its decoder states it.
 
 use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
-use crate::engine::exec::locate::{SpaceKind, generic};
-use crate::engine::fault::FaultSpace;
+use crate::engine::exec::locate::SpaceKind;
 use crate::engine::launch::MAX_SHARED_BYTES;
 use crate::engine::op::{Class, Slot};
 
@@ -152,18 +151,13 @@ impl Access {
         self.element * self.count
     }
 
-    /// Where a lane's access is: the space behind a generic address, and the address in it.
-    pub(crate) fn place(&self, ctx: &Ctx<'_>, lane: usize) -> (FaultSpace, u64) {
-        let address = if self.narrow {
-            u64::from(ctx.lane::<u32>(self.register, lane).wrapping_add(self.offset as u32))
+    /// The addresses of all lanes; of those that do not execute they mean nothing.
+    pub(super) fn addresses(&self, ctx: &Ctx<'_>) -> [u64; LANES] {
+        if self.narrow {
+            let add = |at: u32| u64::from(at.wrapping_add(self.offset as u32));
+            ctx.read::<u32>(self.register).map(add)
         } else {
-            ctx.lane::<u64>(self.register, lane).wrapping_add(self.offset)
-        };
-        match self.space {
-            SpaceKind::Global => (FaultSpace::Global, address),
-            SpaceKind::Shared => (FaultSpace::Shared, address),
-            SpaceKind::Local => (FaultSpace::Local, address),
-            SpaceKind::Generic => generic(address),
+            ctx.read::<u64>(self.register).map(|at| at.wrapping_add(self.offset))
         }
     }
 
@@ -184,48 +178,5 @@ impl Access {
             _ => u64::from(ctx.lane::<u32>(slot, lane)),
         };
         Some((word >> (8 * (at % self.element))) as u8)
-    }
-}
-
-/// Where the lanes of an op access memory: those that execute it, and whose access the handler will not refuse.
-pub(crate) struct Places {
-    active: u32,
-    at: [(FaultSpace, u64); LANES],
-}
-
-impl Places {
-    pub(crate) fn new(ctx: &Ctx<'_>, access: &Access, active: u32) -> Self {
-        let mut places = Self { active: 0, at: [(FaultSpace::Param, 0); LANES] };
-        let bytes = u64::from(access.bytes());
-        for lane in lanes_of(active & access.lanes) {
-            let (space, at) = access.place(ctx, lane);
-            let size = match space {
-                FaultSpace::Global => u64::MAX,
-                FaultSpace::Shared => ctx.spaces.shared.size,
-                FaultSpace::Local => ctx.spaces.local.size,
-                FaultSpace::Param => 0,
-            };
-            if at.saturating_add(bytes) <= size && at.is_multiple_of(bytes) {
-                places.active |= 1 << lane;
-                places.at[lane] = (space, at);
-            }
-        }
-        places
-    }
-
-    /// The lanes that access this space, and where.
-    pub(crate) fn of(&self, space: FaultSpace) -> impl Iterator<Item = (usize, u64)> {
-        let lanes = lanes_of(self.active).map(|lane| (lane, self.at[lane]));
-        lanes.filter_map(move |(lane, (own, at))| (own == space).then_some((lane, at)))
-    }
-
-    /// All lanes, and where they access what.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, FaultSpace, u64)> {
-        lanes_of(self.active).map(|lane| (lane, self.at[lane].0, self.at[lane].1))
-    }
-
-    /// Where a lane accesses memory.
-    pub(crate) fn of_lane(&self, lane: usize) -> u64 {
-        self.at[lane].1
     }
 }

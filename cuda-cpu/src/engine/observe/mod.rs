@@ -40,6 +40,7 @@ mod bits;
 mod effect;
 mod meter;
 mod options;
+mod places;
 mod profile;
 mod races;
 mod shadow;

@@ -1,7 +1,8 @@
 //! What is remembered of a running block.
 
-use super::effect::{Access, Effect, Places};
+use super::effect::{Access, Effect};
 use super::options::Checks;
+use super::places::Places;
 use super::races::Races;
 use super::uninitialised::{At, Found, Uninitialised};
 use crate::engine::budget::Budget;
@@ -183,6 +184,18 @@ impl Shadow {
     ) -> bool {
         let own = self.uninitialised.as_mut();
         own.is_none_or(|own| own.enter_call(warp, lanes, local, registers, budget))
+    }
+
+    /// These lanes get this part of local memory: nothing of it is written. False when there is no room.
+    #[must_use]
+    pub(crate) fn give_local(
+        &mut self,
+        (warp, lanes): (u32, u32),
+        local: (u32, u32),
+        budget: &Budget,
+    ) -> bool {
+        let own = self.uninitialised.as_mut();
+        own.is_none_or(|own| own.give_local(warp, lanes, local, budget))
     }
 
     /// Arguments or results were copied between frames.

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use super::effect::{Access, Places};
+use super::effect::Access;
+use super::places::Places;
 use super::table::Rule;
 use super::undefined::{Origin, Undefined, Used};
 use super::written::Written;
@@ -168,7 +169,19 @@ impl Uninitialised {
         if let Some(held) = self.registers.get_mut(warp as usize).filter(|held| !held.is_empty()) {
             held.clear_frame(registers.0, registers.1, lanes);
         }
-        self.written.enter(warp, lanes, local, budget)
+        self.give_local(warp, lanes, local, budget)
+    }
+
+    /// See [`Written::give`].
+    #[must_use]
+    pub(crate) fn give_local(
+        &mut self,
+        warp: u32,
+        lanes: u32,
+        local: (u32, u32),
+        budget: &Budget,
+    ) -> bool {
+        self.written.give(warp, lanes, local, budget)
     }
 
     /// See [`Written::pass`].

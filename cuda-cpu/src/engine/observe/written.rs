@@ -4,7 +4,7 @@
 //! bits are the allocations' own.
 
 use super::bits::Bits;
-use super::effect::Places;
+use super::places::Places;
 use crate::engine::budget::Budget;
 use crate::engine::code::Passed;
 use crate::engine::ctx::{Ctx, LANES, lanes_of};
@@ -14,6 +14,7 @@ use crate::memory::Allocation;
 /// What a block's threads have written of its own memory.
 pub(crate) struct Written {
     shared: Bits,
+    shared_bytes: u64,
     /// By warp.
     local: Vec<Local>,
 }
@@ -33,7 +34,7 @@ impl Written {
         let lane = |_| Bits::new(local);
         let warp = |_| Some(Local((0..LANES).map(lane).collect::<Option<_>>()?));
         let local = (0..warps).map(warp).collect::<Option<_>>()?;
-        Some(Self { shared: Bits::new(shared)?, local })
+        Some(Self { shared: Bits::new(shared)?, shared_bytes: shared, local })
     }
 
     /// The bytes on the host that a new one takes.
@@ -70,8 +71,9 @@ impl Written {
                     .step_by(bytes as usize)
                     .any(|at| ctx.view.allocation(at, bytes).is_ok_and(|a| misses(a, at, bytes))),
             }
-        }) || runs(places, FaultSpace::Shared, bytes)
-            .any(|run| self.shared.first_clear(run.at, run.end - run.at).is_some())
+        }) || self.shared.count() < self.shared_bytes
+            && runs(places, FaultSpace::Shared, bytes)
+                .any(|run| self.shared.first_clear(run.at, run.end - run.at).is_some())
             || self.local.get(warp as usize).is_some_and(|local| {
                 let mut lanes = places.of(FaultSpace::Local);
                 lanes.any(|(lane, at)| local.0[lane].first_clear(at, bytes).is_some())
@@ -131,10 +133,9 @@ impl Written {
         }
     }
 
-    /// These lanes of a warp begin a call whose frame has this local memory: nothing of it is written. False
-    /// when there is no room.
+    /// These lanes of a warp get this part of local memory: nothing of it is written. False when there is no room.
     #[must_use]
-    pub(crate) fn enter(
+    pub(crate) fn give(
         &mut self,
         warp: u32,
         lanes: u32,

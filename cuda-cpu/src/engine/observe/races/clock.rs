@@ -1,8 +1,8 @@
 //! What threads know of each other: vector clocks.
 //!
-//! A warp counts its ops that matter here; the count is the *stamp* of what its lanes do in that op. A clock says
-//! of each thread up to which stamp all that it did is ordered before. A lane's own past needs no
-//! entry. Within a warp, what lanes know of each other is a table; of other warps most lanes know nothing
+//! A warp counts the times that any of its lanes tells others of its past; the count is the *stamp* of what its lanes
+//! do until the next time. A clock says of each thread up to which stamp all that it did is ordered before. A lane's
+//! own past needs no entry. Within a warp, what lanes know of each other is a table; of other warps most lanes know nothing
 //! between two barriers of the block, so that part is there only when there is something in it.
 
 use std::sync::Arc;
@@ -47,10 +47,11 @@ fn join(into: &mut Stamps, other: &Stamps) {
 /// The lanes of a warp since the last barrier of the whole block.
 pub(crate) struct WarpClocks {
     warp: u32,
-    /// The stamp of the current op.
+    /// The stamp of what is done now.
     now: u32,
-    /// By lane, what it knows of the warp's lanes.
+    /// By lane, what it knows of the warp's lanes: nothing, as long as none has `met` anybody.
     seen: Box<[Stamps; LANES]>,
+    met: bool,
     /// By lane, what it knows of other warps.
     others: [Option<Arc<Clock>>; LANES],
     /// By lane, the stamp of its latest fence: what a relaxed write may publish.
@@ -65,6 +66,7 @@ impl WarpClocks {
             warp,
             now: 1,
             seen: Box::new([[0; LANES]; LANES]),
+            met: false,
             others: Default::default(),
             fenced: [0; LANES],
             got: Default::default(),
@@ -73,17 +75,26 @@ impl WarpClocks {
 
     /// All threads know all that was before.
     pub(crate) fn forget(&mut self) {
+        if std::mem::take(&mut self.met) {
+            *self.seen = [[0; LANES]; LANES];
+            self.others = Default::default();
+            self.got = Default::default();
+        }
         self.now = 1;
-        *self.seen = [[0; LANES]; LANES];
         self.fenced = [0; LANES];
-        self.others = Default::default();
-        self.got = Default::default();
     }
 
-    /// Begins the next op that matters; gives its stamp. `None` after four thousand million of them.
-    pub(crate) fn tick(&mut self) -> Option<u32> {
-        self.now = self.now.checked_add(1)?;
-        Some(self.now)
+    /// The stamp of what is done now.
+    pub(crate) fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// What was done up to now has been told: what comes has the next stamp. False when there are no more.
+    #[must_use]
+    pub(crate) fn tick(&mut self) -> bool {
+        let next = self.now.checked_add(1);
+        self.now = next.unwrap_or(self.now);
+        next.is_some()
     }
 
     /// Whether `lane` knows what another thread did at `stamp`.
@@ -98,6 +109,7 @@ impl WarpClocks {
 
     /// These lanes have waited for each other.
     pub(crate) fn meet(&mut self, lanes: u32) {
+        self.met = true;
         self.fence(lanes);
         let (mut seen, mut others): (Stamps, Option<Arc<Clock>>) = ([0; LANES], None);
         for lane in lanes_of(lanes) {
@@ -121,6 +133,21 @@ impl WarpClocks {
         }
     }
 
+    /// What these lanes tell others together: all they have done.
+    pub(crate) fn tell(&self, lanes: u32, into: &mut Clock) {
+        let mut own: Stamps = [0; LANES];
+        for lane in lanes_of(lanes) {
+            if self.met {
+                join(&mut own, &self.seen[lane]);
+            }
+            own[lane] = self.now;
+            if let Some(others) = &self.others[lane] {
+                into.join(others);
+            }
+        }
+        into.join_warp(self.warp, &own);
+    }
+
     /// What a lane tells others: all it has done, or what it had done before its latest fence.
     pub(crate) fn released(&self, lane: usize, all: bool) -> Clock {
         let mut clock = self.others[lane].as_deref().cloned().unwrap_or_default();
@@ -137,6 +164,7 @@ impl WarpClocks {
         if told.is_empty() {
             return;
         }
+        self.met = true;
         if let Some((_, stamps)) = told.0.iter().find(|(warp, _)| *warp == self.warp) {
             join(&mut self.seen[lane], stamps);
         }
@@ -146,6 +174,7 @@ impl WarpClocks {
     /// A lane has read what others told; it counts from its next fence on.
     pub(crate) fn get(&mut self, lane: usize, told: &Arc<Clock>) {
         if !told.is_empty() {
+            self.met = true;
             self.got[lane] = joined(self.got[lane].take(), Some(told));
         }
     }
@@ -168,14 +197,22 @@ fn joined(one: Option<Arc<Clock>>, other: Option<&Arc<Clock>>) -> Option<Arc<Clo
 mod tests {
     use super::*;
 
+    /// The stamp of what a warp does, and a new one for what it does later.
+    fn step(warp: &mut WarpClocks) -> u32 {
+        let stamp = warp.now();
+        assert!(warp.tick());
+        stamp
+    }
+
     #[test]
     fn lanes_that_met_know_what_was_before_and_nothing_later() {
         let mut warp = WarpClocks::new(3);
-        let before = warp.tick().unwrap();
+        let before = warp.now();
         assert!(!warp.knows(1, 3, 0, before));
         warp.meet(0b11);
         assert!(warp.knows(1, 3, 0, before) && !warp.knows(2, 3, 0, before));
-        let after = warp.tick().unwrap();
+        assert!(warp.tick());
+        let after = step(&mut warp);
         assert!(!warp.knows(1, 3, 0, after));
         // Through lane 1, lane 2 knows of lane 0.
         warp.meet(0b110);
@@ -186,10 +223,10 @@ mod tests {
     #[test]
     fn what_is_told_goes_from_warp_to_warp() {
         let (mut a, mut b) = (WarpClocks::new(0), WarpClocks::new(1));
-        let early = a.tick().unwrap();
+        let early = a.now();
         a.fence(1);
-        let late = a.tick().unwrap();
-        b.tick();
+        assert!(a.tick());
+        let late = a.now();
         b.get(7, &Arc::new(a.released(0, false)));
         assert!(!b.knows(7, 0, 0, early), "a relaxed read orders nothing before a fence");
         b.fence(1 << 7);

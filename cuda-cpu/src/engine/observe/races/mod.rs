@@ -19,17 +19,22 @@ mod cells;
 mod clock;
 mod conflict;
 mod order;
+mod record;
 #[cfg(test)]
 mod tests;
+mod values;
+mod words;
 
-use self::cells::{Cells, Record, WORD};
+use self::cells::{Cells, WORD};
 use self::clock::WarpClocks;
 use self::conflict::touch;
 use self::order::Orders;
-use super::effect::{Access, Places};
-use crate::engine::address::SHARED_WINDOW;
-use crate::engine::ctx::{Ctx, LANES, LaneFault, lanes_of};
-use crate::engine::exec::locate::read_byte;
+use self::record::Record;
+use self::values::{differs, same};
+use self::words::{Accessed, Words, for_words};
+use super::effect::Access;
+use super::places::Places;
+use crate::engine::ctx::{Ctx, FULL, LANES, LaneFault, lanes_of};
 use crate::engine::fault::{FaultKind, FaultSpace, Racing};
 use crate::engine::op::Flow;
 
@@ -38,6 +43,7 @@ pub(crate) struct Races {
     cells: Cells,
     warps: Vec<WarpRaces>,
     orders: Orders,
+    words: Words,
 }
 
 /// A warp, and which of its lanes wait for each other.
@@ -53,14 +59,15 @@ impl Races {
         let warp =
             |index| WarpRaces { clocks: WarpClocks::new(index), lanes: 0, members: [0; LANES] };
         let warps = (0..warps).map(warp).collect();
-        Some(Self { cells: Cells::new(shared)?, warps, orders: Orders::default() })
+        let (orders, words) = Default::default();
+        Some(Self { cells: Cells::new(shared)?, warps, orders, words })
     }
 
     /// The bytes on the host that it takes.
     pub(crate) fn needed(warps: u64, shared: u64) -> u64 {
         let table = (LANES * LANES * size_of::<u32>()) as u64;
         let clocks = size_of::<WarpRaces>() as u64 + table;
-        Cells::needed(shared) + warps * clocks + Orders::needed(warps)
+        Cells::needed(shared) + warps * clocks + Orders::needed(warps) + size_of::<Self>() as u64
     }
 
     /// A new block begins.
@@ -78,7 +85,10 @@ impl Races {
 
     /// These lanes run: those that were waiting for each other have met.
     pub(crate) fn run(&mut self, warp: u32, lanes: u32) {
-        let Some(warp) = self.warps.get_mut(warp as usize) else { return };
+        let (index, Some(warp)) = (warp, self.warps.get_mut(warp as usize)) else { return };
+        if warp.lanes & lanes == 0 {
+            return;
+        }
         while warp.lanes & lanes != 0 {
             let first = (warp.lanes & lanes).trailing_zeros() as usize;
             let members = warp.members[first];
@@ -87,6 +97,7 @@ impl Races {
             warp.lanes &= !group;
             warp.clocks.meet(group);
         }
+        self.tick(index);
     }
 
     /// Lanes wait for the lanes of their member masks, which have to come to the same instruction.
@@ -99,19 +110,24 @@ impl Races {
 
     /// Lanes execute a fence.
     pub(crate) fn fence(&mut self, warp: u32, lanes: u32) {
-        if self.tick(warp).is_some() {
-            self.warps[warp as usize].clocks.fence(lanes);
+        if let Some(warp) = self.warps.get_mut(warp as usize) {
+            warp.clocks.fence(lanes);
         }
+        self.tick(warp);
     }
 
     /// Lanes arrive at barriers of the block.
     pub(crate) fn arrive(&mut self, warp: u32, lanes: u32, barrier: impl Fn(usize) -> u32) {
-        if self.tick(warp).is_some() {
-            let clocks = &self.warps[warp as usize].clocks;
-            lanes_of(lanes).for_each(|lane| {
-                self.orders.arrive(barrier(lane), &clocks.released(lane, true));
-            });
+        let Some(WarpRaces { clocks, .. }) = self.warps.get(warp as usize) else { return };
+        let mut left = lanes;
+        while left != 0 {
+            let id = barrier(left.trailing_zeros() as usize);
+            let together = lanes_of(left).filter(|&lane| barrier(lane) == id);
+            let together = together.fold(0, |mask, lane| mask | 1 << lane);
+            self.orders.arrive(id, clocks, together);
+            left &= !together;
         }
+        self.tick(warp);
     }
 
     /// A barrier lets go of all who wait there: `everyone` if they are the whole block.
@@ -129,34 +145,30 @@ impl Races {
             let clocks = &mut self.warps[warp as usize].clocks;
             lanes_of(lanes).for_each(|lane| clocks.acquire(lane, &told));
             clocks.fence(lanes);
+            self.tick(warp);
         }
     }
 
     /// What these lanes did before is known to whoever learns later.
     pub(crate) fn publish(&mut self, warp: u32, lanes: u32) {
-        if self.tick(warp).is_some() {
-            let clocks = &self.warps[warp as usize].clocks;
-            lanes_of(lanes).for_each(|lane| self.orders.publish(&clocks.released(lane, true)));
-        }
+        let Some(WarpRaces { clocks, .. }) = self.warps.get(warp as usize) else { return };
+        self.orders.publish(clocks, lanes);
+        self.tick(warp);
     }
 
     /// See [`Races::publish`].
     pub(crate) fn learn(&mut self, warp: u32, lanes: u32) {
-        if self.tick(warp).is_some() {
-            let clocks = &mut self.warps[warp as usize].clocks;
-            lanes_of(lanes).for_each(|lane| self.orders.learn(clocks, lane));
-        }
+        let Some(WarpRaces { clocks, .. }) = self.warps.get_mut(warp as usize) else { return };
+        lanes_of(lanes).for_each(|lane| self.orders.learn(clocks, lane));
     }
 
-    /// The stamp of the warp's next op.
-    fn tick(&mut self, warp: u32) -> Option<u32> {
-        let stamp = self.warps.get_mut(warp as usize)?.clocks.tick();
-        if stamp.is_none() {
+    /// Lanes of the warp have told of their past.
+    fn tick(&mut self, warp: u32) {
+        let Some(own) = self.warps.get_mut(warp as usize) else { return };
+        if !own.clocks.tick() {
             // It has counted as far as it can: a race across this point is not found.
             self.forget();
-            return self.warps[warp as usize].clocks.tick();
         }
-        stamp
     }
 
     /// Holds an access against the others, and remembers it.
@@ -167,35 +179,49 @@ impl Races {
         access: &Access,
         places: &Places,
     ) -> Option<Flow> {
-        if places.of(FaultSpace::Shared).next().is_none() && !access.order.strong {
-            return None;
-        }
-        let stamp = self.tick(warp)?;
-        let bytes = u64::from(access.bytes());
-        for (lane, at) in places.of(FaultSpace::Shared) {
-            for word in at / WORD..(at + bytes).div_ceil(WORD) {
-                let (low, high) = (at.max(word * WORD), (at + bytes).min((word + 1) * WORD));
-                let mask = ((1u32 << (high - low)) - 1) << (low % WORD);
-                let own = Record {
-                    stamp,
-                    pc,
-                    lanes: 1 << lane,
-                    warp: warp as u8,
-                    bytes: mask as u8,
-                    writes: access.kind.writes(),
-                    strong: access.order.strong,
-                };
-                let (clocks, word) = (&self.warps[warp as usize].clocks, word as u32);
-                let same = |other: &Record| same(ctx, access, places, (word, &own), other);
-                if let Some(other) = touch(clocks, &mut self.cells, (word, own), same) {
-                    return Some(race(ctx, access, at, lane, other));
-                }
+        let stamp = self.warps.get(warp as usize)?.clocks.now();
+        let (writes, strong) = (access.kind.writes(), access.order.strong);
+        let own = Record { stamp, pc, lanes: 0, warp: warp as u8, bytes: 0, writes, strong };
+        let lanes = self.unclear(&own, access, places);
+        for &Accessed { word, bytes, lanes } in self.words.find(places, lanes, access.bytes()) {
+            let new = Record { bytes, lanes, ..own };
+            let single = lanes & (lanes - 1) == 0;
+            if writes
+                && !strong
+                && !single
+                && let Some(lane) = differs(ctx, access, places, (word, &new))
+            {
+                let own = Record { lanes: 1 << new.lane(), ..new };
+                return Some(race(ctx, access, places, lane, own));
+            }
+            let clocks = &self.warps[warp as usize].clocks;
+            let same = |other: &Record| same(ctx, access, places, (word, &new), other);
+            if let Some((lane, other)) = touch(clocks, &mut self.cells, (word, new), same) {
+                return Some(race(ctx, access, places, lane, other));
             }
         }
-        if access.order.strong {
+        if strong {
             self.order(warp, access, places);
         }
         None
+    }
+
+    /// The lanes whose accesses have to be looked at; what is plainly harmless is remembered.
+    #[inline]
+    fn unclear(&mut self, own: &Record, access: &Access, places: &Places) -> u32 {
+        if own.writes && !own.strong {
+            // Lanes may write different values to the same place.
+            return FULL;
+        }
+        let mut unclear = 0;
+        places.for_groups(FaultSpace::Shared, |lanes, at| {
+            let mut harmless = true;
+            for_words(at, access.bytes(), |word, bytes| {
+                harmless &= self.cells.add_harmless(word, Record { lanes, bytes, ..*own });
+            });
+            unclear |= if harmless { 0 } else { lanes };
+        });
+        unclear
     }
 
     /// What strong accesses order.
@@ -207,38 +233,15 @@ impl Races {
                 self.orders.access(clocks, lane, word, access);
             }
         }
+        if access.order.releases {
+            self.tick(warp);
+        }
     }
 }
 
-/// Whether a lane writes what the other access wrote: what is there, or what the other lane writes in
-/// this very op.
-fn same(
-    ctx: &mut Ctx<'_>,
-    access: &Access,
-    places: &Places,
-    (word, own): (u32, &Record),
-    other: &Record,
-) -> bool {
-    let lane = own.lane();
-    let together = (own.warp, own.stamp) == (other.warp, other.stamp);
-    let beside = Record { lanes: other.lanes & !own.lanes, ..*other }.lane();
-    (0..WORD).filter(|bit| (own.bytes & other.bytes) >> bit & 1 != 0).all(|bit| {
-        let at = u64::from(word) * WORD + bit;
-        let written = |lane| access.value(ctx, lane, (at - places.of_lane(lane)) as u32);
-        let Some(new) = written(lane) else { return false };
-        let old = if together {
-            written(beside)
-        } else {
-            let op = &ctx.code.ops[own.pc as usize];
-            read_byte(ctx, op, lane, SHARED_WINDOW + at).ok()
-        };
-        old == Some(new)
-    })
-}
-
 #[cold]
-fn race(ctx: &mut Ctx<'_>, access: &Access, address: u64, lane: usize, other: Record) -> Flow {
-    let code = ctx.code;
+fn race(ctx: &mut Ctx<'_>, access: &Access, places: &Places, lane: usize, other: Record) -> Flow {
+    let (code, address) = (ctx.code, places.of_lane(lane));
     let thread = u32::from(other.warp) * LANES as u32 + other.lane() as u32;
     let other = Racing {
         thread: ctx.place.thread(thread),

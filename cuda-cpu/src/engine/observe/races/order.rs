@@ -34,10 +34,10 @@ impl Orders {
         *self = Self::default();
     }
 
-    /// Somebody arrives at a barrier.
-    pub(crate) fn arrive(&mut self, barrier: u32, told: &Clock) {
-        if let Some(own) = self.barriers.get_mut(barrier as usize) {
-            own.join(told);
+    /// Lanes arrive at a barrier.
+    pub(crate) fn arrive(&mut self, barrier: u32, clocks: &WarpClocks, lanes: u32) {
+        if let Some(told) = self.barriers.get_mut(barrier as usize) {
+            clocks.tell(lanes, told);
         }
     }
 
@@ -46,9 +46,9 @@ impl Orders {
         self.barriers.get_mut(barrier as usize).map(std::mem::take).unwrap_or_default().into()
     }
 
-    /// Somebody tells everybody.
-    pub(crate) fn publish(&mut self, told: &Clock) {
-        Arc::make_mut(&mut self.elsewhere).join(told);
+    /// Lanes tell everybody.
+    pub(crate) fn publish(&mut self, clocks: &WarpClocks, lanes: u32) {
+        clocks.tell(lanes, Arc::make_mut(&mut self.elsewhere));
     }
 
     /// Somebody learns what was told.

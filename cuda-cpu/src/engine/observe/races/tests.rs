@@ -72,13 +72,13 @@ fn lane(t: usize) -> usize {
     t % LANES_USED as usize
 }
 
-/// An access by one lane, as `Races::access` does it.
-fn access(races: &mut Races, t: usize, word: u64, bytes: u8, access: &Access) -> bool {
-    let stamp = races.tick(warp(t)).unwrap();
+/// An access by lanes of the thread's warp, as `Races::access` does it.
+fn access(races: &mut Races, t: usize, lanes: u32, word: u64, bytes: u8, access: &Access) -> bool {
+    let stamp = races.warps[warp(t) as usize].clocks.now();
     let new = Record {
         stamp,
         pc: 0,
-        lanes: 1 << lane(t),
+        lanes,
         warp: warp(t) as u8,
         bytes,
         writes: access.kind.writes(),
@@ -89,6 +89,9 @@ fn access(races: &mut Races, t: usize, word: u64, bytes: u8, access: &Access) ->
     if access.order.strong && !found {
         let clocks = &mut races.warps[warp(t) as usize].clocks;
         races.orders.access(clocks, lane(t), Some(word), access);
+        if access.order.releases {
+            races.tick(warp(t));
+        }
     }
     found
 }
@@ -125,7 +128,7 @@ fn trace(seed: u64) -> bool {
                 // Words that are used for little else.
                 let word = random.below(2);
                 let own = Access { order, ..Access::new(kind, SpaceKind::Shared, 4, Slot::NONE) };
-                let found = access(&mut races, t, word, 15, &own);
+                let found = access(&mut races, t, 1 << lane(t), word, 15, &own);
                 let expected = reference.access(t, word, 15, kind.writes(), true);
                 assert_eq!(found, expected, "seed {seed}, step {step}");
                 if found {
@@ -139,8 +142,14 @@ fn trace(seed: u64) -> bool {
                 let word = if mixed { random.below(2) } else { 2 + random.below(WORDS - 2) };
                 let bytes = [15, 3, 12, 1][random.below(4) as usize];
                 let own = Access::new(kind, SpaceKind::Shared, 4, Slot::NONE);
-                let found = access(&mut races, t, word, bytes, &own);
-                let expected = reference.access(t, word, bytes, kind.writes(), false);
+                // Several lanes read together.
+                let beside = if kind == AccessKind::Read { some(&mut random) } else { 0 };
+                let lanes = 1 << lane(t) | beside;
+                let found = access(&mut races, t, lanes, word, bytes, &own);
+                let first = (warp(t) * LANES_USED) as usize;
+                let each = lanes_of(lanes)
+                    .map(|l| reference.access(first + l, word, bytes, kind.writes(), false));
+                let expected = each.fold(false, |any, races| any | races);
                 assert_eq!(found, expected, "seed {seed}, step {step}");
                 if found {
                     return true;

@@ -1,0 +1,84 @@
+//! alloca, stacksave, stackrestore.
+//!
+//! A function that has one of them keeps in a hidden register where each lane's local memory ends; its calls
+//! begin above.
+
+use cuda_ptx::{Operand, ScalarType as T};
+
+use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::form::Form;
+use crate::engine::code::{Alloca, Control, PresetValue};
+use crate::engine::exec::lane::Kind;
+use crate::engine::exec::{select, stack};
+use crate::engine::op::{Class, Op, Slot};
+
+/// What an address is aligned to at least, and at most.
+const LEAST_ALIGN: u64 = 8;
+const MAX_ALIGN: u64 = 1 << 23;
+
+/// The function begins.
+pub(crate) fn begin(b: &mut Builder<'_>) {
+    let opcodes = ["alloca", "stacksave", "stackrestore"];
+    if !b.body.instructions.iter().any(|ins| opcodes.contains(&ins.opcode.as_str())) {
+        return;
+    }
+    let mut op = Op::new(select::copy::<u32>);
+    (op.a, op.d) = (bottom(b), b.frame.register(Class::W32));
+    b.stack_top = Some(op.d);
+    b.emit_plain(op);
+}
+
+/// Where the function's variables end, and its stack begins.
+fn bottom(b: &mut Builder<'_>) -> Slot {
+    let bytes = b.locals.bytes;
+    b.frame.preset(Class::W32, PresetValue::Local(bytes))
+}
+
+/// The type of addresses, when nothing else is written.
+fn address_kind(form: &mut Form<'_>) -> Result<Kind, Problem> {
+    match form.ty() {
+        Some(T::U32) if form.is_spent() => Ok(Kind::W32),
+        Some(T::U64) if form.is_spent() => Ok(Kind::W64),
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// `alloca.type address, bytes{, align};`
+pub(crate) fn alloca(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let kind = address_kind(form)?;
+    let (d, bytes, align) = match form.instruction().operands.as_slice() {
+        [d, bytes] => (d, bytes, LEAST_ALIGN),
+        [d, bytes, Operand::Int(align)] => (d, bytes, *align),
+        _ => return Err(OPERANDS),
+    };
+    if !align.is_power_of_two() || align > MAX_ALIGN {
+        return Err("an alignment that is no power of two up to 8388608");
+    }
+    let bytes = b.source(bytes, kind)?;
+    let address = b.dest(d, kind, false)?;
+    let align = align.max(LEAST_ALIGN) as u32;
+    let (class, top) = (kind.class(), b.stack_top.ok_or(UNKNOWN)?);
+    b.control(Control::Alloca(Alloca { bytes, address, class, align, top }))
+}
+
+/// `stacksave.type d;`
+pub(crate) fn save(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let kind = address_kind(form)?;
+    let [d] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let wide = kind.class() == Class::W64;
+    let mut op = Op::new(if wide { select::widen } else { select::copy::<u32> });
+    op.a = b.stack_top.ok_or(UNKNOWN)?;
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// `stackrestore.type a;`
+pub(crate) fn restore(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let kind = address_kind(form)?;
+    let [a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let wide = kind.class() == Class::W64;
+    let mut op = Op::new(if wide { stack::restore::<u64> } else { stack::restore::<u32> });
+    op.a = b.source(a, kind)?;
+    (op.b, op.d) = (bottom(b), b.stack_top.ok_or(UNKNOWN)?);
+    b.emit(op)
+}

@@ -1,0 +1,78 @@
+//! Comparisons of packed halves.
+
+use cuda_ptx::ScalarType as T;
+use half::{bf16, f16};
+
+use super::compare::by_code;
+use super::float::Scalar;
+use super::lane::Two;
+use super::map::{self, Binary, Compare, Pick};
+use super::rounding::Round;
+
+/// `imm` of [`SetTwo`] beside the test in its low byte.
+const SET_FTZ: u64 = 0x100;
+/// The result is all ones or zeros, not 1.0 or 0.
+const SET_ONES: u64 = 0x200;
+/// The other way round: what the test fails.
+pub(crate) const SET_NOT: u64 = 0x400;
+
+/// `set` of packed halves.
+struct SetTwo<H>(std::marker::PhantomData<H>);
+
+impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
+    type A = Two<H>;
+    type B = Two<H>;
+    type D = u32;
+    #[inline(always)]
+    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> u32 {
+        let part = |a: H, b: H| {
+            let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
+            let one = if imm & SET_ONES != 0 {
+                0xFFFF
+            } else {
+                H::round_from(1.0, Round::Nearest).to_raw()
+            };
+            if by_code(imm as u8, a, b) != (imm & SET_NOT != 0) { one } else { 0 }
+        };
+        part(a.0, b.0) | part(a.1, b.1) << 16
+    }
+}
+
+/// `setp` of one of two packed halves: which one is in `imm` bit 16.
+struct CmpPart<H>(std::marker::PhantomData<H>);
+
+impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
+    type A = Two<H>;
+    type B = Two<H>;
+    #[inline(always)]
+    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> bool {
+        let (a, b) = if imm & PART_HIGH != 0 { (a.1, b.1) } else { (a.0, b.0) };
+        let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
+        by_code(imm as u8, a, b)
+    }
+}
+
+/// See [`CmpPart`].
+const PART_HIGH: u64 = 0x1_0000;
+
+/// `set` of packed halves into packed results of type `to`.
+pub(crate) fn pick_set(test: u8, to: T, from: T, ftz: bool) -> Option<Pick> {
+    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 };
+    match (to, from) {
+        (T::F16x2, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm)),
+        (T::BF16x2, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm)),
+        (T::U32 | T::S32, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm | SET_ONES)),
+        (T::U32 | T::S32, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm | SET_ONES)),
+        _ => None,
+    }
+}
+
+/// `setp` of packed halves: one part's comparison.
+pub(crate) fn pick_part(test: u8, ty: T, ftz: bool, high: bool) -> Option<Pick> {
+    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 } | if high { PART_HIGH } else { 0 };
+    match ty {
+        T::F16x2 => Some(map::compare::<CmpPart<f16>>().with(imm)),
+        T::BF16x2 => Some(map::compare::<CmpPart<bf16>>().with(imm)),
+        _ => None,
+    }
+}

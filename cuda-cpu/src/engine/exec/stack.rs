@@ -1,0 +1,19 @@
+//! `stackrestore`; `alloca` is the scheduler's.
+
+use crate::engine::ctx::{Ctx, Raw, lanes_of};
+use crate::engine::fault::FaultKind;
+use crate::engine::op::{Flow, Op};
+
+/// `stackrestore`: the end of local memory, in `d`, goes back to `a`; where it begins at the lowest is in `b`.
+pub(crate) fn restore<A: Raw + Into<u64>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let saved = ctx.read::<A>(op.a);
+    for lane in lanes_of(ctx.mask) {
+        let address: u64 = saved[lane].into();
+        let stack = ctx.lane::<u32>(op.b, lane)..=ctx.lane::<u32>(op.d, lane);
+        match u32::try_from(address).ok().filter(|at| stack.contains(at)) {
+            Some(at) => ctx.set_lane(op.d, lane, at),
+            None => return ctx.fail(lane, FaultKind::BadStackPointer { address }),
+        }
+    }
+    Flow::Next
+}

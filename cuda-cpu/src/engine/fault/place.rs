@@ -1,0 +1,15 @@
+//! Lines of the PTX and of what it was compiled from, in words.
+
+use std::fmt;
+
+use cuda_core::SourceLine;
+
+/// `PTX line 7, k.cu:3:5`.
+pub(super) fn place(
+    f: &mut fmt::Formatter<'_>,
+    line: u32,
+    source: Option<&SourceLine>,
+) -> fmt::Result {
+    write!(f, "PTX line {line}")?;
+    source.map_or(Ok(()), |source| write!(f, ", {source}"))
+}

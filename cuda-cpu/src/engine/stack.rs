@@ -1,0 +1,82 @@
+//! Local memory that threads take while their function runs.
+//!
+//! Of a function with `alloca` a hidden register says where each lane's local memory ends. The memory is its frame's: a
+//! call begins above what any of its lanes has, and what a function took is free again when it returns.
+
+use super::budget::MAX_LOCAL;
+use super::code::{Alloca, Passed};
+use super::ctx::{LANES, lanes_of};
+use super::fault::FaultKind;
+use super::op::{Class, Slot};
+use super::runner::{Faulted, Runner};
+use super::warp::{Fragment, Warp};
+
+impl Runner<'_> {
+    /// `alloca` by these lanes; they go on.
+    pub(crate) fn alloca(
+        &mut self,
+        warp: &mut Warp,
+        at: Fragment,
+        alloca: &Alloca,
+    ) -> Result<(), Faulted> {
+        // From where to where, by lane.
+        let mut given = [(0, 0); LANES];
+        for lane in lanes_of(at.mask) {
+            let bytes = match alloca.class {
+                Class::W64 => self.ctx.lane::<u64>(alloca.bytes, lane),
+                _ => self.ctx.lane::<u32>(alloca.bytes, lane).into(),
+            };
+            let top = u64::from(self.ctx.lane::<u32>(alloca.top, lane));
+            let start = top.next_multiple_of(alloca.align.into());
+            let end = start.saturating_add(bytes);
+            if end > MAX_LOCAL.into() {
+                let kind = FaultKind::StackOverflow { bytes, limit: MAX_LOCAL };
+                return self.fault(at.pc, lane, kind);
+            }
+            given[lane] = (start as u32, end as u32);
+        }
+        self.make_room(warp, at, &given)?;
+        for lane in lanes_of(at.mask) {
+            let (start, end) = given[lane];
+            self.ctx.set_lane(alloca.top, lane, end);
+            match alloca.class {
+                Class::W64 => self.ctx.set_lane(alloca.address, lane, u64::from(start)),
+                _ => self.ctx.set_lane(alloca.address, lane, start),
+            }
+        }
+        warp.ready.push(Fragment { pc: at.pc + 1, ..at });
+        Ok(())
+    }
+
+    fn make_room(
+        &mut self,
+        warp: &mut Warp,
+        at: Fragment,
+        given: &[(u32, u32); LANES],
+    ) -> Result<(), Faulted> {
+        let budget = self.ctx.budget;
+        let end = given.iter().map(|&(_, end)| end).max().unwrap_or(0);
+        let mut room = warp.grow(0, end, budget);
+        if let Some(shadow) = self.shadow() {
+            room &= lanes_of(at.mask).all(|lane| {
+                let (start, end) = given[lane];
+                shadow.give_local((warp.index, 1 << lane), (start, end - start), budget)
+            });
+        }
+        let lane = at.mask.trailing_zeros() as usize;
+        match room {
+            true => Ok(()),
+            false => self.fault(at.pc, lane, FaultKind::LaunchMemory { limit: budget.limit }),
+        }
+    }
+}
+
+/// Where the local memory of these lanes ends, by the register of their function that says so.
+pub(crate) fn top(warp: &Warp, at: Fragment, register: Slot) -> u32 {
+    let register = Passed::Register(register, Class::W32);
+    let of = |lane| match *warp.passed(at.call, &register, lane).0 {
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+        _ => 0,
+    };
+    lanes_of(at.mask).map(of).max().unwrap_or(0)
+}
