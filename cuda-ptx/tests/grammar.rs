@@ -157,6 +157,13 @@ fn variables_of_every_kind() {
     assert_eq!((variable("late").external, bytes("late")), (false, vec![5, 0, 0, 0]));
 }
 
+/// Its bytes would take the place of those of the definition, whatever its size.
+#[test]
+fn what_is_defined_elsewhere_has_no_initialiser() {
+    let text = ".global .b8 a[1] = {7}; .extern .global .b8 a[4] = {1, 2, 3, 4};";
+    assert!(message(text).contains("has no initialiser"), "{}", message(text));
+}
+
 #[test]
 fn an_alias_is_the_function_it_names() {
     let module = module(
