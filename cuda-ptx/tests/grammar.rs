@@ -165,6 +165,12 @@ fn what_is_defined_elsewhere_has_no_initialiser() {
 }
 
 #[test]
+fn the_size_of_a_warp_is_no_label() {
+    let twice = "mov.u32 %r1, 1 ? WARP_SZ : 2; mov.u32 %r2, 0 ? WARP_SZ : 2;";
+    assert_eq!(body(twice).instructions.len(), 2);
+}
+
+#[test]
 fn an_alias_is_the_function_it_names() {
     let module = module(
         ".func f() { ret; } .func g(); .entry k() { call g; } .alias g, f; .global .u64 p = g;",

@@ -55,6 +55,8 @@ impl<'a> Labels<'a> {
                         return Ok(labels);
                     }
                 }
+                // It is a number: `1 ? WARP_SZ : 2`.
+                (Kind::Ident, "WARP_SZ") => {}
                 (Kind::Ident, _) if tokens.get(i + 1).is_some_and(|next| next.is_punct(":")) => {
                     let block = blocks.last().copied().unwrap_or_default();
                     labels.insert(block, token, tokens.get(i + 2))?;
