@@ -5,7 +5,7 @@ use cuda_ptx::Operand;
 use super::builder::{Builder, OPERANDS, Problem};
 use crate::engine::code::{PresetValue, Special};
 use crate::engine::exec::lane::Kind;
-use crate::engine::exec::special::{clock_32, clock_64, global_timer};
+use crate::engine::exec::special::{clock_32, clock_64, global_timer, global_timer_32};
 use crate::engine::op::{Handler, Op};
 
 /// A special register that holds one value while a block runs.
@@ -36,6 +36,8 @@ pub(crate) fn value(name: &str) -> Option<PresetValue> {
         "dynamic_smem_size" => Special::DynamicSharedSize,
         "total_smem_size" | "aggr_smem_size" => Special::TotalSharedSize,
         "WARP_SZ" => return Some(PresetValue::Const(32)),
+        // No kernel here is launched from a graph by the device itself.
+        "current_graph_exec" => return Some(PresetValue::Const(0)),
         // Each block is a cluster of its own.
         "is_explicit_cluster"
         | "cluster_ctarank"
@@ -63,6 +65,8 @@ pub(crate) fn mov_changing(
         "clock_hi" => (clock_32, 32, Kind::W32),
         "clock64" => (clock_64, 0, Kind::W64),
         "globaltimer" => (global_timer, 0, Kind::W64),
+        "globaltimer_lo" => (global_timer_32, 0, Kind::W32),
+        "globaltimer_hi" => (global_timer_32, 32, Kind::W32),
         _ => return Ok(false),
     };
     if own.class() != kind.class() {

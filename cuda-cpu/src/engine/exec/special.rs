@@ -28,6 +28,14 @@ pub(crate) fn global_timer(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
+/// `%globaltimer_lo`, `%globaltimer_hi` (by `imm`, the shift).
+pub(crate) fn global_timer_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let now = (ctx.clock.global() >> op.imm) as u32;
+    super::atomics::burn(ctx);
+    ctx.write(op.d, ctx.mask, &[now; LANES]);
+    Flow::Next
+}
+
 /// `activemask`.
 pub(crate) fn active_mask(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     ctx.write(op.d, ctx.mask, &[ctx.mask; LANES]);
