@@ -15,6 +15,9 @@ pub const MAX_MODIFIERS: u64 = 64;
 /// Registers that one `.reg .b32 %r<n>;` may declare.
 pub const MAX_REGISTER_RANGE: u64 = 1 << 20;
 
+/// Elements of one vector register.
+pub(crate) const MAX_REGISTER_LANES: u32 = 4;
+
 /// Dimensions of an array.
 pub const MAX_DIMENSIONS: u64 = 16;
 

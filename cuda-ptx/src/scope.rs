@@ -15,7 +15,17 @@ use crate::types::ScalarType;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Binding {
     Reg(RegId),
+    /// `.reg .v2 .u64 %q;`: as many registers as it has elements, from the first one on.
+    Vector(RegId, u32),
     Symbol(Symbol),
+}
+
+/// What `.reg` declares a name with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RegisterType {
+    pub(crate) ty: ScalarType,
+    /// More than one for a vector.
+    pub(crate) lanes: u32,
 }
 
 /// The scopes that are open, innermost last.
@@ -43,7 +53,7 @@ struct Bound {
 
 #[derive(Clone, Copy)]
 struct Range {
-    ty: ScalarType,
+    ty: RegisterType,
     count: u64,
     line: u32,
 }
@@ -87,7 +97,7 @@ impl<'a> Scopes<'a> {
         &mut self,
         prefix: &Token<'a>,
         count: u64,
-        ty: ScalarType,
+        ty: RegisterType,
     ) -> Result<(), Error> {
         let Some(scope) = self.open.last_mut() else { return Ok(()) };
         if count == 0 {
@@ -113,8 +123,7 @@ impl<'a> Scope<'a> {
             return Some(bound.binding);
         }
         let range = self.range_of(name)?;
-        let binding = Binding::Reg(RegId(registers.len() as u32));
-        registers.push(Register { name: name.to_owned(), ty: range.ty });
+        let binding = declared_registers(name, range.ty, registers);
         self.names.insert(name, Bound { binding, line: range.line });
         Some(binding)
     }
@@ -149,6 +158,22 @@ impl<'a> Scope<'a> {
     }
 }
 
+/// Adds the registers of one declared name: one, or one for each element of a vector.
+pub(crate) fn declared_registers(
+    name: &str,
+    ty: RegisterType,
+    registers: &mut Vec<Register>,
+) -> Binding {
+    let first = RegId(registers.len() as u32);
+    if ty.lanes == 1 {
+        registers.push(Register { name: name.to_owned(), ty: ty.ty });
+        return Binding::Reg(first);
+    }
+    let elements = ["x", "y", "z", "w"].iter().take(ty.lanes as usize);
+    registers.extend(elements.map(|e| Register { name: format!("{name}.{e}"), ty: ty.ty }));
+    Binding::Vector(first, registers.len() as u32 - first.0)
+}
+
 /// The ways to read `name` as a prefix and a number, the shortest number first.
 fn splits(name: &str) -> impl Iterator<Item = (&str, u64)> {
     const DIGITS: usize = 10;
@@ -166,6 +191,9 @@ mod tests {
     use super::*;
     use crate::lexer::Kind;
 
+    const B32: RegisterType = RegisterType { ty: ScalarType::B32, lanes: 1 };
+    const B64: RegisterType = RegisterType { ty: ScalarType::B64, lanes: 1 };
+
     fn token(text: &str) -> Token<'_> {
         Token { kind: Kind::Ident, text, line: 1, column: 1 }
     }
@@ -179,8 +207,8 @@ mod tests {
     fn ranges_declare_their_numbers_and_no_others() {
         let mut scopes = Scopes::default();
         scopes.open(0);
-        scopes.declare_range(&token("%r"), 20, ScalarType::B32).unwrap();
-        scopes.declare_range(&token("%rd"), 3, ScalarType::B64).unwrap();
+        scopes.declare_range(&token("%r"), 20, B32).unwrap();
+        scopes.declare_range(&token("%rd"), 3, B64).unwrap();
         assert_eq!(reg(&mut scopes, "%r19"), Some(Binding::Reg(RegId(7))));
         for name in ["%r20", "%r07", "%rd3", "%r", "%rx1", "%r99999999999999999999"] {
             assert_eq!(reg(&mut scopes, name), None, "{name}");
@@ -207,12 +235,12 @@ mod tests {
             for &(name, count) in first {
                 match count {
                     0 => scopes.declare(&token(name), Binding::Reg(RegId(0))).unwrap(),
-                    _ => scopes.declare_range(&token(name), count, ScalarType::B32).unwrap(),
+                    _ => scopes.declare_range(&token(name), count, B32).unwrap(),
                 }
             }
             match count {
                 0 => scopes.declare(&token(prefix), Binding::Reg(RegId(0))).is_err(),
-                _ => scopes.declare_range(&token(prefix), count, ScalarType::B32).is_err(),
+                _ => scopes.declare_range(&token(prefix), count, B32).is_err(),
             }
         };
         assert!(clash(&[("%r", 10)], "%r5", 0));

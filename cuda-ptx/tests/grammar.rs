@@ -46,6 +46,35 @@ fn the_first_lines() {
 }
 
 #[test]
+fn vector_registers_are_as_many_registers() {
+    let vectors = ".reg .v4 .f32 %v, %w<2>; .reg .v2 .u64 %q;";
+    let body = body(&format!(
+        "{vectors} mov.v4.f32 %w1, %v; add.f32 %f1, %v.g, %w1.w; mov.u64 %q.y, %q.x;"
+    ));
+    let operands = |i: usize| &body.instructions[i].operands;
+    let names = |operand: &Operand| match operand {
+        Operand::Reg(id) => body.registers[id.0 as usize].name.clone(),
+        Operand::Vector(parts) => format!("{}", parts.len()),
+        other => format!("{other:?}"),
+    };
+    let all = (0..3).flat_map(operands).map(names).collect::<Vec<_>>();
+    assert_eq!(all, ["4", "4", "%f1", "%v.y", "%w1.w", "%q.y", "%q.x"]);
+    let Operand::Vector(parts) = &operands(0)[1] else { panic!("{:?}", operands(0)) };
+    assert_eq!(parts[1], operands(1)[1]);
+    for bad in [
+        "mov.f32 %f1, %q.z;",
+        "mov.f32 %f1, %v.h0;",
+        "mov.v2.u64 %q, {%q, %q};",
+        "mov.f32 %f1, %v.;",
+    ] {
+        let text = kernel(&format!("{vectors} {bad}"));
+        assert!(matches!(refused(&text).kind, ErrorKind::Expected(_)), "{bad}: {}", message(&text));
+    }
+    refused(&kernel(".reg .v8 .f32 %v;"));
+    refused(&kernel(".reg .v4 .f32 %v; .reg .f32 %v;"));
+}
+
+#[test]
 fn a_switch_jumps_through_a_list_of_labels() {
     let body = body(
         "brx.idx %r1, $Table; $A: add.u32 %r1, %r1, 1; $B: ret;
@@ -247,7 +276,6 @@ fn limits_have_names() {
 fn what_is_not_supported_says_so() {
     for (text, what) in [
         (".global .texref t;", "texture and surface references"),
-        (".entry k() { .reg .v4 .f32 v; }", "vector registers"),
         (".global .b8 x; .global .b8 y[2] = {0xFF00(x), 1};", "masks"),
     ] {
         let message = message(text);

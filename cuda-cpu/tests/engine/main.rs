@@ -3,6 +3,7 @@
 
 mod fairness;
 mod faults;
+mod foreign;
 mod host;
 mod kernels;
 mod limits;

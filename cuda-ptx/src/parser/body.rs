@@ -3,18 +3,18 @@
 use crate::ast::{Body, Prototype, Register, TargetList};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
-use crate::instruction::{LabelId, RegId, Symbol};
+use crate::instruction::{LabelId, Symbol};
 use crate::lexer::{Kind, Token};
-use crate::limits::MAX_REGISTER_RANGE;
+use crate::limits::{MAX_REGISTER_LANES, MAX_REGISTER_RANGE};
 use crate::parser::debug::{location, skip_section, used_bytes};
-use crate::parser::declared::declared_type;
+use crate::parser::declared::{DeclaredType, declared_type};
 use crate::parser::globals::Globals;
 use crate::parser::header::{Header, pragma};
 use crate::parser::initialiser::RawInit;
 use crate::parser::labels::{Labelled, Labels};
 use crate::parser::params::{NamedParam, bare, param_list};
 use crate::parser::variable::{DeclaredVariable, space, variables};
-use crate::scope::{Binding, Scopes};
+use crate::scope::{Binding, RegisterType, Scopes, declared_registers};
 use crate::types::Space;
 
 /// Parses one body.
@@ -118,10 +118,11 @@ impl<'p, 'a> BodyParser<'p, 'a> {
     /// `.reg .b32 %a, %r<10>;`, from behind the directive.
     fn registers(&mut self) -> Result<(), Error> {
         let start = self.cur.peek();
-        let ty = declared_type(self.cur)?;
-        if ty.lanes > 1 {
-            return Err(Error::at(&start, ErrorKind::Unsupported("vector registers")));
+        let DeclaredType { ty, lanes, .. } = declared_type(self.cur)?;
+        if lanes > MAX_REGISTER_LANES {
+            return Err(Error::expected("a vector of two or four", &start));
         }
+        let ty = RegisterType { ty, lanes };
         loop {
             let name = self.cur.ident("the name of a register")?;
             if self.cur.eat("<") {
@@ -131,11 +132,10 @@ impl<'p, 'a> BodyParser<'p, 'a> {
                     return Err(Error::limit("MAX_REGISTER_RANGE", MAX_REGISTER_RANGE, &token));
                 }
                 self.cur.expect(">", "`>`")?;
-                self.scopes.declare_range(&name, count, ty.ty)?;
+                self.scopes.declare_range(&name, count, ty)?;
             } else {
-                let register = RegId(self.body.registers.len() as u32);
-                self.scopes.declare(&name, Binding::Reg(register))?;
-                self.body.registers.push(Register { name: name.text.to_owned(), ty: ty.ty });
+                let binding = declared_registers(name.text, ty, &mut self.body.registers);
+                self.scopes.declare(&name, binding)?;
             }
             if !self.cur.eat(",") {
                 return self.cur.expect(";", "`;`, `,` or `<`");

@@ -1,7 +1,7 @@
 //! Operands of instructions. None holds a list inside a list, so nothing here recurses far.
 
 use crate::error::{Error, ErrorKind};
-use crate::instruction::{Address, AddressBase, Operand, RegPart};
+use crate::instruction::{Address, AddressBase, Operand, RegId, RegPart};
 use crate::lexer::{Kind, Token};
 use crate::number::Constant;
 use crate::parser::body::BodyParser;
@@ -48,7 +48,11 @@ impl<'a> BodyParser<'_, 'a> {
             return Ok(list);
         }
         loop {
-            list.push(self.value()?);
+            let token = self.cur.peek();
+            match self.value()? {
+                Operand::Vector(_) => return Err(Error::expected("an element", &token)),
+                element => list.push(element),
+            }
             if !self.cur.eat(",") {
                 self.cur.expect(close, what)?;
                 return Ok(list);
@@ -111,6 +115,12 @@ impl<'a> BodyParser<'_, 'a> {
             Operand::Reg(_) if next.kind == Kind::Dot && name.touches(&next) => {
                 self.part(&name, false)
             }
+            Operand::Vector(mut elements) if next.kind == Kind::Dot && name.touches(&next) => {
+                let element = element(next.text).filter(|i| *i < elements.len());
+                let element = element.ok_or_else(|| Error::expected("an element", &next))?;
+                self.cur.next();
+                Ok(elements.swap_remove(element))
+            }
             found => Ok(found),
         }
     }
@@ -141,6 +151,9 @@ impl<'a> BodyParser<'_, 'a> {
         if let Some(binding) = self.scopes.find(name.text, &mut self.body.registers) {
             return Ok(match binding {
                 Binding::Reg(register) => Operand::Reg(register),
+                Binding::Vector(RegId(first), lanes) => Operand::Vector(
+                    (first..first + lanes).map(|id| Operand::Reg(RegId(id))).collect(),
+                ),
                 Binding::Symbol(symbol) => Operand::Symbol(symbol, 0),
             });
         }
@@ -203,6 +216,17 @@ impl<'a> BodyParser<'_, 'a> {
             Operand::Symbol(symbol, _) => Ok(AddressBase::Symbol(symbol)),
             _ => Err(Error::expected("a register, a variable or a number", &token)),
         }
+    }
+}
+
+/// Which element of a vector register.
+fn element(text: &str) -> Option<usize> {
+    match text {
+        ".x" | ".r" => Some(0),
+        ".y" | ".g" => Some(1),
+        ".z" | ".b" => Some(2),
+        ".w" | ".a" => Some(3),
+        _ => None,
     }
 }
 

@@ -99,13 +99,14 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
     })
 }
 
-/// The elements of a vector access, or the one.
+/// The elements of a vector access, or the one. That may stand in braces too: Triton writes it so.
 pub(super) fn elements<'o>(
     form: &mut Form<'_>,
     operand: &'o Operand,
 ) -> Result<&'o [Operand], Problem> {
     let count = match form.take_one(&["v2", "v4", "v8"]) {
-        None => return Ok(std::slice::from_ref(operand)),
+        None if !matches!(operand, Operand::Vector(_)) => return Ok(std::slice::from_ref(operand)),
+        None => 1,
         Some("v2") => 2,
         Some("v4") => 4,
         Some(_) => 8,

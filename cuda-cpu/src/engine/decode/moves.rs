@@ -18,9 +18,14 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     if form.has("b128") {
         return wide::mov(b, form);
     }
+    let vector = form.take_one(&["v2", "v4"]);
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if let Some(vector) = vector {
+        return elements(b, d, a, if vector == "v2" { 2 } else { 4 }, kind);
+    }
+    let (d, a) = (alone(d), alone(a));
     match (d, a) {
         (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
         (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
@@ -45,6 +50,45 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     }
     op.d = b.dest(d, kind, false)?;
     b.emit(op)
+}
+
+/// The one element in braces, which stands for itself.
+fn alone(operand: &Operand) -> &Operand {
+    let Operand::Vector(parts) = operand else { return operand };
+    if let [part] = parts.as_slice() { part } else { operand }
+}
+
+/// `mov.v2.u64 d, {a, b};`: GCC's moves between vector registers, element by element.
+fn elements(
+    b: &mut Builder<'_>,
+    d: &Operand,
+    a: &Operand,
+    count: usize,
+    kind: Kind,
+) -> Result<(), Problem> {
+    let (Operand::Vector(dests), Operand::Vector(sources)) = (d, a) else { return Err(OPERANDS) };
+    if (dests.len(), sources.len()) != (count, count) {
+        return Err(OPERANDS);
+    }
+    let run: Handler = match kind.class() {
+        Class::Pred => return Err(OPERANDS),
+        Class::W32 => select::copy::<u32>,
+        Class::W64 => select::copy::<u64>,
+    };
+    // All are read before the first is written: `mov.v2.b32 {%a, %b}, {%b, %a};`.
+    let mut values = Vec::new();
+    for source in sources {
+        let mut op = Op::new(run);
+        (op.a, op.d) = (b.source(source, kind)?, b.frame.register(kind.class()));
+        b.emit_plain(op);
+        values.push(op.d);
+    }
+    for (dest, value) in dests.iter().zip(values).filter(|(d, _)| **d != Operand::Discard) {
+        let mut op = Op::new(run);
+        (op.a, op.d) = (value, b.dest(dest, kind, false)?);
+        b.emit(op)?;
+    }
+    Ok(())
 }
 
 /// Whether the destination can lie where the source does, because neither ever changes.

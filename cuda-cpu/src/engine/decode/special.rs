@@ -36,6 +36,8 @@ pub(crate) fn value(name: &str) -> Option<PresetValue> {
         "dynamic_smem_size" => Special::DynamicSharedSize,
         "total_smem_size" | "aggr_smem_size" => Special::TotalSharedSize,
         "WARP_SZ" => return Some(PresetValue::Const(32)),
+        // No kernel here is launched from a graph by the device itself.
+        "current_graph_exec" => return Some(PresetValue::Const(0)),
         // Each block is a cluster of its own.
         "cluster_ctarank" | "cluster_ctaid" | "reserved_smem_offset_begin" => {
             return Some(PresetValue::Const(0));

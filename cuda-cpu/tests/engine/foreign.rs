@@ -1,0 +1,88 @@
+//! What compilers that are not NVIDIA's write, and NVIDIA's assembler takes: Triton, GCC.
+
+use crate::args;
+use crate::host::Host;
+
+fn kernel(statements: &str) -> Host {
+    Host::new(&format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a) {{
+            .reg .pred %p; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %a, %d<9>;
+            ld.param.u64 %a, [a];
+            {statements}
+            ret;
+        }}"
+    ))
+}
+
+#[test]
+fn one_value_in_braces() {
+    let h = kernel(
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p, %r1, 2;
+         mul.wide.u32 %d1, %r1, 8; add.u64 %d1, %a, %d1;
+         mov.b32 %r2, 9;
+         @%p ld.global.b32 { %r2 }, [ %d1 + 0 ];
+         mov.b32 {%r3}, %r2; mov.b32 %r4, {%r3};
+         st.global.b32 [ %d1 + 4 ], { %r4 };",
+    );
+    let a = h.upload(&[5u32, 0, 6, 0, 7, 0]);
+    h.run("k", 1, 3, args![a]);
+    assert_eq!(h.download::<u32>(a, 6), [5, 5, 6, 6, 7, 9]);
+}
+
+#[test]
+fn vector_registers() {
+    let h = kernel(
+        ".reg .v4 .f32 %v, %w<3>; .reg .v2 .u64 %q; .reg .v2 .b32 %s;
+         ld.global.v4.f32 %v, [%a];
+         mov.v4.f32 %w2, %v;
+         mov.v4.f32 %v, { %v.y, %v.x, 0f40000000, %v.z };
+         add.f32 %v.z, %v.b, %w2.w;
+         st.global.v4.f32 [%a], %v;
+         mov.v2.u64 %q, { 1, 2 }; mov.u64 %q.x, %q.y; st.global.v2.u64 [%a+16], %q;
+         mov.v2.b32 %s, { 3, 4 }; mov.v2.b32 {%s.x, %s.y}, {%s.y, %s.x};
+         setp.eq.u32 %p, %s.x, 3; @%p mov.v2.b32 %s, { 0, 0 };
+         mov.v2.b32 {_, %r1}, %s; st.global.v2.b32 [%a+32], {%s.x, %r1};",
+    );
+    let a = h.upload(&[1f32, 2.0, 4.0, 8.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    h.run("k", 1, 1, args![a]);
+    assert_eq!(h.download::<f32>(a, 4), [2.0, 1.0, 10.0, 4.0]);
+    assert_eq!(h.download::<u64>(a + 16, 2), [2, 2]);
+    assert_eq!(h.download::<u32>(a + 32, 2), [4, 3]);
+}
+
+#[test]
+fn vectors_of_another_size_are_refused() {
+    for wrong in [
+        "mov.v2.b32 {%r1, %r2}, %r3;",
+        "mov.v2.b32 {%r1, %r2}, {%r3, %r4, %r5, %r6};",
+        "mov.v2.pred {%p, %p}, {%p, %p};",
+        "ld.global.v2.b32 { %r1 }, [%a];",
+        "ld.global.b32 { %r1, %r2 }, [%a];",
+        ".reg .v2 .b32 %s; add.u32 %r1, %s, 1;",
+        ".reg .v2 .b32 %s; ld.global.v4.b32 %s, [%a];",
+    ] {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 a) {{
+                .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %a; {wrong} ret; }}"
+        );
+        let error = Host::try_new(&text).err().unwrap_or_default();
+        assert!(error.contains("these operands do not fit"), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn halves_of_the_global_timer() {
+    let h = kernel(
+        "mov.u32 %r1, %globaltimer_hi; mov.u64 %d1, %globaltimer; mov.u32 %r2, %globaltimer_lo;
+         st.global.u64 [%a], %d1; st.global.u32 [%a+8], %r2; st.global.u32 [%a+12], %r1;
+         mov.u64 %d2, %current_graph_exec; st.global.u64 [%a+16], %d2;",
+    );
+    let a = h.upload(&[7u64; 3]);
+    h.run("k", 1, 1, args![a]);
+    let all = h.download::<u64>(a, 3);
+    let low = (all[1] as u32).wrapping_sub(all[0] as u32);
+    assert!(low < 1_000_000_000, "{low} ns later");
+    let high = (all[0] >> 32).wrapping_sub(all[1] >> 32);
+    assert!(high <= 1, "{high}");
+    assert_eq!(all[2], 0);
+}
