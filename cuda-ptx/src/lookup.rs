@@ -25,6 +25,12 @@ impl Module {
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.iter().find(|variable| variable.name == name)
     }
+
+    /// The number in the architecture of `.target`: 90 of `sm_90a`; `None` if there is none.
+    pub fn architecture(&self) -> Option<u32> {
+        let number = self.target.first()?.strip_prefix("sm_")?;
+        number.trim_end_matches(|letter: char| letter.is_ascii_lowercase()).parse().ok()
+    }
 }
 
 impl Function {

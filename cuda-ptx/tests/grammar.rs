@@ -37,6 +37,7 @@ fn the_first_lines() {
     let module = module("");
     assert_eq!((module.version, module.address_size), ((9, 1), 64));
     assert_eq!(module.target, ["sm_90a", "debug"]);
+    assert_eq!(module.architecture(), Some(90));
     let parse_error = |text: &str| parse(text).unwrap_err().to_string();
     let start = "PTX line 1, column 1: expected `.version` at the start of a PTX text, found";
     assert_eq!(parse_error(""), format!("{start} the end of the text"));

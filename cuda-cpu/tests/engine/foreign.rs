@@ -86,3 +86,38 @@ fn halves_of_the_global_timer() {
     assert!(high <= 1, "{high}");
     assert_eq!(all[2], 0);
 }
+
+/// Before sm_70 the lanes that execute a collective are its members.
+#[test]
+fn collectives_without_members() {
+    let text = |sm: u32| {
+        format!(
+            ".version 6.3\n.target sm_{sm}\n.address_size 64\n.visible .entry k(.param .u64 a) {{
+                .reg .pred %p, %q; .reg .b32 %r<9>; .reg .b64 %a, %d;
+                ld.param.u64 %a, [a];
+                mov.u32 %r1, %tid.x; mul.wide.u32 %d, %r1, 16; add.u64 %d, %a, %d;
+                setp.lt.u32 %p, %r1, 5;
+                vote.ballot.b32 %r2, %p;
+                setp.ge.u32 %q, %r1, 8;
+                mov.b32 %r3, 77; mov.b32 %r4, 78;
+                @%q vote.ballot.b32 %r3, !%p;
+                @%q bra Odd;
+                shfl.bfly.b32 %r4|%p, %r1, 1, 31;
+            Odd:
+                mov.u32 %r5, %envreg3;
+                st.global.v4.b32 [%d], {{%r2, %r3, %r4, %r5}};
+                ret;
+            }}"
+        )
+    };
+    let h = Host::new(&text(61));
+    let a = h.upload(&[9u32; 128]);
+    h.run("k", 1, 32, args![a]);
+    for (lane, found) in h.download::<u32>(a, 128).chunks(4).enumerate() {
+        let late = lane >= 8;
+        let shuffled = if late { 78 } else { lane as u32 ^ 1 };
+        assert_eq!(found, [0x1F, if late { 0xFFFF_FF00 } else { 77 }, shuffled, 0], "{lane}");
+    }
+    let error = Host::try_new(&text(70)).err().unwrap_or_default();
+    assert!(error.contains("without `.sync` it is for targets below sm_70"), "{error}");
+}

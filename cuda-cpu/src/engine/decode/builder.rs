@@ -142,6 +142,13 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// Emits an op under the instruction's guard that prepares the instruction's own.
+    pub(super) fn emit_before(&mut self, op: Op) -> Result<(), Problem> {
+        let op = self.with_guard(op)?;
+        self.push(op);
+        Ok(())
+    }
+
     /// Emits an op that looks at its guard itself.
     pub(crate) fn emit_self_guarded(&mut self, mut op: Op) -> Result<(), Problem> {
         self.set_guard(&mut op)?;

@@ -49,17 +49,31 @@ pub(super) fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Sl
     Ok((d, p))
 }
 
+/// Where the member mask stands: an operand, or without `.sync` the lanes that execute the instruction, as on GPUs whose
+/// warps run in step.
+fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, Problem> {
+    match given {
+        [members] if sync => b.source(members, Kind::W32),
+        [] if !sync && b.module.architecture().is_some_and(|sm| sm < 70) => {
+            let mut op = Op::new(active_mask);
+            op.d = b.frame.temporary(Class::W32);
+            b.emit_before(op)?;
+            Ok(op.d)
+        }
+        [] if !sync => Err("without `.sync` it is for targets below sm_70"),
+        _ => Err(OPERANDS),
+    }
+}
+
 /// `shfl.sync.bfly.b32 d|p, a, b, c, members;`
 pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if !form.take("sync") {
-        return Err("only the .sync form");
-    }
+    let sync = form.take("sync");
     let mode = form.take_one(&SHFL_MODES).ok_or(UNKNOWN)?;
     let ty = form.ty();
     if ty != Some(T::B32) || !form.is_spent() {
         return Err(UNKNOWN);
     }
-    let [dest, a, lane, clamp, members] = form.instruction().operands.as_slice() else {
+    let [dest, a, lane, clamp, given @ ..] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
     let mut op = Op::new(run::collective);
@@ -67,7 +81,7 @@ pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     op.a = b.source(a, Kind::W32)?;
     op.b = b.source(lane, Kind::W32)?;
     op.c = b.source(clamp, Kind::W32)?;
-    let members = b.source(members, Kind::W32)?;
+    let members = members(b, sync, given)?;
     let pred;
     (op.d, pred) = dest_pair(b, dest)?;
     op.cache = pred.0;
@@ -77,20 +91,20 @@ pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `vote.sync.ballot.b32 d, p, members;`
 pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if !form.take("sync") {
-        return Err("only the .sync form");
-    }
+    let sync = form.take("sync");
     let mode = form.take_one(&VOTE_MODES).ok_or(UNKNOWN)?;
     let wanted = if mode == "ballot" { T::B32 } else { T::Pred };
     if form.ty() != Some(wanted) || !form.is_spent() {
         return Err(UNKNOWN);
     }
-    let [dest, p, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [dest, p, given @ ..] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
     let mut op = Op::new(run::collective);
     let not;
     (op.a, not) = b.pred(p)?;
     op.imm = position(&VOTE_MODES, mode) | if not { PRED_NOT } else { 0 };
-    let members = b.source(members, Kind::W32)?;
+    let members = members(b, sync, given)?;
     let kind = if mode == "ballot" { Kind::W32 } else { Kind::Pred };
     op.d = b.dest(dest, kind, false)?;
     let (deposit, complete) = (run::deposit_pred as _, run::complete_vote as _);

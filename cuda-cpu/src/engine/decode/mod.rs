@@ -261,7 +261,9 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "mapa" => cluster::map_address(b, form),
         "getctarank" => cluster::rank(b, form),
         "movmatrix" => matrix::transpose(b, form),
-        "wgmma" | "tcgen05" => Err("the CPU device has no multiplications by warp groups"),
+        "wgmma" | "tcgen05" => Err(
+            "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`",
+        ),
         "" => Err(UNKNOWN),
         name if video::is_video(name) => video::decode(b, form),
         _ => alu::decode(b, form),

@@ -36,8 +36,11 @@ pub(crate) fn value(name: &str) -> Option<PresetValue> {
         "dynamic_smem_size" => Special::DynamicSharedSize,
         "total_smem_size" | "aggr_smem_size" => Special::TotalSharedSize,
         "WARP_SZ" => return Some(PresetValue::Const(32)),
-        // No kernel here is launched from a graph by the device itself.
+        // No kernel here is launched from a graph by the device itself; no driver leaves notes; nothing is counted.
         "current_graph_exec" => return Some(PresetValue::Const(0)),
+        _ if base.starts_with("envreg") || base.starts_with("pm") => {
+            return Some(PresetValue::Const(0));
+        }
         // Each block is a cluster of its own.
         "cluster_ctarank" | "cluster_ctaid" | "reserved_smem_offset_begin" => {
             return Some(PresetValue::Const(0));
