@@ -37,8 +37,10 @@ impl Checks {
     /// [`Memory`](crate::Memory) has to be made for it ([`Memory::tracking`](crate::Memory::tracking)); a device
     /// with this check does so. Shared memory is unwritten when a block begins, local memory when its function does.
     ///
-    /// A load is a fault if any byte of it is unwritten. An atomic reads what is there; an exchange
-    /// does not count as a read.
+    /// A load from global memory is a fault if any byte of it is unwritten. What a load takes from shared or local
+    /// memory may be passed on, as compilers do with the padding of structs: it is a fault of the load once an address, a
+    /// branch, a store to global memory or an atomic depends on it. An atomic reads what is there; an exchange does
+    /// not count as a read.
     pub const fn uninitialised(self) -> Self {
         Self { uninitialised: true, ..self }
     }

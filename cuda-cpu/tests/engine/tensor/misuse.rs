@@ -289,7 +289,8 @@ fn what_the_device_does_not_know_is_named() {
             "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {n0, n1, n2, n3}, a, b, 1, 1, 1, 0, 0;",
             "multiplications by warp groups",
         ),
-        ("tcgen05.wait::ld.sync.aligned;", "tcgen05"),
+        ("tcgen05.wait::ld.sync.aligned;", "compile for sm_80"),
+        ("tex.2d.v4.f32.f32 {n0, n1, n2, n3}, [a, {t, u}];", "textures and surfaces"),
         (
             "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [room], [a, {t, u}], [s];",
             "tensor maps",
