@@ -42,6 +42,9 @@ pub struct CpuBackend {
     leftover: Mutex<Vec<Arc<Queue>>>,
     /// The latest recording of each event.
     events: RwLock<FxHashMap<EventId, Arc<Signal>>>,
+    /// Held while something is made known and put into its queue that work in other queues waits for: else a thread
+    /// could put the wait in front of it.
+    order: Mutex<()>,
 }
 
 /// What queues use while they run.
@@ -122,8 +125,8 @@ impl CpuBackend {
         let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
         let watching = Watching::new(options);
         let shared = Arc::new(Shared::new(memory, pumps, pool, watching, notices));
-        let (names, streams, leftover, events) = Default::default();
-        Ok(Self { info, timing: options.timing, shared, names, streams, leftover, events })
+        let (names, streams, leftover, events, order) = Default::default();
+        Ok(Self { info, timing: options.timing, shared, names, streams, leftover, events, order })
     }
 
     fn stream(&self, id: StreamId) -> Result<Arc<Queue>> {
@@ -243,6 +246,12 @@ impl CpuBackend {
     }
 }
 
+/// What is waited for across queues, and what waits: events, and room that is announced to become free.
+fn is_waited_for(command: &Command<'_>) -> bool {
+    use Command::{Alloc, Free, Record, Wait};
+    matches!(command, Record { .. } | Wait { .. } | Alloc { .. } | Free { .. })
+}
+
 fn runs_when_lost(command: &Command<'_>) -> bool {
     use Command::{Free, Notify, Record, Wait};
     matches!(command, Free { .. } | Notify { .. } | Record { .. } | Wait { .. })
@@ -268,6 +277,7 @@ impl Backend for CpuBackend {
             let checked = self.shared.lost.check_at(epoch);
             checked.map_err(|cause| lost::refused(&self.info.address, &cause))?;
         }
+        let _order = is_waited_for(&command).then(|| self.order.lock());
         if let Some(work) = self.resolve(command, host)? {
             queue.push(work, epoch, &self.shared);
         }

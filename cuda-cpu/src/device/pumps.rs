@@ -89,10 +89,13 @@ impl Inner {
 
     /// Sees to it that a thread comes for what is ready.
     fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if state.idle >= state.ready.len() {
-            drop(state);
+        // Also where there are fewer of them than queues: when all slots were taken, who was told has slept again, and
+        // nobody else tells him that there is one now.
+        if state.idle > 0 {
             self.wake.notify_one();
-        } else if state.threads < self.most + usize::from(state.telling) {
+        }
+        let too_few = state.idle < state.ready.len();
+        if too_few && state.threads < self.most + usize::from(state.telling) {
             let index = state.threads;
             state.threads += 1;
             drop(state);

@@ -1,5 +1,6 @@
 //! Calls of device functions: frames, arguments and results.
 
+use super::address::{FUNCTION_STEP, FUNCTION_WINDOW};
 use super::budget::{MAX_LOCAL, MAX_REGISTERS};
 use super::code::{Call, Callee, Control};
 use super::ctx::{LANES, lanes_of};
@@ -87,7 +88,8 @@ impl Runner<'_> {
             &self.code.functions[function as usize],
         );
         let Some(entry) = to.entry else {
-            return self.fault(at.pc, lane, FaultKind::BadCall { address: 0 });
+            let address = FUNCTION_WINDOW + u64::from(function) * FUNCTION_STEP;
+            return self.fault(at.pc, lane, FaultKind::BadCall { address });
         };
         let mut local = caller.local.saturating_add(from.local_bytes);
         if let Some(register) = from.stack_top {

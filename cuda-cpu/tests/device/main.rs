@@ -4,6 +4,7 @@
 mod lost;
 mod memory;
 mod streams;
+mod threads;
 mod timing;
 
 use std::sync::{

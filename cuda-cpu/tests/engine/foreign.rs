@@ -121,3 +121,21 @@ fn collectives_without_members() {
     let error = Host::try_new(&text(70)).err().unwrap_or_default();
     assert!(error.contains("without `.sync` it is for targets below sm_70"), "{error}");
 }
+
+/// Each element is an atomic of its own, but all are read before the first old value is written.
+#[test]
+fn a_vector_of_atomics_may_swap_its_registers() {
+    let h = Host::new(
+        ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a) {
+            .reg .f32 %f<3>; .reg .b64 %a;
+            ld.param.u64 %a, [a];
+            mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000;
+            atom.global.add.v2.f32 {%f2, %f1}, [%a], {%f1, %f2};
+            st.global.v2.f32 [%a+8], {%f1, %f2};
+            ret;
+        }",
+    );
+    let a = h.upload(&[4f32, 8.0, 0.0, 0.0]);
+    h.run("k", 1, 1, args![a]);
+    assert_eq!(h.download::<f32>(a, 4), [5.0, 10.0, 8.0, 4.0]);
+}

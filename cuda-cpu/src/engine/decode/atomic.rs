@@ -7,7 +7,9 @@ use super::form::Form;
 use super::memory::{Where, access, elements, set_address, take_hints, take_space, without_policy};
 use super::wide::{self, Wide};
 use crate::engine::exec::atomics::{self, Atomic};
+use crate::engine::exec::lane::Kind;
 use crate::engine::exec::locate::SpaceKind;
+use crate::engine::exec::select;
 use crate::engine::observe::{Access, AccessKind, Effect, Order};
 use crate::engine::op::{Op, Slot};
 
@@ -57,7 +59,8 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
     let shared = Shared { atomic, order, kind, space, ty };
     if !is_vector {
-        return one(b, &shared, dest.unwrap_or(&Operand::Discard), address, values);
+        let first = b.source(first, shared.atomic.kind)?;
+        return one(b, &shared, dest.unwrap_or(&Operand::Discard), address, first, values.get(1));
     }
     // Each element is one atomic operation; the vector as a whole is none.
     let whole = i64::from(ty.size()) * parts.len() as i64;
@@ -69,11 +72,33 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         Some(Operand::Vector(dests)) if dests.len() == parts.len() => dests.clone(),
         Some(_) => return Err(OPERANDS),
     };
-    for (i, (part, dest)) in parts.iter().zip(&dests).enumerate() {
+    let sources = sources(b, shared.atomic.kind, &parts, &dests)?;
+    for (i, (&source, dest)) in sources.iter().zip(&dests).enumerate() {
         let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
-        one(b, &shared, dest, &Address { offset, ..*address }, std::slice::from_ref(part))?;
+        one(b, &shared, dest, &Address { offset, ..*address }, source, None)?;
     }
     Ok(())
+}
+
+/// Where the elements are read: aside, if an earlier element's old value is written over them.
+fn sources(
+    b: &mut Builder<'_>,
+    kind: Kind,
+    parts: &[Operand],
+    dests: &[Operand],
+) -> Result<Vec<Slot>, Problem> {
+    let mut sources = Vec::with_capacity(parts.len());
+    for (i, part) in parts.iter().enumerate() {
+        let mut source = b.source(part, kind)?;
+        if matches!(part, Operand::Reg(_)) && dests[..i].contains(part) {
+            let mut op = Op::new(select::copy::<u32>);
+            (op.a, op.d) = (source, b.frame.temporary(kind.class()));
+            source = op.d;
+            b.emit_before(op)?;
+        }
+        sources.push(source);
+    }
+    Ok(sources)
 }
 
 fn one(
@@ -81,12 +106,13 @@ fn one(
     shared: &Shared,
     dest: &Operand,
     address: &Address,
-    values: &[Operand],
+    first: Slot,
+    third: Option<&Operand>,
 ) -> Result<(), Problem> {
     let Shared { atomic, order, kind, space, ty } = shared;
     let mut op = Op::new(atomic.run);
-    op.b = b.source(&values[0], atomic.kind)?;
-    let third = match values.get(1) {
+    op.b = first;
+    let third = match third {
         Some(value) => b.source(value, atomic.kind)?,
         None => Slot::NONE,
     };
