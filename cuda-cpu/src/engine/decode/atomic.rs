@@ -72,7 +72,7 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         Some(Operand::Vector(dests)) if dests.len() == parts.len() => dests.clone(),
         Some(_) => return Err(OPERANDS),
     };
-    let sources = sources(b, shared.atomic.kind, &parts, &dests)?;
+    let sources = sources(b, shared.atomic.kind, parts, &dests)?;
     for (i, (&source, dest)) in sources.iter().zip(&dests).enumerate() {
         let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
         one(b, &shared, dest, &Address { offset, ..*address }, source, None)?;
