@@ -56,24 +56,25 @@ pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     }
 }
 
+/// The state spaces that generic addresses may lie in, as modifiers.
+pub(super) const GENERIC_SPACES: [&str; 8] = [
+    "global",
+    "const",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "local",
+    "param",
+    "param::entry",
+];
+
 pub(super) enum Where {
     Space(SpaceKind),
     Param,
 }
 
 pub(super) fn take_space(form: &mut Form<'_>) -> Where {
-    let names = [
-        "global",
-        "const",
-        "shared",
-        "shared::cta",
-        "shared::cluster",
-        "local",
-        "param",
-        "param::entry",
-        "param::func",
-    ];
-    match form.take_one(&names) {
+    match form.take_one(&GENERIC_SPACES).or_else(|| form.take_one(&["param::func"])) {
         Some("global" | "const") => Where::Space(SpaceKind::Global),
         Some("shared" | "shared::cta" | "shared::cluster") => Where::Space(SpaceKind::Shared),
         Some("local") => Where::Space(SpaceKind::Local),

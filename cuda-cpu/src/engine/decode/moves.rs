@@ -5,6 +5,7 @@ use cuda_ptx::{Operand, Space};
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::compare::bits_kind;
 use super::form::Form;
+use super::memory::GENERIC_SPACES;
 use super::special;
 use super::wide;
 use crate::engine::address::{LOCAL_WINDOW, SHARED_WINDOW};
@@ -152,17 +153,7 @@ fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Re
 /// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let to = form.take("to");
-    let spaces = [
-        "global",
-        "const",
-        "shared",
-        "shared::cta",
-        "shared::cluster",
-        "local",
-        "param",
-        "param::entry",
-    ];
-    let space = form.take_one(&spaces).ok_or(UNKNOWN)?;
+    let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
     let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses");
@@ -185,17 +176,7 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `isspacep.shared p, a;`
 pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let spaces = [
-        "global",
-        "shared",
-        "shared::cta",
-        "shared::cluster",
-        "local",
-        "param",
-        "param::entry",
-        "const",
-    ];
-    let space = form.take_one(&spaces).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let space = form.take_one(&GENERIC_SPACES).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {
