@@ -33,6 +33,8 @@ pub(crate) enum Value {
     In(PathBuf),
     /// `out=f32:1024@path`: a zeroed array, written to `path`.
     Out(ArrayType, PathBuf),
+    /// `uninit=f32:1024@path`: an array that nobody has written, written to `path`.
+    Uninit(ArrayType, PathBuf),
     /// `inout=@from@to`: an array, written to `to`.
     InOut(PathBuf, PathBuf),
     /// `bytes=@path`: a struct by value.
@@ -60,11 +62,12 @@ fn parse(text: &OsStr) -> Result<Value, String> {
     match kind {
         "in" => Ok(Value::In(one_path(kind, rest)?)),
         "bytes" => Ok(Value::Bytes(one_path(kind, rest)?)),
-        "out" => output(rest),
+        "out" => output(kind, rest).map(|(array, path)| Value::Out(array, path)),
+        "uninit" => output(kind, rest).map(|(array, path)| Value::Uninit(array, path)),
         "inout" => two_paths(rest),
         _ => {
             let dtype = Dtype::named(kind).ok_or_else(|| {
-                format!("`{kind}` is neither a scalar type nor in, out, inout, bytes")
+                format!("`{kind}` is neither a scalar type nor in, out, inout, uninit, bytes")
             })?;
             let value = str::from_utf8(rest).map_err(|_| "its value is not text")?;
             scalar::parse(dtype, value).map(Value::Scalar)
@@ -79,14 +82,14 @@ fn one_path(kind: &str, rest: &[u8]) -> Result<PathBuf, String> {
 }
 
 /// `f32:32x32@path`
-fn output(rest: &[u8]) -> Result<Value, String> {
-    let form = "it is written out=TYPE:SHAPE@FILE, such as out=f32:32x32@y.npy";
-    let (array, path) = split_at(rest, b'@').ok_or(form)?;
-    let array = str::from_utf8(array).map_err(|_| form)?;
-    let (dtype, shape) = array.split_once(':').ok_or(form)?;
+fn output(kind: &str, rest: &[u8]) -> Result<(ArrayType, PathBuf), String> {
+    let form = || format!("it is written {kind}=TYPE:SHAPE@FILE, such as {kind}=f32:32x32@y.npy");
+    let (array, path) = split_at(rest, b'@').ok_or_else(form)?;
+    let array = str::from_utf8(array).map_err(|_| form())?;
+    let (dtype, shape) = array.split_once(':').ok_or_else(form)?;
     let dtype = Dtype::named(dtype).ok_or_else(|| format!("`{dtype}` is not a type of arrays"))?;
     let shape = shape.split('x').map(length).collect::<Result<_, _>>()?;
-    Ok(Value::Out(ArrayType::new(dtype, shape)?, path_of(path)?))
+    Ok((ArrayType::new(dtype, shape)?, path_of(path)?))
 }
 
 fn length(text: &str) -> Result<usize, String> {
@@ -187,6 +190,8 @@ mod tests {
             value("out=bool:2x3x4@y"),
             Value::Out(array(Dtype::Bool, &[2, 3, 4]), "y".into())
         );
+        assert_eq!(value("uninit=f32:4@y"), Value::Uninit(array(Dtype::F32, &[4]), "y".into()));
+        assert!(error("uninit=f32@y").contains("uninit=TYPE:SHAPE@FILE"));
         for text in ["out=", "out=f32", "out=f32:4", "out=f32@y", "out=@y"] {
             assert!(error(text).contains("out=TYPE:SHAPE@FILE"), "{text}");
         }

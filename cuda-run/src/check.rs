@@ -24,7 +24,7 @@ pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
     for (index, (param, arg)) in kernel.params.iter().zip(args).enumerate() {
         let size = match &arg.value {
             Value::Scalar(bytes) => bytes.len(),
-            Value::In(_) | Value::Out(..) | Value::InOut(..) => ADDRESS,
+            Value::In(_) | Value::Out(..) | Value::Uninit(..) | Value::InOut(..) => ADDRESS,
             Value::Bytes(_) => continue,
         };
         let kind = if arg.is_float() { ArgumentKind::Float } else { ArgumentKind::Integer };

@@ -14,6 +14,7 @@ Arguments, in the order of the kernel's parameters:
   i32=7                  a scalar: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64; integers also as 0x10
   in=@x.npy              an array that the kernel reads
   out=f32:32x32@y.npy    a zeroed array (or bool:..) that is written to y.npy afterwards
+  uninit=f32:32@y.npy    the same, but nobody has written what is in it; with --check, reads of that are found
   inout=@x.npy@y.npy     an array that is read from x.npy and written to y.npy (which may be x.npy)
   bytes=@params.bin      a struct by value: the file's bytes
 
@@ -41,10 +42,11 @@ Exit status:
   3  the kernel faulted, or the device failed at run time (out of memory)
   4  no such device, or no driver for it
 
---list fails with status 2 where the device cannot run the module. The CPU device then names every instruction
-that it does not know, with its first line and column and how often it occurs.
+--list prints what is in a module also where the device cannot run it, and then fails with status 2. The CPU device
+names every instruction that it does not know, with its first line and column and how often it occurs.
 
-On failure there is one line on stderr, and no output file is written or changed.";
+On failure there is one line on stderr, and no output file is written or changed. What a device says of a module that
+it cannot load has a line for each thing that it names.";
 
 /// Runs a kernel of a PTX file on a GPU, or on the CPU.
 #[derive(Debug, Parser)]
@@ -71,7 +73,7 @@ pub(crate) struct Cli {
     #[arg(required_unless_present = "list")]
     pub(crate) block: Option<Dimensions>,
     /// Dynamic shared memory per block.
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub(crate) shared: u32,
     /// Launches N times.
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -1,4 +1,4 @@
-//! How it ends when it does not end well: one line on stderr and an exit status.
+//! How it ends when it does not end well: one line on stderr (more for a module that cannot be loaded) and an exit status.
 
 use std::{
     fmt::Display,
@@ -11,7 +11,8 @@ use cuda_async::Error;
 /// Characters of a line on stderr; what is longer is cut.
 const LONGEST_LINE: usize = 1000;
 
-/// The same for what a device says of a module that it cannot run: each instruction that it does not know.
+/// The same for what a device says of a module that it cannot run, which are lines: one for each instruction that it does
+/// not know.
 const LONGEST_LOG: usize = 200_000;
 
 /// What an exit status other than 0 means.
@@ -30,14 +31,14 @@ pub(crate) enum Status {
 pub(crate) struct Failure {
     status: Status,
     message: String,
-    /// Characters of it that are printed.
-    longest: usize,
+    /// What a device says of a module.
+    is_log: bool,
 }
 
 impl Failure {
     /// What was given cannot be used.
     pub(crate) fn bad_input(message: impl Display) -> Self {
-        Self { status: Status::BadInput, message: message.to_string(), longest: LONGEST_LINE }
+        Self { status: Status::BadInput, message: message.to_string(), is_log: false }
     }
 
     /// The same failure, with where it happened in front.
@@ -46,10 +47,21 @@ impl Failure {
         self
     }
 
-    /// Prints the line; gives the status to exit with.
+    /// The device has no use for the module.
+    pub(crate) fn is_of_module(&self) -> bool {
+        self.is_log
+    }
+
+    /// Prints it; gives the status to exit with.
     pub(crate) fn report(&self) -> ExitCode {
+        let text = if self.is_log {
+            let lines = self.message.lines().map(|line| one_line(line, LONGEST_LINE));
+            cut(lines.collect::<Vec<_>>().join("\n  "), LONGEST_LOG)
+        } else {
+            one_line(&self.message, LONGEST_LINE)
+        };
         // With stderr closed there is nobody left to tell.
-        let _ = writeln!(io::stderr(), "cuda-run: {}", one_line(&self.message, self.longest));
+        let _ = writeln!(io::stderr(), "cuda-run: {text}");
         ExitCode::from(self.status as u8)
     }
 }
@@ -60,7 +72,7 @@ impl From<io::Error> for Failure {
             io::ErrorKind::OutOfMemory => Status::Failed,
             _ => Status::BadInput,
         };
-        Self { status, message: error.to_string(), longest: LONGEST_LINE }
+        Self { status, message: error.to_string(), is_log: false }
     }
 }
 
@@ -84,7 +96,7 @@ impl From<Error> for Failure {
             Error::Fault(fault) => format!("the device faulted: {fault}"),
             error => error.to_string(),
         };
-        Self { status, message, longest: if is_log { LONGEST_LOG } else { LONGEST_LINE } }
+        Self { status, message, is_log }
     }
 }
 
@@ -92,10 +104,13 @@ impl From<Error> for Failure {
 fn one_line(text: &str, longest: usize) -> String {
     let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let lines = text.split(is_break).map(str::trim).filter(|line| !line.is_empty());
-    let folded = lines.collect::<Vec<_>>().join(" | ");
-    match folded.char_indices().nth(longest) {
-        Some((end, _)) => format!("{} ...", &folded[..end]),
-        None => folded,
+    cut(lines.collect::<Vec<_>>().join(" | "), longest)
+}
+
+fn cut(text: String, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text,
     }
 }
 

@@ -3,19 +3,27 @@
 use std::fmt::Write;
 
 use cuda_async::Module;
-use cuda_core::EntryInfo;
+use cuda_core::{ParamInfo, entry_params};
 
 use crate::{failure::Failure, stdout};
 
 /// Prints every kernel with its parameters.
 pub(crate) fn print(module: &Module) -> Result<(), Failure> {
-    stdout::print(&module.entries().iter().map(kernel).collect::<String>())
+    let kernels = module.entries().iter().map(|entry| kernel(&entry.name, &entry.params));
+    stdout::print(&kernels.collect::<String>())
+}
+
+/// Prints the same of a text that the device cannot load; nothing, if it is none that can be read.
+pub(crate) fn print_text(ptx: &str) -> Result<(), Failure> {
+    let found = cuda_ptx::signatures(ptx).unwrap_or_default();
+    let kernels = found.iter().map(|found| kernel(&found.name, &entry_params(&found.params)));
+    stdout::print(&kernels.collect::<String>())
 }
 
 /// A line for the kernel, and one for each parameter.
-fn kernel(kernel: &EntryInfo) -> String {
-    let mut text = format!("{}\n", kernel.name);
-    for (index, param) in kernel.params.iter().enumerate() {
+fn kernel(name: &str, params: &[ParamInfo]) -> String {
+    let mut text = format!("{name}\n");
+    for (index, param) in params.iter().enumerate() {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "    {index} {} {} bytes {}", param.ty, param.size, param.name);
     }

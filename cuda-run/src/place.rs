@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use cuda_async::{DeviceBuffer, DeviceOp, Stream, h2d, zeros};
+use cuda_async::{DeviceBuffer, DeviceOp, Stream, h2d, uninitialised, zeros};
 use cuda_core::{Access, Arguments, EntryInfo, ParamInfo};
 
 use crate::{
@@ -18,6 +18,7 @@ enum Ready {
     Bytes(Vec<u8>),
     Upload(ArrayType, Vec<u8>),
     Zeros(ArrayType),
+    Uninit(ArrayType),
 }
 
 /// An argument where the kernel finds it.
@@ -55,6 +56,7 @@ fn ready(param: &ParamInfo, arg: &Arg) -> Result<Ready, Failure> {
     match &arg.value {
         Value::Scalar(bytes) => Ok(Ready::Bytes(bytes.clone())),
         Value::Out(array, _) => Ok(Ready::Zeros(array.clone())),
+        Value::Uninit(array, _) => Ok(Ready::Uninit(array.clone())),
         Value::In(path) | Value::InOut(path, _) => {
             let read = open(path).and_then(npy::read);
             let (array, bytes) = read.map_err(|failure| failure.at(path.display()))?;
@@ -95,6 +97,10 @@ impl Ready {
             Ready::Upload(array, bytes) => Placed::Array(array, h2d(bytes).sync_on(stream)?),
             Ready::Zeros(array) => {
                 let buffer = zeros::<u8>(array.bytes()).sync_on(stream)?;
+                Placed::Array(array, buffer)
+            }
+            Ready::Uninit(array) => {
+                let buffer = uninitialised::<u8>(array.bytes()).sync_on(stream)?;
                 Placed::Array(array, buffer)
             }
         })

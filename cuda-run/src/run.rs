@@ -25,8 +25,15 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let ptx = read_ptx(&cli.file).map_err(|failure| failure.at(cli.file.display()))?;
     let watch = Watch::new(cli);
     let device = watch.device(cli)?;
-    let module =
-        device.load_ptx(&ptx).map_err(|error| Failure::from(error).at(cli.file.display()))?;
+    let module = match device.load_ptx(&ptx).map_err(Failure::from) {
+        Ok(module) => module,
+        Err(failure) => {
+            if cli.list && failure.is_of_module() {
+                list::print_text(&ptx)?;
+            }
+            return Err(failure.at(cli.file.display()));
+        }
+    };
     match &cli.kernel {
         None => list::print(&module),
         Some(kernel) => run_kernel(cli, &module, kernel, &args, &watch),
@@ -76,7 +83,7 @@ fn config(cli: &Cli) -> LaunchConfig {
 
 fn output_path(arg: &Arg) -> Option<&Path> {
     match &arg.value {
-        Value::Out(_, path) | Value::InOut(_, path) => Some(path),
+        Value::Out(_, path) | Value::Uninit(_, path) | Value::InOut(_, path) => Some(path),
         Value::Scalar(_) | Value::In(_) | Value::Bytes(_) => None,
     }
 }

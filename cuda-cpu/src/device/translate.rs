@@ -3,7 +3,7 @@
 use cuda_core::{Error, Fault, FaultKind, FaultSite};
 
 use super::lost::WAY_BACK;
-use crate::{AccessError, LaunchError, OutOfMemory};
+use crate::{AccessError, FaultSpace, LaunchError, OutOfMemory, Racing};
 
 pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
     Error::OutOfMemory { requested: error.requested, free: error.free, total: error.total }
@@ -34,7 +34,7 @@ fn fault(fault: &crate::Fault) -> Fault {
         Engine::Trap => FaultKind::Trap,
         Engine::Deadlock { .. } => FaultKind::Deadlock,
         Engine::BarrierDivergence { .. } => FaultKind::BarrierDivergence,
-        Engine::Uninitialised { .. } => FaultKind::Uninitialised,
+        Engine::Uninitialised { .. } | Engine::AbsentLane { .. } => FaultKind::Uninitialised,
         Engine::Race { .. } => FaultKind::Race,
         Engine::Budget { .. } | Engine::InstructionBudget { .. } => FaultKind::Budget,
         _ => FaultKind::Other,
@@ -47,8 +47,17 @@ fn fault(fault: &crate::Fault) -> Fault {
     Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).way_back(WAY_BACK)
 }
 
+/// Addresses below this one are nobody's: an offset from a null pointer.
+const NULL_PAGE: u64 = 1 << 16;
+
 /// What lies next to the address.
 fn near(fault: &crate::Fault) -> Option<String> {
+    if let crate::FaultKind::OutOfBounds {
+        space: FaultSpace::Global, address: 0..NULL_PAGE, ..
+    } = fault.kind
+    {
+        return Some("a null pointer, or an offset from one".to_owned());
+    }
     match (&fault.nearest, &fault.variable) {
         (Some(nearest), Some(variable)) => Some(format!("{nearest}, {variable}")),
         (Some(nearest), None) => Some(nearest.to_string()),
@@ -72,6 +81,10 @@ fn what(kind: &crate::FaultKind) -> String {
         }
         Engine::Uninitialised { space, bytes, .. } => {
             format!("read of {bytes} bytes of {space} memory that nobody has written")
+        }
+        Engine::Race { bytes, write, atomic, other, .. } => {
+            let how = Racing::how(*write, *atomic);
+            format!("race: {how} of {bytes} bytes of shared memory; {other}")
         }
         other => other.to_string(),
     }

@@ -18,6 +18,12 @@ pub(crate) struct BarrierState {
 }
 
 impl BarrierState {
+    /// The thread count that others have given who have arrived, if it is another one.
+    pub(crate) fn disagrees(&self, expected: u32) -> Option<u32> {
+        let both = self.arrived != 0 && self.expected != 0 && expected != 0;
+        (both && self.expected != expected).then_some(self.expected)
+    }
+
     /// Threads arrive. `absent` are the lanes of their warp that do not exist or have exited; when
     /// a thread count is given they count as arrived, because barriers count whole warps.
     pub(crate) fn arrive(

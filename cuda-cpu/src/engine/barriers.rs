@@ -74,6 +74,11 @@ impl Barriers {
             ctx.fail(lane, FaultKind::BadBarrier { barrier: id, threads: given });
             return Err(());
         }
+        if let Some(others) = self.states[id as usize].disagrees(given.unwrap_or(0)) {
+            let kind = FaultKind::BarrierCount { barrier: id, threads: given.unwrap_or(0), others };
+            ctx.fail(lane, kind);
+            return Err(());
+        }
         let holding = match barrier.kind {
             BarrierKind::Reduce { input, negated, .. } => {
                 let pred = ctx.pred(input);

@@ -59,7 +59,7 @@ fn free(ctx: &mut Ctx<'_>, lane: usize, address: u64) -> Result<u64, ()> {
     if let Err(FreeError { freed, .. }) = ctx.view.memory().free_by_kernel(address) {
         let nearest = ctx.view.memory().explain(address, 1).nearest;
         let kind = FaultKind::BadFree { address, freed };
-        ctx.fault = Some(LaneFault { kind, lane: lane as u32, nearest });
+        ctx.fault = Some(LaneFault { nearest, ..LaneFault::new(lane, kind) });
         return Err(());
     }
     ctx.forget_allocation(address);

@@ -61,14 +61,28 @@ impl Runner<'_> {
                     let same = lanes_of(left).filter(|&l| addresses[l] == address);
                     let mask = same.fold(0, |m, l| m | 1 << l);
                     left &= !mask;
-                    let Some(function) = self.code.function_at(address) else {
-                        return self.fault(at.pc, lane, FaultKind::BadCall { address });
+                    let function = match self.callee(address, call) {
+                        Ok(function) => function,
+                        Err(kind) => return self.fault(at.pc, lane, kind),
                     };
                     self.enter_call(warp, Fragment { mask, ..at }, op.extra, call, function)?;
                 }
                 Ok(())
             }
         }
+    }
+
+    /// The function at an address, if it can be called so.
+    fn callee(&self, address: u64, call: &Call) -> Result<u32, FaultKind> {
+        let index = self.code.function_at(address).ok_or(FaultKind::BadCall { address })?;
+        let function = &self.code.functions[index as usize];
+        if function.is_kernel || function.entry.is_none() {
+            return Err(FaultKind::BadCall { address });
+        }
+        if !function.fits(call) {
+            return Err(FaultKind::CallMismatch { function: function.name.clone() });
+        }
+        Ok(index)
     }
 
     /// A new frame above the caller's, in the columns of the calling lanes.

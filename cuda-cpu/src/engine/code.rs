@@ -45,6 +45,8 @@ impl Code {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct FunctionCode {
     pub(crate) name: String,
+    /// It is launched, not called.
+    pub(crate) is_kernel: bool,
     /// First op; `None` when the function was not reachable from an entry.
     pub(crate) entry: Option<u32>,
     /// Size of a frame.
@@ -60,6 +62,18 @@ pub(crate) struct FunctionCode {
     /// Where parameters and results lie, on the callee's side.
     pub(crate) params: Vec<Passed>,
     pub(crate) returns: Vec<Passed>,
+}
+
+impl FunctionCode {
+    /// Whether the call gives it all that it takes, and takes no more than it gives. Compilers pass more than a
+    /// function looks at where a program calls it through a pointer to another kind of function.
+    pub(crate) fn fits(&self, call: &Call) -> bool {
+        let covers = |given: &[Passed], taken: &[Passed]| {
+            let enough = |(given, taken): (&Passed, &Passed)| given.bytes() >= taken.bytes();
+            given.len() >= taken.len() && given.iter().zip(taken).all(enough)
+        };
+        covers(&call.arguments, &self.params) && covers(&self.returns, &call.results)
+    }
 }
 
 /// A register that holds a known value when a function begins.
@@ -179,6 +193,16 @@ pub(crate) enum Passed {
     Local(u32, u32),
     /// A register.
     Register(Slot, Class),
+}
+
+impl Passed {
+    pub(crate) fn bytes(self) -> u32 {
+        match self {
+            Self::Local(_, bytes) => bytes,
+            Self::Register(_, Class::W64) => 8,
+            Self::Register(..) => 4,
+        }
+    }
 }
 
 /// See [`Control::Barrier`].

@@ -1,7 +1,11 @@
 //! Collectives of a warp: lanes wait until all members have come, and are served together.
+//!
+//! Members meet that name the same mask in the same kind of instruction, wherever in the code it stands: what a shuffle
+//! would get from a lane that votes means nothing. Those of different kinds wait for each other for ever.
 
 use super::code::{Collective, Control};
 use super::ctx::lanes_of;
+use super::observe::{At, Effect};
 use super::runner::Runner;
 use super::warp::{Fragment, Wait, Warp};
 
@@ -25,20 +29,21 @@ impl Runner<'_> {
     pub(super) fn meet(&mut self, warp: &mut Warp) {
         let mut i = 0;
         while i < warp.parked.len() {
-            let Wait::Members(members) = warp.parked[i].1 else {
+            let (fragment, wait) = warp.parked[i];
+            let Wait::Members(members) = wait else {
                 i += 1;
                 continue;
             };
-            let together = |w: &Wait| *w == Wait::Members(members);
-            let present =
-                warp.parked.iter().filter(|(_, w)| together(w)).fold(0, |m, (f, _)| m | f.mask);
+            let kind = |fragment: &Fragment| self.code.table.kind(fragment.pc);
+            let together = |(f, w): &(Fragment, Wait)| *w == wait && kind(f) == kind(&fragment);
+            let here = warp.parked.iter().filter(|parked| together(parked)).map(|&(f, _)| f);
+            let present = here.clone().fold(0, |m, f| m | f.mask);
             if members & warp.live & !present != 0 {
                 i += 1;
                 continue;
             }
-            let group: Vec<Fragment> =
-                warp.parked.iter().filter(|(_, w)| together(w)).map(|&(f, _)| f).collect();
-            warp.parked.retain(|(_, w)| !together(w));
+            let group: Vec<Fragment> = here.collect();
+            warp.parked.retain(|parked| !together(parked));
             self.complete(warp, &group, present);
             i = 0;
         }
@@ -58,9 +63,22 @@ impl Runner<'_> {
             let op = op_of(fragment);
             if let Control::Collective(c) = &code.controls[op.extra as usize] {
                 self.enter(warp, fragment);
+                self.tell_shuffle(warp, fragment, c, present);
                 (c.complete)(&mut self.ctx, op, present);
             }
             warp.ready.push(Fragment { pc: fragment.pc + 1, ..*fragment });
+        }
+    }
+
+    /// Tells who watches that a shuffle is completed.
+    fn tell_shuffle(&mut self, warp: &Warp, fragment: &Fragment, c: &Collective, present: u32) {
+        let &Fragment { pc, mask, call } = fragment;
+        let is_shuffle = |effect: &Effect| matches!(effect, Effect::Shuffle(_));
+        if let Some(shadow) = self.watch.as_mut().and_then(|watch| watch.shadow())
+            && self.code.table.effects(pc).iter().any(is_shuffle)
+        {
+            let at = At { pc, warp: warp.index, frame: warp.calls[call as usize].frame };
+            shadow.shuffle(&self.ctx, at, c, mask, present);
         }
     }
 }

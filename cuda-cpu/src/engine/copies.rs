@@ -31,7 +31,15 @@ struct Entry {
 
 /// What is to be done.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) struct Step {
+    pub(crate) what: What,
+    /// The op that began it, for faults.
+    pub(crate) pc: u32,
+}
+
+/// See [`Step`].
+#[derive(Debug)]
+pub(crate) enum What {
     Copy(Box<LaneCopies>),
     /// `cp.async.mbarrier.arrive`: the barriers' addresses in shared space.
     Arrive(Box<[u64; LANES]>),
@@ -87,7 +95,7 @@ impl Copies {
         mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         let groups = self.groups;
-        for entry in self.queue.iter_mut().filter(|e| matches!(e.step, Step::Copy(_))) {
+        for entry in self.queue.iter_mut().filter(|e| matches!(e.step.what, What::Copy(_))) {
             let old = |&lane: &usize| groups[lane].wrapping_sub(entry.groups[lane]) > left;
             let due =
                 lanes_of(entry.lanes & lanes).filter(old).fold(0, |due, lane| due | 1 << lane);
@@ -108,14 +116,14 @@ impl Copies {
     ) -> Result<(), E> {
         let mut blocked = 0;
         for entry in &mut self.queue {
-            match entry.step {
-                Step::Copy(_) => blocked |= entry.lanes,
-                Step::Arrive(_) if entry.lanes & !blocked != 0 => {
+            match entry.step.what {
+                What::Copy(_) => blocked |= entry.lanes,
+                What::Arrive(_) if entry.lanes & !blocked != 0 => {
                     let due = entry.lanes & !blocked;
                     entry.lanes &= blocked;
                     perform(&entry.step, due)?;
                 }
-                Step::Arrive(_) => {}
+                What::Arrive(_) => {}
             }
         }
         Ok(())
@@ -123,7 +131,7 @@ impl Copies {
 
     /// The lanes for which a copy is outstanding.
     pub(crate) fn copying(&self) -> u32 {
-        let copies = self.queue.iter().filter(|e| matches!(e.step, Step::Copy(_)));
+        let copies = self.queue.iter().filter(|e| matches!(e.step.what, What::Copy(_)));
         copies.fold(0, |all, entry| all | entry.lanes)
     }
 
@@ -137,7 +145,7 @@ impl Copies {
         let mut arriving = 0;
         let mut due = vec![0; self.queue.len()];
         for (entry, due) in self.queue.iter().zip(&mut due).rev() {
-            if let Step::Arrive(at) = &entry.step {
+            if let What::Arrive(at) = &entry.step.what {
                 let wanted = lanes_of(entry.lanes).filter(|&lane| barriers.contains(&at[lane]));
                 *due = wanted.fold(0, |all, lane| all | 1 << lane);
                 arriving |= *due;
@@ -188,7 +196,8 @@ mod tests {
 
     fn copy() -> Step {
         let (from, to) = ([0; LANES], [0; LANES]);
-        Step::Copy(Box::new(LaneCopies { from, to, read: [4; LANES], bytes: 4 }))
+        let what = What::Copy(Box::new(LaneCopies { from, to, read: [4; LANES], bytes: 4 }));
+        Step { what, pc: 0 }
     }
 
     fn waited(copies: &mut Copies, lanes: u32, left: u32, budget: &Budget) -> Vec<u32> {
@@ -221,11 +230,13 @@ mod tests {
         copies.push(3, copy(), &budget).unwrap_or_default_step();
         let mut at = [8; LANES];
         at[1] = 16;
-        copies.push(3, Step::Arrive(Box::new(at)), &budget).unwrap_or_default_step();
+        copies
+            .push(3, Step { what: What::Arrive(Box::new(at)), pc: 0 }, &budget)
+            .unwrap_or_default_step();
         copies.push(3, copy(), &budget).unwrap_or_default_step();
         let mut done = Vec::new();
         let perform = |step: &Step, lanes| -> Result<(), ()> {
-            done.push((matches!(step, Step::Arrive(_)), lanes));
+            done.push((matches!(step.what, What::Arrive(_)), lanes));
             Ok(())
         };
         copies.arrive(&[8], &budget, perform).unwrap_or_default();

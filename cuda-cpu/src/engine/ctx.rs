@@ -11,6 +11,7 @@
 //! write the result of the same lanes.
 
 use super::address::Spaces;
+use super::block::BlockFault;
 use super::budget::Budget;
 use super::clock::Clock;
 use super::code::{Code, Control};
@@ -58,6 +59,14 @@ pub(crate) struct LaneFault {
     pub(crate) kind: FaultKind,
     pub(crate) lane: u32,
     pub(crate) nearest: Option<crate::memory::Nearest>,
+    /// Of what was begun earlier and done now: where it was begun.
+    pub(crate) begun: Option<BlockFault>,
+}
+
+impl LaneFault {
+    pub(crate) fn new(lane: usize, kind: FaultKind) -> Self {
+        Self { kind, lane: lane as u32, nearest: None, begun: None }
+    }
 }
 
 /// See the module.
@@ -234,7 +243,7 @@ impl<'a> Ctx<'a> {
     /// Records a fault of `lane`.
     #[cold]
     pub(crate) fn fail(&mut self, lane: usize, kind: FaultKind) -> Flow {
-        self.fault = Some(LaneFault { kind, lane: lane as u32, nearest: None });
+        self.fault = Some(LaneFault::new(lane, kind));
         Flow::Fault
     }
 
@@ -254,7 +263,7 @@ impl<'a> Ctx<'a> {
         } else {
             FaultKind::OutOfBounds { space: FaultSpace::Global, address, bytes, write }
         };
-        self.fault = Some(LaneFault { kind, lane: lane as u32, nearest: what.nearest });
+        self.fault = Some(LaneFault { nearest: what.nearest, ..LaneFault::new(lane, kind) });
         Flow::Fault
     }
 }

@@ -243,7 +243,7 @@ impl<'a> Grid<'a> {
         let start = self.code.functions[self.function as usize].entry.unwrap_or(0);
         let nowhere = (BlockFault { pc: start, warp: 0 }, 0);
         let (at, lane) = block.and_then(Block::somewhere).unwrap_or(nowhere);
-        let fault = LaneFault { kind, lane: lane as u32, nearest: None };
+        let fault = LaneFault::new(lane, kind);
         self.ending.report(self.complete(runner, fault, runner.ctx.place.at, at));
     }
 
@@ -260,7 +260,8 @@ impl<'a> Grid<'a> {
         block: [u32; 3],
         at: BlockFault,
     ) -> Fault {
-        let LaneFault { kind, lane, mut nearest } = fault;
+        let LaneFault { kind, lane, mut nearest, begun } = fault;
+        let at = begun.unwrap_or(at);
         let mut variable = None;
         if let Some((space, address, bytes)) = kind.access() {
             let dynamic = self.launch.dims.dynamic_shared.into();

@@ -68,6 +68,8 @@ struct Arrived {
     lanes: u32,
     /// By lane: the phase in which it arrived.
     phases: [u64; LANES],
+    /// Those that have arrived and not waited.
+    owing: u32,
 }
 
 impl ClusterBarrier {
@@ -85,14 +87,23 @@ impl ClusterBarrier {
         }
     }
 
-    pub(crate) fn arrive(&mut self, warp: u32, lane: usize) {
+    /// False if it has arrived before, and not waited.
+    #[must_use]
+    pub(crate) fn arrive(&mut self, warp: u32, lane: usize) -> bool {
         if self.arrived.is_empty() {
             self.arrived.resize(self.live.len(), Arrived::default());
         }
-        if let Some(arrived) = self.arrived.get_mut(warp as usize) {
-            arrived.lanes |= 1 << lane;
-            arrived.phases[lane] = self.phase;
-        }
+        let Some(arrived) = self.arrived.get_mut(warp as usize) else { return true };
+        arrived.lanes |= 1 << lane;
+        arrived.phases[lane] = self.phase;
+        let first = arrived.owing >> lane & 1 == 0;
+        arrived.owing |= 1 << lane;
+        first
+    }
+
+    /// Whether the thread has arrived, and not waited.
+    pub(crate) fn owes(&self, warp: u32, lane: usize) -> bool {
+        self.arrived.get(warp as usize).is_some_and(|own| own.owing >> lane & 1 != 0)
     }
 
     /// All threads that have not exited have arrived since this one did.
@@ -101,6 +112,9 @@ impl ClusterBarrier {
             self.phase += 1;
             self.arrived.iter_mut().for_each(|arrived| arrived.lanes = 0);
         }
-        self.arrived.get(warp as usize).is_some_and(|own| own.phases[lane] < self.phase)
+        let Some(own) = self.arrived.get_mut(warp as usize) else { return false };
+        let complete = own.phases[lane] < self.phase;
+        own.owing &= !(u32::from(complete) << lane);
+        complete
     }
 }

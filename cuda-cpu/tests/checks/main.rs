@@ -7,6 +7,7 @@ mod clean;
 mod orders;
 mod planted;
 mod profile;
+mod unwritten;
 
 #[path = "../engine/fairness.rs"]
 mod fairness;

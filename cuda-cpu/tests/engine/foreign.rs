@@ -139,3 +139,68 @@ fn a_vector_of_atomics_may_swap_its_registers() {
     h.run("k", 1, 1, args![a]);
     assert_eq!(h.download::<f32>(a, 4), [5.0, 10.0, 8.0, 4.0]);
 }
+
+/// Its address has to be a multiple of its size, and all of it has to be there: as an H200 has it.
+#[test]
+fn a_vector_of_atomics_is_one_access() {
+    let h = Host::new(
+        ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a) {
+            .reg .f32 %f<3>; .reg .b64 %a;
+            ld.param.u64 %a, [a];
+            mov.f32 %f1, 0f3F800000;
+            red.global.add.v4.f32 [%a], {%f1, %f1, %f1, %f1};
+            ret;
+        }",
+    );
+    let a = h.zeros::<f32>(6);
+    for (at, found) in
+        [(a + 4, "misaligned write of 16 bytes"), (a + 16, "write of 16 bytes out of bounds")]
+    {
+        let error = h.launch("k", 1, 1, args![at]).unwrap_err().to_string();
+        assert!(error.contains(found), "{error}");
+    }
+    assert_eq!(h.download::<f32>(a, 6), [0.0; 6]);
+}
+
+/// What is passed has to be what is taken.
+#[test]
+fn calls_fit_what_they_call() {
+    let text = |call: &str| {
+        format!(
+            ".version 8.1\n.target sm_90\n.address_size 64
+            .func (.param .b32 r) f(.param .b32 x) {{ .reg .b32 %r; ld.param.b32 %r, [x]; st.param.b32 [r], %r; ret; }}
+            .visible .entry other() {{ ret; }}
+            .visible .entry k() {{ .param .b32 a; .param .b64 b; .param .b32 r; .reg .b64 %f;
+            st.param.b32 [a], 1; st.param.b64 [b], 1; {call} ret; }}"
+        )
+    };
+    Host::new(&text("call (r), f, (a);")).run("k", 1, 1, &[]);
+    for call in ["call (r), f, (b);", "call (r), f;", "call f, (a);", "call (r), f, (a, a);"] {
+        let error = Host::try_new(&text(call)).err().unwrap_or_default();
+        assert!(
+            error.contains("other arguments or results than the function has"),
+            "{call}: {error}"
+        );
+    }
+    let error = Host::try_new(&text("call other;")).err().unwrap_or_default();
+    assert!(error.contains("a kernel, which cannot be called"), "{error}");
+    let indirect = |address: &str, call: &str| {
+        let call = format!(
+            "mov.u64 %f, {address}; P: .callprototype (.param .b32 _) _ (.param .b32 _);
+             Q: .callprototype (.param .b32 _) _; V: .callprototype _ (.param .b32 _);
+             W: .callprototype (.param .b32 _) _ (.param .b64 _); {call}"
+        );
+        Host::new(&text(&call)).launch("k", 1, 1, &[])
+    };
+    // What is passed beside, and a result that nobody takes, do no harm.
+    for fine in ["call (r), %f, (a), P;", "call %f, (a), V;", "call (r), %f, (b), W;"] {
+        indirect("f", fine).unwrap_or_else(|error| panic!("{fine}: {error}"));
+    }
+    for (address, call, found) in [
+        ("f", "call (r), %f, Q;", "call of f with too few or too small arguments"),
+        ("other", "call (r), %f, (a), P;", "which is no function"),
+    ] {
+        let error = indirect(address, call).unwrap_err().to_string();
+        assert!(error.contains(found), "{call}: {error}");
+    }
+}

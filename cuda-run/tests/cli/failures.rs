@@ -42,6 +42,8 @@ fn a_fault_on_the_cpu_says_where() {
     let line = "K/faults.ptx off_by_one --grid 1 --block 32 out=f32:16@y.npy u32=16";
     fails(&folder("cpu"), line, 3, "off_by_one");
     fails(&folder("cpu"), line, 3, "thread (16, 0, 0)");
+    let line = "K/faults.ptx null_store --grid 1 --block 1";
+    fails(&folder("cpu"), line, 3, "(a null pointer, or an offset from one)");
     // The driver of a GPU prints a line of its own for this.
     let line = "K/faults.ptx assert_below --grid 1 --block 4 inout=@x.npy@x.npy u32=7 u32=4";
     fails(&folder("cpu"), line, 3, "kernels/faults.cu");

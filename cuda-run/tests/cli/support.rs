@@ -87,6 +87,14 @@ impl Run {
         self.stdout
     }
 
+    /// It ended with this status; gives the lines on stderr, and what it had printed before.
+    #[track_caller]
+    pub(crate) fn refused(self, status: i32) -> (Vec<String>, String) {
+        assert_eq!(self.status, Some(status), "{}", self.stderr);
+        assert!(self.stderr.starts_with("cuda-run: "), "{}", self.stderr);
+        (self.stderr.lines().map(str::to_owned).collect(), self.stdout)
+    }
+
     /// It ended with this status and one line, which has these words.
     #[track_caller]
     pub(crate) fn failed(self, status: i32, words: &str) {

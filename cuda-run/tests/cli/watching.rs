@@ -27,7 +27,7 @@ fn check_finds_what_else_goes_unnoticed() {
     let race = format!("races.ptx race_block {args}");
     bug(&race, "").done();
     for words in [
-        "race: write of 4 bytes of shared memory at 0x80",
+        "race: write of 4 bytes of shared memory; nothing orders it",
         "nothing orders it and the read by thread (31, 0, 0), PTX line ",
         "in kernel `race_block`, block (0, 0, 0), thread (32, 0, 0), PTX line ",
         ", kernels/bugs/races.cu:",
@@ -125,13 +125,33 @@ fn list_names_every_unknown_instruction() {
     }
     ptx.push_str("add.u32 %r0, %r1, %r1;\n  nonsense.number7.of.sixty %r1, %r1;\nret; }\n");
     fs::write(folder.path("new.ptx"), ptx).unwrap();
-    let failed = |words: &str| folder.run("new.ptx --list").failed(2, words);
-    failed(
-        "new.ptx: the device cannot load the module: the CPU device cannot run this module, 61 problem(s)",
-    );
+    let (lines, listed) = folder.run("new.ptx --list").refused(2);
+    assert_eq!(listed, "k\n");
+    let first = "cuda-run: new.ptx: the device cannot load the module: the CPU device cannot run this module, 61 problem(s)";
+    assert_eq!((lines[0].as_str(), lines.len()), (first, 61));
     for i in (0..60).filter(|i| *i != 7) {
-        failed(&format!("line {}, column 3, in `k`: `nonsense.number{i}.of.sixty`: ", i + 6));
+        let (at, words) = (i + 1, format!("`nonsense.number{i}.of.sixty`: "));
+        let start = format!("  line {}, column 3, in `k`: {words}", i + 6);
+        assert!(lines[at].starts_with(&start), "{}", lines[at]);
     }
-    failed("line 13, column 3, in `k`: `nonsense.number7.of.sixty` (2 times): ");
-    folder.run("new.ptx k --grid 1 --block 1").failed(2, "(2 times)");
+    let twice = "  line 13, column 3, in `k`: `nonsense.number7.of.sixty` (2 times): ";
+    assert!(lines[8].starts_with(twice), "{}", lines[8]);
+    let (lines, printed) = folder.run("new.ptx k --grid 1 --block 1").refused(2);
+    assert_eq!((lines.len(), printed.as_str()), (61, ""));
+}
+
+/// What nobody has written is one thing, an array of zeros another.
+#[test]
+fn arrays_that_nobody_has_written() {
+    let folder = Folder::on("cpu");
+    folder.save("a.npy", &[1.0f32; 8]);
+    let run = |array: &str, n: u32| {
+        let line = format!(
+            "K/vecadd.ptx vecadd in=@a.npy {array}=f32:8@b.npy out=f32:8@c.npy u32={n} --grid 1 --block 8 --check"
+        );
+        folder.run(&line)
+    };
+    run("out", 8).done();
+    run("uninit", 0).done();
+    run("uninit", 8).failed(3, "that nobody has written");
 }

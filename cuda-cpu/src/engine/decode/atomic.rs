@@ -73,6 +73,10 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         Some(_) => return Err(OPERANDS),
     };
     let sources = sources(b, shared.atomic.kind, parts, &dests)?;
+    let mut check = Op::new(atomics::check_vector);
+    set_address(b, &mut check, address)?;
+    check.extra = b.extras([Slot(space as u32), Slot(whole as u32)]);
+    b.emit_before(check)?;
     for (i, (&source, dest)) in sources.iter().zip(&dests).enumerate() {
         let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
         one(b, &shared, dest, &Address { offset, ..*address }, source, None)?;

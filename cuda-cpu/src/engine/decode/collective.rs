@@ -86,7 +86,9 @@ pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     (op.d, pred) = dest_pair(b, dest)?;
     op.cache = pred.0;
     let (deposit, complete) = (run::deposit_32 as _, run::complete_shfl as _);
-    emit(b, op, Collective { members, deposit, complete })
+    let shuffle = Collective { members, deposit, complete };
+    b.states(Effect::Shuffle(shuffle));
+    emit(b, op, shuffle)
 }
 
 /// `vote.sync.ballot.b32 d, p, members;`

@@ -1,6 +1,6 @@
 //! bra, brx.idx, call, ret, exit, trap, nanosleep.
 
-use cuda_ptx::{LabelId, Operand, Space, Symbol};
+use cuda_ptx::{Function, LabelId, Operand, Param, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::form::Form;
@@ -88,7 +88,29 @@ pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     };
     let arguments = arguments.iter().map(|a| passed(b, a)).collect::<Result<_, _>>()?;
     let results = results.iter().map(|r| passed(b, r)).collect::<Result<_, _>>()?;
-    b.control(Control::Call(Call { callee, arguments, results }))
+    let call = Call { callee, arguments, results };
+    if let Callee::Direct(index) = callee {
+        fits(&call, &b.module.functions[index as usize])?;
+    }
+    b.control(Control::Call(call))
+}
+
+/// A call by name has to be as the function was declared.
+fn fits(call: &Call, function: &Function) -> Result<(), Problem> {
+    let same = |passed: &[Passed], params: &[Param]| {
+        let one = |(passed, param): (&Passed, &Param)| match passed {
+            Passed::Local(_, bytes) => *bytes == param.size,
+            Passed::Register(..) => true,
+        };
+        passed.len() == params.len() && passed.iter().zip(params).all(one)
+    };
+    if function.is_entry {
+        return Err("a kernel, which cannot be called");
+    }
+    if !same(&call.arguments, &function.params) || !same(&call.results, &function.returns) {
+        return Err("other arguments or results than the function has");
+    }
+    Ok(())
 }
 
 fn direct(b: &Builder<'_>, index: u32) -> Result<Callee, Problem> {

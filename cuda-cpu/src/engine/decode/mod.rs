@@ -157,6 +157,7 @@ fn decode_function(
 /// What a call has to know about the function.
 fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems) {
     let function = b.function;
+    into.is_kernel = function.is_entry;
     if !function.is_entry {
         let params = function.params.iter().zip(b.locals.params.clone());
         let returns = function.returns.iter().zip(b.locals.returns.clone());

@@ -57,6 +57,13 @@ trait Modify: 'static {
 
 type RawOf<M> = <<M as Modify>::L as Lane>::Raw;
 
+/// Checks the places of a vector of atomics as the one access it is: extra operands are the space and the bytes.
+pub(crate) fn check_vector(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let (space, bytes) = (SpaceKind::from_code(ctx.extra(op, 0).0), ctx.extra(op, 1).0.into());
+    let found = locate(ctx, op, ctx.mask, Access { space, bytes, write: true });
+    found.map_or_else(|flow| flow, |_| Flow::Next)
+}
+
 /// In `Op::extra` stand: the third operand, the space, the destination wanted or not.
 fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;

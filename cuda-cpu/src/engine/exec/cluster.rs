@@ -16,7 +16,9 @@ pub(crate) fn complete_elect(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
 pub(crate) fn arrive(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     let warp = ctx.team.warp;
     for lane in lanes_of(ctx.mask) {
-        ctx.team.cluster.arrive(warp, lane);
+        if !ctx.team.cluster.arrive(warp, lane) {
+            return ctx.fail(lane, FaultKind::ClusterBarrier { arrived: true });
+        }
     }
     ctx.team.moved += 1;
     Flow::Next
@@ -26,6 +28,9 @@ pub(crate) fn arrive(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
 pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (active, warp, live) = (ctx.guarded(op), ctx.team.warp, ctx.live);
     ctx.team.cluster.set_live(warp, live);
+    if let Some(lane) = lanes_of(active).find(|&lane| !ctx.team.cluster.owes(warp, lane)) {
+        return ctx.fail(lane, FaultKind::ClusterBarrier { arrived: false });
+    }
     let done = lanes_of(active)
         .filter(|&lane| ctx.team.cluster.is_complete(warp, lane))
         .fold(0, |done, lane| done | 1 << lane);

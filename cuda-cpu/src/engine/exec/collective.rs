@@ -16,15 +16,11 @@ pub(crate) fn collective(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         return Flow::Next;
     }
     let &Control::Collective(c) = ctx.control(op) else { return Flow::Next };
-    let first = active.trailing_zeros() as usize;
-    let members = ctx.lane::<u32>(c.members, first);
     if let Some(lane) = outside(ctx, &c, active) {
         let members = ctx.lane::<u32>(c.members, lane);
         return ctx.fail(lane, FaultKind::LaneOutsideMask { members });
     }
-    // Lanes with different masks, or absent members: the slow way.
-    let same = lanes_of(active).all(|lane| ctx.lane::<u32>(c.members, lane) == members);
-    if !same || members & ctx.live & !active != 0 {
+    if !all_here(ctx, &c, active) {
         return Flow::Control;
     }
     let all = std::mem::replace(&mut ctx.mask, active);
@@ -32,6 +28,14 @@ pub(crate) fn collective(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     (c.complete)(ctx, op, active);
     ctx.mask = all;
     Flow::Next
+}
+
+/// Whether the executing lanes name the same members, and those are all here that have not exited; else they have to
+/// wait.
+pub(crate) fn all_here(ctx: &Ctx<'_>, c: &Collective, active: u32) -> bool {
+    let members = ctx.lane::<u32>(c.members, active.trailing_zeros() as usize & 31);
+    let same = lanes_of(active).all(|lane| ctx.lane::<u32>(c.members, lane) == members);
+    same && members & ctx.live & !active == 0
 }
 
 fn outside(ctx: &Ctx<'_>, c: &Collective, active: u32) -> Option<usize> {
@@ -82,7 +86,7 @@ pub(crate) fn complete_shfl(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let pred = Slot(op.cache);
     let (mut result, mut valid) = ([0u32; LANES], 0u32);
     for lane in 0..LANES {
-        let (source, ok) = shfl_source(op.imm & 0xFF, lane as u32, b[lane], c[lane]);
+        let (source, ok) = shfl_source(op.imm, lane as u32, b[lane], c[lane]);
         // A source that takes no part has no value to give; the lane's own is as good as any.
         let shown = ok && participants >> source & 1 != 0;
         result[lane] = ctx.exchange[if shown { source as usize } else { lane }] as u32;
@@ -112,6 +116,23 @@ fn shfl_source(mode: u64, lane: u32, b: u32, c: u32) -> (u32, bool) {
         }
     };
     if ok { (source & 31, true) } else { (lane, false) }
+}
+
+/// By lane: whose value it gets. And the lanes that want one of a lane that takes no part; they get their own.
+pub(crate) fn shuffle_sources(
+    ctx: &Ctx<'_>,
+    op: &Op,
+    active: u32,
+    participants: u32,
+) -> ([u8; LANES], u32) {
+    let (b, c) = (ctx.read::<u32>(op.b), ctx.read::<u32>(op.c));
+    let (mut sources, mut absent) = ([0; LANES], 0);
+    for lane in lanes_of(active) {
+        let (source, _) = shfl_source(op.imm, lane as u32, b[lane], c[lane]);
+        sources[lane] = source as u8;
+        absent |= (!participants >> source & 1) << lane;
+    }
+    (sources, absent)
 }
 
 /// Modes of `vote` in the low bits of `imm`.

@@ -3,7 +3,7 @@
 use super::mbarrier::{change, place};
 use super::places::{Extent, address, global_pointer, shared};
 use super::transfer::{perform, with_copies};
-use crate::engine::copies::{Copies, LaneCopies, Step};
+use crate::engine::copies::{Copies, LaneCopies, Step, What};
 use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op, Slot};
@@ -13,8 +13,8 @@ fn push(ctx: &mut Ctx<'_>, step: Step) -> Result<(), Flow> {
     let (lanes, budget, warp) = (ctx.mask, ctx.budget, ctx.team.warp as usize);
     let keep = |ctx: &mut Ctx<'_>, copies: &mut Copies| {
         let Err(step) = copies.push(lanes, step, budget) else { return Ok(()) };
-        copies.finish(budget, |step, lanes| perform(ctx, step, lanes))?;
-        perform(ctx, &step, lanes)
+        copies.finish(budget, |step, lanes| perform(ctx, warp, step, lanes))?;
+        perform(ctx, warp, &step, lanes)
     };
     with_copies(ctx, warp, keep).unwrap_or(Ok(()))
 }
@@ -56,7 +56,8 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             return flow;
         }
     }
-    push(ctx, Step::Copy(Box::new(copies))).err().unwrap_or(Flow::Next)
+    let what = What::Copy(Box::new(copies));
+    push(ctx, Step { what, pc: op.pc }).err().unwrap_or(Flow::Next)
 }
 
 /// `cp.async.commit_group`
@@ -73,7 +74,8 @@ pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     }
     let (lanes, budget, warp) = (ctx.mask, ctx.budget, ctx.team.warp as usize);
     let wait = |ctx: &mut Ctx<'_>, copies: &mut Copies| {
-        copies.wait(lanes, op.imm as u32, budget, |step, lanes| perform(ctx, step, lanes))
+        let perform = |step: &Step, lanes| perform(ctx, warp, step, lanes);
+        copies.wait(lanes, op.imm as u32, budget, perform)
     };
     with_copies(ctx, warp, wait).unwrap_or(Ok(())).err().unwrap_or(Flow::Next)
 }
@@ -94,8 +96,9 @@ pub(crate) fn arrive(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     }
     // Those of whom no copy is outstanding arrive at once.
     let (all, copying) = (ctx.mask, ctx.team.own_copies().map_or(0, |copies| copies.copying()));
-    let step = Step::Arrive(Box::new(barriers));
-    let arrived = perform(ctx, &step, all & !copying).and_then(|()| {
+    let step = Step { what: What::Arrive(Box::new(barriers)), pc: op.pc };
+    let warp = ctx.team.warp as usize;
+    let arrived = perform(ctx, warp, &step, all & !copying).and_then(|()| {
         ctx.mask = all & copying;
         let pushed = if ctx.mask == 0 { Ok(()) } else { push(ctx, step) };
         ctx.mask = all;

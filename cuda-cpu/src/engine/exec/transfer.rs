@@ -6,20 +6,27 @@
 use super::atomics::burn_for;
 use super::mbarrier::change;
 use super::places::{Extent, global_pointer, shared_pointer};
+use crate::engine::block::BlockFault;
 use crate::engine::bulk::{Bulk, Completion, How, Transfer};
-use crate::engine::copies::{Copies, LaneCopies, Step};
+use crate::engine::copies::{Copies, LaneCopies, Step, What};
 use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::op::Flow;
 use crate::memory::access::{self, Word};
 
-/// Does a step of `cp.async` for these lanes.
-pub(crate) fn perform(ctx: &mut Ctx<'_>, step: &Step, lanes: u32) -> Result<(), Flow> {
-    match step {
-        Step::Copy(copies) => lanes_of(lanes).try_for_each(|lane| copy(ctx, copies, lane)),
-        Step::Arrive(at) => lanes_of(lanes).try_for_each(|lane| {
+/// Does a step of `cp.async` for these lanes of a warp.
+pub(crate) fn perform(ctx: &mut Ctx<'_>, warp: usize, step: &Step, lanes: u32) -> Result<(), Flow> {
+    let done = match &step.what {
+        What::Copy(copies) => lanes_of(lanes).try_for_each(|lane| copy(ctx, copies, lane)),
+        What::Arrive(at) => lanes_of(lanes).try_for_each(|lane| {
             change(ctx, lane, at[lane], |barrier| barrier.arrive(1)).map(|_| ())
         }),
-    }
+    };
+    done.inspect_err(|_| begun(ctx, BlockFault { pc: step.pc, warp: warp as u32 }))
+}
+
+/// What has gone wrong is told of who began it, not of who waits for it.
+fn begun(ctx: &mut Ctx<'_>, at: BlockFault) {
+    ctx.fault.iter_mut().for_each(|fault| fault.begun = Some(at));
 }
 
 fn copy(ctx: &mut Ctx<'_>, copies: &LaneCopies, lane: usize) -> Result<(), Flow> {
@@ -73,7 +80,7 @@ pub(crate) fn progress(ctx: &mut Ctx<'_>, barriers: &[u64]) -> Result<bool, Flow
             continue;
         }
         let arrive = |ctx: &mut Ctx<'_>, copies: &mut Copies| {
-            copies.arrive(barriers, budget, |step, lanes| perform(ctx, step, lanes))
+            copies.arrive(barriers, budget, |step, lanes| perform(ctx, warp, step, lanes))
         };
         with_copies(ctx, warp, arrive).unwrap_or(Ok(()))?;
     }
@@ -82,6 +89,11 @@ pub(crate) fn progress(ctx: &mut Ctx<'_>, barriers: &[u64]) -> Result<bool, Flow
 
 /// Does a bulk transfer and says so to its barrier.
 pub(crate) fn perform_bulk(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
+    let at = BlockFault { pc: bulk.pc, warp: bulk.warp };
+    transfer(ctx, bulk).inspect_err(|_| begun(ctx, at))
+}
+
+fn transfer(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
     let lane = bulk.lane as usize;
     let extent = |bytes: u32, write: bool| Extent { bytes: bytes.into(), align: 16, write };
     burn_for(ctx, bulk.what.bytes() as usize);

@@ -104,8 +104,30 @@ pub enum FaultKind {
         /// The thread count given, if one was.
         threads: Option<u32>,
     },
+    /// Threads come to a barrier for another number of threads than those who have come there before.
+    BarrierCount {
+        /// The barrier's number.
+        barrier: u32,
+        /// The thread count given.
+        threads: u32,
+        /// The one that others gave.
+        others: u32,
+    },
+    /// The barrier of the cluster: a second arrival without a wait, or a wait without an arrival.
+    ClusterBarrier {
+        /// The thread had arrived.
+        arrived: bool,
+    },
     /// A lane executed a `.sync` instruction whose member mask does not name it.
     LaneOutsideMask {
+        /// The member mask.
+        members: u32,
+    },
+    /// Something depends on what a shuffle took from a lane that takes no part in it: the member mask does not name it,
+    /// or it has exited. Found where [`Checks::uninitialised`](crate::Checks::uninitialised) is on.
+    AbsentLane {
+        /// The lane whose value was wanted.
+        lane: u32,
         /// The member mask.
         members: u32,
     },
@@ -155,10 +177,15 @@ pub enum FaultKind {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// An indirect call to an address that is no function's.
+    /// An indirect call to an address that is no function's, or a kernel's.
     BadCall {
         /// The address.
         address: u64,
+    },
+    /// An indirect call of a function that takes more than it is given, or gives less than is taken.
+    CallMismatch {
+        /// The function.
+        function: String,
     },
     /// `brx.idx` with an index outside of its table.
     BadBranch {

@@ -51,9 +51,28 @@ impl fmt::Display for FaultKind {
             Self::BadBarrier { barrier, threads: None } => {
                 write!(f, "there is no barrier {barrier}")
             }
+            Self::BarrierCount { barrier, threads, others } => write!(
+                f,
+                "barrier {barrier} for {threads} threads, where others wait for {others} threads"
+            ),
+            Self::ClusterBarrier { arrived: true } => f.write_str(
+                "a second arrival at the cluster's barrier, without a wait between them",
+            ),
+            Self::ClusterBarrier { arrived: false } => {
+                f.write_str("a wait at the cluster's barrier, without an arrival before")
+            }
             Self::LaneOutsideMask { members } => {
                 write!(f, "the executing lane is not in the member mask {members:#010x}")
             }
+            Self::AbsentLane { lane, members } if members >> lane & 1 != 0 => write!(
+                f,
+                "use of what a shuffle took from lane {lane}, which has exited or never was: its value is undefined"
+            ),
+            Self::AbsentLane { lane, members } => write!(
+                f,
+                "use of what a shuffle took from lane {lane}, which the member mask {members:#010x} does not name: its \
+                 value is undefined"
+            ),
             Self::PartialWarp { lanes } => {
                 write!(f, "only lanes {lanes:#010x} execute what takes all 32 lanes of a warp")
             }
@@ -85,6 +104,10 @@ impl fmt::Display for FaultKind {
                 "the running blocks need too much registers, local and shared memory: at most {limit} bytes"
             ),
             Self::BadCall { address } => write!(f, "call of {address:#x}, which is no function"),
+            Self::CallMismatch { function } => write!(
+                f,
+                "call of {function} with too few or too small arguments, or for more results than it has"
+            ),
             Self::BadBranch { index, targets } => {
                 write!(f, "indexed branch to {index} of {targets} targets")
             }

@@ -23,7 +23,7 @@ pub struct Racing {
 }
 
 impl Racing {
-    pub(super) fn how(write: bool, atomic: bool) -> &'static str {
+    pub(crate) fn how(write: bool, atomic: bool) -> &'static str {
         match (write, atomic) {
             (true, true) => "atomic",
             (true, false) => "write",

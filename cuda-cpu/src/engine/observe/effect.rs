@@ -1,5 +1,6 @@
 //! What an op does to memory, as its decoder states it.
 
+use crate::engine::code::Collective;
 use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
 use crate::engine::exec::locate::SpaceKind;
 use crate::engine::launch::MAX_SHARED_BYTES;
@@ -17,6 +18,8 @@ pub(crate) enum Effect {
     /// A collective of the warp: the lanes of the member mask in this register wait for each other; without one,
     /// those that execute it.
     Meeting(Slot),
+    /// `shfl`: registers of other lanes are read, where they take part.
+    Shuffle(Collective),
     /// What the lanes did before is known to whoever learns later.
     Publish,
     /// See [`Effect::Publish`].

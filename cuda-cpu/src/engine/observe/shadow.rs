@@ -6,8 +6,9 @@ use super::places::Places;
 use super::races::Races;
 use super::uninitialised::{At, Found, Uninitialised};
 use crate::engine::budget::Budget;
-use crate::engine::code::{Code, Passed};
+use crate::engine::code::{Code, Collective, Passed};
 use crate::engine::ctx::{Ctx, LANES, LaneFault};
+use crate::engine::exec::collective::all_here;
 use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::{Flow, Slot};
 
@@ -130,6 +131,13 @@ impl Shadow {
                 self.races.iter_mut().for_each(|races| races.arrive(warp, active, id));
                 None
             }
+            Effect::Shuffle(shuffle) => {
+                // Else the scheduler tells it when they are.
+                if active != 0 && all_here(ctx, shuffle, active) {
+                    self.shuffle(ctx, at, shuffle, active, active);
+                }
+                None
+            }
             &Effect::Meeting(members) => {
                 let mask = |lane| match members {
                     Slot::NONE => active,
@@ -138,6 +146,20 @@ impl Shadow {
                 self.races.iter_mut().for_each(|races| races.wait(warp, active, mask));
                 None
             }
+        }
+    }
+
+    /// A shuffle is completed for these lanes, of those that take part.
+    pub(crate) fn shuffle(
+        &mut self,
+        ctx: &Ctx<'_>,
+        at: At,
+        shuffle: &Collective,
+        active: u32,
+        participants: u32,
+    ) {
+        if let Some(own) = &mut self.uninitialised {
+            own.shuffle(ctx, at, shuffle, active, participants);
         }
     }
 

@@ -6,12 +6,16 @@
 //! is as unwritten as it was. It is a fault of the load once something depends on it: an address, a branch, a store
 //! to global memory, an atomic. A predicate that is false whatever the other one is does not depend on that one.
 //!
+//! The same holds for what a shuffle takes from a lane that takes no part in it: reductions do that in lanes
+//! whose results nobody looks at.
+//!
 //! Of each register (by its place in the warp's register file) only the lanes are kept that hold such a value. As long as
 //! there is none, which is nearly always, nothing is looked at.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::table::{Registers, Rule};
 use crate::engine::ctx::{Ctx, LANES, lanes_of};
@@ -21,25 +25,63 @@ use crate::engine::op::{Op, Slot};
 /// Registers of a warp that are remembered; further ones count as written.
 const MAX_REGISTERS: usize = 4096;
 
-/// A load, and where its lanes loaded from.
-#[derive(Debug)]
+/// The instruction that such a value comes from.
+#[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) pc: u32,
-    pub(crate) space: FaultSpace,
-    pub(crate) bytes: u32,
-    pub(crate) at: [u64; LANES],
+    /// By lane that holds it: the one that has got it there. They differ when a shuffle has passed it on.
+    pub(crate) by: [u8; LANES],
+    pub(crate) from: From,
 }
 
-/// Something depends on what a lane has loaded.
+/// See [`Origin`]; by lane that has got it.
+#[derive(Debug, Clone)]
+pub(crate) enum From {
+    Memory {
+        space: FaultSpace,
+        bytes: u32,
+        at: [u64; LANES],
+    },
+    /// The lane of a shuffle that takes no part, and the member mask.
+    Lane {
+        lane: [u8; LANES],
+        members: [u32; LANES],
+    },
+}
+
+impl Origin {
+    pub(crate) fn new(pc: u32, from: From) -> Self {
+        Self { pc, by: std::array::from_fn(|lane| lane as u8), from }
+    }
+}
+
+/// Something depends on what a lane holds.
 pub(crate) struct Used {
     pub(crate) lane: usize,
     pub(crate) origin: Arc<Origin>,
 }
 
-#[derive(Debug)]
-struct Held {
-    lanes: u32,
-    origin: Arc<Origin>,
+/// Lanes of a register, none of them twice, and where they got it from.
+#[derive(Debug, Default)]
+struct Held(SmallVec<[(u32, Arc<Origin>); 1]>);
+
+impl Held {
+    fn lanes(&self) -> u32 {
+        self.0.iter().fold(0, |all, (lanes, _)| all | lanes)
+    }
+
+    fn clear(&mut self, lanes: u32) {
+        self.0.iter_mut().for_each(|(own, _)| *own &= !lanes);
+        self.0.retain(|(own, _)| *own != 0);
+    }
+
+    fn set(&mut self, lanes: u32, origin: &Arc<Origin>) {
+        self.clear(lanes);
+        match self.0.iter_mut().find(|(_, own)| Arc::ptr_eq(own, origin)) {
+            Some((own, _)) => *own |= lanes,
+            None => self.0.push((lanes, origin.clone())),
+        }
+    }
 }
 
 /// See the module: those of a warp.
@@ -60,28 +102,70 @@ impl Undefined {
     pub(crate) fn clear_frame(&mut self, from: u32, to: u32, lanes: u32) {
         self.0.retain(|&at, held| {
             if (from..to).contains(&at) {
-                held.lanes &= !lanes;
+                held.clear(lanes);
             }
-            held.lanes != 0
+            !held.0.is_empty()
         });
     }
 
-    /// These lanes of a register of the frame at `frame` hold what this load gave them.
+    /// These lanes of a register of the frame at `frame` hold what this instruction gave them.
     pub(crate) fn set(&mut self, frame: u32, slot: Slot, lanes: u32, origin: &Arc<Origin>) {
         if lanes == 0 || slot == Slot::NONE {
             return;
         }
         let at = frame + slot.0;
         if self.0.len() < MAX_REGISTERS || self.0.contains_key(&at) {
-            let held = self.0.entry(at).or_insert(Held { lanes: 0, origin: origin.clone() });
-            held.lanes |= lanes;
-            held.origin = origin.clone();
+            self.0.entry(at).or_default().set(lanes, origin);
+        }
+    }
+
+    /// These lanes of a register hold something else now.
+    fn clear_register(&mut self, frame: u32, slot: Slot, lanes: u32) {
+        if slot == Slot::NONE {
+            return;
+        }
+        let at = frame + slot.0;
+        if let Some(held) = self.0.get_mut(&at) {
+            held.clear(lanes);
+            if held.0.is_empty() {
+                self.0.remove(&at);
+            }
+        }
+    }
+
+    /// The lanes of a register that hold such a value, by where they got it from.
+    fn origins(&self, frame: u32, slot: Slot) -> &[(u32, Arc<Origin>)] {
+        self.get(frame, slot).map_or(&[], |held| &held.0)
+    }
+
+    /// A shuffle into `dest`: these `lanes` get such values, as each of the origins says; the others get what is fine.
+    pub(crate) fn shuffle(
+        &mut self,
+        (frame, source, dest): (u32, Slot, Slot),
+        lanes: u32,
+        sources: &[u8; LANES],
+        absent: Option<(u32, Origin)>,
+    ) {
+        let moved: Vec<_> = self
+            .origins(frame, source)
+            .iter()
+            .map(|(held, origin)| {
+                let held = held & lanes;
+                let from = |lane: &usize| held >> (sources[*lane] & 31) & 1 != 0;
+                let got = lanes_of(lanes).filter(from).fold(0, |got, lane| got | 1 << lane);
+                let by = sources.map(|lane| origin.by[usize::from(lane & 31)]);
+                (got, Origin { by, ..(**origin).clone() })
+            })
+            .collect();
+        self.clear_register(frame, dest, lanes);
+        for (lanes, origin) in moved.into_iter().chain(absent) {
+            self.set(frame, dest, lanes, &Arc::new(origin));
         }
     }
 
     /// The lanes of a register that hold such a value.
     pub(crate) fn lanes(&self, frame: u32, slot: Slot) -> u32 {
-        self.get(frame, slot).map_or(0, |held| held.lanes)
+        self.get(frame, slot).map_or(0, Held::lanes)
     }
 
     fn get(&self, frame: u32, slot: Slot) -> Option<&Held> {
@@ -93,9 +177,11 @@ impl Undefined {
 
     /// That something depends on these lanes of a register, if they hold such a value.
     pub(crate) fn used(&self, frame: u32, slot: Slot, lanes: u32) -> Option<Used> {
-        let held = self.get(frame, slot)?;
-        let lane = lanes_of(held.lanes & lanes).next()?;
-        Some(Used { lane, origin: held.origin.clone() })
+        let of = |(held, origin): &(u32, Arc<Origin>)| {
+            let lane = lanes_of(held & lanes).next()?;
+            Some(Used { lane, origin: origin.clone() })
+        };
+        self.origins(frame, slot).iter().filter_map(of).min_by_key(|used| used.lane)
     }
 
     /// The executing lanes' results take the places of what was there before: of such values, as the rule says.
@@ -119,19 +205,19 @@ impl Undefined {
         {
             return Some(used);
         }
+        // A shuffle's results come later: see `shuffle`.
+        if *rule == Rule::Shuffle {
+            return None;
+        }
         let lanes = active & self.result(ctx, frame, *rule, sources);
-        let from = |slot| self.get(frame, slot).filter(|held| held.lanes & lanes != 0);
-        let origin = sources.iter().find_map(|&(slot, _)| from(slot)).map(|h| h.origin.clone());
-        for &dest in dests.iter().filter(|&&dest| dest != Slot::NONE) {
-            if let Some(held) = self.0.get_mut(&(frame + dest.0)) {
-                held.lanes &= !active;
-                if held.lanes == 0 {
-                    self.0.remove(&(frame + dest.0));
-                }
-            }
-            if let Some(origin) = &origin {
-                self.set(frame, dest, lanes, origin);
-            }
+        let origins = sources.iter().flat_map(|&(slot, _)| self.origins(frame, slot));
+        let passed: SmallVec<[_; 2]> = match lanes {
+            0 => SmallVec::new(),
+            _ => origins.map(|(held, origin)| (held & lanes, origin.clone())).collect(),
+        };
+        for &dest in dests {
+            self.clear_register(frame, dest, active);
+            passed.iter().for_each(|(lanes, origin)| self.set(frame, dest, *lanes, origin));
         }
         None
     }

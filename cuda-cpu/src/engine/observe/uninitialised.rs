@@ -9,12 +9,13 @@ use std::sync::Arc;
 use super::effect::Access;
 use super::places::Places;
 use super::table::Rule;
-use super::undefined::{Origin, Undefined, Used};
+use super::undefined::{From, Origin, Undefined, Used};
 use super::written::Written;
 use crate::engine::block::BlockFault;
 use crate::engine::budget::Budget;
-use crate::engine::code::Passed;
+use crate::engine::code::{Collective, Passed};
 use crate::engine::ctx::{Ctx, LANES, LaneFault};
+use crate::engine::exec::collective::shuffle_sources;
 use crate::engine::fault::{FaultKind, FaultSpace};
 
 /// What a block's threads have not written, and where it is.
@@ -72,6 +73,27 @@ impl Uninitialised {
         Some(found(&used, at.warp))
     }
 
+    /// A shuffle: what lanes get of others that hold what nobody has written, or that take no part.
+    pub(crate) fn shuffle(
+        &mut self,
+        ctx: &Ctx<'_>,
+        At { pc, warp, frame }: At,
+        shuffle: &Collective,
+        active: u32,
+        participants: u32,
+    ) {
+        let Some(registers) = self.registers.get_mut(warp as usize) else { return };
+        let op = &ctx.code.ops[pc as usize];
+        let members = ctx.read::<u32>(shuffle.members);
+        let (sources, absent) = shuffle_sources(ctx, op, active, participants);
+        if absent == 0 && registers.is_empty() {
+            return;
+        }
+        let origin = || Origin::new(pc, From::Lane { lane: sources, members });
+        let absent = (absent != 0).then(|| (absent, origin()));
+        registers.shuffle((frame, op.a, op.d), active, &sources, absent);
+    }
+
     /// Checks what an access reads, and marks what it writes.
     pub(crate) fn access(
         &mut self,
@@ -103,28 +125,28 @@ impl Uninitialised {
         access: &Access,
         places: &Places,
     ) -> Option<Found> {
-        let mut origin =
-            Origin { pc, space: FaultSpace::Global, bytes: access.bytes(), at: [0; LANES] };
+        let bytes = access.bytes();
+        let (mut read, mut at) = (FaultSpace::Global, [0; LANES]);
+        let origin = |space, at| Arc::new(Origin::new(pc, From::Memory { space, bytes, at }));
         let loads = ctx.code.table.registers(pc).filter(|r| r.rule == Rule::Load);
         let size = u64::from(access.element);
         let mut lanes = vec![0u32; access.count as usize];
         for (lane, space, start) in places.all() {
-            origin.at[lane] = start;
+            at[lane] = start;
             for (i, lanes) in (0..).zip(&mut lanes) {
                 let used = access.used >> (i * size).min(63);
                 let place = (space, start + i * size);
                 if !self.written.misses(ctx, (warp, lane), place, (size, used)) {
                     continue;
                 }
-                origin.space = space;
+                read = space;
                 if space == FaultSpace::Global || loads.is_none() {
-                    let origin = Arc::new(origin);
-                    return Some(found(&Used { lane, origin }, warp));
+                    return Some(found(&Used { lane, origin: origin(space, at) }, warp));
                 }
                 *lanes |= 1 << lane;
             }
         }
-        let origin = Arc::new(origin);
+        let origin = origin(read, at);
         let dests = loads.iter().flat_map(|registers| &registers.dests);
         for (&dest, lanes) in dests.zip(lanes) {
             self.registers[warp as usize].set(frame, dest, lanes, &origin);
@@ -202,7 +224,14 @@ impl Uninitialised {
 }
 
 fn found(Used { lane, origin }: &Used, warp: u32) -> Found {
-    let Origin { pc, space, bytes, at } = **origin;
-    let kind = FaultKind::Uninitialised { space, address: at[*lane], bytes };
-    (LaneFault { kind, lane: *lane as u32, nearest: None }, BlockFault { pc, warp })
+    let by = usize::from(origin.by[*lane]) % LANES;
+    let kind = match &origin.from {
+        &From::Memory { space, bytes, at } => {
+            FaultKind::Uninitialised { space, address: at[by], bytes }
+        }
+        From::Lane { lane, members } => {
+            FaultKind::AbsentLane { lane: lane[by].into(), members: members[by] }
+        }
+    };
+    (LaneFault::new(by, kind), BlockFault { pc: origin.pc, warp })
 }

@@ -6,6 +6,7 @@
 mod fragments;
 mod inputs;
 mod kernels;
+mod late;
 mod misuse;
 mod mma;
 mod registers;

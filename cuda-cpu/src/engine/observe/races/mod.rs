@@ -257,6 +257,6 @@ fn race(ctx: &mut Ctx<'_>, access: &Access, places: &Places, lane: usize, other:
         atomic: access.order.strong,
         other: Box::new(other),
     };
-    ctx.fault = Some(LaneFault { kind, lane: lane as u32, nearest: None });
+    ctx.fault = Some(LaneFault::new(lane, kind));
     Flow::Fault
 }

@@ -1,0 +1,114 @@
+//! What nobody has written may be passed on, until something depends on it; and which of two faults is told.
+
+use cuda_cpu::{Checks, FaultKind, FaultSpace, LaunchError};
+
+use crate::args;
+use crate::host::Host;
+
+/// What was loaded of shared and local memory that nobody has written may be passed on, until something depends
+/// on it.
+#[test]
+fn what_nobody_has_written_may_be_passed_on() {
+    let header = ".version 7.0\n.target sm_70\n.address_size 64\n";
+    let kernel = ".visible .entry k(.param .u64 x) {
+        .shared .b32 word[64]; .local .b32 own[4];
+        .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .pred %p<4>;
+        ld.param.u64 %d1, [x];
+        mov.u32 %r0, 0;
+        mov.u32 %r1, %tid.x;
+        setp.lt.u32 %p1, %r1, 7;
+        ld.LOAD;
+        REST
+        ret; }";
+    let run = |load: &str, rest: &str| {
+        let text = kernel.replace("LOAD", load).replace("REST", rest);
+        let mut host = Host::new(&format!("{header}{text}"));
+        host.checks = Checks::none().uninitialised();
+        host.launch("k", 1, 32, args![host.zeros::<u32>(64)])
+    };
+    let shared = "shared.u32 %r2, [word+4]";
+    let local = "local.v2.u32 {%r2, %r3}, [own]";
+    for passed_on in [
+        "",
+        "mov.u32 %r2, 1; st.global.u32 [%d1], %r2;",
+        "add.u32 %r3, %r2, 1; st.shared.u32 [word+8], %r3; st.local.u32 [own+4], %r3;",
+        "selp.u32 %r3, %r2, %r1, %p1; @!%p1 st.global.u32 [%d1], %r3;",
+        "setp.lt.u32 %p2, %r2, 5; and.pred %p3, %p1, %p2; not.pred %p1, %p1; and.pred %p3, %p3, %p1; @%p3 trap;",
+        "setp.ge.u32 %p3, %r1, 0; setp.lt.or.u32 %p2, %r2, 5, %p3; @!%p2 trap;",
+        "setp.lt.and.u32 %p2, %r2, 5, %p1; @%p1 mov.u32 %r4, 1;",
+        "shfl.sync.idx.b32 %r3, %r2, 0, 31, 0xffffffff;",
+        "st.shared.u32 [word], %r2; st.shared.u32 [word], %r1; ld.shared.u32 %r2, [word]; st.global.u32 [%d1], %r2;",
+    ] {
+        for load in [shared, local] {
+            run(load, passed_on).unwrap_or_else(|error| panic!("{load}; {passed_on}: {error}"));
+        }
+    }
+    for used in [
+        "st.global.u32 [%d1], %r2;",
+        "st.global.v2.u32 [%d1], {%r1, %r2};",
+        "mov.u32 %r3, %r2; mad.lo.u32 %r3, %r1, %r1, %r3; st.global.u32 [%d1], %r3;",
+        "setp.lt.u32 %p2, %r2, 5; @%p2 bra L; L:",
+        "setp.lt.u32 %p2, %r2, 5; and.pred %p3, %p1, %p2; @%p3 mov.u32 %r3, 1;",
+        "selp.u32 %r3, %r2, %r1, %p1; st.global.u32 [%d1], %r3;",
+        "cvt.u64.u32 %d2, %r2; add.u64 %d2, %d1, %d2; ld.global.u32 %r3, [%d2];",
+        "atom.global.add.u32 %r3, [%d1], %r2;",
+        "st.shared.u32 [word], %r2; ld.shared.u32 %r3, [word]; st.global.u32 [%d1], %r3;",
+        "st.local.u32 [own+8], %r2; ld.local.u32 %r3, [own+8]; st.global.u32 [%d1], %r3;",
+        "bar.sync %r2;",
+        "shfl.sync.idx.b32 %r3, %r2, 0, 31, 0xffffffff; st.global.u32 [%d1], %r3;",
+        "atom.shared.inc.u32 %r3, [word+4], %r1;",
+    ] {
+        for (load, space, line) in
+            [(shared, FaultSpace::Shared, 11), (local, FaultSpace::Local, 11)]
+        {
+            let error = run(load, used).expect_err(used);
+            let LaunchError::Fault(fault) = error else { panic!("{error}") };
+            let FaultKind::Uninitialised { space: found, .. } = fault.kind else {
+                panic!("{used}: {fault}")
+            };
+            // Where it was loaded first, or where the copy was.
+            let copied = used.starts_with("st.shared")
+                || used.starts_with("st.local")
+                || used.contains(".inc");
+            assert!(copied || (found, fault.line) == (space, line), "{used}: {fault}");
+        }
+    }
+    // Of a load, the bytes that it says it uses.
+    let half = "ld.LOAD; st.local.u16 [own], %r1; .pragma \"used_bytes_mask MASK\"; ld.local.u32 %r2, [own];";
+    let with = |mask: &str| {
+        let rest = format!("{} st.global.u32 [%d1], %r2;", &half[9..].replace("MASK", mask));
+        run("local.u32 %r4, [own+8]", &rest)
+    };
+    with("0x3").unwrap();
+    with("0x5").unwrap_err();
+}
+
+/// A read of unwritten shared memory that is no half of a race is told as what it is, also by a kernel that
+/// goes on, and in front of what comes of it.
+#[test]
+fn what_may_be_a_race_is_told_if_it_is_none() {
+    let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 x) {
+        .shared .b32 word[64]; .reg .b32 %r<3>; .reg .b64 %d<3>; .reg .pred %p;
+        ld.shared.u32 %r1, [word+4];
+        ld.param.u64 %d1, [x];
+        st.global.u32 [%d1], %r1;
+        AFTER
+        ret; }";
+    for after in [
+        "",
+        "bar.sync 0; bar.sync 0;",
+        "trap;",
+        "ld.global.u32 %r2, [%d1+1000000];",
+        "L: bra L;",
+        "bar.sync 1, 1024;",
+    ] {
+        let mut host = Host::new(&text.replace("AFTER", after));
+        host.checks = Checks::all();
+        host.limits.instructions = Some(100_000);
+        let error = host.launch("k", 1, 64, args![host.zeros::<u32>(1)]).unwrap_err();
+        let LaunchError::Fault(fault) = error else { panic!("{error}") };
+        let space = FaultSpace::Shared;
+        assert_eq!(fault.kind, FaultKind::Uninitialised { space, address: 4, bytes: 4 }, "{after}");
+        assert_eq!((fault.line, fault.thread), (6, [0; 3]), "{after}");
+    }
+}

@@ -1,0 +1,100 @@
+//! What is done later than it was begun: its faults are told of who began it, and where.
+
+use cuda_cpu::{Fault, FaultKind, LaunchError};
+
+use crate::args;
+use crate::host::Host;
+
+/// Thread 5 allocates 16 bytes, begins to copy them, and frees them; thread 40, of another warp, waits for it.
+fn kernel(begin: &str, wait: &str) -> String {
+    format!(
+        ".version 8.6\n.target sm_90\n.address_size 64
+.extern .func (.param .b64 r) malloc (.param .b64 n);
+.extern .func free (.param .b64 p);
+.visible .entry k(.param .u64 out) {{
+.shared .align 16 .b8 room[16]; .shared .align 8 .b64 s;
+.reg .pred p, q; .reg .b32 t; .reg .b64 own, k, to, at;
+mov.u32 t, %tid.x; mov.u64 to, room; mov.u64 at, s;
+setp.ne.u32 p, t, 5; setp.ne.u32 q, t, 40;
+@!p mbarrier.init.shared.b64 [s], 1;
+@p bra BEGUN;
+{{ .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call (r), malloc, (n); ld.param.b64 own, [r]; }}
+st.global.v4.u32 [own], {{t, t, t, t}};
+{begin}
+{{ .param .b64 n; st.param.b64 [n], own; call free, (n); }}
+BEGUN:
+bar.sync 0;
+{wait}
+}}"
+    )
+}
+
+/// The line of `text` that has `what` in it.
+fn line(text: &str, what: &str) -> u32 {
+    text.lines().position(|line| line.contains(what)).map_or(0, |at| at as u32 + 1)
+}
+
+fn fault(text: &str) -> Fault {
+    let host = Host::new(text);
+    match host.launch("k", 1, 64, args![host.zeros::<u32>(4)]) {
+        Err(LaunchError::Fault(fault)) => *fault,
+        other => panic!("no fault: {other:?}"),
+    }
+}
+
+#[test]
+fn faults_of_copies_name_who_began_them() {
+    let poll = "@q ret; WAIT: mbarrier.try_wait.parity.shared.b64 p, [s], 0; @!p bra WAIT; ret;";
+    let cases = [
+        // Waited for by the thread itself, by others at a barrier, and by nobody.
+        ("cp.async.ca.shared.global [to], [own], 16;", "cp.async.wait_all; ret;"),
+        (
+            "cp.async.ca.shared.global [to], [own], 16;
+             cp.async.mbarrier.arrive.noinc.shared.b64 [s];",
+            poll,
+        ),
+        (
+            "mbarrier.arrive.expect_tx.shared.b64 k, [at], 16;
+             cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [own], 16, [at];",
+            poll,
+        ),
+        (
+            "cp.async.bulk.global.shared::cta.bulk_group [own], [to], 16;
+             cp.async.bulk.commit_group;",
+            "cp.async.bulk.wait_group 0; ret;",
+        ),
+        (
+            "cp.async.bulk.global.shared::cta.bulk_group [own], [to], 16;
+             cp.async.bulk.commit_group;",
+            "ret;",
+        ),
+    ];
+    for (begin, wait) in cases {
+        let text = kernel(begin, wait);
+        let fault = fault(&text);
+        assert!(matches!(fault.kind, FaultKind::UseAfterFree { bytes: 16, .. }), "{wait}: {fault}");
+        let copy = if begin.contains("bulk") { "cp.async.bulk." } else { "cp.async.ca" };
+        assert_eq!((fault.line, fault.thread), (line(&text, copy), [5, 0, 0]), "{wait}: {fault}");
+    }
+}
+
+/// Of the cluster's barrier: one arrival, one wait.
+#[test]
+fn arrivals_and_waits_of_the_cluster_take_turns() {
+    let text = |body: &str| {
+        format!(
+            ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) {{\n{body}\nret; }}"
+        )
+    };
+    let (arrive, wait) = ("barrier.cluster.arrive;\n", "barrier.cluster.wait;\n");
+    for (body, arrived, line) in [
+        (format!("{arrive}{arrive}{wait}"), true, 6),
+        (wait.to_owned(), false, 5),
+        (format!("{arrive}{wait}{wait}"), false, 7),
+    ] {
+        let fault = fault(&text(&body));
+        assert_eq!((fault.kind.clone(), fault.line), (FaultKind::ClusterBarrier { arrived }, line));
+    }
+    let host = Host::new(&text(&[arrive, wait].concat().repeat(3)));
+    host.run("k", 2, 96, args![host.zeros::<u32>(1)]);
+}
