@@ -27,6 +27,7 @@
 
 pub(crate) mod access;
 pub(crate) mod access_16;
+mod contents;
 mod error;
 mod host_ops;
 mod room;
@@ -35,7 +36,8 @@ mod table;
 mod view;
 pub(crate) mod written;
 
+pub use contents::{Contents, Usage};
 pub use error::{AccessError, FreeError, Nearest, OutOfMemory};
 pub(crate) use storage::Allocation;
-pub use table::{Contents, Memory, Usage};
+pub use table::Memory;
 pub(crate) use view::{Range, View};

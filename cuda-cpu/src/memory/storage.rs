@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-use super::table::Contents;
+use super::contents::Contents;
 use super::written::Written;
 
 /// Alignment of every allocation's host bytes and, at least, of its address.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 
+use super::contents::{Contents, Usage};
 use super::error::{AccessError, FreeError, Nearest, OutOfMemory};
 use super::room::Room;
 use super::storage::{ALIGN, Allocation};
@@ -24,39 +25,6 @@ const REMEMBERED_FREES: usize = 1 << 16;
 /// Allocations that kernels may have at a time: tiny ones take more of the host than of the device. A GPU's heap, of 8
 /// MiB, has room for about as many.
 const MAX_BY_KERNELS: usize = 1 << 18;
-
-/// What new memory holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contents {
-    /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zero behind them:
-    /// a small buffer shows a missing initialisation from end to end, and a large one costs nothing
-    /// until it is touched.
-    Byte(u8),
-}
-
-impl Contents {
-    /// How many bytes of an allocation are marked: 64 KiB.
-    pub const MARKED: u64 = 64 << 10;
-}
-
-impl Default for Contents {
-    fn default() -> Self {
-        Self::Byte(0xFF)
-    }
-}
-
-/// How much is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
-    /// Bytes of allocations that nobody has freed, or asked to be freed when a stream gets there.
-    pub used: u64,
-    /// The most that was ever in use at a time.
-    pub peak: u64,
-    /// The capacity.
-    pub total: u64,
-    /// Live allocations.
-    pub allocations: usize,
-}
 
 /// Device memory: see the module for its rules.
 #[derive(Debug)]

@@ -1,90 +1,11 @@
 //! `kernels/bugs`: one kernel for each kind of fault, and its mended twin.
 
-use cuda_cpu::{Checks, Fault, FaultKind, FaultSpace, LaunchError, Schedule, Waiting, WaitsFor};
+use cuda_cpu::{Checks, Fault, FaultKind, FaultSpace, LaunchError, Waiting, WaitsFor};
 
 use crate::args;
+use crate::bugs::{Bug, WORDS, bug};
 use crate::host::Host;
-
-/// A source, its PTX, and where the compiler says it is.
-struct Source {
-    path: &'static str,
-    cuda: &'static str,
-    ptx: &'static str,
-}
-
-macro_rules! source {
-    ($name:literal) => {
-        Source {
-            path: concat!("kernels/bugs/", $name, ".cu"),
-            cuda: include_str!(concat!("../../../kernels/bugs/", $name, ".cu")),
-            ptx: include_str!(concat!("../../../kernels/bugs/", $name, ".ptx")),
-        }
-    };
-}
-
-/// Words of `x`, which hold their index.
-const WORDS: u32 = 64;
-
-/// A kernel that goes wrong, and what has to be said of it.
-struct Bug {
-    kernel: &'static str,
-    threads: u32,
-    n: u32,
-    thread: u32,
-    /// What stands in the CUDA line, and in the PTX line.
-    line: &'static str,
-    ptx: &'static str,
-}
-
-impl Source {
-    fn host(&self) -> Host {
-        let mut host = Host::new(self.ptx);
-        host.checks = Checks::all();
-        host.limits.instructions = Some(100_000);
-        host
-    }
-
-    /// Runs the kernel and its twin; gives the fault, of which everything but the kind is as it should be, and `x`.
-    #[track_caller]
-    fn find(&self, bug: &Bug) -> (Fault, u64) {
-        let host = self.host();
-        let x: Vec<u32> = (0..WORDS).collect();
-        let x = host.upload(&x);
-        let mended = format!("{}_mended", bug.kernel);
-        for schedule in [Schedule::Parallel, Schedule::Fixed, Schedule::Shuffled { seed: 1 }] {
-            let twin = Host { schedule, ..self.host() };
-            let x = twin.upload(&(0..WORDS).collect::<Vec<_>>());
-            twin.run(&mended, 1, bug.threads, args![x, bug.n]);
-        }
-        let error = host.launch(bug.kernel, 1, bug.threads, args![x, bug.n]).unwrap_err();
-        let LaunchError::Fault(fault) = error else { panic!("{error}") };
-        assert_eq!(fault.kernel, bug.kernel);
-        assert_eq!(fault.block, [0; 3], "{fault}");
-        assert_eq!(fault.thread, [bug.thread, 0, 0], "{fault}");
-        self.is_at(bug, &fault);
-        (*fault, x)
-    }
-
-    #[track_caller]
-    fn is_at(&self, bug: &Bug, fault: &Fault) {
-        let line = |text: &'static str, line: u32| text.lines().nth(line as usize - 1).unwrap();
-        assert!(line(self.ptx, fault.line).contains(bug.ptx), "{fault}");
-        let source = fault.source.as_ref().unwrap_or_else(|| panic!("no CUDA line: {fault}"));
-        assert_eq!(source.file, self.path);
-        assert!(line(self.cuda, source.line).contains(bug.line), "{fault}");
-        assert!(fault.to_string().contains(&source.to_string()), "{fault}");
-    }
-}
-
-fn bug(
-    kernel: &'static str,
-    (threads, n): (u32, u32),
-    thread: u32,
-    line: &'static str,
-    ptx: &'static str,
-) -> Bug {
-    Bug { kernel, threads, n, thread, line, ptx }
-}
+use crate::source;
 
 #[test]
 fn bounds() {

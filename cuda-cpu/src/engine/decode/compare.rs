@@ -1,4 +1,4 @@
-//! setp, set, selp, slct, testp and the logic of predicates.
+//! setp, set, testp and the logic of predicates.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -8,7 +8,7 @@ use crate::engine::exec::lane::Kind;
 use crate::engine::exec::map::Pick;
 use crate::engine::exec::select::{self, Logic, NOT_A, NOT_B};
 use crate::engine::exec::{compare, compare_two, property};
-use crate::engine::op::{Class, Handler, Op, Slot};
+use crate::engine::op::{Class, Op, Slot};
 
 /// The kind that holds a type's bits.
 pub(crate) fn bits_kind(ty: T) -> Option<Kind> {
@@ -229,41 +229,6 @@ fn set_two(
         Logic::Xor => (compared(b, compare_two::SET_NOT), result),
     };
     op.d = b.dest(d, Kind::W32, false)?;
-    b.emit(op)
-}
-
-/// `selp.b32 d, a, b, p;`
-pub(crate) fn selp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
-    let [d, x, y, p] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    let run: Handler =
-        if kind.class() == Class::W64 { select::select::<u64> } else { select::select::<u32> };
-    let mut op = Op::new(run);
-    op.a = b.source(x, kind)?;
-    op.b = b.source(y, kind)?;
-    let not;
-    (op.c, not) = b.pred(p)?;
-    op.imm = u64::from(not);
-    op.d = b.dest(d, kind, false)?;
-    b.emit(op)
-}
-
-/// `slct.f32.s32 d, a, b, c;`
-pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("ftz");
-    let (ty, by) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
-    let wide = kind.class() == Class::W64;
-    let (run, by): (Handler, Kind) = match (wide, by) {
-        (false, T::S32) => (select::select_sign::<u32, i32>, Kind::W32),
-        (true, T::S32) => (select::select_sign::<u64, i32>, Kind::W32),
-        (false, T::F32) => (select::select_sign::<u32, f32>, Kind::F32),
-        (true, T::F32) => (select::select_sign::<u64, f32>, Kind::F32),
-        _ => return Err(UNKNOWN),
-    };
-    let pick = select::pick(run, kind, [Some(kind), Some(kind), Some(by)]);
-    let op = super::alu::operands(b, form, &pick)?;
     b.emit(op)
 }
 

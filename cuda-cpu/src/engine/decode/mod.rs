@@ -28,6 +28,7 @@ mod moves;
 mod names;
 mod operand;
 mod registers;
+mod select;
 mod sparse;
 mod special;
 mod stack;
@@ -226,8 +227,8 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "st" => memory::store(b, form),
         "setp" => compare::setp(b, form),
         "set" => compare::set(b, form),
-        "selp" => compare::selp(b, form),
-        "slct" => compare::slct(b, form),
+        "selp" => select::selp(b, form),
+        "slct" => select::slct(b, form),
         "testp" => compare::testp(b, form),
         "and" | "or" | "xor" | "not" if form.peek_ty() == Some(ScalarType::Pred) => {
             compare::logic(b, form)

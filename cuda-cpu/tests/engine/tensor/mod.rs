@@ -9,6 +9,7 @@ mod kernels;
 mod late;
 mod misuse;
 mod mma;
+mod refused;
 mod registers;
 mod sync;
 mod transfers;

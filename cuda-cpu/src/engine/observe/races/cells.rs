@@ -1,57 +1,17 @@
 //! Who accessed which word of shared memory since the last barrier of the whole block.
 
+use super::cell::{Cell, EMPTY, INLINE};
 use super::record::{NONE, Record};
 
 /// Bytes of a word.
 pub(crate) const WORD: u64 = 4;
 
-/// Accesses that a cell holds itself, and that a further block of it does.
-const INLINE: usize = 2;
+/// Accesses that a further block of a cell holds.
 const BLOCK: usize = 6;
 
 /// Further blocks, of all cells together. When there are more, older accesses make place: a race with one of those is
 /// not found.
 const MAX_BLOCKS: usize = 1 << 13;
-
-/// The accesses of a word. Those of an earlier phase mean nothing.
-#[derive(Debug, Clone, Copy)]
-struct Cell {
-    phase: u32,
-    count: u32,
-    /// The first further block.
-    further: u32,
-    /// The warps that some of them are of, or have been.
-    warps: u32,
-    /// Some of them are writes, or weak; or have been.
-    writes: bool,
-    weak: bool,
-    first: [Record; INLINE],
-}
-
-const EMPTY: Cell = Cell {
-    phase: 0,
-    count: 0,
-    further: 0,
-    warps: 0,
-    writes: false,
-    weak: false,
-    first: [NONE; INLINE],
-};
-
-impl Cell {
-    fn new(phase: u32, first: Record) -> Self {
-        let mut cell = Self { phase, count: 1, first: [first, NONE], ..EMPTY };
-        cell.note(&first);
-        cell
-    }
-
-    /// There is a further one.
-    fn note(&mut self, new: &Record) {
-        self.warps |= 1 << (new.warp & 31);
-        self.writes |= new.writes;
-        self.weak |= !new.strong;
-    }
-}
 
 /// What a cell has no room for.
 #[derive(Debug, Clone, Copy)]

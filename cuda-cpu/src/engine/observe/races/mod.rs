@@ -15,6 +15,7 @@
 //! What is found depends only on which accesses and waits there were, not on which of two threads came first. What is
 //! left out or taken generously is listed at [`Checks::races`](super::Checks::races), for users.
 
+mod cell;
 mod cells;
 mod clock;
 mod conflict;
