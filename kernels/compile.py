@@ -5,6 +5,11 @@
     python3 kernels/compile.py            # writes X.ptx beside each X.cu
     python3 kernels/compile.py --check    # fails if a committed .ptx is not what this would write
 
+Your own kernels, with line information for the CPU device's messages, as nvcc would compile them; any NVRTC does:
+
+    python3 kernels/compile.py mine.cu                       # writes mine.ptx beside it
+    python3 kernels/compile.py mine.cu --arch compute_80 --out /tmp
+
 The PTX is committed so that nobody needs CUDA, or this script, to build or to test. Another compiler's
 view of the same sources (its output is for trying out parsers, never to be committed; CUDA 13 writes its
 new style of PTX only for the newer targets):
@@ -35,12 +40,15 @@ PACKAGE = "nvidia-cuda-nvrtc-cu12==12.4.127"
 # forward to every later GPU, and nothing here needs an instruction newer than Turing's.
 ARCH = "compute_75"
 
+STANDARD = "--std=c++17"
 OPTIONS = (
     # A fused multiply-add happens where the source says fmaf and nowhere else: what a kernel computes can
     # then be read off its source and reproduced bit for bit on the host.
     "--fmad=false",
-    "--std=c++17",
+    STANDARD,
 )
+# Of kernels that are not the repository's.
+OWN_OPTIONS = (STANDARD, "--generate-line-info")
 
 
 class CompileError(Exception):
@@ -51,7 +59,7 @@ class Nvrtc:
     """The six calls of NVRTC that turn one source into PTX."""
 
     def __init__(self, path, arch):
-        self.options = (f"--gpu-architecture={arch}", *OPTIONS)
+        self.arch = f"--gpu-architecture={arch}"
         # NVRTC opens its built-in functions by name, and some wheels leave it no path to find them by.
         for builtins in sorted(path.parent.glob("libnvrtc-builtins.so*")):
             ctypes.CDLL(str(builtins))
@@ -81,22 +89,21 @@ class Nvrtc:
         self.check(text_call(program, buffer), "text")
         return buffer.value.decode()
 
-    def compile(self, name, source):
-        """PTX of `source`. `name` is what assert and diagnostics show as the file."""
+    def compile(self, name, source, options):
+        """PTX of `source`, and what the compiler has to say. `name` is what assert and diagnostics show as the file."""
         lib, program = self.lib, ctypes.c_void_p()
         self.check(
             lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None), name)
         try:
-            options = self.options + (("--generate-line-info",) if name.startswith(LINE_INFO) else ())
+            options = (self.arch, *options)
             options = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
             status = lib.nvrtcCompileProgram(program, len(options), options)
             log = self.text(program, lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog).strip()
-            # A warning fails too: these are the sources that others read first.
-            if status != 0 or log:
+            if status != 0:
                 raise CompileError(log or f"{name}: status {status}")
             ptx = self.text(program, lib.nvrtcGetPTXSize, lib.nvrtcGetPTX).rstrip() + "\n"
             # Line information has the folder that the compiler ran in before the name.
-            return ptx.replace(f'"{pathlib.Path.cwd()}/{name}"', f'"{name}"')
+            return ptx.replace(f'"{pathlib.Path.cwd()}/{name}"', f'"{name}"'), log
         finally:
             lib.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -114,22 +121,43 @@ def pinned_nvrtc():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compile the repository's kernels to PTX.")
+    parser = argparse.ArgumentParser(description="Compile kernels to PTX: the repository's, or your own.")
+    parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE.cu", help="your own kernels")
     parser.add_argument("--check", action="store_true", help="compare with the committed .ptx, write nothing")
-    parser.add_argument("--nvrtc", type=pathlib.Path, help="another libnvrtc; needs --out")
+    parser.add_argument("--nvrtc", type=pathlib.Path, help="another libnvrtc")
     parser.add_argument("--out", type=pathlib.Path, help="write to this folder instead of beside the sources")
-    parser.add_argument("--arch", default=ARCH, help="another target; needs --out (default: %(default)s)")
+    parser.add_argument("--arch", default=ARCH, help="another target (default: %(default)s)")
     args = parser.parse_args()
-    if (args.nvrtc or args.arch != ARCH) and not args.out:
+    if args.files and args.check:
+        parser.error("--check is for the repository's own kernels")
+    if not args.files and (args.nvrtc or args.arch != ARCH) and not args.out:
         parser.error("--nvrtc and --arch need --out: only the pinned compiler and target are committed")
     if args.check and args.out:
         parser.error("--check compares with the committed files; it takes no --out")
     return args
 
 
+def compile_own(nvrtc, files, out):
+    """Kernels that are not the repository's: warnings are told, and do no harm."""
+    failed = 0
+    for path in files:
+        target = (out or path.parent) / path.with_suffix(".ptx").name
+        try:
+            ptx, log = nvrtc.compile(path.as_posix(), path.read_text(), OWN_OPTIONS)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(ptx)
+            print(f"{log}\n" if log else "", f"wrote {target}", sep="")
+        except (CompileError, OSError) as error:
+            print(f"FAILED {path}\n{error}", file=sys.stderr)
+            failed += 1
+    return 1 if failed else 0
+
+
 def main():
     args = arguments()
     nvrtc = Nvrtc(args.nvrtc or pinned_nvrtc(), args.arch)
+    if args.files:
+        return compile_own(nvrtc, args.files, args.out)
     if not args.nvrtc and nvrtc.version() != PIN:
         raise SystemExit(f"found NVRTC {nvrtc.version()}, expected {PIN}; run: pip install {PACKAGE}")
     failed = 0
@@ -137,7 +165,11 @@ def main():
     for path in sorted(sources, key=lambda path: path.as_posix().startswith(LINE_INFO)):
         source, name = ROOT / path, path.as_posix()
         try:
-            ptx = nvrtc.compile(name, source.read_text())
+            options = OPTIONS + (("--generate-line-info",) if name.startswith(LINE_INFO) else ())
+            ptx, log = nvrtc.compile(name, source.read_text(), options)
+            # A warning fails too: these are the sources that others read first.
+            if log:
+                raise CompileError(log)
         except CompileError as error:
             print(f"FAILED {name}\n{error}", file=sys.stderr)
             failed += 1

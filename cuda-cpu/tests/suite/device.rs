@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cuda_cpu::{Launch, LaunchDims, Limits, Memory, Program};
+use cuda_cpu::{Checks, Launch, LaunchDims, Limits, Memory, Program, Schedule};
 
 use crate::case::{Arg, Case, unpack};
 
@@ -45,6 +45,16 @@ fn load(case: &Case, variant: &str) -> Arc<Loaded> {
 
 /// Runs it; on failure, why.
 pub(crate) fn run(case: &Case, variant: &str) -> Result<Outcome, String> {
+    run_with(case, variant, Checks::none(), Schedule::Parallel)
+}
+
+/// The same with these checks, in this order.
+pub(crate) fn run_with(
+    case: &Case,
+    variant: &str,
+    checks: Checks,
+    schedule: Schedule,
+) -> Result<Outcome, String> {
     let loaded = load(case, variant);
     let (program, memory) = (*loaded).as_ref().map_err(Clone::clone)?;
     let entry = program.entry(case.kernel()).ok_or("no such kernel")?;
@@ -71,7 +81,7 @@ pub(crate) fn run(case: &Case, variant: &str) -> Result<Outcome, String> {
     let print = |text: &str| printed.lock().unwrap().push_str(text);
     let dims = LaunchDims { grid: case.grid, block: case.block, dynamic_shared: case.shared };
     let limits = Limits { iterations: Some(MOST_ITERATIONS), ..Limits::default() };
-    let launch = Launch { limits, ..Launch::new(dims, &params, &print) };
+    let launch = Launch { limits, checks, schedule, ..Launch::new(dims, &params, &print) };
     let done = program.launch(memory, entry, &launch).map_err(|e| e.to_string());
     let wanted: Vec<usize> = case.outputs().iter().map(|&(i, _)| i).collect();
     let mut outputs = Vec::new();

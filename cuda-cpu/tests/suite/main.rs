@@ -16,6 +16,7 @@ mod tools;
 
 use case::{Case, themes};
 use compare::Difference;
+use cuda_cpu::{Checks, Schedule};
 
 /// What one case under one compiler came to.
 pub(crate) struct Verdict {
@@ -63,6 +64,22 @@ fn as_a_plain_loop() {
     );
 }
 
+/// Nothing in it is accused by a check, in whatever order it runs.
+#[test]
+#[ignore = "takes minutes: cargo test --release -p cuda-cpu --test suite -- --ignored accused"]
+fn nothing_is_accused() {
+    let accused = all(|case, variant| {
+        let seed = case.full_name(variant).len() as u64;
+        let orders = [Schedule::Parallel, Schedule::Shuffled { seed }];
+        let mut found = orders.into_iter().filter_map(|schedule| {
+            let error = device::run_with(case, variant, Checks::all(), schedule).err()?;
+            Some(format!("{}, {schedule:?}: {error}", case.full_name(variant)))
+        });
+        found.next()
+    });
+    assert!(accused.is_empty(), "{} accused:\n{}", accused.len(), accused.join("\n"));
+}
+
 /// Every source has cases, every variant its PTX, and no PTX lies about that nobody runs.
 #[test]
 fn the_suite_is_complete() {
@@ -79,10 +96,10 @@ fn the_suite_is_complete() {
     assert!(kernels >= 70, "{kernels} kernels");
 }
 
-/// One verdict per case and variant, on all cores; `SUITE=theme.variant:case` runs only names that contain that.
-fn all<F>(judge: F) -> Vec<Verdict>
+/// What is said of each case and variant, on all cores; `SUITE=theme.variant:case` runs only names that contain that.
+fn all<V: Send, F>(judge: F) -> Vec<V>
 where
-    F: Fn(&Case, &str) -> Option<Verdict> + Sync,
+    F: Fn(&Case, &str) -> Option<V> + Sync,
 {
     use rayon::prelude::*;
     let only = std::env::var("SUITE").unwrap_or_default();
