@@ -86,6 +86,18 @@ fn a_switch_jumps_through_a_list_of_labels() {
     assert_eq!(body.labels[1].target, 2);
 }
 
+/// What stands in sections has names of its own.
+#[test]
+fn sections_declare_nothing() {
+    let body = body(
+        "$A: ret; .section .debug { $A: .b8 1 { $Other: .branchtargets $A; } $More: .b8 2 }
+         $B: brx.idx %r1, $Table; $Table: .branchtargets $B, $A;",
+    );
+    assert_eq!(body.instructions[1].operands[1], Operand::Targets(0));
+    assert_eq!(body.target_lists[0].labels, [LabelId(1), LabelId(0)]);
+    assert_eq!(body.labels.len(), 2);
+}
+
 #[test]
 fn indirect_calls_name_what_they_may_call() {
     let text = ".func (.param .b32 r) f(.param .b32 x); .func g(.reg .b32 x) { ret; }

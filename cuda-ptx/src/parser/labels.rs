@@ -41,20 +41,28 @@ impl<'a> Labels<'a> {
         let first = cur.position();
         let tokens = cur.remaining();
         let mut blocks: Vec<usize> = Vec::new();
+        // What stands in a section is not read: the number of blocks around one that begins, and around the one here.
+        let (mut begins, mut section) = (false, None);
         for (i, token) in tokens.iter().enumerate() {
             match (token.kind, token.text) {
                 (Kind::Punct, "{") => {
                     if blocks.len() as u64 >= MAX_NESTING {
                         return Err(Error::limit("MAX_NESTING", MAX_NESTING, token));
                     }
+                    if std::mem::take(&mut begins) && section.is_none() {
+                        section = Some(blocks.len());
+                    }
                     blocks.push(first + i);
                 }
                 (Kind::Punct, "}") => {
                     blocks.pop();
+                    section = section.filter(|around| *around < blocks.len());
                     if blocks.is_empty() {
                         return Ok(labels);
                     }
                 }
+                (Kind::Dot, ".section") => begins = true,
+                _ if section.is_some() => {}
                 // It is a number: `1 ? WARP_SZ : 2`.
                 (Kind::Ident, "WARP_SZ") => {}
                 (Kind::Ident, _) if tokens.get(i + 1).is_some_and(|next| next.is_punct(":")) => {
