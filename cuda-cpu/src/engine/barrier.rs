@@ -1,59 +1,107 @@
 //! The sixteen named barriers of a block: counting, not scheduling.
 
+use smallvec::SmallVec;
+
 use super::code::Reduce;
 
 /// How many there are.
 pub(crate) const BARRIERS: usize = 16;
 
+/// What threads come to a barrier for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Purpose {
+    /// The thread count given; none: all threads of the block that have not exited.
+    pub(crate) threads: Option<u32>,
+    /// `bar.red`: how predicates are combined.
+    pub(crate) reduces: Option<Reduce>,
+}
+
+/// The threads of a block that have not exited.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Live {
+    pub(crate) threads: u32,
+    /// By warp: its lanes.
+    lanes: SmallVec<[u32; 8]>,
+    /// Threads of the block when it began, in whole warps.
+    pub(crate) whole: u32,
+}
+
+impl Live {
+    pub(crate) fn restart(&mut self, threads: u32) {
+        self.threads = threads;
+        self.whole = threads.next_multiple_of(32);
+        self.lanes.clear();
+        self.lanes.resize(threads as usize / 32, u32::MAX);
+        if !threads.is_multiple_of(32) {
+            self.lanes.push((1 << (threads % 32)) - 1);
+        }
+    }
+
+    pub(crate) fn exit(&mut self, warp: u32, lanes: u32) {
+        self.threads -= lanes.count_ones();
+        if let Some(live) = self.lanes.get_mut(warp as usize) {
+            *live &= !lanes;
+        }
+    }
+
+    fn of(&self, warp: u32) -> u32 {
+        self.lanes.get(warp as usize).copied().unwrap_or(0)
+    }
+}
+
 /// One barrier between two completions.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct BarrierState {
+    /// Arrivals of threads.
     arrived: u32,
-    /// The thread count given; 0: all threads of the block that have not exited.
-    expected: u32,
-    /// Warps that have arrived (bit by index): each counts its missing lanes once.
-    warps: u32,
+    /// Of those, the second and further ones of a thread.
+    again: u32,
+    /// Why; none: nobody is here.
+    purpose: Option<Purpose>,
+    /// Where a thread count is given: warps, and which lanes of them have arrived.
+    warps: SmallVec<[(u32, u32); 4]>,
     /// `bar.red`: how many predicates were true.
     holding: u32,
 }
 
 impl BarrierState {
-    /// The thread count that others have given who have arrived, if it is another one.
-    pub(crate) fn disagrees(&self, expected: u32) -> Option<u32> {
-        let both = self.arrived != 0 && self.expected != 0 && expected != 0;
-        (both && self.expected != expected).then_some(self.expected)
+    /// What those who have arrived came for.
+    pub(crate) fn purpose(&self) -> Option<Purpose> {
+        self.purpose
     }
 
-    /// Threads arrive. `absent` are the lanes of their warp that do not exist or have exited; when
-    /// a thread count is given they count as arrived, because barriers count whole warps.
-    pub(crate) fn arrive(
-        &mut self,
-        warp: u32,
-        threads: u32,
-        absent: u32,
-        expected: u32,
-        holding: u32,
-    ) {
-        // A thread may say that it is here again and again.
-        self.arrived = self.arrived.saturating_add(threads);
+    /// These lanes of a warp arrive.
+    pub(crate) fn arrive(&mut self, warp: u32, lanes: u32, purpose: Purpose, holding: u32) {
+        self.arrived = self.arrived.saturating_add(lanes.count_ones());
         self.holding = self.holding.saturating_add(holding);
-        if expected != 0 {
-            self.expected = expected;
-            if self.warps >> warp & 1 == 0 {
-                self.arrived = self.arrived.saturating_add(absent);
-            }
+        let earlier = self.purpose.get_or_insert(purpose);
+        if purpose.threads.is_none() {
+            earlier.threads = None;
+            return;
         }
-        self.warps |= 1 << (warp & 31);
+        let index = self.warps.iter().position(|(other, _)| *other == warp).unwrap_or_else(|| {
+            self.warps.push((warp, 0));
+            self.warps.len() - 1
+        });
+        let own = &mut self.warps[index].1;
+        // A thread may say that it is here again and again.
+        self.again = self.again.saturating_add((*own & lanes).count_ones());
+        *own |= lanes;
     }
 
-    /// Everybody is here: gives the count of true predicates and how many arrived, and begins anew.
-    pub(crate) fn complete(&mut self, live: u32) -> Option<Outcome> {
-        let wanted = if self.expected == 0 { live } else { self.expected };
-        if self.arrived == 0 || self.arrived < wanted {
-            return None;
-        }
+    /// Everybody is here. A thread count is of whole warps: of each that has arrived, the lanes that do not exist or have
+    /// exited count too, also if they have done so later.
+    pub(crate) fn is_complete(&self, live: &Live) -> bool {
+        let Some(purpose) = self.purpose else { return false };
+        let Some(wanted) = purpose.threads else { return self.arrived >= live.threads };
+        let of = |&(warp, lanes): &(u32, u32)| (lanes | !live.of(warp)).count_ones();
+        self.again.saturating_add(self.warps.iter().map(of).sum()) >= wanted
+    }
+
+    /// Begins anew; gives what came of it.
+    pub(crate) fn take(&mut self) -> Outcome {
         let done = std::mem::take(self);
-        Some(Outcome { holding: done.holding, arrived: done.arrived })
+        Outcome { holding: done.holding, arrived: done.arrived }
     }
 }
 

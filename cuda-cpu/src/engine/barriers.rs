@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::barrier::{BARRIERS, BarrierState};
+use super::barrier::{BARRIERS, BarrierState, Live, Purpose};
 use super::code::{Barrier, BarrierKind, Control, Reduce};
 use super::ctx::{Ctx, LANES, lanes_of};
 use super::divergence::{apart, diverged, together};
 use super::fault::FaultKind;
+use super::launch::MAX_BLOCK_THREADS;
 use super::op::Slot;
 use super::runner::Runner;
 use super::warp::{Fragment, Wait, Warp};
@@ -14,8 +15,8 @@ use super::warp::{Fragment, Wait, Warp};
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Barriers {
-    /// Threads of the block that have not exited: for those a barrier waits.
-    pub(crate) live_threads: u32,
+    /// For those a barrier waits.
+    pub(crate) live: Live,
     states: [BarrierState; BARRIERS],
     /// The barriers at which somebody has arrived.
     begun: u32,
@@ -24,21 +25,22 @@ pub(crate) struct Barriers {
 impl Barriers {
     /// For a block of so many threads that begins.
     pub(crate) fn restart(&mut self, threads: u32) {
-        self.live_threads = threads;
+        self.live.restart(threads);
         for id in lanes_of(std::mem::take(&mut self.begun)) {
             self.states[id] = BarrierState::default();
         }
     }
 
-    /// Lanes arrive at a barrier, or at several, if each says for itself at which.
+    /// Lanes arrive at a barrier, or at several, if each says for itself at which. True: one is complete, and those who
+    /// wait there are to be let go before anybody comes to it again.
     pub(crate) fn arrive(
         &mut self,
         ctx: &mut Ctx<'_>,
         warp: &mut Warp,
         at: Fragment,
         barrier: &Barrier,
-    ) -> Result<(), ()> {
-        let mut left = at.mask;
+    ) -> Result<bool, ()> {
+        let (mut left, mut complete) = (at.mask, false);
         while left != 0 {
             let lanes = together(ctx, barrier, left);
             let wrong = match left & !lanes {
@@ -52,50 +54,63 @@ impl Barriers {
                 ctx.fail(first_lane(lanes), kind);
                 return Err(());
             }
-            self.arrive_at_one(ctx, warp, Fragment { mask: lanes, ..at }, barrier)?;
+            complete |= self.arrive_at_one(ctx, warp, Fragment { mask: lanes, ..at }, barrier)?;
             left &= !lanes;
         }
-        Ok(())
+        Ok(complete)
     }
 
-    /// Lanes arrive at a barrier: counted, and parked unless they only say so.
+    /// What others at the barrier have come for does not go together with this.
+    fn disagreement(&self, id: u32, purpose: Purpose) -> Option<FaultKind> {
+        let others = self.states[id as usize].purpose()?;
+        let count = |purpose: Purpose| purpose.threads.unwrap_or(self.live.whole);
+        if count(purpose) != count(others) {
+            let (threads, others) = (count(purpose), count(others));
+            return Some(FaultKind::BarrierCount { barrier: id, threads, others });
+        }
+        (purpose.reduces != others.reduces).then_some(FaultKind::BarrierPurpose { barrier: id })
+    }
+
+    /// Lanes arrive at a barrier: counted, and parked unless they only say so. Whether it is complete.
     fn arrive_at_one(
         &mut self,
         ctx: &mut Ctx<'_>,
         warp: &mut Warp,
         at: Fragment,
         barrier: &Barrier,
-    ) -> Result<(), ()> {
+    ) -> Result<bool, ()> {
         let lane = first_lane(at.mask);
         let id = ctx.lane::<u32>(barrier.id, lane);
         let given = (barrier.threads != Slot::NONE).then(|| ctx.lane::<u32>(barrier.threads, lane));
         let bad = |n: u32| n == 0 || !n.is_multiple_of(LANES as u32);
-        if id as usize >= BARRIERS || given.is_some_and(bad) {
-            ctx.fail(lane, FaultKind::BadBarrier { barrier: id, threads: given });
-            return Err(());
-        }
-        if let Some(others) = self.states[id as usize].disagrees(given.unwrap_or(0)) {
-            let kind = FaultKind::BarrierCount { barrier: id, threads: given.unwrap_or(0), others };
+        let (holding, reduces) = match barrier.kind {
+            BarrierKind::Reduce { how, input, negated, .. } => {
+                let pred = ctx.pred(input);
+                (((if negated { !pred } else { pred }) & at.mask).count_ones(), Some(how))
+            }
+            _ => (0, None),
+        };
+        let purpose = Purpose { threads: given, reduces };
+        let wrong = if id as usize >= BARRIERS {
+            Some(FaultKind::BadBarrier { barrier: id, threads: None })
+        } else if given.is_some_and(|n| bad(n) || n > MAX_BLOCK_THREADS) {
+            Some(FaultKind::BadBarrier { barrier: id, threads: given })
+        } else {
+            self.disagreement(id, purpose)
+        };
+        if let Some(kind) = wrong {
             ctx.fail(lane, kind);
             return Err(());
         }
-        let holding = match barrier.kind {
-            BarrierKind::Reduce { input, negated, .. } => {
-                let pred = ctx.pred(input);
-                ((if negated { !pred } else { pred }) & at.mask).count_ones()
-            }
-            _ => 0,
-        };
-        let (threads, absent) = (at.mask.count_ones(), 32 - warp.live.count_ones());
         self.begun |= 1 << id;
         let state = &mut self.states[id as usize];
-        state.arrive(warp.index, threads, absent, given.unwrap_or(0), holding);
+        state.arrive(warp.index, at.mask, purpose, holding);
         if barrier.kind == BarrierKind::Arrive {
             warp.ready.push(Fragment { pc: at.pc + 1, ..at });
         } else {
             warp.parked.push((at, Wait::Barrier(id)));
         }
-        Ok(())
+        Ok(state.is_complete(&self.live))
     }
 
     /// Lets those go on whose barrier is complete.
@@ -108,9 +123,10 @@ impl Barriers {
 
     fn release_begun(&mut self, warps: &mut [Warp], runner: &mut Runner<'_>) {
         for id in lanes_of(self.begun) {
-            let Some(outcome) = self.states[id].complete(self.live_threads) else {
+            if !self.states[id].is_complete(&self.live) {
                 continue;
-            };
+            }
+            let outcome = self.states[id].take();
             self.begun &= !(1 << id);
             let wait = Wait::Barrier(id as u32);
             self.tell_release(warps, runner, id as u32);
@@ -141,7 +157,7 @@ impl Barriers {
         let here = |warp: &Warp| warp.waiting_at(|wait| *wait == Wait::Barrier(id));
         let waiting = warps.iter().map(|warp| (warp.index, here(warp)));
         let all = waiting.clone().map(|(_, lanes)| lanes.count_ones()).sum::<u32>();
-        shadow.release(id, all == self.live_threads, waiting);
+        shadow.release(id, all == self.live.threads, waiting);
     }
 }
 

@@ -206,7 +206,7 @@ impl Block {
                 // Also when it goes on: some of its lanes may wait for others of its lanes.
                 self.barriers.release(&mut self.warps, runner);
             }
-            if self.barriers.live_threads == 0 {
+            if self.barriers.live.threads == 0 {
                 let faulty = |bulk: Bulk| BlockFault { pc: bulk.pc, warp: bulk.warp };
                 finish_groups(&mut runner.ctx).map_err(faulty)?;
                 let budget = runner.ctx.budget;

@@ -4,8 +4,8 @@
 //! would get from a lane that votes means nothing. Those of different kinds wait for each other for ever.
 
 use super::code::{Collective, Control};
-use super::ctx::lanes_of;
-use super::observe::{At, Effect};
+use super::ctx::{Ctx, lanes_of};
+use super::observe::{At, Effect, Shadow};
 use super::runner::Runner;
 use super::warp::{Fragment, Wait, Warp};
 
@@ -52,10 +52,13 @@ impl Runner<'_> {
     fn complete(&mut self, warp: &mut Warp, group: &[Fragment], present: u32) {
         let code = self.code;
         let op_of = |f: &Fragment| &code.ops[f.pc as usize];
-        for fragment in group {
+        for (i, fragment) in group.iter().enumerate() {
             let op = op_of(fragment);
             if let Control::Collective(c) = &code.controls[op.extra as usize] {
                 self.enter(warp, fragment);
+                self.tell_shuffle(warp, fragment, |shadow, ctx, at| {
+                    shadow.show(ctx, at, fragment.mask, i == 0);
+                });
                 (c.deposit)(&mut self.ctx, op);
             }
         }
@@ -63,22 +66,29 @@ impl Runner<'_> {
             let op = op_of(fragment);
             if let Control::Collective(c) = &code.controls[op.extra as usize] {
                 self.enter(warp, fragment);
-                self.tell_shuffle(warp, fragment, c, present);
+                self.tell_shuffle(warp, fragment, |shadow, ctx, at| {
+                    shadow.shuffle(ctx, at, c, fragment.mask, present);
+                });
                 (c.complete)(&mut self.ctx, op, present);
             }
             warp.ready.push(Fragment { pc: fragment.pc + 1, ..*fragment });
         }
     }
 
-    /// Tells who watches that a shuffle is completed.
-    fn tell_shuffle(&mut self, warp: &Warp, fragment: &Fragment, c: &Collective, present: u32) {
-        let &Fragment { pc, mask, call } = fragment;
+    /// Tells who watches of a shuffle.
+    fn tell_shuffle(
+        &mut self,
+        warp: &Warp,
+        fragment: &Fragment,
+        tell: impl FnOnce(&mut Shadow, &Ctx<'_>, At),
+    ) {
+        let &Fragment { pc, call, .. } = fragment;
         let is_shuffle = |effect: &Effect| matches!(effect, Effect::Shuffle(_));
         if let Some(shadow) = self.watch.as_mut().and_then(|watch| watch.shadow())
             && self.code.table.effects(pc).iter().any(is_shuffle)
         {
             let at = At { pc, warp: warp.index, frame: warp.calls[call as usize].frame };
-            shadow.shuffle(&self.ctx, at, c, mask, present);
+            tell(shadow, &self.ctx, at);
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Stop {
     Blocked,
     /// It could go on, but others should have the core.
     Yielded,
+    /// A barrier is complete: those who wait there are to be let go first.
+    Released,
 }
 
 /// The program counter of a fault; what it was is in the context.
@@ -65,8 +67,8 @@ impl Runner<'_> {
                 }
                 Flow::Diverge => self.diverge(warp, at),
                 Flow::Control => {
-                    if self.control(warp, barriers, at)? {
-                        return Ok(Stop::Yielded);
+                    if let Some(stop) = self.control(warp, barriers, at)? {
+                        return Ok(stop);
                     }
                 }
                 // Whoever watches it lets others have the core.
@@ -86,10 +88,10 @@ impl Runner<'_> {
     }
 
     /// Whether the time slice is over after a call or a jump that the dispatch loop has not seen.
-    fn spent(&mut self, warp: &mut Warp) -> bool {
+    fn spent(&mut self, warp: &mut Warp) -> Option<Stop> {
         let spent = self.ctx.fuel < 0;
         warp.rotate |= spent;
-        spent
+        spent.then_some(Stop::Yielded)
     }
 
     /// Makes a fragment's frame and lanes the current ones.
@@ -138,13 +140,13 @@ impl Runner<'_> {
         warp.ready.push(Fragment { pc: target, mask: taken, ..at });
     }
 
-    /// Does what the instruction at `at.pc` asks of the scheduler; true: end the time slice.
+    /// Does what the instruction at `at.pc` asks of the scheduler; whether that ends the time slice.
     fn control(
         &mut self,
         warp: &mut Warp,
         barriers: &mut Barriers,
         at: Fragment,
-    ) -> Result<bool, Faulted> {
+    ) -> Result<Option<Stop>, Faulted> {
         let code = self.code;
         let op = &code.ops[at.pc as usize];
         let active = self.ctx.guarded(op);
@@ -157,13 +159,13 @@ impl Runner<'_> {
         push(warp, at.mask & !active);
         let here = Fragment { mask: active, ..at };
         if active == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         match &code.controls[op.extra as usize] {
             Control::Exit => {
                 warp.exit(&here, active);
                 self.ctx.live = warp.live;
-                barriers.live_threads -= active.count_ones();
+                barriers.live.exit(warp.index, active);
             }
             Control::Return => self.leave_call(warp, here),
             Control::Call(call) => {
@@ -187,18 +189,18 @@ impl Runner<'_> {
                 return Ok(self.spent(warp));
             }
             Control::Barrier(barrier) => {
-                barriers
-                    .arrive(&mut self.ctx, warp, here, barrier)
-                    .map_err(|()| Faulted { pc: at.pc })?;
+                let arrived = barriers.arrive(&mut self.ctx, warp, here, barrier);
+                let complete = arrived.map_err(|()| Faulted { pc: at.pc })?;
+                return Ok(complete.then_some(Stop::Released));
             }
             Control::Collective(c) => self.park(warp, here, c),
             Control::Pause => {
                 push(warp, active);
                 warp.rotate = true;
-                return Ok(true);
+                return Ok(Some(Stop::Yielded));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     pub(crate) fn fault<T>(&mut self, pc: u32, lane: usize, kind: FaultKind) -> Result<T, Faulted> {

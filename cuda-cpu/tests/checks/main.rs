@@ -10,6 +10,8 @@ mod planted;
 mod profile;
 mod unwritten;
 
+#[path = "../engine/barriers.rs"]
+mod barriers;
 #[path = "../engine/fairness.rs"]
 mod fairness;
 #[path = "../engine/faults.rs"]

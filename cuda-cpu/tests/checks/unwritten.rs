@@ -112,3 +112,95 @@ fn what_may_be_a_race_is_told_if_it_is_none() {
         assert_eq!((fault.line, fault.thread), (6, [0; 3]), "{after}");
     }
 }
+
+/// Lane 20 alone shuffles, with a lane that does not take part: its `%r1` is worth nothing.
+fn with_a_lane_worth_nothing(rest: &str, threads: u32) -> Result<(), LaunchError> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64
+        .func (.reg .b32 %o) same(.reg .b32 %i) {{ mov.b32 %o, %i; ret; }}
+        .visible .entry k(.param .u64 x) {{
+        .shared .b32 word[64]; .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .pred %p<4>;
+        ld.param.u64 %d1, [x]; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4; add.u64 %d2, %d1, %d2;
+        mov.b32 %r1, %r0; setp.eq.u32 %p1, %r0, 20; setp.lt.u32 %p2, %r0, 16;
+        @%p1 shfl.sync.idx.b32 %r1, %r0, 31, 31, 0x00100000;
+        {rest}
+        ret; }}"
+    );
+    let mut host = Host::new(&text);
+    host.checks = Checks::none().uninitialised();
+    host.launch("k", 1, threads, args![host.zeros::<u32>(64)])
+}
+
+/// What lanes get of each other keeps what it is worth, also where they have come from different places, and through
+/// memory; and what is written over it is worth something again.
+#[test]
+fn what_a_shuffle_took_from_nobody_is_followed() {
+    let store = "st.global.u32 [%d2], %r2;";
+    let others = "@!%p1 st.global.u32 [%d2], %r2;";
+    let split = "@%p2 bra L; shfl.sync.bfly.b32 %r1, %r1, 16, 31, -1; bra E; \
+                 L: shfl.sync.bfly.b32 %r1, %r1, 16, 31, -1; E: mov.b32 %r2, %r1;";
+    for fine in [
+        "",
+        "mov.b32 %r1, 0; st.global.u32 [%d2], %r1;",
+        &format!("shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1; setp.eq.u32 %p3, %r0, 4; @!%p3 {store}"),
+        &format!("{split} setp.eq.u32 %p3, %r0, 4; @!%p3 {store}"),
+        // The predicate says whether the lane is in range, whatever it was before.
+        "setp.eq.u32 %p3, %r1, 0; shfl.sync.idx.b32 %r2|%p3, %r0, 0, 31, -1; selp.u32 %r3, 1, 0, %p3; st.global.u32 [%d2], %r3;",
+        "setp.eq.u32 %p3, %r1, 0; vote.sync.ballot.b32 %r3, %p3, -1; and.b32 %r3, %r3, 1; st.global.u32 [%d2], %r3;",
+        "mov.b32 %r2, %r1; setp.eq.u32 %p3, %r0, 0; bar.red.popc.u32 %r2, 0, %p3; st.global.u32 [%d2], %r2;",
+        "mov.b32 %r2, %r1; call (%r2), same, (%r0); st.global.u32 [%d2], %r2;",
+        "call (%r2), same, (%r1);",
+        "vabsdiff.u32.u32.u32 %r2, %r1, %r0;",
+        &format!("mov.b32 %r2, %r1; {others}"),
+    ] {
+        with_a_lane_worth_nothing(fine, 32).unwrap_or_else(|error| panic!("{fine}: {error}"));
+    }
+    for used in [
+        "st.global.u32 [%d2], %r1;",
+        &format!("shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1; {store}"),
+        &format!("{split} {store}"),
+        &format!("shfl.sync.idx.b32 %r2, %r0, %r1, 31, -1; {store}"),
+        &format!("vabsdiff.u32.u32.u32 %r2, %r1, %r0; {store}"),
+        "setp.eq.u32 %p3, %r1, 0; vote.sync.any.pred %p3, %p3, -1;",
+        &format!("st.shared.u32 [word], %r1; bar.sync 0; ld.shared.u32 %r2, [word]; @!%p1 {store}"),
+    ] {
+        // Where they all write, the lane that comes last decides what is there.
+        let used = used.replace("st.shared.u32 [word]", "@%p1 st.shared.u32 [word]");
+        let Err(LaunchError::Fault(fault)) = with_a_lane_worth_nothing(&used, 32) else {
+            panic!("{used}: nothing found")
+        };
+        let lane = FaultKind::AbsentLane { lane: 31, members: 1 << 20 };
+        assert_eq!((fault.kind, fault.thread, fault.line), (lane, [20, 0, 0], 9), "{used}");
+    }
+}
+
+/// A load from where a thread has put what nobody has written: told is the first load, and who did it.
+#[test]
+fn the_first_load_is_told() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64
+        .func (.param .b32 o) twice(.param .b32 i) { .reg .b32 %r;
+        ld.param.u32 %r, [i]; add.u32 %r, %r, %r; st.param.b32 [o], %r; ret; }
+        .visible .entry k(.param .u64 x) {
+        .shared .b32 word[64]; .shared .b32 sum[64]; .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .pred %p<4>;
+        .param .b32 i; .param .b32 o;
+        ld.param.u64 %d1, [x]; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4; setp.eq.u32 %p1, %r0, 37;
+        mov.u64 %d0, word; add.u64 %d0, %d0, %d2; @!%p1 st.shared.u32 [%d0], %r0; bar.sync 0;
+        ld.shared.u32 %r1, [%d0];
+        PASS
+        mov.u64 %d0, sum; add.u64 %d0, %d0, %d2; st.shared.u32 [%d0], %r1; bar.sync 0;
+        setp.eq.u32 %p2, %r0, 0; ld.shared.u32 %r2, [sum+148]; @%p2 st.global.u32 [%d1], %r2;
+        ret; }";
+    for pass in ["", "st.param.b32 [i], %r1; call (o), twice, (i); ld.param.b32 %r1, [o];"] {
+        let mut host = Host::new(&text.replace("PASS", pass));
+        host.checks = Checks::none().uninitialised();
+        let error = host.launch("k", 1, 64, args![host.zeros::<u32>(64)]).unwrap_err();
+        let LaunchError::Fault(fault) = error else { panic!("{error}") };
+        let space = FaultSpace::Shared;
+        let first = FaultKind::Uninitialised { space, address: 148, bytes: 4 };
+        assert_eq!(
+            (fault.kind.clone(), fault.thread, fault.line),
+            (first, [37, 0, 0], 11),
+            "{fault}"
+        );
+    }
+}

@@ -82,14 +82,20 @@ fn ask(line: &Line, memory: &Memory, rows: &mut BTreeMap<String, Row>, order: &m
         let run = answers.iter().filter(|a| a.1).count();
         row.forms += answers.len();
         row.run += run;
-        let tail = line.pattern.find('.').filter(|_| !line.pattern.starts_with('{'));
+        let tail = line.pattern.find(['.', '[']).filter(|_| !line.pattern.starts_with('{'));
         let tail = tail.or_else(|| line.pattern.find('}').map(|at| at + 1));
         let pattern = tail.map_or("", |at| &line.pattern[at..]).to_string();
         let pattern = if pattern.is_empty() { opcode.clone() } else { pattern };
+        // With other operands it may stand there already.
+        let add = |patterns: &mut Vec<String>| {
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern.clone());
+            }
+        };
         if run == answers.len() {
-            row.whole.push(pattern);
+            add(&mut row.whole);
         } else if run == 0 {
-            row.none.push(pattern);
+            add(&mut row.none);
         } else {
             row.whole.push(format!("{pattern} but for some"));
             row.partly.extend(named(&answers));

@@ -182,6 +182,20 @@ fn calls_fit_what_they_call() {
             "{call}: {error}"
         );
     }
+    // In registers: of the width that the function has, or a constant.
+    let in_registers = |call: &str| {
+        Host::try_new(&format!(
+            ".version 8.1\n.target sm_90\n.address_size 64
+            .func (.reg .b64 r) g(.reg .b64 x, .reg .f32 f) {{ mov.b64 r, x; ret; }}
+            .visible .entry k() {{ .reg .b32 %r; .reg .b64 %d; .reg .f32 %f; {call} ret; }}"
+        ))
+    };
+    for fine in ["call (%d), g, (%d, %f);", "call (%d), g, (5, 0f3F800000);"] {
+        in_registers(fine).unwrap_or_else(|error| panic!("{fine}: {error}")).run("k", 1, 1, &[]);
+    }
+    for bad in ["call (%d), g, (%r, %f);", "call (%r), g, (%d, %f);", "call (%d), g, (%d, %d);"] {
+        assert!(in_registers(bad).is_err(), "{bad}");
+    }
     let error = Host::try_new(&text("call other;")).err().unwrap_or_default();
     assert!(error.contains("a kernel, which cannot be called"), "{error}");
     let indirect = |address: &str, call: &str| {

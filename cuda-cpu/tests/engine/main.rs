@@ -1,6 +1,7 @@
 //! The engine from outside: PTX text in, memory out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
+mod barriers;
 mod fairness;
 mod faults;
 mod foreign;

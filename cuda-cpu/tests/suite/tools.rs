@@ -148,7 +148,7 @@ fn runs() {
         }
         None
     };
-    crate::all(failed);
+    crate::all::<crate::Verdict, _>(failed);
 }
 
 #[test]
@@ -179,5 +179,5 @@ fn explain() {
         }
         None
     };
-    crate::all(differ);
+    crate::all::<crate::Verdict, _>(differ);
 }

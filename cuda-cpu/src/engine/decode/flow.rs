@@ -7,7 +7,7 @@ use super::form::Form;
 use crate::engine::code::{Builtin, Call, Callee, Control, Passed};
 use crate::engine::exec::control;
 use crate::engine::exec::lane::Kind;
-use crate::engine::op::Op;
+use crate::engine::op::{Class, Op};
 
 /// `bra`: the target is filled in when the function is complete.
 pub(crate) fn bra(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
@@ -86,28 +86,33 @@ pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         Operand::Reg(_) => Callee::Indirect(b.source(callee, Kind::W64)?),
         _ => return Err(OPERANDS),
     };
+    if let Callee::Direct(index) = callee {
+        fits(b, &arguments, &results, &b.module.functions[index as usize])?;
+    }
     let arguments = arguments.iter().map(|a| passed(b, a)).collect::<Result<_, _>>()?;
     let results = results.iter().map(|r| passed(b, r)).collect::<Result<_, _>>()?;
-    let call = Call { callee, arguments, results };
-    if let Callee::Direct(index) = callee {
-        fits(&call, &b.module.functions[index as usize])?;
-    }
-    b.control(Control::Call(call))
+    b.control(Control::Call(Call { callee, arguments, results }))
 }
 
 /// A call by name has to be as the function was declared.
-fn fits(call: &Call, function: &Function) -> Result<(), Problem> {
-    let same = |passed: &[Passed], params: &[Param]| {
-        let one = |(passed, param): (&Passed, &Param)| match passed {
-            Passed::Local(_, bytes) => *bytes == param.size,
-            Passed::Register(..) => true,
-        };
-        passed.len() == params.len() && passed.iter().zip(params).all(one)
+fn fits(
+    b: &Builder<'_>,
+    arguments: &[Operand],
+    results: &[Operand],
+    function: &Function,
+) -> Result<(), Problem> {
+    let one = |(operand, param): (&Operand, &Param)| match operand {
+        Operand::Reg(id) => (b.class_of(*id) == Class::W64) == (param.size > 4),
+        Operand::Symbol(..) => place(b, operand).is_ok_and(|(_, bytes)| bytes == param.size),
+        _ => true,
+    };
+    let same = |operands: &[Operand], params: &[Param]| {
+        operands.len() == params.len() && operands.iter().zip(params).all(one)
     };
     if function.is_entry {
         return Err("a kernel, which cannot be called");
     }
-    if !same(&call.arguments, &function.params) || !same(&call.results, &function.returns) {
+    if !same(arguments, &function.params) || !same(results, &function.returns) {
         return Err("other arguments or results than the function has");
     }
     Ok(())
@@ -127,33 +132,36 @@ fn direct(b: &Builder<'_>, index: u32) -> Result<Callee, Problem> {
     }))
 }
 
+/// A variable that is passed: where it lies in the caller's local memory, and its bytes.
+fn place(b: &Builder<'_>, operand: &Operand) -> Result<(u32, u32), Problem> {
+    match *operand {
+        Operand::Symbol(Symbol::Body(i), 0) => {
+            let v = b.body.variables.get(i as usize).ok_or(OPERANDS)?;
+            if v.space != Space::Param {
+                return Err(OPERANDS);
+            }
+            Ok((b.locals.variables[i as usize], v.size.unwrap_or(0) as u32))
+        }
+        Operand::Symbol(Symbol::Param(i), 0) if !b.function.is_entry => {
+            Ok((b.locals.params[i as usize], b.function.params[i as usize].size))
+        }
+        Operand::Symbol(Symbol::Return(i), 0) => {
+            Ok((b.locals.returns[i as usize], b.function.returns[i as usize].size))
+        }
+        _ => Err(OPERANDS),
+    }
+}
+
 fn passed(b: &mut Builder<'_>, operand: &Operand) -> Result<Passed, Problem> {
     match operand {
-        Operand::Symbol(symbol, 0) => {
-            let (at, size) = match *symbol {
-                Symbol::Body(i) => {
-                    let v = b.body.variables.get(i as usize).ok_or(OPERANDS)?;
-                    if v.space != Space::Param {
-                        return Err(OPERANDS);
-                    }
-                    (b.locals.variables[i as usize], v.size.unwrap_or(0) as u32)
-                }
-                Symbol::Param(i) if !b.function.is_entry => {
-                    (b.locals.params[i as usize], b.function.params[i as usize].size)
-                }
-                Symbol::Return(i) => {
-                    (b.locals.returns[i as usize], b.function.returns[i as usize].size)
-                }
-                _ => return Err(OPERANDS),
-            };
-            Ok(Passed::Local(at, size))
-        }
+        Operand::Symbol(_, 0) => place(b, operand).map(|(at, bytes)| Passed::Local(at, bytes)),
         Operand::Reg(id) => {
             let class = b.class_of(*id);
             Ok(Passed::Register(b.register(*id, class)?, class))
         }
+        Operand::F32(_) => Ok(Passed::Register(b.source(operand, Kind::F32)?, Kind::F32.class())),
         constant => {
-            let class = crate::engine::op::Class::W64;
+            let class = Class::W64;
             Ok(Passed::Register(b.source(constant, Kind::W64)?, class))
         }
     }

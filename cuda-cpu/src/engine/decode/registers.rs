@@ -14,8 +14,18 @@ pub(crate) fn registers(
     let rule = rule(ins);
     let mut found =
         Registers { rule, dests: Vec::new(), sources: Vec::new(), addresses: Vec::new() };
-    let has_dest = !matches!(rule, Rule::Store | Rule::Uses { results: false });
+    let has_dest = match rule {
+        Rule::Store | Rule::Uses { results: false } => false,
+        Rule::Call => matches!(ins.operands.first(), Some(Operand::List(_))),
+        _ => true,
+    };
     for (i, operand) in ins.operands.iter().enumerate() {
+        if rule == Rule::Call && !(i == 0 && has_dest) {
+            if let Operand::Reg(callee) = operand {
+                found.addresses.extend(slot(*callee));
+            }
+            continue;
+        }
         if i == 0 && has_dest {
             // An element that nobody wants keeps its place.
             each(operand, &mut |register, _| {
@@ -70,12 +80,18 @@ fn rule(ins: &Instruction) -> Rule {
         "setp" | "set" if has("or") => Rule::CompareOr,
         "selp" => Rule::Select,
         "shfl" => Rule::Shuffle,
+        // Of which one bit is a lane's: nobody looks at those of the others.
+        "vote" if has("ballot") => Rule::Ballot,
+        // What is passed in registers counts as written.
+        "call" => Rule::Call,
+        "bar" | "barrier" if has("red") => Rule::Uses { results: true },
         "mov" | "cvt" | "cvta" | "isspacep" | "setp" | "set" | "slct" | "testp" | "and" | "or"
         | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "prmt" | "popc" | "clz"
         | "brev" | "bfind" | "bfe" | "bfi" | "bmsk" | "szext" | "fns" | "add" | "sub" | "mul"
         | "mad" | "fma" | "addc" | "subc" | "madc" | "mul24" | "mad24" | "div" | "rem" | "min"
         | "max" | "neg" | "abs" | "sad" | "dp4a" | "dp2a" | "copysign" | "rcp" | "sqrt"
         | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => Rule::Data,
+        video if video.starts_with('v') && video != "vote" => Rule::Data,
         "atom" | "vote" | "match" | "redux" | "activemask" | "mma" | "ldmatrix" | "movmatrix"
         | "elect" | "mapa" | "getctarank" | "createpolicy" | "alloca" | "stacksave" => {
             Rule::Uses { results: true }

@@ -113,6 +113,11 @@ pub enum FaultKind {
         /// The one that others gave.
         others: u32,
     },
+    /// Threads come to a barrier for a reduction, and others are there for another one, or for none.
+    BarrierPurpose {
+        /// The barrier's number.
+        barrier: u32,
+    },
     /// The barrier of the cluster: a second arrival without a wait, or a wait without an arrival.
     ClusterBarrier {
         /// The thread had arrived.

@@ -55,6 +55,10 @@ impl fmt::Display for FaultKind {
                 f,
                 "barrier {barrier} for {threads} threads, where others wait for {others} threads"
             ),
+            Self::BarrierPurpose { barrier } => write!(
+                f,
+                "barrier {barrier} for a reduction, and for another one, or none, by others that are there"
+            ),
             Self::ClusterBarrier { arrived: true } => f.write_str(
                 "a second arrival at the cluster's barrier, without a wait between them",
             ),

@@ -46,6 +46,7 @@ mod races;
 mod shadow;
 mod shuffle;
 mod table;
+mod trail;
 mod undefined;
 mod uninitialised;
 mod watch;

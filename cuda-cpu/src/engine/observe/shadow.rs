@@ -134,6 +134,7 @@ impl Shadow {
             Effect::Shuffle(shuffle) => {
                 // Else the scheduler tells it when they are.
                 if active != 0 && all_here(ctx, shuffle, active) {
+                    self.show(ctx, at, active, true);
                     self.shuffle(ctx, at, shuffle, active, active);
                 }
                 None
@@ -147,6 +148,11 @@ impl Shadow {
                 None
             }
         }
+    }
+
+    /// See [`Uninitialised::show`].
+    pub(crate) fn show(&mut self, ctx: &Ctx<'_>, at: At, lanes: u32, first: bool) {
+        self.uninitialised.iter_mut().for_each(|own| own.show(ctx, at, lanes, first));
     }
 
     /// A shuffle is completed for these lanes, of those that take part.

@@ -47,6 +47,10 @@ pub(crate) enum Rule {
     Select,
     /// On other lanes.
     Shuffle,
+    /// On other lanes, each for a bit of its own.
+    Ballot,
+    /// On the function that is called.
+    Call,
     /// From memory, to memory.
     Load,
     Store,

@@ -29,6 +29,7 @@ const MAX_REGISTERS: usize = 4096;
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) pc: u32,
+    pub(crate) warp: u32,
     /// By lane that holds it: the one that has got it there. They differ when a shuffle has passed it on.
     pub(crate) by: [u8; LANES],
     pub(crate) from: From,
@@ -50,8 +51,8 @@ pub(crate) enum From {
 }
 
 impl Origin {
-    pub(crate) fn new(pc: u32, from: From) -> Self {
-        Self { pc, by: std::array::from_fn(|lane| lane as u8), from }
+    pub(crate) fn new(pc: u32, warp: u32, from: From) -> Self {
+        Self { pc, warp, by: std::array::from_fn(|lane| lane as u8), from }
     }
 }
 
@@ -86,21 +87,31 @@ impl Held {
 
 /// See the module: those of a warp.
 #[derive(Debug, Default)]
-pub(crate) struct Undefined(FxHashMap<u32, Held>);
+pub(crate) struct Undefined {
+    /// By place in the register file.
+    registers: FxHashMap<u32, Held>,
+    /// What lanes of a shuffle show each other: which lanes, and where they got it from.
+    shown: Vec<(u32, Arc<Origin>)>,
+}
 
 impl Undefined {
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.registers.clear();
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.registers.is_empty()
+    }
+
+    /// Nothing that lanes show each other is such a value either.
+    pub(crate) fn shows_nothing(&self) -> bool {
+        self.registers.is_empty() && self.shown.is_empty()
     }
 
     /// A new frame begins in this part of the register file.
     pub(crate) fn clear_frame(&mut self, from: u32, to: u32, lanes: u32) {
-        self.0.retain(|&at, held| {
+        self.registers.retain(|&at, held| {
             if (from..to).contains(&at) {
                 held.clear(lanes);
             }
@@ -114,8 +125,8 @@ impl Undefined {
             return;
         }
         let at = frame + slot.0;
-        if self.0.len() < MAX_REGISTERS || self.0.contains_key(&at) {
-            self.0.entry(at).or_default().set(lanes, origin);
+        if self.registers.len() < MAX_REGISTERS || self.registers.contains_key(&at) {
+            self.registers.entry(at).or_default().set(lanes, origin);
         }
     }
 
@@ -125,10 +136,10 @@ impl Undefined {
             return;
         }
         let at = frame + slot.0;
-        if let Some(held) = self.0.get_mut(&at) {
+        if let Some(held) = self.registers.get_mut(&at) {
             held.clear(lanes);
             if held.0.is_empty() {
-                self.0.remove(&at);
+                self.registers.remove(&at);
             }
         }
     }
@@ -138,27 +149,37 @@ impl Undefined {
         self.get(frame, slot).map_or(&[], |held| &held.0)
     }
 
-    /// A shuffle into `dest`: these `lanes` get such values, as each of the origins says; the others get what is fine.
+    /// These lanes show a register to those that take part in a shuffle with them; the first ones of it say so.
+    pub(crate) fn show(&mut self, frame: u32, slot: Slot, lanes: u32, first: bool) {
+        if first {
+            self.shown.clear();
+        }
+        let held = self.registers.get(&(frame.wrapping_add(slot.0)));
+        let own = held.iter().flat_map(|held| &held.0).map(|(held, from)| (held & lanes, from));
+        self.shown
+            .extend(own.filter(|(held, _)| *held != 0).map(|(held, from)| (held, from.clone())));
+    }
+
+    /// A shuffle writes these lanes of a register, and of a predicate: they get what `sources` have shown, and of those
+    /// that take no part what `absent` says.
     pub(crate) fn shuffle(
         &mut self,
-        (frame, source, dest): (u32, Slot, Slot),
+        frame: u32,
+        (dest, predicate): (Slot, Slot),
         lanes: u32,
         sources: &[u8; LANES],
         absent: Option<(u32, Origin)>,
     ) {
-        let moved: Vec<_> = self
-            .origins(frame, source)
-            .iter()
-            .map(|(held, origin)| {
-                let held = held & lanes;
-                let from = |lane: &usize| held >> (sources[*lane] & 31) & 1 != 0;
-                let got = lanes_of(lanes).filter(from).fold(0, |got, lane| got | 1 << lane);
-                let by = sources.map(|lane| origin.by[usize::from(lane & 31)]);
-                (got, Origin { by, ..(**origin).clone() })
-            })
-            .collect();
         self.clear_register(frame, dest, lanes);
-        for (lanes, origin) in moved.into_iter().chain(absent) {
+        self.clear_register(frame, predicate, lanes);
+        for (held, origin) in std::mem::take(&mut self.shown) {
+            let from = |lane: &usize| held >> (sources[*lane] & 31) & 1 != 0;
+            let got = lanes_of(lanes).filter(from).fold(0, |got, lane| got | 1 << lane);
+            let by = sources.map(|lane| origin.by[usize::from(lane & 31)]);
+            self.set(frame, dest, got, &Arc::new(Origin { by, ..(*origin).clone() }));
+            self.shown.push((held, origin));
+        }
+        if let Some((lanes, origin)) = absent {
             self.set(frame, dest, lanes, &Arc::new(origin));
         }
     }
@@ -171,7 +192,7 @@ impl Undefined {
     fn get(&self, frame: u32, slot: Slot) -> Option<&Held> {
         match slot {
             Slot::NONE => None,
-            slot => self.0.get(&(frame + slot.0)),
+            slot => self.registers.get(&(frame + slot.0)),
         }
     }
 
@@ -205,9 +226,9 @@ impl Undefined {
         {
             return Some(used);
         }
-        // A shuffle's results come later: see `shuffle`.
+        // A shuffle's results come later: see `shuffle`. Which lane is asked depends on the other sources.
         if *rule == Rule::Shuffle {
-            return None;
+            return sources.iter().skip(1).find_map(|&(slot, _)| used(slot));
         }
         let lanes = active & self.result(ctx, frame, *rule, sources);
         let origins = sources.iter().flat_map(|&(slot, _)| self.origins(frame, slot));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::effect::Access;
 use super::places::Places;
 use super::table::Rule;
+use super::trail::Trail;
 use super::undefined::{From, Origin, Undefined, Used};
 use super::written::Written;
 use crate::engine::block::BlockFault;
@@ -17,12 +18,14 @@ use crate::engine::code::{Collective, Passed};
 use crate::engine::ctx::{Ctx, LANES, LaneFault};
 use crate::engine::exec::collective::shuffle_sources;
 use crate::engine::fault::{FaultKind, FaultSpace};
+use crate::engine::op::Slot;
 
 /// What a block's threads have not written, and where it is.
 pub(crate) struct Uninitialised {
     written: Written,
     /// By warp.
     registers: Vec<Undefined>,
+    trail: Trail,
 }
 
 /// Where an op is executed.
@@ -41,7 +44,8 @@ impl Uninitialised {
     /// `None` when the host has no room.
     pub(crate) fn new(warps: u32, shared: u64, local: u64) -> Option<Self> {
         let registers = (0..warps).map(|_| Undefined::default()).collect();
-        Some(Self { written: Written::new(warps.into(), shared, local)?, registers })
+        let written = Written::new(warps.into(), shared, local)?;
+        Some(Self { written, registers, trail: Trail::default() })
     }
 
     /// The bytes on the host that a new one takes.
@@ -59,6 +63,7 @@ impl Uninitialised {
     pub(crate) fn restart(&mut self) {
         self.written.restart();
         self.registers.iter_mut().for_each(Undefined::clear);
+        self.trail.clear();
     }
 
     /// An instruction is executed: what of its sources was written by nobody?
@@ -70,10 +75,18 @@ impl Uninitialised {
         }
         let op = &ctx.code.ops[at.pc as usize];
         let used = registers.step(ctx, op, at.frame, ctx.code.table.registers(at.pc)?)?;
-        Some(found(&used, at.warp))
+        Some(found(&used))
     }
 
-    /// A shuffle: what lanes get of others that hold what nobody has written, or that take no part.
+    /// Lanes show a register to those that take part in a shuffle with them; the first ones of it say so.
+    pub(crate) fn show(&mut self, ctx: &Ctx<'_>, at: At, lanes: u32, first: bool) {
+        if let Some(own) = self.registers.get_mut(at.warp as usize) {
+            own.show(at.frame, ctx.code.ops[at.pc as usize].a, lanes, first);
+        }
+    }
+
+    /// A shuffle of what was shown: what these lanes get that nobody has written, or that comes from lanes that take no
+    /// part.
     pub(crate) fn shuffle(
         &mut self,
         ctx: &Ctx<'_>,
@@ -84,14 +97,14 @@ impl Uninitialised {
     ) {
         let Some(registers) = self.registers.get_mut(warp as usize) else { return };
         let op = &ctx.code.ops[pc as usize];
-        let members = ctx.read::<u32>(shuffle.members);
         let (sources, absent) = shuffle_sources(ctx, op, active, participants);
-        if absent == 0 && registers.is_empty() {
+        if absent == 0 && registers.shows_nothing() {
             return;
         }
-        let origin = || Origin::new(pc, From::Lane { lane: sources, members });
+        let members = ctx.read::<u32>(shuffle.members);
+        let origin = || Origin::new(pc, warp, From::Lane { lane: sources, members });
         let absent = (absent != 0).then(|| (absent, origin()));
-        registers.shuffle((frame, op.a, op.d), active, &sources, absent);
+        registers.shuffle(frame, (op.d, Slot(op.cache)), active, &sources, absent);
     }
 
     /// Checks what an access reads, and marks what it writes.
@@ -127,10 +140,12 @@ impl Uninitialised {
     ) -> Option<Found> {
         let bytes = access.bytes();
         let (mut read, mut at) = (FaultSpace::Global, [0; LANES]);
-        let origin = |space, at| Arc::new(Origin::new(pc, From::Memory { space, bytes, at }));
+        let origin = |space, at| Origin::new(pc, warp, From::Memory { space, bytes, at });
         let loads = ctx.code.table.registers(pc).filter(|r| r.rule == Rule::Load);
         let size = u64::from(access.element);
         let mut lanes = vec![0u32; access.count as usize];
+        // What was somebody's before: which element of which lanes.
+        let mut earlier = Vec::new();
         for (lane, space, start) in places.all() {
             at[lane] = start;
             for (i, lanes) in (0..).zip(&mut lanes) {
@@ -140,16 +155,26 @@ impl Uninitialised {
                     continue;
                 }
                 read = space;
+                let left = self.trail.find((warp, lane), place);
                 if space == FaultSpace::Global || loads.is_none() {
-                    return Some(found(&Used { lane, origin: origin(space, at) }, warp));
+                    let origin = Arc::new(left.unwrap_or_else(|| origin(space, at)));
+                    return Some(found(&Used { lane, origin }));
                 }
-                *lanes |= 1 << lane;
+                match left {
+                    Some(left) => earlier.push((i as usize, lane, Arc::new(left))),
+                    None => *lanes |= 1 << lane,
+                }
             }
         }
-        let origin = origin(read, at);
+        let origin = Arc::new(origin(read, at));
+        let registers = &mut self.registers[warp as usize];
         let dests = loads.iter().flat_map(|registers| &registers.dests);
-        for (&dest, lanes) in dests.zip(lanes) {
-            self.registers[warp as usize].set(frame, dest, lanes, &origin);
+        for (&dest, lanes) in dests.clone().zip(lanes) {
+            registers.set(frame, dest, lanes, &origin);
+        }
+        for (i, lane, origin) in earlier {
+            let dest = dests.clone().nth(i).copied().unwrap_or(Slot::NONE);
+            registers.set(frame, dest, 1 << lane, &origin);
         }
         None
     }
@@ -168,10 +193,11 @@ impl Uninitialised {
             for (lane, space, start) in places.all() {
                 let Some(used) = registers.used(frame, slot, 1 << lane) else { continue };
                 if space == FaultSpace::Global {
-                    return Some(found(&used, warp));
+                    return Some(found(&used));
                 }
-                let at = start + u64::from(i * access.element);
-                self.written.unmark((warp, lane), (space, at), access.element.into());
+                let place = (space, start + u64::from(i * access.element));
+                self.written.unmark((warp, lane), place, access.element.into());
+                self.trail.leave((warp, lane), place, access.element.into(), &used.origin);
             }
         }
         None
@@ -203,6 +229,7 @@ impl Uninitialised {
         local: (u32, u32),
         budget: &Budget,
     ) -> bool {
+        self.trail.give(warp, lanes, local);
         self.written.give(warp, lanes, local, budget)
     }
 
@@ -214,6 +241,7 @@ impl Uninitialised {
         from: (u32, &[Passed]),
         to: (u32, &[Passed]),
     ) {
+        self.trail.pass(warp, lanes, from, to);
         self.written.pass(warp, lanes, from, to);
     }
 
@@ -223,7 +251,7 @@ impl Uninitialised {
     }
 }
 
-fn found(Used { lane, origin }: &Used, warp: u32) -> Found {
+fn found(Used { lane, origin }: &Used) -> Found {
     let by = usize::from(origin.by[*lane]) % LANES;
     let kind = match &origin.from {
         &From::Memory { space, bytes, at } => {
@@ -233,5 +261,5 @@ fn found(Used { lane, origin }: &Used, warp: u32) -> Found {
             FaultKind::AbsentLane { lane: lane[by].into(), members: members[by] }
         }
     };
-    (LaneFault::new(by, kind), BlockFault { pc: origin.pc, warp })
+    (LaneFault::new(by, kind), BlockFault { pc: origin.pc, warp: origin.warp })
 }

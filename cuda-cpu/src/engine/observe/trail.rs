@@ -1,0 +1,110 @@
+//! Where values that nobody has written came from before lanes wrote them to shared or local memory.
+//!
+//! Who loads one there is told of the first load of it, not of the last. By word, and for some words only: of others, the
+//! last load is told.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::undefined::Origin;
+use crate::engine::code::Passed;
+use crate::engine::ctx::{LANES, lanes_of};
+use crate::engine::fault::FaultSpace;
+
+/// Words that are remembered.
+const MAX_WORDS: usize = 1 << 14;
+
+const WORD: u64 = 4;
+
+/// A word of shared memory, or of a lane's local memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    /// The warp and lane that it belongs to, if to one.
+    owner: Option<(u32, u8)>,
+    word: u64,
+}
+
+impl Place {
+    fn new((warp, lane): (u32, usize), (space, at): (FaultSpace, u64)) -> Self {
+        let owner = (space == FaultSpace::Local).then_some((warp, lane as u8));
+        Self { owner, word: at / WORD }
+    }
+}
+
+/// See the module: those of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Trail(FxHashMap<Place, (Arc<Origin>, u8)>);
+
+impl Trail {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A lane writes to this place what it holds of this origin.
+    pub(crate) fn leave(
+        &mut self,
+        (warp, lane): (u32, usize),
+        (space, at): (FaultSpace, u64),
+        bytes: u64,
+        origin: &Arc<Origin>,
+    ) {
+        let first = Place::new((warp, lane), (space, at));
+        for i in 0..bytes.div_ceil(WORD) {
+            let place = Place { word: first.word + i, ..first };
+            if self.0.len() < MAX_WORDS || self.0.contains_key(&place) {
+                self.0.insert(place, (origin.clone(), origin.by[lane]));
+            }
+        }
+    }
+
+    /// What it was that lies there, as every lane would hold it.
+    pub(crate) fn find(&self, owner: (u32, usize), place: (FaultSpace, u64)) -> Option<Origin> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let (origin, by) = self.0.get(&Place::new(owner, place))?;
+        Some(Origin { by: [*by; LANES], ..(**origin).clone() })
+    }
+
+    /// These lanes get this part of local memory: what was there is forgotten.
+    pub(crate) fn give(&mut self, warp: u32, lanes: u32, (base, bytes): (u32, u32)) {
+        let (from, to) = (u64::from(base) / WORD, u64::from(base + bytes).div_ceil(WORD));
+        self.0.retain(|place, _| match place.owner {
+            Some((own, lane)) if own == warp && lanes >> lane & 1 != 0 => {
+                !(from..to).contains(&place.word)
+            }
+            _ => true,
+        });
+    }
+
+    /// Arguments or results were copied from one frame to another.
+    pub(crate) fn pass(
+        &mut self,
+        warp: u32,
+        lanes: u32,
+        from: (u32, &[Passed]),
+        to: (u32, &[Passed]),
+    ) {
+        if self.0.is_empty() {
+            return;
+        }
+        for (source, target) in from.1.iter().zip(to.1) {
+            let (&Passed::Local(source, bytes), &Passed::Local(target, _)) = (source, target)
+            else {
+                continue;
+            };
+            for lane in lanes_of(lanes) {
+                let word = |at: u32| Place::new((warp, lane), (FaultSpace::Local, at.into()));
+                for i in (0..bytes).step_by(WORD as usize) {
+                    let Some(found) = self.0.get(&word(from.0 + source + i)).cloned() else {
+                        continue;
+                    };
+                    if self.0.len() < MAX_WORDS {
+                        self.0.insert(word(to.0 + target + i), found);
+                    }
+                }
+            }
+        }
+    }
+}
