@@ -87,7 +87,8 @@ fn output(kind: &str, rest: &[u8]) -> Result<(ArrayType, PathBuf), String> {
     let (array, path) = split_at(rest, b'@').ok_or_else(form)?;
     let array = str::from_utf8(array).map_err(|_| form())?;
     let (dtype, shape) = array.split_once(':').ok_or_else(form)?;
-    let dtype = Dtype::named(dtype).ok_or_else(|| format!("`{dtype}` is not a type of arrays"))?;
+    let dtype = Dtype::named(dtype)
+        .ok_or_else(|| format!("`{dtype}` is not a type of arrays; they are {}", Dtype::all()))?;
     let shape = shape.split('x').map(length).collect::<Result<_, _>>()?;
     Ok((ArrayType::new(dtype, shape)?, path_of(path)?))
 }

@@ -27,7 +27,7 @@ With --repeat the arrays are not reset in between: the second launch sees what t
 On the CPU device a kernel can be looked at more closely. These options need it, and choose it where there
 is no --device:
   --check      reads of memory that nobody has written (neither an argument, nor the kernel), and races of a
-               block's threads on shared memory, are faults too
+               block's threads on shared memory, are faults too; and a kernel that changes an in= array fails
   --seed N     which block is next, which warp, and for how many instructions depends on N: another seed, another
                order, to find what a kernel leaves to chance. Everything runs on one thread, and the same N
                gives the same result every time, also of clocks, which then count instructions
@@ -136,7 +136,12 @@ fn usage(error: &clap::Error) -> Failure {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let fold = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let paragraphs: Vec<_> = text.split("\n\n").map(fold).filter(|text| !text.is_empty()).collect();
-    Failure::bad_input(format_args!("{}; see cuda-run --help", paragraphs.join("; ")))
+    let kernels = match error.kind() {
+        ErrorKind::MissingRequiredArgument => "; --list shows the kernels of a file",
+        _ => "",
+    };
+    let text = paragraphs.join("; ");
+    Failure::bad_input(format_args!("{text}{kernels}; see cuda-run --help"))
 }
 
 /// `X`, `X,Y` or `X,Y,Z`; what is left out is 1.
@@ -147,7 +152,9 @@ fn dimensions(text: &str) -> Result<Dimensions, String> {
         return Err("more than three dimensions".into());
     }
     for (dimension, part) in dimensions.iter_mut().zip(parts) {
-        *dimension = part.parse().map_err(|error| format!("`{part}`: {error}"))?;
+        let number =
+            |_| format!("`{part}` is no number; several are separated by commas, as in 4,4");
+        *dimension = part.parse().map_err(number)?;
         if *dimension == 0 {
             return Err("no dimension can be 0".into());
         }

@@ -37,6 +37,11 @@ const NAMES: [(Dtype, &str, &str); 13] = [
 ];
 
 impl Dtype {
+    /// All names on the command line.
+    pub(crate) fn all() -> String {
+        NAMES.map(|(_, name, _)| name).join(" ")
+    }
+
     /// By its name on the command line.
     pub(crate) fn named(name: &str) -> Option<Self> {
         NAMES.iter().find(|(_, known, _)| *known == name).map(|(dtype, ..)| *dtype)

@@ -41,6 +41,11 @@ impl Failure {
         Self { status: Status::BadInput, message: message.to_string(), is_log: false }
     }
 
+    /// It went wrong on the device.
+    pub(crate) fn failed(message: impl Display) -> Self {
+        Self { status: Status::Failed, ..Self::bad_input(message) }
+    }
+
     /// The same failure, with where it happened in front.
     pub(crate) fn at(mut self, place: impl Display) -> Self {
         self.message = format!("{place}: {}", self.message);

@@ -17,6 +17,8 @@ use crate::{
 enum Ready {
     Bytes(Vec<u8>),
     Upload(ArrayType, Vec<u8>),
+    /// To be looked at afterwards.
+    Watched(Vec<u8>),
     Zeros(ArrayType),
     Uninit(ArrayType),
 }
@@ -27,16 +29,23 @@ pub(crate) enum Placed {
     Bytes(Vec<u8>),
     /// On the device.
     Array(ArrayType, DeviceBuffer<u8>),
+    /// On the device, and what the kernel has no business to change there.
+    Input(DeviceBuffer<u8>, Vec<u8>),
 }
 
-/// Reads every file, then fills device memory: a bad file costs no upload.
+/// Reads every file, then fills device memory: a bad file costs no upload. `watched`: inputs are kept, to see whether the
+/// kernel changes them.
 pub(crate) fn place(
     stream: &Stream,
     kernel: &EntryInfo,
     args: &[Arg],
+    watched: bool,
 ) -> Result<Vec<Placed>, Failure> {
-    let read = |(param, arg)| ready(param, arg);
-    let ready: Vec<_> = kernel.params.iter().zip(args).map(read).collect::<Result<_, _>>()?;
+    let read = |(param, arg): (_, &Arg)| match (ready(param, arg)?, &arg.value) {
+        (Ready::Upload(_, bytes), Value::In(_)) if watched => Ok(Ready::Watched(bytes)),
+        (ready, _) => Ok(ready),
+    };
+    let ready: Vec<_> = kernel.params.iter().zip(args).map(read).collect::<Result<_, Failure>>()?;
     ready.into_iter().map(|argument| argument.place(stream)).collect()
 }
 
@@ -46,7 +55,9 @@ pub(crate) fn arguments<'a>(kernel: &EntryInfo, placed: &'a [Placed]) -> Argumen
     for (param, placed) in kernel.params.iter().zip(placed) {
         match placed {
             Placed::Bytes(bytes) => arguments.raw(bytes, param.align as usize),
-            Placed::Array(_, buffer) => arguments.buffer(buffer, Access::Write),
+            Placed::Array(_, buffer) | Placed::Input(buffer, _) => {
+                arguments.buffer(buffer, Access::Write)
+            }
         };
     }
     arguments
@@ -95,6 +106,7 @@ impl Ready {
         Ok(match self {
             Ready::Bytes(bytes) => Placed::Bytes(bytes),
             Ready::Upload(array, bytes) => Placed::Array(array, h2d(bytes).sync_on(stream)?),
+            Ready::Watched(bytes) => Placed::Input(h2d(bytes.clone()).sync_on(stream)?, bytes),
             Ready::Zeros(array) => {
                 let buffer = zeros::<u8>(array.bytes()).sync_on(stream)?;
                 Placed::Array(array, buffer)

@@ -1,8 +1,13 @@
 //! One run, from the command line to the files.
 
-use std::{fs::File, io::Read, path::Path, time::Duration};
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    path::Path,
+    time::Duration,
+};
 
-use cuda_async::{DeviceOp, LaunchConfig, Module, Stream, to_host};
+use cuda_async::{DeviceOp, Error, LaunchConfig, Module, Stream, to_host};
 
 use crate::{
     arg::{self, Arg, Value},
@@ -47,16 +52,22 @@ fn run_kernel(
     args: &[Arg],
     watch: &Watch,
 ) -> Result<(), Failure> {
-    let function = module.function(kernel)?;
+    let function = module.function(kernel).map_err(|error| unknown(error, module, kernel))?;
     check::check(function.info(), args)?;
     let destinations = outputs::destinations(args.iter().filter_map(output_path))?;
 
     let stream = module.device().new_stream()?;
-    let placed = place::place(&stream, function.info(), args)?;
+    let mut placed = place::place(&stream, function.info(), args, cli.check)?;
     let arguments = place::arguments(function.info(), &placed);
-    let times = launch::repeat(&function, &stream, config(cli), &arguments, cli.repeat)?;
+    let launched = launch::repeat(&function, &stream, config(cli), &arguments, cli.repeat);
     drop(arguments);
+    // What a faulty kernel did before its fault is what one wants to know.
+    if launched.is_err() {
+        watch.print_profile()?;
+    }
+    let times = launched?;
 
+    unchanged(&stream, args, &mut placed)?;
     let staged = download(&stream, args, placed, destinations)?;
     if cli.time {
         print_median(times)?;
@@ -67,7 +78,11 @@ fn run_kernel(
 
 fn read_ptx(path: &Path) -> Result<String, Failure> {
     let mut ptx = String::new();
-    let read = File::open(path)?.take(MAX_PTX + 1).read_to_string(&mut ptx)? as u64;
+    let read = File::open(path)?.take(MAX_PTX + 1).read_to_string(&mut ptx);
+    let read = read.map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => Failure::bad_input("it is not text, as PTX is"),
+        _ => error.into(),
+    })? as u64;
     if read > MAX_PTX {
         return Err(Failure::bad_input(format_args!("it is larger than {MAX_PTX} bytes")));
     }
@@ -86,6 +101,38 @@ fn output_path(arg: &Arg) -> Option<&Path> {
         Value::Out(_, path) | Value::Uninit(_, path) | Value::InOut(_, path) => Some(path),
         Value::Scalar(_) | Value::In(_) | Value::Bytes(_) => None,
     }
+}
+
+/// A kernel that is not there; but a C++ function of that name is.
+fn unknown(error: Error, module: &Module, kernel: &str) -> Failure {
+    let mangled = format!("{}{kernel}", kernel.len());
+    let is_it = |name: &&str| name.starts_with("_Z") && name.contains(&mangled);
+    let found = module.entries().iter().map(|entry| entry.name.as_str()).find(is_it);
+    match found {
+        Some(name) => Failure::bad_input(format_args!(
+            "no kernel `{kernel}` in the module, but `{name}`: C++ names are mangled, unless they are extern \"C\""
+        )),
+        None => error.into(),
+    }
+}
+
+/// Inputs that were watched are as they were.
+fn unchanged(stream: &Stream, args: &[Arg], placed: &mut [Placed]) -> Result<(), Failure> {
+    for (index, (arg, placed)) in args.iter().zip(placed).enumerate() {
+        if !matches!(placed, Placed::Input(..)) {
+            continue;
+        }
+        let taken = std::mem::replace(placed, Placed::Bytes(Vec::new()));
+        if let Placed::Input(buffer, bytes) = taken
+            && to_host(buffer).sync_on(stream)? != bytes
+        {
+            return Err(Failure::failed(format_args!(
+                "the kernel has written to an input, argument {index} `{}`; if it may, say inout=",
+                arg.text
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Writes every output beside its place.

@@ -47,16 +47,22 @@ fn fault(fault: &crate::Fault) -> Fault {
     Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).way_back(WAY_BACK)
 }
 
-/// Addresses below this one are nobody's: an offset from a null pointer.
+/// Addresses below this one, or that near to the end, are nobody's: an offset from a null pointer.
 const NULL_PAGE: u64 = 1 << 16;
+
+/// What is farther away has nothing to do with an access.
+const FAR: u64 = 1 << 36;
 
 /// What lies next to the address.
 fn near(fault: &crate::Fault) -> Option<String> {
-    if let crate::FaultKind::OutOfBounds {
-        space: FaultSpace::Global, address: 0..NULL_PAGE, ..
-    } = fault.kind
-    {
-        return Some("a null pointer, or an offset from one".to_owned());
+    if let Some((FaultSpace::Global, address, _)) = fault.kind.access() {
+        if !(NULL_PAGE..=u64::MAX - NULL_PAGE).contains(&address) {
+            return Some("a null pointer, or an offset from one".to_owned());
+        }
+        let near = |nearest: crate::Nearest| nearest.distance.unsigned_abs() <= FAR;
+        if !fault.nearest.is_some_and(near) && fault.variable.is_none() {
+            return Some("far from every allocation".to_owned());
+        }
     }
     match (&fault.nearest, &fault.variable) {
         (Some(nearest), Some(variable)) => Some(format!("{nearest}, {variable}")),

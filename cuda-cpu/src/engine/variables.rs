@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::fault::FaultSpace;
+use crate::memory::count;
 
 /// A variable of the PTX that an address is in, or next to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,19 +44,18 @@ fn local_name(mangled: &str) -> Option<&str> {
 impl fmt::Display for NearVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, Self { address, size, offset, .. }) = (self.source_name(), self);
+        if *size == 0 {
+            return write!(f, "`{name}` is dynamic shared memory, and the launch has none");
+        }
         let (before, after) = (offset.unsigned_abs(), offset.saturating_sub_unsigned(*size));
         match after {
-            _ if *offset < 0 => write!(f, "{} before ", bytes(before))?,
+            _ if *offset < 0 => write!(f, "{} before ", count(before))?,
             // From the last byte, as for allocations: right at the end is one byte after it.
-            after if after >= 0 => write!(f, "{} after ", bytes(after.unsigned_abs() + 1))?,
+            after if after >= 0 => write!(f, "{} after ", count(after.unsigned_abs() + 1))?,
             _ => write!(f, "at byte {offset} of ")?,
         }
-        write!(f, "`{name}` ({} at {address:#x})", bytes(*size))
+        write!(f, "`{name}` ({} at {address:#x})", count(*size))
     }
-}
-
-fn bytes(count: u64) -> String {
-    format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 
 /// A variable of global, constant or shared memory.

@@ -42,20 +42,21 @@ pub struct Nearest {
 impl fmt::Display for Nearest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let freed = if self.freed { "freed " } else { "" };
-        let Self { address, size, .. } = self;
+        let Self { address, size, .. } = *self;
         match self.distance {
-            0 => write!(f, "inside the {freed}allocation of {size} bytes at {address:#x}"),
+            0 => write!(f, "inside the {freed}allocation of {} at {address:#x}", count(size)),
             distance => {
                 let side = if distance > 0 { "after" } else { "before" };
-                let bytes = distance.unsigned_abs();
-                let unit = if bytes == 1 { "byte" } else { "bytes" };
-                write!(
-                    f,
-                    "{bytes} {unit} {side} the {freed}allocation of {size} bytes at {address:#x}"
-                )
+                let (bytes, size) = (count(distance.unsigned_abs()), count(size));
+                write!(f, "{bytes} {side} the {freed}allocation of {size} at {address:#x}")
             }
         }
     }
+}
+
+/// So many bytes.
+pub(crate) fn count(bytes: u64) -> String {
+    format!("{bytes} byte{}", if bytes == 1 { "" } else { "s" })
 }
 
 /// The host (or a copy) touched bytes that are not there.

@@ -37,6 +37,7 @@ mod view;
 pub(crate) mod written;
 
 pub use contents::{Contents, Usage};
+pub(crate) use error::count;
 pub use error::{AccessError, FreeError, Nearest, OutOfMemory};
 pub(crate) use storage::Allocation;
 pub use table::Memory;

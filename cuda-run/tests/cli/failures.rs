@@ -117,7 +117,7 @@ fn usage() {
         ("K/basic.ptx empty --grid 1", "--block"),
         ("K/basic.ptx empty --grid 0 --block 1", "can be 0"),
         ("K/basic.ptx empty --grid 1,2,3,4 --block 1", "three dimensions"),
-        ("K/basic.ptx empty --grid x --block 1", "invalid digit"),
+        ("K/basic.ptx empty --grid x --block 1", "is no number"),
         ("K/basic.ptx empty --grid 1 --block 1 --repeat 0", "--repeat"),
         ("K/basic.ptx empty --grid 1 --block 1 --shared 4G", "--shared"),
         ("K/basic.ptx empty --grid 1 --block 1 --gird 1", "--gird"),
@@ -165,4 +165,41 @@ fn arrays_that_are_none() {
             fails(&folder, &line, 2, "bad.npy: ");
         }
     }
+}
+
+/// Messages say what to do instead.
+#[test]
+fn advice() {
+    let folder = folder("cpu");
+    fails(&folder, "K/vecadd.ptx", 2, "--list shows the kernels of a file");
+    fails(&folder, "K/vecadd.ptx vecadd --grid 4x4 --block 1", 2, "separated by commas, as in 4,4");
+    fails(
+        &folder,
+        "K/print.ptx print_hello out=float32:4@z.npy --grid 1 --block 1",
+        2,
+        "they are bool i8 u8",
+    );
+    fails(&folder, "x.npy k --grid 1 --block 1", 2, "it is not text, as PTX is");
+    let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry _Z5scalePf(.param .u64 x) { ret; }\n\
+        .visible .entry dynamic() { .reg .b32 %r; .extern .shared .align 4 .b8 s[]; ld.shared.u32 %r, [s]; ret; }\n\
+        .visible .entry wild(.param .u64 a) { .reg .b64 %a; .reg .b32 %r; ld.param.u64 %a, [a]; ld.global.u32 %r, [%a]; ret; }";
+    std::fs::write(folder.path("some.ptx"), ptx).unwrap();
+    fails(
+        &folder,
+        "some.ptx scale --grid 1 --block 1",
+        2,
+        "but `_Z5scalePf`: C++ names are mangled",
+    );
+    fails(
+        &folder,
+        "some.ptx dynamic --grid 1 --block 1",
+        3,
+        "`s` is dynamic shared memory, and the launch has none",
+    );
+    let wild = |address: &str, words| {
+        fails(&folder, &format!("some.ptx wild u64={address} --grid 1 --block 1"), 3, words);
+    };
+    wild("0x2", "a null pointer, or an offset from one");
+    wild("0xfffffffffffffffc", "a null pointer, or an offset from one");
+    wild("0x700000000000", "far from every allocation");
 }

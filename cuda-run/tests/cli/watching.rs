@@ -155,3 +155,27 @@ fn arrays_that_nobody_has_written() {
     run("uninit", 0).done();
     run("uninit", 8).failed(3, "that nobody has written");
 }
+
+/// An input is no output: with the arguments in the wrong order, nothing would be said of it.
+#[test]
+fn inputs_that_are_written() {
+    let folder = Folder::on("cpu");
+    folder.save("a.npy", &[1.0f32; 8]);
+    let line =
+        "K/vecadd.ptx vecadd in=@a.npy inout=@a.npy@c.npy in=@a.npy u32=8 --grid 1 --block 8";
+    folder.run(line).done();
+    let words = "the kernel has written to an input, argument 2 `in=@a.npy`; if it may, say inout=";
+    folder.run(&format!("{line} --check")).failed(3, words);
+    folder
+        .run(&format!("{} --check", line.replace("in=@a.npy u32", "inout=@a.npy@d.npy u32")))
+        .done();
+}
+
+#[test]
+fn a_faulty_launch_has_a_profile_too() {
+    let folder = Folder::on("cpu");
+    let line = "K/faults.ptx trap_at --grid 1 --block 32 out=u32:64@y.npy u32=5 u32=32 --profile";
+    let (lines, printed) = folder.run(line).refused(3);
+    assert!(lines.len() == 1 && lines[0].contains("trap"), "{lines:?}");
+    assert!(printed.contains("trap_at") && printed.contains("setp.s32"), "{printed}");
+}
