@@ -63,7 +63,7 @@ impl Runner<'_> {
                     left &= !mask;
                     let function = match self.callee(address, call) {
                         Ok(function) => function,
-                        Err(kind) => return self.fault(at.pc, lane, kind),
+                        Err(kind) => return self.fault(at.pc, lane, *kind),
                     };
                     self.enter_call(warp, Fragment { mask, ..at }, op.extra, call, function)?;
                 }
@@ -73,14 +73,17 @@ impl Runner<'_> {
     }
 
     /// The function at an address, if it can be called so.
-    fn callee(&self, address: u64, call: &Call) -> Result<u32, FaultKind> {
-        let index = self.code.function_at(address).ok_or(FaultKind::BadCall { address })?;
+    fn callee(&self, address: u64, call: &Call) -> Result<u32, Box<FaultKind>> {
+        let index = self
+            .code
+            .function_at(address)
+            .ok_or_else(|| Box::new(FaultKind::BadCall { address }))?;
         let function = &self.code.functions[index as usize];
         if function.is_kernel || function.entry.is_none() {
-            return Err(FaultKind::BadCall { address });
+            return Err(Box::new(FaultKind::BadCall { address }));
         }
         if !function.fits(call) {
-            return Err(FaultKind::CallMismatch { function: function.name.clone() });
+            return Err(Box::new(FaultKind::CallMismatch { function: function.name.clone() }));
         }
         Ok(index)
     }

@@ -107,7 +107,9 @@ impl fmt::Display for FaultKind {
                 f,
                 "the running blocks need too much registers, local and shared memory: at most {limit} bytes"
             ),
-            Self::BadCall { address } => write!(f, "call of {address:#x}, which is no function"),
+            Self::BadCall { address } => {
+                write!(f, "call of {address:#x}, which is no function that can be called")
+            }
             Self::CallMismatch { function } => write!(
                 f,
                 "call of {function} with too few or too small arguments, or for more results than it has"

@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 
 use super::undefined::Origin;
 use crate::engine::code::Passed;
-use crate::engine::ctx::{LANES, lanes_of};
+use crate::engine::ctx::LANES;
 use crate::engine::fault::FaultSpace;
 
-/// Words that are remembered.
-const MAX_WORDS: usize = 1 << 14;
+/// Words that are remembered. At calls all are looked at.
+const MAX_WORDS: usize = 1 << 10;
 
 const WORD: u64 = 4;
 
@@ -89,22 +89,27 @@ impl Trail {
         if self.0.is_empty() {
             return;
         }
+        let own = |place: &Place| {
+            place.owner.is_some_and(|(own, lane)| own == warp && lanes >> lane & 1 != 0)
+        };
         for (source, target) in from.1.iter().zip(to.1) {
             let (&Passed::Local(source, bytes), &Passed::Local(target, _)) = (source, target)
             else {
                 continue;
             };
-            for lane in lanes_of(lanes) {
-                let word = |at: u32| Place::new((warp, lane), (FaultSpace::Local, at.into()));
-                for i in (0..bytes).step_by(WORD as usize) {
-                    let Some(found) = self.0.get(&word(from.0 + source + i)).cloned() else {
-                        continue;
-                    };
-                    if self.0.len() < MAX_WORDS {
-                        self.0.insert(word(to.0 + target + i), found);
-                    }
-                }
-            }
+            let first = u64::from(from.0 + source) / WORD;
+            let passed = first..first + u64::from(bytes).div_ceil(WORD);
+            let target = u64::from(to.0 + target) / WORD;
+            let copies: Vec<_> = self
+                .0
+                .iter()
+                .filter(|(place, _)| own(place) && passed.contains(&place.word))
+                .map(|(place, held)| {
+                    (Place { word: place.word - first + target, ..*place }, held.clone())
+                })
+                .collect();
+            let room = MAX_WORDS - self.0.len().min(MAX_WORDS);
+            self.0.extend(copies.into_iter().take(room));
         }
     }
 }

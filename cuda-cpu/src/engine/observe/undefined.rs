@@ -23,7 +23,10 @@ use crate::engine::fault::FaultSpace;
 use crate::engine::op::{Op, Slot};
 
 /// Registers of a warp that are remembered; further ones count as written.
-const MAX_REGISTERS: usize = 4096;
+const MAX_REGISTERS: usize = 1024;
+
+/// Origins of what the lanes of a register hold that are told apart.
+const MAX_ORIGINS: usize = 4;
 
 /// The instruction that such a value comes from.
 #[derive(Debug, Clone)]
@@ -78,7 +81,8 @@ impl Held {
 
     fn set(&mut self, lanes: u32, origin: &Arc<Origin>) {
         self.clear(lanes);
-        match self.0.iter_mut().find(|(_, own)| Arc::ptr_eq(own, origin)) {
+        let full = self.0.len() >= MAX_ORIGINS;
+        match self.0.iter_mut().find(|(_, own)| full || Arc::ptr_eq(own, origin)) {
             Some((own, _)) => *own |= lanes,
             None => self.0.push((lanes, origin.clone())),
         }
@@ -97,6 +101,7 @@ pub(crate) struct Undefined {
 impl Undefined {
     pub(crate) fn clear(&mut self) {
         self.registers.clear();
+        self.shown.clear();
     }
 
     #[inline]
