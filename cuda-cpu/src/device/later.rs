@@ -117,11 +117,23 @@ mod tests {
     #[test]
     fn what_is_due_first_is_done_first_and_nothing_is_lost() {
         let (done, what) = channel();
-        let later = Later::new("test", move |thing: u32| done.send(thing).unwrap());
+        let (go, gate) = channel();
+        let gate = Mutex::new(gate);
+        let act = move |thing: u32| {
+            done.send(thing).unwrap();
+            // Until all of them have come, however slow this thread or the other one is.
+            if thing == 0 {
+                gate.lock().recv().unwrap();
+            }
+        };
+        let later = Later::new("test", act);
         let now = Instant::now();
+        later.push(now, 0);
+        assert_eq!(what.recv(), Ok(0));
         later.push(now + Duration::from_millis(50), 3);
         later.push(now + Duration::from_millis(20), 2);
-        later.push(Instant::now(), 1);
+        later.push(now, 1);
+        go.send(()).unwrap();
         assert_eq!([1, 2, 3].map(|_| what.recv().unwrap()), [1, 2, 3]);
         assert!(now.elapsed() >= Duration::from_millis(50));
         later.push(now + Duration::from_secs(3600), 4);

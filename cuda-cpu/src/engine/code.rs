@@ -32,6 +32,12 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// The kind of instruction that an op stands for; nothing for helpers.
+    pub(crate) fn instruction(&self, pc: u32) -> &str {
+        let kind = self.table.kind(pc).and_then(|kind| self.table.names().get(kind as usize));
+        kind.map_or("", String::as_str)
+    }
+
     /// The function that an indirect call means.
     pub(crate) fn function_at(&self, address: u64) -> Option<u32> {
         let at = address.checked_sub(FUNCTION_WINDOW)?;

@@ -20,6 +20,7 @@ pub(crate) fn waiting(code: &Code, warp: u32, (fragment, wait): &(Fragment, Wait
             Wait::Barrier(id) => WaitsFor::Barrier(*id),
             Wait::Members(_) => WaitsFor::Warp,
         },
+        instruction: code.instruction(fragment.pc).to_owned(),
         line: code.lines[fragment.pc as usize],
         source: code.sources.line(fragment.pc),
     }

@@ -23,9 +23,15 @@ pub(crate) fn everybody(
                 None => suspended(runner, warp, &part),
             };
             first = first.or(Some((warp.index, part)));
-            let line = runner.code.lines[part.pc as usize];
-            let source = runner.code.sources.line(part.pc);
-            all.push(Waiting { warp: warp.index, lanes: part.mask, waits_for, line, source });
+            let code = runner.code;
+            all.push(Waiting {
+                warp: warp.index,
+                lanes: part.mask,
+                waits_for,
+                instruction: code.instruction(part.pc).to_owned(),
+                line: code.lines[part.pc as usize],
+                source: code.sources.line(part.pc),
+            });
         }
     }
     (all, first)

@@ -16,6 +16,8 @@ pub struct Waiting {
     pub lanes: u32,
     /// What they wait for.
     pub waits_for: WaitsFor,
+    /// The instruction, as far as its kind; empty, where they are between two looks at what they wait for.
+    pub instruction: String,
     /// Line in the PTX text.
     pub line: u32,
     /// Line in the source, if the PTX names it.
@@ -41,7 +43,7 @@ impl fmt::Display for Waiting {
         let Self { warp, lanes, line, source, .. } = self;
         write!(f, "warp {warp} lanes {lanes:#010x} ")?;
         match self.waits_for {
-            WaitsFor::Warp => f.write_str("for their warp, "),
+            WaitsFor::Warp => write!(f, "for others of their mask in `{}`, ", self.instruction),
             WaitsFor::Barrier(n) => write!(f, "at barrier {n}, "),
             WaitsFor::Mbarrier(at) => write!(f, "at the mbarrier at {at:#x}, "),
             WaitsFor::Cluster => f.write_str("at the cluster's barrier, "),
