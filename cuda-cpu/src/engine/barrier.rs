@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::code::Reduce;
+use super::ctx::{FULL, LANES};
 
 /// How many there are.
 pub(crate) const BARRIERS: usize = 16;
@@ -29,11 +30,12 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn restart(&mut self, threads: u32) {
         self.threads = threads;
-        self.whole = threads.next_multiple_of(32);
+        let warp = LANES as u32;
+        self.whole = threads.next_multiple_of(warp);
         self.lanes.clear();
-        self.lanes.resize(threads as usize / 32, u32::MAX);
-        if !threads.is_multiple_of(32) {
-            self.lanes.push((1 << (threads % 32)) - 1);
+        self.lanes.resize((threads / warp) as usize, FULL);
+        if !threads.is_multiple_of(warp) {
+            self.lanes.push((1 << (threads % warp)) - 1);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use cuda_ptx::{AddressBase, Instruction, Operand, RegId, ScalarType};
 
+use super::video::is_video;
 use crate::engine::observe::{Registers, Rule};
 use crate::engine::op::Slot;
 
@@ -91,7 +92,7 @@ fn rule(ins: &Instruction) -> Rule {
         | "mad" | "fma" | "addc" | "subc" | "madc" | "mul24" | "mad24" | "div" | "rem" | "min"
         | "max" | "neg" | "abs" | "sad" | "dp4a" | "dp2a" | "copysign" | "rcp" | "sqrt"
         | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => Rule::Data,
-        video if video.starts_with('v') && video != "vote" => Rule::Data,
+        name if is_video(name) => Rule::Data,
         "atom" | "vote" | "match" | "redux" | "activemask" | "mma" | "ldmatrix" | "movmatrix"
         | "elect" | "mapa" | "getctarank" | "createpolicy" | "alloca" | "stacksave" => {
             Rule::Uses { results: true }
