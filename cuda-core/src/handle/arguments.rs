@@ -1,0 +1,245 @@
+//! The arguments of a launch: bytes, addresses to fill in, and the buffers that are read and written.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::{DeviceBuffer, Function, Stream, allocation::Operand};
+use crate::protocol::{
+    Access, Element, Error, Launch, LaunchConfig, ParamInfo, Relocation, Result, Ticket, Work,
+};
+
+/// Bytes of arguments that need no heap.
+const INLINE_BYTES: usize = 128;
+
+/// No parameter is aligned to more.
+const MAX_ALIGN: usize = 256;
+
+/// Arguments, in the order of the kernel's parameters; buffers are borrowed.
+#[derive(Default)]
+pub struct Arguments<'a> {
+    bytes: SmallVec<[u8; INLINE_BYTES]>,
+    places: SmallVec<[Place; 8]>,
+    relocations: SmallVec<[Relocation; 4]>,
+    operands: SmallVec<[Operand<'a>; 4]>,
+}
+
+/// Where an argument stands, and what it is.
+struct Place {
+    offset: u32,
+    size: u32,
+    kind: ArgumentKind,
+}
+
+/// What an argument is, as far as the kernel's PTX can tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArgumentKind {
+    /// An integer, or an address.
+    Integer,
+    /// A floating-point number.
+    Float,
+    /// Bytes that may be anything: a struct.
+    Bytes,
+}
+
+impl ArgumentKind {
+    /// Whether it can stand for a parameter that the PTX declares as `ty`. Compilers declare structs, and from
+    /// CUDA 13 on many numbers, as plain bits, which anything fits.
+    pub fn fits(self, ty: &str) -> bool {
+        match self {
+            ArgumentKind::Integer => !ty.starts_with(['f']) && !ty.starts_with("bf"),
+            ArgumentKind::Float => !ty.starts_with(['u', 's']),
+            ArgumentKind::Bytes => true,
+        }
+    }
+}
+
+impl<'a> Arguments<'a> {
+    /// None yet.
+    #[inline]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a number.
+    #[inline]
+    pub fn number<T: Element>(&mut self, value: &T, kind: ArgumentKind) -> &mut Self {
+        self.push(bytemuck::bytes_of(value), align_of::<T>(), kind)
+    }
+
+    /// Adds a struct, passed by value.
+    #[inline]
+    pub fn value<T: Element>(&mut self, value: &T) -> &mut Self {
+        self.raw(bytemuck::bytes_of(value), align_of::<T>())
+    }
+
+    /// Adds a struct's bytes, passed by value; `align` is its alignment in bytes, 256 at most.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8], align: usize) -> &mut Self {
+        self.push(bytes, align, ArgumentKind::Bytes)
+    }
+
+    #[inline(always)] // where it is used the size is known, and this becomes a few stores
+    fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> &mut Self {
+        // Alignments are powers of two; anything else, from `raw`, fits no kernel and is told so.
+        let mask = align.clamp(1, MAX_ALIGN) - 1;
+        let start = (self.bytes.len() + mask) & !mask;
+        if start > self.bytes.len() {
+            self.bytes.resize(start, 0);
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.places.push(Place { offset: start as u32, size: bytes.len() as u32, kind });
+        self
+    }
+
+    /// Adds the address of a buffer.
+    #[inline]
+    pub fn buffer<T>(&mut self, buffer: &'a DeviceBuffer<T>, access: Access) -> &mut Self {
+        self.push(&[0; 8], 8, ArgumentKind::Integer);
+        let at = (self.bytes.len() - 8) as u32;
+        let allocation = buffer.allocation();
+        let (region, bytes) = (allocation.region(0), allocation.bytes());
+        self.relocations.push(Relocation { at, region, bytes, access });
+        self.operands.push(buffer.operand(access));
+        self
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Checks number, sizes and kinds against the kernel's parameters.
+    #[inline]
+    fn check(&self, function: &Function) -> Result<()> {
+        let slots = &function.shape().slots;
+        let fit = slots.len() == self.places.len()
+            && slots.iter().zip(&self.places).all(|(slot, place)| slot.takes(place));
+        if fit { Ok(()) } else { Err(self.misfit(function)) }
+    }
+
+    /// Which argument does not fit, and why.
+    #[cold]
+    fn misfit(&self, function: &Function) -> Error {
+        let params = &function.info().params;
+        let wrong = |detail| Error::Arguments { kernel: function.name().to_owned(), detail };
+        let (want, have) = (params.len(), self.places.len());
+        let pairs = params.iter().zip(&self.places).enumerate();
+        let misfits = pairs.filter_map(|(index, (param, place))| {
+            let why = place.misfit(param)?;
+            Some(format!("parameter {index} (`{}`) {why}", param.name))
+        });
+        let counts = (want != have).then(|| format!("it takes {want} and was given {have}"));
+        wrong(counts.into_iter().chain(misfits).next().unwrap_or_default())
+    }
+}
+
+impl Place {
+    #[cold]
+    fn misfit(&self, param: &ParamInfo) -> Option<String> {
+        let Place { offset, size, kind } = *self;
+        let ty = &param.ty;
+        if param.size != size {
+            return Some(format!("is a {ty} of {} bytes, the argument has {size}", param.size));
+        }
+        if !kind.fits(ty) {
+            let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
+            return Some(format!("is a {ty}, the argument is {given}"));
+        }
+        let advice = "align the struct as the kernel's own is";
+        (param.offset != offset)
+            .then(|| format!("stands at byte {}, the argument at {offset}; {advice}", param.offset))
+    }
+}
+
+/// A parameter, as far as an argument is compared with it.
+pub(crate) struct Slot {
+    offset: u32,
+    size: u32,
+    takes_integers: bool,
+    takes_floats: bool,
+}
+
+impl Slot {
+    pub(crate) fn new(param: &ParamInfo) -> Self {
+        Self {
+            offset: param.offset,
+            size: param.size,
+            takes_integers: ArgumentKind::Integer.fits(&param.ty),
+            takes_floats: ArgumentKind::Float.fits(&param.ty),
+        }
+    }
+
+    #[inline]
+    fn takes(&self, place: &Place) -> bool {
+        let kind = match place.kind {
+            ArgumentKind::Integer => self.takes_integers,
+            ArgumentKind::Float => self.takes_floats,
+            ArgumentKind::Bytes => true,
+        };
+        kind && self.size == place.size && self.offset == place.offset
+    }
+}
+
+impl Function {
+    /// Launches on `stream`, ordered with every other use of the buffers among the arguments.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] if number, sizes or kinds do not fit the kernel's parameters,
+    /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or what the backend says.
+    ///
+    /// # Safety
+    /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
+    /// bounds, and only reads those that were given as [`Access::Read`]. Nobody else uses a buffer that was
+    /// given as [`Access::Write`] while this call lasts.
+    #[inline]
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        arguments: &Arguments<'_>,
+    ) -> Result<Ticket> {
+        stream.device().check_same("a kernel", self.device())?;
+        self.check_shape(&config)?;
+        arguments.check(self)?;
+        let launch = Launch {
+            function: self.id(),
+            config,
+            params: Cow::Borrowed(&arguments.bytes),
+            relocations: Cow::Borrowed(&arguments.relocations),
+        };
+        stream.submit(Work::Launch(launch), &arguments.operands, None, None)
+    }
+
+    /// The limits that every backend has, so that they are told apart from faults everywhere alike.
+    #[inline]
+    fn check_shape(&self, config: &LaunchConfig) -> Result<()> {
+        let shape = self.shape();
+        let fits = !config.is_empty()
+            && config.threads_per_block() <= u64::from(shape.max_threads)
+            && config.shared_bytes <= shape.max_shared_bytes;
+        if fits { Ok(()) } else { Err(self.wrong_shape(config)) }
+    }
+
+    #[cold]
+    fn wrong_shape(&self, config: &LaunchConfig) -> Error {
+        let LaunchConfig { grid, block, shared_bytes } = config;
+        let shape = self.shape();
+        let (threads, most) = (config.threads_per_block(), shape.max_threads);
+        let detail = if config.is_empty() {
+            format!("grid {grid:?} or block {block:?} has a 0")
+        } else if threads > u64::from(most) {
+            format!("{threads} threads per block, the limit is {most}")
+        } else {
+            let most = shape.max_shared_bytes;
+            format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}")
+        };
+        Error::InvalidLaunch { kernel: self.name().to_owned(), detail }
+    }
+}

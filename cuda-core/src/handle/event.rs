@@ -1,0 +1,30 @@
+//! Events: marks in streams.
+
+use super::Device;
+use crate::protocol::Ticket;
+
+/// A point of a stream that other streams can be ordered after.
+///
+/// Made by [`Stream::record`](super::Stream::record), used by [`Stream::wait_event`](super::Stream::wait_event). It is
+/// a ticket: recording one calls no driver.
+#[derive(Debug, Clone)]
+pub struct Event {
+    device: Device,
+    ticket: Ticket,
+}
+
+impl Event {
+    pub(super) fn new(device: Device, ticket: Ticket) -> Self {
+        Self { device, ticket }
+    }
+
+    /// The last submission before the mark.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}

@@ -1,0 +1,28 @@
+//! The types that users hold: devices, streams, buffers, modules.
+//!
+//! Every call here enqueues at once on a stream that the caller names. Uses `runtime` and everything below it; the lazy
+//! layer, `cuda-async`, is built on these types alone. A typical call, such as `DeviceBuffer::upload`, goes next to
+//! [`Stream`]'s `submit`, the one way by which work reaches a backend.
+
+mod allocation;
+mod arguments;
+mod buffer;
+mod device;
+mod event;
+mod memory_waiter;
+mod module;
+mod peer;
+mod pinned;
+mod sent;
+mod stream;
+
+pub use allocation::Allocation;
+pub use arguments::{ArgumentKind, Arguments};
+pub use buffer::DeviceBuffer;
+pub use device::Device;
+pub use event::Event;
+pub use memory_waiter::MemoryWaiter;
+pub use module::{Function, Loading, Module};
+pub use peer::Crossing;
+pub use pinned::{Landing, PinnedBuffer, Pinning};
+pub use stream::Stream;

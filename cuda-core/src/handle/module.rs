@@ -1,0 +1,191 @@
+//! Loaded code and its kernels.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use super::{Device, arguments::Slot};
+use crate::{
+    protocol::{
+        Control, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Request, Result,
+        entries,
+    },
+    runtime::{Pending, unexpected},
+};
+
+/// Code on a device. It is unloaded after its last use, when the last clone and the last [`Function`] are dropped.
+#[derive(Clone)]
+pub struct Module(Arc<Loaded>);
+
+struct Loaded {
+    unloads: Unloads,
+    entries: Vec<EntryInfo>,
+    log: String,
+    /// Of each entry.
+    shapes: Vec<Shape>,
+}
+
+/// The limits of launches of a kernel, ready to be compared.
+pub(crate) struct Shape {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) max_threads: u32,
+    pub(crate) max_shared_bytes: u32,
+}
+
+/// A module that is being loaded. Dropping it unloads the module.
+#[derive(Debug)]
+pub struct Loading {
+    /// Taken when it is loaded.
+    module: Option<(Unloads, Vec<EntryInfo>)>,
+    /// The largest block of each kernel, and the compiler's log.
+    reply: Pending<(Vec<u32>, String)>,
+}
+
+/// Unloads a module when it is dropped.
+#[derive(Debug)]
+struct Unloads {
+    device: Device,
+    id: ModuleId,
+}
+
+impl Drop for Unloads {
+    fn drop(&mut self) {
+        self.device.core().retire_module(self.id);
+    }
+}
+
+impl Loading {
+    pub(super) fn new(device: &Device, ptx: &str, image: ModuleImage) -> Result<Self> {
+        let core = device.core();
+        let entries = entries(ptx)?;
+        let id = ModuleId(core.next_id());
+        // SAFETY: gives nothing up.
+        unsafe { core.backend.control(Control::LoadModule { id, image }) }?;
+        let reply = core.request(Request::Loaded { module: id }, |reply| match reply {
+            Reply::Loaded { max_threads, log } => Ok((max_threads, log)),
+            other => Err(unexpected(&other)),
+        });
+        Ok(Self { module: Some((Unloads { device: device.clone(), id }, entries)), reply })
+    }
+
+    /// Ready with the module when it is loaded.
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`].
+    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<Module>> {
+        let reply = ready!(self.reply.poll(task));
+        Poll::Ready(reply.and_then(|reply| self.take(reply)))
+    }
+
+    /// Blocks until the module is loaded.
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`].
+    pub fn wait(mut self) -> Result<Module> {
+        let (reply, _) = Pending::new(|_| Err(Error::AlreadyEnded));
+        let reply = std::mem::replace(&mut self.reply, reply).wait()?;
+        self.take(reply)
+    }
+
+    fn take(&mut self, (max_threads, log): (Vec<u32>, String)) -> Result<Module> {
+        let (unloads, mut entries) = self.module.take().ok_or(Error::AlreadyEnded)?;
+        entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
+        Ok(Module::new(unloads, entries, log))
+    }
+}
+
+impl Module {
+    fn new(unloads: Unloads, entries: Vec<EntryInfo>, log: String) -> Self {
+        let max_shared_bytes = unloads.device.info().max_shared_bytes;
+        let shape = |entry: &EntryInfo| Shape {
+            slots: entry.params.iter().map(Slot::new).collect(),
+            max_threads: entry.max_threads,
+            max_shared_bytes,
+        };
+        let shapes = entries.iter().map(shape).collect();
+        Self(Arc::new(Loaded { unloads, entries, log, shapes }))
+    }
+
+    /// The device it is on.
+    #[inline]
+    pub fn device(&self) -> &Device {
+        &self.0.unloads.device
+    }
+
+    /// Its kernels.
+    pub fn entries(&self) -> &[EntryInfo] {
+        &self.0.entries
+    }
+
+    /// The output of the device's compiler, often empty.
+    pub fn log(&self) -> &str {
+        &self.0.log
+    }
+
+    /// The kernel of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`], which lists the kernels of the module.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let found = self.entries().iter().position(|entry| entry.name == name);
+        let entry = found.ok_or_else(|| self.no_such_kernel(name))?;
+        Ok(Function { module: self.clone(), entry: entry as u32 })
+    }
+
+    fn no_such_kernel(&self, name: &str) -> Error {
+        let names: Vec<_> =
+            self.entries().iter().map(|entry| format!("`{}`", entry.name)).collect();
+        let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Error::NoSuchKernel { name: name.to_owned(), available }
+    }
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.entries().iter().map(|entry| &entry.name)).finish()
+    }
+}
+
+/// A kernel of a loaded module. Clones are the same kernel.
+#[derive(Clone)]
+pub struct Function {
+    module: Module,
+    entry: u32,
+}
+
+impl Function {
+    /// Name and parameters.
+    pub fn info(&self) -> &EntryInfo {
+        // The index was found in this list, which never changes.
+        &self.module.entries()[self.entry as usize]
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.info().name
+    }
+
+    /// The device it is on.
+    #[inline]
+    pub fn device(&self) -> &Device {
+        self.module.device()
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> &Shape {
+        // As for `info`.
+        &self.module.0.shapes[self.entry as usize]
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> FunctionId {
+        FunctionId { module: self.module.0.unloads.id, entry: self.entry }
+    }
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Function({})", self.name())
+    }
+}

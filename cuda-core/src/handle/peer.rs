@@ -1,0 +1,112 @@
+//! Copies from device to device.
+//!
+//! # Rules
+//! Tickets order the work of one device, not of two. So a destination is handed over for the copy: the caller gives up
+//! the buffer, which has nothing left to run on its own device, and gets it back from a [`Crossing`] when the source's
+//! stream is known to have passed the copy. Until then that stream retains the memory, so dropping or forgetting a
+//! `Crossing` is fine.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Device, DeviceBuffer, Stream, stream::Keep};
+use crate::{
+    order::retention::Until,
+    protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},
+    runtime::{Pending, unexpected},
+};
+
+/// Transfers are named for the whole process, since two devices have to agree.
+static NEXT_TRANSFER: AtomicU64 = AtomicU64::new(1);
+
+impl Device {
+    /// Whether this device is known to be able to copy to the other one's memory. None before
+    /// [`reach`](Device::reach) was called. Does not ask the device.
+    pub fn known_to_reach(&self, other: &Device) -> Option<bool> {
+        self.core().peers.known(&other.info().address)
+    }
+
+    /// Makes it possible for this device to copy to the other one's memory, where the devices can. The reply says whether
+    /// it is. A driver may take some milliseconds the first time.
+    pub fn reach(&self, other: &Device) -> Pending<bool> {
+        if let Some(known) = self.known_to_reach(other) {
+            return Pending::ready(Ok(known));
+        }
+        let address = other.info().address.clone();
+        let core = std::sync::Arc::downgrade(self.core());
+        self.core().request(Request::Reach { address: address.clone() }, move |reply| match reply {
+            Reply::Reached(reached) => {
+                if let Some(core) = core.upgrade() {
+                    core.peers.learn(address, reached);
+                }
+                Ok(reached)
+            }
+            other => Err(unexpected(&other)),
+        })
+    }
+}
+
+impl<T: Element> DeviceBuffer<T> {
+    /// Copies all of this buffer into `to`, which has as many elements, is on another device, and has nothing left to
+    /// run there. `stream` is one of this buffer's device.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the lengths differ or `to` has work left to run, [`Error::Unsupported`] if this device
+    /// does not [`reach`](Device::reach) the other one, or an error of the backend.
+    pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<Crossing<T>> {
+        let wrong = |detail| Error::OutOfRange { what: "a copy to another device".into(), detail };
+        if to.len() != self.len() {
+            let (from, to) = (self.len(), to.len());
+            return Err(wrong(format!("{from} elements into a buffer of {to}")));
+        }
+        if !to.allocation().is_settled() {
+            let detail = "the destination has work left to run on its own device";
+            return Err(wrong(format!("{detail}; wait for that first")));
+        }
+        if self.is_empty() {
+            return Ok(Crossing {
+                stream: stream.clone(),
+                ticket: Ticket { stream: stream.id(), number: 0 },
+                buffer: Some(to),
+            });
+        }
+        let unsupported = || {
+            let what = format!("a copy to `{}`", to.device().info().address);
+            Error::unsupported(what, &self.device().info().address)
+        };
+        if !self.device().known_to_reach(to.device()).unwrap_or(false) {
+            return Err(unsupported());
+        }
+        let bytes = self.allocation().bytes();
+        let transfer = TransferId(NEXT_TRANSFER.fetch_add(1, Ordering::Relaxed));
+        let receive = Control::Receive { transfer, to: to.allocation().region(0), bytes };
+        // SAFETY: the destination belongs to this call, has nothing left to run, and is retained below.
+        unsafe { to.device().core().backend.control(receive) }?;
+        let work = Work::Send { from: self.allocation().region(0), transfer, bytes };
+        let keep = Keep { until: Until::Complete, resource: to.allocation().clone() };
+        let ticket = stream.submit(work, &[self.operand(Access::Read)], Some(keep), None)?;
+        Ok(Crossing { stream: stream.clone(), ticket, buffer: Some(to) })
+    }
+}
+
+/// A copy to another device on its way.
+#[derive(Debug)]
+pub struct Crossing<T> {
+    stream: Stream,
+    ticket: Ticket,
+    /// Taken when it has arrived.
+    buffer: Option<DeviceBuffer<T>>,
+}
+
+impl<T: Element> Crossing<T> {
+    /// The submission that fills the buffer, on a stream of the source's device.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// The buffer, if it is known that the copy has arrived. Does not ask the device.
+    pub fn try_take(&mut self) -> Option<Result<DeviceBuffer<T>>> {
+        let outcome = self.stream.progress().outcome(self.ticket.number)?;
+        let buffer = self.buffer.take().ok_or(Error::AlreadyEnded);
+        Some(outcome.and(buffer))
+    }
+}

@@ -1,0 +1,237 @@
+//! Typed host memory that a device copies from and to at full speed.
+//!
+//! # Rules
+//! A [`PinnedBuffer`] is the right to its block's bytes: while one exists, no submission in flight names the block.
+//! Uploading consumes it. A download consumes it too and gives back a [`Landing`], which becomes a `PinnedBuffer` again
+//! only when the stream has passed the copy. The block itself is retained by the stream, so dropping or forgetting
+//! either is fine.
+
+use std::{
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::Mutex;
+
+use super::{Device, Stream};
+use crate::{
+    protocol::{Element, Error, HostBlock, HostRegion, Result, Ticket},
+    runtime::Lease,
+    sync::wake_each,
+};
+
+/// Host memory of `len` elements, pinned where the device is a GPU; reads and writes like a slice.
+pub struct PinnedBuffer<T> {
+    lease: Arc<Lease>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> PinnedBuffer<T> {
+    /// A zeroed buffer.
+    pub(super) fn new(device: &Device, len: usize) -> Result<Self> {
+        let mut buffer = Self::uninitialised(device, len)?;
+        buffer.fill(T::zeroed());
+        Ok(buffer)
+    }
+
+    /// A buffer with the bytes of the block's last use.
+    pub(super) fn uninitialised(device: &Device, len: usize) -> Result<Self> {
+        let core = device.core();
+        let lease = core.host.take(&*core.backend, bytes_of::<T>(len)?)?;
+        Ok(Self { lease, len, element: PhantomData })
+    }
+
+    /// A buffer with a copy of `values`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn copied_from(device: &Device, values: &[T]) -> Result<Self> {
+        let mut buffer = Self::uninitialised(device, values.len())?;
+        buffer.copy_from_slice(values);
+        Ok(buffer)
+    }
+
+    /// Gives up the right to the bytes, to a submission.
+    pub(super) fn into_lease(self) -> Arc<Lease> {
+        self.lease
+    }
+}
+
+impl<T: Element> Deref for PinnedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: no submission in flight names the block while a `PinnedBuffer` has it (see the rules).
+        let bytes = unsafe { self.lease.block().shared_bytes() };
+        // SAFETY: blocks are aligned for every element and hold at least `len` of them, initialised;
+        // an `Element` takes any bits.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Element> DerefMut for PinnedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let start = self.lease.block().as_ptr();
+        // SAFETY: as in `deref`; exclusive because this is the only right to the bytes and it is
+        // borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(start.cast(), self.len) }
+    }
+}
+
+impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PinnedBuffer({} x {})", self.len, std::any::type_name::<T>())
+    }
+}
+
+/// The size of `len` elements in bytes.
+fn bytes_of<T: Element>(len: usize) -> Result<usize> {
+    const { assert!(align_of::<T>() <= HostBlock::ALIGN, "elements are aligned to 64 bytes at most") };
+    let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= isize::MAX as usize);
+    bytes.ok_or(Error::OutOfHostMemory { requested: u64::MAX })
+}
+
+/// A pinned buffer on its way: memory that has to be pinned first is pinned on a helper thread of the device.
+pub struct Pinning<T> {
+    device: Device,
+    len: usize,
+    /// Set once the helper thread was asked.
+    asked: Option<Arc<Mutex<Pinned>>>,
+    element: PhantomData<T>,
+}
+
+#[derive(Default)]
+struct Pinned {
+    lease: Option<Result<Arc<Lease>>>,
+    waker: Option<Waker>,
+}
+
+impl<T: Element> Pinning<T> {
+    pub(super) fn new(device: &Device, len: usize) -> Self {
+        Self { device: device.clone(), len, asked: None, element: PhantomData }
+    }
+
+    /// Ready with the buffer. It holds the bytes of an earlier copy.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`]; [`Error::Host`] if the helper thread cannot be started.
+    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<PinnedBuffer<T>>> {
+        if let Some(asked) = &self.asked {
+            let waker = task.waker().clone();
+            let (lease, previous) = {
+                let mut pinned = asked.lock();
+                (pinned.lease.take(), pinned.waker.replace(waker))
+            };
+            drop(previous);
+            return lease.map_or(Poll::Pending, |lease| Poll::Ready(self.buffer(lease?)));
+        }
+        let bytes = bytes_of::<T>(self.len)?;
+        let core = self.device.core();
+        if let Some(idle) = core.host.take_idle(bytes) {
+            return Poll::Ready(self.buffer(idle));
+        }
+        if !core.capabilities.slow_host_blocks {
+            return Poll::Ready(
+                core.host.take(&*core.backend, bytes).and_then(|it| self.buffer(it)),
+            );
+        }
+        self.ask(bytes, task.waker().clone())?;
+        Poll::Pending
+    }
+
+    /// Blocks the calling thread until the buffer is there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn wait(self) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::uninitialised(&self.device, self.len)
+    }
+
+    #[cold]
+    fn ask(&mut self, bytes: usize, waker: Waker) -> Result<()> {
+        let pinned = Arc::new(Mutex::new(Pinned { lease: None, waker: Some(waker) }));
+        self.asked = Some(pinned.clone());
+        let core = self.device.core().clone();
+        let pin = move || {
+            let lease = core.host.take(&*core.backend, bytes);
+            drop(core);
+            let waker = {
+                let mut pinned = pinned.lock();
+                pinned.lease = Some(lease);
+                pinned.waker.take()
+            };
+            wake_each(waker);
+        };
+        self.device.core().helper.run(pin).map_err(|error| {
+            let what = "failed to start the helper thread that pins host memory".into();
+            Error::Host { what, detail: error.to_string() }
+        })
+    }
+
+    fn buffer(&self, lease: Arc<Lease>) -> Result<PinnedBuffer<T>> {
+        Ok(PinnedBuffer { lease, len: self.len, element: PhantomData })
+    }
+}
+
+impl<T> std::fmt::Debug for Pinning<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pinning({} x {})", self.len, std::any::type_name::<T>())
+    }
+}
+
+/// A download on its way.
+pub struct Landing<T> {
+    /// A handle that sent nothing but the download.
+    stream: Stream,
+    ticket: Ticket,
+    /// Taken when it has landed.
+    buffer: Option<(Arc<Lease>, usize)>,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Landing<T> {
+    /// `lease` is the block that the submission `ticket` of `stream` fills with `len` elements.
+    pub(super) fn new(stream: &Stream, ticket: Ticket, lease: Arc<Lease>, len: usize) -> Self {
+        Self { stream: stream.clone(), ticket, buffer: Some((lease, len)), element: PhantomData }
+    }
+
+    /// The submission that fills the buffer.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// The buffer, if it is known that it has landed. Does not ask the device.
+    ///
+    /// # Errors
+    /// The failure of the download.
+    pub fn try_take(&mut self) -> Option<Result<PinnedBuffer<T>>> {
+        let outcome = self.stream.progress().outcome(self.ticket.number)?;
+        Some(outcome.and_then(|()| self.take()))
+    }
+
+    /// Blocks the calling thread until the bytes have landed.
+    ///
+    /// # Errors
+    /// The failure of the download, or the error that lost the device.
+    pub fn wait(mut self) -> Result<PinnedBuffer<T>> {
+        if let Some(landed) = self.try_take() {
+            return landed;
+        }
+        self.stream.synchronize_to(self.ticket.number)?;
+        self.try_take().unwrap_or(Err(Error::AlreadyEnded))
+    }
+
+    /// Called when the stream is known to have passed the copy.
+    fn take(&mut self) -> Result<PinnedBuffer<T>> {
+        let (lease, len) = self.buffer.take().ok_or(Error::AlreadyEnded)?;
+        Ok(PinnedBuffer { lease, len, element: PhantomData })
+    }
+}
+
+/// The start of a lease's block.
+pub(super) fn start_of(lease: &Lease) -> HostRegion {
+    HostRegion { block: lease.block().id(), offset: 0 }
+}

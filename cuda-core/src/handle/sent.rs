@@ -1,0 +1,142 @@
+//! The submissions that one handle of a stream has made, so that an op waits for its own work and reports its own
+//! failures, not those of other tasks on the stream.
+//!
+//! # Which thread may touch which field
+//! `first` and `last` are written under the stream's order lock. Consecutive numbers extend the run `first..=last`; a
+//! gap, made by another handle's submission, moves the run to `more`. Failures are reported once: after that the runs
+//! begin anew, so that an op which handled an error is not told of it again.
+
+use super::Stream;
+use crate::{
+    protocol::Result,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// Earlier runs that a handle tells apart. Beyond that the two oldest become one, which also reports failures of
+/// submissions of other handles between them.
+const MAX_RUNS: usize = 32;
+
+pub(super) struct Sent {
+    first: AtomicU64,
+    last: AtomicU64,
+    /// Whether `more` has anything, so that a look need not lock.
+    has_more: AtomicBool,
+    more: Mutex<More>,
+}
+
+#[derive(Default)]
+struct More {
+    runs: Vec<(u64, u64)>,
+    /// Handles whose submissions count as this one's.
+    joined: Vec<Stream>,
+}
+
+impl Sent {
+    pub(super) fn new() -> Self {
+        let [first, last] = [1, 0].map(AtomicU64::new);
+        Self { first, last, has_more: AtomicBool::new(false), more: Mutex::default() }
+    }
+
+    /// The number of the last submission of this handle; 0 if there is none.
+    #[inline]
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// Counts a submission. Called with the stream's order lock held.
+    #[inline]
+    pub(super) fn count(&self, number: u64) {
+        let last = self.last.load(Ordering::Relaxed);
+        if last + 1 != number {
+            self.begin_run(last, number);
+        }
+        self.last.store(number, Ordering::Release);
+    }
+
+    #[inline]
+    fn begin_run(&self, last: u64, number: u64) {
+        if last >= self.first.load(Ordering::Relaxed) {
+            self.keep_run(last);
+        }
+        self.first.store(number, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn keep_run(&self, last: u64) {
+        let mut more = self.more.lock();
+        more.runs.push((self.first.load(Ordering::Relaxed), last));
+        if more.runs.len() > MAX_RUNS {
+            let (first, _) = more.runs.remove(0);
+            more.runs[0].0 = first;
+        }
+        self.has_more.store(true, Ordering::Release);
+    }
+
+    /// Counts what another handle of the same stream has sent so far as this one's too.
+    pub(super) fn join_runs(&self, other: &Sent) {
+        self.first.store(other.first.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.last.store(other.last(), Ordering::Release);
+        if other.has_more.load(Ordering::Acquire) {
+            let theirs = other.more.lock();
+            let mut more = self.more.lock();
+            more.runs.extend_from_slice(&theirs.runs);
+            more.joined.extend(theirs.joined.iter().map(Stream::handle_of_sent));
+            self.has_more.store(true, Ordering::Release);
+        }
+    }
+
+    /// Counts the submissions of another handle, also of another stream, as this one's.
+    pub(super) fn join(&self, other: Stream) {
+        let mut more = self.more.lock();
+        more.joined.push(other);
+        self.has_more.store(true, Ordering::Release);
+    }
+
+    /// The result of everything that was sent up to submission `until`, if that is known to be complete.
+    #[inline]
+    pub(super) fn outcome(&self, stream: &Stream, until: u64) -> Option<Result<()>> {
+        let first = self.first.load(Ordering::Relaxed).min(until);
+        let outcome = stream.progress().outcome_of(first, until, until)?;
+        if outcome.is_ok() && !self.has_more.load(Ordering::Acquire) {
+            return Some(outcome);
+        }
+        Some(self.report(stream, until, outcome))
+    }
+
+    #[cold]
+    fn report(&self, stream: &Stream, until: u64, run: Result<()>) -> Result<()> {
+        let mut more = self.more.lock();
+        let earlier = more.runs.iter().filter(|(first, _)| *first <= until);
+        let mut earlier = earlier.map(|(first, last)| stream.progress().failure_in(*first, *last));
+        let failed = earlier.find_map(Result::err);
+        let failed = failed.or_else(|| more.joined.iter().find_map(|it| it.sent_failure().err()));
+        let result = failed.map_or(run, Err);
+        if result.is_err() {
+            // Reported once. `last` stays, since it is also what a wait is for.
+            self.first.store(self.last.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let reported = std::mem::take(&mut *more);
+            self.has_more.store(false, Ordering::Release);
+            drop(more);
+            drop(reported);
+        }
+        result
+    }
+
+    /// The first failure among everything that was sent, without regard to whether it is complete.
+    pub(super) fn failure(&self, stream: &Stream) -> Result<()> {
+        let (first, last) = (self.first.load(Ordering::Relaxed), self.last());
+        if first <= last {
+            stream.progress().failure_in(first, last)?;
+        }
+        if self.has_more.load(Ordering::Acquire) {
+            let more = self.more.lock();
+            let failure = |(first, last): &(u64, u64)| stream.progress().failure_in(*first, *last);
+            more.runs.iter().try_for_each(failure)?;
+            more.joined.iter().try_for_each(Stream::sent_failure)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,458 @@
+//! Streams: the one way by which work reaches a device.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Device, Event, allocation::Operand, sent::Sent};
+use crate::{
+    order::{
+        Retain, Waiter,
+        history::Displaced,
+        progress::Progress,
+        retention::Until,
+        timeline::{Timeline, Watermarks},
+    },
+    protocol::{Access, Error, HostBlock, RawStream, Result, StreamId, Submission, Ticket, Work},
+};
+
+/// Tickets that a submission comes after.
+type After = SmallVec<[Ticket; 4]>;
+
+/// An ordered queue of work on a device.
+///
+/// Work on one stream runs in order. The library orders work on different streams that uses the same buffer. Dropping
+/// the last handle lets the enqueued work run on.
+///
+/// A clone is another handle of the same stream. Every handle counts its own submissions: [`last`](Stream::last) and
+/// [`outcome`](Stream::outcome) are about these.
+pub struct Stream {
+    shared: Arc<Shared>,
+    sent: Sent,
+}
+
+struct Shared {
+    device: Device,
+    timeline: Arc<Timeline>,
+    on_drop: OnDrop,
+}
+
+/// What happens to a stream when its last handle is dropped.
+#[derive(Clone, Copy)]
+pub(super) enum OnDrop {
+    Destroy,
+    Recycle,
+}
+
+/// A resource that a submission needs.
+pub(super) struct Keep {
+    pub(super) until: Until,
+    pub(super) resource: Arc<dyn Retain>,
+}
+
+impl Stream {
+    pub(super) fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
+        Self { shared: Arc::new(Shared { device, timeline, on_drop }), sent: Sent::new() }
+    }
+
+    #[inline]
+    fn timeline(&self) -> &Arc<Timeline> {
+        &self.shared.timeline
+    }
+
+    #[inline]
+    pub(super) fn progress(&self) -> &Progress {
+        &self.timeline().progress
+    }
+
+    /// Its id among the streams of its device.
+    #[inline]
+    pub fn id(&self) -> StreamId {
+        self.timeline().id
+    }
+
+    /// Its priority. Lower numbers run first where the device knows priorities.
+    pub fn priority(&self) -> i32 {
+        self.timeline().priority
+    }
+
+    /// The device it belongs to.
+    #[inline]
+    pub fn device(&self) -> &Device {
+        &self.shared.device
+    }
+
+    /// The last submission that was made through this handle. Its number is 0 if there is none.
+    #[inline]
+    pub fn last(&self) -> Ticket {
+        Ticket { stream: self.id(), number: self.sent.last() }
+    }
+
+    /// The number of submissions so far, through all handles.
+    #[inline]
+    pub fn submitted(&self) -> u64 {
+        self.timeline().published()
+    }
+
+    /// Whether everything submitted so far is known to have run. Does not ask the device.
+    #[inline]
+    pub fn is_known_idle(&self) -> bool {
+        self.in_flight() == 0
+    }
+
+    /// Submissions that are not known to have run. Does not ask the device.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.timeline().in_flight()
+    }
+
+    /// Whether another thread is submitting to it at this moment, so that a submission now would wait for that.
+    #[inline]
+    pub fn is_contended(&self) -> bool {
+        self.timeline().order.is_locked()
+    }
+
+    /// Asks the device, without blocking, whether everything submitted so far has run.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    pub fn query(&self) -> Result<bool> {
+        let last = self.timeline().published();
+        self.device().core().query(self.timeline())?;
+        Ok(self.progress().completed() >= last)
+    }
+
+    /// Blocks the calling thread until everything submitted so far, through any handle, has run.
+    ///
+    /// # Errors
+    /// The first failure among the submissions of this handle, or the error that lost the device.
+    pub fn synchronize(&self) -> Result<()> {
+        let last = self.timeline().published();
+        self.synchronize_to(last)
+    }
+
+    /// Blocks the calling thread until submission `number` has run.
+    ///
+    /// # Errors
+    /// As [`synchronize`](Stream::synchronize).
+    #[inline]
+    pub fn synchronize_to(&self, number: u64) -> Result<()> {
+        let synchronized = self.device().core().synchronize(self.timeline(), number);
+        self.outcome(number).unwrap_or(synchronized)
+    }
+
+    /// Waits for submission `number` without a thread: asks the device for a report.
+    ///
+    /// # Errors
+    /// The error of the backend if no report can be had.
+    pub fn waiter(&self, number: u64) -> Result<Waiter> {
+        let number = number.min(self.timeline().published());
+        if self.progress().completed() < number {
+            self.device().core().try_want(Ticket { stream: self.id(), number })?;
+        }
+        Ok(Waiter::new(self.timeline().clone(), number))
+    }
+
+    /// The result of the submissions that this handle made up to `number`, if that one is known to be complete: the
+    /// first failure among them. A failure is reported once. Does not ask the device.
+    #[inline]
+    pub fn outcome(&self, number: u64) -> Option<Result<()>> {
+        self.sent.outcome(self, number)
+    }
+
+    /// The first failure among the submissions of this handle, without regard to whether they are complete.
+    pub(super) fn sent_failure(&self) -> Result<()> {
+        self.sent.failure(self)
+    }
+
+    /// Marks this point of the stream.
+    pub fn record(&self) -> Event {
+        let ticket = Ticket { stream: self.id(), number: self.timeline().published() };
+        Event::new(self.device().clone(), ticket)
+    }
+
+    /// Orders everything submitted to this stream from now on after `event`.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], or an error of the device.
+    pub fn wait_event(&self, event: &Event) -> Result<Ticket> {
+        self.device().check_same("an event", event.device())?;
+        self.join(&[event.ticket()])
+    }
+
+    /// Orders everything submitted to this stream from now on after `tickets` of other streams of the device.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn join(&self, tickets: &[Ticket]) -> Result<Ticket> {
+        self.submit_after(Work::Join, &[], tickets, None, None)
+    }
+
+    /// Orders everything submitted to this stream from now on after everything that was submitted through `other`, and
+    /// counts those submissions as this handle's: their failures are reported here.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], or an error of the device.
+    pub fn join_stream(&self, other: &Stream) -> Result<Ticket> {
+        self.join_streams(std::iter::once(other))
+    }
+
+    /// As [`join_stream`](Stream::join_stream) for several, with one submission.
+    ///
+    /// # Errors
+    /// As [`join_stream`](Stream::join_stream).
+    pub fn join_streams<'a>(&self, others: impl IntoIterator<Item = &'a Stream>) -> Result<Ticket> {
+        let mut tickets = After::new();
+        for other in others {
+            self.device().check_same("a stream", other.device())?;
+            let last = other.last();
+            if last.number == 0 {
+                continue;
+            }
+            tickets.push(last);
+            let timeline = other.timeline();
+            if !self.device().core().capabilities.ordered_visibility
+                && !timeline.retention.is_empty()
+            {
+                self.device().core().want(last);
+            }
+            self.sent.join(other.handle_of_sent());
+        }
+        match tickets.is_empty() {
+            true => Ok(self.last()),
+            false => self.join(&tickets),
+        }
+    }
+
+    /// Another handle that counts the submissions of this one, for its failures alone.
+    pub(super) fn handle_of_sent(&self) -> Stream {
+        let handle = self.clone();
+        handle.sent.join_runs(&self.sent);
+        handle
+    }
+
+    /// Runs foreign code that enqueues on the raw stream, and counts what it enqueues as one submission.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the device is no GPU of this process, or the error of `submit`.
+    ///
+    /// # Safety
+    /// The commands that `submit` enqueues use no memory of this library in a way that other streams conflict with, and
+    /// touch host memory only while it lives.
+    pub unsafe fn submit_foreign(
+        &self,
+        submit: &mut dyn FnMut(RawStream) -> Result<()>,
+    ) -> Result<Ticket> {
+        let backend = &self.device().core().backend;
+        let Some(foreign) = backend.foreign() else {
+            return Err(Error::unsupported("foreign submissions", &self.device().info().address));
+        };
+        let _order = self.timeline().order.lock();
+        let ticket = self.timeline().reserve();
+        // SAFETY: the caller promises it.
+        unsafe { foreign.submit(ticket, &[], submit) }?;
+        self.publish(ticket);
+        Ok(ticket)
+    }
+
+    /// Submits work, after everything that has to come before it.
+    #[inline]
+    pub(super) fn submit(
+        &self,
+        work: Work<'_>,
+        operands: &[Operand<'_>],
+        keep: Option<Keep>,
+        host: Option<&Arc<HostBlock>>,
+    ) -> Result<Ticket> {
+        self.submit_after(work, operands, &[], keep, host)
+    }
+
+    #[inline]
+    fn submit_after(
+        &self,
+        work: Work<'_>,
+        operands: &[Operand<'_>],
+        joined: &[Ticket],
+        keep: Option<Keep>,
+        host: Option<&Arc<HostBlock>>,
+    ) -> Result<Ticket> {
+        let (device, timeline) = (self.device(), self.timeline());
+        let core = device.core();
+        core.reclaim_memory();
+        for operand in operands {
+            device.check_same("a buffer", operand.allocation.device())?;
+        }
+        let mut marks = timeline.order.lock();
+        let ticket = timeline.reserve();
+        let mut claims = Claims { displaced: Displaced::new(), ends: SmallVec::new() };
+        for operand in operands {
+            claims.claim(operand, ticket);
+        }
+        let mut after = After::new();
+        if !joined.is_empty() || !claims.displaced.is_empty() {
+            self.come_after(&mut marks, joined, &claims, operands, &mut after);
+        }
+        // Retained first: a thread that sees the submission complete finds what it retained.
+        let keeps = keep.is_some();
+        let ask =
+            keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));
+        let submission = Submission { ticket, after: &after, work };
+        let blocks = host.map_or(&[][..], std::slice::from_ref);
+        // SAFETY: blocks and other devices' memory are retained until the ticket is complete, and given up by those
+        // that had the right to their bytes (see `pinned` and `peer`); `after` and the stream order conflicting uses; a
+        // launch keeps the promise of `Function::launch`'s caller; the caller holds everything that the work names.
+        if let Err(error) = unsafe { core.backend.submit(&submission, blocks) } {
+            if keeps {
+                timeline.retention.forget(ticket.number);
+            }
+            claims.give_back(operands, ticket);
+            return Err(error);
+        }
+        if !after.is_empty() {
+            self.note_edges(&mut marks, ticket, &after);
+        }
+        self.publish(ticket);
+        if ask || timeline.is_report_due(ticket.number) {
+            core.want(ticket);
+        }
+        Ok(ticket)
+    }
+
+    /// Submits a control that takes a ticket.
+    pub(super) fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
+        let _order = self.timeline().order.lock();
+        let ticket = self.timeline().reserve();
+        send(ticket)?;
+        self.publish(ticket);
+        Ok(ticket)
+    }
+
+    /// The backend has taken a submission. Called with the order lock held.
+    #[inline]
+    fn publish(&self, ticket: Ticket) {
+        self.timeline().publish(ticket.number);
+        self.sent.count(ticket.number);
+    }
+
+    /// Adds to `after` the tickets that this submission has to name.
+    #[cold]
+    fn come_after(
+        &self,
+        marks: &mut Watermarks,
+        joined: &[Ticket],
+        claims: &Claims,
+        operands: &[Operand<'_>],
+        after: &mut After,
+    ) {
+        for ticket in joined {
+            self.name(marks, *ticket, after);
+        }
+        for (index, (ticket, _)) in claims.displaced.iter().enumerate() {
+            if !self.name(marks, *ticket, after) {
+                // It is being submitted at this moment: a reader, which a later writer has to come after.
+                claims.restore(index, operands);
+            }
+        }
+    }
+
+    /// Has this submission name a ticket, unless it comes after it anyway. False if that is not submitted yet.
+    fn name(&self, marks: &Watermarks, ticket: Ticket, after: &mut After) -> bool {
+        if ticket.stream == self.id() || marks.covers(ticket) {
+            return true;
+        }
+        let Some(producer) = self.device().core().streams.find(ticket.stream) else {
+            return true;
+        };
+        if producer.progress.completed() >= ticket.number {
+            return true;
+        }
+        if producer.published() < ticket.number {
+            return false;
+        }
+        match after.iter_mut().find(|named| named.stream == ticket.stream) {
+            Some(named) => named.number = named.number.max(ticket.number),
+            None => after.push(ticket),
+        }
+        true
+    }
+
+    #[cold]
+    fn note_edges(&self, marks: &mut Watermarks, own: Ticket, after: &After) {
+        for ticket in after {
+            marks.raise(*ticket);
+            if let Some(producer) = self.device().core().streams.find(ticket.stream) {
+                self.timeline().inferred.note(own.number, &producer, ticket.number);
+            }
+        }
+    }
+}
+
+/// The histories that a submission has claimed, and the accesses that it displaced from them.
+struct Claims {
+    displaced: Displaced,
+    /// For every operand, the end of its part of `displaced`.
+    ends: SmallVec<[usize; 4]>,
+}
+
+impl Claims {
+    #[inline]
+    fn claim(&mut self, operand: &Operand<'_>, ticket: Ticket) {
+        let (whole, access) = (operand.is_whole(), operand.access);
+        let mut pieces = operand.allocation.pieces.lock();
+        pieces.claim(ticket, access, &operand.range, whole, &mut self.displaced);
+        drop(pieces);
+        self.ends.push(self.displaced.len());
+    }
+
+    /// Puts one displaced access back to where it came from.
+    #[cold]
+    fn restore(&self, index: usize, operands: &[Operand<'_>]) {
+        let owner = self.ends.partition_point(|end| *end <= index);
+        if let Some(operand) = operands.get(owner) {
+            let displaced = std::slice::from_ref(&self.displaced[index]);
+            operand.allocation.pieces.lock().restore(&operand.range, displaced);
+        }
+    }
+
+    /// The submission was refused: takes back its claims, and puts back everything that they displaced.
+    #[cold]
+    fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
+        let mut start = 0;
+        for (operand, end) in operands.iter().zip(&self.ends) {
+            let mut pieces = operand.allocation.pieces.lock();
+            pieces.retract(ticket);
+            pieces.restore(&operand.range, &self.displaced[start..*end]);
+            start = *end;
+        }
+    }
+}
+
+impl Clone for Stream {
+    /// Another handle of the same stream, which has submitted nothing yet.
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), sent: Sent::new() }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        match self.on_drop {
+            OnDrop::Destroy => self.device.core().retire_stream(self.timeline.id),
+            OnDrop::Recycle => self.device.core().spare_streams.give(self.timeline.clone()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({} on {})", self.id().0, self.device().info().address)
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.timeline(), other.timeline())
+    }
+}
+
+impl Eq for Stream {}

@@ -1,0 +1,210 @@
+//! Access histories: which tickets an access has to come after. Knows no device.
+//!
+//! A history keeps the last writes of some memory and, per stream, its last read since then. A read comes after the
+//! writes, a write after both. Accesses of one stream are ordered by the stream itself. A write replaces everything
+//! before it.
+//!
+//! An allocation has one history per *piece* ([`Pieces`]). Normally the whole allocation is one piece. Splitting a
+//! buffer adds a boundary, so that its parts are ordered separately.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::{
+    protocol::{Access, Error, Result, Ticket},
+    sync::limit,
+};
+
+/// The number of streams whose last reads a history remembers. One more reader waits for the oldest of them and
+/// replaces it: an edge too many, never one too few.
+pub const MAX_READERS: usize = limit(8, 1);
+
+/// The number of pieces that an allocation can have.
+pub(crate) const MAX_PIECES: usize = limit(4096, 4);
+
+/// An access that was displaced from a history: a later access has to come after it.
+pub(crate) type Displaced = SmallVec<[(Ticket, Access); 2]>;
+
+/// The last accesses of one piece of memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    /// One, except after a failed submission restored another.
+    writers: SmallVec<[Ticket; 1]>,
+    readers: SmallVec<[Ticket; 2]>,
+}
+
+impl History {
+    /// The history of memory that `ticket` has just allocated: to later accesses a write.
+    fn written(ticket: Ticket) -> Self {
+        Self { writers: SmallVec::from_buf([ticket]), readers: SmallVec::new() }
+    }
+
+    /// Enters the access that `ticket` is about to make, and adds to `displaced` the accesses of other streams that it
+    /// has to come after.
+    ///
+    /// The ticket now supersedes these. If it cannot come after one of them, the caller [restores](Self::restore) it.
+    #[inline]
+    fn claim(&mut self, ticket: Ticket, access: Access, displaced: &mut Displaced) {
+        let other_stream = |other: &Ticket| other.stream != ticket.stream;
+        let write = |other: Ticket| (other, Access::Write);
+        let read = |other: Ticket| (other, Access::Read);
+        match access {
+            Access::Write => {
+                displaced.extend(self.writers.drain(..).filter(other_stream).map(write));
+                if !self.readers.is_empty() {
+                    displaced.extend(self.readers.drain(..).filter(other_stream).map(read));
+                }
+                self.writers.push(ticket);
+            }
+            Access::Read => {
+                displaced.extend(self.writers.iter().copied().filter(other_stream).map(write));
+                self.readers.retain(|other| other.stream != ticket.stream);
+                let surplus = (self.readers.len() + 1).saturating_sub(MAX_READERS);
+                displaced.extend(self.readers.drain(..surplus).map(read));
+                self.readers.push(ticket);
+            }
+        }
+    }
+
+    /// Puts back an access that `claim` displaced and that the submission could not be ordered after. A writer stays a
+    /// writer, so that later readers come after it too.
+    #[cold]
+    fn restore(&mut self, ticket: Ticket, access: Access) {
+        match access {
+            Access::Write => keep_latest(&mut self.writers, ticket),
+            Access::Read => keep_latest(&mut self.readers, ticket),
+        }
+    }
+
+    /// Takes back the claim of a submission that was refused. Its number will be used again, so the claim becomes one
+    /// of everything before it on its stream.
+    #[cold]
+    fn retract(&mut self, ticket: Ticket) {
+        let back = |other: &mut Ticket| {
+            if *other == ticket {
+                other.number -= 1;
+            }
+            other.number > 0
+        };
+        self.writers.retain(back);
+        self.readers.retain(back);
+    }
+
+    fn last_uses(&self) -> impl Iterator<Item = Ticket> + '_ {
+        self.writers.iter().chain(&self.readers).copied()
+    }
+}
+
+/// Adds a ticket to a list that has at most one per stream.
+fn keep_latest<A: smallvec::Array<Item = Ticket>>(list: &mut SmallVec<A>, ticket: Ticket) {
+    match list.iter_mut().find(|known| known.stream == ticket.stream) {
+        Some(known) => known.number = known.number.max(ticket.number),
+        None => list.push(ticket),
+    }
+}
+
+/// The histories of an allocation, one per piece.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    /// Of the first piece, which begins at byte 0.
+    first: History,
+    /// Where the other pieces begin, in bytes, with their histories. Sorted; empty unless a buffer was split.
+    rest: Vec<(u64, History)>,
+}
+
+impl Pieces {
+    /// One piece, which `ticket` has just allocated.
+    pub(crate) fn written(ticket: Ticket) -> Self {
+        Self { first: History::written(ticket), rest: Vec::new() }
+    }
+
+    /// As [`History::claim`], for every piece that `range` touches. `whole` says that the access is to all bytes; a
+    /// write of all bytes makes one piece of them, since no part can be in other hands.
+    #[inline]
+    pub(crate) fn claim(
+        &mut self,
+        ticket: Ticket,
+        access: Access,
+        range: &Range<u64>,
+        whole: bool,
+        displaced: &mut Displaced,
+    ) {
+        if self.rest.is_empty() {
+            return self.first.claim(ticket, access, displaced);
+        }
+        self.each_in(range, |history| history.claim(ticket, access, displaced));
+        if whole && access == Access::Write {
+            self.rest.clear();
+        }
+    }
+
+    /// As [`History::restore`], for every piece that `range` touches.
+    #[cold]
+    pub(crate) fn restore(&mut self, range: &Range<u64>, displaced: &[(Ticket, Access)]) {
+        self.each_in(range, |history| {
+            displaced.iter().for_each(|(ticket, access)| history.restore(*ticket, *access));
+        });
+    }
+
+    /// As [`History::retract`], for every piece.
+    #[cold]
+    pub(crate) fn retract(&mut self, ticket: Ticket) {
+        self.each_in(&(0..u64::MAX), |history| history.retract(ticket));
+    }
+
+    /// Adds a boundary at byte `at`, unless there is one.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there are [`MAX_PIECES`] pieces.
+    pub(crate) fn split(&mut self, at: u64) -> Result<()> {
+        let Err(place) = self.rest.binary_search_by_key(&at, |(start, _)| *start) else {
+            return Ok(());
+        };
+        if at == 0 {
+            return Ok(());
+        }
+        if self.rest.len() + 1 >= MAX_PIECES {
+            let detail = format!(
+                "it has {MAX_PIECES} pieces, which is the limit; write the whole buffer at once to join them"
+            );
+            return Err(Error::OutOfRange { what: "splitting a buffer".into(), detail });
+        }
+        let history = match place {
+            0 => self.first.clone(),
+            _ => self.rest[place - 1].1.clone(),
+        };
+        self.rest.insert(place, (at, history));
+        Ok(())
+    }
+
+    /// Every ticket that has to be complete before the memory can be freed: the latest per stream.
+    pub(crate) fn last_uses(&self) -> SmallVec<[Ticket; 4]> {
+        let mut last = SmallVec::<[Ticket; 4]>::new();
+        let histories = std::iter::once(&self.first).chain(self.rest.iter().map(|(_, it)| it));
+        for ticket in histories.flat_map(History::last_uses) {
+            keep_latest(&mut last, ticket);
+        }
+        last
+    }
+
+    fn each_in(&mut self, range: &Range<u64>, mut each: impl FnMut(&mut History)) {
+        let after_first = self.rest.first().map_or(u64::MAX, |(start, _)| *start);
+        if range.start < after_first {
+            each(&mut self.first);
+        }
+        let first = self.rest.partition_point(|(start, _)| *start <= range.start).saturating_sub(1);
+        for at in first..self.rest.len() {
+            let end = self.rest.get(at + 1).map_or(u64::MAX, |(start, _)| *start);
+            if self.rest[at].0 >= range.end {
+                break;
+            }
+            if end > range.start {
+                each(&mut self.rest[at].1);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

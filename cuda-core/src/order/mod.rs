@@ -1,0 +1,18 @@
+//! Ordering: which submissions come first, how far streams are, and what stays alive until then.
+//!
+//! This folder knows no device. It uses `protocol` (tickets, errors) and `sync`, and its files are checked alone under
+//! loom. `runtime` calls it for every submission: [`history`] names the tickets to wait for, [`progress`] keeps the
+//! waiters of a stream, [`retention`] keeps resources alive, [`inferred_completion`] carries completion over
+//! cross-stream waits, and [`poison`] tells backends which memory has lost its contents.
+
+pub(crate) mod history;
+pub(crate) mod inferred_completion;
+pub(crate) mod poison;
+pub(crate) mod progress;
+pub(crate) mod retention;
+pub(crate) mod timeline;
+
+pub use history::MAX_READERS;
+pub use poison::{Poison, uses_of};
+pub use progress::Waiter;
+pub use retention::{MAX_RETAINED, MAX_RETAINED_BYTES, Retain};

@@ -1,0 +1,172 @@
+//! Poison: which bytes of device memory have lost their contents, and by which error.
+//!
+//! A backend asks before it runs work, and tells this ledger when work fails or overwrites memory. So the error of a
+//! failed submission reaches exactly the work that depends on it, on every stream and every backend.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::{
+    protocol::{Access, AllocId, Error, Use, Work},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Poisoned ranges of one allocation that are told apart. Beyond that the whole span between the first and the last
+/// is poisoned.
+const MAX_RANGES: usize = 16;
+
+/// The poisoned memory of a device.
+#[derive(Debug, Default)]
+pub struct Poison {
+    /// Whether there is any, so that a look need not lock. Stored under the lock.
+    any: AtomicBool,
+    lost: Mutex<FxHashMap<AllocId, Ranges>>,
+}
+
+type Ranges = SmallVec<[(Range<u64>, Error); 1]>;
+
+impl Poison {
+    /// The error with which work that makes these uses is skipped, if it reads poisoned memory.
+    ///
+    /// `overwrites` says that the work replaces everything that it writes ([`Work::overwrites`]). Such work ends the
+    /// poison of what it writes; a kernel does not, since it may read first.
+    pub fn check(&self, uses: &[Use], overwrites: bool) -> Option<Error> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut lost = self.lost.lock();
+        let reads = |of: &&Use| of.access == Access::Read || !overwrites;
+        let cause = uses.iter().filter(reads).find_map(|of| {
+            let ranges = lost.get(&of.base)?;
+            let hit = ranges.iter().find(|(range, _)| overlap(range, &of.range));
+            hit.map(|(_, error)| error.clone().poison())
+        });
+        if cause.is_none() && overwrites {
+            let written = uses.iter().filter(|of| of.access == Access::Write);
+            written.for_each(|of| end(&mut lost, of));
+            self.any.store(!lost.is_empty(), Ordering::Release);
+        }
+        cause
+    }
+
+    /// Poisons everything that these uses write.
+    pub fn spread(&self, uses: &[Use], error: &Error) {
+        let mut lost = self.lost.lock();
+        for of in uses.iter().filter(|of| of.access == Access::Write && !of.range.is_empty()) {
+            end(&mut lost, of);
+            let ranges = lost.entry(of.base).or_default();
+            ranges.push((of.range.clone(), error.clone()));
+            merge(ranges);
+        }
+        self.any.store(!lost.is_empty(), Ordering::Release);
+    }
+
+    /// Poisons an allocation that could not be made.
+    pub fn spread_over(&self, alloc: AllocId, error: &Error) {
+        self.spread(&[Use { base: alloc, range: 0..u64::MAX, access: Access::Write }], error);
+    }
+
+    /// Forgets an allocation that was freed.
+    pub fn forget(&self, alloc: AllocId) {
+        if self.any.load(Ordering::Acquire) {
+            let mut lost = self.lost.lock();
+            lost.remove(&alloc);
+            self.any.store(!lost.is_empty(), Ordering::Release);
+        }
+    }
+}
+
+/// The uses of some work, for a backend that keeps them until it runs.
+pub fn uses_of(work: &Work<'_>) -> SmallVec<[Use; 2]> {
+    let mut uses = SmallVec::new();
+    work.uses(|of| uses.push(of));
+    uses
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// Takes the bytes of `of` out of what is poisoned.
+fn end(lost: &mut FxHashMap<AllocId, Ranges>, of: &Use) {
+    let Some(ranges) = lost.get_mut(&of.base) else { return };
+    let mut left = Ranges::new();
+    for (range, error) in ranges.drain(..) {
+        let (before, after) =
+            (range.start..range.end.min(of.range.start), range.start.max(of.range.end)..range.end);
+        let parts = if overlap(&range, &of.range) { [before, after] } else { [range, 0..0] };
+        left.extend(parts.into_iter().filter(|it| !it.is_empty()).map(|it| (it, error.clone())));
+    }
+    *ranges = left;
+    if ranges.is_empty() {
+        lost.remove(&of.base);
+    }
+}
+
+/// Joins neighbours of one cause, and everything where there are too many ranges.
+fn merge(ranges: &mut Ranges) {
+    ranges.sort_by_key(|(range, _)| range.start);
+    ranges.dedup_by(|next, kept| {
+        let join = kept.0.end == next.0.start && kept.1 == next.1;
+        if join {
+            kept.0.end = next.0.end;
+        }
+        join
+    });
+    if ranges.len() > MAX_RANGES {
+        let last = ranges.iter().map(|(range, _)| range.end).max().unwrap_or(0);
+        ranges.truncate(1);
+        ranges[0].0.end = last;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn used(range: Range<u64>, access: Access) -> [Use; 1] {
+        [Use { base: AllocId(1), range, access }]
+    }
+
+    fn reads(poison: &Poison, range: Range<u64>) -> bool {
+        poison.check(&used(range, Access::Read), true).is_none()
+    }
+
+    #[test]
+    fn an_overwrite_ends_poison_of_exactly_its_bytes() {
+        let poison = Poison::default();
+        poison.spread(&used(10..50, Access::Write), &Error::AlreadyEnded);
+        assert!(reads(&poison, 0..10) && reads(&poison, 50..60) && !reads(&poison, 49..60));
+        assert_eq!(poison.check(&used(20..30, Access::Write), true), None);
+        assert!(reads(&poison, 20..30) && !reads(&poison, 19..30) && !reads(&poison, 20..31));
+        assert_eq!(poison.check(&used(0..100, Access::Write), true), None);
+        assert!(!poison.any.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_kernel_that_may_read_first_is_skipped_with_the_root_cause() {
+        let poison = Poison::default();
+        poison.spread(&used(0..8, Access::Write), &Error::AlreadyEnded);
+        let cause = poison.check(&used(0..8, Access::Write), false).unwrap();
+        let expected = Error::ContentsLost { cause: Box::new(Error::AlreadyEnded) };
+        assert_eq!(cause, expected);
+        assert_eq!(cause.poison(), expected);
+    }
+
+    #[test]
+    fn many_ranges_become_one_and_none_is_forgotten() {
+        let poison = Poison::default();
+        for n in 0..100 {
+            poison.spread(&used(10 * n..10 * n + 5, Access::Write), &Error::AlreadyEnded);
+        }
+        assert!((0..100).all(|n| !reads(&poison, 10 * n..10 * n + 1)));
+        assert!(poison.lost.lock()[&AllocId(1)].len() <= MAX_RANGES);
+        poison.forget(AllocId(1));
+        assert!(reads(&poison, 0..1000));
+    }
+}

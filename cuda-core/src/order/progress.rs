@@ -1,0 +1,349 @@
+//! Progress of a stream, and the tasks that wait for it.
+//!
+//! # Which thread may touch which field
+//! `completed` only grows. The thread that learns of progress (a backend's completion thread, or one that synchronised)
+//! raises it *before* it looks whether a task waits. A waiter counts itself *before* it looks at `completed` again. All
+//! four are sequentially consistent, so one of the two sees the other and no wake is lost. Wakers are kept under the
+//! lock; they are cloned, dropped and woken without it. A failure is entered before `completed` covers it.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use crate::{
+    protocol::{Error, Result},
+    sync::{
+        Mutex, WakerSet, Woken,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// The progress of a stream.
+#[derive(Default)]
+pub(crate) struct Progress {
+    completed: AtomicU64,
+    /// Whether `state.failed` has anything, so that a look need not lock.
+    lossy: AtomicBool,
+    /// Whether `state.ended` is set, so that a look need not lock.
+    ended: AtomicBool,
+    /// The number of wakers that `state` has, or is about to have: without any, progress takes no lock.
+    waiters: AtomicU64,
+    next_waiter: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The error that ended the stream: submissions that are not complete now never will be.
+    ended: Option<Error>,
+    /// Submissions that failed or were skipped: first, last, cause. Sorted.
+    failed: Vec<(u64, u64, Error)>,
+    /// By submission number, then by waiter.
+    wakers: WakerSet<(u64, u64)>,
+}
+
+/// Stretches of failed submissions that a stream tells apart. Beyond that the two oldest become one, with the
+/// submissions between them.
+const MAX_FAILED: usize = 64;
+
+impl Progress {
+    /// The last submission that is known to be complete.
+    #[inline]
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::SeqCst)
+    }
+
+    /// The result of submission `number`, if it is known.
+    #[inline]
+    pub(crate) fn outcome(&self, number: u64) -> Option<Result<()>> {
+        self.outcome_of(number, number, number)
+    }
+
+    /// The result of the submissions `first..=last`, if submission `until` is known to be complete: the first failure
+    /// among them.
+    #[inline]
+    pub(crate) fn outcome_of(&self, first: u64, last: u64, until: u64) -> Option<Result<()>> {
+        if self.completed() >= until {
+            if !self.lossy.load(Ordering::Acquire) {
+                return Some(Ok(()));
+            }
+            return Some(self.state.lock().failure_in(first, last));
+        }
+        if self.ended.load(Ordering::Acquire) { self.end(first, last, until) } else { None }
+    }
+
+    #[cold]
+    fn end(&self, first: u64, last: u64, until: u64) -> Option<Result<()>> {
+        let state = self.state.lock();
+        match state.failure_in(first, last) {
+            Err(error) => Some(Err(error)),
+            Ok(()) if self.completed() >= until => Some(Ok(())),
+            Ok(()) => state.ended.clone().map(Err),
+        }
+    }
+
+    /// The first failure among these submissions, without regard to whether they are complete.
+    pub(crate) fn failure_in(&self, first: u64, last: u64) -> Result<()> {
+        if !self.lossy.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.state.lock().failure_in(first, last)
+    }
+
+    /// The error that ended this stream.
+    pub(crate) fn ended(&self) -> Option<Error> {
+        if !self.ended.load(Ordering::Acquire) {
+            return None;
+        }
+        self.state.lock().ended.clone()
+    }
+
+    /// Everything up to `number` has run or was skipped.
+    #[inline]
+    pub(crate) fn advance(&self, number: u64) -> Woken {
+        // Most calls come from the one thread that uses the stream: a plain look avoids the read-modify-write.
+        if self.completed.load(Ordering::Relaxed) < number {
+            self.completed.fetch_max(number, Ordering::SeqCst);
+        }
+        if self.waiters.load(Ordering::SeqCst) == 0 {
+            return Woken::default();
+        }
+        self.take_up_to(number)
+    }
+
+    /// Submission `number` failed or was skipped. The progress that covers it follows.
+    #[cold]
+    pub(crate) fn fail(&self, number: u64, error: Error) {
+        let mut state = self.state.lock();
+        state.add_failure(number, error);
+        self.lossy.store(true, Ordering::Release);
+    }
+
+    /// The device is lost: what is not complete now never will be.
+    #[cold]
+    pub(crate) fn fail_all(&self, error: Error) -> Woken {
+        let mut state = self.state.lock();
+        state.ended.get_or_insert(error);
+        self.ended.store(true, Ordering::SeqCst);
+        let woken = state.wakers.take_all();
+        self.waiters.fetch_sub(woken.len() as u64, Ordering::SeqCst);
+        woken
+    }
+
+    fn take_up_to(&self, number: u64) -> Woken {
+        let mut state = self.state.lock();
+        let woken = state.wakers.take_below(&(number.saturating_add(1), 0));
+        self.waiters.fetch_sub(woken.len() as u64, Ordering::SeqCst);
+        woken
+    }
+
+    /// Whether no task waits.
+    #[cfg(all(test, loom))]
+    pub(crate) fn has_no_waiters(&self) -> bool {
+        self.waiters.load(Ordering::SeqCst) == 0 && self.state.lock().wakers.is_empty()
+    }
+
+    fn new_waiter(&self) -> u64 {
+        self.next_waiter.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl State {
+    fn failure_in(&self, first: u64, last: u64) -> Result<()> {
+        let hit = self.failed.iter().find(|(from, to, _)| *from <= last && first <= *to);
+        hit.map_or(Ok(()), |(.., error)| Err(error.clone()))
+    }
+
+    fn add_failure(&mut self, number: u64, error: Error) {
+        if let Some((_, last, known)) = self.failed.last_mut()
+            && *last + 1 == number
+            && *known == error
+        {
+            *last = number;
+            return;
+        }
+        let place = self.failed.partition_point(|(first, ..)| *first < number);
+        self.failed.insert(place, (number, number, error));
+        if self.failed.len() > MAX_FAILED {
+            let (first, ..) = self.failed.remove(0);
+            self.failed[0].0 = first;
+        }
+    }
+}
+
+/// Waits until one submission of one stream is complete. Dropping it forgets its waker.
+pub struct Waiter {
+    progress: Arc<dyn HasProgress>,
+    key: (u64, u64),
+    registered: bool,
+}
+
+/// An owner of a [`Progress`], so that a waiter needs no allocation of its own.
+pub(crate) trait HasProgress: Send + Sync {
+    fn progress(&self) -> &Progress;
+}
+
+impl HasProgress for Progress {
+    fn progress(&self) -> &Progress {
+        self
+    }
+}
+
+impl Waiter {
+    pub(crate) fn new(progress: Arc<dyn HasProgress>, number: u64) -> Self {
+        let key = (number, progress.progress().new_waiter());
+        Self { progress, key, registered: false }
+    }
+
+    /// Ready with its result when the submission has run, was skipped, or never will run.
+    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
+        let progress = self.progress.progress();
+        if let Some(outcome) = progress.outcome(self.key.0) {
+            return Poll::Ready(outcome);
+        }
+        let waker = task.waker().clone();
+        let previous = {
+            let mut state = progress.state.lock();
+            let previous = state.wakers.insert(self.key, waker);
+            if previous.is_none() {
+                progress.waiters.fetch_add(1, Ordering::SeqCst);
+            }
+            previous
+        };
+        self.registered = true;
+        drop(previous);
+        // Asked again: the thread that makes progress from now on sees this waiter.
+        progress.outcome(self.key.0).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if self.registered {
+            let progress = self.progress.progress();
+            let waker = {
+                let mut state = progress.state.lock();
+                let waker = state.wakers.remove(&self.key);
+                if waker.is_some() {
+                    progress.waiters.fetch_sub(1, Ordering::SeqCst);
+                }
+                waker
+            };
+            drop(waker);
+        }
+    }
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Waiter(submission {})", self.key.0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::{
+        sync::atomic::AtomicUsize,
+        task::{Wake, Waker},
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn waiting(progress: &Arc<Progress>, number: u64) -> (Waiter, Arc<Count>) {
+        let count = Arc::new(Count::default());
+        let mut waiter = Waiter::new(progress.clone(), number);
+        let waker = Waker::from(count.clone());
+        assert!(waiter.poll(&mut Context::from_waker(&waker)).is_pending());
+        (waiter, count)
+    }
+
+    #[test]
+    fn progress_wakes_the_waiters_that_it_covers_and_no_others() {
+        let progress = Arc::new(Progress::default());
+        let (_first, woken_first) = waiting(&progress, 2);
+        let (mut second, woken_second) = waiting(&progress, 3);
+        drop(progress.advance(2));
+        assert_eq!(woken_first.0.load(Ordering::SeqCst), 1);
+        assert_eq!(woken_second.0.load(Ordering::SeqCst), 0);
+        drop(progress.advance(7));
+        let waker = Waker::noop();
+        assert_eq!(second.poll(&mut Context::from_waker(waker)), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn dropped_waiter_leaves_nothing_behind() {
+        let progress = Arc::new(Progress::default());
+        let (waiter, woken) = waiting(&progress, 1);
+        drop(waiter);
+        drop(progress.advance(1));
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+        assert_eq!(Arc::strong_count(&woken), 1);
+    }
+
+    #[test]
+    fn lost_device_ends_unfinished_submissions_only() {
+        let progress = Arc::new(Progress::default());
+        let (mut waiter, woken) = waiting(&progress, 5);
+        drop(progress.advance(4));
+        drop(progress.fail_all(Error::NeedsHostData));
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        let waker = Waker::noop();
+        let outcome = waiter.poll(&mut Context::from_waker(waker));
+        assert_eq!(outcome, Poll::Ready(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome(4), Some(Ok(())));
+    }
+
+    #[test]
+    fn failed_submission_keeps_its_own_error_after_later_ones_complete() {
+        let progress = Arc::new(Progress::default());
+        drop(progress.advance(3));
+        progress.fail(5, Error::NeedsHostData);
+        assert_eq!(progress.outcome(5), None);
+        drop(progress.advance(7));
+        assert_eq!(progress.outcome(4), Some(Ok(())));
+        assert_eq!(progress.outcome(5), Some(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome(6), Some(Ok(())));
+        assert_eq!(progress.outcome_of(4, 7, 7), Some(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome_of(6, 7, 7), Some(Ok(())));
+    }
+
+    #[test]
+    fn failures_are_bounded_and_none_is_forgotten() {
+        let progress = Progress::default();
+        for number in 1..100 {
+            progress.fail(2 * number, Error::AlreadyEnded);
+            drop(progress.advance(2 * number));
+        }
+        assert!(
+            (1..100).all(|number| progress.outcome(2 * number) == Some(Err(Error::AlreadyEnded)))
+        );
+        assert!(progress.state.lock().failed.len() <= MAX_FAILED);
+    }
+
+    #[test]
+    fn panicking_waker_does_not_keep_others_asleep() {
+        struct Panics;
+        impl Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                panic!("on purpose");
+            }
+        }
+        let progress = Arc::new(Progress::default());
+        let mut first = Waiter::new(progress.clone(), 1);
+        let waker = Waker::from(Arc::new(Panics));
+        assert!(first.poll(&mut Context::from_waker(&waker)).is_pending());
+        let (_second, woken) = waiting(&progress, 1);
+        drop(progress.advance(1));
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,130 @@
+//! Retention: resources that submissions use and that nothing else keeps alive, held until their completion.
+
+use std::{any::Any, collections::VecDeque, sync::Arc};
+
+use crate::{
+    protocol::{StreamId, Ticket},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Resources that a stream retains before it asks for a report of its progress.
+pub const MAX_RETAINED: usize = 64;
+
+/// Bytes that a stream retains before it asks for a report of its progress.
+pub const MAX_RETAINED_BYTES: usize = 64 << 20;
+
+/// A resource that submissions use: a block of host memory, memory of another device.
+pub trait Retain: Any + Send + Sync {
+    /// The host memory that it holds, in bytes.
+    fn host_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// How long a submission needs a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Until the backend has taken the bytes: the source of an upload.
+    Accepted,
+    /// Until the submission has run.
+    Complete,
+}
+
+/// The resources that a stream retains.
+#[derive(Default)]
+pub(crate) struct Retention {
+    held: Mutex<Held>,
+    /// The number of resources, so that a look need not lock. Stored under the lock.
+    count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Held {
+    /// With the submission that uses each, oldest first.
+    queue: VecDeque<Entry>,
+    /// Since the stream last asked for a report.
+    unasked: usize,
+    unasked_bytes: usize,
+}
+
+struct Entry {
+    last_use: u64,
+    until: Until,
+    resource: Arc<dyn Retain>,
+}
+
+impl Retention {
+    /// Retains a resource for a submission. Returns whether it is time to ask for a report of the stream's progress.
+    pub(crate) fn keep(&self, last_use: u64, until: Until, resource: Arc<dyn Retain>) -> bool {
+        let mut held = self.held.lock();
+        held.unasked += 1;
+        held.unasked_bytes += resource.host_bytes();
+        held.queue.push_back(Entry { last_use, until, resource });
+        self.count.store(held.queue.len(), Ordering::Release);
+        let ask = held.unasked >= MAX_RETAINED || held.unasked_bytes >= MAX_RETAINED_BYTES;
+        if ask {
+            (held.unasked, held.unasked_bytes) = (0, 0);
+        }
+        ask
+    }
+
+    /// Drops the resource of a submission that was refused.
+    #[cold]
+    pub(crate) fn forget(&self, number: u64) {
+        let mut held = self.held.lock();
+        let refused = held.queue.pop_back_if(|entry| entry.last_use == number);
+        self.count.store(held.queue.len(), Ordering::Release);
+        drop(held);
+        drop(refused);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Releases what no submission after `number` uses.
+    #[inline]
+    pub(crate) fn release(&self, number: u64) {
+        if !self.is_empty() {
+            self.release_held(number);
+        }
+    }
+
+    fn release_held(&self, number: u64) {
+        let mut held = self.held.lock();
+        let done = held.queue.partition_point(|entry| entry.last_use <= number);
+        let released: Vec<_> = held.queue.drain(..done).collect();
+        self.count.store(held.queue.len(), Ordering::Release);
+        drop(held);
+        drop(released);
+    }
+
+    /// Releases what only uploads up to `number` read.
+    #[inline]
+    pub(crate) fn release_accepted(&self, number: u64) {
+        if !self.is_empty() {
+            let mut held = self.held.lock();
+            let due = |entry: &Entry| entry.until == Until::Accepted && entry.last_use <= number;
+            let (released, kept) = held.queue.drain(..).partition::<Vec<_>, _>(due);
+            held.queue = kept.into();
+            self.count.store(held.queue.len(), Ordering::Release);
+            drop(held);
+            drop(released);
+        }
+    }
+
+    /// Takes everything out, with the tickets that it was retained for.
+    pub(crate) fn take(&self, stream: StreamId) -> Vec<(Ticket, Box<dyn Any + Send + Sync>)> {
+        let mut held = self.held.lock();
+        self.count.store(0, Ordering::Release);
+        let all = std::mem::take(&mut held.queue);
+        drop(held);
+        let boxed = |resource| Box::new(resource) as Box<dyn Any + Send + Sync>;
+        let at = |number| Ticket { stream, number };
+        all.into_iter().map(|entry| (at(entry.last_use), boxed(entry.resource))).collect()
+    }
+}

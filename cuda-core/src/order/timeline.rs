@@ -1,0 +1,169 @@
+//! The timeline of a stream: its numbers, its progress, its edges, and what it retains.
+//!
+//! # Which thread may touch which field
+//! - `order` is held across the check, the backend call and the publication of one submission. No thread holds the
+//!   `order` of two streams: an edge needs only the producer's `published`.
+//! - `reserved` is stored under `order` before the backend takes a submission, so that a report may come at once;
+//!   `published` is stored after it. Reports are clamped to `reserved`: a wrong report completes no submission that was
+//!   never made.
+//! - A history is claimed for a submission before that is published. Only a reader can be seen so early (a writer has
+//!   its memory to itself). A consumer restores such a reader instead of waiting for it; see `handle::stream`.
+//! - A thread that reports progress takes no `order`.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    inferred_completion::InferredCompletion,
+    progress::{HasProgress, Progress},
+    retention::Retention,
+};
+use crate::{
+    protocol::{StreamId, Ticket},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+pub(crate) struct Timeline {
+    pub(crate) id: StreamId,
+    pub(crate) priority: i32,
+    /// Completion here makes the host bytes of other streams visible that this one was ordered after.
+    ordered_visibility: bool,
+    reserved: AtomicU64,
+    published: AtomicU64,
+    /// The last ticket whose progress was asked for because much was in flight.
+    asked: AtomicU64,
+    pub(crate) progress: Progress,
+    pub(crate) order: Mutex<Watermarks>,
+    pub(crate) retention: Retention,
+    pub(crate) inferred: InferredCompletion,
+}
+
+/// Streams whose watermarks a stream remembers. Forgetting one costs a wait that was not needed.
+const MAX_WATERMARKS: usize = 64;
+
+/// Submissions after which a report is asked for, if no caller waits for one.
+const REPORT_EVERY: u64 = 256;
+
+/// How far a stream is ordered after each other one.
+#[derive(Default)]
+pub(crate) struct Watermarks(FxHashMap<StreamId, u64>);
+
+impl Watermarks {
+    pub(crate) fn covers(&self, ticket: Ticket) -> bool {
+        self.0.get(&ticket.stream).is_some_and(|number| *number >= ticket.number)
+    }
+
+    pub(crate) fn raise(&mut self, ticket: Ticket) {
+        if self.0.len() >= MAX_WATERMARKS {
+            self.0.clear();
+        }
+        let number = self.0.entry(ticket.stream).or_default();
+        *number = (*number).max(ticket.number);
+    }
+}
+
+impl Timeline {
+    pub(crate) fn new(id: StreamId, priority: i32, ordered_visibility: bool) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            priority,
+            ordered_visibility,
+            reserved: AtomicU64::new(0),
+            published: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            progress: Progress::default(),
+            order: Mutex::default(),
+            retention: Retention::default(),
+            inferred: InferredCompletion::default(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// The number of the next submission, which the backend may report from now on. Called with `order` held.
+    #[inline]
+    pub(crate) fn reserve(&self) -> Ticket {
+        let number = self.published.load(Ordering::Relaxed) + 1;
+        self.reserved.store(number, Ordering::Release);
+        Ticket { stream: self.id, number }
+    }
+
+    /// The backend took the submission. Called with `order` held.
+    #[inline]
+    pub(crate) fn publish(&self, number: u64) {
+        self.published.store(number, Ordering::Release);
+    }
+
+    /// Submissions that are not known to be complete.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.published().saturating_sub(self.progress.completed())
+    }
+
+    /// Whether so much is in flight that it is time to ask for a report, so that a task which waits for credit need not
+    /// wait for everything. Called with `order` held.
+    #[inline]
+    pub(crate) fn is_report_due(&self, number: u64) -> bool {
+        let known = self.asked.load(Ordering::Relaxed).max(self.progress.completed());
+        let due = number.saturating_sub(known) >= REPORT_EVERY;
+        if due {
+            self.asked.store(number, Ordering::Relaxed);
+        }
+        due
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight() > 0 && self.progress.ended().is_none()
+    }
+
+    /// Everything up to `number` is complete, and the bytes of its downloads are visible. Wakes its waiters and releases
+    /// what it retained; the same for the streams that it came after, and for those that they came after.
+    #[inline]
+    pub(crate) fn advance(&self, number: u64) {
+        let number = number.min(self.reserved.load(Ordering::Acquire).max(self.published()));
+        self.retention.release(number);
+        let woken = self.progress.advance(number);
+        let mut known = Vec::new();
+        self.inferred.take_up_to(number, &mut known);
+        if !known.is_empty() {
+            self.advance_others(known);
+        }
+        drop(woken);
+    }
+
+    /// Host memory that uploads up to `number` read may change again.
+    pub(crate) fn accept(&self, number: u64) {
+        self.retention.release_accepted(number.min(self.reserved.load(Ordering::Acquire)));
+    }
+
+    #[cold]
+    fn advance_others(&self, mut known: Vec<(Arc<Timeline>, u64)>) {
+        while let Some((other, number)) = known.pop() {
+            if other.progress.completed() >= number {
+                continue;
+            }
+            if self.ordered_visibility {
+                other.retention.release(number);
+            } else if !other.retention.is_empty() {
+                // Its host bytes may not have arrived: only its own report says so.
+                continue;
+            }
+            let woken = other.progress.advance(number);
+            other.inferred.take_up_to(number, &mut known);
+            drop(woken);
+        }
+    }
+}
+
+impl HasProgress for Timeline {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+}

@@ -1,0 +1,114 @@
+//! The traits between the library and a device.
+
+use std::{any::Any, sync::Arc};
+
+use super::{
+    Answer, Capabilities, Control, DeviceInfo, Foreign, HostBlock, Notice, Request, Result,
+    StreamId, Submission, Ticket,
+};
+
+/// A device: takes submissions and controls, sends notices.
+///
+/// # Safety
+/// The library hands out host bytes and reuses device memory on an implementation's word. An implementation keeps
+/// these rules:
+/// - Submissions of one stream run in the order of their numbers, each after its `after`. Streams run beside each other.
+/// - A [`Notice::Progress`] covers only submissions that have run or were skipped. `complete` means that no copy up to
+///   it touches host memory any more and that the bytes of its downloads are there.
+/// - A submission that fails or is skipped is reported by [`Notice::Failed`] before any progress that covers it.
+/// - [`Backend::host_block`] gives a block of at least the requested length.
+pub unsafe trait Backend: Send + Sync + 'static {
+    /// The description of this device.
+    fn info(&self) -> &DeviceInfo;
+
+    /// The properties of this backend.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Takes a submission. Returns without waiting for the device. `host` holds every block that the work names.
+    ///
+    /// # Errors
+    /// An error that is known at once. The submission was then not taken, and its number is used again.
+    ///
+    /// # Safety
+    /// - Until the ticket is complete, the caller keeps the blocks in `host` alive, touches no bytes that the work
+    ///   writes, and writes no bytes that it reads.
+    /// - Submissions that use the same device memory are ordered by their streams and `after`, unless all only read.
+    /// - A launched kernel stays inside the memory that its relocations state.
+    /// - Until the call returns, the caller retires no stream and unloads no module that the submission names.
+    unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()>;
+
+    /// Takes a control. Never blocks, so it may be called inside a poll.
+    ///
+    /// # Errors
+    /// An error that is known at once, such as [`Error::OutOfMemory`](super::Error::OutOfMemory). The control then had
+    /// no effect.
+    ///
+    /// # Safety
+    /// The memory, stream or module that a control gives up is used by no submission behind it.
+    unsafe fn control(&self, control: Control) -> Result<()>;
+
+    /// Asks a question. Never blocks; `answer` is given exactly once, on any thread, perhaps before this returns.
+    fn request(&self, request: Request, answer: Answer);
+
+    /// The number up to which a stream is known to be complete, by a look that does no I/O.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    fn peek(&self, stream: StreamId) -> Result<u64>;
+
+    /// Blocks the calling thread until a ticket is complete and its failures are reported.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    fn block_until(&self, ticket: Ticket) -> Result<()>;
+
+    /// A zeroed block of host memory that the device copies from and to at full speed (pinned, for a GPU). Has at least
+    /// `bytes` bytes. May block where [`Capabilities::slow_host_blocks`] says so.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`](super::Error::OutOfHostMemory).
+    fn host_block(&self, bytes: usize) -> Result<HostBlock> {
+        HostBlock::heap(bytes)
+    }
+
+    /// The part that lends streams to foreign code, if there is one.
+    fn foreign(&self) -> Option<&dyn Foreign>;
+
+    /// Takes over the resources that submissions in flight still use, from a client that is going away. The backend
+    /// drops them when the streams have passed the tickets, without another call from the client. Never blocks.
+    fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>);
+}
+
+/// Takes notices.
+///
+/// # Safety
+/// An implementation that forwards notices changes nothing in them.
+pub unsafe trait NoticeSink: Send + Sync {
+    /// Takes one notice. Called on a thread of the backend, while it holds no lock: tasks that it wakes may submit at
+    /// once. Only [`Notice::Failed`] may be delivered inside a call of the client.
+    ///
+    /// # Safety
+    /// The notice is true, as [`Backend`] defines.
+    unsafe fn notice(&self, notice: Notice);
+}
+
+/// Finds and opens the devices of one kind.
+///
+/// # Safety
+/// The backends that it opens keep the rules of [`Backend`], and it hands `notices` to nothing that does not.
+pub unsafe trait Provider: Send + Sync {
+    /// The part of an address before the colon: `cuda` in `cuda:1`.
+    fn scheme(&self) -> &'static str;
+
+    /// The devices of this machine, in order of their numbers; an empty list where there are none.
+    ///
+    /// # Errors
+    /// An error if there may be devices that cannot be listed.
+    fn devices(&self) -> Result<Vec<DeviceInfo>>;
+
+    /// Opens the device with this number. Its notices go to `notices`.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`](super::Error::NoDevice), or an error of the driver.
+    fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>>;
+}

@@ -1,0 +1,29 @@
+//! Capabilities: properties of a backend that change how its client uses it.
+
+/// Properties of a backend, as data: a wrapper forwards them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Submissions that a stream may have in flight. A client that has more to submit waits.
+    pub submissions_in_flight: u64,
+    /// Bytes of device memory that this client may allocate. The client counts them and refuses more by itself.
+    pub memory_quota: u64,
+    /// Completion of a submission also makes the host bytes visible of everything that it was ordered after. True for
+    /// devices of this process. Where it is false, a client asks each stream itself before it touches host memory.
+    pub ordered_visibility: bool,
+    /// [`Backend::host_block`](super::Backend::host_block) may take long, since it pins memory. Clients then call it
+    /// on a helper thread when they are inside a poll.
+    pub slow_host_blocks: bool,
+}
+
+impl Capabilities {
+    /// The usual capabilities of a device of this process with `memory` bytes.
+    pub fn local(memory: u64) -> Self {
+        Self {
+            submissions_in_flight: 768,
+            memory_quota: memory,
+            ordered_visibility: true,
+            slow_host_blocks: false,
+        }
+    }
+}

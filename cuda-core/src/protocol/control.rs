@@ -1,0 +1,75 @@
+//! Controls: changes to a device that are no work and have no reply.
+
+use super::{AllocId, ModuleId, Region, StreamId, Ticket, TransferId};
+
+/// A change to a device. It takes its place in the device's order of submissions and controls.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Control {
+    /// Creates a stream.
+    CreateStream {
+        /// The new stream.
+        id: StreamId,
+        /// 0 is the default; lower numbers run first where the device knows priorities.
+        priority: i32,
+    },
+    /// Destroys a stream when it has run everything. Nothing is submitted to it afterwards.
+    RetireStream {
+        /// The stream.
+        id: StreamId,
+    },
+    /// Allocates memory in the order of a stream. It takes a ticket, so that other streams can be ordered after it.
+    /// The contents are unspecified.
+    Allocate {
+        /// The new allocation.
+        id: AllocId,
+        /// Its size, at least 1.
+        bytes: u64,
+        /// Its position on a stream.
+        at: Ticket,
+    },
+    /// Frees an allocation after everything that was submitted to `stream`, and after `after`.
+    Free {
+        /// The allocation.
+        id: AllocId,
+        /// The stream whose order the free follows.
+        stream: StreamId,
+        /// Tickets of other streams that come first.
+        after: Vec<Ticket>,
+    },
+    /// Loads a module. [`Request::Loaded`](super::Request::Loaded) tells how that ended.
+    LoadModule {
+        /// The new module.
+        id: ModuleId,
+        /// Its code.
+        image: ModuleImage,
+    },
+    /// Unloads a module that no launch uses any more.
+    UnloadModule {
+        /// The module.
+        id: ModuleId,
+    },
+    /// Announces memory that another device of the process will send to.
+    Receive {
+        /// The transfer, named by [`Work::Send`](super::Work::Send) on the other device.
+        transfer: TransferId,
+        /// Destination.
+        to: Region,
+        /// Length of the copy.
+        bytes: u64,
+    },
+    /// A caller waits for this ticket: the backend sends a [`Notice::Progress`](super::Notice::Progress) that covers
+    /// it as soon as it can.
+    Want {
+        /// The ticket.
+        ticket: Ticket,
+    },
+}
+
+/// Code for a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModuleImage {
+    /// PTX text.
+    Ptx(String),
+}

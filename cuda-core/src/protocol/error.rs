@@ -1,0 +1,286 @@
+//! Everything that can go wrong, as values. Plain data, so an error crosses the wire as it is.
+
+use std::{borrow::Cow, time::Duration};
+
+use super::Fault;
+
+/// The result of everything that can fail here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, and what to do.
+#[derive(Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No CUDA driver library on this machine.
+    #[error(
+        "no CUDA driver found ({detail}); install NVIDIA's driver, or use the device `cpu`, which needs none"
+    )]
+    NoDriver {
+        /// What the loader said.
+        detail: String,
+    },
+    /// The driver library is there but too old, or could not be initialised.
+    #[error("the CUDA driver cannot be used: {detail}")]
+    DriverUnusable {
+        /// Why, and what to do.
+        detail: String,
+    },
+    /// An address that names no device.
+    #[error("no device `{address}`; there is {available}")]
+    NoDevice {
+        /// What was asked for.
+        address: String,
+        /// What there is, in words.
+        available: String,
+    },
+    /// Out of device memory.
+    #[error(
+        "out of device memory: {requested} bytes requested, {free} of {total} bytes free; drop buffers or split the work"
+    )]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes free then.
+        free: u64,
+        /// Bytes of the device.
+        total: u64,
+    },
+    /// Out of (pinned) host memory.
+    #[error("the host has no {requested} bytes to pin; copy in smaller pieces")]
+    OutOfHostMemory {
+        /// Bytes asked for.
+        requested: u64,
+    },
+    /// The PTX is not understood.
+    #[error("the PTX cannot be parsed: {detail}")]
+    InvalidPtx {
+        /// Where and why.
+        detail: String,
+    },
+    /// The PTX is newer than the driver.
+    #[error(
+        "the PTX needs a newer driver: it is PTX ISA {major}.{minor}, this driver takes {detail}; compile it with an older toolkit or update the driver"
+    )]
+    PtxTooNew {
+        /// Of the PTX.
+        major: u32,
+        /// Of the PTX.
+        minor: u32,
+        /// What the driver said or supports.
+        detail: String,
+    },
+    /// The device's compiler refused the module.
+    #[error("the device cannot load the module: {log}")]
+    LoadFailed {
+        /// The compiler's log.
+        log: String,
+    },
+    /// A module has no kernel of that name.
+    #[error("no kernel `{name}` in the module; it has {available}")]
+    NoSuchKernel {
+        /// What was asked for.
+        name: String,
+        /// What there is, in words.
+        available: String,
+    },
+    /// The arguments of a launch do not fit the kernel's parameters.
+    #[error("wrong arguments for kernel `{kernel}`: {detail}")]
+    Arguments {
+        /// The kernel.
+        kernel: String,
+        /// Which one and why.
+        detail: String,
+    },
+    /// The launch shape is not one that the device can run.
+    #[error("kernel `{kernel}` cannot be launched like that: {detail}")]
+    InvalidLaunch {
+        /// The kernel.
+        kernel: String,
+        /// Which number and what its limit is.
+        detail: String,
+    },
+    /// A copy or an access does not fit the memory it names.
+    #[error("{what}: {detail}")]
+    OutOfRange {
+        /// What was tried.
+        what: Cow<'static, str>,
+        /// The numbers.
+        detail: String,
+    },
+    /// A buffer, module or stream was used with a device that it does not live on. Every call of
+    /// [`Device::open`](crate::Device::open) gives a device of its own, also of the same address; `cuda_async::open`
+    /// gives the same one every time.
+    #[error("{}", wrong_device(what, lives_on, used_on))]
+    WrongDevice {
+        /// What.
+        what: Cow<'static, str>,
+        /// Its device.
+        lives_on: String,
+        /// The other one.
+        used_on: String,
+    },
+    /// A kernel faulted. Whoever had work in flight is told this; the device is lost until it is reset, where
+    /// that can be done.
+    #[error("the device faulted: {0}{advice}", advice = .0.advice())]
+    Fault(Box<Fault>),
+    /// The device was lost by an earlier error: what is submitted since is refused.
+    #[error("the device `{address}` is lost: {cause}")]
+    DeviceLost {
+        /// Which.
+        address: String,
+        /// By what, and how to go on.
+        cause: String,
+    },
+    /// Work reads memory whose contents were lost: the work that should have written it failed or was skipped.
+    #[error(
+        "the contents of a buffer were lost: {cause}; overwrite the whole buffer (upload, fill or copy) or drop it"
+    )]
+    ContentsLost {
+        /// The root cause.
+        cause: Box<Error>,
+    },
+    /// The backend has no such thing.
+    #[error("{what} is not supported on `{device}`")]
+    Unsupported {
+        /// What.
+        what: Cow<'static, str>,
+        /// Where.
+        device: String,
+    },
+    /// An op that needs host data half way was submitted without waiting.
+    #[error(
+        "this op waits for data on the host, so it cannot be submitted without waiting; use `.await`, `.sync()` or `.sync_on(&stream)`"
+    )]
+    NeedsHostData,
+    /// An op was polled again after its end.
+    #[error("this op has already ended and cannot be run again")]
+    AlreadyEnded,
+    /// An op was not done in time.
+    #[error(
+        "not done within {after:?}: the wait ends, what was submitted runs on, and its memory lives until the device is done with it"
+    )]
+    TimedOut {
+        /// The time it was given.
+        after: Duration,
+    },
+    /// An op was run with the context of a script, and not by that script.
+    #[error(
+        "this op was awaited outside of the script whose context runs it; await it in the script's own closure, or run it with `.await`"
+    )]
+    OutsideScript,
+    /// A value was to be taken out of an `Arc` that has other owners.
+    #[error(
+        "the value has {others} more owners; drop the other clones first (a `shared()` operation holds one too), or use the `Arc`"
+    )]
+    StillShared {
+        /// How many, beside the one that was to give it.
+        others: usize,
+    },
+    /// The operating system refused something the library needs.
+    #[error("{what}: {detail}")]
+    Host {
+        /// What.
+        what: Cow<'static, str>,
+        /// What the system said.
+        detail: String,
+    },
+    /// A driver call failed in a way that no other variant names.
+    #[error("{call} failed: {name} ({code})")]
+    Driver {
+        /// The driver call.
+        call: Cow<'static, str>,
+        /// Its status.
+        code: i32,
+        /// The status's name and text.
+        name: String,
+    },
+}
+
+/// As [`Display`](std::fmt::Display): what a `main` that returns an error prints should help its reader.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::Fault(Box::new(fault))
+    }
+}
+
+/// Two handles of one device are two devices here: their address alone would explain nothing.
+fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
+    if lives_on == used_on {
+        return format!(
+            "{what} was made with another handle of `{lives_on}`: each `Device::open` gives a device of its own; \
+             use the `Device` that made it, or `cuda_async::open`, which gives the same one every time"
+        );
+    }
+    format!(
+        "{what} lives on `{lives_on}` and was used on `{used_on}`; copy it there first, with `to_device` or through \
+         the host"
+    )
+}
+
+impl Error {
+    /// "`what` is not supported on `device`."
+    pub fn unsupported(what: impl Into<Cow<'static, str>>, device: &str) -> Self {
+        Error::Unsupported { what: what.into(), device: device.into() }
+    }
+
+    /// The error of work that reads memory which this error has poisoned.
+    pub fn poison(self) -> Self {
+        match self {
+            Error::ContentsLost { .. } => self,
+            cause => Error::ContentsLost { cause: Box::new(cause) },
+        }
+    }
+
+    /// Whether the device is unusable from now on (until it is reset, where that can be done).
+    pub fn is_sticky(&self) -> bool {
+        matches!(self, Error::Fault(_) | Error::DeviceLost { .. })
+    }
+
+    /// Whether the same call can succeed later without any change to it.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            // More than there is does not come back.
+            Error::OutOfMemory { requested, total, .. } => requested <= total,
+            Error::OutOfHostMemory { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::FaultKind;
+
+    #[test]
+    fn the_way_back_is_told_once() {
+        let fault = Fault::new(FaultKind::Trap, "a trap");
+        assert_eq!(Error::from(fault.clone()).to_string(), "the device faulted: a trap");
+        let fault = fault.way_back("restart the process");
+        assert_eq!(fault.to_string(), "a trap");
+        let said = Error::from(fault).to_string();
+        assert_eq!(said, "the device faulted: a trap; restart the process");
+    }
+
+    #[test]
+    fn two_handles_of_one_address_are_told_apart() {
+        let wrong = |lives_on: &str, used_on: &str| Error::WrongDevice {
+            what: "a buffer".into(),
+            lives_on: lives_on.into(),
+            used_on: used_on.into(),
+        };
+        let other = wrong("cpu", "cuda:0").to_string();
+        assert!(other.contains("lives on `cpu` and was used on `cuda:0`"), "{other}");
+        let same = wrong("cpu", "cpu").to_string();
+        assert!(
+            same.contains("another handle of `cpu`") && !same.contains("was used on"),
+            "{same}"
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! What a kernel did wrong.
+
+use std::{borrow::Cow, fmt};
+
+use super::SourceLine;
+
+/// A kernel's fault, with what the device knows of it: a CPU device everything, a GPU little more
+/// than the kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fault {
+    /// What happened, in words: "out-of-bounds write of 4 bytes in global memory".
+    pub what: String,
+    /// The kind, for programs.
+    pub kind: FaultKind,
+    /// The kernel, if known.
+    pub kernel: Option<String>,
+    /// Where it happened, if known.
+    pub site: Option<FaultSite>,
+    /// How the device comes back, in words, if the backend has said so; [`Error`](crate::Error) tells it, and this
+    /// fault's own text does not.
+    pub way_back: Option<Cow<'static, str>>,
+}
+
+impl Fault {
+    /// A fault of which only this is known.
+    pub fn new(kind: FaultKind, what: impl Into<String>) -> Self {
+        Self { what: what.into(), kind, kernel: None, site: None, way_back: None }
+    }
+
+    /// The same fault, in this kernel.
+    pub fn in_kernel(mut self, kernel: impl Into<String>) -> Self {
+        self.kernel = Some(kernel.into());
+        self
+    }
+
+    /// The same fault, at this place.
+    pub fn at(mut self, site: FaultSite) -> Self {
+        self.site = Some(site);
+        self
+    }
+
+    /// The same fault, after which this is to be done.
+    pub fn way_back(mut self, way: impl Into<Cow<'static, str>>) -> Self {
+        self.way_back = Some(way.into());
+        self
+    }
+
+    /// What an error says behind this text.
+    pub(crate) fn advice(&self) -> String {
+        self.way_back.as_ref().map_or_else(String::new, |way| format!("; {way}"))
+    }
+}
+
+/// Kinds of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An access outside every allocation, or to freed memory.
+    IllegalAddress,
+    /// An access that is not aligned to its size.
+    Misaligned,
+    /// A device-side `assert` failed.
+    Assert,
+    /// A `trap` instruction.
+    Trap,
+    /// Threads wait at barriers or for each other in a way that never ends.
+    Deadlock,
+    /// Threads of a warp do not come to the same barrier, which all of them have to execute.
+    BarrierDivergence,
+    /// A read of memory that nobody has written.
+    Uninitialised,
+    /// Two threads use the same memory, one of them writes, and nothing orders them.
+    Race,
+    /// The kernel has used up the instructions it was given.
+    Budget,
+    /// Anything else.
+    Other,
+}
+
+/// The place of a fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FaultSite {
+    /// `blockIdx`.
+    pub block: [u32; 3],
+    /// `threadIdx`.
+    pub thread: [u32; 3],
+    /// The address that was accessed, for faults of accesses.
+    pub address: Option<u64>,
+    /// The line in the PTX, from 1.
+    pub ptx_line: Option<u32>,
+    /// The line in the source that was compiled to it, if the PTX names it (`-lineinfo`).
+    pub source: Option<SourceLine>,
+    /// The allocation next to the address, in words.
+    pub nearest: Option<String>,
+}
+
+impl FaultSite {
+    /// A place of which only the thread is known.
+    pub fn new(block: [u32; 3], thread: [u32; 3]) -> Self {
+        Self { block, thread, address: None, ptx_line: None, source: None, nearest: None }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if let Some(kernel) = &self.kernel {
+            write!(f, " in kernel `{kernel}`")?;
+        }
+        self.site.as_ref().map_or(Ok(()), |site| site.fmt(f))
+    }
+}
+
+impl fmt::Display for FaultSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(f, ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})")?;
+        if let Some(line) = self.ptx_line {
+            write!(f, ", PTX line {line}")?;
+        }
+        if let Some(source) = &self.source {
+            write!(f, ", {source}")?;
+        }
+        if let Some(address) = self.address {
+            write!(f, ", address {address:#x}")?;
+        }
+        self.nearest.as_ref().map_or(Ok(()), |nearest| write!(f, " ({nearest})"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_everything_it_knows_in_one_line() {
+        let mut site = FaultSite::new([1, 0, 0], [31, 0, 0]);
+        site.address = Some(0x1000);
+        site.ptx_line = Some(42);
+        site.source = Some(SourceLine::new("scale.cu", 7, 5));
+        site.nearest = Some("4 bytes past an allocation of 16".into());
+        let fault = Fault::new(FaultKind::IllegalAddress, "out-of-bounds write of 4 bytes")
+            .in_kernel("scale")
+            .at(site);
+        assert_eq!(
+            fault.to_string(),
+            "out-of-bounds write of 4 bytes in kernel `scale`, block (1, 0, 0), thread (31, 0, 0), \
+             PTX line 42, scale.cu:7:5, address 0x1000 (4 bytes past an allocation of 16)"
+        );
+    }
+}

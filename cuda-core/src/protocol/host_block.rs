@@ -1,0 +1,160 @@
+//! Host memory that devices copy from and to.
+//!
+//! # Rules
+//! A block's bytes are touched by one side at a time. While a block is *owned* (not shared) its owner
+//! reads and writes it through safe methods. Once it is shared ([`Arc<HostBlock>`]) and named by an
+//! enqueued command, it belongs to the device until the stream has passed that command; the host gets
+//! at the bytes of a shared block only through the unsafe methods, whose callers have waited.
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    ptr::NonNull,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{Error, HostId, Result};
+
+/// A block of host memory with a name that commands use. Bytes are always initialised.
+pub struct HostBlock {
+    id: HostId,
+    start: NonNull<u8>,
+    bytes: usize,
+    free: Box<dyn FnMut(NonNull<u8>) + Send + Sync>,
+}
+
+// SAFETY: the block owns its memory; shared access to the bytes goes through unsafe methods whose
+// callers promise that nobody writes at the same time (see the rules above).
+unsafe impl Send for HostBlock {}
+// SAFETY: as above.
+unsafe impl Sync for HostBlock {}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl HostBlock {
+    /// Alignment of every block, in bytes: a cache line, and more than any element needs.
+    pub const ALIGN: usize = 64;
+
+    /// Wraps memory of a backend's own.
+    ///
+    /// # Safety
+    /// `start` points to `bytes` initialised bytes, aligned to [`HostBlock::ALIGN`], that stay valid
+    /// and are used by nobody else until `free` is called with it, from any thread.
+    pub unsafe fn from_raw(
+        start: NonNull<u8>,
+        bytes: usize,
+        free: impl FnMut(NonNull<u8>) + Send + Sync + 'static,
+    ) -> Self {
+        let id = HostId(NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { id, start, bytes, free: Box::new(free) }
+    }
+
+    /// A zeroed block of ordinary memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn heap(bytes: usize) -> Result<Self> {
+        let out_of_memory = || Error::OutOfHostMemory { requested: bytes as u64 };
+        let layout =
+            Layout::from_size_align(bytes.max(1), Self::ALIGN).map_err(|_| out_of_memory())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        // SAFETY: `start` was allocated just now with this layout, zeroed, and is freed only here.
+        Ok(unsafe { Self::from_raw(start, bytes, move |start| dealloc(start.as_ptr(), layout)) })
+    }
+
+    /// Its name.
+    pub fn id(&self) -> HostId {
+        self.id
+    }
+
+    /// Its size in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it holds no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Its first byte, for a device to copy from or to.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// The bytes of an owned block.
+    pub fn bytes(&mut self) -> &[u8] {
+        self.bytes_mut()
+    }
+
+    /// The bytes of an owned block, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `start` is valid for `bytes` initialised bytes; `&mut self` means that nobody else
+        // holds the block, and a command that names it would hold a clone of its `Arc`.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// The bytes of a shared block.
+    ///
+    /// # Safety
+    /// No command that writes to the block is in flight, and none is enqueued while the slice lives.
+    pub unsafe fn shared_bytes(&self) -> &[u8] {
+        // SAFETY: valid and initialised as above; not written, as the caller promises.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// The bytes of a shared block, to be written by a backend that carries out a download.
+    ///
+    /// # Safety
+    /// The caller is the backend, carrying out a command that writes `range` of this block, and no
+    /// other command in flight names these bytes.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn shared_bytes_mut(&self, range: std::ops::Range<usize>) -> Option<&mut [u8]> {
+        if range.start > range.end || range.end > self.bytes {
+            return None;
+        }
+        // SAFETY: the range lies inside the block; exclusive as the caller promises.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr().add(range.start), range.len())
+        })
+    }
+}
+
+impl Drop for HostBlock {
+    fn drop(&mut self) {
+        (self.free)(self.start);
+    }
+}
+
+impl std::fmt::Debug for HostBlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostBlock").field("id", &self.id).field("bytes", &self.bytes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a backend does that copies in pieces.
+    #[test]
+    fn two_threads_fill_a_block_together() -> Result<()> {
+        let mut block = HostBlock::heap(256)?;
+        std::thread::scope(|scope| {
+            let halves = [0..128, 128..256].map(|half| {
+                let block = &block;
+                scope.spawn(move || {
+                    let value = half.start as u8;
+                    // SAFETY: each thread has a half of its own, and there is no device.
+                    let bytes = unsafe { block.shared_bytes_mut(half) };
+                    bytes.into_iter().for_each(|bytes| bytes.fill(value));
+                })
+            });
+            // ThreadSanitizer sees this, and not the end of the scope.
+            halves.into_iter().for_each(|half| half.join().unwrap());
+        });
+        assert!(block.bytes()[..128].iter().all(|byte| *byte == 0));
+        assert!(block.bytes()[128..].iter().all(|byte| *byte == 128));
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Kernels and their parameters, read from PTX by the client: the same on every backend.
+
+use super::{Error, Result};
+
+/// A kernel of a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryInfo {
+    /// Its name, mangled where the compiler mangled it.
+    pub name: String,
+    /// Its parameters in order.
+    pub params: Vec<ParamInfo>,
+    /// The largest block it can be launched with on its device.
+    pub max_threads: u32,
+}
+
+impl EntryInfo {
+    /// Bytes of its parameter block.
+    pub fn param_bytes(&self) -> u32 {
+        self.params.last().map_or(0, |last| last.offset + last.size)
+    }
+}
+
+/// A parameter of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamInfo {
+    /// The name in the PTX.
+    pub name: String,
+    /// The type in the PTX, such as `u64`, or `b8[24]` for a struct.
+    pub ty: String,
+    /// Bytes from the start of the parameter block.
+    pub offset: u32,
+    /// Size in bytes.
+    pub size: u32,
+    /// Alignment in bytes.
+    pub align: u32,
+}
+
+/// The kernels of a PTX text, in its order. Their `max_threads` is 0: only a device knows it.
+///
+/// ```
+/// let ptx = ".version 7.0\n.target sm_50\n.entry k(.param .u64 p, .param .align 8 .b8 s[24]) { ret; }";
+/// let params = &cuda_core::protocol::entries(ptx)?[0].params;
+/// assert_eq!((params[0].ty.as_str(), params[1].ty.as_str()), ("u64", "b8[24]"));
+/// # Ok::<(), cuda_core::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::InvalidPtx`].
+pub fn entries(ptx: &str) -> Result<Vec<EntryInfo>> {
+    let kernels = cuda_ptx::signatures(ptx);
+    let kernels = kernels.map_err(|error| Error::InvalidPtx { detail: error.to_string() })?;
+    let entry = |kernel: cuda_ptx::Signature| EntryInfo {
+        params: params(&kernel.params),
+        name: kernel.name,
+        max_threads: 0,
+    };
+    Ok(kernels.into_iter().map(entry).collect())
+}
+
+fn params(params: &[cuda_ptx::Param]) -> Vec<ParamInfo> {
+    params
+        .iter()
+        .map(|param| ParamInfo {
+            name: param.name.clone(),
+            ty: type_name(param),
+            offset: param.offset,
+            size: param.size,
+            align: param.align,
+        })
+        .collect()
+}
+
+/// `u64`, or `b8[24]` for more than one of a type.
+fn type_name(param: &cuda_ptx::Param) -> String {
+    // PTX writes its types as their variants are called, in lower case.
+    let element = format!("{:?}", param.ty).to_ascii_lowercase();
+    match param.size / param.ty.size() {
+        0 | 1 => element,
+        count => format!("{element}[{count}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_ptx::ScalarType;
+
+    use super::*;
+
+    fn params(list: &str) -> Vec<ParamInfo> {
+        let text = format!(".version 7.0\n.target sm_50\n.visible .entry k({list}) {{ ret; }}");
+        entries(&text).unwrap().remove(0).params
+    }
+
+    #[test]
+    fn parameters_are_aligned_to_their_size() {
+        let params = params(".param .u32 n, .param .u64 p, .param .f32 x");
+        let places: Vec<_> = params.iter().map(|p| (p.offset, p.size, p.align)).collect();
+        assert_eq!(places, [(0, 4, 4), (8, 8, 8), (16, 4, 4)]);
+    }
+
+    #[test]
+    fn types_are_spelled_as_in_ptx() {
+        for name in ["b8", "u16", "s32", "f16", "f16x2", "bf16", "bf16x2", "f32", "f64", "b64"] {
+            assert!(ScalarType::from_name(name).is_some());
+            assert_eq!(params(&format!(".param .{name} x"))[0].ty, name);
+        }
+        assert_eq!(params(".param .align 16 .b8 x[32]")[0].ty, "b8[32]");
+        assert_eq!(params(".param .u32 x[4]")[0].ty, "u32[4]");
+    }
+}

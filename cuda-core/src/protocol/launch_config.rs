@@ -1,0 +1,84 @@
+//! The shape of a launch.
+
+/// Grid and block dimensions and dynamic shared memory of a launch.
+///
+/// ```
+/// # use cuda_core::LaunchConfig;
+/// let config = LaunchConfig::for_num_elems(1000);
+/// assert_eq!((config.grid, config.block), ([4, 1, 1], [256, 1, 1]));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LaunchConfig {
+    /// Blocks in x, y and z; each at least 1.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z; each at least 1.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory per block.
+    pub shared_bytes: u32,
+}
+
+impl LaunchConfig {
+    /// Threads per block that [`LaunchConfig::for_num_elems`] uses.
+    pub const DEFAULT_BLOCK: u32 = 256;
+
+    /// A one-dimensional launch with at least one thread per element, in blocks of 256.
+    ///
+    /// Zero elements still launch one block: kernels guard their index anyway.
+    pub const fn for_num_elems(elements: u32) -> Self {
+        Self::new(blocks(elements, Self::DEFAULT_BLOCK), Self::DEFAULT_BLOCK)
+    }
+
+    /// A two-dimensional launch with at least one thread per point of a `width` by `height` plane, in blocks
+    /// of 16 by 16.
+    ///
+    /// ```
+    /// # use cuda_core::LaunchConfig;
+    /// assert_eq!(LaunchConfig::for_plane(100, 20).grid, [7, 2, 1]);
+    /// ```
+    pub const fn for_plane(width: u32, height: u32) -> Self {
+        Self::new(1, 1).block(16, 16, 1).grid(blocks(width, 16), blocks(height, 16), 1)
+    }
+
+    /// A one-dimensional launch of `grid` blocks of `block` threads.
+    pub const fn new(grid: u32, block: u32) -> Self {
+        Self { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes: 0 }
+    }
+
+    /// The same launch with this grid.
+    pub const fn grid(mut self, x: u32, y: u32, z: u32) -> Self {
+        self.grid = [x, y, z];
+        self
+    }
+
+    /// The same launch with this block.
+    pub const fn block(mut self, x: u32, y: u32, z: u32) -> Self {
+        self.block = [x, y, z];
+        self
+    }
+
+    /// The same launch with this many bytes of dynamic shared memory per block.
+    pub const fn shared_bytes(mut self, bytes: u32) -> Self {
+        self.shared_bytes = bytes;
+        self
+    }
+
+    /// Threads per block; saturates instead of wrapping.
+    pub const fn threads_per_block(&self) -> u64 {
+        (self.block[0] as u64)
+            .saturating_mul(self.block[1] as u64)
+            .saturating_mul(self.block[2] as u64)
+    }
+
+    /// Whether a dimension is 0, which no device runs.
+    pub const fn is_empty(&self) -> bool {
+        let [gx, gy, gz] = self.grid;
+        let [bx, by, bz] = self.block;
+        gx == 0 || gy == 0 || gz == 0 || bx == 0 || by == 0 || bz == 0
+    }
+}
+
+/// Blocks of `block` threads for `threads` threads, at least one.
+const fn blocks(threads: u32, block: u32) -> u32 {
+    let blocks = threads.div_ceil(block);
+    if blocks == 0 { 1 } else { blocks }
+}

@@ -1,0 +1,47 @@
+//! The protocol between the library and a device: plain data and four traits, no behaviour.
+//!
+//! A client sends [`Submission`]s (work on a stream, ordered by [`Ticket`]s) and [`Control`]s; a [`Backend`] answers
+//! with [`Notice`]s. Only [`Request`]s have replies, and a reply never blocks the caller. The client chooses every id
+//! and never reuses one, so nothing that is created needs an answer. No device address crosses these types.
+//!
+//! This folder uses nothing of the crate but `sync`. Everything else is built on it: `order` plans with it, `runtime`
+//! sends it, and `cuda` and other crates implement [`Backend`]. A typical call goes next to `order::history`, which
+//! decides what a submission comes after.
+
+mod backend;
+mod capabilities;
+mod control;
+mod device_info;
+mod element;
+mod error;
+mod fault;
+mod foreign;
+mod host_block;
+mod ids;
+mod kernels;
+mod launch_config;
+mod notice;
+mod operand;
+mod request;
+mod source_line;
+mod ticket;
+mod work;
+
+pub use backend::{Backend, NoticeSink, Provider};
+pub use capabilities::Capabilities;
+pub use control::{Control, ModuleImage};
+pub use device_info::DeviceInfo;
+pub use element::Element;
+pub use error::{Error, Result};
+pub use fault::{Fault, FaultKind, FaultSite};
+pub use foreign::{Foreign, RawStream};
+pub use host_block::HostBlock;
+pub use ids::{AllocId, FunctionId, HostId, ModuleId, StreamId, TransferId};
+pub use kernels::{EntryInfo, ParamInfo, entries};
+pub use launch_config::LaunchConfig;
+pub use notice::Notice;
+pub use operand::{HostRegion, Pattern, Region, Relocation, Use};
+pub use request::{Answer, MemoryInfo, Reply, Request};
+pub use source_line::SourceLine;
+pub use ticket::{Access, Ticket};
+pub use work::{Launch, Submission, Work};

@@ -1,0 +1,33 @@
+//! Notices: reports of a backend to its client.
+
+use super::{Error, StreamId, Ticket};
+
+/// A report of a backend. A client never asks for one; [`Control::Want`](super::Control::Want) only hurries it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// How far a stream is. Cumulative: a later notice replaces an earlier one.
+    ///
+    /// Failures of everything that it covers, and of everything that this was ordered after, were reported before.
+    Progress {
+        /// The stream.
+        stream: StreamId,
+        /// Host memory that uploads up to this number read may be changed again.
+        accepted: u64,
+        /// Submissions up to this number have run or were skipped, and the bytes of their downloads are visible.
+        complete: u64,
+    },
+    /// A submission failed, or was skipped because of an earlier failure. Its write set is poisoned. Wakes no task: the
+    /// progress that covers it follows.
+    Failed {
+        /// The submission.
+        ticket: Ticket,
+        /// The root cause.
+        error: Error,
+    },
+    /// The device is lost for ever: nothing that is not complete will be.
+    Lost {
+        /// The cause.
+        error: Error,
+    },
+}

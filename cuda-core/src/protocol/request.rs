@@ -1,0 +1,79 @@
+//! Requests: questions that have a reply.
+
+use super::{Error, ModuleId, Result};
+
+/// A question to a device. The reply arrives later, on any thread; asking never blocks.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Request {
+    /// Waits until a module is loaded; answered by [`Reply::Loaded`].
+    Loaded {
+        /// The module.
+        module: ModuleId,
+    },
+    /// Asks for the memory of the device; answered by [`Reply::Memory`].
+    Memory,
+    /// Makes it possible to send to the memory of another device of the process; answered by [`Reply::Reached`].
+    Reach {
+        /// The other device's address.
+        address: String,
+    },
+    /// Brings a device back after a fault; answered by [`Reply::Reset`] when everything that was submitted before has
+    /// run or was skipped. Submissions behind the request belong to the device after the reset.
+    Reset,
+}
+
+/// The reply to a [`Request`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// The module is loaded.
+    Loaded {
+        /// The largest block of each kernel on this device, in the order of the module's entries.
+        max_threads: Vec<u32>,
+        /// The output of the device's compiler, often empty.
+        log: String,
+    },
+    /// The memory of the device.
+    Memory(MemoryInfo),
+    /// Whether the other device can be sent to.
+    Reached(bool),
+    /// The device was reset. Memory and modules were kept.
+    Reset {
+        /// The fault that it was brought back from, if there was one.
+        lost: Option<Error>,
+    },
+}
+
+/// Device memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Held by live allocations of this device handle.
+    pub used: u64,
+    /// Free on the device, by its own count.
+    pub free: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// Takes the reply to a request, once. A backend that drops it without a reply breaks the protocol; the client then
+/// sees [`Error::DeviceLost`].
+pub struct Answer(Box<dyn FnOnce(Result<Reply>) + Send>);
+
+impl Answer {
+    /// An answer that is handed to `take`.
+    pub fn new(take: impl FnOnce(Result<Reply>) + Send + 'static) -> Self {
+        Self(Box::new(take))
+    }
+
+    /// Gives the reply. May run a waker, so the caller holds no lock.
+    pub fn give(self, reply: Result<Reply>) {
+        (self.0)(reply);
+    }
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Answer")
+    }
+}

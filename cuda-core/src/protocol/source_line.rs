@@ -1,0 +1,54 @@
+//! Where in a program's source something is.
+
+use std::fmt;
+
+/// A place in the source that PTX was compiled from, as its `.loc` directives tell it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SourceLine {
+    /// The file, as the compiler was given it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1; 0 where the compiler did not say.
+    pub column: u32,
+    /// The call, if this is in a function that was inlined.
+    pub inlined_at: Option<Box<SourceLine>>,
+}
+
+impl SourceLine {
+    /// A place in a function that was not inlined.
+    pub fn new(file: impl Into<String>, line: u32, column: u32) -> Self {
+        Self { file: file.into(), line, column, inlined_at: None }
+    }
+
+    /// The same place, in a function that was inlined at `call`.
+    pub fn inlined_at(mut self, call: SourceLine) -> Self {
+        self.inlined_at = Some(Box::new(call));
+        self
+    }
+}
+
+impl fmt::Display for SourceLine {
+    /// `file:line:column`, which editors and terminals know.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)?;
+        if self.column > 0 {
+            write!(f, ":{}", self.column)?;
+        }
+        self.inlined_at.as_ref().map_or(Ok(()), |call| write!(f, " inlined at {call}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_place_and_the_calls() {
+        let outer = SourceLine::new("k.cu", 30, 9);
+        let inner = SourceLine::new("k.cu", 20, 0).inlined_at(outer);
+        let place = SourceLine::new("h.cuh", 3, 5).inlined_at(inner);
+        assert_eq!(place.to_string(), "h.cuh:3:5 inlined at k.cu:20 inlined at k.cu:30:9");
+    }
+}

@@ -1,0 +1,147 @@
+//! Work: one step on a stream.
+//!
+//! A CUDA stream turns it into one driver call, the CPU device queues it, a wire carries it, a graph records it.
+
+use std::borrow::Cow;
+
+use super::{Access, FunctionId, HostRegion, LaunchConfig, Pattern, Region, Relocation, Ticket};
+use super::{TransferId, Use};
+
+/// Work on a stream, with its position in the order of the device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Submission<'a> {
+    /// The stream, and the number of this submission on it. Numbers of a stream count up by one.
+    pub ticket: Ticket,
+    /// Tickets of other streams that come first. Each was accepted earlier.
+    pub after: &'a [Ticket],
+    /// The work.
+    pub work: Work<'a>,
+}
+
+/// One step of work on a stream. Steps of one stream run in the order of their tickets.
+///
+/// Every step states the memory that it uses ([`Work::uses`]), so it has a write set. A step that fails, or that reads
+/// poisoned memory, is skipped and poisons its write set with the root cause. A step that overwrites memory ends the
+/// poison of what it overwrites.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Work<'a> {
+    /// Does nothing: an edge between streams, made of the submission's `after`.
+    Join,
+    /// Copies host memory to the device.
+    Upload {
+        /// Source. The bytes do not change until the upload is accepted.
+        from: HostRegion,
+        /// Destination.
+        to: Region,
+        /// Length of the copy.
+        bytes: u64,
+    },
+    /// Copies device memory to the host.
+    Download {
+        /// Source.
+        from: Region,
+        /// Destination. The host reads it only after the ticket is complete.
+        to: HostRegion,
+        /// Length of the copy.
+        bytes: u64,
+    },
+    /// Copies within the device. The regions do not overlap.
+    Copy {
+        /// Source.
+        from: Region,
+        /// Destination.
+        to: Region,
+        /// Length of the copy.
+        bytes: u64,
+    },
+    /// Repeats a pattern.
+    Fill {
+        /// Destination, aligned to the pattern's size.
+        to: Region,
+        /// The value.
+        pattern: Pattern,
+        /// The number of repetitions.
+        count: u64,
+    },
+    /// Copies to the memory of another device, which was announced there with
+    /// [`Control::Receive`](super::Control::Receive). The destination is used for nothing else until the ticket is
+    /// complete.
+    Send {
+        /// Source.
+        from: Region,
+        /// The announced destination.
+        transfer: TransferId,
+        /// Length of the copy.
+        bytes: u64,
+    },
+    /// Runs a kernel.
+    Launch(Launch<'a>),
+}
+
+impl Work<'_> {
+    /// The same work without borrows.
+    pub fn into_owned(self) -> Work<'static> {
+        match self {
+            Work::Join => Work::Join,
+            Work::Upload { from, to, bytes } => Work::Upload { from, to, bytes },
+            Work::Download { from, to, bytes } => Work::Download { from, to, bytes },
+            Work::Copy { from, to, bytes } => Work::Copy { from, to, bytes },
+            Work::Fill { to, pattern, count } => Work::Fill { to, pattern, count },
+            Work::Send { from, transfer, bytes } => Work::Send { from, transfer, bytes },
+            Work::Launch(launch) => Work::Launch(launch.into_owned()),
+        }
+    }
+
+    /// Calls `each` with every operand on the device.
+    pub fn uses(&self, mut each: impl FnMut(Use)) {
+        use Access::{Read, Write};
+        match self {
+            Work::Join => {}
+            Work::Upload { to, bytes, .. } => each(to.used(*bytes, Write)),
+            Work::Download { from, bytes, .. } | Work::Send { from, bytes, .. } => {
+                each(from.used(*bytes, Read));
+            }
+            Work::Copy { from, to, bytes } => {
+                each(from.used(*bytes, Read));
+                each(to.used(*bytes, Write));
+            }
+            Work::Fill { to, pattern, count } => {
+                each(to.used(count.saturating_mul(pattern.bytes()), Write));
+            }
+            Work::Launch(launch) => {
+                launch.relocations.iter().for_each(|it| each(it.region.used(it.bytes, it.access)));
+            }
+        }
+    }
+
+    /// Whether every write replaces all bytes of its operand, so that their earlier contents do not matter. False for
+    /// kernels, which may read before they write.
+    pub fn overwrites(&self) -> bool {
+        !matches!(self, Work::Launch(_))
+    }
+}
+
+/// A kernel launch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Launch<'a> {
+    /// The kernel.
+    pub function: FunctionId,
+    /// Grid, block, dynamic shared memory.
+    pub config: LaunchConfig,
+    /// The parameter block in the kernel's layout: each parameter at its own alignment.
+    pub params: Cow<'a, [u8]>,
+    /// Device addresses that the backend writes into `params`.
+    pub relocations: Cow<'a, [Relocation]>,
+}
+
+impl Launch<'_> {
+    fn into_owned(self) -> Launch<'static> {
+        Launch {
+            function: self.function,
+            config: self.config,
+            params: Cow::Owned(self.params.into_owned()),
+            relocations: Cow::Owned(self.relocations.into_owned()),
+        }
+    }
+}

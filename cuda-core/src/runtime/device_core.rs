@@ -1,0 +1,161 @@
+//! The core of a device: its backend and everything that handles of the device share.
+
+use std::{
+    any::Any,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    host_pool::HostPool, memory_charge::MemoryCharge, memory_waiters::MemoryWaiters, peers::Peers,
+    reclaim::Reclaim, reply::Pending, spare_streams::SpareStreams, streams::Streams,
+};
+use crate::{
+    order::timeline::Timeline,
+    protocol::{
+        Backend, Capabilities, Control, Error, Provider, Reply, Request, Result, StreamId, Ticket,
+    },
+    sync::HelperThread,
+};
+
+pub(crate) struct DeviceCore {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) streams: Arc<Streams>,
+    /// The stream on which memory is freed whose own streams are idle.
+    pub(crate) housekeeping: Arc<Timeline>,
+    /// Streams that were lent and came back.
+    pub(crate) spare_streams: SpareStreams,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) host: Arc<HostPool>,
+    pub(crate) charge: MemoryCharge,
+    pub(crate) memory_waiters: MemoryWaiters,
+    pub(crate) peers: Peers,
+    /// Runs what may block, for callers inside a poll.
+    pub(crate) helper: HelperThread,
+    ids: AtomicU64,
+    pub(crate) attachment: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// The id of a device's own stream. Others count up from here.
+const HOUSEKEEPING: StreamId = StreamId(1);
+
+impl DeviceCore {
+    pub(crate) fn open(provider: &dyn Provider, ordinal: u32) -> Result<Arc<Self>> {
+        let streams = Arc::new(Streams::default());
+        let backend = provider.open(ordinal, streams.clone())?;
+        let capabilities = backend.capabilities().clone();
+        // SAFETY: gives nothing up.
+        unsafe { backend.control(Control::CreateStream { id: HOUSEKEEPING, priority: 0 }) }?;
+        let housekeeping = Timeline::new(HOUSEKEEPING, 0, capabilities.ordered_visibility);
+        streams.insert(housekeeping.clone());
+        let core = Arc::new(Self {
+            backend,
+            charge: MemoryCharge::new(capabilities.memory_quota),
+            capabilities,
+            streams: streams.clone(),
+            housekeeping,
+            spare_streams: SpareStreams::default(),
+            reclaim: Reclaim::default(),
+            host: Arc::default(),
+            memory_waiters: MemoryWaiters::default(),
+            peers: Peers::default(),
+            helper: HelperThread::new("cuda-helper"),
+            ids: AtomicU64::new(HOUSEKEEPING.0),
+            attachment: OnceLock::new(),
+        });
+        streams.attach(Arc::downgrade(&core));
+        Ok(core)
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn create_stream(&self, priority: i32) -> Result<Arc<Timeline>> {
+        let id = StreamId(self.next_id());
+        // SAFETY: gives nothing up.
+        unsafe { self.backend.control(Control::CreateStream { id, priority }) }?;
+        let timeline = Timeline::new(id, priority, self.capabilities.ordered_visibility);
+        self.streams.insert(timeline.clone());
+        Ok(timeline)
+    }
+
+    /// Blocks until submission `number` of a stream is complete.
+    ///
+    /// # Errors
+    /// The error that lost the device. Failures of submissions are not looked at.
+    #[inline]
+    pub(crate) fn synchronize(&self, timeline: &Timeline, number: u64) -> Result<()> {
+        if timeline.progress.completed() >= number {
+            return Ok(());
+        }
+        let done = self.backend.block_until(Ticket { stream: timeline.id, number });
+        if let Err(error) = done {
+            return Err(self.lost(timeline, error));
+        }
+        timeline.advance(number);
+        self.reclaim_all();
+        Ok(())
+    }
+
+    /// Looks, without blocking, how far a stream is.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    #[inline]
+    pub(crate) fn query(&self, timeline: &Timeline) -> Result<()> {
+        match self.backend.peek(timeline.id) {
+            Ok(complete) => {
+                timeline.advance(complete);
+                Ok(())
+            }
+            Err(error) => Err(self.lost(timeline, error)),
+        }
+    }
+
+    #[cold]
+    fn lost(&self, timeline: &Timeline, error: Error) -> Error {
+        if error.is_sticky() {
+            self.streams.fail_all(&error);
+        }
+        timeline.progress.ended().unwrap_or(error)
+    }
+
+    /// Asks for a report of progress that covers a ticket.
+    ///
+    /// # Errors
+    /// The error of the backend: no report will come.
+    pub(crate) fn try_want(&self, ticket: Ticket) -> Result<()> {
+        // SAFETY: gives nothing up.
+        unsafe { self.backend.control(Control::Want { ticket }) }
+    }
+
+    /// As [`try_want`](Self::try_want), for a report that only speeds something up.
+    pub(crate) fn want(&self, ticket: Ticket) {
+        let _ = self.try_want(ticket);
+    }
+
+    /// Sends a request; `convert` takes the reply of the right kind.
+    pub(crate) fn request<T>(
+        &self,
+        request: Request,
+        convert: impl FnOnce(Reply) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (pending, answer) = Pending::new(convert);
+        self.backend.request(request, answer);
+        pending
+    }
+}
+
+impl Drop for DeviceCore {
+    /// Streams may still run. The backend takes over what they use.
+    fn drop(&mut self) {
+        let streams = self.streams.all();
+        streams.iter().for_each(|it| it.retention.release(it.progress.completed()));
+        let retained = streams.iter().flat_map(|it| it.retention.take(it.id)).collect();
+        self.backend.close(retained);
+    }
+}

@@ -1,0 +1,40 @@
+//! A list that many threads push to and one empties, cheap to find empty.
+
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+pub(crate) struct Inbox<T> {
+    items: Mutex<Vec<T>>,
+    /// Its length, so that a look need not lock. Stored under the lock.
+    waiting: AtomicUsize,
+}
+
+impl<T> Inbox<T> {
+    pub(crate) fn push(&self, item: T) {
+        let mut items = self.items.lock();
+        items.push(item);
+        self.waiting.store(items.len(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut items = self.items.lock();
+        self.waiting.store(0, Ordering::Release);
+        std::mem::take(&mut items)
+    }
+}
+
+impl<T> Default for Inbox<T> {
+    fn default() -> Self {
+        Self { items: Mutex::default(), waiting: AtomicUsize::new(0) }
+    }
+}

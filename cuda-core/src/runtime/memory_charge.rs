@@ -1,0 +1,55 @@
+//! The client's own account of device memory: charged when an allocation is sent, credited when its free is sent. So
+//! out of memory is an immediate error also where the device is far away.
+
+use crate::{
+    protocol::{Error, Result},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+pub(crate) struct MemoryCharge {
+    quota: u64,
+    used: AtomicU64,
+}
+
+impl MemoryCharge {
+    pub(crate) fn new(quota: u64) -> Self {
+        Self { quota, used: AtomicU64::new(0) }
+    }
+
+    /// Charges an allocation.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if it exceeds what is left of the quota.
+    pub(crate) fn charge(&self, requested: u64) -> Result<()> {
+        let before = self.used.fetch_add(requested.min(self.quota), Ordering::Relaxed);
+        if requested <= self.quota.saturating_sub(before) {
+            return Ok(());
+        }
+        self.credit(requested.min(self.quota));
+        let free = self.quota.saturating_sub(before);
+        Err(Error::OutOfMemory { requested, free, total: self.quota })
+    }
+
+    /// Gives back the charge of an allocation.
+    pub(crate) fn credit(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_more_than_is_left_and_forgets_refused_charges() {
+        let charge = MemoryCharge::new(100);
+        charge.charge(60).unwrap();
+        let refused = Error::OutOfMemory { requested: 41, free: 40, total: 100 };
+        assert_eq!(charge.charge(41), Err(refused));
+        assert!(charge.charge(u64::MAX).is_err());
+        charge.charge(40).unwrap();
+        charge.credit(60);
+        charge.charge(60).unwrap();
+        assert_eq!(charge.used.load(Ordering::Relaxed), 100);
+    }
+}

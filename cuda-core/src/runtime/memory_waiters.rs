@@ -1,0 +1,64 @@
+//! Tasks that wait for device memory to come back.
+//!
+//! # Which thread may touch which field
+//! Wakers are cloned, dropped and woken without the lock. `Drop` of a buffer wakes no task, since it may run anywhere:
+//! its memory comes back with the next submission or notice, which wake.
+
+use std::task::Waker;
+
+use crate::sync::{
+    Mutex, WakerSet,
+    atomic::{AtomicBool, Ordering},
+};
+
+#[derive(Default)]
+pub(crate) struct MemoryWaiters {
+    waiting: Mutex<Waiting>,
+    /// Whether any task waits, so that a look need not lock.
+    any: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    wakers: WakerSet<u64>,
+    next: u64,
+}
+
+impl MemoryWaiters {
+    /// Wakes all: memory may have come back.
+    #[inline]
+    pub(crate) fn wake(&self) {
+        if self.any.load(Ordering::Acquire) {
+            self.wake_all();
+        }
+    }
+
+    #[cold]
+    fn wake_all(&self) {
+        let woken = {
+            let mut waiting = self.waiting.lock();
+            self.any.store(false, Ordering::Release);
+            waiting.wakers.take_all()
+        };
+        drop(woken);
+    }
+
+    /// Enters a waker, in the place of an earlier one with this key. Returns its key.
+    pub(crate) fn enter(&self, key: Option<u64>, waker: Waker) -> u64 {
+        let mut waiting = self.waiting.lock();
+        let key = key.unwrap_or_else(|| {
+            waiting.next += 1;
+            waiting.next
+        });
+        let previous = waiting.wakers.insert(key, waker);
+        self.any.store(true, Ordering::Release);
+        drop(waiting);
+        drop(previous);
+        key
+    }
+
+    pub(crate) fn leave(&self, key: u64) {
+        let waker = self.waiting.lock().wakers.remove(&key);
+        drop(waker);
+    }
+}

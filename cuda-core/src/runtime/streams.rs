@@ -1,0 +1,123 @@
+//! The live streams of a device, and delivery of the backend's notices to them.
+
+use std::{
+    sync::{Arc, OnceLock, Weak},
+    thread::ThreadId,
+};
+
+use rustc_hash::FxHashMap;
+
+use super::device_core::DeviceCore;
+use crate::{
+    order::timeline::Timeline,
+    protocol::{Error, Notice, NoticeSink, StreamId, Ticket},
+    sync::{Mutex, RwLock},
+};
+
+#[derive(Default)]
+pub(crate) struct Streams {
+    table: RwLock<FxHashMap<StreamId, Arc<Timeline>>>,
+    /// The threads that are inside [`NoticeSink::notice`] now, and may be running wakers.
+    delivering: Mutex<Vec<ThreadId>>,
+    device: OnceLock<Weak<DeviceCore>>,
+}
+
+impl Streams {
+    /// Sets the device whose dropped resources a notice may free.
+    pub(crate) fn attach(&self, device: Weak<DeviceCore>) {
+        let _ = self.device.set(device);
+    }
+
+    pub(crate) fn insert(&self, timeline: Arc<Timeline>) {
+        self.table.write().insert(timeline.id, timeline);
+    }
+
+    /// Removes a stream, unless it is held: then another thread may be about to order something after it.
+    pub(crate) fn remove_unused(&self, id: StreamId) -> bool {
+        let mut table = self.table.write();
+        // No thread can find it while the table is locked, so a count of one stays one.
+        let unused = table.get(&id).is_some_and(|timeline| Arc::strong_count(timeline) == 1);
+        let removed = if unused { table.remove(&id) } else { None };
+        drop(table);
+        removed.is_some()
+    }
+
+    /// The stream with this id. A stream that is gone has run everything it ever had.
+    pub(crate) fn find(&self, id: StreamId) -> Option<Arc<Timeline>> {
+        self.table.read().get(&id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Timeline>> {
+        self.table.read().values().cloned().collect()
+    }
+
+    /// The device is lost: nothing that is not complete on any stream will be.
+    #[cold]
+    pub(crate) fn fail_all(&self, error: &Error) {
+        let woken: Vec<_> =
+            self.all().iter().map(|it| it.progress.fail_all(error.clone())).collect();
+        drop(woken);
+    }
+
+    pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
+        self.find(ticket.stream).is_none_or(|it| it.progress.completed() >= ticket.number)
+    }
+
+    /// Whether the calling thread is delivering notices, so that waiting for one would never end.
+    pub(crate) fn delivers_here(&self) -> bool {
+        self.delivering.lock().contains(&std::thread::current().id())
+    }
+
+    fn advance(&self, stream: StreamId, accepted: u64, complete: u64) {
+        let Some(timeline) = self.find(stream) else { return };
+        timeline.accept(accepted);
+        timeline.advance(complete);
+        drop(timeline);
+        if let Some(device) = self.device.get().and_then(Weak::upgrade) {
+            device.reclaim_all();
+            // Some work has ended, and with it what was freed behind it.
+            device.memory_waiters.wake();
+        }
+    }
+}
+
+// SAFETY: notices are acted upon as they are.
+unsafe impl NoticeSink for Streams {
+    unsafe fn notice(&self, notice: Notice) {
+        match notice {
+            Notice::Failed { ticket, error } => {
+                if let Some(timeline) = self.find(ticket.stream) {
+                    timeline.progress.fail(ticket.number, error);
+                }
+            }
+            Notice::Progress { stream, accepted, complete } => {
+                let _delivering = Delivering::new(self);
+                self.advance(stream, accepted, complete);
+            }
+            Notice::Lost { error } => {
+                let _delivering = Delivering::new(self);
+                self.fail_all(&error);
+            }
+        }
+    }
+}
+
+/// Marks the calling thread as one that delivers notices, also while a waker unwinds.
+struct Delivering<'a>(&'a Streams);
+
+impl<'a> Delivering<'a> {
+    fn new(streams: &'a Streams) -> Self {
+        streams.delivering.lock().push(std::thread::current().id());
+        Self(streams)
+    }
+}
+
+impl Drop for Delivering<'_> {
+    fn drop(&mut self) {
+        let this = std::thread::current().id();
+        let mut delivering = self.0.delivering.lock();
+        if let Some(at) = delivering.iter().rposition(|thread| *thread == this) {
+            delivering.swap_remove(at);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Locks, condition variables, atomics, wakers and helper threads. The lowest layer: it uses nothing of the crate.
+//!
+//! Every value that several threads change, here and in `cuda-async`, is made of these, so that loom can run the real
+//! code. Without `cfg(loom)` they are parking_lot's and std's, at no cost. With it (see CONTRIBUTING.md) they are
+//! `modelled`: the same names and signatures, and every use is a point where loom may switch threads. A `static` stays
+//! as it is, since loom's types only exist while a model runs. `Arc` is std's in models too: the only protocol that
+//! uses its count is `Streams::remove_unused`, which holds a lock.
+
+#[cfg(not(loom))]
+pub use parking_lot::{Condvar, Mutex, RwLock};
+#[cfg(not(loom))]
+pub use std::{hint::spin_loop, sync::atomic};
+
+/// The current time; in models it stands still.
+#[cfg(not(loom))]
+#[inline]
+pub fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[cfg(loom)]
+mod modelled;
+#[cfg(loom)]
+pub use modelled::*;
+
+/// A limit, or in models a small one that they can reach.
+pub const fn limit(normal: usize, modelled: usize) -> usize {
+    if cfg!(loom) { modelled } else { normal }
+}
+
+mod helper_thread;
+mod waker_set;
+mod wakes;
+
+pub use helper_thread::HelperThread;
+pub use waker_set::{WakerSet, Woken};
+pub use wakes::{discard_panic, wake_each};

@@ -1,0 +1,96 @@
+//! A set of wakers with keys: the one place where the library keeps the wakers of tasks that wait together.
+//!
+//! The set itself has no lock; its owner keeps it under one. Wakers are user code, so they are never cloned, woken or
+//! dropped under that lock: methods give them back, and the owner lets them go after it has unlocked.
+
+use std::{collections::BTreeMap, task::Waker};
+
+use super::wake_each;
+
+/// Wakers by key. Keys order the set; a task that waits again replaces its waker.
+#[derive(Debug)]
+pub struct WakerSet<K: Ord>(BTreeMap<K, Waker>);
+
+impl<K: Ord> WakerSet<K> {
+    /// An empty set.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Whether no task waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The number of tasks that wait.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds a waker, or replaces the one with this key. The caller drops the result without the lock.
+    #[must_use = "a waker is dropped without the owner's lock"]
+    pub fn insert(&mut self, key: K, waker: Waker) -> Option<Waker> {
+        self.0.insert(key, waker)
+    }
+
+    /// Removes a waker. The caller drops it without the lock.
+    #[must_use = "a waker is dropped without the owner's lock"]
+    pub fn remove(&mut self, key: &K) -> Option<Waker> {
+        self.0.remove(key)
+    }
+
+    /// The smallest key.
+    pub fn first(&self) -> Option<&K> {
+        self.0.first_key_value().map(|(key, _)| key)
+    }
+
+    /// Takes out the wakers whose key is below `end`.
+    pub fn take_below(&mut self, end: &K) -> Woken {
+        if self.0.is_empty() {
+            return Woken::default();
+        }
+        let rest = self.0.split_off(end);
+        Woken::of(std::mem::replace(&mut self.0, rest))
+    }
+
+    /// Takes out all wakers.
+    pub fn take_all(&mut self) -> Woken {
+        Woken::of(std::mem::take(&mut self.0))
+    }
+}
+
+impl<K: Ord> Default for WakerSet<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Wakers that were taken out of a set. Dropping this wakes them, so a caller that holds a lock drops it afterwards.
+#[derive(Debug, Default)]
+#[must_use = "dropping this wakes the tasks; drop it without any lock"]
+pub struct Woken(Vec<Waker>);
+
+impl Woken {
+    fn of<K>(wakers: BTreeMap<K, Waker>) -> Self {
+        Self(wakers.into_values().collect())
+    }
+
+    /// The number of wakers.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Woken {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            wake_each(std::mem::take(&mut self.0));
+        }
+    }
+}
