@@ -13,7 +13,7 @@ use crate::{
         retention::Until,
         timeline::{Timeline, Watermarks},
     },
-    protocol::{Access, Error, HostBlock, RawStream, Result, StreamId, Submission, Ticket, Work},
+    protocol::{Error, HostBlock, RawStream, Result, StreamId, Submission, Ticket, Work},
 };
 
 /// Tickets that a submission comes after.
@@ -163,6 +163,17 @@ impl Stream {
     /// The first failure among the submissions of this handle, without regard to whether they are complete.
     pub(super) fn sent_failure(&self) -> Result<()> {
         self.sent.failure(self)
+    }
+
+    /// The fault because of which submissions of this handle are skipped, if any of them are in flight or failed.
+    #[cold]
+    pub fn fault(&self) -> Option<Error> {
+        if let Err(error) = self.sent_failure() {
+            return Some(error);
+        }
+        let in_flight = self.progress().completed() < self.last().number;
+        let fault = || self.device().core().streams.last_fault();
+        self.progress().ended().or_else(|| if in_flight { fault() } else { None })
     }
 
     /// Marks this point of the stream.

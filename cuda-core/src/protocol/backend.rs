@@ -85,7 +85,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
 /// An implementation that forwards notices changes nothing in them.
 pub unsafe trait NoticeSink: Send + Sync {
     /// Takes one notice. Called on a thread of the backend, while it holds no lock: tasks that it wakes may submit at
-    /// once. Only [`Notice::Failed`] may be delivered inside a call of the client.
+    /// once. Only [`Notice::Failed`] and [`Notice::Faulted`] may be delivered inside a call of the client.
     ///
     /// # Safety
     /// The notice is true, as [`Backend`] defines.

@@ -25,6 +25,12 @@ pub enum Notice {
         /// The root cause.
         error: Error,
     },
+    /// A kernel faulted. Submissions that have not begun are skipped and fail with this error, until the device is
+    /// reset. Wakes no task.
+    Faulted {
+        /// The fault.
+        error: Error,
+    },
     /// The device is lost for ever: nothing that is not complete will be.
     Lost {
         /// The cause.

@@ -16,7 +16,7 @@ mod spare_streams;
 mod streams;
 
 pub use host_pool::HOST_POOL_LIMIT;
-pub(crate) use host_pool::{HostPool, Lease};
+pub(crate) use host_pool::Lease;
 pub(crate) use reclaim::Freed;
 pub use reply::Pending;
 pub(crate) use reply::unexpected;

@@ -19,6 +19,8 @@ pub(crate) struct Streams {
     table: RwLock<FxHashMap<StreamId, Arc<Timeline>>>,
     /// The threads that are inside [`NoticeSink::notice`] now, and may be running wakers.
     delivering: Mutex<Vec<ThreadId>>,
+    /// The latest fault that the device can be reset from.
+    fault: Mutex<Option<Error>>,
     device: OnceLock<Weak<DeviceCore>>,
 }
 
@@ -68,6 +70,11 @@ impl Streams {
         self.delivering.lock().contains(&std::thread::current().id())
     }
 
+    /// The latest fault.
+    pub(crate) fn last_fault(&self) -> Option<Error> {
+        self.fault.lock().clone()
+    }
+
     fn advance(&self, stream: StreamId, accepted: u64, complete: u64) {
         let Some(timeline) = self.find(stream) else { return };
         timeline.accept(accepted);
@@ -93,6 +100,10 @@ unsafe impl NoticeSink for Streams {
             Notice::Progress { stream, accepted, complete } => {
                 let _delivering = Delivering::new(self);
                 self.advance(stream, accepted, complete);
+            }
+            Notice::Faulted { error } => {
+                let previous = self.fault.lock().replace(error);
+                drop(previous);
             }
             Notice::Lost { error } => {
                 let _delivering = Delivering::new(self);

@@ -1,79 +1,87 @@
-//! Commands and requests.
+//! The CPU device as a backend: submissions and controls in, notices out.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use cuda_core::{
-    AllocId, Backend, Command, DeviceInfo, EntryInfo, Error, EventId, HostBlock, MemoryInfo,
-    ModuleId, ModuleImage, ModuleInfo, Notice, NoticeSink, Reply, Request, Result, StreamId,
-    entry_params,
+    Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket,
+    order::{Poison, uses_of},
+    protocol::{
+        AllocId, Answer, Capabilities, Control, Foreign, HostBlock, ModuleId, ModuleImage, Reply,
+        Request, StreamId, Submission, Work as Asked,
+    },
+    sync::HelperThread,
 };
 use parking_lot::{Mutex, RwLock};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::{
+    job::Job,
     later::Later,
     lost::{self, Lost},
-    modules::LoadedModule,
+    modules::Modules,
     notices::Notices,
     parked::Parked,
     pumps::Pumps,
     queue::Queue,
     resolve::{Names, host_range, unknown},
-    signal::Signal,
     timing::Timing,
     translate,
     watching::Watching,
     work::Work,
 };
-use crate::{CpuOptions, Memory, OutOfMemory, Program};
+use crate::{CpuOptions, Memory, OutOfMemory};
 
-/// Streams that run at the same time; further ones wait for a thread.
+/// Streams that run at the same time. Further ones wait for a thread.
 const MAX_PUMPS: usize = 16;
 
 /// The CPU device. Made by [`CpuProvider`](crate::CpuProvider).
 pub struct CpuBackend {
     info: DeviceInfo,
+    capabilities: Capabilities,
     timing: Timing,
     shared: Arc<Shared>,
     names: Names,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
-    /// Streams that were destroyed before they had run everything.
+    /// Streams that were retired before they had run everything.
     leftover: Mutex<Vec<Arc<Queue>>>,
-    /// The latest recording of each event.
-    events: RwLock<FxHashMap<EventId, Arc<Signal>>>,
-    /// Held while something is made known and put into its queue that work in other queues waits for: else a thread
-    /// could put the wait in front of it.
+    /// Held while an allocation or a free is made known and put into its queue. Otherwise a thread could put an
+    /// allocation in front of the free that it waits for.
     order: Mutex<()>,
+    /// Loads modules and resets the device.
+    helper: HelperThread,
 }
 
-/// What queues use while they run.
+/// State that queues use while they run.
 pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
+    pub(crate) modules: Modules,
     pub(crate) pumps: Pumps,
-    /// Help pumps to run blocks, where there is more than one thread.
+    /// Helps pumps to run blocks, where there is more than one thread.
     pub(crate) pool: Option<ThreadPool>,
     /// For every launch.
     pub(crate) watching: Watching,
     pub(crate) lost: Lost,
+    pub(crate) poison: Poison,
     pub(crate) notices: Notices,
     /// For what adversarial timing holds back.
     pub(crate) clock: Later<Due>,
     pub(crate) parked: Parked,
 }
 
-/// What was held back.
+/// A step that was held back.
 pub(crate) enum Due {
     Queue(Arc<Queue>, Arc<Shared>),
-    Notice(Notice, Arc<Shared>),
+    Report(StreamId, u64, Arc<Shared>),
 }
 
 impl Due {
     fn act(self) {
         match self {
             Due::Queue(queue, shared) => queue.start(&shared),
-            Due::Notice(notice, shared) => {
-                shared.notices.post(notice);
+            Due::Report(stream, complete, shared) => {
+                shared.notices.post(stream, complete);
                 shared.pumps.start(None, shared.clone());
             }
         }
@@ -90,10 +98,12 @@ impl Shared {
     ) -> Self {
         Self {
             memory: Arc::new(memory),
+            modules: Modules::default(),
             pumps,
             pool,
             watching,
             lost: Lost::default(),
+            poison: Poison::default(),
             notices: Notices::new(sink),
             clock: Later::new("cuda-cpu-clock", Due::act),
             parked: Parked::default(),
@@ -109,7 +119,7 @@ impl CpuBackend {
         notices: Arc<dyn NoticeSink>,
     ) -> Result<Self> {
         let failed = |detail: String| Error::Host {
-            what: "cannot start the threads of the CPU device".into(),
+            what: "failed to start the threads of the CPU device".into(),
             detail,
         };
         // A pump runs blocks too, so the pool has one thread less; and one thread means one.
@@ -125,110 +135,121 @@ impl CpuBackend {
         let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
         let watching = Watching::new(options);
         let shared = Arc::new(Shared::new(memory, pumps, pool, watching, notices));
-        let (names, streams, leftover, events, order) = Default::default();
-        Ok(Self { info, timing: options.timing, shared, names, streams, leftover, events, order })
+        let (names, streams, leftover, order) = Default::default();
+        Ok(Self {
+            capabilities: Capabilities::local(info.memory),
+            info,
+            timing: options.timing,
+            shared,
+            names,
+            streams,
+            leftover,
+            order,
+            helper: HelperThread::new("cuda-cpu-helper"),
+        })
     }
 
     fn stream(&self, id: StreamId) -> Result<Arc<Queue>> {
         self.streams.read().get(&id).cloned().ok_or_else(|| unknown("a stream", id.0))
     }
 
-    /// What is left to do when the stream gets there; nothing for commands that are done at once.
-    fn resolve(&self, command: Command<'_>, host: &[Arc<HostBlock>]) -> Result<Option<Work>> {
-        Ok(Some(match command {
-            Command::Alloc { id, bytes } => {
-                return self.alloc(id, bytes).map_err(translate::out_of_memory);
+    /// Queues with the number that comes first. A stream that is gone has run everything.
+    fn after(&self, tickets: &[Ticket]) -> SmallVec<[(Arc<Queue>, u64); 2]> {
+        if tickets.is_empty() {
+            return SmallVec::new();
+        }
+        let streams = self.streams.read();
+        let queue = |ticket: &Ticket| Some((streams.get(&ticket.stream)?.clone(), ticket.number));
+        tickets.iter().filter_map(queue).collect()
+    }
+
+    fn resolve(&self, work: &Asked<'_>, host: &[Arc<HostBlock>]) -> Result<Work> {
+        let names = &self.names;
+        Ok(match work {
+            Asked::Join => Work::Join,
+            Asked::Upload { from, to, bytes } => {
+                let (from, range) = host_range(*from, *bytes, host)?;
+                Work::Upload { from, range, to: names.address(*to, *bytes)? }
             }
-            Command::Free { id } => {
-                let (address, bytes) = self.names.remove_allocation(id)?;
-                self.shared.memory.announce_free(bytes);
-                Work::Free { address, bytes }
+            Asked::Download { from, to, bytes } => {
+                let (to, range) = host_range(*to, *bytes, host)?;
+                Work::Download { from: names.address(*from, *bytes)?, to, range }
             }
-            Command::Upload { from, to, bytes } => {
-                let (from, range) = host_range(from, bytes, host)?;
-                Work::Upload { from, range, to: self.names.address(to, bytes)? }
+            Asked::Copy { from, to, bytes } => {
+                let (from, to) = (names.address(*from, *bytes)?, names.address(*to, *bytes)?);
+                Work::Copy { from, to, bytes: *bytes }
             }
-            Command::Download { from, to, bytes } => {
-                let (to, range) = host_range(to, bytes, host)?;
-                Work::Download { from: self.names.address(from, bytes)?, to, range }
-            }
-            Command::Copy { from, to, bytes } => {
-                let (from, to) = (self.names.address(from, bytes)?, self.names.address(to, bytes)?);
-                Work::Copy { from, to, bytes }
-            }
-            Command::Fill { to, pattern, count } => {
+            Asked::Fill { to, pattern, count } => {
                 let bytes = count.saturating_mul(pattern.bytes());
-                Work::Fill { to: self.names.address(to, bytes)?, pattern, count }
+                Work::Fill { to: names.address(*to, bytes)?, pattern: *pattern, count: *count }
             }
-            Command::Launch(launch) => {
-                let kernel = self.names.kernel(&launch)?;
+            Asked::Launch(launch) => {
+                let module = self.shared.modules.find(launch.function.module)?;
+                let kernel = names.kernel(launch, module)?;
                 kernel.check(&self.shared)?;
                 Work::Launch(kernel)
             }
-            Command::Record { event } => {
-                let signal = Arc::new(Signal::default());
-                self.events.write().insert(event, signal.clone());
-                Work::Record(signal)
-            }
-            Command::Wait { event } => match self.events.read().get(&event) {
-                Some(signal) => Work::Wait(signal.clone()),
-                None => return Ok(None),
-            },
-            Command::Notify { token } => Work::Notify(token),
-            _ => return Err(Error::unsupported("a command of a newer version", "cpu")),
-        }))
+            _ => return Err(Error::unsupported("this kind of work", &self.info.address)),
+        })
     }
 
-    /// Done at once where there is room. Where there is none before frees that are enqueued have run, and
-    /// where time is not to be relied upon, it is the stream's work.
-    fn alloc(&self, id: AllocId, bytes: u64) -> Result<Option<Work>, OutOfMemory> {
+    /// The error of a submission to a lost device, and the epoch of one to a device that is not.
+    fn epoch(&self) -> Result<u64> {
+        // Read before the check: should the device be lost and reset meanwhile, the job does not run.
+        let epoch = self.shared.lost.epoch();
+        let checked = self.shared.lost.check_at(epoch);
+        checked.map_err(|cause| lost::refused(&self.info.address, &cause))?;
+        Ok(epoch)
+    }
+
+    /// Allocates at once where there is room. Where there is none before frees that were sent have run, and where
+    /// timing is adversarial, the allocation is a job of the stream.
+    fn allocate(&self, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
+        let queue = self.stream(at.stream)?;
+        let epoch = self.epoch()?;
+        let _order = self.order.lock();
         let memory = &self.shared.memory;
-        let address = memory.promise(bytes)?;
-        let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
-        if now {
-            memory.fulfil(address, bytes)?;
-        }
+        let make = || -> Result<(u64, bool), OutOfMemory> {
+            let address = memory.promise(bytes)?;
+            let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
+            if now {
+                memory.fulfil(address, bytes)?;
+            }
+            Ok((address, now))
+        };
+        let (address, now) = make().map_err(translate::out_of_memory)?;
         self.names.add_allocation(id, address, bytes);
-        Ok((!now).then_some(Work::Alloc { address, bytes }))
+        let number = Some(at.number);
+        if now {
+            queue.count(at.number, || Job::new(Work::Join, number, epoch), &self.shared);
+        } else {
+            queue.push(Job::new(Work::Alloc { address, bytes }, number, epoch), &self.shared);
+        }
+        Ok(())
     }
 
-    fn query(&self, stream: StreamId) -> Result<bool> {
-        let idle = self.stream(stream)?.is_idle();
-        self.shared.lost.check()?;
-        Ok(idle)
+    fn free(&self, id: AllocId, stream: StreamId, after: &[Ticket]) -> Result<()> {
+        let queue = self.stream(stream)?;
+        let _order = self.order.lock();
+        let (address, bytes) = self.names.remove_allocation(id)?;
+        self.shared.memory.announce_free(bytes);
+        let free = Job::new(Work::Free { address, bytes }, None, self.shared.lost.epoch());
+        queue.push(Job { after: self.after(after), ..free }, &self.shared);
+        self.shared.poison.forget(id);
+        Ok(())
     }
 
-    fn synchronize(&self, stream: StreamId) -> Result<()> {
-        self.stream(stream)?.finish(self.shared.lost.epoch(), &self.shared);
-        self.shared.lost.check()
-    }
-
-    fn destroy(&self, id: StreamId) {
+    fn retire(&self, id: StreamId) {
         let removed = self.streams.write().remove(&id);
         let mut leftover = self.leftover.lock();
         leftover.retain(|queue| !queue.is_idle());
         leftover.extend(removed.filter(|queue| !queue.is_idle()));
     }
 
-    fn load(&self, id: ModuleId, image: &ModuleImage) -> Result<ModuleInfo> {
-        let ModuleImage::Ptx(text) = image else {
-            return Err(Error::unsupported("a module of a newer kind", "cpu"));
-        };
-        let parse = |error: cuda_ptx::Error| Error::InvalidPtx { detail: error.to_string() };
-        let module = cuda_ptx::parse(text).map_err(parse)?;
-        let loaded = Program::load(&module, &self.shared.memory);
-        let program = loaded.map_err(|error| Error::LoadFailed { log: error.to_string() })?;
-        let entries = program.entries().iter().map(|entry| {
-            let signature = module.entry(&entry.name);
-            EntryInfo {
-                name: entry.name.clone(),
-                params: signature.map_or_else(Vec::new, |entry| entry_params(&entry.params)),
-                max_threads: self.info.max_threads_per_block,
-            }
-        });
-        let info = ModuleInfo { entries: entries.collect(), log: String::new() };
-        self.names.add_module(id, LoadedModule::new(program, self.shared.memory.clone()));
-        Ok(info)
+    fn load(&self, id: ModuleId, image: ModuleImage) -> Result<()> {
+        self.shared.modules.announce(id);
+        let (shared, most) = (self.shared.clone(), self.info.max_threads_per_block);
+        self.help(move || shared.modules.load(id, &image, &shared.memory, most))
     }
 
     fn memory(&self) -> MemoryInfo {
@@ -236,71 +257,107 @@ impl CpuBackend {
         MemoryInfo { used: usage.used, free: usage.total - usage.used, total: usage.total }
     }
 
-    /// Waits until every queue has skipped what it had, then forgets the fault.
-    fn reset(&self) -> Reply {
+    /// Begins a new epoch at once; answers when every queue has run or skipped what it had.
+    fn reset(&self, answer: Answer) {
         let mut queues: Vec<_> = self.streams.read().values().cloned().collect();
         queues.append(&mut self.leftover.lock());
-        let epoch = self.shared.lost.epoch();
-        queues.iter().for_each(|queue| queue.finish(epoch, &self.shared));
-        Reply::Reset { lost: self.shared.lost.clear() }
+        let last: Vec<_> = queues.iter().map(|queue| queue.accepted()).collect();
+        let lost = self.shared.lost.clear();
+        let shared = self.shared.clone();
+        let wait = move || {
+            queues.iter().zip(last).for_each(|(queue, last)| queue.wait(last, &shared));
+            answer.give(Ok(Reply::Reset { lost }));
+        };
+        // If there is no thread, the answer is dropped, and with that an error.
+        let _ = self.help(wait);
+    }
+
+    fn help(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.helper.run(job).map_err(|error| Error::Host {
+            what: "failed to start the helper thread of the CPU device".into(),
+            detail: error.to_string(),
+        })
     }
 }
 
-/// What is waited for across queues, and what waits: events, and room that is announced to become free.
-fn is_waited_for(command: &Command<'_>) -> bool {
-    use Command::{Alloc, Free, Record, Wait};
-    matches!(command, Record { .. } | Wait { .. } | Alloc { .. } | Free { .. })
-}
-
-fn runs_when_lost(command: &Command<'_>) -> bool {
-    use Command::{Free, Notify, Record, Wait};
-    matches!(command, Free { .. } | Notify { .. } | Record { .. } | Wait { .. })
-}
-
-impl Backend for CpuBackend {
+// SAFETY: a queue runs its jobs in order, each after its `after` ([`Queue::when_ready`]). `complete` grows after a job
+// has run and its failure was reported. Jobs hold the blocks that they name. Blocks come from `HostBlock::heap`.
+unsafe impl Backend for CpuBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    unsafe fn enqueue(
-        &self,
-        stream: StreamId,
-        command: Command<'_>,
-        host: &[Arc<HostBlock>],
-    ) -> Result<()> {
-        let queue = self.stream(stream)?;
-        // Before the check: should the device be lost and reset meanwhile, this does not run.
-        let epoch = self.shared.lost.epoch();
-        // Also on a lost device who asked is answered, and memory is given back, which takes marks where
-        // several streams have used it.
-        if !runs_when_lost(&command) {
-            let checked = self.shared.lost.check_at(epoch);
-            checked.map_err(|cause| lost::refused(&self.info.address, &cause))?;
-        }
-        let _order = is_waited_for(&command).then(|| self.order.lock());
-        if let Some(work) = self.resolve(command, host)? {
-            queue.push(work, epoch, &self.shared);
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
+        let Submission { ticket, after, work } = submission;
+        let queue = self.stream(ticket.stream)?;
+        let epoch = self.epoch()?;
+        let job = Job {
+            work: self.resolve(work, host)?,
+            number: Some(ticket.number),
+            epoch,
+            after: self.after(after),
+            uses: uses_of(work),
+            overwrites: work.overwrites(),
+        };
+        queue.push(job, &self.shared);
+        Ok(())
+    }
+
+    unsafe fn control(&self, control: Control) -> Result<()> {
+        match control {
+            Control::CreateStream { id, .. } => {
+                self.streams.write().insert(id, Queue::new(id, self.timing));
+            }
+            Control::RetireStream { id } => self.retire(id),
+            Control::Allocate { id, bytes, at } => self.allocate(id, bytes, at)?,
+            Control::Free { id, stream, after } => self.free(id, stream, &after)?,
+            Control::LoadModule { id, image } => self.load(id, image)?,
+            Control::UnloadModule { id } => {
+                self.shared.modules.unload(id);
+                self.shared.parked.wake(&self.shared);
+            }
+            Control::Want { ticket } => {
+                if let Ok(queue) = self.stream(ticket.stream) {
+                    queue.want(ticket.number, &self.shared);
+                }
+            }
+            _ => return Err(Error::unsupported("this control", &self.info.address)),
         }
         Ok(())
     }
 
-    fn request(&self, request: Request) -> Result<Reply> {
+    fn request(&self, request: Request, answer: Answer) {
         match request {
-            Request::CreateStream { id, .. } => {
-                self.streams.write().insert(id, Queue::new(id, self.timing));
+            Request::Loaded { module } => {
+                let most = self.info.max_threads_per_block;
+                self.shared.modules.when_loaded(module, answer, most);
             }
-            Request::DestroyStream { id } => self.destroy(id),
-            Request::Query { stream } => return self.query(stream).map(Reply::Idle),
-            Request::Synchronize { stream } => self.synchronize(stream)?,
-            Request::LoadModule { id, image } => return Ok(Reply::Module(self.load(id, &image)?)),
-            Request::UnloadModule { id } => {
-                drop(self.names.remove_module(id));
-                self.shared.parked.wake(&self.shared);
-            }
-            Request::Memory => return Ok(Reply::Memory(self.memory())),
-            Request::Reset => return Ok(self.reset()),
-            _ => return Err(Error::unsupported("a request of a newer version", "cpu")),
+            Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),
+            Request::Reach { .. } => answer.give(Ok(Reply::Reached(false))),
+            Request::Reset => self.reset(answer),
+            _ => answer.give(Err(Error::unsupported("this request", &self.info.address))),
         }
-        Ok(Reply::Done)
+    }
+
+    fn peek(&self, stream: StreamId) -> Result<u64> {
+        Ok(self.stream(stream)?.complete())
+    }
+
+    fn block_until(&self, ticket: Ticket) -> Result<()> {
+        self.stream(ticket.stream)?.wait(ticket.number, &self.shared);
+        Ok(())
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+
+    /// Jobs hold the blocks that they name until they have run, so nothing else has to.
+    fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
+        drop(retained);
     }
 }

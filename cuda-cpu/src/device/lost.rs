@@ -1,41 +1,43 @@
-//! Whether the device is lost, and by what.
+//! The fault that a device is lost by.
 //!
-//! A reset begins a new *epoch*. Work carries the epoch in which it was enqueued, so what was enqueued before
-//! a fault neither runs after the reset nor loses the device again.
+//! A reset begins a new *epoch*. A job carries the epoch in which it was submitted, so a job from before a fault neither
+//! runs after the reset nor loses the device again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_core::{Error, Result};
 use parking_lot::Mutex;
 
-/// What to do once the device is lost.
+/// The advice that goes with the error of a lost device.
 pub(crate) const WAY_BACK: &str = "`Device::reset()` brings it back";
 
-/// The first error that a kernel met. Cheap to ask while there is none.
+/// The first error that a kernel met. A look is cheap while there is none.
 #[derive(Default)]
 pub(crate) struct Lost {
-    /// Twice the epoch, and one more while the device is lost. Written under the lock.
+    /// Twice the epoch, plus one while the device is lost. Written under the lock.
     state: AtomicU64,
-    /// What it is lost by, or was before the latest reset.
+    /// The fault that it is lost by, or was lost by before the latest reset.
     by: Mutex<Option<Error>>,
 }
 
 impl Lost {
-    /// The epoch of what is enqueued now.
+    /// The epoch of what is submitted now.
     pub(crate) fn epoch(&self) -> u64 {
         self.state.load(Ordering::Acquire) / 2
     }
 
-    /// Work of this epoch has failed. What failed first is kept.
-    pub(crate) fn set(&self, error: Error, epoch: u64) {
+    /// A job of this epoch has failed. Returns whether it is the first: only then is the error kept.
+    pub(crate) fn set(&self, error: Error, epoch: u64) -> bool {
         let mut by = self.by.lock();
-        if self.state.load(Ordering::Relaxed) == epoch * 2 {
+        let first = self.state.load(Ordering::Relaxed) == epoch * 2;
+        if first {
             *by = Some(error);
             self.state.store(epoch * 2 + 1, Ordering::Release);
         }
+        first
     }
 
-    /// Begins a new epoch, if the device is lost; tells what it was lost by.
+    /// Begins a new epoch if the device is lost. Returns the fault that it was lost by.
     pub(crate) fn clear(&self) -> Option<Error> {
         let by = self.by.lock();
         let state = self.state.load(Ordering::Relaxed);
@@ -43,12 +45,7 @@ impl Lost {
         by.clone().filter(|_| !state.is_multiple_of(2))
     }
 
-    /// What the device is lost by now.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.check_at(self.epoch())
-    }
-
-    /// What work of this epoch cannot run for.
+    /// The fault because of which a job of this epoch cannot run.
     pub(crate) fn check_at(&self, epoch: u64) -> Result<()> {
         if self.state.load(Ordering::Acquire) == epoch * 2 {
             return Ok(());
@@ -57,7 +54,7 @@ impl Lost {
     }
 }
 
-/// What is enqueued on a device that `cause` took is told. What was in flight then ends with `cause` itself.
+/// The error of a submission to a device that `cause` took. Jobs that were in flight then fail with `cause` itself.
 pub(crate) fn refused(address: &str, cause: &Error) -> Error {
     let cause = match cause {
         Error::Fault(fault) if fault.way_back.is_some() => cause.to_string(),
@@ -75,19 +72,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_enqueued_before_a_reset_stays_lost() {
+    fn jobs_from_before_a_reset_stay_lost() {
         let lost = Lost::default();
-        lost.clear();
+        assert_eq!(lost.clear(), None);
         assert_eq!(lost.epoch(), 0);
-        lost.set(error("first"), 0);
-        lost.set(error("second"), 0);
-        assert_eq!(lost.check().unwrap_err().to_string(), error("first").to_string());
-        lost.clear();
-        assert!(lost.check().is_ok() && lost.check_at(1).is_ok());
-        assert_eq!(lost.check_at(0).unwrap_err().to_string(), error("first").to_string());
-        lost.set(error("late"), 0);
-        assert!(lost.check().is_ok());
-        lost.set(error("new"), 1);
-        assert_eq!(lost.check().unwrap_err().to_string(), error("new").to_string());
+        assert!(lost.set(error("first"), 0));
+        assert!(!lost.set(error("second"), 0));
+        assert_eq!(lost.check_at(0), Err(error("first")));
+        assert_eq!(lost.clear(), Some(error("first")));
+        assert_eq!(lost.check_at(1), Ok(()));
+        assert_eq!(lost.check_at(0), Err(error("first")));
+        assert!(!lost.set(error("late"), 0));
+        assert_eq!(lost.check_at(1), Ok(()));
+        assert!(lost.set(error("new"), 1));
+        assert_eq!(lost.check_at(1), Err(error("new")));
     }
 }

@@ -16,6 +16,7 @@
 //! No thread is joined, and none is needed to drop the device: the last handle may go on any of them.
 
 mod backend;
+mod job;
 mod later;
 mod lost;
 mod modules;

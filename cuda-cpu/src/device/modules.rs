@@ -1,23 +1,49 @@
-//! Code on the device.
+//! Modules: loaded on a helper thread, found by name.
 
 use std::sync::Arc;
 
+use cuda_core::{
+    Error, Result,
+    protocol::{Answer, ModuleId, ModuleImage, Reply, entries},
+};
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+
+use super::resolve::unknown;
 use crate::{Memory, Program};
 
-/// A program whose variables go when it does: with the last launch that is queued, if it was unloaded before.
+/// A program whose variables are freed with it: after the last launch in flight, if it was unloaded before.
 pub(crate) struct LoadedModule {
     program: Program,
     memory: Arc<Memory>,
+    /// For every entry of the protocol, in the order of the text, the program's.
+    entries: Vec<usize>,
 }
 
 impl LoadedModule {
-    /// `memory` is what it was loaded with.
-    pub(crate) fn new(program: Program, memory: Arc<Memory>) -> Self {
-        Self { program, memory }
+    /// Decodes PTX.
+    fn load(image: &ModuleImage, memory: &Arc<Memory>) -> Result<Self> {
+        let ModuleImage::Ptx(text) = image else {
+            return Err(Error::unsupported("a module of a newer kind", "cpu"));
+        };
+        let invalid = |error: cuda_ptx::Error| Error::InvalidPtx { detail: error.to_string() };
+        let module = cuda_ptx::parse(text).map_err(invalid)?;
+        let loaded = Program::load(&module, memory);
+        let program = loaded.map_err(|error| Error::LoadFailed { log: error.to_string() })?;
+        let place = |name: &str| program.entries().iter().position(|entry| entry.name == name);
+        let entries = entries(text)?;
+        let entries = entries.iter().map(|entry| place(&entry.name).unwrap_or(usize::MAX));
+        Ok(Self { entries: entries.collect(), program, memory: memory.clone() })
     }
 
     pub(crate) fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// The program's index of an entry of the protocol.
+    pub(crate) fn entry(&self, entry: u32) -> Result<usize> {
+        let found = self.entries.get(entry as usize).copied();
+        found.filter(|at| *at != usize::MAX).ok_or_else(|| unknown("a kernel", entry.into()))
     }
 }
 
@@ -25,4 +51,81 @@ impl Drop for LoadedModule {
     fn drop(&mut self) {
         self.program.free_variables(&self.memory);
     }
+}
+
+/// The modules of a device.
+#[derive(Default)]
+pub(crate) struct Modules {
+    table: Mutex<FxHashMap<ModuleId, State>>,
+    loaded: Condvar,
+}
+
+enum State {
+    /// A helper thread loads it; these want to know.
+    Loading(Vec<Answer>),
+    Loaded(Arc<LoadedModule>),
+    Failed(Error),
+}
+
+impl Modules {
+    /// Enters a module that will be loaded.
+    pub(crate) fn announce(&self, id: ModuleId) {
+        self.table.lock().insert(id, State::Loading(Vec::new()));
+    }
+
+    /// Loads a module that was announced, and answers those that asked.
+    pub(crate) fn load(&self, id: ModuleId, image: &ModuleImage, memory: &Arc<Memory>, most: u32) {
+        let (state, reply) = match LoadedModule::load(image, memory) {
+            Ok(module) => {
+                let reply = Ok(reply(&module, most));
+                (State::Loaded(Arc::new(module)), reply)
+            }
+            Err(error) => (State::Failed(error.clone()), Err(error)),
+        };
+        let mut table = self.table.lock();
+        // Unless it was unloaded meanwhile.
+        let before = table.get_mut(&id).map(|known| std::mem::replace(known, state));
+        drop(table);
+        self.loaded.notify_all();
+        if let Some(State::Loading(answers)) = before {
+            answers.into_iter().for_each(|answer| answer.give(reply.clone()));
+        }
+    }
+
+    /// Answers when the module is loaded.
+    pub(crate) fn when_loaded(&self, id: ModuleId, answer: Answer, most: u32) {
+        let mut table = self.table.lock();
+        let reply = match table.get_mut(&id) {
+            Some(State::Loading(answers)) => return answers.push(answer),
+            Some(State::Loaded(module)) => Ok(reply(module, most)),
+            Some(State::Failed(error)) => Err(error.clone()),
+            None => Err(unknown("a module", id.0)),
+        };
+        drop(table);
+        answer.give(reply);
+    }
+
+    /// A module. Waits for one that is still being loaded: a client that has seen it loaded never does.
+    pub(crate) fn find(&self, id: ModuleId) -> Result<Arc<LoadedModule>> {
+        let mut table = self.table.lock();
+        loop {
+            match table.get(&id) {
+                Some(State::Loaded(module)) => return Ok(module.clone()),
+                Some(State::Failed(error)) => return Err(error.clone()),
+                Some(State::Loading(_)) => self.loaded.wait(&mut table),
+                None => return Err(unknown("a module", id.0)),
+            }
+        }
+    }
+
+    /// Forgets a module. It goes with this, or with the last launch of it in flight.
+    pub(crate) fn unload(&self, id: ModuleId) {
+        let removed = self.table.lock().remove(&id);
+        drop(removed);
+        self.loaded.notify_all();
+    }
+}
+
+fn reply(module: &LoadedModule, most: u32) -> Reply {
+    Reply::Loaded { max_threads: vec![most; module.entries.len()], log: String::new() }
 }

@@ -1,14 +1,17 @@
-//! Telling whoever waits how far streams are.
+//! Delivery of notices.
 //!
-//! A waker may block, and may drop the device's last handle. So notices are told apart from streams, by one thread at a
-//! time: the pump that finds nobody at it. It has let go of its stream by then, and does not count as a pump while
-//! it tells, so what a waker that blocks holds up is other notices, and nothing else. A pump is awake anyway when
-//! there is something to tell: another thread would have to be woken first, which more than doubles how long a
-//! short operation takes.
+//! A waker may block, and may drop the device's last handle. So progress is delivered apart from the streams, by one
+//! thread at a time: the pump that finds no other at it. That pump has let go of its queue by then and does not count as
+//! a pump meanwhile, so a waker that blocks holds up other notices and nothing else. A pump is awake anyway when there is
+//! progress to report; waking another thread first would more than double how long a short operation takes. Failures
+//! wake no task, so the pump that meets one delivers it at once, before the progress that covers it.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use cuda_core::{Notice, NoticeSink};
+use cuda_core::{
+    Error, NoticeSink, Ticket,
+    protocol::{Notice, StreamId},
+};
 use parking_lot::Mutex;
 
 use super::work::contained;
@@ -20,9 +23,9 @@ pub(crate) struct Notices {
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they are told.
-    waiting: VecDeque<Notice>,
-    telling: bool,
+    /// Streams with the number up to which they are complete, in the order of delivery.
+    waiting: VecDeque<(StreamId, u64)>,
+    delivering: bool,
 }
 
 impl Notices {
@@ -30,36 +33,51 @@ impl Notices {
         Self { sink, state: Mutex::default() }
     }
 
-    /// Leaves a notice; whoever does so sees to it that a thread comes to [`Notices::begin`] after that.
-    pub(crate) fn post(&self, notice: Notice) {
-        self.state.lock().waiting.push_back(notice);
+    /// Adds a report. The caller then has a thread come to [`Notices::begin`].
+    pub(crate) fn post(&self, stream: StreamId, complete: u64) {
+        self.state.lock().waiting.push_back((stream, complete));
     }
 
-    /// Whether there is something to tell.
+    /// Whether there is a report to deliver.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.state.lock().waiting.is_empty()
     }
 
-    /// Whether there is something to tell and nobody at it: then the caller is, and has to [`Notices::tell`].
+    /// Whether there is a report to deliver and no thread at it. If so the caller has to [`Notices::deliver`].
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
-        let begun = !state.telling && !state.waiting.is_empty();
-        state.telling |= begun;
+        let begun = !state.delivering && !state.waiting.is_empty();
+        state.delivering |= begun;
         begun
     }
 
-    /// Tells everything, also what is left meanwhile.
-    pub(crate) fn tell(&self) {
-        while let Some(notice) = self.next() {
-            // A waker's panic was reported by the panic hook, and says nothing about the device.
-            drop(contained(|| self.sink.notice(notice)));
+    /// Delivers everything, also the reports that are posted meanwhile.
+    pub(crate) fn deliver(&self) {
+        while let Some((stream, complete)) = self.next() {
+            self.send(Notice::Progress { stream, accepted: complete, complete });
         }
     }
 
-    fn next(&self) -> Option<Notice> {
+    /// Reports a failure. It wakes no task.
+    pub(crate) fn failed(&self, ticket: Ticket, error: Error) {
+        self.send(Notice::Failed { ticket, error });
+    }
+
+    /// Reports the fault that loses the device. It wakes no task.
+    pub(crate) fn faulted(&self, error: Error) {
+        self.send(Notice::Faulted { error });
+    }
+
+    fn send(&self, notice: Notice) {
+        // A panic of a waker was reported by the panic hook. It says nothing about the device.
+        // SAFETY: queues report a number when its job has run or was skipped, and failures before that.
+        drop(contained(|| unsafe { self.sink.notice(notice) }));
+    }
+
+    fn next(&self) -> Option<(StreamId, u64)> {
         let mut state = self.state.lock();
         let next = state.waiting.pop_front();
-        state.telling = next.is_some();
+        state.delivering = next.is_some();
         next
     }
 }

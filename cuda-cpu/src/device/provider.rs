@@ -94,7 +94,8 @@ impl CpuProvider {
     }
 }
 
-impl Provider for CpuProvider {
+// SAFETY: [`CpuBackend`] keeps the rules.
+unsafe impl Provider for CpuProvider {
     fn scheme(&self) -> &'static str {
         "cpu"
     }

@@ -139,7 +139,7 @@ impl Inner {
         } else {
             drop(state);
         }
-        shared.notices.tell();
+        shared.notices.deliver();
         self.state.lock().telling = false;
     }
 

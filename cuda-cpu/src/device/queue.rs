@@ -1,11 +1,11 @@
-//! A stream: work in order, run by whichever of the [`pumps`](super::pumps) is free.
+//! A stream: a queue of jobs in order, run by one of the [`pumps`](super::pumps) at a time.
 //!
-//! # Who may touch what
-//! At most one thread *pumps* a queue: the one that set `pumped`. It takes work out under the lock and runs it
-//! without. A pump that meets work whose time has not come (a signal that has not fired, memory for which there is
-//! no room, a delay) leaves it in front, and `pumped` set; whatever it waits for starts a new pump. So work
-//! runs in order, never twice at a time, and no thread blocks. A panic in work is contained in
-//! [`Work::run`], so a pump always comes to its end.
+//! # Which thread may touch which field
+//! At most one thread *pumps* a queue: the one that set `pumped`. It takes a job out under the lock and runs it without.
+//! A pump that meets a job whose time has not come (a ticket of another queue, memory for which there is no room, a
+//! delay) leaves it in front, with `pumped` set; the event that it waits for starts a new pump. So jobs run in order,
+//! never two at a time, and no thread blocks. A panic in a job is contained in [`Job::run`], so a pump always ends.
+//! `complete` grows only after the job's failure, if any, was reported.
 
 use std::{
     collections::VecDeque,
@@ -13,62 +13,130 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_core::{Notice, StreamId};
+use cuda_core::protocol::StreamId;
 use parking_lot::Mutex;
 
 use super::{
     backend::{Due, Shared},
+    job::Job,
     signal::Signal,
     timing::{Pace, Timing},
-    work::Work,
 };
 
-/// Work that a pump does before it lets other queues have the thread.
+/// Jobs that a pump runs before it lets other queues have the thread.
 const TURN: usize = 16;
 
 pub(crate) struct Queue {
-    id: StreamId,
+    pub(crate) id: StreamId,
     state: Mutex<State>,
 }
 
 struct State {
-    /// With the epoch (see [`lost`](super::lost)) that it was enqueued in.
-    work: VecDeque<(Work, u64)>,
+    jobs: VecDeque<Job>,
     pumped: bool,
     pace: Option<Pace>,
+    /// The number of the last submission that was taken.
+    accepted: u64,
+    /// The number of the last submission that has run or was skipped.
+    complete: u64,
+    /// Numbers that a client waits for, in order.
+    wanted: VecDeque<u64>,
+    /// Queues whose next job comes after a number of this one.
+    followers: Vec<(u64, Arc<Queue>)>,
+    /// Threads of the application that wait for a number.
+    signals: Vec<(u64, Arc<Signal>)>,
 }
 
-/// What a pump does next.
+/// The next step of a pump.
 enum Step {
-    Run(Work, u64),
+    Run(Job),
     Hold(Duration),
     End,
 }
 
 impl Queue {
     pub(crate) fn new(id: StreamId, timing: Timing) -> Arc<Self> {
-        let pace = Pace::new(timing, id.0);
-        let state = State { work: VecDeque::new(), pumped: false, pace };
+        let state = State {
+            jobs: VecDeque::new(),
+            pumped: false,
+            pace: Pace::new(timing, id.0),
+            accepted: 0,
+            complete: 0,
+            wanted: VecDeque::new(),
+            followers: Vec::new(),
+            signals: Vec::new(),
+        };
         Arc::new(Self { id, state: Mutex::new(state) })
     }
 
-    /// Adds work of this epoch at the end.
-    pub(crate) fn push(self: &Arc<Self>, work: Work, epoch: u64, shared: &Arc<Shared>) {
+    /// Adds a job at the end.
+    pub(crate) fn push(self: &Arc<Self>, job: Job, shared: &Arc<Shared>) {
         let mut state = self.state.lock();
-        state.work.push_back((work, epoch));
+        state.accepted = job.number.unwrap_or(state.accepted);
+        state.jobs.push_back(job);
         if !std::mem::replace(&mut state.pumped, true) {
             drop(state);
             self.start(shared);
         }
     }
 
-    /// Waits until it has run, or skipped, what it has.
-    pub(crate) fn finish(self: &Arc<Self>, epoch: u64, shared: &Arc<Shared>) {
-        let signal = Arc::new(Signal::default());
-        self.push(Work::Record(signal.clone()), epoch, shared);
-        // Who waits may as well work: no other thread has to wake up, nor this one afterwards.
+    /// Counts a submission that was carried out at once. It completes when everything before it has.
+    pub(crate) fn count(
+        self: &Arc<Self>,
+        number: u64,
+        job: impl FnOnce() -> Job,
+        shared: &Arc<Shared>,
+    ) {
+        {
+            let mut state = self.state.lock();
+            if !state.pumped && state.jobs.is_empty() {
+                state.accepted = number;
+                state.complete = number;
+                return;
+            }
+        }
+        self.push(job(), shared);
+    }
+
+    /// The number up to which everything has run or was skipped.
+    pub(crate) fn complete(&self) -> u64 {
+        self.state.lock().complete
+    }
+
+    /// The number of the last submission.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.state.lock().accepted
+    }
+
+    /// A client waits for `number`: its completion is reported.
+    pub(crate) fn want(&self, number: u64, shared: &Arc<Shared>) {
+        let mut state = self.state.lock();
+        if state.complete >= number {
+            let complete = state.complete;
+            drop(state);
+            shared.notices.post(self.id, complete);
+            return shared.pumps.start(None, shared.clone());
+        }
+        let place = state.wanted.partition_point(|wanted| *wanted < number);
+        if state.wanted.get(place) != Some(&number) {
+            state.wanted.insert(place, number);
+        }
+    }
+
+    /// Blocks until `number` has run or was skipped.
+    pub(crate) fn wait(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) {
+        let signal = {
+            let mut state = self.state.lock();
+            if state.complete >= number {
+                return;
+            }
+            let signal = Arc::new(Signal::default());
+            state.signals.push((number, signal.clone()));
+            signal
+        };
+        // This thread may as well run jobs: then no other has to wake up, nor this one afterwards.
         while !signal.has_fired() && shared.pumps.pump_here(self, shared, &signal) {
-            // A waker may do anything: not on this thread.
+            // A waker may do anything, so it does not run on this thread.
             if shared.notices.are_waiting() {
                 shared.pumps.start(None, shared.clone());
             }
@@ -76,30 +144,40 @@ impl Queue {
         signal.wait();
     }
 
+    /// Whether `number` has run or was skipped. If not, `follower` is started again when it has.
+    pub(crate) fn has_passed(&self, number: u64, follower: &Arc<Queue>) -> bool {
+        let mut state = self.state.lock();
+        let passed = state.complete >= number;
+        if !passed {
+            state.followers.push((number, follower.clone()));
+        }
+        passed
+    }
+
     /// Whether it has run everything.
     pub(crate) fn is_idle(&self) -> bool {
         !self.state.lock().pumped
     }
 
-    /// Starts a pump; `pumped` is set.
+    /// Starts a pump. `pumped` is set.
     pub(crate) fn start(self: &Arc<Self>, shared: &Arc<Shared>) {
         shared.pumps.start(Some(self.clone()), shared.clone());
     }
 
-    /// Called once for every `start`. Ends at the latest where there is something to tell, or where `until` has fired.
+    /// Called once for every `start`. Ends at the latest where there is a report to deliver, or where `until` has fired.
     pub(crate) fn pump(self: Arc<Self>, shared: &Arc<Shared>, until: Option<&Signal>) {
         for _ in 0..TURN {
             if until.is_some_and(Signal::has_fired) {
                 break;
             }
             match self.next() {
-                Step::Run(Work::Notify(token), epoch) => {
-                    self.notify(token, epoch, shared);
-                    break;
-                }
-                Step::Run(work, epoch) => {
-                    let Some(work) = self.when_ready(work, epoch, shared) else { return };
-                    work.run(epoch, shared);
+                Step::Run(job) => {
+                    let Some(job) = self.when_ready(job, shared) else { return };
+                    let number = job.number;
+                    job.run(self.id, shared);
+                    if number.is_some_and(|number| self.pass(number, shared)) {
+                        break;
+                    }
                 }
                 Step::Hold(delay) => {
                     let due = Instant::now() + delay;
@@ -113,42 +191,58 @@ impl Queue {
         }
     }
 
-    /// Whether there is more to pump; if not, this pump has ended.
+    /// Everything up to `number` has run or was skipped. Returns whether there is a report to deliver.
+    fn pass(&self, number: u64, shared: &Arc<Shared>) -> bool {
+        let mut state = self.state.lock();
+        state.complete = number;
+        let due = state.wanted.partition_point(|wanted| *wanted <= number);
+        state.wanted.drain(..due);
+        let at = if due > 0 { state.pace.as_mut().map(Pace::notice_due) } else { None };
+        let is_due = |entry: &u64| *entry <= number;
+        let followers: Vec<_> = state.followers.extract_if(.., |(at, _)| is_due(at)).collect();
+        let signals: Vec<_> = state.signals.extract_if(.., |(at, _)| is_due(at)).collect();
+        drop(state);
+        if due > 0 {
+            match at {
+                Some(at) => shared.clock.push(at, Due::Report(self.id, number, shared.clone())),
+                None => shared.notices.post(self.id, number),
+            }
+        }
+        followers.iter().for_each(|(_, queue)| queue.start(shared));
+        signals.iter().for_each(|(_, signal)| signal.fire());
+        due > 0
+    }
+
+    /// Whether there is more to pump. If not, this pump has ended.
     fn has_more(&self) -> bool {
         let mut state = self.state.lock();
-        state.pumped = !state.work.is_empty();
+        state.pumped = !state.jobs.is_empty();
         state.pumped
     }
 
-    fn notify(&self, token: u64, epoch: u64, shared: &Arc<Shared>) {
-        let due = self.state.lock().pace.as_mut().map(Pace::notice_due);
-        let notice = Notice { stream: self.id, token, status: shared.lost.check_at(epoch) };
-        match due {
-            Some(due) => shared.clock.push(due, Due::Notice(notice, shared.clone())),
-            None => shared.notices.post(notice),
-        }
-    }
-
-    /// The next work, or the end of this pump.
+    /// The next job, or the end of this pump.
     fn next(&self) -> Step {
         let mut state = self.state.lock();
-        if !state.work.is_empty()
+        if !state.jobs.is_empty()
             && let Some(delay) = state.pace.as_mut().and_then(Pace::hold)
         {
             return Step::Hold(delay);
         }
-        let work = state.work.pop_front();
-        state.pumped = work.is_some();
-        work.map_or(Step::End, |(work, epoch)| Step::Run(work, epoch))
+        let job = state.jobs.pop_front();
+        state.pumped = job.is_some();
+        job.map_or(Step::End, Step::Run)
     }
 
-    /// The work, if it can run now. If not it is in front again, and this queue is another pump's from then on.
-    fn when_ready(self: &Arc<Self>, work: Work, epoch: u64, shared: &Shared) -> Option<Work> {
-        let Some(waits) = work.waits() else { return Some(work) };
-        self.state.lock().work.push_front((work, epoch));
+    /// The job, if it can run now. If not it is in front again, and the queue belongs to another pump from then on.
+    fn when_ready(self: &Arc<Self>, job: Job, shared: &Shared) -> Option<Job> {
+        if job.is_always_ready() {
+            return Some(job);
+        }
+        let waits = job.waits();
+        self.state.lock().jobs.push_front(job);
         if !waits.are_over(self, shared) {
             return None;
         }
-        self.state.lock().work.pop_front().map(|(work, _)| work)
+        self.state.lock().jobs.pop_front()
     }
 }

@@ -1,8 +1,11 @@
-//! Names to addresses, with every bound checked, when a command is enqueued.
+//! Resolves names to addresses, with every bound checked, when work is submitted.
 
 use std::{ops::Range, sync::Arc};
 
-use cuda_core::{AllocId, Error, HostBlock, HostRegion, Launch, ModuleId, Region, Result};
+use cuda_core::{
+    Error, Result,
+    protocol::{AllocId, HostBlock, HostRegion, Launch, ModuleId, Region},
+};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -13,11 +16,10 @@ use super::{
 };
 use crate::LaunchDims;
 
-/// Live allocations and modules by name.
+/// Live allocations by name.
 #[derive(Default)]
 pub(crate) struct Names {
     allocations: RwLock<FxHashMap<AllocId, (u64, u64)>>,
-    modules: RwLock<FxHashMap<ModuleId, Arc<LoadedModule>>>,
 }
 
 impl Names {
@@ -29,15 +31,6 @@ impl Names {
     pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<(u64, u64)> {
         let removed = self.allocations.write().remove(&id);
         removed.ok_or_else(|| unknown("an allocation", id.0))
-    }
-
-    pub(crate) fn add_module(&self, id: ModuleId, module: LoadedModule) {
-        self.modules.write().insert(id, Arc::new(module));
-    }
-
-    /// It is unloaded when this, and every launch of it that is still queued, has gone.
-    pub(crate) fn remove_module(&self, id: ModuleId) -> Option<Arc<LoadedModule>> {
-        self.modules.write().remove(&id)
     }
 
     /// The address of `bytes` bytes of a region.
@@ -60,13 +53,14 @@ impl Names {
     }
 
     /// A launch with the addresses filled in.
-    pub(crate) fn kernel(&self, launch: &Launch<'_>) -> Result<Box<Kernel>> {
-        let id = launch.function.module;
-        let module = self.modules.read().get(&id).cloned();
-        let module = module.ok_or_else(|| unknown("a module", id.0))?;
+    pub(crate) fn kernel(
+        &self,
+        launch: &Launch<'_>,
+        module: Arc<LoadedModule>,
+    ) -> Result<Box<Kernel>> {
         let mut params: SmallVec<[u8; 64]> = SmallVec::from_slice(&launch.params);
         for relocation in launch.relocations.iter() {
-            let address = self.address(relocation.region, 0)?;
+            let address = self.address(relocation.region, relocation.bytes)?;
             let at = relocation.at as usize;
             let place =
                 params.get_mut(at..at.saturating_add(8)).ok_or_else(|| Error::OutOfRange {
@@ -81,7 +75,7 @@ impl Names {
             block: config.block,
             dynamic_shared: config.shared_bytes,
         };
-        Ok(Box::new(Kernel { module, entry: launch.function.entry as usize, dims, params }))
+        Ok(Box::new(Kernel { entry: module.entry(launch.function.entry)?, module, dims, params }))
     }
 }
 

@@ -1,61 +1,41 @@
-//! A point of a queue that others wait for: what recording an event makes.
+//! A signal: one thread of the application waits until a queue has passed a number.
 
-use std::{sync::Arc, thread};
+use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::queue::Queue;
-
-/// Times that a thread that waits lets others run before it sleeps.
+/// The number of times that a waiting thread yields before it sleeps.
 const YIELDS: u32 = 32;
 
-/// Fired once. Queues that wait are started again; threads that wait are woken.
+/// Fired once; wakes the threads that wait.
 #[derive(Default)]
 pub(crate) struct Signal {
-    state: Mutex<State>,
-    fired: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    fired: bool,
-    waiting: Vec<Arc<Queue>>,
+    fired: Mutex<bool>,
+    wake: Condvar,
 }
 
 impl Signal {
-    /// Fires it; gives the queues to be started again.
-    pub(crate) fn fire(&self) -> Vec<Arc<Queue>> {
-        let mut state = self.state.lock();
-        state.fired = true;
-        self.fired.notify_all();
-        std::mem::take(&mut state.waiting)
-    }
-
-    /// Whether it has fired; if not, `queue` will be started again when it does.
-    pub(crate) fn reached_by(&self, queue: &Arc<Queue>) -> bool {
-        let mut state = self.state.lock();
-        if !state.fired {
-            state.waiting.push(queue.clone());
-        }
-        state.fired
+    pub(crate) fn fire(&self) {
+        *self.fired.lock() = true;
+        self.wake.notify_all();
     }
 
     pub(crate) fn has_fired(&self) -> bool {
-        self.state.lock().fired
+        *self.fired.lock()
     }
 
     /// Blocks the calling thread until it fires.
     pub(crate) fn wait(&self) {
-        // Who sleeps has to be woken, which takes longer than most of what is waited for.
+        // Waking a sleeping thread takes longer than most jobs.
         for _ in 0..YIELDS {
             if self.has_fired() {
                 return;
             }
             thread::yield_now();
         }
-        let mut state = self.state.lock();
-        while !state.fired {
-            self.fired.wait(&mut state);
+        let mut fired = self.fired.lock();
+        while !*fired {
+            self.wake.wait(&mut fired);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Resolved commands: what a queue runs.
+//! Resolved work: names became addresses, bounds were checked.
 
 use std::{
     any::Any,
@@ -7,21 +7,25 @@ use std::{
     sync::Arc,
 };
 
-use cuda_core::{Error, Fault, FaultKind, HostBlock, Pattern, Result, discard_panic};
+use cuda_core::{
+    Error, Fault, FaultKind, Result,
+    protocol::{HostBlock, Pattern},
+    sync::discard_panic,
+};
 use smallvec::SmallVec;
 
-use super::{
-    backend::Shared, lost::WAY_BACK, modules::LoadedModule, queue::Queue, signal::Signal, translate,
-};
+use super::{backend::Shared, lost::WAY_BACK, modules::LoadedModule, translate};
 use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
-    /// Makes memory that was promised when it was enqueued, once there is room.
+    /// Nothing to do but to come after other queues.
+    Join,
+    /// Makes memory that was promised when it was submitted, once there is room.
     Alloc {
         address: u64,
         bytes: u64,
     },
-    /// Frees memory that counts as free since it was enqueued.
+    /// Frees memory that counts as free since it was submitted.
     Free {
         address: u64,
         bytes: u64,
@@ -47,30 +51,6 @@ pub(crate) enum Work {
         count: u64,
     },
     Launch(Box<Kernel>),
-    Record(Arc<Signal>),
-    /// Nothing to do but to wait.
-    Wait(Arc<Signal>),
-    /// Handled by the queue.
-    Notify(u64),
-}
-
-/// What work has to wait for before it runs.
-pub(crate) enum Waits {
-    For(Arc<Signal>),
-    /// For room for the memory that was promised at this address.
-    ForRoom(u64),
-}
-
-impl Waits {
-    /// Whether that has come; if not, `queue` is started again when it has.
-    pub(crate) fn are_over(&self, queue: &Arc<Queue>, shared: &Shared) -> bool {
-        match self {
-            Waits::For(signal) => signal.reached_by(queue),
-            Waits::ForRoom(address) => {
-                shared.parked.has_room(queue, || shared.memory.has_room_for(*address))
-            }
-        }
-    }
 }
 
 pub(crate) struct Kernel {
@@ -81,50 +61,33 @@ pub(crate) struct Kernel {
 }
 
 impl Work {
-    pub(crate) fn waits(&self) -> Option<Waits> {
+    /// Carries out the parts that also a lost device does: the account of memory. Gives back any other work.
+    pub(crate) fn keep_account(self, shared: &Arc<Shared>) -> Result<(), Self> {
         match self {
-            Work::Wait(signal) => Some(Waits::For(signal.clone())),
-            Work::Alloc { address, .. } => Some(Waits::ForRoom(*address)),
-            _ => None,
-        }
-    }
-
-    /// Runs it; on a lost device, or after a reset, only what others wait for, and what memory is counted by. Never
-    /// panics.
-    pub(crate) fn run(self, epoch: u64, shared: &Arc<Shared>) {
-        match self {
-            Work::Record(signal) => signal.fire().iter().for_each(|queue| queue.start(shared)),
             Work::Alloc { address, bytes } => {
                 if let Err(error) = shared.memory.fulfil(address, bytes) {
-                    shared.lost.set(no_host_memory(&error), epoch);
+                    let error = no_host_memory(&error);
+                    if shared.lost.set(error.clone(), shared.lost.epoch()) {
+                        shared.notices.faulted(error);
+                    }
                 }
+                Ok(())
             }
             Work::Free { address, bytes } => {
                 shared.memory.free_announced(address, bytes);
                 shared.parked.wake(shared);
+                Ok(())
             }
-            moves => {
-                let launches = matches!(moves, Work::Launch(_));
-                // What is not carried out is dropped in there too: that may run foreign code.
-                let ran = contained(|| {
-                    shared.lost.check_at(epoch).and_then(|()| moves.carry_out(shared))
-                });
-                if let Err(error) = ran.unwrap_or_else(|panic| Err(panic.into())) {
-                    shared.lost.set(error, epoch);
-                }
-                if launches {
-                    // It may have been the last of a module that was unloaded.
-                    shared.parked.wake(shared);
-                }
-            }
+            other => Err(other),
         }
     }
 
-    fn carry_out(self, shared: &Shared) -> Result<()> {
+    /// Does it.
+    pub(crate) fn carry_out(self, shared: &Shared) -> Result<()> {
         let memory = &shared.memory;
         match self {
             Work::Upload { from, range, to } => {
-                // SAFETY: the command only reads the block, and nobody writes it until it has run.
+                // SAFETY: the upload only reads the block, which nothing writes until it has run.
                 let bytes = unsafe { from.shared_bytes() };
                 memory.write(to, bytes.get(range).unwrap_or_default()).map_err(translate::access)
             }
@@ -143,17 +106,13 @@ impl Work {
             }
             .map_err(translate::access),
             Work::Launch(kernel) => kernel.run(shared),
-            // Done elsewhere.
-            Work::Alloc { .. }
-            | Work::Free { .. }
-            | Work::Record(_)
-            | Work::Wait(_)
-            | Work::Notify(_) => Ok(()),
+            // The other two are done by `keep_account`.
+            Work::Join | Work::Alloc { .. } | Work::Free { .. } => Ok(()),
         }
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) struct Panicked(String);
 
 impl From<Panicked> for Error {
@@ -180,7 +139,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Kernel {
-    /// Refuses at once what the engine would refuse.
+    /// The engine's own checks of a launch, made when it is submitted.
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         let checked = self.module.program().check(self.entry, &self.launch(shared)).map(drop);
         checked.map_err(|invalid| self.refused(&LaunchError::Invalid(invalid)))
@@ -209,7 +168,7 @@ impl Kernel {
     }
 }
 
-/// What kernels print goes to standard output; if that is closed, nowhere.
+/// Prints to standard output; if that is closed, nowhere.
 fn print(text: &str) {
     use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());
