@@ -5,7 +5,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use benches::raw::LEN;
 use cuda_async::{
     Device, DeviceBuffer, Element, Function, LaunchConfig, Result, Stream, StreamPoolRoundRobin,
-    launch, max_spin, ops::LaunchOp, prelude::*, set_default_policy, value,
+    kernel::LaunchOp, launch, max_spin, prelude::*, set_default_policy, value,
 };
 
 pub type Floats = DeviceBuffer<f32>;

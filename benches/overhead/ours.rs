@@ -5,7 +5,7 @@ use std::{hint::black_box, ops::ControlFlow, sync::Arc};
 use benches::{Place, raw::LEN};
 use cuda_async::{
     Device, DeviceBuffer, Function, LaunchConfig, Result, SchedulingPolicy, SingleStream, Stream,
-    StreamPoolRoundRobin, iterate, launch, ops::LaunchOp, prelude::*, set_default_policy, value,
+    StreamPoolRoundRobin, iterate, kernel::LaunchOp, launch, prelude::*, set_default_policy, value,
 };
 
 type Floats = DeviceBuffer<f32>;

@@ -32,26 +32,19 @@
 //! futures. The book in the repository teaches all of it.
 #![deny(missing_docs)]
 
-mod blocking;
 mod book;
-mod context;
-mod defaults;
-mod device_op;
-mod device_policy;
-mod devices;
-mod future;
-mod op;
-mod policy;
-mod siblings;
-mod spin;
-mod timer;
-#[cfg(feature = "macros")]
-mod typed_kernels;
-
+pub mod context;
+pub mod kernel;
+pub mod memory;
+pub mod op;
 pub mod ops;
+pub mod policy;
 pub mod prelude;
+pub mod run;
+pub mod runtime;
+mod wake;
 
-pub use context::{ExecutionContext, Room};
+pub use context::{Credit, ExecutionContext, MAX_FORK_STREAMS};
 pub use cuda_core::{
     Crossing, Device, DeviceBuffer, DeviceInfo, Element, Error, Event, Fault, FaultKind, FaultSite,
     Function, Landing, LaunchConfig, MemoryInfo, Module, PinnedBuffer, Provider, Result,
@@ -59,27 +52,27 @@ pub use cuda_core::{
 };
 #[cfg(feature = "cpu")]
 pub use cuda_cpu::{Checks, CpuOptions, CpuProvider, Profile, Schedule, Timing};
-pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};
-pub use device_op::DeviceOp;
-pub use device_policy::{device_policy, set_device_policy};
-pub use devices::{devices, open};
-pub use future::DeviceFuture;
+#[cfg(feature = "macros")]
+pub use kernel::kernels;
+pub use kernel::{ByValue, KernelArg, KernelArgs, KernelInput, KernelOutput, launch};
+pub use memory::{
+    BufferSource, HostSource, h2d, to_device, to_host, to_pinned, uninitialised, zeros,
+};
 pub use op::{IntoDeviceOp, Op, Submit};
 #[doc(inline)]
 pub use ops::{
-    BoxedOp, BufferSource, ByValue, HostSource, KernelArg, KernelArgs, KernelInput, KernelOutput,
-    Retry, ScriptContext, Unzip, empty, h2d, in_order, iterate, join_all, launch, race, retry,
-    script, to_device, to_host, to_pinned, uninitialised, value, with_context, zeros,
+    BoxedOp, DeviceOp, Retry, ScriptContext, Unzip, empty, in_order, iterate, join_all, race,
+    retry, script, value, with_context,
 };
 pub use policy::{
     DEFAULT_STREAMS, Devices, LeastLoaded, MAX_POOL, MAX_STREAMS, Priorities, SchedulingPolicy,
     SingleStream, StreamPoolRoundRobin,
 };
-pub use siblings::MAX_SIBLING_STREAMS;
-pub use spin::{RETRY as SPIN_RETRY, max_spin, set_max_spin};
-pub use timer::LINGER as TIMER_LINGER;
-#[cfg(feature = "macros")]
-pub use typed_kernels::kernels;
+pub use run::DeviceFuture;
+pub use runtime::{
+    SPIN_RETRY, TIMER_LINGER, default_device, default_policy, device_policy, devices, max_spin,
+    open, set_default_device, set_default_policy, set_device_policy, set_max_spin,
+};
 
 /// The README's program and the book's run as doctests.
 #[cfg(doctest)]

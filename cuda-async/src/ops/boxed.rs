@@ -4,7 +4,10 @@ use std::task::{Context, Poll};
 
 use cuda_core::Result;
 
-use crate::{ExecutionContext, Op, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Op, Submit},
+};
 
 /// An operation whose type is hidden.
 pub type BoxedOp<'a, T> = Op<Box<dyn Submit<Output = T> + 'a>>;

@@ -4,7 +4,10 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Submit},
+};
 
 /// What comes next, given the output of what came before.
 pub trait Next<T>: Send {
@@ -47,7 +50,8 @@ where
     }
 }
 
-/// Steps of [`DeviceOp::then`] and [`DeviceOp::then_with_context`].
+/// Steps of [`DeviceOp::then`](crate::ops::DeviceOp::then) and
+/// [`DeviceOp::then_with_context`](crate::ops::DeviceOp::then_with_context).
 #[derive(Clone)]
 pub struct Chain<A: Submit, N: Next<A::Output>>(State<A, N, N::Steps>);
 

@@ -4,7 +4,11 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Submit, ops::Settled};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Submit},
+    ops::settled::Settled,
+};
 
 /// Steps of [`DeviceOp::or_else`](crate::DeviceOp::or_else).
 pub struct OrElse<S: Submit, F, B>(State<S, F, B>);

@@ -7,7 +7,7 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps of [`DeviceOp::unwrap_arc`](crate::DeviceOp::unwrap_arc).
 #[derive(Clone)]

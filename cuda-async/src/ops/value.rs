@@ -4,7 +4,11 @@ use std::task::{Context, Poll};
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
+    ops::device_op::DeviceOp,
+};
 
 /// Steps of [`value`].
 #[derive(Clone)]

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_core::{Device, Result, Stream};
 
-use super::{DEFAULT_STREAMS, SchedulingPolicy, in_flight, lend};
+use crate::policy::{
+    pool::{DEFAULT_STREAMS, in_flight, lend},
+    scheduling_policy::SchedulingPolicy,
+};
 
 /// The stream with the fewest submissions that are not known to be complete; of several such streams the one that
 /// was used last, since it is warm.
@@ -32,7 +35,7 @@ impl LeastLoaded {
         Self::with_streams(device, DEFAULT_STREAMS)
     }
 
-    /// Over this many streams of `device`, at least one and at most [`MAX_POOL`](super::MAX_POOL).
+    /// Over this many streams of `device`, at least one and at most [`MAX_POOL`](crate::policy::MAX_POOL).
     ///
     /// # Errors
     /// What the device says.

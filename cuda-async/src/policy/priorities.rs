@@ -2,7 +2,9 @@
 
 use cuda_core::{Device, Result, Stream};
 
-use super::{DEFAULT_STREAMS, SchedulingPolicy, StreamPoolRoundRobin};
+use crate::policy::{
+    pool::DEFAULT_STREAMS, round_robin::StreamPoolRoundRobin, scheduling_policy::SchedulingPolicy,
+};
 
 /// A pool of streams whose work the device begins first, and one of ordinary streams. As a policy it is the
 /// ordinary one.

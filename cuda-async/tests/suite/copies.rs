@@ -55,7 +55,7 @@ fn nothing_is_a_size_too(device: &Device) {
 
 /// More chunks than the window holds, and an end that is not a whole chunk.
 fn copies_of_many_chunks(device: &Device) {
-    let len = (cuda_async::ops::COPY_CHUNK * (cuda_async::ops::COPY_WINDOW + 2)) / 4 + 3;
+    let len = (cuda_async::memory::COPY_CHUNK * (cuda_async::memory::COPY_WINDOW + 2)) / 4 + 3;
     let values: Vec<u32> = (0..len as u32).map(|x| x.wrapping_mul(2_654_435_761)).collect();
     let stream = device.new_stream().unwrap();
     assert!(h2d(&values).then(to_host).sync_on(&stream).unwrap() == values);

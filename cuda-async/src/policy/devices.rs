@@ -7,7 +7,7 @@ use std::sync::{
 
 use cuda_core::{Device, Error, Result, Stream};
 
-use super::{LeastLoaded, SchedulingPolicy};
+use crate::policy::{least_loaded::LeastLoaded, scheduling_policy::SchedulingPolicy};
 
 /// Spreads operations over several devices. One operation stays on one of them; buffers that it is given have to
 /// live there.

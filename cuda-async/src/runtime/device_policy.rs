@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use cuda_core::{Device, Result};
 use parking_lot::Mutex;
 
-use crate::{SchedulingPolicy, StreamPoolRoundRobin};
+use crate::policy::{SchedulingPolicy, StreamPoolRoundRobin};
 
 type Make = dyn Fn(&Device) -> Result<Arc<dyn SchedulingPolicy>> + Send + Sync;
 

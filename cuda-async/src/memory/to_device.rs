@@ -5,8 +5,14 @@ use std::task::{Context, Poll, ready};
 use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Result, Waiter};
 
 use crate::{
-    BoxedOp, BufferSource, DeviceOp, ExecutionContext, Op, Submit, h2d, ops::Offload, to_host,
-    uninitialised, value,
+    context::ExecutionContext,
+    memory::{
+        allocate::uninitialised,
+        download::{BufferSource, to_host},
+        upload::h2d,
+    },
+    op::{Op, Submit},
+    ops::{BoxedOp, DeviceOp, offload::Offload, value},
 };
 
 /// A copy of a device buffer on `device`, whatever device the operation itself runs on.
