@@ -22,7 +22,7 @@ use crate::{
 /// between devices is a wait on the host, which costs no thread.
 ///
 /// ```
-/// use cuda_async::{CpuProvider, open, prelude::*};
+/// use cuda_async::{cuda_cpu::CpuProvider, open, prelude::*};
 /// let first = open("cpu")?;
 /// let second = Device::open(&CpuProvider::default(), 0)?; // a device of its own
 /// let op = h2d(vec![1, 2]).on(&first).then(|x| to_device(x, &second));

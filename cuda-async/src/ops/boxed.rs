@@ -26,7 +26,7 @@ impl<S: Submit + ?Sized> Submit for Box<S> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::prelude::*;
 
     #[test]
     fn operations_of_different_make_fit_in_one_vec() -> crate::Result<()> {

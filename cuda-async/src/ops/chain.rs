@@ -96,7 +96,7 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn hands_the_output_on() -> crate::Result<()> {

@@ -127,7 +127,7 @@ pub trait DeviceOp:
     /// while it runs it: this operation is [`settled`](DeviceOp::settled) first.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, uninitialised};
+    /// use cuda_async::{Error, prelude::*, uninitialised};
     /// let op = uninitialised::<u8>(1 << 60).or_else(|error| {
     ///     assert!(matches!(error, Error::OutOfMemory { .. }));
     ///     zeros(16)
@@ -182,14 +182,14 @@ pub trait DeviceOp:
     }
 
     /// Runs this operation on `device`, on a stream of that device's own policy (see
-    /// [`set_device_policy`](crate::set_device_policy)).
+    /// [`set_device_policy`](crate::runtime::set_device_policy)).
     ///
     /// Where the rest runs on that device anyway, it simply goes on there. Else it is
     /// [`settled`](DeviceOp::settled) before what is behind it begins, since an order between devices is kept by the
     /// host; it begins at once, and sees of what is before it only the values. Buffers that it gives live on `device`.
     ///
     /// ```
-    /// use cuda_async::{CpuProvider, prelude::*};
+    /// use cuda_async::{cuda_cpu::CpuProvider, prelude::*};
     /// let other = Device::open(&CpuProvider::default(), 0)?; // a device of its own, whatever the default is
     /// // On the default device, and then on the other.
     /// let op = h2d([1u8, 2]).then(to_host).then(|v| h2d(v).then(to_host).on(&other));

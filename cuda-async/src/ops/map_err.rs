@@ -42,7 +42,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn changes_errors_and_leaves_values() {

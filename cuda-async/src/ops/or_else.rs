@@ -64,7 +64,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn the_second_runs_only_where_the_first_fails() {

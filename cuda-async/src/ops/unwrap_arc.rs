@@ -38,7 +38,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn the_last_clone_gives_the_value() {

@@ -18,7 +18,7 @@ use crate::ops::device_op::DeviceOp;
 #[macro_export]
 macro_rules! unzip {
     ($op:expr) => {
-        $crate::Unzip::unzip($op)
+        $crate::ops::Unzip::unzip($op)
     };
 }
 

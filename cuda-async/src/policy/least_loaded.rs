@@ -14,7 +14,7 @@ use crate::policy::{
 ///
 /// ```
 /// use std::sync::Arc;
-/// use cuda_async::{LeastLoaded, default_device, prelude::*, set_default_policy};
+/// use cuda_async::{default_device, policy::LeastLoaded, prelude::*, runtime::set_default_policy};
 /// let policy = LeastLoaded::new(&default_device()?)?;
 /// assert_eq!(futures::executor::block_on(h2d([1u8]).then(to_host).schedule(&policy))?, [1]);
 /// set_default_policy(Arc::new(policy)); // or for the process

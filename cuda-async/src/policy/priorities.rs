@@ -13,7 +13,7 @@ use crate::policy::{
 /// that knows no priorities treats both alike.
 ///
 /// ```
-/// use cuda_async::{Priorities, default_device, prelude::*};
+/// use cuda_async::{default_device, policy::Priorities, prelude::*};
 /// let priorities = Priorities::new(&default_device()?)?;
 /// let bulk = h2d(vec![0u8; 1 << 20]).schedule(&priorities);
 /// let urgent = h2d(vec![1u8]).then(to_host).schedule(priorities.high());

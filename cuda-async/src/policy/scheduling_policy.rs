@@ -12,7 +12,7 @@ pub trait SchedulingPolicy: Send + Sync {
     /// What the device says if it has no stream to give.
     fn place(&self) -> Result<Stream>;
 
-    /// How many submissions on its streams are not known to be complete, for [`Devices`] to compare; a policy that
+    /// How many submissions on its streams are not known to be complete, for [`Devices`](crate::policy::Devices) to compare; a policy that
     /// cannot tell says none.
     fn load(&self) -> u64 {
         0

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    BoxedOp, ByValue, Checks, CpuOptions, Device, DeviceBuffer, DeviceFuture, DeviceInfo, Devices,
-    Error, Event, ExecutionContext, Fault, FaultKind, FaultSite, Function, LaunchConfig,
-    LeastLoaded, Module, Op, PinnedBuffer, Priorities, Profile, Retry, Schedule, SchedulingPolicy,
-    ScriptContext, SingleStream, SourceLine, Stream, StreamPoolRoundRobin, kernel, memory, ops,
+    BoxedOp, Device, DeviceBuffer, DeviceFuture, Error, ExecutionContext, Function, LaunchConfig,
+    Module, Op, PinnedBuffer, Retry, SchedulingPolicy, Stream,
+    cuda_core::{DeviceInfo, Event, Fault, FaultKind, FaultSite, SourceLine},
+    cuda_cpu::{Checks, CpuOptions, Profile, Schedule},
+    kernel::{self, ByValue},
+    memory,
+    ops::{self, ScriptContext},
+    policy::{Devices, LeastLoaded, Priorities, SingleStream, StreamPoolRoundRobin},
 };
 use cuda_core::{
     Access, Allocation, Arguments, Backend, Command, EntryInfo, HostBlock, Landing, MemoryInfo,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_async::{Device, DeviceBuffer, prelude::*, to_pinned};
+use cuda_async::{Device, DeviceBuffer, Error, prelude::*, to_pinned};
 
 use crate::on_every_device;
 
@@ -60,7 +60,7 @@ fn copies_of_many_chunks(device: &Device) {
     let stream = device.new_stream().unwrap();
     assert!(h2d(&values).then(to_host).sync_on(&stream).unwrap() == values);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let policy = cuda_async::SingleStream::from(stream);
+    let policy = cuda_async::policy::SingleStream::from(stream);
     let back = runtime.block_on(h2d(values.clone()).then(to_host).schedule(&policy)).unwrap();
     assert!(back == values);
 }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use cuda_async::{
-    Device, Function, LaunchConfig, SingleStream, Stream, launch, ops::Value, prelude::*, value,
+    Device, Error, Function, LaunchConfig, Stream, launch, ops::Value, policy::SingleStream,
+    prelude::*, value,
 };
 use futures::executor::block_on;
 
