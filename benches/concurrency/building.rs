@@ -3,7 +3,7 @@
 use std::{error::Error, hint::black_box, time::Duration};
 
 use benches::{Place, executor::Parking, heap::cost, heartbeat::one_thread, raw::Raw, section};
-use cuda_async::{LaunchConfig, launch, prelude::*, set_max_spin};
+use cuda_async::{LaunchConfig, launch, prelude::*, runtime::set_max_spin};
 
 use crate::{
     ours::{Floats, Ours},

@@ -1,7 +1,7 @@
 //! Three kernels at the same time, beside one of them.
 
 use benches::{Place, Way, baseline::Fork, heartbeat::one_thread, raw::Raw, report, section};
-use cuda_async::{join_all, prelude::*};
+use cuda_async::{Error, join_all, prelude::*};
 
 use crate::{
     ours::{Ours, Words},

@@ -5,7 +5,7 @@ use std::{error::Error, time::Duration};
 use benches::{
     Place, Way, baseline, executor::Parking, heartbeat::one_thread, raw::Raw, report, section,
 };
-use cuda_async::{prelude::*, set_max_spin};
+use cuda_async::{prelude::*, runtime::set_max_spin};
 use tokio::runtime::Runtime;
 
 use crate::{

@@ -4,8 +4,13 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use benches::raw::LEN;
 use cuda_async::{
-    Device, DeviceBuffer, Element, Function, LaunchConfig, Result, Stream, StreamPoolRoundRobin,
-    launch, max_spin, ops::LaunchOp, prelude::*, set_default_policy, value,
+    Device, DeviceBuffer, Element, Error, Function, LaunchConfig, Result, Stream,
+    kernel::LaunchOp,
+    launch,
+    policy::StreamPoolRoundRobin,
+    prelude::*,
+    runtime::{max_spin, set_default_policy},
+    value,
 };
 
 pub type Floats = DeviceBuffer<f32>;

@@ -9,7 +9,7 @@ use benches::{
     raw::{Lane, Raw},
     section,
 };
-use cuda_async::{Stream, empty, in_order, iterate, join_all, prelude::*, to_pinned};
+use cuda_async::{Error, Stream, in_order, iterate, join_all, ops::empty, prelude::*, to_pinned};
 
 use crate::{
     ours::{Ours, Words},

@@ -9,7 +9,9 @@ use benches::{
     raw::Raw,
     section,
 };
-use cuda_async::{Result as Done, SchedulingPolicy, Stream, StreamPoolRoundRobin, prelude::*};
+use cuda_async::{
+    Result as Done, SchedulingPolicy, Stream, policy::StreamPoolRoundRobin, prelude::*,
+};
 use tokio::{
     runtime::{Builder, Runtime},
     task::JoinSet,

@@ -1,7 +1,8 @@
 //! The CPU device, and what the cases need of it.
 
 use cuda_async::{
-    Device, DeviceBuffer, Element, Function, KernelArgs, LaunchConfig, Result, Stream, prelude::*,
+    Device, DeviceBuffer, Element, Function, LaunchConfig, Result, Stream, kernel::KernelArgs,
+    prelude::*,
 };
 
 pub struct Machine {

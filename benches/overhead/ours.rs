@@ -4,8 +4,13 @@ use std::{hint::black_box, ops::ControlFlow, sync::Arc};
 
 use benches::{Place, raw::LEN};
 use cuda_async::{
-    Device, DeviceBuffer, Function, LaunchConfig, Result, SchedulingPolicy, SingleStream, Stream,
-    StreamPoolRoundRobin, iterate, launch, ops::LaunchOp, prelude::*, set_default_policy, value,
+    Device, DeviceBuffer, Error, Function, LaunchConfig, Result, SchedulingPolicy, Stream, iterate,
+    kernel::LaunchOp,
+    launch,
+    policy::{SingleStream, StreamPoolRoundRobin},
+    prelude::*,
+    runtime::set_default_policy,
+    value,
 };
 
 type Floats = DeviceBuffer<f32>;

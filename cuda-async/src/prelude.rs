@@ -1,7 +1,10 @@
-//! What most programs use: `use cuda_async::prelude::*;`.
+//! The names that most programs use: `use cuda_async::prelude::*;`.
+//!
+//! No name here is also a name of the preludes of `std` and `futures`, or one that programs usually import from
+//! `tokio`, `futures` or `anyhow`. So `Error`, `Result`, `join_all`, `race` and `retry` are imported by name:
+//! `use cuda_async::{Error, join_all, prelude::*};`.
 
 pub use crate::{
-    BufferSource, Device, DeviceBuffer, DeviceOp, Error, IntoDeviceOp, LaunchConfig, Op, Retry,
-    h2d, join_all, launch, race, retry, script, to_device, to_host, uninitialised, value, zeros,
-    zip,
+    Device, DeviceBuffer, DeviceOp, IntoDeviceOp, LaunchConfig, Op, h2d, launch,
+    memory::BufferSource, script, to_device, to_host, uninitialised, value, zeros, zip,
 };

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    Checks, CpuOptions, CpuProvider, Device, Profile, Schedule, default_device, open,
+    Device,
+    cuda_cpu::{Checks, CpuOptions, CpuProvider, Profile, Schedule},
+    default_device, open,
 };
 
 use crate::{cli::Cli, failure::Failure, stdout};

@@ -106,8 +106,12 @@ impl Part<'_> {
     fn bound(&self) -> Option<TokenStream> {
         let generic = self.generic.as_ref()?;
         match &self.argument.passed {
-            Passed::Input(element) => Some(quote!(#generic: ::cuda_async::KernelInput<#element>)),
-            Passed::Output(element) => Some(quote!(#generic: ::cuda_async::KernelOutput<#element>)),
+            Passed::Input(element) => {
+                Some(quote!(#generic: ::cuda_async::kernel::KernelInput<#element>))
+            }
+            Passed::Output(element) => {
+                Some(quote!(#generic: ::cuda_async::kernel::KernelOutput<#element>))
+            }
             _ => None,
         }
     }
@@ -126,14 +130,14 @@ impl Part<'_> {
         let Argument { name, ty, passed } = self.argument;
         let align = self.param.map_or(1, |param| param.align) as usize;
         match passed {
-            Passed::Input(_) => quote!(::cuda_async::ops::Reads::new(#name)),
+            Passed::Input(_) => quote!(::cuda_async::kernel::Reads::new(#name)),
             Passed::Output(_) => quote!(#name),
             Passed::Bool => {
-                quote!(::cuda_async::ops::Aligned::<#align, _>(::core::primitive::u8::from(#name)))
+                quote!(::cuda_async::kernel::Aligned::<#align, _>(::core::primitive::u8::from(#name)))
             }
             // Its span is the type's, for "the trait `Pod` is not implemented".
             Passed::Number(_) | Passed::Other => {
-                quote_spanned!(ty.span()=> ::cuda_async::ops::Aligned::<#align, #ty>(#name))
+                quote_spanned!(ty.span()=> ::cuda_async::kernel::Aligned::<#align, #ty>(#name))
             }
         }
     }
@@ -151,7 +155,7 @@ impl Part<'_> {
     fn given(&self) -> Option<TokenStream> {
         let back = &self.back;
         match &self.argument.passed {
-            Passed::Input(_) => Some(quote!(::cuda_async::ops::Reads::into_inner(#back))),
+            Passed::Input(_) => Some(quote!(::cuda_async::kernel::Reads::into_inner(#back))),
             Passed::Output(_) => Some(quote!(#back)),
             _ => None,
         }
@@ -183,7 +187,8 @@ fn nested(parts: Vec<TokenStream>) -> TokenStream {
     if parts.len() <= TUPLE {
         return quote!((#(#parts,)*));
     }
-    let groups = parts.chunks(TUPLE).map(|group| quote!(::cuda_async::ops::Group((#(#group,)*))));
+    let groups =
+        parts.chunks(TUPLE).map(|group| quote!(::cuda_async::kernel::Group((#(#group,)*))));
     quote!((#(#groups,)*))
 }
 

@@ -8,8 +8,10 @@ use std::{
 
 use cuda_core::{Error, Result, Stream};
 
-use super::{Branch, Events, ExecutionContext, Place, Root, Run};
-use crate::spin::InFlight;
+use crate::context::{
+    execution_context::{Branch, Events, ExecutionContext, Place, Root, Run},
+    spin::InFlight,
+};
 
 impl ExecutionContext {
     /// How waits end here.
@@ -47,39 +49,39 @@ impl ExecutionContext {
     }
 
     /// A context on the same stream, behind what this one has. Its work counts as this one's only after
-    /// [`count`](Self::count): until then it can be given up.
-    pub(crate) fn beside(&self) -> Result<Self> {
-        self.announce()?;
+    /// [`join_sibling`](Self::join_sibling): until then it can be given up.
+    pub(crate) fn sibling(&self) -> Result<Self> {
+        self.request_notice()?;
         self.on_this_stream(self.0.patience)
     }
 
-    /// As [`beside`](Self::beside); allocations in it wait for memory, each at most that long.
-    pub(crate) fn patient(&self, max: Duration) -> Result<Self> {
+    /// As [`sibling`](Self::sibling); allocations in it wait for memory, each at most that long.
+    pub(crate) fn with_memory_wait(&self, max: Duration) -> Result<Self> {
         self.on_this_stream(Some(max))
     }
 
     fn on_this_stream(&self, patience: Option<Duration>) -> Result<Self> {
         let (root, stream) = (self.root_context().clone(), self.stream()?.clone());
         let branch = Branch::new(root, OnceLock::from(stream), Events::new());
-        let beside = Self::new(Place::Branch(branch), self.0.run, patience);
-        beside.0.last.store(self.0.last.load(Ordering::Acquire), Ordering::Release);
-        Ok(beside)
+        let sibling = Self::new(Place::Branch(branch), self.0.run, patience);
+        sibling.0.last.store(self.0.last.load(Ordering::Acquire), Ordering::Release);
+        Ok(sibling)
     }
 
     /// The context of a part with a root of its own: on another device, or one that several runs drive. Its work
     /// does not count as this one's.
-    pub(crate) fn elsewhere(&self, stream: Stream) -> Self {
+    pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
         let root = Root::new(stream);
         Self::new(Place::Root(root), Run::Async, self.0.patience)
     }
 
-    /// Takes the work of a context [`beside`](Self::beside) as this one's.
-    pub(crate) fn count(&self, beside: &Self) {
-        self.0.last.fetch_max(beside.0.last.load(Ordering::Acquire), Ordering::AcqRel);
+    /// Takes the work of a context [`sibling`](Self::sibling) as this one's.
+    pub(crate) fn join_sibling(&self, sibling: &Self) {
+        self.0.last.fetch_max(sibling.0.last.load(Ordering::Acquire), Ordering::AcqRel);
     }
 
     /// Makes sure that the end of what this context has is told before what comes behind it has run.
-    fn announce(&self) -> Result<()> {
+    fn request_notice(&self) -> Result<()> {
         if let (Some(stream), Some(number)) = (self.known_stream(), self.last()) {
             drop(stream.waiter(number)?);
         }

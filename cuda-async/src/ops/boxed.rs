@@ -4,7 +4,10 @@ use std::task::{Context, Poll};
 
 use cuda_core::Result;
 
-use crate::{ExecutionContext, Op, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Op, Submit},
+};
 
 /// An operation whose type is hidden.
 pub type BoxedOp<'a, T> = Op<Box<dyn Submit<Output = T> + 'a>>;
@@ -23,7 +26,7 @@ impl<S: Submit + ?Sized> Submit for Box<S> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::prelude::*;
 
     #[test]
     fn operations_of_different_make_fit_in_one_vec() -> crate::Result<()> {

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use cuda_core::{Error, Result};
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps that run beside others, and their output until all are submitted.
 pub struct Branch<S: Submit>(State<S, S::Output>);

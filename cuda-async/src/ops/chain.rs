@@ -4,7 +4,10 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Submit},
+};
 
 /// What comes next, given the output of what came before.
 pub trait Next<T>: Send {
@@ -47,7 +50,8 @@ where
     }
 }
 
-/// Steps of [`DeviceOp::then`] and [`DeviceOp::then_with_context`].
+/// Steps of [`DeviceOp::then`](crate::ops::DeviceOp::then) and
+/// [`DeviceOp::then_with_context`](crate::ops::DeviceOp::then_with_context).
 #[derive(Clone)]
 pub struct Chain<A: Submit, N: Next<A::Output>>(State<A, N, N::Steps>);
 
@@ -92,7 +96,7 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn hands_the_output_on() -> crate::Result<()> {

@@ -4,7 +4,11 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit, ops::MAX_TURNS_PER_POLL};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
+    ops::iterate::MAX_TURNS_PER_POLL,
+};
 
 /// Steps of [`in_order`].
 pub struct InOrder<I, S: Submit> {

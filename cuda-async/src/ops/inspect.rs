@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps of [`DeviceOp::inspect`](crate::DeviceOp::inspect).
 #[derive(Clone)]

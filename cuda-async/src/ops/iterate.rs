@@ -7,7 +7,10 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
+};
 
 /// Turns that are submitted before the executor gets a chance to do something else.
 pub const MAX_TURNS_PER_POLL: usize = 64;

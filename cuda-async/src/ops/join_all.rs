@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result};
 
 use crate::{
-    DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit,
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
     ops::branch::{Branch, Fork, still_waiting},
 };
 

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps of [`DeviceOp::map_err`](crate::DeviceOp::map_err).
 #[derive(Clone)]
@@ -42,7 +42,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn changes_errors_and_leaves_values() {

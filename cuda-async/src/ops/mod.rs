@@ -1,19 +1,23 @@
-//! The operations and combinators, one to a file.
+//! The combinators, one to a file, and [`DeviceOp`], the trait whose methods build them.
+//!
+//! A combinator uses `op` and `context`, and some use `wake` (for time) and `runtime` (for other devices). Only
+//! `device_op` names all combinators and `run`. `memory` uses this folder, and programs call it directly. A typical
+//! call goes from a method of [`DeviceOp`] to the combinator's `poll_submit`, and from there to the `poll_submit` of
+//! the operation inside it.
 
 mod boxed;
 mod branch;
 mod chain;
-mod download;
-mod fresh;
+pub(crate) mod device_op;
 mod in_order;
 mod inspect;
 mod iterate;
 mod join_all;
-mod launch;
 mod map;
 mod map_err;
-mod offload;
+pub(crate) mod offload;
 mod on;
+mod once;
 mod or_else;
 mod race;
 mod retry;
@@ -21,11 +25,8 @@ mod script;
 mod settled;
 mod shared;
 mod timeout;
-mod to_device;
-mod typed_args;
 mod unwrap_arc;
 mod unzip;
-mod upload;
 mod value;
 mod wait_for_memory;
 mod zip;
@@ -33,16 +34,13 @@ mod zip;
 pub use boxed::BoxedOp;
 pub use branch::Branch;
 pub use chain::{Chain, Next, Plain, WithContext};
-pub use download::{BufferSource, ToHost, ToPinned, to_host, to_pinned};
-pub use fresh::{Fresh, uninitialised, zeros};
+pub use device_op::DeviceOp;
 pub use in_order::{InOrder, in_order};
 pub use inspect::Inspect;
 pub use iterate::{Iterate, MAX_TURNS_PER_POLL, iterate};
 pub use join_all::{JoinAll, join_all};
-pub use launch::{ByValue, KernelArg, KernelArgs, LaunchOp, launch};
 pub use map::Map;
 pub use map_err::MapErr;
-pub(crate) use offload::Offload;
 pub use on::On;
 pub use or_else::OrElse;
 pub use race::{Race, race};
@@ -51,11 +49,8 @@ pub use script::{Script, ScriptContext, ScriptRun, script};
 pub use settled::Settled;
 pub use shared::Shared;
 pub use timeout::Timeout;
-pub use to_device::to_device;
-pub use typed_args::{Aligned, Group, KernelInput, KernelOutput, Reads};
 pub use unwrap_arc::UnwrapArc;
 pub use unzip::Unzip;
-pub use upload::{COPY_CHUNK, COPY_WINDOW, HostSource, Upload, h2d};
 pub use value::{Value, empty, value, with_context};
 pub use wait_for_memory::WaitForMemory;
 pub use zip::Zip;

@@ -10,7 +10,7 @@ use std::{
 use cuda_core::{Error, Result, discard_panic, wake_each};
 use parking_lot::Mutex;
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps that run a closure which blocks: for the rare request that a driver takes long to answer.
 pub(crate) struct Offload<F, T> {

@@ -7,7 +7,10 @@ use std::{
 
 use cuda_core::{Device, Error, Result};
 
-use crate::{ExecutionContext, SchedulingPolicy, Submit, device_policy, ops::Settled};
+use crate::{
+    context::ExecutionContext, op::Submit, ops::settled::Settled, policy::SchedulingPolicy,
+    runtime::device_policy,
+};
 
 /// Steps of [`DeviceOp::on`](crate::DeviceOp::on).
 pub struct On<S: Submit>(State<S>);
@@ -37,7 +40,7 @@ impl<S: Submit> There<S> {
     fn new(steps: S, device: &Device, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
         cx.wait_by_wakers(task)?;
         let policy = device_policy(device)?;
-        let cx = cx.elsewhere(policy.place()?);
+        let cx = cx.on_other_stream(policy.place()?);
         Ok(Self { steps: Settled::new(steps), cx, _policy: policy })
     }
 }

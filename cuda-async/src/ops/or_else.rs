@@ -4,7 +4,11 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Submit, ops::Settled};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Submit},
+    ops::settled::Settled,
+};
 
 /// Steps of [`DeviceOp::or_else`](crate::DeviceOp::or_else).
 pub struct OrElse<S: Submit, F, B>(State<S, F, B>);
@@ -60,7 +64,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn the_second_runs_only_where_the_first_fails() {

@@ -5,8 +5,9 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result};
 
 use crate::{
-    DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit,
-    ops::{Settled, branch::Fork},
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
+    ops::{branch::Fork, settled::Settled},
 };
 
 /// Steps of [`race`].
@@ -17,7 +18,7 @@ pub struct Race<S: Submit> {
 }
 
 /// Runs operations at the same time, each on a stream beside this operation's own; the first that is
-/// [`settled`](DeviceOp::settled), with a value or an error, gives the result.
+/// [`settled`](crate::ops::DeviceOp::settled), with a value or an error, gives the result.
 ///
 /// The others are dropped. What they had submitted runs on, since a device cannot be stopped, and its memory
 /// lives until that is done; nothing waits for it. Building one allocates a list; [`race!`](crate::race!) takes

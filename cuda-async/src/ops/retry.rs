@@ -7,7 +7,12 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit, ops::Settled, timer::Sleep};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
+    ops::settled::Settled,
+    wake::timer::Sleep,
+};
 
 /// How often and how soon to try again, and after which errors; `P` is a `FnMut(&Error) -> bool`.
 ///
@@ -83,7 +88,7 @@ enum Turn<S: Submit> {
 /// Runs the operation that `make` makes. Where it fails, also on the device, runs another one, after a pause
 /// that holds no thread.
 ///
-/// Every try is [`settled`](DeviceOp::settled).
+/// Every try is [`settled`](crate::ops::DeviceOp::settled).
 ///
 /// ```
 /// use cuda_async::{Retry, prelude::*, retry};

@@ -11,7 +11,10 @@ use std::{
 use cuda_core::{Error, Result};
 use parking_lot::Mutex;
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
+};
 
 /// Steps of [`script`].
 pub struct Script<F, Fut>(State<F, Fut>);

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result, Waiter};
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps of [`DeviceOp::settled`](crate::DeviceOp::settled).
 pub struct Settled<S: Submit>(State<S, S::Output>);

@@ -10,8 +10,6 @@
 //! whoever comes next goes on. Who was woken while the steps were being polled found nothing to do, and is woken
 //! again when they are put back: the one that polled them may never come again.
 
-mod once;
-
 use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -19,8 +17,11 @@ use std::{
 
 use cuda_core::{Error, Event, Result};
 
-use self::once::{Member, Turn};
-use crate::{ExecutionContext, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::Submit,
+    ops::once::{Member, Turn},
+};
 
 /// Steps of [`DeviceOp::shared`](crate::DeviceOp::shared). Clones run once together.
 pub struct Shared<S: Submit>(Member<Work<S>, Made<S::Output>>);
@@ -65,7 +66,7 @@ fn take_turn<S: Submit>(
     waker: &Waker,
     cx: &ExecutionContext,
 ) -> Took<S, S::Output> {
-    let steps_cx = match steps_cx.map_or_else(|| cx.own_root(), Ok) {
+    let steps_cx = match steps_cx.map_or_else(|| cx.separate_root(), Ok) {
         Ok(steps_cx) => steps_cx,
         Err(error) => return Err(((steps, None), error)),
     };
@@ -84,7 +85,7 @@ fn take_turn<S: Submit>(
 impl<T> Made<T> {
     /// The output, for a run in `cx` that comes after the work that made it.
     fn into_output(self, cx: &ExecutionContext) -> Result<Arc<T>> {
-        let adopted = self.event.map_or(Ok(()), |event| cx.adopt(&event));
+        let adopted = self.event.map_or(Ok(()), |event| cx.join_event(&event));
         self.result.and_then(|output| adopted.map(|()| output))
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{ExecutionContext, Submit, ops::Settled, timer::Sleep};
+use crate::{context::ExecutionContext, op::Submit, ops::settled::Settled, wake::timer::Sleep};
 
 /// Steps of [`DeviceOp::timeout`](crate::DeviceOp::timeout).
 pub struct Timeout<S: Submit>(State<S>);
@@ -35,7 +35,7 @@ impl<S: Submit> Timeout<S> {
 impl<S: Submit> Runs<S> {
     fn new(steps: S, after: Duration, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
         cx.wait_by_wakers(task)?;
-        let (cx, sleep) = (cx.beside()?, Sleep::new(after));
+        let (cx, sleep) = (cx.sibling()?, Sleep::new(after));
         Ok(Self { steps: Settled::new(steps), cx, sleep, after })
     }
 
@@ -66,7 +66,7 @@ impl<S: Submit> Submit for Timeout<S> {
         };
         let output = ready!(runs.poll(task));
         if !matches!(output, Err(Error::TimedOut { .. })) {
-            cx.count(&runs.cx);
+            cx.join_sibling(&runs.cx);
         }
         self.0 = State::Ended;
         Poll::Ready(output)

@@ -7,7 +7,7 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps of [`DeviceOp::unwrap_arc`](crate::DeviceOp::unwrap_arc).
 #[derive(Clone)]
@@ -38,7 +38,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::{prelude::*, value};
+    use crate::{Error, prelude::*};
 
     #[test]
     fn the_last_clone_gives_the_value() {

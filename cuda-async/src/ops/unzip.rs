@@ -3,7 +3,7 @@
 use cuda_core::Error;
 use parking_lot::Mutex;
 
-use crate::DeviceOp;
+use crate::ops::device_op::DeviceOp;
 
 /// Splits an operation that gives a tuple of two to six elements into one operation for each. It runs once,
 /// when the first of them is run; an error reaches all.
@@ -18,7 +18,7 @@ use crate::DeviceOp;
 #[macro_export]
 macro_rules! unzip {
     ($op:expr) => {
-        $crate::Unzip::unzip($op)
+        $crate::ops::Unzip::unzip($op)
     };
 }
 

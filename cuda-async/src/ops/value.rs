@@ -4,7 +4,11 @@ use std::task::{Context, Poll};
 
 use cuda_core::{Error, Result};
 
-use crate::{DeviceOp, ExecutionContext, IntoDeviceOp, Op, Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
+    ops::device_op::DeviceOp,
+};
 
 /// Steps of [`value`].
 #[derive(Clone)]
@@ -32,7 +36,7 @@ impl<T: Send> Submit for Value<T> {
 /// The operation that `f` makes when it is run: for work that should not even be described before.
 ///
 /// ```
-/// use cuda_async::{empty, prelude::*};
+/// use cuda_async::{ops::empty, prelude::*};
 /// let op = empty(|| zeros::<u32>(4).then(to_host));
 /// assert_eq!(op.sync()?, [0, 0, 0, 0]);
 /// # Ok::<(), cuda_async::Error>(())

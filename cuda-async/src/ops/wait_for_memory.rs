@@ -7,7 +7,7 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{ExecutionContext, Submit};
+use crate::{context::ExecutionContext, op::Submit};
 
 /// Steps of [`DeviceOp::wait_for_memory`](crate::DeviceOp::wait_for_memory).
 pub struct WaitForMemory<S>(State<S>);
@@ -33,14 +33,14 @@ impl<S: Submit> Submit for WaitForMemory<S> {
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
         self.0 = match std::mem::replace(&mut self.0, State::Ended) {
-            State::Idle(steps, max) => State::Runs(steps, cx.patient(max)?),
+            State::Idle(steps, max) => State::Runs(steps, cx.with_memory_wait(max)?),
             begun => begun,
         };
         let State::Runs(steps, patient) = &mut self.0 else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let output = ready!(steps.poll_submit(task, patient));
-        cx.count(patient);
+        cx.join_sibling(patient);
         self.0 = State::Ended;
         Poll::Ready(output)
     }

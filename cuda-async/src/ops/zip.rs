@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result};
 
 use crate::{
-    ExecutionContext, IntoDeviceOp, Op, Submit,
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
     ops::branch::{Branch, Fork, still_waiting},
 };
 
@@ -38,7 +39,7 @@ macro_rules! tuples {
             type Steps = Zip<($(Branch<$name::Steps>,)+)>;
 
             fn into_op(self) -> Op<Self::Steps> {
-                let branches = ($(Branch::new($crate::DeviceOp::into_steps(self.$index.into_op())),)+);
+                let branches = ($(Branch::new(self.$index.into_op().into_steps()),)+);
                 Op::new(Zip { branches: Some(branches), fork: Fork::new() })
             }
         }

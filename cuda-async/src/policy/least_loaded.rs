@@ -4,14 +4,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_core::{Device, Result, Stream};
 
-use super::{DEFAULT_STREAMS, SchedulingPolicy, in_flight, lend};
+use crate::policy::{
+    pool::{DEFAULT_STREAMS, in_flight, lend},
+    scheduling_policy::SchedulingPolicy,
+};
 
 /// The stream with the fewest submissions that are not known to be complete; of several such streams the one that
 /// was used last, since it is warm.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use cuda_async::{LeastLoaded, default_device, prelude::*, set_default_policy};
+/// use cuda_async::{default_device, policy::LeastLoaded, prelude::*, runtime::set_default_policy};
 /// let policy = LeastLoaded::new(&default_device()?)?;
 /// assert_eq!(futures::executor::block_on(h2d([1u8]).then(to_host).schedule(&policy))?, [1]);
 /// set_default_policy(Arc::new(policy)); // or for the process
@@ -32,7 +35,7 @@ impl LeastLoaded {
         Self::with_streams(device, DEFAULT_STREAMS)
     }
 
-    /// Over this many streams of `device`, at least one and at most [`MAX_POOL`](super::MAX_POOL).
+    /// Over this many streams of `device`, at least one and at most [`MAX_POOL`](crate::policy::MAX_POOL).
     ///
     /// # Errors
     /// What the device says.

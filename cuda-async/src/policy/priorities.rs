@@ -2,7 +2,9 @@
 
 use cuda_core::{Device, Result, Stream};
 
-use super::{DEFAULT_STREAMS, SchedulingPolicy, StreamPoolRoundRobin};
+use crate::policy::{
+    pool::DEFAULT_STREAMS, round_robin::StreamPoolRoundRobin, scheduling_policy::SchedulingPolicy,
+};
 
 /// A pool of streams whose work the device begins first, and one of ordinary streams. As a policy it is the
 /// ordinary one.
@@ -11,7 +13,7 @@ use super::{DEFAULT_STREAMS, SchedulingPolicy, StreamPoolRoundRobin};
 /// that knows no priorities treats both alike.
 ///
 /// ```
-/// use cuda_async::{Priorities, default_device, prelude::*};
+/// use cuda_async::{default_device, policy::Priorities, prelude::*};
 /// let priorities = Priorities::new(&default_device()?)?;
 /// let bulk = h2d(vec![0u8; 1 << 20]).schedule(&priorities);
 /// let urgent = h2d(vec![1u8]).then(to_host).schedule(priorities.high());

@@ -7,16 +7,13 @@ use std::sync::{
 
 use cuda_core::{Device, Result, Stream};
 
-use super::SchedulingPolicy;
-
-/// Streams that [`StreamPoolRoundRobin::new`] begins with.
-pub const DEFAULT_STREAMS: usize = 4;
+use crate::policy::{
+    pool::{DEFAULT_STREAMS, MAX_POOL},
+    scheduling_policy::SchedulingPolicy,
+};
 
 /// Streams that [`StreamPoolRoundRobin::new`] grows to.
 pub const MAX_STREAMS: usize = 16;
-
-/// Streams that a policy has at most, whatever it is asked for.
-pub const MAX_POOL: usize = 128;
 
 /// A few streams in turn; one that is known to be idle is used again before the turn moves on, since it is
 /// warm. The turn goes to the next stream that is known to be idle, so nothing is placed behind a stream that is stuck

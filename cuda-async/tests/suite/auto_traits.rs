@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    BoxedOp, ByValue, Checks, CpuOptions, Device, DeviceBuffer, DeviceFuture, DeviceInfo, Devices,
-    Error, Event, ExecutionContext, Fault, FaultKind, FaultSite, Function, LaunchConfig,
-    LeastLoaded, Module, Op, PinnedBuffer, Priorities, Profile, Retry, Schedule, SchedulingPolicy,
-    ScriptContext, SingleStream, SourceLine, Stream, StreamPoolRoundRobin, ops,
+    BoxedOp, Device, DeviceBuffer, DeviceFuture, Error, ExecutionContext, Function, LaunchConfig,
+    Module, Op, PinnedBuffer, Retry, SchedulingPolicy, Stream,
+    cuda_core::{DeviceInfo, Event, Fault, FaultKind, FaultSite, SourceLine},
+    cuda_cpu::{Checks, CpuOptions, Profile, Schedule},
+    kernel::{self, ByValue},
+    memory,
+    ops::{self, ScriptContext},
+    policy::{Devices, LeastLoaded, Priorities, SingleStream, StreamPoolRoundRobin},
 };
 use cuda_core::{
     Access, Allocation, Arguments, Backend, Command, EntryInfo, HostBlock, Landing, MemoryInfo,
@@ -80,11 +84,11 @@ fn operations_go_to_other_threads() {
     type Pending = std::future::Pending<Result<u8, Error>>;
     send::<BoxedOp<'static, u8>>();
     send::<Op<ops::Value<u8>>>();
-    send::<Op<ops::Fresh<f32>>>();
-    send::<Op<ops::Upload<Vec<f32>>>>();
-    send::<Op<ops::ToHost<Buffer>>>();
-    send::<Op<ops::ToPinned<Arc<Buffer>>>>();
-    send::<Op<ops::LaunchOp<(Buffer, f32)>>>();
+    send::<Op<memory::Allocate<f32>>>();
+    send::<Op<memory::Upload<Vec<f32>>>>();
+    send::<Op<memory::ToHost<Buffer>>>();
+    send::<Op<memory::ToPinned<Arc<Buffer>>>>();
+    send::<Op<kernel::LaunchOp<(Buffer, f32)>>>();
     send::<Op<ops::Map<ops::Value<u8>, fn(u8) -> u8>>>();
     send::<Op<ops::Inspect<ops::Value<u8>, fn(&u8)>>>();
     send::<Op<ops::Chain<ops::Value<u8>, ops::Plain<fn(u8) -> Op<ops::Value<u8>>>>>>();
@@ -97,14 +101,14 @@ fn operations_go_to_other_threads() {
     send::<Op<ops::MapErr<ops::Value<u8>, fn(Error) -> Error>>>();
     send::<Op<ops::OrElse<ops::Value<u8>, fn(Error) -> u8, ops::Value<u8>>>>();
     send::<Op<ops::UnwrapArc<ops::Value<Arc<u8>>>>>();
-    send::<Op<ops::Timeout<ops::Fresh<f32>>>>();
-    send::<Op<ops::Race<ops::Fresh<f32>>>>();
-    send::<Op<ops::Retrying<fn(&Error) -> bool, fn() -> u8, ops::Fresh<f32>>>>();
-    send::<Op<ops::On<ops::Fresh<f32>>>>();
-    send::<Op<ops::WaitForMemory<ops::Fresh<f32>>>>();
+    send::<Op<ops::Timeout<memory::Allocate<f32>>>>();
+    send::<Op<ops::Race<memory::Allocate<f32>>>>();
+    send::<Op<ops::Retrying<fn(&Error) -> bool, fn() -> u8, memory::Allocate<f32>>>>();
+    send::<Op<ops::On<memory::Allocate<f32>>>>();
+    send::<Op<ops::WaitForMemory<memory::Allocate<f32>>>>();
     send::<Op<ops::Script<fn(ScriptContext) -> u8, Pending>>>();
-    send::<ops::ScriptRun<ops::Fresh<f32>>>();
-    unpin::<ops::ScriptRun<ops::Fresh<f32>>>();
-    send::<DeviceFuture<ops::ToHost<Buffer>>>();
-    unpin::<DeviceFuture<ops::ToHost<Buffer>>>();
+    send::<ops::ScriptRun<memory::Allocate<f32>>>();
+    unpin::<ops::ScriptRun<memory::Allocate<f32>>>();
+    send::<DeviceFuture<memory::ToHost<Buffer>>>();
+    unpin::<DeviceFuture<memory::ToHost<Buffer>>>();
 }

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cuda_async::{Device, SingleStream, prelude::*, value};
+use cuda_async::{Device, Error, policy::SingleStream, prelude::*, value};
 use cuda_core::Provider;
 use futures::FutureExt;
 

@@ -9,8 +9,10 @@ use std::{
 };
 
 use cuda_async::{
-    Device, SingleStream, StreamPoolRoundRobin, in_order, iterate, join_all, prelude::*, unzip,
-    value,
+    Device, Error, in_order, iterate, join_all,
+    policy::{SingleStream, StreamPoolRoundRobin},
+    prelude::*,
+    unzip, value,
 };
 
 use crate::{kernels::Kernels, on_every_device};

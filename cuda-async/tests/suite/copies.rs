@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_async::{Device, DeviceBuffer, prelude::*, to_pinned};
+use cuda_async::{Device, DeviceBuffer, Error, prelude::*, to_pinned};
 
 use crate::on_every_device;
 
@@ -55,12 +55,12 @@ fn nothing_is_a_size_too(device: &Device) {
 
 /// More chunks than the window holds, and an end that is not a whole chunk.
 fn copies_of_many_chunks(device: &Device) {
-    let len = (cuda_async::ops::COPY_CHUNK * (cuda_async::ops::COPY_WINDOW + 2)) / 4 + 3;
+    let len = (cuda_async::memory::COPY_CHUNK * (cuda_async::memory::COPY_WINDOW + 2)) / 4 + 3;
     let values: Vec<u32> = (0..len as u32).map(|x| x.wrapping_mul(2_654_435_761)).collect();
     let stream = device.new_stream().unwrap();
     assert!(h2d(&values).then(to_host).sync_on(&stream).unwrap() == values);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let policy = cuda_async::SingleStream::from(stream);
+    let policy = cuda_async::policy::SingleStream::from(stream);
     let back = runtime.block_on(h2d(values.clone()).then(to_host).schedule(&policy)).unwrap();
     assert!(back == values);
 }

@@ -1,6 +1,6 @@
 //! Bad input, met by an error that says what to do.
 
-use cuda_async::{Device, LaunchConfig, launch, prelude::*};
+use cuda_async::{Device, Error, LaunchConfig, launch, prelude::*};
 
 use crate::{kernels::Kernels, on_every_device};
 

@@ -6,7 +6,8 @@ use std::{
 };
 
 use cuda_async::{
-    Device, Function, LaunchConfig, SingleStream, Stream, launch, ops::Value, prelude::*, value,
+    Device, Error, Function, LaunchConfig, Stream, launch, ops::Value, policy::SingleStream,
+    prelude::*, value,
 };
 use futures::executor::block_on;
 
@@ -158,7 +159,7 @@ fn they_end_once(device: &Device) {
 fn a_panic_in_a_closure_ends_it(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = zeros::<u8>(1 << 50)
-        .or_else(|_| -> Op<cuda_async::ops::Fresh<u8>> { panic!("on purpose") });
+        .or_else(|_| -> Op<cuda_async::memory::Allocate<u8>> { panic!("on purpose") });
     assert!(catch_unwind(AssertUnwindSafe(|| op.sync_on(&stream))).is_err());
     let op = zeros::<u8>(1 << 50).map_err(|_| panic!("on purpose"));
     assert!(catch_unwind(AssertUnwindSafe(|| op.sync_on(&stream))).is_err());

@@ -1,7 +1,11 @@
 //! Kernels that go wrong: on the CPU device, with a device of its own for each.
 
 use cuda_async::{
-    Checks, CpuOptions, Device, FaultKind, LaunchConfig, Schedule, SingleStream, join_all, launch,
+    Device, Error, LaunchConfig,
+    cuda_core::FaultKind,
+    cuda_cpu::{Checks, CpuOptions, Schedule},
+    join_all, launch,
+    policy::SingleStream,
     prelude::*,
 };
 use cuda_cpu::CpuProvider;
@@ -12,7 +16,7 @@ fn device() -> Device {
     Device::open(&CpuProvider::default(), 0).unwrap()
 }
 
-fn fault_of(error: Error) -> cuda_async::Fault {
+fn fault_of(error: Error) -> cuda_async::cuda_core::Fault {
     match error {
         Error::Fault(fault) => *fault,
         other => panic!("{other:?}"),

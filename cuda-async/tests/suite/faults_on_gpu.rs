@@ -8,8 +8,8 @@ use std::{
 };
 
 use cuda_async::{
-    Device, DeviceBuffer, FaultKind, Function, LaunchConfig, SingleStream, launch, prelude::*,
-    set_max_spin,
+    Device, DeviceBuffer, Error, Function, LaunchConfig, cuda_core::FaultKind, launch,
+    policy::SingleStream, prelude::*, runtime::set_max_spin,
 };
 use cuda_core::cuda::{Completion, CudaProvider};
 

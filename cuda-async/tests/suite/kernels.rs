@@ -1,7 +1,8 @@
 //! The kernels that the suite launches, as operations: the library-style way to wrap kernels.
 
 use cuda_async::{
-    BufferSource, Device, DeviceBuffer, DeviceOp, Function, KernelArg, LaunchConfig, launch, zeros,
+    Device, DeviceBuffer, DeviceOp, Function, LaunchConfig, kernel::KernelArg, launch,
+    memory::BufferSource, zeros,
 };
 
 /// The kernels of one device.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_async::{Device, SingleStream, in_order, iterate, prelude::*};
+use cuda_async::{Device, in_order, iterate, policy::SingleStream, prelude::*};
 use cuda_core::MAX_IN_FLIGHT;
 
 use crate::{kernels::Kernels, on_every_device, polling::iterations_for};

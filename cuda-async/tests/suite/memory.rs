@@ -5,7 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{CpuOptions, CpuProvider, Device, SingleStream, prelude::*, script, value};
+use cuda_async::{
+    Device, Error,
+    cuda_cpu::{CpuOptions, CpuProvider},
+    policy::SingleStream,
+    prelude::*,
+    script, value,
+};
 use futures::executor::block_on;
 
 use crate::{

@@ -6,8 +6,11 @@ use std::sync::{
 };
 
 use cuda_async::{
-    Device, DeviceBuffer, Devices, LeastLoaded, Priorities, SchedulingPolicy, SingleStream, Stream,
-    StreamPoolRoundRobin, device_policy, prelude::*, set_device_policy, value, with_context,
+    Device, DeviceBuffer, Error, SchedulingPolicy, Stream,
+    policy::{Devices, LeastLoaded, Priorities, SingleStream, StreamPoolRoundRobin},
+    prelude::*,
+    runtime::{device_policy, set_device_policy},
+    value, with_context,
 };
 use cuda_core::Provider;
 use futures::executor::block_on;

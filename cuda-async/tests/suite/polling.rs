@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, ExecutionContext, Op, Submit, prelude::*};
+use cuda_async::{Device, Error, ExecutionContext, Op, op::Submit, prelude::*};
 use cuda_core::Provider;
 
 use crate::{kernels::Kernels, wire::WireProvider};

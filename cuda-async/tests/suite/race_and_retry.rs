@@ -7,8 +7,11 @@ use std::{
 };
 
 use cuda_async::{
-    BoxedOp, Device, Retry, SingleStream, StreamPoolRoundRobin, ops::Value, prelude::*, race,
-    retry, value,
+    BoxedOp, Device, Error, Retry,
+    ops::Value,
+    policy::{SingleStream, StreamPoolRoundRobin},
+    prelude::*,
+    race, retry, value,
 };
 use futures::executor::block_on;
 

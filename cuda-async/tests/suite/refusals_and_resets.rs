@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, DeviceBuffer, Function, LaunchConfig, Stream, launch, prelude::*};
+use cuda_async::{Device, DeviceBuffer, Error, Function, LaunchConfig, Stream, launch, prelude::*};
 use cuda_cpu::CpuProvider;
 
 use crate::{kernels::Kernels, polling::iterations_for};
@@ -42,7 +42,7 @@ fn refused_behind_a_download(
     device: &Device,
     reader: &Stream,
     x: &mut DeviceBuffer<u32>,
-) -> cuda_async::Landing<u32> {
+) -> cuda_async::cuda_core::Landing<u32> {
     let (kernels, long) =
         (Kernels::load(device), iterations_for(device, Duration::from_millis(60)));
     // SAFETY: the output is dropped.

@@ -1,7 +1,10 @@
 //! The five ways to run, and the policies.
 
 use cuda_async::{
-    Device, SchedulingPolicy, SingleStream, StreamPoolRoundRobin, prelude::*, value, with_context,
+    Device, Error, SchedulingPolicy,
+    policy::{SingleStream, StreamPoolRoundRobin},
+    prelude::*,
+    value, with_context,
 };
 
 use crate::{kernels::Kernels, on_every_device};

@@ -9,7 +9,12 @@ use std::{
     time::Duration,
 };
 
-use cuda_async::{Device, SingleStream, StreamPoolRoundRobin, prelude::*, script, value};
+use cuda_async::{
+    Device, Error,
+    policy::{SingleStream, StreamPoolRoundRobin},
+    prelude::*,
+    script, value,
+};
 use futures::{FutureExt, channel::oneshot, executor::block_on};
 
 use crate::{

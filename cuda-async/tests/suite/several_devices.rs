@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    Crossing, Device, DeviceBuffer, prelude::*, to_device, uninitialised, value, zip,
+    Device, DeviceBuffer, Error, cuda_core::Crossing, prelude::*, to_device, uninitialised, value,
+    zip,
 };
 use cuda_cpu::CpuProvider;
 use futures::executor::block_on;

@@ -8,7 +8,9 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use cuda_async::{Device, ExecutionContext, Op, SingleStream, Submit, prelude::*};
+use cuda_async::{
+    Device, Error, ExecutionContext, Op, op::Submit, policy::SingleStream, prelude::*,
+};
 
 use futures::FutureExt;
 

@@ -5,7 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, LeastLoaded, SchedulingPolicy, SingleStream, prelude::*, value};
+use cuda_async::{
+    Device, Error, SchedulingPolicy,
+    policy::{LeastLoaded, SingleStream},
+    prelude::*,
+    value,
+};
 use futures::executor::block_on;
 
 use crate::{

@@ -9,8 +9,13 @@ use std::{
 };
 
 use cuda_async::{
-    CpuOptions, CpuProvider, Device, ExecutionContext, LaunchConfig, Op, SingleStream, Stream,
-    Submit, Timing, in_order, launch, prelude::*, script,
+    Device, Error, ExecutionContext, LaunchConfig, Op, Stream,
+    cuda_cpu::{CpuOptions, CpuProvider, Timing},
+    in_order, launch,
+    op::Submit,
+    policy::SingleStream,
+    prelude::*,
+    script,
 };
 use futures::{FutureExt, StreamExt, executor::block_on, stream::FuturesUnordered};
 

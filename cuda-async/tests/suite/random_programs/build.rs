@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use cuda_async::{
-    BoxedOp, BufferSource, Device, DeviceBuffer, Function, KernelArg, LaunchConfig, Op, Submit,
-    join_all, launch, ops, prelude::*, uninitialised, value,
+    BoxedOp, Device, DeviceBuffer, Error, Function, LaunchConfig, Op, join_all, kernel::KernelArg,
+    launch, memory::BufferSource, op::Submit, ops, prelude::*, uninitialised, value,
 };
 use cuda_core::{Access, Arguments};
 

@@ -23,7 +23,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{CpuOptions, CpuProvider, Device, Timing};
+use cuda_async::{
+    Device,
+    cuda_cpu::{CpuOptions, CpuProvider, Timing},
+};
 use cuda_core::cuda::CudaProvider;
 
 use self::{

@@ -7,8 +7,11 @@ use std::{
 };
 
 use cuda_async::{
-    BoxedOp, Device, DeviceFuture, SchedulingPolicy, SingleStream, Stream, StreamPoolRoundRobin,
-    Submit, prelude::*, uninitialised,
+    BoxedOp, Device, DeviceFuture, Error, SchedulingPolicy, Stream,
+    op::Submit,
+    policy::{SingleStream, StreamPoolRoundRobin},
+    prelude::*,
+    uninitialised,
 };
 use futures::FutureExt;
 use tokio::task::JoinHandle;

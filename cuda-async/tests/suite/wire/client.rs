@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use cuda_async::{DeviceInfo, Error, Result};
+use cuda_async::{Error, Result, cuda_core::DeviceInfo};
 use cuda_core::{
     Backend, Command, HostBlock, HostId, Notice, NoticeSink, Reply, Request, StreamId,
 };

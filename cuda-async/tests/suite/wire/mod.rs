@@ -8,7 +8,7 @@ mod node;
 
 use std::sync::{Arc, mpsc::channel};
 
-use cuda_async::{DeviceInfo, Result};
+use cuda_async::{Result, cuda_core::DeviceInfo};
 use cuda_core::{Backend, NoticeSink, Provider};
 use cuda_cpu::CpuProvider;
 

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use cuda_async::{DeviceInfo, Result};
+use cuda_async::{Result, cuda_core::DeviceInfo};
 use cuda_core::{
     Backend, Command, HostBlock, HostRegion, Notice, NoticeSink, Provider, Reply, Request, StreamId,
 };

@@ -8,7 +8,10 @@ use std::{
 
 use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, Waiter};
 
-use crate::{ExecutionContext, Op, Room, Submit, context::MemoryWait};
+use crate::{
+    context::{Credit, ExecutionContext, MemoryWait},
+    op::{Op, Submit},
+};
 
 /// Bytes that are copied through one block of pinned memory, and between two polls.
 pub const COPY_CHUNK: usize = 1 << 20;
@@ -80,7 +83,7 @@ impl<T: Element> HostSource for PinnedBuffer<T> {
 pub struct Upload<S: HostSource>(State<S, S::Element>);
 
 enum State<S, T> {
-    Idle(S, Room, MemoryWait),
+    Idle(S, Credit, MemoryWait),
     Copying(Copying<S, T>),
     Ended,
 }
@@ -105,7 +108,7 @@ struct Copying<S, T> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
-    Op::new(Upload(State::Idle(source, Room::new(), MemoryWait::new())))
+    Op::new(Upload(State::Idle(source, Credit::new(), MemoryWait::new())))
 }
 
 impl<S: HostSource> Submit for Upload<S> {
@@ -116,8 +119,8 @@ impl<S: HostSource> Submit for Upload<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        if let State::Idle(source, room, wait) = &mut self.0 {
-            ready!(cx.poll_room(room, task))?;
+        if let State::Idle(source, credit, wait) = &mut self.0 {
+            ready!(cx.poll_credit(credit, task))?;
             let len = source.elements().len();
             let allocate = |stream: &Stream| DeviceBuffer::uninitialised(stream, len);
             let allocated = ready!(cx.poll_allocation(wait, task, allocate));

@@ -4,26 +4,29 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{DeviceBuffer, Element, Error, Result, Stream};
 
-use crate::{ExecutionContext, Op, Room, Submit, context::MemoryWait};
+use crate::{
+    context::{Credit, ExecutionContext, MemoryWait},
+    op::{Op, Submit},
+};
 
 /// Steps of [`zeros`] and [`uninitialised`].
-pub struct Fresh<T> {
+pub struct Allocate<T> {
     len: Option<usize>,
     allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
     wait: MemoryWait,
-    room: Room,
+    credit: Credit,
 }
 
-impl<T> Fresh<T> {
+impl<T> Allocate<T> {
     const fn new(len: usize, allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>) -> Self {
-        Self { len: Some(len), allocate, wait: MemoryWait::new(), room: Room::new() }
+        Self { len: Some(len), allocate, wait: MemoryWait::new(), credit: Credit::new() }
     }
 }
 
-impl<T> Clone for Fresh<T> {
+impl<T> Clone for Allocate<T> {
     fn clone(&self) -> Self {
-        let (wait, room) = (MemoryWait::new(), Room::new());
-        Self { len: self.len, allocate: self.allocate, wait, room }
+        let (wait, credit) = (MemoryWait::new(), Credit::new());
+        Self { len: self.len, allocate: self.allocate, wait, credit }
     }
 }
 
@@ -34,8 +37,8 @@ impl<T> Clone for Fresh<T> {
 /// assert_eq!(zeros::<f64>(2).then(to_host).sync()?, [0.0, 0.0]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
-pub const fn zeros<T: Element>(len: usize) -> Op<Fresh<T>> {
-    Op::new(Fresh::new(len, DeviceBuffer::zeroed))
+pub const fn zeros<T: Element>(len: usize) -> Op<Allocate<T>> {
+    Op::new(Allocate::new(len, DeviceBuffer::zeroed))
 }
 
 /// A new device buffer of `len` elements with unspecified values, for a kernel that writes all of them: saves
@@ -46,11 +49,11 @@ pub const fn zeros<T: Element>(len: usize) -> Op<Fresh<T>> {
 /// assert_eq!(uninitialised::<f32>(5).then(to_host).sync()?.len(), 5);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
-pub const fn uninitialised<T: Element>(len: usize) -> Op<Fresh<T>> {
-    Op::new(Fresh::new(len, DeviceBuffer::uninitialised))
+pub const fn uninitialised<T: Element>(len: usize) -> Op<Allocate<T>> {
+    Op::new(Allocate::new(len, DeviceBuffer::uninitialised))
 }
 
-impl<T: Element> Submit for Fresh<T> {
+impl<T: Element> Submit for Allocate<T> {
     type Output = DeviceBuffer<T>;
 
     fn poll_submit(
@@ -59,7 +62,7 @@ impl<T: Element> Submit for Fresh<T> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         let (len, allocate) = (self.len.ok_or(Error::AlreadyEnded)?, self.allocate);
-        ready!(cx.poll_room(&mut self.room, task))?;
+        ready!(cx.poll_credit(&mut self.credit, task))?;
         let allocated =
             ready!(cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len)));
         self.len = None;

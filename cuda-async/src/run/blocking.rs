@@ -11,10 +11,14 @@ use std::{
 
 use cuda_core::{Error, Result, Stream};
 
-use crate::{ExecutionContext, Submit, context::Run, defaults};
+use crate::{
+    context::{ExecutionContext, Run},
+    op::Submit,
+    runtime::defaults,
+};
 
 pub(crate) fn sync<S: Submit>(steps: S) -> Result<S::Output> {
-    sync_on(steps, &defaults::place()?)
+    sync_on(steps, &defaults::default_stream()?)
 }
 
 pub(crate) fn sync_on<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Output> {

@@ -1,14 +1,19 @@
 //! An operation that is being run by an executor.
 
 use std::{
-    future::Future,
+    future::{Future, IntoFuture},
     pin::Pin,
     task::{Context, Poll, Waker, ready},
 };
 
 use cuda_core::{Error, Result, Stream, Waiter};
 
-use crate::{ExecutionContext, SchedulingPolicy, Submit, context::Run, defaults, spin::InFlight};
+use crate::{
+    context::{ExecutionContext, Run, spin::InFlight},
+    op::{Op, Submit},
+    policy::SchedulingPolicy,
+    runtime::defaults,
+};
 
 /// Runs an operation: submits its steps, then waits for the device without a thread.
 ///
@@ -87,12 +92,23 @@ impl Begun {
     }
 }
 
+impl<S: Submit> IntoFuture for Op<S> {
+    type Output = Result<S::Output>;
+    type IntoFuture = DeviceFuture<S>;
+
+    /// The future runs on the default policy of the process; see
+    /// [`set_default_policy`](crate::runtime::set_default_policy).
+    fn into_future(self) -> DeviceFuture<S> {
+        DeviceFuture::idle(self.into_steps())
+    }
+}
+
 impl<S: Submit> Future for DeviceFuture<S> {
     type Output = Result<S::Output>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::Idle(_) = self.0 {
-            let placed = ready!(defaults::poll_place(task));
+            let placed = ready!(defaults::poll_default_stream(task));
             let State::Idle(steps) = std::mem::replace(&mut self.0, State::Ended) else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };

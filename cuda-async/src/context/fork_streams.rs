@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 
 /// Streams that the forks of one operation borrow, beside the one it runs on. Further branches share
 /// these in turn.
-pub const MAX_SIBLING_STREAMS: usize = 7;
+pub const MAX_FORK_STREAMS: usize = 7;
 
 #[derive(Default)]
-pub(crate) struct Siblings(Mutex<Lent>);
+pub(crate) struct ForkStreams(Mutex<Lent>);
 
 #[derive(Default)]
 struct Lent {
@@ -17,11 +17,11 @@ struct Lent {
     turns: usize,
 }
 
-impl Siblings {
+impl ForkStreams {
     /// The stream for one more branch of an operation on `stream`.
     pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
         let mut lent = self.0.lock();
-        if lent.streams.len() < MAX_SIBLING_STREAMS {
+        if lent.streams.len() < MAX_FORK_STREAMS {
             let fresh = stream.device().lend_stream(stream.priority())?;
             lent.streams.push(fresh.clone());
             return Ok(fresh);

@@ -5,11 +5,24 @@ use std::{future::IntoFuture, sync::Arc, time::Duration};
 use cuda_core::{Device, Error, Result, Stream};
 
 use crate::{
-    DeviceFuture, ExecutionContext, IntoDeviceOp, Op, SchedulingPolicy, Submit, blocking,
+    context::ExecutionContext,
+    op::{IntoDeviceOp, Op, Submit},
     ops::{
-        BoxedOp, Chain, Inspect, Map, MapErr, On, OrElse, Plain, Settled, Shared, Timeout,
-        UnwrapArc, WaitForMemory, WithContext,
+        boxed::BoxedOp,
+        chain::{Chain, Plain, WithContext},
+        inspect::Inspect,
+        map::Map,
+        map_err::MapErr,
+        on::On,
+        or_else::OrElse,
+        settled::Settled,
+        shared::Shared,
+        timeout::Timeout,
+        unwrap_arc::UnwrapArc,
+        wait_for_memory::WaitForMemory,
     },
+    policy::SchedulingPolicy,
+    run::{DeviceFuture, blocking},
 };
 
 /// A lazy device operation. Building or composing one touches no device; only
@@ -39,17 +52,18 @@ use crate::{
 pub trait DeviceOp:
     Send
     + Sized
+    + IntoDeviceOp<Output = <Self as DeviceOp>::Output, Steps = <Self as DeviceOp>::Steps>
     + IntoFuture<
         Output = Result<<Self as DeviceOp>::Output>,
         IntoFuture = DeviceFuture<<Self as DeviceOp>::Steps>,
     >
 {
-    /// What it gives.
+    /// The output of the operation.
     type Output: Send;
-    /// What it does.
+    /// The steps of the operation.
     type Steps: Submit<Output = <Self as DeviceOp>::Output>;
 
-    /// Its steps, for combinators.
+    /// Takes the steps out, for combinators.
     fn into_steps(self) -> <Self as DeviceOp>::Steps;
 
     /// Runs the operation that `f` makes of this one's output, on the same stream, behind it.
@@ -113,7 +127,7 @@ pub trait DeviceOp:
     /// while it runs it: this operation is [`settled`](DeviceOp::settled) first.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, uninitialised};
+    /// use cuda_async::{Error, prelude::*, uninitialised};
     /// let op = uninitialised::<u8>(1 << 60).or_else(|error| {
     ///     assert!(matches!(error, Error::OutOfMemory { .. }));
     ///     zeros(16)
@@ -168,14 +182,14 @@ pub trait DeviceOp:
     }
 
     /// Runs this operation on `device`, on a stream of that device's own policy (see
-    /// [`set_device_policy`](crate::set_device_policy)).
+    /// [`set_device_policy`](crate::runtime::set_device_policy)).
     ///
     /// Where the rest runs on that device anyway, it simply goes on there. Else it is
     /// [`settled`](DeviceOp::settled) before what is behind it begins, since an order between devices is kept by the
     /// host; it begins at once, and sees of what is before it only the values. Buffers that it gives live on `device`.
     ///
     /// ```
-    /// use cuda_async::{CpuProvider, prelude::*};
+    /// use cuda_async::{cuda_cpu::CpuProvider, prelude::*};
     /// let other = Device::open(&CpuProvider::default(), 0)?; // a device of its own, whatever the default is
     /// // On the default device, and then on the other.
     /// let op = h2d([1u8, 2]).then(to_host).then(|v| h2d(v).then(to_host).on(&other));
@@ -285,5 +299,15 @@ pub trait DeviceOp:
     /// further operations; whoever hands them to foreign code orders that behind `stream`.
     unsafe fn async_on(self, stream: &Stream) -> Result<<Self as DeviceOp>::Output> {
         blocking::submit_only(self.into_steps(), stream)
+    }
+}
+
+impl<S: Submit> DeviceOp for Op<S> {
+    type Output = S::Output;
+    type Steps = S;
+
+    #[inline]
+    fn into_steps(self) -> S {
+        Op::into_steps(self)
     }
 }

@@ -9,8 +9,9 @@ use std::{
 use cuda_core::{DeviceBuffer, Element, Error, Landing, PinnedBuffer, Result, Waiter};
 
 use crate::{
-    ExecutionContext, Op, Submit,
-    ops::upload::{COPY_WINDOW, chunk_elements},
+    context::ExecutionContext,
+    memory::upload::{COPY_WINDOW, chunk_elements},
+    op::{Op, Submit},
 };
 
 /// What holds a device buffer to be read: the buffer, an `Arc` of it, or a borrow.

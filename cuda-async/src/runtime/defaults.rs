@@ -9,7 +9,10 @@ use std::{
 use cuda_core::{Device, Error, Result, Stream, discard_panic, wake_each};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{SchedulingPolicy, StreamPoolRoundRobin, devices, open};
+use crate::{
+    policy::{SchedulingPolicy, StreamPoolRoundRobin},
+    runtime::devices::{devices, open},
+};
 
 type Policy = Arc<dyn SchedulingPolicy>;
 
@@ -65,18 +68,18 @@ pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
 /// # Errors
 /// As [`default_policy`].
 pub fn default_device() -> Result<Device> {
-    Ok(place()?.device().clone())
+    Ok(default_stream()?.device().clone())
 }
 
-pub(crate) fn place() -> Result<Stream> {
+pub(crate) fn default_stream() -> Result<Stream> {
     default_policy()?.place()
 }
 
-/// As [`place`], without blocking: the device is opened on a thread of its own.
-pub(crate) fn poll_place(task: &mut Context<'_>) -> Poll<Result<Stream>> {
+/// As [`default_stream`], without blocking: the device is opened on a thread of its own.
+pub(crate) fn poll_default_stream(task: &mut Context<'_>) -> Poll<Result<Stream>> {
     let known = known().or_else(|| {
         if enter(task.waker().clone()) {
-            open_elsewhere();
+            open_on_helper_thread();
         }
         // Whoever settled it before the waker was there wakes nobody.
         self::known()
@@ -109,7 +112,7 @@ fn enter(waker: Waker) -> bool {
     false
 }
 
-fn open_elsewhere() {
+fn open_on_helper_thread() {
     let spawned = std::thread::Builder::new().name("cuda-open".into()).spawn(open_default);
     if let Err(error) = spawned {
         let what = "cannot start a thread to open the device".into();

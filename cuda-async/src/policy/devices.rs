@@ -7,13 +7,13 @@ use std::sync::{
 
 use cuda_core::{Device, Error, Result, Stream};
 
-use super::{LeastLoaded, SchedulingPolicy};
+use crate::policy::{least_loaded::LeastLoaded, scheduling_policy::SchedulingPolicy};
 
 /// Spreads operations over several devices. One operation stays on one of them; buffers that it is given have to
 /// live there.
 ///
 /// ```
-/// use cuda_async::{CpuProvider, Device, Devices, open, prelude::*};
+/// use cuda_async::{Device, cuda_cpu::CpuProvider, open, policy::Devices, prelude::*};
 /// let (first, second) = (open("cpu")?, Device::open(&CpuProvider::default(), 0)?);
 /// let both = Devices::in_turn([first, second])?;
 /// assert_eq!(futures::executor::block_on(h2d([1u8]).then(to_host).schedule(&both))?, [1]);

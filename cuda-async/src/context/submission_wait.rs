@@ -4,8 +4,10 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Element, Error, Landing, PinnedBuffer, Result, Stream, Waiter};
 
-use super::{ExecutionContext, Run};
-use crate::spin;
+use crate::context::{
+    execution_context::{ExecutionContext, Run},
+    spin,
+};
 
 impl ExecutionContext {
     /// Ready when a download has landed.

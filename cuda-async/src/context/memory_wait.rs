@@ -7,8 +7,10 @@ use std::{
 
 use cuda_core::{Error, MemoryWaiter, Result, Stream};
 
-use super::{ExecutionContext, Run};
-use crate::timer::Sleep;
+use crate::{
+    context::execution_context::{ExecutionContext, Run},
+    wake::timer::Sleep,
+};
 
 /// The pause before an allocation is tried again though nobody said that memory came back; each is twice as long as
 /// the one before, and none longer than [`LONGEST_PAUSE`].

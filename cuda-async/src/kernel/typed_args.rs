@@ -4,7 +4,7 @@ use std::{marker::PhantomData, sync::Arc};
 
 use cuda_core::{Access, Arguments, DeviceBuffer, Element};
 
-use crate::ops::launch::{KernelArg, KernelArgs};
+use crate::kernel::argument::{KernelArg, KernelArgs};
 
 mod sealed {
     /// Keeps others from handing out the memory of one `KernelOutput` twice.

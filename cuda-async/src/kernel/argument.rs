@@ -1,16 +1,9 @@
-//! `launch`: kernels.
+//! `KernelArg`, `KernelArgs`: values that a kernel takes as arguments.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::sync::Arc;
 
-use cuda_core::{
-    Access, ArgumentKind, Arguments, DeviceBuffer, Element, Error, Function, LaunchConfig, Result,
-};
+use cuda_core::{Access, ArgumentKind, Arguments, DeviceBuffer, Element};
 use half::{bf16, f16};
-
-use crate::{ExecutionContext, Op, Room, Submit};
 
 /// An argument of a kernel. How a buffer is held says what the kernel may do with it:
 ///
@@ -116,61 +109,4 @@ tuples! {
     A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13;
     A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14;
     A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14, P 15;
-}
-
-/// Steps of [`launch`].
-#[derive(Clone)]
-pub struct LaunchOp<A> {
-    function: Function,
-    config: LaunchConfig,
-    args: Option<A>,
-    room: Room,
-}
-
-/// Runs a kernel; gives the arguments back in the form in which they came.
-///
-/// Number, sizes and kinds of the arguments are checked against the kernel's parameters when it is submitted.
-///
-/// ```
-/// use cuda_async::{launch, open, prelude::*};
-/// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
-/// let device = open("cpu")?;
-/// let vecadd = device.load_ptx(PTX)?.function("vecadd")?;
-/// let op = zip!(h2d(vec![1.0f32; 100]), h2d(vec![2.0f32; 100]), zeros::<f32>(100)).then(move |(a, b, c)| {
-///     // SAFETY: `vecadd(a, b, c, n)` reads a and b and writes c, all below n.
-///     unsafe { launch(&vecadd, LaunchConfig::for_num_elems(100), (a, b, c, 100u32)) }
-/// });
-/// let sum = op.then(|(_, _, c, _)| to_host(c)).sync_on(&device.new_stream()?)?;
-/// assert_eq!(sum, vec![3.0; 100]);
-/// # Ok::<(), cuda_async::Error>(())
-/// ```
-///
-/// # Safety
-/// When it is run, the kernel accesses no device memory but that of its buffer arguments, stays inside their
-/// bounds, and only reads those that are given as `Arc` or by shared reference.
-pub unsafe fn launch<A: KernelArgs>(
-    function: &Function,
-    config: LaunchConfig,
-    args: A,
-) -> Op<LaunchOp<A>> {
-    Op::new(LaunchOp { function: function.clone(), config, args: Some(args), room: Room::new() })
-}
-
-impl<A: KernelArgs> Submit for LaunchOp<A> {
-    type Output = A;
-
-    #[inline]
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
-        ready!(cx.poll_room(&mut self.room, task))?;
-        let args = self.args.as_ref().ok_or(Error::AlreadyEnded)?;
-        let launched = cx.enqueue(|stream| {
-            let mut arguments = Arguments::new();
-            args.push_all(&mut arguments);
-            // SAFETY: what `launch`'s caller promised. The buffers are held by `args` until the launch is
-            // enqueued, and by their tickets from then on.
-            unsafe { self.function.launch(stream, self.config, &arguments) }
-        });
-        let args = self.args.take().ok_or(Error::AlreadyEnded);
-        Poll::Ready(launched.and(args))
-    }
 }

@@ -1,17 +1,17 @@
-//! Waiting for a stream to have room.
+//! Waiting for a stream to have credit.
 
 use std::task::{Context, Poll, ready};
 
 use cuda_core::{MAX_IN_FLIGHT, Result, Stream, Waiter};
 
-use super::{ExecutionContext, Run};
+use crate::context::execution_context::{ExecutionContext, Run};
 
-/// A step's wait for room on its stream, if it has to wait: see [`ExecutionContext::poll_room`]. Every step has one of
+/// A step's wait for credit on its stream, if it has to wait: see [`ExecutionContext::poll_credit`]. Every step has one of
 /// its own, since several that wait at the same time may share a context. A clone does not wait yet.
 #[derive(Default)]
-pub struct Room(Option<Waiter>);
+pub struct Credit(Option<Waiter>);
 
-impl Room {
+impl Credit {
     /// Nothing is waited for yet.
     pub const fn new() -> Self {
         Self(None)
@@ -31,15 +31,15 @@ impl Room {
     }
 }
 
-impl Clone for Room {
+impl Clone for Credit {
     fn clone(&self) -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for Room {
+impl std::fmt::Debug for Credit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Room({})", if self.0.is_some() { "waits" } else { "does not wait" })
+        write!(f, "Credit({})", if self.0.is_some() { "waits" } else { "does not wait" })
     }
 }
 
@@ -47,20 +47,20 @@ impl ExecutionContext {
     /// Ready when the stream has less than [`MAX_IN_FLIGHT`] submissions to run: a driver would hold up the
     /// thread that enqueues many more. At once where nothing may wait.
     #[inline]
-    pub fn poll_room(&self, room: &mut Room, task: &mut Context<'_>) -> Poll<Result<()>> {
+    pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;
         if stream.in_flight() < MAX_IN_FLIGHT || self.run() == Run::Detached {
             return Poll::Ready(Ok(()));
         }
-        wait_for_room(stream, room, task)
+        wait_for_room(stream, credit, task)
     }
 }
 
-/// Asks again once there was room: others may have taken it.
+/// Asks again once there was credit: others may have taken it.
 #[cold]
-fn wait_for_room(stream: &Stream, room: &mut Room, task: &mut Context<'_>) -> Poll<Result<()>> {
+fn wait_for_room(stream: &Stream, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
     while stream.in_flight() >= MAX_IN_FLIGHT {
-        ready!(room.poll(stream, task))?;
+        ready!(credit.poll(stream, task))?;
     }
     Poll::Ready(Ok(()))
 }

@@ -16,62 +16,54 @@ use cuda_core::{Device, Error, Event, Result, Stream, StreamId};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::{siblings::Siblings, spin::InFlight};
-
-mod memory;
-mod room;
-mod scope;
-mod waits;
-
-pub(crate) use memory::MemoryWait;
-pub use room::Room;
+use crate::context::{fork_streams::ForkStreams, spin::InFlight};
 
 /// Where an operation runs: its device, its stream. Clones are the same context.
 #[derive(Clone)]
-pub struct ExecutionContext(Arc<Inner>);
+pub struct ExecutionContext(pub(super) Arc<Inner>);
 
-struct Inner {
-    place: Place,
-    run: Run,
+pub(super) struct Inner {
+    pub(super) place: Place,
+    pub(super) run: Run,
     /// How long an allocation may wait for memory.
-    patience: Option<Duration>,
+    pub(super) patience: Option<Duration>,
     /// The stream's count when this context last enqueued something; 0 if it never has.
-    last: AtomicU64,
+    pub(super) last: AtomicU64,
 }
 
-enum Place {
+pub(super) enum Place {
     Root(Root),
     Branch(Branch),
 }
 
-struct Root {
-    stream: Stream,
+pub(super) struct Root {
+    pub(super) stream: Stream,
     /// The streams of its forks.
-    siblings: Siblings,
+    fork_streams: ForkStreams,
     /// If it runs blocking: what a step waits for.
-    blocked: Mutex<Blocked>,
+    pub(super) blocked: Mutex<Blocked>,
     /// If it runs blocking: set once something in it waits for more than one stream.
-    by_wakers: OnceLock<InFlight>,
+    pub(super) by_wakers: OnceLock<InFlight>,
 }
 
 /// What a blocking thread and the steps that it polls tell each other.
 #[derive(Default)]
-struct Blocked {
-    on: Option<(Stream, u64)>,
+pub(super) struct Blocked {
+    pub(super) on: Option<(Stream, u64)>,
     /// How the wait for a submission failed.
-    failed: Option<(StreamId, u64, Error)>,
+    pub(super) failed: Option<(StreamId, u64, Error)>,
 }
 
-struct Branch {
+pub(super) struct Branch {
     root: ExecutionContext,
     /// Borrowed when it is first needed.
     stream: OnceLock<Stream>,
     /// What comes before the next thing that this context enqueues.
-    after: Mutex<Events>,
+    pub(super) after: Mutex<Events>,
     has_after: AtomicBool,
 }
 
-type Events = SmallVec<[Arc<Event>; 2]>;
+pub(super) type Events = SmallVec<[Arc<Event>; 2]>;
 
 /// How the operation is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,12 +83,12 @@ impl ExecutionContext {
     }
 
     /// A context of the same operation, of which nobody knows yet; without a stream it borrows one.
-    fn branch(&self, stream: OnceLock<Stream>, after: Events) -> Self {
+    pub(super) fn branch(&self, stream: OnceLock<Stream>, after: Events) -> Self {
         let branch = Branch::new(self.root_context().clone(), stream, after);
         Self::new(Place::Branch(branch), self.0.run, self.0.patience)
     }
 
-    fn new(place: Place, run: Run, patience: Option<Duration>) -> Self {
+    pub(super) fn new(place: Place, run: Run, patience: Option<Duration>) -> Self {
         Self(Arc::new(Inner { place, run, patience, last: AtomicU64::new(0) }))
     }
 
@@ -107,7 +99,7 @@ impl ExecutionContext {
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
     #[inline]
-    fn stream(&self) -> Result<&Stream> {
+    pub(super) fn stream(&self) -> Result<&Stream> {
         match &self.0.place {
             Place::Root(root) => Ok(&root.stream),
             Place::Branch(branch) => branch.stream(),
@@ -115,7 +107,7 @@ impl ExecutionContext {
     }
 
     /// The stream, if it has one.
-    fn known_stream(&self) -> Option<&Stream> {
+    pub(super) fn known_stream(&self) -> Option<&Stream> {
         match &self.0.place {
             Place::Root(root) => Some(&root.stream),
             Place::Branch(branch) => branch.stream.get(),
@@ -184,7 +176,7 @@ impl ExecutionContext {
                 continue;
             };
             joined.push(stream.id());
-            self.adopt(&stream.record()?)?;
+            self.join_event(&stream.record()?)?;
         }
         Ok(())
     }
@@ -195,23 +187,23 @@ impl ExecutionContext {
     }
 
     /// A context of its own on the same stream, for steps that several runs may drive by turns.
-    pub(crate) fn own_root(&self) -> Result<Self> {
-        Ok(self.elsewhere(self.stream()?.clone()))
+    pub(crate) fn separate_root(&self) -> Result<Self> {
+        Ok(self.on_other_stream(self.stream()?.clone()))
     }
 
     /// Orders this context after `event` and counts what is before it as its own work.
-    pub(crate) fn adopt(&self, event: &Event) -> Result<()> {
+    pub(crate) fn join_event(&self, event: &Event) -> Result<()> {
         self.enqueue(|stream| stream.wait_event(event).map(drop))
     }
 
-    fn root_context(&self) -> &ExecutionContext {
+    pub(super) fn root_context(&self) -> &ExecutionContext {
         match &self.0.place {
             Place::Root(_) => self,
             Place::Branch(branch) => &branch.root,
         }
     }
 
-    fn root_place(&self) -> &Root {
+    pub(super) fn root_place(&self) -> &Root {
         match &self.0.place {
             Place::Root(root) => root,
             // The root of a branch is no branch.
@@ -221,24 +213,24 @@ impl ExecutionContext {
 }
 
 impl Root {
-    fn new(stream: Stream) -> Self {
-        let (siblings, blocked, by_wakers) = Default::default();
-        Self { stream, siblings, blocked, by_wakers }
+    pub(super) fn new(stream: Stream) -> Self {
+        let (fork_streams, blocked, by_wakers) = Default::default();
+        Self { stream, fork_streams, blocked, by_wakers }
     }
 }
 
 impl Branch {
-    fn new(root: ExecutionContext, stream: OnceLock<Stream>, after: Events) -> Self {
+    pub(super) fn new(root: ExecutionContext, stream: OnceLock<Stream>, after: Events) -> Self {
         let has_after = AtomicBool::new(!after.is_empty());
         Self { root, stream, after: Mutex::new(after), has_after }
     }
 
-    fn stream(&self) -> Result<&Stream> {
+    pub(super) fn stream(&self) -> Result<&Stream> {
         let stream = match self.stream.get() {
             Some(stream) => stream,
             None => {
                 let root = self.root.root_place();
-                let borrowed = root.siblings.next(&root.stream)?;
+                let borrowed = root.fork_streams.next(&root.stream)?;
                 self.stream.get_or_init(|| borrowed)
             }
         };
@@ -269,4 +261,5 @@ impl std::fmt::Debug for ExecutionContext {
 }
 
 #[cfg(all(test, feature = "cpu"))]
+#[path = "execution_context_tests.rs"]
 mod tests;

@@ -43,8 +43,8 @@
 ///
 /// | declared | given | the PTX has |
 /// |---|---|---|
-/// | `&[T]` | [`KernelInput<T>`](crate::KernelInput): a buffer, an `Arc` or a borrow of it | `.u64`, `.b64`, a struct of 8 bytes |
-/// | `&mut [T]` | [`KernelOutput<T>`](crate::KernelOutput): a buffer or an exclusive borrow of it | the same |
+/// | `&[T]` | [`KernelInput<T>`](crate::kernel::KernelInput): a buffer, an `Arc` or a borrow of it | `.u64`, `.b64`, a struct of 8 bytes |
+/// | `&mut [T]` | [`KernelOutput<T>`](crate::kernel::KernelOutput): a buffer or an exclusive borrow of it | the same |
 /// | an integer | itself | an integer of that size, signed or not; `.b32`; a struct of that size |
 /// | `f32`, `f64`, `f16`, `bf16` | itself | the same; `.b32`; a struct of that size |
 /// | `bool` | itself | an integer of one byte |

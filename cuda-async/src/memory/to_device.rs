@@ -5,8 +5,14 @@ use std::task::{Context, Poll, ready};
 use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Result, Waiter};
 
 use crate::{
-    BoxedOp, BufferSource, DeviceOp, ExecutionContext, Op, Submit, h2d, ops::Offload, to_host,
-    uninitialised, value,
+    context::ExecutionContext,
+    memory::{
+        allocate::uninitialised,
+        download::{BufferSource, to_host},
+        upload::h2d,
+    },
+    op::{Op, Submit},
+    ops::{BoxedOp, DeviceOp, offload::Offload, value},
 };
 
 /// A copy of a device buffer on `device`, whatever device the operation itself runs on.
@@ -16,7 +22,7 @@ use crate::{
 /// between devices is a wait on the host, which costs no thread.
 ///
 /// ```
-/// use cuda_async::{CpuProvider, open, prelude::*};
+/// use cuda_async::{cuda_cpu::CpuProvider, open, prelude::*};
 /// let first = open("cpu")?;
 /// let second = Device::open(&CpuProvider::default(), 0)?; // a device of its own
 /// let op = h2d(vec![1, 2]).on(&first).then(|x| to_device(x, &second));

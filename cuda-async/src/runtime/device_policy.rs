@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use cuda_core::{Device, Result};
 use parking_lot::Mutex;
 
-use crate::{SchedulingPolicy, StreamPoolRoundRobin};
+use crate::policy::{SchedulingPolicy, StreamPoolRoundRobin};
 
 type Make = dyn Fn(&Device) -> Result<Arc<dyn SchedulingPolicy>> + Send + Sync;
 
@@ -30,7 +30,7 @@ struct State {
 /// closure that holds the device, or a stream or a buffer of it, keeps the device open until another policy is set.
 ///
 /// ```
-/// use cuda_async::{LeastLoaded, SingleStream, open, set_device_policy};
+/// use cuda_async::{open, policy::{LeastLoaded, SingleStream}, runtime::set_device_policy};
 /// let device = open("cpu")?;
 /// set_device_policy(&device, LeastLoaded::new);
 /// set_device_policy(&device, |device| LeastLoaded::with_streams(device, 8));

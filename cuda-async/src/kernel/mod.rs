@@ -1,0 +1,16 @@
+//! Kernels: their arguments, launches, and the `kernels!` declaration.
+//!
+//! This folder uses `op` and `context`. Programs call it directly or through [`kernels!`](crate::kernels). A typical
+//! call goes from [`launch`] to `Function::launch` of `cuda-core`.
+
+mod argument;
+#[cfg(feature = "macros")]
+mod declare;
+mod launch;
+mod typed_args;
+
+pub use argument::{ByValue, KernelArg, KernelArgs};
+#[cfg(feature = "macros")]
+pub use declare::kernels;
+pub use launch::{LaunchOp, launch};
+pub use typed_args::{Aligned, Group, KernelInput, KernelOutput, Reads};

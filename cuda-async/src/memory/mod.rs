@@ -1,0 +1,15 @@
+//! Operations on memory: allocate, upload, download, and copies between devices.
+//!
+//! This folder uses `op`, `context` and `ops`. Programs call it directly. A typical call goes from [`h2d`] to
+//! [`ExecutionContext::enqueue`](crate::context::ExecutionContext::enqueue), and from there to a stream of
+//! `cuda-core`.
+
+mod allocate;
+mod download;
+mod to_device;
+mod upload;
+
+pub use allocate::{Allocate, uninitialised, zeros};
+pub use download::{BufferSource, ToHost, ToPinned, to_host, to_pinned};
+pub use to_device::to_device;
+pub use upload::{COPY_CHUNK, COPY_WINDOW, HostSource, Upload, h2d};

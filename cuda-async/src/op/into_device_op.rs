@@ -1,0 +1,75 @@
+//! `IntoDeviceOp`: everything that can be used as an operation.
+
+use std::task::{Context, Poll};
+
+use cuda_core::{Error, Result};
+
+use crate::{
+    context::ExecutionContext,
+    op::{operation::Op, submit::Submit},
+};
+
+/// Conversion into an operation. Operations, tuples and vectors of operations (which run at the same time, like
+/// [`zip!`](crate::zip)), and `Result`s of operations implement it, so closures can use `?`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a device operation",
+    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as kernel argument runs first: `zip!(..).then(..)`"
+)]
+pub trait IntoDeviceOp {
+    /// The output of the operation.
+    type Output: Send;
+    /// The steps of the operation.
+    type Steps: Submit<Output = Self::Output>;
+
+    /// Makes the operation.
+    fn into_op(self) -> Op<Self::Steps>;
+}
+
+impl<S: Submit> IntoDeviceOp for Op<S> {
+    type Output = S::Output;
+    type Steps = S;
+
+    #[inline]
+    fn into_op(self) -> Op<S> {
+        self
+    }
+}
+
+impl<O: IntoDeviceOp> IntoDeviceOp for Result<O> {
+    type Output = O::Output;
+    type Steps = Fallible<O::Steps>;
+
+    fn into_op(self) -> Op<Self::Steps> {
+        Op::new(Fallible(match self {
+            Ok(op) => State::Running(op.into_op().into_steps()),
+            Err(error) => State::Failed(error),
+        }))
+    }
+}
+
+/// The steps of a `Result` of an operation.
+pub struct Fallible<S>(State<S>);
+
+enum State<S> {
+    Running(S),
+    Failed(Error),
+    Ended,
+}
+
+impl<S: Submit> Submit for Fallible<S> {
+    type Output = S::Output;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<S::Output>> {
+        if let State::Running(steps) = &mut self.0 {
+            return steps.poll_submit(task, cx);
+        }
+        Poll::Ready(Err(match std::mem::replace(&mut self.0, State::Ended) {
+            State::Failed(error) => error,
+            _ => Error::AlreadyEnded,
+        }))
+    }
+}

@@ -1,0 +1,10 @@
+//! Running operations: as a future, or on a thread that blocks.
+//!
+//! This folder uses `op`, `context`, `policy` and `runtime`. The methods of [`DeviceOp`](crate::ops::DeviceOp) call
+//! it. A typical call goes from [`DeviceFuture`]'s `poll` to
+//! [`Submit::poll_submit`](crate::op::Submit::poll_submit), and waits for the last submission of the run.
+
+pub(crate) mod blocking;
+mod future;
+
+pub use future::DeviceFuture;
