@@ -4,6 +4,7 @@
 //! to be looked up by name later; their names stay in tables for messages.
 
 use crate::instruction::{Instruction, LabelId, RegId, Symbol};
+use crate::param_type::ParamType;
 use crate::types::{ScalarType, Space};
 
 /// One PTX file, parsed and checked.
@@ -102,6 +103,8 @@ pub struct Param {
     pub name: String,
     /// Element type (`b8` for structs).
     pub ty: ScalarType,
+    /// Type: one value, or an array of values.
+    pub param_type: ParamType,
     /// Alignment in bytes: the declared one, else the natural one.
     pub align: u32,
     /// Size in bytes.

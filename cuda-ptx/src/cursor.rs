@@ -8,6 +8,8 @@ use crate::number::{Constant, literal};
 pub(crate) struct Cursor<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
+    /// Tokens from here on are hidden.
+    stop: usize,
     /// What stands behind the last token, as often as it is asked for.
     end: Token<'a>,
 }
@@ -17,7 +19,8 @@ impl<'a> Cursor<'a> {
         let tokens = tokenize(text)?;
         let none = Token { kind: Kind::End, text: "", line: 1, column: 1 };
         let end = tokens.last().copied().unwrap_or(none);
-        Ok(Self { tokens, at: 0, end })
+        let stop = tokens.len();
+        Ok(Self { tokens, at: 0, stop, end })
     }
 
     /// Index of the next token.
@@ -25,9 +28,24 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    /// Runs `read` on the tokens of the block `{ .. }` that is next; the text seems to end at its `}`. Continues
+    /// behind the block, however far `read` came.
+    pub(crate) fn inside_block<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let start = self.at;
+        self.skip_balanced("{", "}")?;
+        let (behind, stop) = (self.at, self.stop);
+        (self.at, self.stop) = (start + 1, behind - 1);
+        let result = read(self);
+        (self.at, self.stop) = (behind, stop);
+        result
+    }
+
     /// The tokens from the next one on.
     pub(crate) fn remaining(&self) -> &[Token<'a>] {
-        self.tokens.get(self.at..).unwrap_or_default()
+        self.tokens.get(self.at..self.stop).unwrap_or_default()
     }
 
     pub(crate) fn peek(&self) -> Token<'a> {
@@ -35,7 +53,9 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn peek_at(&self, ahead: usize) -> Token<'a> {
-        self.tokens.get(self.at + ahead).copied().unwrap_or(self.end)
+        let at = self.at + ahead;
+        let token = if at < self.stop { self.tokens.get(at) } else { None };
+        token.copied().unwrap_or(self.end)
     }
 
     pub(crate) fn next(&mut self) -> Token<'a> {

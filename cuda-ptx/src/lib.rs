@@ -1,19 +1,21 @@
 //! PTX text to a checked module.
 //!
-//! [`parse`] reads everything; [`signatures`] reads only which kernels there are and what they take.
-//! Neither panics, whatever the text; both name the line and column of what they refuse, and take
-//! memory in proportion to the text.
+//! [`parse`] reads everything. [`signatures`] and [`module_signature`] read only the kernels, their parameters and the
+//! sizes of variables. None of them panics on any text. Their errors name line and column, and their memory is
+//! proportional to the text.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod ast;
 mod cursor;
 mod error;
+mod footprint;
 mod instruction;
 mod lexer;
 pub mod limits;
 mod lookup;
 mod number;
+mod param_type;
 mod parser;
 mod scope;
 mod signature;
@@ -24,8 +26,9 @@ pub use ast::*;
 pub use error::{Error, ErrorKind};
 pub use instruction::*;
 pub use lookup::InstructionName;
-pub use signature::{Signature, signatures};
-pub use types::{ScalarType, Space};
+pub use param_type::ParamType;
+pub use signature::{ModuleSignature, Signature, module_signature, signatures};
+pub use types::{ScalarKind, ScalarType, Space};
 
 /// Parses a PTX text. NUL bytes at its end, which compilers leave there, do no harm.
 ///

@@ -1,12 +1,15 @@
-//! The kernels of a PTX text and their parameters, without reading any body.
+//! The kernels of a PTX text, their parameters and the memory they declare, without reading any instruction.
 
 use crate::ast::Param;
 use crate::cursor::Cursor;
 use crate::error::Error;
+use crate::footprint::Storage;
 use crate::lexer::Kind;
-use crate::parser::{Header, Preamble, Unknown, bare, file, skip_section};
+use crate::parser::{
+    Header, Preamble, Unknown, bare, body_storage, declaration, file, skip_section, storage_space,
+};
 
-/// A kernel and what it takes.
+/// A kernel: its parameters, and the limits and memory that a launch has to respect.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Signature {
@@ -18,73 +21,190 @@ pub struct Signature {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid x,y,z`.
     pub required_threads: Option<[u32; 3]>,
+    /// Upper bound of the static shared memory of a block, in bytes.
+    ///
+    /// It covers the `.shared` variables of the module, of the kernel and of every `.func` of the module, with
+    /// padding for alignment. It does not cover dynamic shared memory (`.extern .shared`) or the bytes that the
+    /// driver reserves. The sum saturates. `None` if the text declares a variable of a type that is not known.
+    pub static_shared_bytes: Option<u64>,
+    /// Upper bound of the `.local` variables of a thread, in bytes, counted like
+    /// [`static_shared_bytes`](Self::static_shared_bytes).
+    ///
+    /// Each function counts once; a function that calls itself needs its variables once for each active call. The
+    /// registers that the driver's compiler spills are not declared in the text.
+    pub local_bytes: Option<u64>,
     /// Where it was declared.
     pub line: u32,
 }
 
-/// The kernels (`.entry`) of a PTX text, in order.
+/// The kernels of a module and the memory that its variables take.
 ///
-/// Bodies are stepped over, and so is every directive that is not known: a text with instructions
-/// newer than this crate can still be listed, and launched on a GPU whose driver knows them.
+/// Sizes are upper bounds in bytes, with padding for alignment. They saturate. `None` if the text declares a variable
+/// of a type that is not known.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ModuleSignature {
+    /// The kernels, in order.
+    pub entries: Vec<Signature>,
+    /// `.global` variables: device memory that the module takes while it is loaded.
+    pub global_bytes: Option<u64>,
+    /// `.const` variables.
+    pub const_bytes: Option<u64>,
+    /// `.local` variables of one thread: the largest [`Signature::local_bytes`].
+    pub local_bytes: Option<u64>,
+}
+
+/// Lists the kernels (`.entry`) of a PTX text, in order.
+///
+/// Instructions and unknown directives are skipped: a text with instructions newer than this crate can still be
+/// listed, and launched on a GPU whose driver knows them.
 ///
 /// # Errors
 /// If the text does not start like PTX, a kernel's parameter list cannot be read, or a block, comment
 /// or string has no end.
 pub fn signatures(text: &str) -> Result<Vec<Signature>, Error> {
-    let mut cur = Cursor::new(text)?;
-    Preamble::parse(&mut cur)?;
-    let mut list = Vec::new();
-    while !cur.at_end() {
-        let token = cur.peek();
-        match token.text {
-            ".entry" => list.extend(kernel(&mut cur)?),
-            ".file" => {
-                cur.next();
-                file(&mut cur)?;
-            }
-            ".section" => {
-                cur.next();
-                skip_section(&mut cur)?;
-            }
-            ".visible" | ".weak" | ".common" | ".extern" => _ = cur.next(),
-            _ => skip_item(&mut cur)?,
-        }
-    }
-    Ok(list)
+    module_signature(text).map(|module| module.entries)
 }
 
-/// A kernel with a body; one without is declared here and lives elsewhere.
-fn kernel(cur: &mut Cursor<'_>) -> Result<Option<Signature>, Error> {
+/// Lists the kernels of a PTX text and sums the memory that the text declares.
+///
+/// # Errors
+/// As [`signatures`].
+///
+/// # Examples
+/// ```
+/// let text = "
+///     .version 8.0
+///     .target sm_80
+///     .address_size 64
+///     .global .align 4 .b8 table[4096];
+///     .entry k(.param .u64 p, .param .align 8 .b8 s[24]) {
+///         .shared .align 4 .b8 tile[1024];
+///         instruction.of.the.future %r1;
+///     }";
+/// let module = cuda_ptx::module_signature(text)?;
+/// let kernel = &module.entries[0];
+/// let types: Vec<String> = kernel.params.iter().map(|p| p.param_type.to_string()).collect();
+/// assert_eq!(types, ["u64", "b8[24]"]);
+/// assert_eq!((module.global_bytes, kernel.static_shared_bytes), (Some(4096), Some(1024)));
+/// # Ok::<(), cuda_ptx::Error>(())
+/// ```
+pub fn module_signature(text: &str) -> Result<ModuleSignature, Error> {
+    let mut cur = Cursor::new(text)?;
+    Preamble::parse(&mut cur)?;
+    let mut reader = Reader { cur, kernels: Vec::new(), common: Storage::EMPTY };
+    reader.items()?;
+    Ok(reader.finish())
+}
+
+struct Reader<'a> {
+    cur: Cursor<'a>,
+    /// Each kernel with the variables that its body declares.
+    kernels: Vec<(Signature, Storage)>,
+    /// Variables of module scope, and of functions that any kernel may call.
+    common: Storage,
+}
+
+impl Reader<'_> {
+    fn items(&mut self) -> Result<(), Error> {
+        let cur = &mut self.cur;
+        let mut external = false;
+        while !cur.at_end() {
+            let token = cur.peek();
+            match token.text {
+                ".entry" => self.kernels.extend(kernel(cur)?),
+                ".file" => {
+                    cur.next();
+                    file(cur)?;
+                }
+                ".section" => {
+                    cur.next();
+                    skip_section(cur)?;
+                }
+                ".visible" | ".weak" | ".common" | ".extern" => {
+                    external |= cur.next().text == ".extern";
+                    continue;
+                }
+                _ => item(cur, external, &mut self.common)?,
+            }
+            external = false;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> ModuleSignature {
+        let mut module = self.common.clone();
+        let mut local = self.common.local();
+        let mut entries = Vec::with_capacity(self.kernels.len());
+        for (mut kernel, own) in self.kernels {
+            module.merge(&own);
+            let mut storage = self.common.clone();
+            storage.merge(&own);
+            kernel.static_shared_bytes = storage.shared();
+            kernel.local_bytes = storage.local();
+            local = local.zip(kernel.local_bytes).map(|(a, b)| a.max(b));
+            entries.push(kernel);
+        }
+        let (global_bytes, const_bytes) = (module.global(), module.constant());
+        ModuleSignature { entries, global_bytes, const_bytes, local_bytes: local }
+    }
+}
+
+/// A kernel with a body; one without is declared here and defined elsewhere.
+fn kernel(cur: &mut Cursor<'_>) -> Result<Option<(Signature, Storage)>, Error> {
     let header = Header::parse(cur, Unknown::Skip)?;
     if cur.eat(";") {
         return Ok(None);
     }
-    cur.skip_balanced("{", "}")?;
-    Ok(Some(Signature {
+    let mut storage = Storage::EMPTY;
+    body_storage(cur, &mut storage)?;
+    let signature = Signature {
         name: header.name.text.to_owned(),
         params: bare(header.params),
         max_threads: header.max_threads,
         required_threads: header.required_threads,
+        static_shared_bytes: None,
+        local_bytes: None,
         line: header.name.line,
-    }))
+    };
+    Ok(Some((signature, storage)))
 }
 
-/// Steps over a variable, a function or an unknown directive: to behind a semicolon or a function's
-/// body, or to the next linkage directive or kernel.
-fn skip_item(cur: &mut Cursor<'_>) -> Result<(), Error> {
-    let function = cur.next().is_dot(".func");
+/// Reads a variable or a function's body; skips an unknown directive.
+fn item(cur: &mut Cursor<'_>, external: bool, storage: &mut Storage) -> Result<(), Error> {
+    let token = cur.peek();
+    if let Some(space) = storage_space(&token) {
+        cur.next();
+        if declaration(cur, space, external, storage)? {
+            return Ok(());
+        }
+    }
+    skip_item(cur, token.is_dot(".func"), storage)
+}
+
+/// Steps behind a semicolon or a function's body, or to the next variable, linkage directive or kernel.
+fn skip_item(cur: &mut Cursor<'_>, function: bool, storage: &mut Storage) -> Result<(), Error> {
+    let first = cur.position();
     let mut initialiser = false;
+    let mut parentheses = 0_usize;
     loop {
         let token = cur.peek();
-        if token.kind == Kind::End || matches!(token.text, ".entry" | ".visible" | ".extern") {
+        let item = matches!(token.text, ".entry" | ".visible" | ".extern")
+            || parentheses == 0 && cur.position() > first && storage_space(&token).is_some();
+        if token.kind == Kind::End || item {
             return Ok(());
         } else if token.is_punct("{") {
+            if function {
+                return body_storage(cur, storage);
+            }
             cur.skip_balanced("{", "}")?;
-            if function || !initialiser {
+            if !initialiser {
                 return Ok(());
             }
         } else {
             initialiser |= token.is_punct("=");
+            parentheses += usize::from(token.is_punct("("));
+            parentheses = parentheses.saturating_sub(usize::from(token.is_punct(")")));
             cur.next();
             if token.is_punct(";") {
                 return Ok(());

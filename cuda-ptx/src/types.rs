@@ -1,5 +1,7 @@
 //! Scalar types and state spaces.
 
+use std::fmt;
+
 /// A fundamental type of PTX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -59,6 +61,48 @@ impl ScalarType {
         })
     }
 
+    /// The name that PTX writes behind a dot: `"u32"`.
+    pub const fn name(self) -> &'static str {
+        use ScalarType::*;
+        match self {
+            B8 => "b8",
+            B16 => "b16",
+            B32 => "b32",
+            B64 => "b64",
+            B128 => "b128",
+            U8 => "u8",
+            U16 => "u16",
+            U32 => "u32",
+            U64 => "u64",
+            S8 => "s8",
+            S16 => "s16",
+            S32 => "s32",
+            S64 => "s64",
+            F16 => "f16",
+            F16x2 => "f16x2",
+            BF16 => "bf16",
+            BF16x2 => "bf16x2",
+            TF32 => "tf32",
+            F32 => "f32",
+            F32x2 => "f32x2",
+            F64 => "f64",
+            Pred => "pred",
+        }
+    }
+
+    /// The interpretation of the bits.
+    pub const fn kind(self) -> ScalarKind {
+        use ScalarType::*;
+        match self {
+            B8 | B16 | B32 | B64 | B128 => ScalarKind::Bits,
+            U8 | U16 | U32 | U64 => ScalarKind::Unsigned,
+            S8 | S16 | S32 | S64 => ScalarKind::Signed,
+            F16 | F16x2 | TF32 | F32 | F32x2 | F64 => ScalarKind::Float,
+            BF16 | BF16x2 => ScalarKind::Bfloat,
+            Pred => ScalarKind::Predicate,
+        }
+    }
+
     /// Size in bytes (1 for a predicate).
     pub const fn size(self) -> u32 {
         use ScalarType::*;
@@ -72,6 +116,29 @@ impl ScalarType {
     }
 }
 
+impl fmt::Display for ScalarType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The interpretation of a value's bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ScalarKind {
+    /// Bits without a type, which fit a value of every kind. From CUDA 13 on compilers declare many numbers so.
+    Bits,
+    /// An unsigned integer.
+    Unsigned,
+    /// A signed integer.
+    Signed,
+    /// An IEEE floating-point number, or a vector of two.
+    Float,
+    /// A brain floating-point number, or a vector of two.
+    Bfloat,
+    /// A truth value.
+    Predicate,
+}
+
 /// A state space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -81,4 +148,19 @@ pub enum Space {
     Shared,
     Local,
     Param,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written_alike() {
+        for name in "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 tf32 f32 f32x2 \
+            f64 pred"
+            .split_whitespace()
+        {
+            assert_eq!(ScalarType::from_name(name).unwrap().to_string(), name);
+        }
+    }
 }

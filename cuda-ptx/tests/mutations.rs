@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use cuda_ptx::{parse, signatures};
+use cuda_ptx::{module_signature, parse};
 
 /// The corpus without the files that are too long to be broken often.
 fn corpus() -> Vec<String> {
@@ -32,7 +32,7 @@ impl Random {
 
 fn check(text: &str) {
     let lines = text.split('\n').count() as u32;
-    let errors = [parse(text).err(), signatures(text).err()];
+    let errors = [parse(text).err(), module_signature(text).err()];
     for error in errors.into_iter().flatten() {
         assert!((1..=lines).contains(&error.line), "{error} of {lines} lines");
         assert!(error.column >= 1);

@@ -16,6 +16,7 @@ mod module;
 mod operand;
 mod params;
 mod preamble;
+mod storage;
 mod variable;
 
 pub(crate) use debug::{file, skip_section};
@@ -23,3 +24,4 @@ pub(crate) use header::{Header, Unknown};
 pub(crate) use module::parse_module;
 pub(crate) use params::bare;
 pub(crate) use preamble::Preamble;
+pub(crate) use storage::{body as body_storage, declaration, storage_space};

@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::instruction::RegId;
 use crate::lexer::Token;
 use crate::limits::MAX_PARAMETER_BYTES;
-use crate::parser::declared::{Dimensions, declared_type};
+use crate::param_type::ParamType;
+use crate::parser::declared::{DeclaredType, Dimensions, declared_type};
 
 /// A parameter and the token that names it.
 pub(crate) struct NamedParam<'a> {
@@ -54,6 +55,7 @@ fn param<'a>(
     let param = Param {
         name: token.text.to_owned(),
         ty: ty.ty,
+        param_type: param_type(&ty, &dims, bytes),
         align: ty.align(),
         size: bytes as u32,
         offset: offset as u32,
@@ -62,6 +64,15 @@ fn param<'a>(
     };
     *registers += u32::from(register);
     Ok(NamedParam { token, param })
+}
+
+/// `bytes` is the size of the parameter, 0 for `[]`.
+fn param_type(ty: &DeclaredType, dims: &Dimensions, bytes: u64) -> ParamType {
+    let element = ty.ty;
+    match dims.known.is_empty() && !dims.open && ty.lanes == 1 {
+        true => ParamType::Scalar(element),
+        false => ParamType::Array { element, count: (bytes / u64::from(element.size())) as u32 },
+    }
 }
 
 /// The parameters without their tokens.
@@ -83,6 +94,17 @@ mod tests {
             .param .u64 .ptr .global .align 64 e)";
         let offsets: Vec<_> = parse(text).unwrap().iter().map(|p| (p.offset, p.size)).collect();
         assert_eq!(offsets, [(0, 1), (16, 20), (36, 2), (40, 8), (48, 8)]);
+    }
+
+    #[test]
+    fn types_are_known() {
+        let text =
+            "(.param .f32 a, .param .align 8 .b8 b[24], .param .u32 c[2][3], .param .v4 .f32 d,
+            .param .b8 e[1], .param .b8 f[])";
+        let params = parse(text).unwrap();
+        let types: Vec<_> = params.iter().map(|p| p.param_type.to_string()).collect();
+        assert_eq!(types, ["f32", "b8[24]", "u32[6]", "f32[4]", "b8[1]", "b8[]"]);
+        assert!(params.iter().all(|p| p.param_type.size() == u64::from(p.size)));
     }
 
     #[test]

@@ -1,0 +1,155 @@
+//! Sizes of the variables that a text declares, without reading its instructions.
+//!
+//! These functions accept texts with unknown instructions, directives and types. A declaration that cannot be read
+//! makes the size of its state space unknown and is no error.
+
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind};
+use crate::footprint::Storage;
+use crate::lexer::{Kind, Token};
+use crate::parser::debug::location;
+use crate::parser::declared::{Dimensions, declared_type};
+use crate::parser::header::skip_attribute;
+use crate::parser::initialiser::initialiser;
+use crate::parser::variable::space;
+use crate::types::Space;
+
+/// The space that a directive declares variables of a size in: not `.param`.
+pub(crate) fn storage_space(token: &Token<'_>) -> Option<Space> {
+    let space = space(token).filter(|_| token.kind == Kind::Dot)?;
+    (space != Space::Param).then_some(space)
+}
+
+/// Adds the variables of a declaration, from behind its space to behind its semicolon. `false` if the declaration
+/// cannot be read: the cursor is then at the token that is not understood, so that every token is read once.
+///
+/// # Errors
+/// If a parenthesis has no end.
+pub(crate) fn declaration(
+    cur: &mut Cursor<'_>,
+    space: Space,
+    external: bool,
+    storage: &mut Storage,
+) -> Result<bool, Error> {
+    match variables(cur, space, external, storage) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.kind {
+            ErrorKind::Unterminated(_) => Err(error),
+            // References to textures, samplers and surfaces are handles that the driver keeps.
+            ErrorKind::Unsupported(_) => Ok(false),
+            _ => {
+                storage.add_unknown(space);
+                Ok(false)
+            }
+        },
+    }
+}
+
+fn variables(
+    cur: &mut Cursor<'_>,
+    space: Space,
+    external: bool,
+    storage: &mut Storage,
+) -> Result<(), Error> {
+    let ty = declared_type(cur)?;
+    loop {
+        skip_attribute(cur)?;
+        let token = cur.ident("the name of a variable")?;
+        let dims = Dimensions::parse(cur)?;
+        let declared = match dims.bytes(&ty, &token) {
+            Err(Error { kind: ErrorKind::Limit { .. }, .. }) => u64::MAX,
+            bytes => bytes?,
+        };
+        let mut bytes = Some(declared).filter(|_| !dims.open);
+        if cur.eat("=") {
+            match dims.open {
+                true => bytes = Some(initialiser(cur, &ty, &dims)?.bytes),
+                false => skip_initialiser(cur)?,
+            }
+        }
+        // The module that defines an external variable accounts for it. `.extern .shared` is dynamic.
+        if let (Some(bytes), false) = (bytes, external) {
+            storage.add(space, bytes, ty.align());
+        }
+        if !cur.eat(",") {
+            return cur.semicolon();
+        }
+    }
+}
+
+/// Steps to the `,` or `;` behind an initialiser.
+fn skip_initialiser(cur: &mut Cursor<'_>) -> Result<(), Error> {
+    let start = cur.peek();
+    let mut depth = 0_usize;
+    loop {
+        let token = cur.peek();
+        match token.text {
+            _ if token.kind == Kind::End => {
+                return Err(Error::at(&start, ErrorKind::Unterminated("an initialiser")));
+            }
+            "{" | "(" => depth += 1,
+            "}" | ")" => depth = depth.saturating_sub(1),
+            "," | ";" if depth == 0 => return Ok(()),
+            _ => {}
+        }
+        cur.next();
+    }
+}
+
+/// Adds the variables that a body declares, from its `{` to behind its `}`.
+///
+/// # Errors
+/// If the body, or a parenthesis in a declaration, has no end.
+pub(crate) fn body(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
+    cur.inside_block(|cur| {
+        while !cur.at_end() {
+            statement(cur, storage)?;
+        }
+        Ok(())
+    })
+}
+
+/// Steps over a label, a directive, or an instruction with its semicolon.
+fn statement(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
+    let token = cur.next();
+    match token.kind {
+        Kind::Dot if token.text == ".loc" => _ = location(cur, 0),
+        Kind::Dot => {
+            let external = token.text == ".extern";
+            let directive = if external { cur.peek() } else { token };
+            if let Some(space) = storage_space(&directive) {
+                if external {
+                    cur.next();
+                }
+                declaration(cur, space, external, storage)?;
+            }
+        }
+        Kind::Ident if cur.eat(":") => {}
+        Kind::Ident => skip_instruction(cur, token),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Steps behind the `;` of an instruction, or to a declaration or the `}` of the block around it.
+fn skip_instruction(cur: &mut Cursor<'_>, opcode: Token<'_>) {
+    let mut depth = 0_usize;
+    let mut before = opcode;
+    loop {
+        let token = cur.peek();
+        match token.text {
+            _ if token.kind == Kind::End => return,
+            "{" => depth += 1,
+            "}" if depth == 0 => return,
+            "}" => depth -= 1,
+            ";" => {
+                cur.next();
+                return;
+            }
+            // A modifier such as that of `ld.shared` follows with nothing between.
+            _ if !before.touches(&token) && storage_space(&token).is_some() => return,
+            _ => {}
+        }
+        before = cur.next();
+    }
+}
