@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{MAX_IN_FLIGHT, Result, Stream, Waiter};
+use cuda_core::{Result, Stream, Waiter};
 
 use crate::context::execution_context::{ExecutionContext, Run};
 
@@ -21,7 +21,7 @@ impl Credit {
     fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
         let mut waiter = match self.0.take() {
             Some(waiter) => waiter,
-            None => stream.waiter(stream.last().number.saturating_sub(MAX_IN_FLIGHT / 2))?,
+            None => stream.waiter(stream.submitted().saturating_sub(limit(stream) / 2))?,
         };
         let polled = waiter.poll(task);
         if polled.is_pending() {
@@ -44,22 +44,27 @@ impl std::fmt::Debug for Credit {
 }
 
 impl ExecutionContext {
-    /// Ready when the stream has less than [`MAX_IN_FLIGHT`] submissions to run: a driver would hold up the
-    /// thread that enqueues many more. At once where nothing may wait.
+    /// Ready when the stream has fewer submissions in flight than its device allows: a driver blocks the thread that
+    /// enqueues many more. Ready at once where nothing may wait.
     #[inline]
     pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;
-        if stream.in_flight() < MAX_IN_FLIGHT || self.run() == Run::Detached {
+        if stream.in_flight() < limit(stream) || self.run() == Run::Detached {
             return Poll::Ready(Ok(()));
         }
         wait_for_room(stream, credit, task)
     }
 }
 
+/// Submissions that the stream may have in flight.
+fn limit(stream: &Stream) -> u64 {
+    stream.device().submissions_in_flight()
+}
+
 /// Asks again once there was credit: others may have taken it.
 #[cold]
 fn wait_for_room(stream: &Stream, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
-    while stream.in_flight() >= MAX_IN_FLIGHT {
+    while stream.in_flight() >= limit(stream) {
         ready!(credit.poll(stream, task))?;
     }
     Poll::Ready(Ok(()))

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{Device, Error, Event, Result, Stream, StreamId};
+use cuda_core::{Device, Error, Result, Stream, Ticket};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -50,8 +50,8 @@ pub(super) struct Root {
 #[derive(Default)]
 pub(super) struct Blocked {
     pub(super) on: Option<(Stream, u64)>,
-    /// How the wait for a submission failed.
-    pub(super) failed: Option<(StreamId, u64, Error)>,
+    /// The error of the wait for a submission.
+    pub(super) failed: Option<(Ticket, Error)>,
 }
 
 pub(super) struct Branch {
@@ -63,7 +63,7 @@ pub(super) struct Branch {
     has_after: AtomicBool,
 }
 
-pub(super) type Events = SmallVec<[Arc<Event>; 2]>;
+pub(super) type Events = SmallVec<[Ticket; 2]>;
 
 /// How the operation is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,20 +133,19 @@ impl ExecutionContext {
     /// error, though it was met while more was submitted.
     #[cold]
     fn own_fault(&self) -> Option<Error> {
-        let fault = |cx: &Self| {
-            let (stream, last) = (cx.known_stream()?, cx.last()?);
-            let outcome = stream.outcome(last).or_else(|| stream.query().err().map(Err));
-            outcome?.err()
-        };
+        let fault = |cx: &Self| cx.known_stream()?.fault();
         fault(self).or_else(|| fault(self.root_context()))
     }
 
-    /// What marks the end of what this context has enqueued so far; none if that is nothing.
-    pub(crate) fn record(&self) -> Result<Option<Arc<Event>>> {
-        match (self.known_stream(), self.last()) {
-            (Some(stream), Some(_)) => Ok(Some(Arc::new(stream.record()?))),
-            _ => Ok(None),
-        }
+    /// The last submission of this context, if there is one.
+    fn last_ticket(&self) -> Option<Ticket> {
+        Some(Ticket { stream: self.known_stream()?.id(), number: self.last()? })
+    }
+
+    /// The submissions of this context so far, for other operations to come after; none if there are none.
+    pub(crate) fn snapshot(&self) -> Option<Stream> {
+        self.last()?;
+        self.known_stream().map(Stream::snapshot)
     }
 
     /// Contexts for `count` branches that run at the same time. The first goes on here; the others come
@@ -159,7 +158,7 @@ impl ExecutionContext {
                 Place::Root(_) => Events::new(),
                 Place::Branch(branch) => branch.after.lock().clone(),
             };
-            after.extend(self.record()?);
+            after.extend(self.last_ticket());
             branches.extend((1..count).map(|_| self.branch(OnceLock::new(), after.clone())));
         }
         Ok(branches)
@@ -168,17 +167,12 @@ impl ExecutionContext {
     /// Orders what this context enqueues from now on after all that its branches have enqueued, and counts
     /// their work as its own. Branches that share a stream are waited for together.
     pub(crate) fn join(&self, branches: &[ExecutionContext]) -> Result<()> {
-        let mut joined: SmallVec<[StreamId; 8]> = SmallVec::new();
-        for branch in branches.iter().filter(|branch| *branch != self && branch.last().is_some()) {
-            let Some(stream) =
-                branch.known_stream().filter(|stream| !joined.contains(&stream.id()))
-            else {
-                continue;
-            };
-            joined.push(stream.id());
-            self.join_event(&stream.record()?)?;
+        let joined = |branch: &&ExecutionContext| *branch != self && branch.last().is_some();
+        let streams = || branches.iter().filter(joined).filter_map(Self::known_stream);
+        if streams().next().is_none() {
+            return Ok(());
         }
-        Ok(())
+        self.enqueue(|stream| stream.join_streams(streams()).map(drop))
     }
 
     /// The number of the last submission, if there is one.
@@ -191,9 +185,9 @@ impl ExecutionContext {
         Ok(self.on_other_stream(self.stream()?.clone()))
     }
 
-    /// Orders this context after `event` and counts what is before it as its own work.
-    pub(crate) fn join_event(&self, event: &Event) -> Result<()> {
-        self.enqueue(|stream| stream.wait_event(event).map(drop))
+    /// Orders this context after the submissions of a handle, and counts them as its own work.
+    pub(crate) fn join_stream(&self, other: &Stream) -> Result<()> {
+        self.enqueue(|stream| stream.join_stream(other).map(drop))
     }
 
     pub(super) fn root_context(&self) -> &ExecutionContext {
@@ -236,10 +230,9 @@ impl Branch {
         };
         if self.has_after.load(Ordering::Acquire) {
             let mut after = self.after.lock();
-            // One at a time: if a wait fails, what was not waited for is still to be.
-            while let Some(event) = after.first() {
-                stream.wait_event(event)?;
-                after.remove(0);
+            if !after.is_empty() {
+                stream.join(&after)?;
+                after.clear();
             }
             // Under the lock, so that no clone of this context goes on before the waits are in.
             self.has_after.store(false, Ordering::Release);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{Error, Result, Stream};
+use cuda_core::{Error, Result, Stream, Ticket};
 
 use crate::context::{
     execution_context::{Branch, Events, ExecutionContext, Place, Root, Run},
@@ -78,6 +78,10 @@ impl ExecutionContext {
     /// Takes the work of a context [`sibling`](Self::sibling) as this one's.
     pub(crate) fn join_sibling(&self, sibling: &Self) {
         self.0.last.fetch_max(sibling.0.last.load(Ordering::Acquire), Ordering::AcqRel);
+        if let (Ok(stream), Some(other)) = (self.stream(), sibling.known_stream()) {
+            // Both are on one stream, so this submits nothing and cannot fail.
+            _ = stream.join_stream(other);
+        }
     }
 
     /// Makes sure that the end of what this context has is told before what comes behind it has run.
@@ -86,6 +90,11 @@ impl ExecutionContext {
             drop(stream.waiter(number)?);
         }
         Ok(())
+    }
+
+    /// Blocks until submission `number` of this context has run.
+    pub(crate) fn block_until(&self, number: u64) -> Result<()> {
+        self.known_stream().map_or(Ok(()), |stream| stream.synchronize_to(number))
     }
 
     /// Leaves word for the blocking thread that a step waits for this submission.
@@ -102,8 +111,9 @@ impl ExecutionContext {
         let Some((stream, number)) = blocked_on.filter(|_| self.run() == Run::Blocking) else {
             return false;
         };
-        if let Err(error) = stream.synchronize() {
-            self.root_place().blocked.lock().failed = Some((stream.id(), number, error));
+        if let Err(error) = stream.synchronize_to(number) {
+            let ticket = Ticket { stream: stream.id(), number };
+            self.root_place().blocked.lock().failed = Some((ticket, error));
         }
         true
     }
@@ -111,8 +121,8 @@ impl ExecutionContext {
     /// How the wait for this submission failed.
     pub(super) fn take_failure(&self, stream: &Stream, number: u64) -> Option<Result<()>> {
         let mut blocked = self.root_place().blocked.lock();
-        let (.., error) =
-            blocked.failed.take_if(|(failed, at, _)| (*failed, *at) == (stream.id(), number))?;
+        let ticket = Ticket { stream: stream.id(), number };
+        let (_, error) = blocked.failed.take_if(|(failed, _)| *failed == ticket)?;
         Some(Err(error))
     }
 }

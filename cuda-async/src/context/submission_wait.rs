@@ -67,6 +67,10 @@ fn poll_waiter(
     let polled = waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
     if polled.is_ready() {
         *waiter = None;
+        // The waiter knows its own submission only.
+        if let Some(outcome) = stream.outcome(number) {
+            return Poll::Ready(outcome);
+        }
     }
     polled
 }

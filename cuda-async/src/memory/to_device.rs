@@ -54,7 +54,7 @@ fn reach(from: &Device, to: &Device) -> BoxedOp<'static, bool> {
     let (from, to) = (from.clone(), to.clone());
     match from.known_to_reach(&to) {
         Some(reached) => value(reached).boxed(),
-        None => Op::new(Offload::new(move || from.reach(&to))).boxed(),
+        None => Op::new(Offload::new(move || from.reach(&to).wait())).boxed(),
     }
 }
 

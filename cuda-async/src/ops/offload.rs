@@ -7,7 +7,10 @@ use std::{
     thread,
 };
 
-use cuda_core::{Error, Result, discard_panic, wake_each};
+use cuda_core::{
+    Error, Result,
+    sync::{discard_panic, wake_each},
+};
 use parking_lot::Mutex;
 
 use crate::{context::ExecutionContext, op::Submit};

@@ -10,7 +10,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-use cuda_core::{sync::Mutex, wake_each};
+use cuda_core::sync::{Mutex, wake_each};
 
 /// One of those who want the result `R` of the work `W`. Clones want it too.
 pub(super) struct Member<W, R> {

@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cuda_core::{Error, Event, Result};
+use cuda_core::{Error, Result, Stream};
 
 use crate::{
     context::ExecutionContext,
@@ -32,12 +32,12 @@ type Work<S> = (S, Option<ExecutionContext>);
 /// The result, and where a run that uses it has to wait for.
 struct Made<T> {
     result: Result<Arc<T>>,
-    event: Option<Arc<Event>>,
+    after: Option<Arc<Stream>>,
 }
 
 impl<S: Submit> Shared<S> {
     pub(crate) fn new(steps: S) -> Self {
-        let panicked = || Made { result: Err(Error::AlreadyEnded), event: None };
+        let panicked = || Made { result: Err(Error::AlreadyEnded), after: None };
         Self(Member::new((steps, None), panicked))
     }
 }
@@ -74,25 +74,22 @@ fn take_turn<S: Submit>(
         return Ok(Turn::Pending((steps, Some(steps_cx))));
     };
     drop(steps);
-    Ok(Turn::Ended(match (output, steps_cx.record()) {
-        (Ok(output), Ok(event)) => Made { result: Ok(Arc::new(output)), event },
-        (Ok(_), Err(error)) => Made { result: Err(error), event: None },
-        // What was submitted until then is part of every clone's run.
-        (Err(error), event) => Made { result: Err(error), event: event.unwrap_or(None) },
-    }))
+    // Also after an error: the submissions until then are part of every clone's run.
+    let after = steps_cx.snapshot().map(Arc::new);
+    Ok(Turn::Ended(Made { result: output.map(Arc::new), after }))
 }
 
 impl<T> Made<T> {
     /// The output, for a run in `cx` that comes after the work that made it.
     fn into_output(self, cx: &ExecutionContext) -> Result<Arc<T>> {
-        let adopted = self.event.map_or(Ok(()), |event| cx.join_event(&event));
-        self.result.and_then(|output| adopted.map(|()| output))
+        let joined = self.after.map_or(Ok(()), |after| cx.join_stream(&after));
+        self.result.and_then(|output| joined.map(|()| output))
     }
 }
 
 impl<T> Clone for Made<T> {
     fn clone(&self) -> Self {
-        Self { result: self.result.clone(), event: self.event.clone() }
+        Self { result: self.result.clone(), after: self.after.clone() }
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn sync_on<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Out
     drop(steps);
     match cx.last() {
         None => {}
-        Some(_) if cx.run() == Run::Blocking => stream.synchronize()?,
+        Some(number) if cx.run() == Run::Blocking => cx.block_until(number)?,
         // There may be something behind it that was given up.
         Some(number) => {
             let mut waiter = None;

@@ -6,7 +6,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cuda_core::{Device, Error, Result, Stream, discard_panic, wake_each};
+use cuda_core::{
+    Device, Error, Result, Stream,
+    sync::{discard_panic, wake_each},
+};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{

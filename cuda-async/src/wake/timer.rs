@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_core::{Error, Result, wake_each};
+use cuda_core::{Error, Result, sync::wake_each};
 use parking_lot::{Condvar, Mutex};
 
 /// How long the timer's thread waits for another sleeper before it ends.

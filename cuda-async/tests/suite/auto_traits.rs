@@ -13,8 +13,9 @@ use cuda_async::{
     policy::{Devices, LeastLoaded, Priorities, SingleStream, StreamPoolRoundRobin},
 };
 use cuda_core::{
-    Access, Allocation, Arguments, Backend, Command, EntryInfo, HostBlock, Landing, MemoryInfo,
-    MemoryWaiter, ModuleInfo, Notice, NoticeSink, Provider, Reply, Request, Ticket, Waiter,
+    Access, Allocation, Arguments, Backend, EntryInfo, Landing, Loading, MemoryInfo, MemoryWaiter,
+    NoticeSink, Pending as Reply, Pinning, Provider, Ticket, Waiter,
+    protocol::{Capabilities, Control, HostBlock, Notice, Request, Submission, Work},
 };
 
 fn send<T: Send + ?Sized>() {}
@@ -38,6 +39,9 @@ fn handles_go_anywhere() {
     send_sync::<Arguments>();
     send_sync::<HostBlock>();
     send_sync::<Waiter>();
+    send_sync::<Pinning<f32>>();
+    send::<Loading>();
+    send::<Reply<()>>();
     send_sync::<MemoryWaiter>();
     send_sync::<SingleStream>();
     send_sync::<StreamPoolRoundRobin>();
@@ -65,11 +69,12 @@ fn data_goes_anywhere() {
     send_sync::<Profile>();
     send_sync::<DeviceInfo>();
     send_sync::<LaunchConfig>();
-    send_sync::<Command<'static>>();
+    send_sync::<Work<'static>>();
+    send_sync::<Submission<'static>>();
+    send_sync::<Control>();
+    send_sync::<Capabilities>();
     send_sync::<Request>();
-    send_sync::<Reply>();
     send_sync::<Notice>();
-    send_sync::<ModuleInfo>();
     send_sync::<EntryInfo>();
     send_sync::<MemoryInfo>();
     send_sync::<Access>();

@@ -11,8 +11,8 @@ use futures::FutureExt;
 
 use crate::{
     kernels::{Kernels, spun},
+    link::LinkProvider,
     on_every_device,
-    wire::WireProvider,
 };
 
 on_every_device! {
@@ -114,9 +114,10 @@ fn memory_comes_back_on_the_cpu_device() {
 
 #[test]
 fn memory_comes_back_behind_bytes() {
-    memory_comes_back(&WireProvider);
+    memory_comes_back(&LinkProvider::new(std::time::Duration::from_micros(200)));
 }
 
+#[cfg(feature = "cuda")]
 #[test]
 fn memory_comes_back_on_a_gpu() {
     if crate::devices::cuda().is_some() {

@@ -90,7 +90,7 @@ fn join_all_keeps_the_order(device: &Device) {
     assert_eq!(op.sync_on(&stream).unwrap(), expected);
     assert_eq!(
         join_all(Vec::<Op<cuda_async::ops::Value<u8>>>::new()).sync_on(&stream).unwrap(),
-        []
+        Vec::<u8>::new()
     );
 }
 

@@ -48,9 +48,9 @@ fn sources_of_every_kind(device: &Device) {
 
 fn nothing_is_a_size_too(device: &Device) {
     let stream = device.new_stream().unwrap();
-    assert_eq!(h2d(Vec::<f32>::new()).then(to_host).sync_on(&stream).unwrap(), []);
-    assert_eq!(zeros::<u64>(0).then(to_host).sync_on(&stream).unwrap(), []);
-    assert_eq!(h2d(Vec::<u8>::new()).then(to_pinned).sync_on(&stream).unwrap()[..], []);
+    assert_eq!(h2d(Vec::<f32>::new()).then(to_host).sync_on(&stream).unwrap(), [0.0; 0]);
+    assert_eq!(zeros::<u64>(0).then(to_host).sync_on(&stream).unwrap(), [0; 0]);
+    assert_eq!(h2d(Vec::<u8>::new()).then(to_pinned).sync_on(&stream).unwrap()[..], [0; 0]);
 }
 
 /// More chunks than the window holds, and an end that is not a whole chunk.

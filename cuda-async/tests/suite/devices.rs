@@ -3,20 +3,22 @@
 use std::{
     io::Write,
     sync::{Once, OnceLock},
+    time::Duration,
 };
 
 use cuda_async::Device;
 
-use crate::wire::WireProvider;
+use crate::link::LinkProvider;
 
 pub fn cpu() -> Option<Device> {
     Some(cuda_async::open("cpu").unwrap())
 }
 
-/// A CPU device behind bytes.
-pub fn wire() -> Option<Device> {
-    static WIRE: OnceLock<Device> = OnceLock::new();
-    Some(WIRE.get_or_init(|| Device::open(&WireProvider, 0).unwrap()).clone())
+/// A CPU device behind a link of 2 ms.
+pub fn link() -> Option<Device> {
+    static LINK: OnceLock<Device> = OnceLock::new();
+    let open = || LinkProvider::new(Duration::from_millis(2)).open_device();
+    Some(LINK.get_or_init(open).clone())
 }
 
 /// The first GPU; says so where there is none.
@@ -34,7 +36,7 @@ pub fn cuda() -> Option<Device> {
 macro_rules! on_every_device {
     ($($name:ident)*) => {
         $crate::on_every_device!(@device cpu: $($name)*);
-        $crate::on_every_device!(@device wire: $($name)*);
+        $crate::on_every_device!(@device link: $($name)*);
         $crate::on_every_device!(@device cuda: $($name)*);
     };
     (@device $device:ident: $($name:ident)*) => {

@@ -10,9 +10,11 @@ mod devices;
 mod errors;
 mod errors_as_values;
 mod faults;
+#[cfg(feature = "cuda")]
 mod faults_on_gpu;
 mod kernels;
 mod limits;
+mod link;
 mod memory;
 mod ordering;
 mod policies;
@@ -26,4 +28,3 @@ mod several_devices;
 mod shared_wakes;
 mod time;
 mod wakes;
-mod wire;

@@ -17,9 +17,9 @@ use futures::executor::block_on;
 
 use crate::{
     kernels::{Kernels, spun},
+    link::LinkProvider,
     on_every_device,
     polling::{dropped_at_every_poll, memory_comes_back, own_devices, polled_again},
-    wire::WireProvider,
 };
 
 on_every_device! {
@@ -168,7 +168,7 @@ fn on_ends_once(device: &Device) {
 
 #[test]
 fn device_policies_are_seen_everywhere_and_keep_nothing_open() {
-    let device = Device::open(&WireProvider, 0).unwrap();
+    let device = LinkProvider::new(std::time::Duration::from_millis(2)).open_device();
     let usual = device_policy(&device).unwrap();
     assert!(Arc::ptr_eq(&usual, &device_policy(&device).unwrap()));
     let made = Arc::new(AtomicU32::new(0));

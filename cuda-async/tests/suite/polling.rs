@@ -11,7 +11,7 @@ use std::{
 use cuda_async::{Device, Error, ExecutionContext, Op, op::Submit, prelude::*};
 use cuda_core::Provider;
 
-use crate::{kernels::Kernels, wire::WireProvider};
+use crate::{kernels::Kernels, link::LinkProvider};
 
 /// Steps that poll others once more after their end, and give what they say then.
 pub struct PolledAgain<S: Submit>(S);
@@ -67,7 +67,8 @@ fn poll_and_wait<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 /// A CPU device of the test's own, and one behind bytes.
 pub fn own_devices() -> [Device; 2] {
-    let providers: [&dyn Provider; 2] = [&cuda_cpu::CpuProvider::default(), &WireProvider];
+    let link = LinkProvider::new(std::time::Duration::from_millis(2));
+    let providers: [&dyn Provider; 2] = [&cuda_cpu::CpuProvider::default(), &link];
     providers.map(|provider| Device::open(provider, 0).unwrap())
 }
 

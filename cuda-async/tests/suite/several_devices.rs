@@ -160,7 +160,7 @@ fn what_a_crossing_needs(first: &Device, second: &Device) {
     let short: DeviceBuffer<f32> = uninitialised(LEN - 1).sync_on(&there).unwrap();
     assert!(matches!(wrong(x.copy_to_peer(&here, short)), Error::OutOfRange { .. }));
     let place = || value(()).then(|()| uninitialised::<f32>(LEN)).sync_on(&there).unwrap();
-    if first.reach(second).unwrap() {
+    if first.reach(second).wait().unwrap() {
         let mut crossing = x.copy_to_peer(&here, place()).unwrap();
         here.synchronize().unwrap();
         let arrived = crossing.try_take().unwrap().unwrap();

@@ -83,7 +83,7 @@ impl Sent {
             let theirs = other.more.lock();
             let mut more = self.more.lock();
             more.runs.extend_from_slice(&theirs.runs);
-            more.joined.extend(theirs.joined.iter().map(Stream::handle_of_sent));
+            more.joined.extend(theirs.joined.iter().map(Stream::snapshot));
             self.has_more.store(true, Ordering::Release);
         }
     }
@@ -98,8 +98,8 @@ impl Sent {
     /// The result of everything that was sent up to submission `until`, if that is known to be complete.
     #[inline]
     pub(super) fn outcome(&self, stream: &Stream, until: u64) -> Option<Result<()>> {
-        let first = self.first.load(Ordering::Relaxed).min(until);
-        let outcome = stream.progress().outcome_of(first, until, until)?;
+        let (first, last) = (self.first.load(Ordering::Relaxed), self.last().min(until));
+        let outcome = stream.progress().outcome_of(first, last, until)?;
         if outcome.is_ok() && !self.has_more.load(Ordering::Acquire) {
             return Some(outcome);
         }

@@ -220,14 +220,16 @@ impl Stream {
             if last.number == 0 {
                 continue;
             }
-            tickets.push(last);
+            if last.stream != self.id() {
+                tickets.push(last);
+            }
             let timeline = other.timeline();
             if !self.device().core().capabilities.ordered_visibility
                 && !timeline.retention.is_empty()
             {
                 self.device().core().want(last);
             }
-            self.sent.join(other.handle_of_sent());
+            self.sent.join(other.snapshot());
         }
         match tickets.is_empty() {
             true => Ok(self.last()),
@@ -235,8 +237,8 @@ impl Stream {
         }
     }
 
-    /// Another handle that counts the submissions of this one, for its failures alone.
-    pub(super) fn handle_of_sent(&self) -> Stream {
+    /// Another handle, which counts the submissions that this one has made so far as its own.
+    pub fn snapshot(&self) -> Stream {
         let handle = self.clone();
         handle.sent.join_runs(&self.sent);
         handle

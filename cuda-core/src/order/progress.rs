@@ -60,7 +60,7 @@ impl Progress {
         self.outcome_of(number, number, number)
     }
 
-    /// The result of the submissions `first..=last`, if submission `until` is known to be complete: the first failure
+    /// The result of the submissions `first..=last`, which may be none, if submission `until` is known to be complete: the first failure
     /// among them.
     #[inline]
     pub(crate) fn outcome_of(&self, first: u64, last: u64, until: u64) -> Option<Result<()>> {
@@ -151,7 +151,8 @@ impl Progress {
 
 impl State {
     fn failure_in(&self, first: u64, last: u64) -> Result<()> {
-        let hit = self.failed.iter().find(|(from, to, _)| *from <= last && first <= *to);
+        let hit = |(from, to, _): &&(u64, u64, Error)| *from <= last && first <= *to;
+        let hit = self.failed.iter().find(|failed| first <= last && hit(failed));
         hit.map_or(Ok(()), |(.., error)| Err(error.clone()))
     }
 

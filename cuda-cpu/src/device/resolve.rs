@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use cuda_core::{
     Error, Result,
-    protocol::{AllocId, HostBlock, HostRegion, Launch, ModuleId, Region},
+    protocol::{AllocId, HostBlock, HostRegion, Launch, Region},
 };
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;

@@ -27,13 +27,14 @@ use cuda_async::{
     Device,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
 };
+#[cfg(feature = "cuda")]
 use cuda_core::cuda::CudaProvider;
 
 use self::{
     program::{Program, Step},
     run::{World, Wrong},
 };
-use crate::{devices, on_every_device, wire::WireProvider};
+use crate::{devices, link::LinkProvider, on_every_device};
 
 on_every_device! { random_programs_agree }
 
@@ -55,11 +56,21 @@ fn own(device: &Device) -> (Device, u64) {
     let is = |other: Option<Device>| other.as_ref() == Some(device);
     if is(devices::cpu()) {
         (Device::open(&adversarial(), 0).unwrap(), 4000)
-    } else if is(devices::wire()) {
-        (Device::open(&WireProvider, 0).unwrap(), 200)
+    } else if is(devices::link()) {
+        (LinkProvider::new(std::time::Duration::from_micros(200)).open_device(), 200)
     } else {
-        (Device::open(&CudaProvider::new(), 0).unwrap(), 500)
+        another_gpu_device()
     }
+}
+
+#[cfg(feature = "cuda")]
+fn another_gpu_device() -> (Device, u64) {
+    (Device::open(&CudaProvider::new(), 0).unwrap(), 500)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn another_gpu_device() -> (Device, u64) {
+    unreachable!("built without `cuda`")
 }
 
 fn random_programs_agree(device: &Device) {

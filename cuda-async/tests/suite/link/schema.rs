@@ -1,0 +1,465 @@
+//! The bytes of a frame: little-endian numbers, an opcode first, lengths before what is variable.
+
+use std::time::Duration;
+
+use cuda_core::{
+    Access, Error, Fault, FaultKind, FaultSite, LaunchConfig, MemoryInfo, SourceLine, Ticket,
+    protocol::{
+        AllocId, Control, FunctionId, HostId, HostRegion, Launch, ModuleId, ModuleImage, Notice,
+        Pattern, Region, Relocation, Reply, Request, StreamId, TransferId, Work,
+    },
+};
+
+/// From client to node, after the number of round trips that it depends on.
+pub enum Call {
+    /// The bytes of an upload travel with it.
+    Submit {
+        ticket: Ticket,
+        after: Vec<Ticket>,
+        work: Work<'static>,
+        bytes: Vec<u8>,
+    },
+    Control(Control),
+    Request {
+        id: u64,
+        request: Request,
+    },
+}
+
+/// From node to client.
+pub enum Answer {
+    /// The bytes of a download. Sent before the progress that covers it.
+    Landed {
+        ticket: Ticket,
+        bytes: Vec<u8>,
+    },
+    Notice(Notice),
+    Reply {
+        id: u64,
+        reply: Result<Reply, Error>,
+    },
+}
+
+#[derive(Default)]
+pub struct Writer(Vec<u8>);
+
+pub struct Reader<'a>(&'a [u8]);
+
+macro_rules! numbers {
+    ($($put:ident $get:ident $ty:ty;)*) => {
+        impl Writer {
+            $(pub fn $put(&mut self, x: $ty) -> &mut Self {
+                self.0.extend_from_slice(&x.to_le_bytes());
+                self
+            })*
+        }
+        impl Reader<'_> {
+            $(pub fn $get(&mut self) -> $ty {
+                <$ty>::from_le_bytes(self.take(size_of::<$ty>()).try_into().unwrap())
+            })*
+        }
+    };
+}
+
+numbers! { u8 get_u8 u8; u32 get_u32 u32; u64 get_u64 u64; i32 get_i32 i32; }
+
+impl Writer {
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.u64(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn list<T>(&mut self, items: &[T], put: impl Fn(&mut Self, &T)) -> &mut Self {
+        self.u64(items.len() as u64);
+        items.iter().for_each(|item| put(self, item));
+        self
+    }
+
+    fn option<T>(&mut self, item: Option<T>, put: impl FnOnce(&mut Self, T)) -> &mut Self {
+        self.u8(item.is_some().into());
+        if let Some(item) = item {
+            put(self, item);
+        }
+        self
+    }
+
+    fn ticket(&mut self, ticket: Ticket) -> &mut Self {
+        self.u64(ticket.stream.0).u64(ticket.number)
+    }
+
+    fn region(&mut self, region: Region) -> &mut Self {
+        self.u64(region.alloc.0).u64(region.offset)
+    }
+
+    fn host(&mut self, region: HostRegion) -> &mut Self {
+        self.u64(region.block.0).u64(region.offset)
+    }
+
+    fn dims(&mut self, dims: [u32; 3]) -> &mut Self {
+        dims.iter().for_each(|x| _ = self.u32(*x));
+        self
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        taken
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let count = self.get_u64() as usize;
+        self.take(count).to_vec()
+    }
+
+    fn text(&mut self) -> String {
+        String::from_utf8(self.bytes()).unwrap()
+    }
+
+    fn list<T>(&mut self, get: impl Fn(&mut Self) -> T) -> Vec<T> {
+        (0..self.get_u64()).map(|_| get(self)).collect()
+    }
+
+    fn option<T>(&mut self, get: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.get_u8() == 1).then(|| get(self))
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        Ticket { stream: StreamId(self.get_u64()), number: self.get_u64() }
+    }
+
+    fn region(&mut self) -> Region {
+        Region { alloc: AllocId(self.get_u64()), offset: self.get_u64() }
+    }
+
+    fn host(&mut self) -> HostRegion {
+        HostRegion { block: HostId(self.get_u64()), offset: self.get_u64() }
+    }
+
+    fn dims(&mut self) -> [u32; 3] {
+        [self.get_u32(), self.get_u32(), self.get_u32()]
+    }
+}
+
+pub fn encode_call(trips: u64, call: &Call) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.u64(trips);
+    match call {
+        Call::Submit { ticket, after, work, bytes } => {
+            w.u8(1).ticket(*ticket).list(after, |w, it| _ = w.ticket(*it));
+            put_work(&mut w, work);
+            w.bytes(bytes);
+        }
+        Call::Control(control) => {
+            w.u8(2);
+            put_control(&mut w, control);
+        }
+        Call::Request { id, request } => {
+            w.u8(3).u64(*id);
+            match request {
+                Request::Loaded { module } => w.u8(1).u64(module.0),
+                Request::Memory => w.u8(2),
+                Request::Reach { address } => w.u8(3).bytes(address.as_bytes()),
+                Request::Reset => w.u8(4),
+                other => unreachable!("{other:?}"),
+            };
+        }
+    }
+    w.0
+}
+
+pub fn decode_call(bytes: &[u8]) -> (u64, Call) {
+    let mut r = Reader::new(bytes);
+    let trips = r.get_u64();
+    let call = match r.get_u8() {
+        1 => Call::Submit {
+            ticket: r.ticket(),
+            after: r.list(Reader::ticket),
+            work: get_work(&mut r),
+            bytes: r.bytes(),
+        },
+        2 => Call::Control(get_control(&mut r)),
+        _ => Call::Request {
+            id: r.get_u64(),
+            request: match r.get_u8() {
+                1 => Request::Loaded { module: ModuleId(r.get_u64()) },
+                2 => Request::Memory,
+                3 => Request::Reach { address: r.text() },
+                _ => Request::Reset,
+            },
+        },
+    };
+    (trips, call)
+}
+
+fn put_work(w: &mut Writer, work: &Work<'_>) {
+    match work {
+        Work::Join => w.u8(0),
+        Work::Upload { from, to, bytes } => w.u8(1).host(*from).region(*to).u64(*bytes),
+        Work::Download { from, to, bytes } => w.u8(2).region(*from).host(*to).u64(*bytes),
+        Work::Copy { from, to, bytes } => w.u8(3).region(*from).region(*to).u64(*bytes),
+        Work::Fill { to, pattern, count } => {
+            let (kind, value) = match pattern {
+                Pattern::Byte(x) => (1, u32::from(*x)),
+                Pattern::Half(x) => (2, u32::from(*x)),
+                Pattern::Word(x) => (4, *x),
+            };
+            w.u8(4).region(*to).u8(kind).u32(value).u64(*count)
+        }
+        Work::Send { from, transfer, bytes } => w.u8(5).region(*from).u64(transfer.0).u64(*bytes),
+        Work::Launch(launch) => {
+            let LaunchConfig { grid, block, shared_bytes } = launch.config;
+            w.u8(6).u64(launch.function.module.0).u32(launch.function.entry);
+            w.dims(grid).dims(block).u32(shared_bytes).bytes(&launch.params);
+            w.list(&launch.relocations, |w, it| {
+                w.u32(it.at)
+                    .region(it.region)
+                    .u64(it.bytes)
+                    .u8((it.access == Access::Write).into());
+            })
+        }
+        other => unreachable!("{other:?}"),
+    };
+}
+
+fn get_work(r: &mut Reader<'_>) -> Work<'static> {
+    match r.get_u8() {
+        0 => Work::Join,
+        1 => Work::Upload { from: r.host(), to: r.region(), bytes: r.get_u64() },
+        2 => Work::Download { from: r.region(), to: r.host(), bytes: r.get_u64() },
+        3 => Work::Copy { from: r.region(), to: r.region(), bytes: r.get_u64() },
+        4 => {
+            let (to, kind, value) = (r.region(), r.get_u8(), r.get_u32());
+            let pattern = match kind {
+                1 => Pattern::Byte(value as u8),
+                2 => Pattern::Half(value as u16),
+                _ => Pattern::Word(value),
+            };
+            Work::Fill { to, pattern, count: r.get_u64() }
+        }
+        5 => {
+            let (from, transfer) = (r.region(), TransferId(r.get_u64()));
+            Work::Send { from, transfer, bytes: r.get_u64() }
+        }
+        _ => Work::Launch(Launch {
+            function: FunctionId { module: ModuleId(r.get_u64()), entry: r.get_u32() },
+            config: LaunchConfig { grid: r.dims(), block: r.dims(), shared_bytes: r.get_u32() },
+            params: r.bytes().into(),
+            relocations: r
+                .list(|r| Relocation {
+                    at: r.get_u32(),
+                    region: r.region(),
+                    bytes: r.get_u64(),
+                    access: if r.get_u8() == 1 { Access::Write } else { Access::Read },
+                })
+                .into(),
+        }),
+    }
+}
+
+fn put_control(w: &mut Writer, control: &Control) {
+    match control {
+        Control::CreateStream { id, priority } => w.u8(1).u64(id.0).i32(*priority),
+        Control::RetireStream { id } => w.u8(2).u64(id.0),
+        Control::Allocate { id, bytes, at } => w.u8(3).u64(id.0).u64(*bytes).ticket(*at),
+        Control::Free { id, stream, after } => {
+            w.u8(4).u64(id.0).u64(stream.0).list(after, |w, it| _ = w.ticket(*it))
+        }
+        Control::LoadModule { id, image } => {
+            let ModuleImage::Ptx(text) = image else { unreachable!("{image:?}") };
+            w.u8(5).u64(id.0).bytes(text.as_bytes())
+        }
+        Control::UnloadModule { id } => w.u8(6).u64(id.0),
+        Control::Receive { transfer, to, bytes } => w.u8(7).u64(transfer.0).region(*to).u64(*bytes),
+        Control::Want { ticket } => w.u8(8).ticket(*ticket),
+        other => unreachable!("{other:?}"),
+    };
+}
+
+fn get_control(r: &mut Reader<'_>) -> Control {
+    match r.get_u8() {
+        1 => Control::CreateStream { id: StreamId(r.get_u64()), priority: r.get_i32() },
+        2 => Control::RetireStream { id: StreamId(r.get_u64()) },
+        3 => Control::Allocate { id: AllocId(r.get_u64()), bytes: r.get_u64(), at: r.ticket() },
+        4 => Control::Free {
+            id: AllocId(r.get_u64()),
+            stream: StreamId(r.get_u64()),
+            after: r.list(Reader::ticket),
+        },
+        5 => Control::LoadModule { id: ModuleId(r.get_u64()), image: ModuleImage::Ptx(r.text()) },
+        6 => Control::UnloadModule { id: ModuleId(r.get_u64()) },
+        7 => {
+            let (transfer, to) = (TransferId(r.get_u64()), r.region());
+            Control::Receive { transfer, to, bytes: r.get_u64() }
+        }
+        _ => Control::Want { ticket: r.ticket() },
+    }
+}
+
+pub fn encode_answer(trips: u64, answer: &Answer) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.u64(trips);
+    match answer {
+        Answer::Landed { ticket, bytes } => _ = w.u8(1).ticket(*ticket).bytes(bytes),
+        Answer::Notice(Notice::Progress { stream, accepted, complete }) => {
+            w.u8(2).u64(stream.0).u64(*accepted).u64(*complete);
+        }
+        Answer::Notice(Notice::Failed { ticket, error }) => {
+            w.u8(3).ticket(*ticket);
+            put_error(&mut w, error);
+        }
+        Answer::Notice(Notice::Faulted { error }) => put_error(w.u8(4), error),
+        Answer::Notice(Notice::Lost { error }) => put_error(w.u8(5), error),
+        Answer::Notice(other) => unreachable!("{other:?}"),
+        Answer::Reply { id, reply } => {
+            w.u8(6).u64(*id);
+            match reply {
+                Err(error) => put_error(w.u8(0), error),
+                Ok(Reply::Loaded { max_threads, log }) => {
+                    w.u8(1).list(max_threads, |w, it| _ = w.u32(*it)).bytes(log.as_bytes());
+                }
+                Ok(Reply::Memory(MemoryInfo { used, free, total })) => {
+                    w.u8(2).u64(*used).u64(*free).u64(*total);
+                }
+                Ok(Reply::Reached(reached)) => _ = w.u8(3).u8((*reached).into()),
+                Ok(Reply::Reset { lost }) => {
+                    w.u8(4).option(lost.as_ref(), put_error);
+                }
+                Ok(other) => unreachable!("{other:?}"),
+            }
+        }
+    }
+    w.0
+}
+
+pub fn decode_answer(bytes: &[u8]) -> (u64, Answer) {
+    let mut r = Reader::new(bytes);
+    let trips = r.get_u64();
+    let answer = match r.get_u8() {
+        1 => Answer::Landed { ticket: r.ticket(), bytes: r.bytes() },
+        2 => Answer::Notice(Notice::Progress {
+            stream: StreamId(r.get_u64()),
+            accepted: r.get_u64(),
+            complete: r.get_u64(),
+        }),
+        3 => Answer::Notice(Notice::Failed { ticket: r.ticket(), error: get_error(&mut r) }),
+        4 => Answer::Notice(Notice::Faulted { error: get_error(&mut r) }),
+        5 => Answer::Notice(Notice::Lost { error: get_error(&mut r) }),
+        _ => Answer::Reply {
+            id: r.get_u64(),
+            reply: match r.get_u8() {
+                0 => Err(get_error(&mut r)),
+                1 => Ok(Reply::Loaded { max_threads: r.list(Reader::get_u32), log: r.text() }),
+                2 => {
+                    let (used, free, total) = (r.get_u64(), r.get_u64(), r.get_u64());
+                    Ok(Reply::Memory(MemoryInfo { used, free, total }))
+                }
+                3 => Ok(Reply::Reached(r.get_u8() == 1)),
+                _ => Ok(Reply::Reset { lost: r.option(get_error) }),
+            },
+        },
+    };
+    (trips, answer)
+}
+
+fn put_error(w: &mut Writer, error: &Error) {
+    let text = |w: &mut Writer, tag: u8, texts: &[&str]| {
+        w.u8(tag).list(texts, |w, it| _ = w.bytes(it.as_bytes()));
+    };
+    match error {
+        Error::InvalidPtx { detail } => text(w, 1, &[detail]),
+        Error::LoadFailed { log } => text(w, 2, &[log]),
+        Error::Arguments { kernel, detail } => text(w, 3, &[kernel, detail]),
+        Error::InvalidLaunch { kernel, detail } => text(w, 4, &[kernel, detail]),
+        Error::OutOfRange { what, detail } => text(w, 5, &[what, detail]),
+        Error::DeviceLost { address, cause } => text(w, 6, &[address, cause]),
+        Error::Unsupported { what, device } => text(w, 7, &[what, device]),
+        Error::Host { what, detail } => text(w, 8, &[what, detail]),
+        Error::OutOfMemory { requested, free, total } => {
+            w.u8(20).u64(*requested).u64(*free).u64(*total);
+        }
+        Error::OutOfHostMemory { requested } => _ = w.u8(21).u64(*requested),
+        Error::ContentsLost { cause } => put_error(w.u8(22), cause),
+        Error::TimedOut { after } => _ = w.u8(23).u64(after.as_nanos() as u64),
+        Error::Fault(fault) => put_fault(w.u8(24), fault),
+        other => unreachable!("a CPU device does not report {other}"),
+    }
+}
+
+fn get_error(r: &mut Reader<'_>) -> Error {
+    let tag = r.get_u8();
+    match tag {
+        20 => {
+            let (requested, free, total) = (r.get_u64(), r.get_u64(), r.get_u64());
+            return Error::OutOfMemory { requested, free, total };
+        }
+        21 => return Error::OutOfHostMemory { requested: r.get_u64() },
+        22 => return Error::ContentsLost { cause: Box::new(get_error(r)) },
+        23 => return Error::TimedOut { after: Duration::from_nanos(r.get_u64()) },
+        24 => return get_fault(r).into(),
+        _ => {}
+    }
+    let mut texts = r.list(Reader::text).into_iter();
+    let mut next = || texts.next().unwrap();
+    match tag {
+        1 => Error::InvalidPtx { detail: next() },
+        2 => Error::LoadFailed { log: next() },
+        3 => Error::Arguments { kernel: next(), detail: next() },
+        4 => Error::InvalidLaunch { kernel: next(), detail: next() },
+        5 => Error::OutOfRange { what: next().into(), detail: next() },
+        6 => Error::DeviceLost { address: next(), cause: next() },
+        7 => Error::Unsupported { what: next().into(), device: next() },
+        _ => Error::Host { what: next().into(), detail: next() },
+    }
+}
+
+const KINDS: [FaultKind; 10] = [
+    FaultKind::IllegalAddress,
+    FaultKind::Misaligned,
+    FaultKind::Assert,
+    FaultKind::Trap,
+    FaultKind::Deadlock,
+    FaultKind::BarrierDivergence,
+    FaultKind::Uninitialised,
+    FaultKind::Race,
+    FaultKind::Budget,
+    FaultKind::Other,
+];
+
+fn put_fault(w: &mut Writer, fault: &Fault) {
+    let kind = KINDS.iter().position(|kind| *kind == fault.kind).unwrap();
+    w.bytes(fault.what.as_bytes()).u8(kind as u8);
+    w.option(fault.kernel.as_ref(), |w, it| _ = w.bytes(it.as_bytes()));
+    w.option(fault.way_back.as_ref(), |w, it| _ = w.bytes(it.as_bytes()));
+    w.option(fault.site.as_ref(), |w, site| {
+        w.dims(site.block).dims(site.thread);
+        w.option(site.address, |w, it| _ = w.u64(it));
+        w.option(site.ptx_line, |w, it| _ = w.u32(it));
+        w.option(site.nearest.as_ref(), |w, it| _ = w.bytes(it.as_bytes()));
+        w.option(site.source.as_ref(), |w, it| {
+            w.bytes(it.file.as_bytes()).u32(it.line).u32(it.column);
+        });
+    });
+}
+
+fn get_fault(r: &mut Reader<'_>) -> Fault {
+    let what = r.text();
+    let mut fault = Fault::new(KINDS[r.get_u8() as usize], what);
+    fault.kernel = r.option(Reader::text);
+    fault.way_back = r.option(Reader::text).map(Into::into);
+    fault.site = r.option(|r| {
+        let mut site = FaultSite::new(r.dims(), r.dims());
+        site.address = r.option(Reader::get_u64);
+        site.ptx_line = r.option(Reader::get_u32);
+        site.nearest = r.option(Reader::text);
+        site.source = r.option(|r| SourceLine::new(&r.text(), r.get_u32(), r.get_u32()));
+        site
+    });
+    fault
+}
