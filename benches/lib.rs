@@ -1,5 +1,5 @@
-//! What the benchmarks share: timing several ways of doing the same thing in one run, the tables, the raw
-//! driver calls that they stand beside, and what counts allocations and measures an executor's pulse.
+//! Shared parts of the benchmarks: timing of several ways in one run, tables, the raw driver calls for comparison, a
+//! counter of heap allocations and a heartbeat for executors.
 
 #[path = "harness/baseline.rs"]
 pub mod baseline;
@@ -23,7 +23,7 @@ pub mod watcher;
 pub use place::Place;
 pub use table::{Effort, Row, Way, heading, medians, per_second, print_rows, report, section};
 
-/// What a benchmark that fails does: it has nothing to print.
+/// Unwraps a result; panics with the error, because a failed benchmark has nothing to print.
 #[allow(clippy::panic)]
 pub fn done<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     match result {

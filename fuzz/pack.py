@@ -1,7 +1,7 @@
-"""Packs folders of texts that a fuzzer kept: `python3 fuzz/pack.py parse fuzz/corpus/parse` writes `fuzz/corpora/parse.gz`.
+"""Packs the corpus of a fuzz target: `python3 fuzz/pack.py parse fuzz/corpus/parse` writes `fuzz/corpora/parse.gz`.
 
-Each text stands after its length in bytes and a newline. Of bytes that are no UTF-8, what the targets see is kept: all up
-to there. `python3 fuzz/pack.py --unpack parse folder` writes the files again.
+Each text follows its length in bytes and a newline. A text that is not UTF-8 is cut before the first invalid byte, because
+the targets see only that part. `python3 fuzz/pack.py --unpack parse folder` writes the files again.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-//! What operations cost the heap: building them, and running them.
+//! Time and heap allocations of building operations and of running them.
 
 use std::{error::Error, hint::black_box, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     sizes::Sizes,
 };
 
-/// What is uploaded in the chain that is built.
+/// The upload of the chain that is built.
 static DATA: [f32; 16] = [0.0; 16];
 
 pub fn measure(_: Option<&Raw>, ours: &Ours, _: &Sizes) -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! Three kernels at the same time, beside one of them.
+//! Three concurrent kernels, compared with one.
 
 use benches::{Place, Way, baseline::Fork, heartbeat::one_thread, raw::Raw, report, section};
 use cuda_async::{Error, join_all, prelude::*};
@@ -32,7 +32,7 @@ pub fn measure(
         Way::new("one, `.sync_on`", || {
             buffers.lend(|[a, b, c]| one(a).map(|a| [a, b, c]).sync_on(stream));
         }),
-        Way::new("three one after the other, `.sync_on`", || {
+        Way::new("three in sequence, `.sync_on`", || {
             buffers.lend(|all| one_after_another(all).sync_on(stream));
         }),
         Way::new("`zip!` of three, `.sync_on`", || {
@@ -52,7 +52,7 @@ pub fn measure(
     Ok(())
 }
 
-/// Buffers that came back as a list.
+/// Takes the buffers out of a list.
 fn three(all: Vec<Words>) -> cuda_async::Result<[Words; 3]> {
     all.try_into().map_err(|_| Error::AlreadyEnded)
 }

@@ -1,4 +1,4 @@
-//! What else a one-threaded executor gets done while kernels with read-backs are awaited on it.
+//! Delay of the other tasks of a one-threaded executor while kernels with read-backs are awaited on it.
 
 use std::{error::Error, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::{
     sizes::Sizes,
 };
 
-/// Elements that are read back: 64 KiB.
+/// Elements of a read-back: 64 KiB.
 const WORDS: usize = 8192;
 
-/// Pipelines that are awaited at the same time, where it is not one after the other.
+/// Pipelines that are awaited concurrently, in the rows that are not sequential.
 const AT_ONCE: usize = 8;
 
 pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
@@ -48,7 +48,7 @@ pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<
     Ok(())
 }
 
-/// Kernels with read-backs, one after the other.
+/// Awaits kernels with read-backs in sequence.
 async fn pipelines(ours: Ours, mut x: Words, nanos: u32, count: usize) -> Done<()> {
     for _ in 0..count {
         x = ours.timed(x, nanos).then(|(x, _)| read_back(x)).await?;
@@ -57,7 +57,7 @@ async fn pipelines(ours: Ours, mut x: Words, nanos: u32, count: usize) -> Done<(
     Ok(())
 }
 
-/// As many, each buffer's on a task of its own.
+/// Awaits the same number of kernels, with a task for each buffer.
 async fn several(ours: &Ours, buffers: Vec<Words>, sizes: &Sizes) -> Done<()> {
     let mut tasks = JoinSet::new();
     for x in buffers {

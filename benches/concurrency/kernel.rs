@@ -1,4 +1,4 @@
-//! A kernel that is too long to spin for: what it costs to be woken.
+//! A kernel that outlasts the spin budget: the cost of a wake.
 
 use std::{error::Error, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
-    section("Being woken", &["median us", "to the first"]);
+    section("Wake", &["median us", "to the first"]);
     let kernel = Kernel {
         ours,
         x: Place::new(ours.words(1)?),
@@ -40,7 +40,7 @@ pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<
     Ok(())
 }
 
-/// The same kernel, awaited in several ways; each on the default policy.
+/// A kernel that is awaited in several ways, each on the default policy.
 struct Kernel<'a> {
     ours: &'a Ours,
     x: Place<Words>,

@@ -1,9 +1,9 @@
-//! What happens at the same time: a kernel and who waits for it, forks, a thousand tasks, an executor's other
-//! tasks, copies and kernels. And what operations cost the heap.
+//! Concurrency: waiting for a kernel, forks, a thousand tasks, the other tasks of an executor, overlap of copies and
+//! kernels. Also the heap allocations of operations.
 //!
-//! `cargo bench -p benches --bench concurrency [-- cpu|cuda [block..]]`; the blocks are `kernel`, `forks`, `tasks`,
-//! `heartbeat`, `building`, `overlap`, all of them if none is named. On a GPU the first rows of each are the driver,
-//! called through `cudarc`.
+//! `cargo bench -p benches --bench concurrency [-- cpu|cuda [block..]]` runs the blocks `kernel`, `forks`, `tasks`,
+//! `heartbeat`, `building` and `overlap`, or all of them if none is named. On a GPU the first rows of each block are
+//! driver calls through `cudarc`.
 
 mod building;
 mod forks;

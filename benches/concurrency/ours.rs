@@ -1,4 +1,4 @@
-//! The library's side: the operations that the blocks are made of.
+//! The library's operations that the blocks are made of.
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ pub type Words = DeviceBuffer<u64>;
 pub struct Ours {
     pub device: Device,
     pub stream: Stream,
-    /// What `set_max_spin` was before anybody set it.
+    /// The default of `set_max_spin`.
     pub spin: Duration,
     scale: Function,
     timed: Function,
 }
 
 impl Ours {
-    /// Makes the default policy one of `device`.
+    /// Makes `device` the default device.
     pub fn new(device: &Device) -> Result<Self> {
         set_default_policy(Arc::new(StreamPoolRoundRobin::new(device)?));
         let load = |ptx, entry| device.load_ptx(ptx)?.function(entry);
@@ -58,7 +58,7 @@ impl Ours {
         scale(&self.scale, x)
     }
 
-    /// Three launches, one behind the other.
+    /// Three launches in sequence.
     pub fn pipeline(&self, x: Floats) -> impl DeviceOp<Output = Floats> + 'static {
         let [second, third] = [self.scale.clone(), self.scale.clone()];
         self.scale(x)
@@ -69,18 +69,18 @@ impl Ours {
 
     /// One warp that runs for `nanos`.
     pub fn timed(&self, x: Words, nanos: u32) -> Op<LaunchOp<(Words, u32)>> {
-        // SAFETY: writes the first element of x; no caller's is empty.
+        // SAFETY: the kernel writes the first element of x, and no caller's buffer is empty.
         unsafe { launch(&self.timed, LaunchConfig::new(1, 32), (x, nanos)) }
     }
 }
 
 fn scale(function: &Function, x: Floats) -> Op<LaunchOp<(Floats, f32, u32)>> {
     let config = LaunchConfig::for_num_elems(LEN as u32);
-    // SAFETY: reads and writes x, of `LEN` elements.
+    // SAFETY: the kernel reads and writes x, of `LEN` elements.
     unsafe { launch(function, config, (x, 1.0f32, LEN as u32)) }
 }
 
-/// Reads `x` back; gives it back.
+/// Reads `x` back and returns it.
 pub fn read_back<T: Element>(x: DeviceBuffer<T>) -> impl DeviceOp<Output = DeviceBuffer<T>> {
     let x = Arc::new(x);
     to_host(x.clone()).then(move |host| {

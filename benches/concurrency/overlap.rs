@@ -1,4 +1,4 @@
-//! Chunks that are uploaded, computed with and downloaded, beside the slowest of the three alone.
+//! Chunks that are uploaded, processed and downloaded, compared with the slowest of the three steps alone.
 
 use std::ops::ControlFlow;
 
@@ -71,7 +71,7 @@ fn raw_ways<'a>(lanes: &'a [Lane<'_>], sizes: &'a Sizes) -> Vec<Way<'a>> {
 struct Chunks<'a> {
     ours: &'a Ours,
     sizes: &'a Sizes,
-    /// For kernels and downloads alone.
+    /// The buffer of the rows with kernels or downloads alone.
     one: Place<Words>,
 }
 
@@ -95,7 +95,7 @@ impl Chunks<'_> {
         ]
     }
 
-    /// Every chunk, shared among `lanes` rows; each waits for its chunk before it begins the next.
+    /// All chunks, divided among `lanes` sequences. Each sequence waits for its chunk before it starts the next.
     fn together(&self, lanes: usize) -> impl DeviceOp<Output = ()> {
         let nanos = self.sizes.chunk_nanos;
         let chunk = move || {
@@ -112,7 +112,7 @@ impl Chunks<'_> {
         in_order((0..self.sizes.chunks).map(|_| self.upload().map(drop))).map(drop)
     }
 
-    /// From pinned memory that was used before, as a program has it that reads files into it.
+    /// Uploads from pinned memory that was used before, as in a program that reads files into it.
     fn upload(&self) -> impl DeviceOp<Output = Words> {
         empty(|| self.ours.device.landing_place::<u64>(self.sizes.chunk).map(h2d))
     }
@@ -127,7 +127,7 @@ impl Chunks<'_> {
     }
 }
 
-/// Several rows, so that the next is under way while one is waited for.
+/// Numbers of concurrent sequences: while one is awaited, another is in flight.
 fn downloads(x: Words, sizes: &Sizes, stream: &Stream) -> Result<Words, Error> {
     let row = |_| in_order((0..sizes.chunks / LANES[0]).map(|_| to_pinned(&x).map(drop)));
     join_all((0..LANES[0]).map(row)).sync_on(stream)?;

@@ -1,31 +1,31 @@
-//! How much of everything.
+//! Sizes and repetitions of the blocks.
 
 use benches::Effort;
 
 pub struct Sizes {
-    /// How long the kernel of `kernel` takes.
+    /// Duration of the kernel in `kernel`.
     pub kernel_nanos: u32,
-    /// How long each kernel of `forks` takes.
+    /// Duration of each kernel in `forks`.
     pub fork_nanos: u32,
-    /// Of both of these.
+    /// Measurements of both of these blocks.
     pub effort: Effort,
-    /// Tasks that are alive at the same time, each with a buffer of its own.
+    /// Concurrent tasks, each with its own buffer.
     pub tasks: usize,
-    /// Pipelines that each of them runs, one after the other.
+    /// Pipelines that each task runs in sequence.
     pub pipelines: usize,
-    /// Times that all tasks start and end.
+    /// Repetitions of the whole set of tasks.
     pub rounds: usize,
-    /// How long the kernels beside the heartbeat take.
+    /// Duration of the kernels beside the heartbeat.
     pub beside_nanos: u32,
-    /// How many of them are awaited in a measurement.
+    /// Number of these kernels in a measurement.
     pub beside: usize,
-    /// Elements of 8 bytes in a chunk that is uploaded, computed with and downloaded.
+    /// Elements of 8 bytes in a chunk that is uploaded, processed and downloaded.
     pub chunk: usize,
-    /// Chunks of a measurement: they fit into the pinned memory that a device keeps.
+    /// Chunks in a measurement. They fit into the device's pool of pinned memory.
     pub chunks: usize,
-    /// How long the kernel takes that computes with a chunk.
+    /// Duration of the kernel that processes a chunk.
     pub chunk_nanos: u32,
-    /// Of the chunks.
+    /// Measurements of the chunks.
     pub chunk_effort: Effort,
 }
 

@@ -1,4 +1,4 @@
-//! Many tasks at the same time, each a row of pipelines of three small kernels on a buffer of its own.
+//! Many concurrent tasks. Each runs a sequence of pipelines of three small kernels on its own buffer.
 
 use std::{error::Error, sync::Arc, thread};
 
@@ -49,11 +49,11 @@ pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<
 
 struct Tasks<'a> {
     ours: &'a Ours,
-    /// One for each task.
+    /// A buffer for each task.
     buffers: Place<Vec<Floats>>,
     pipelines: usize,
     runtime: Runtime,
-    /// One for each thread that blocks.
+    /// One for each blocking thread.
     streams: Vec<Stream>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Tasks<'a> {
         tasks.join_all().await.into_iter().collect()
     }
 
-    /// Every thread takes turns with its share of the tasks.
+    /// Every thread cycles through its share of the tasks.
     fn on_threads(&self) {
         self.buffers.lend(|buffers| -> Done<_> {
             let share = buffers.len().div_ceil(THREADS);

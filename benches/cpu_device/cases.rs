@@ -99,7 +99,7 @@ fn transpose<'a>(machine: &'a Machine, sizes: &Sizes) -> Result<Box<dyn Work + '
     Ok(Box::new(Array {
         machine,
         plain: move |out: &mut [f32]| scalar::transpose(&a, out, n as usize),
-        // SAFETY: two buffers of N x N; the kernel wants blocks of 32 x 8.
+        // SAFETY: two buffers of N x N; the kernel requires blocks of 32 x 8.
         device: move |machine: &Machine, out: &mut _| unsafe {
             let config = LaunchConfig::new(1, 1).block(32, 8, 1).grid(n / 32, n / 32, 1);
             machine.run(&kernel, config, (&x, out, n, n));
@@ -110,7 +110,7 @@ fn transpose<'a>(machine: &'a Machine, sizes: &Sizes) -> Result<Box<dyn Work + '
     }))
 }
 
-/// To one sum a block, which plain Rust adds in the same way: one after the other in each block's share.
+/// Reduces to one sum per block. Plain Rust adds the elements of each block's share in sequence.
 fn reduce<'a>(machine: &'a Machine, sizes: &Sizes) -> Result<Box<dyn Work + 'a>> {
     let [n, blocks] = sizes.reduce;
     let kernel = machine.kernel(REDUCE, "block_sum_f32")?;

@@ -1,5 +1,5 @@
-// What the CPU device is timed with, beside the kernels in kernels/. Each computes what a function in scalar.rs
-// computes, the plain way.
+// Kernels for timing the CPU device, in addition to those in kernels/. Each does the same work as a function in
+// scalar.rs, without optimisations.
 
 // Iterations until the orbit of each pixel leaves the circle, at most `limit`.
 extern "C" __global__ void mandelbrot(unsigned int *out, unsigned int width, unsigned int height, unsigned int limit)
@@ -26,7 +26,7 @@ extern "C" __global__ void mandelbrot(unsigned int *out, unsigned int width, uns
 constexpr unsigned int TILE = 32;
 constexpr unsigned int ROWS = 8;
 
-// out = transposed in, through a padded tile, in blocks of 32 x 8.
+// Transposes `in` into `out` through a padded tile, in blocks of 32 x 8.
 extern "C" __global__ void transpose(const float *in, float *out, unsigned int width, unsigned int height)
 {
     __shared__ float tile[TILE][TILE + 1];
@@ -47,7 +47,7 @@ extern "C" __global__ void transpose(const float *in, float *out, unsigned int w
     }
 }
 
-// The acceleration of each body (x, y, z, mass) by all of them.
+// The acceleration of each body (x, y, z, mass) by all bodies.
 extern "C" __global__ void nbody(const float4 *bodies, float4 *acceleration, unsigned int n)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -98,7 +98,7 @@ extern "C" __global__ void black_scholes(const float *spot, const float *strike,
     price[i] = spot[i] * normal(d1) - strike[i] * expf(-rate * years[i]) * normal(d2);
 }
 
-// Rounds of PCG's output function over each element.
+// Applies rounds of PCG's output function to each element.
 extern "C" __global__ void pcg(unsigned int *x, unsigned int rounds, unsigned int n)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;

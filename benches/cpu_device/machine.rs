@@ -1,4 +1,4 @@
-//! The CPU device, and what the cases need of it.
+//! The CPU device with the functions that the cases use.
 
 use cuda_async::{
     Device, DeviceBuffer, Element, Function, LaunchConfig, Result, Stream, kernel::KernelArgs,
@@ -34,12 +34,12 @@ impl Machine {
         to_host(buffer).sync_on(&self.stream)
     }
 
-    /// Launches and waits.
+    /// Launches the kernel and waits for it.
     ///
     /// # Safety
-    /// The arguments are the kernel's, and their sizes what it expects.
+    /// The arguments have the types and sizes that the kernel requires.
     pub unsafe fn run(&self, kernel: &Function, config: LaunchConfig, args: impl KernelArgs) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract.
         let launched = unsafe { launch(kernel, config, args) }.sync_on(&self.stream);
         benches::done(launched.map(drop));
     }

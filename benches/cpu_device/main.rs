@@ -1,7 +1,7 @@
-//! The CPU device beside plain Rust: the same work by a kernel on all cores, and by a loop on one.
+//! The CPU device compared with plain Rust: the same work by a kernel on all cores and by a loop on one core.
 //!
-//! `cargo bench -p benches --bench cpu_device [-- NAME] [-- --small]`. Results are compared before anything is timed.
-//! `--small` does as much as `benches/peers/ptoxide` and `benches/peers/numba_simulator` do, to stand beside them.
+//! `cargo bench -p benches --bench cpu_device [-- NAME] [-- --small]`. Results are compared before timing.
+//! `--small` selects the problem sizes of `benches/peers/ptoxide` and `benches/peers/numba_simulator`.
 
 mod cases;
 mod inputs;
@@ -54,14 +54,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What it costs to launch a kernel that does nothing, and to wait for it.
+/// Measures the launch of an empty kernel and the wait for it.
 fn small_launches(machine: &Machine) -> Result<(), Box<dyn std::error::Error>> {
     let empty = machine.kernel(include_str!("../../kernels/basic.ptx"), "empty")?;
     section("small launches", &["median us", "to the first"]);
     let ways = [("1 thread", 1, 1), ("8 blocks of 256 threads", 8, 256)]
         .map(|(name, grid, block)| {
             let (empty, config) = (&empty, LaunchConfig::new(grid, block));
-            // SAFETY: the kernel takes nothing.
+            // SAFETY: the kernel has no parameters.
             Way::new(name, move || unsafe { machine.run(empty, config, ()) })
         })
         .into();

@@ -1,5 +1,4 @@
-//! What the kernels compute, in plain Rust on one core: loops over slices as one would write them, without threads or
-//! explicit vectors.
+//! The kernels' work in plain Rust on one core: ordinary loops over slices, without threads or explicit vectors.
 
 pub fn vecadd(a: &[f32], b: &[f32], out: &mut [f32]) {
     for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
@@ -16,7 +15,7 @@ pub fn transpose(x: &[f32], out: &mut [f32], width: usize) {
     }
 }
 
-/// Terms are added in order: that is what the language says of a sum of floats.
+/// Adds the terms in order, as the language defines a sum of floats.
 pub fn sum(x: &[f32]) -> f32 {
     x.iter().sum()
 }

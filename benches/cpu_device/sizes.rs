@@ -1,5 +1,6 @@
-//! How much work each kernel gets: for the table against plain Rust, and for the one beside what is thousands of times
-//! slower. Both peers, `benches/peers/ptoxide` and `benches/peers/numba_simulator`, take their sizes from this file.
+//! Problem sizes of the kernels: full sizes for the comparison with plain Rust, small sizes for the comparison with
+//! interpreters that are thousands of times slower. Both peers, `benches/peers/ptoxide` and
+//! `benches/peers/numba_simulator`, take their sizes from this file.
 
 pub struct Sizes {
     /// Width, height, iterations at most.
@@ -37,7 +38,7 @@ pub const FULL: Sizes = Sizes {
     pcg: [1 << 20, 32],
 };
 
-/// Each a few seconds in the slowest of them, and at least ten times what a launch costs here. Python reads the numbers.
+/// Each takes a few seconds in the slowest peer, and at least ten times a launch here. Python parses these numbers.
 pub const SMALL: Sizes = Sizes {
     mandelbrot: [128, 96, 256],
     matmul: 64,
@@ -53,7 +54,7 @@ pub const SMALL: Sizes = Sizes {
 };
 
 impl Sizes {
-    /// The size of a kernel's work, as it stands in the tables.
+    /// The size of a kernel's work as the tables print it.
     pub fn text(&self, kernel: &str) -> String {
         let square = |n| format!("{n} x {n}");
         let in_blocks = |[n, blocks]: [u32; 2]| format!("{n} in {blocks} blocks");

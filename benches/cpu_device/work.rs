@@ -1,14 +1,14 @@
-//! A piece of work that the device and plain Rust do in turns.
+//! A piece of work that the device and plain Rust do in turn.
 
 use cuda_async::{DeviceBuffer, Element};
 
 use crate::machine::Machine;
 
-/// See the module.
+/// The same work in two implementations.
 pub trait Work {
     fn plain(&mut self);
     fn device(&mut self);
-    /// Does it both ways and compares.
+    /// Runs both implementations and compares their results.
     fn agrees(&mut self) -> bool;
 }
 
@@ -19,7 +19,7 @@ pub struct Array<'a, T: Element, P, D> {
     pub device: D,
     pub out: Vec<T>,
     pub buffer: DeviceBuffer<T>,
-    /// How far results may be apart, relative to what is above 1.
+    /// The largest difference of results, relative for values above 1.
     pub tolerance: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What everything else stands beside: the same work done by plain driver calls.
+//! The baseline of each block: the same work done by plain driver calls.
 
 use std::{cell::Cell, thread};
 
@@ -14,10 +14,10 @@ use crate::{
 /// Threads that run many tasks.
 pub const THREADS: usize = 8;
 
-/// Waits for a kernel, in two ways.
+/// Two ways to wait for a kernel.
 ///
 /// # Errors
-/// What the driver says.
+/// The error of the driver.
 pub fn woken<'a>(lane: &'a Lane<'_>, nanos: u32) -> Result<Vec<Way<'a>>, DriverError> {
     let flag = lane.flag()?;
     let watcher = Watcher::new(flag.word);
@@ -35,7 +35,7 @@ pub fn woken<'a>(lane: &'a Lane<'_>, nanos: u32) -> Result<Vec<Way<'a>>, DriverE
     Ok(vec![synchronize, watched])
 }
 
-/// Three streams, and the events that order them.
+/// Three streams and the events that order them.
 pub struct Fork<'a> {
     lanes: [Lane<'a>; 3],
     forked: Event,
@@ -43,17 +43,17 @@ pub struct Fork<'a> {
 }
 
 impl<'a> Fork<'a> {
-    /// Of the calling thread.
+    /// Makes the streams for the calling thread.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn new(raw: &'a Raw) -> Result<Self, DriverError> {
         let lanes = [raw.lane(4096)?, raw.lane(4096)?, raw.lane(4096)?];
         let [forked, b, c] = [lanes[0].event()?, lanes[0].event()?, lanes[0].event()?];
         Ok(Self { lanes, forked, joined: [b, c] })
     }
 
-    /// One kernel, three of them one after the other, three at the same time.
+    /// One kernel, three kernels in sequence, three concurrent kernels.
     pub fn ways(&self, nanos: u32) -> Vec<Way<'_>> {
         let in_a_row = move |kernels: usize| {
             (0..kernels).for_each(|_| self.lanes[0].timed(nanos));
@@ -61,7 +61,7 @@ impl<'a> Fork<'a> {
         };
         vec![
             Way::new("raw driver, one", move || in_a_row(1)),
-            Way::new("raw driver, three one after the other", move || in_a_row(3)),
+            Way::new("raw driver, three in sequence", move || in_a_row(3)),
             Way::new("raw driver, three forked and joined by events", move || self.run(nanos)),
         ]
     }
@@ -80,7 +80,7 @@ impl<'a> Fork<'a> {
     }
 }
 
-/// Plain threads, each with a stream and its share of the buffers.
+/// Plain threads, each with a stream and a share of the buffers.
 pub struct Threads<'a> {
     shares: Vec<(Lane<'a>, Vec<Address>)>,
     pipelines: usize,
@@ -90,7 +90,7 @@ impl<'a> Threads<'a> {
     /// Shares `buffers` buffers among [`THREADS`] threads.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn new(raw: &'a Raw, buffers: usize, pipelines: usize) -> Result<Self, DriverError> {
         let mut shares = Vec::new();
         for _ in 0..THREADS {
@@ -102,7 +102,7 @@ impl<'a> Threads<'a> {
         Ok(Self { shares, pipelines })
     }
 
-    /// Runs as many pipelines on each buffer.
+    /// Runs the given number of pipelines on each buffer.
     pub fn run(&mut self) {
         let pipelines = self.pipelines;
         thread::scope(|scope| {
@@ -121,7 +121,7 @@ fn blocking(lane: &mut Lane<'_>, buffers: &[Address], pipelines: usize) {
     }
 }
 
-/// What a task does that knows no better: its thread waits in the driver for each kernel and its download.
+/// A task that blocks: its thread waits in the driver for each kernel and its download.
 pub async fn synchronising(lane: &Lane<'_>, nanos: u32, kernels: usize) {
     for _ in 0..kernels {
         lane.timed(nanos);

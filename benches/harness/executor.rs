@@ -1,5 +1,5 @@
-//! The smallest executor there is: it polls, and parks its thread until it is woken. What a future takes on
-//! it and more on another is the other's own cost.
+//! A minimal executor: it polls, and parks its thread until it is woken. The extra time of another executor is that
+//! executor's own cost.
 
 use std::{
     pin::pin,
@@ -11,7 +11,7 @@ use std::{
     thread::Thread,
 };
 
-/// Runs one future at a time on the thread that made it.
+/// Runs one future at a time, on the thread that created the executor.
 pub struct Parking {
     parker: Arc<Parker>,
     waker: Waker,
@@ -23,14 +23,14 @@ struct Parker {
 }
 
 impl Parking {
-    /// For the calling thread.
+    /// Makes an executor for the calling thread.
     pub fn new() -> Self {
         let parker =
             Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(false) });
         Self { waker: Waker::from(parker.clone()), parker }
     }
 
-    /// Runs `future` to its end; allocates nothing.
+    /// Runs `future` to completion without heap allocation.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let mut task = Context::from_waker(&self.waker);

@@ -1,7 +1,7 @@
-//! Counts heap allocations, exactly.
+//! Counts heap allocations exactly.
 //!
-//! A benchmark that wants it says `#[global_allocator] static HEAP: Counting = Counting;`. Every thread's
-//! allocations count, but only while [`allocations`] runs: else it costs one load of a line that nobody writes.
+//! A benchmark enables it with `#[global_allocator] static HEAP: Counting = Counting;`. It counts the allocations of all
+//! threads while [`allocations`] runs. At other times it costs one load of a cache line that no thread writes.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -10,16 +10,16 @@ use std::{
 
 use crate::{Effort, Way, medians};
 
-/// Times in a row that something is done whose cost is wanted: one takes less than the clock can tell.
+/// Repetitions of a measured operation: one takes less than the clock's resolution.
 const TIMES: usize = 1000;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator, counted.
+/// The system's allocator with a counter.
 pub struct Counting;
 
-/// Prints what `run` takes, in nanoseconds and in allocations of all threads.
+/// Prints the cost of `run`: nanoseconds, and heap allocations of all threads.
 pub fn cost(what: &str, how: &'static str, run: impl Fn()) {
     let many = || (0..TIMES).for_each(|_| run());
     let micros = medians(&mut [Way::new(how, many)], Effort { rounds: 10, in_a_row: 2 });
@@ -28,7 +28,7 @@ pub fn cost(what: &str, how: &'static str, run: impl Fn()) {
     println!("| {what} | {how} | {nanos:.1} | {blocks} |");
 }
 
-/// How many blocks all threads together allocate or move while `run` runs. One call at a time.
+/// Counts the blocks that all threads allocate or reallocate while `run` runs. Calls must not overlap.
 pub fn allocations(run: impl FnOnce()) -> u64 {
     ALLOCATIONS.store(0, Ordering::SeqCst);
     COUNTS.store(true, Ordering::SeqCst);
@@ -43,28 +43,28 @@ fn count() {
     }
 }
 
-// SAFETY: all of it is the system's allocator; counting touches no memory but two atomics.
+// SAFETY: every call is passed to the system's allocator; the counter accesses only two atomics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: what the caller promised.
+        // SAFETY: the caller upholds the contract of the system's allocator, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: what the caller promised.
+        // SAFETY: the caller upholds the contract of the system's allocator, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: what the caller promised.
+        // SAFETY: the caller upholds the contract of the system's allocator, which is the same.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: what the caller promised.
+        // SAFETY: the caller upholds the contract of the system's allocator, which is the same.
         unsafe { System.dealloc(block, layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! How long a one-threaded executor keeps its other tasks waiting while something is awaited on it.
+//! Measures the delay of the other tasks of a one-threaded executor while work is awaited on it.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,32 +16,32 @@ use crate::{
     histogram::{Histogram, nanos},
 };
 
-/// What is measured, as the tables call it.
+/// The measured delays, with their names in the tables.
 pub const PULSES: [(&str, Pulse); 2] =
     [("lateness of a 1 ms tick", Pulse::Ticks), ("gap between turns, at any moment", Pulse::Turns)];
 
-/// What the other task does.
+/// The behaviour of the other task.
 #[derive(Clone, Copy)]
 pub enum Pulse {
-    /// Waits for the next of a row of ticks, a millisecond apart. Counts how late each comes; tokio's clock
-    /// itself is a millisecond coarse.
+    /// Waits for ticks, one each millisecond, and records the lateness of each. The resolution of tokio's clock is a
+    /// millisecond.
     Ticks,
-    /// Asks for its next turn at once, for ever. Counts the gaps between two turns, each as often as it is
-    /// long: half of all moments lie in gaps of at most the median.
+    /// Yields in a loop and records the gaps between two turns, each weighted by its length: half of all moments lie in
+    /// gaps of at most the median.
     Turns,
 }
 
-/// How long the pulse beats before and after.
+/// Time that the pulse runs before and after the work.
 const SETTLE: Duration = Duration::from_millis(5);
 
 type Record = Arc<Mutex<Histogram>>;
 
-/// A one-threaded executor.
+/// Makes a one-threaded executor.
 pub fn one_thread() -> Runtime {
     done(Builder::new_current_thread().enable_time().build())
 }
 
-/// Runs `work` on a one-threaded executor beside a pulse, and prints how late the pulse was.
+/// Runs `work` and a pulse on a one-threaded executor, and prints the delay of the pulse.
 pub fn beside(what: &str, how: &str, pulse: Pulse, work: impl Future<Output = ()>) {
     let record = Arc::new(Mutex::new(Histogram::new()));
     let executor = one_thread();
@@ -50,7 +50,7 @@ pub fn beside(what: &str, how: &str, pulse: Pulse, work: impl Future<Output = ()
             Pulse::Ticks => tokio::spawn(ticks(record.clone())),
             Pulse::Turns => tokio::spawn(turns(record.clone())),
         };
-        // Work that never lets go of the thread must not keep the pulse from being counted.
+        // Records the last gap even if the work never yielded.
         sleep(SETTLE).await;
         work.await;
         sleep(SETTLE).await;
@@ -65,7 +65,7 @@ pub fn beside(what: &str, how: &str, pulse: Pulse, work: impl Future<Output = ()
 
 async fn ticks(record: Record) {
     let mut interval = interval(Duration::from_millis(1));
-    // Ticks that were missed come one after the other, each as late as it is.
+    // Missed ticks follow at once, each with its own lateness.
     interval.set_missed_tick_behavior(MissedTickBehavior::Burst);
     loop {
         let due = interval.tick().await;

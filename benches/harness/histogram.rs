@@ -1,8 +1,8 @@
-//! A histogram of durations that neither allocates nor forgets while it is filled.
+//! A histogram of durations of fixed size. Adding a value does not allocate.
 
 use std::time::Duration;
 
-/// Buckets for each power of two of nanoseconds: quantiles are right to a sixteenth.
+/// Buckets for each power of two of nanoseconds: quantiles are exact to a sixteenth.
 const STEPS: u64 = 16;
 
 pub struct Histogram {
@@ -16,19 +16,19 @@ impl Histogram {
         Self { counts: [0; 64 * STEPS as usize], total: 0, max: Duration::ZERO }
     }
 
-    /// Adds one that counts `weight` times.
+    /// Adds a duration that counts `weight` times.
     pub fn add(&mut self, duration: Duration, weight: u64) {
         self.counts[bucket(nanos(duration))] += weight;
         self.total += weight;
         self.max = self.max.max(duration);
     }
 
-    /// The longest, exactly.
+    /// The longest duration, exactly.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// The upper end of the bucket below which `share` of them are.
+    /// The upper end of the bucket that contains the quantile `share`.
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (self.total as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -46,7 +46,7 @@ pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Below `STEPS` one bucket each, from there on `STEPS` to each power of two.
+/// Values below `STEPS` have a bucket each. Above, each power of two has `STEPS` buckets.
 fn bucket(nanos: u64) -> usize {
     if nanos < STEPS {
         return nanos as usize;
@@ -55,7 +55,7 @@ fn bucket(nanos: u64) -> usize {
     (power * STEPS + (nanos >> power)) as usize
 }
 
-/// The first value that is no longer in the bucket.
+/// The first value behind the bucket.
 fn end(bucket: u64) -> u64 {
     let power = (bucket / STEPS).saturating_sub(1);
     (bucket - power * STEPS + 1) << power

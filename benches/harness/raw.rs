@@ -1,9 +1,9 @@
-//! The driver's side: the same kernels, launched by plain driver calls.
+//! The same kernels, launched by plain driver calls.
 //!
 //! # Rules
-//! [`Raw`] is shared by threads: its handles are never written, and the driver takes them on any thread whose
-//! current context is theirs. A [`Lane`] is used by one thread at a time, with the context current: where it was
-//! made it is, elsewhere [`Lane::bind`] makes it so. What is allocated lives as long as the process.
+//! Threads share [`Raw`]: its handles are never written, and the driver accepts them on every thread whose current
+//! context is theirs. One thread at a time uses a [`Lane`], with the context current. The context is current on the
+//! thread that made the lane; on another thread [`Lane::bind`] makes it current. Allocations are never freed.
 
 use std::{
     ffi::c_void,
@@ -20,10 +20,10 @@ use cudarc::driver::{
 /// Elements of the buffer that `scale` scales.
 pub const LEN: usize = 2048;
 
-/// Where something lies on the device.
+/// A device address.
 pub type Address = sys::CUdeviceptr;
 
-/// The kernels, loaded.
+/// The context and the loaded kernels.
 pub struct Raw {
     context: Arc<CudaContext>,
     scale: sys::CUfunction,
@@ -35,14 +35,14 @@ unsafe impl Send for Raw {}
 // SAFETY: see the rules.
 unsafe impl Sync for Raw {}
 
-/// A stream, with memory on both sides.
+/// A stream with a device buffer and pinned host memory.
 pub struct Lane<'a> {
     raw: &'a Raw,
     stream: sys::CUstream,
     bytes: usize,
-    /// Of `bytes` bytes.
+    /// The device buffer, of `bytes` bytes.
     pub x: Address,
-    /// Pinned; of `bytes` bytes.
+    /// Pinned host memory, of `bytes` bytes.
     host: *mut c_void,
 }
 
@@ -54,16 +54,16 @@ pub struct Event(sys::CUevent);
 
 /// A word of pinned host memory that a stream writes.
 pub struct Flag {
-    /// As this machine sees it.
+    /// The word in host memory.
     pub word: &'static AtomicU64,
     address: Address,
 }
 
 impl Raw {
-    /// On the first GPU.
+    /// Opens the first GPU and loads the kernels.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn new() -> Result<Self, DriverError> {
         let context = CudaContext::new(0)?;
         context.bind_to_thread()?;
@@ -80,16 +80,16 @@ impl Raw {
         }
     }
 
-    /// A stream of the calling thread, with zeroed buffers of `bytes` bytes.
+    /// Makes a lane for the calling thread, with zeroed buffers of `bytes` bytes.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn lane(&self, bytes: usize) -> Result<Lane<'_>, DriverError> {
         self.context.bind_to_thread()?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
         // SAFETY: the context is current.
         let host = unsafe { result::malloc_host(bytes, 0)? };
-        // SAFETY: the block has that many bytes and nobody else knows it.
+        // SAFETY: the block has that many bytes, and only this function knows its address.
         unsafe { ptr::write_bytes(host.cast::<u8>(), 0, bytes) };
         let x = zeroed(bytes)?;
         Ok(Lane { raw: self, stream, bytes, x, host })
@@ -100,15 +100,15 @@ impl Lane<'_> {
     /// Makes the context current on the calling thread.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn bind(&self) -> Result<(), DriverError> {
         self.raw.context.bind_to_thread()
     }
 
-    /// One more buffer of as many bytes, for [`scale`](Self::scale).
+    /// Allocates another buffer of the same size, for [`scale`](Self::scale).
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn buffer(&self) -> Result<Address, DriverError> {
         zeroed(self.bytes)
     }
@@ -121,7 +121,7 @@ impl Lane<'_> {
         self.launch(self.raw.scale, [LEN as u32 / 256, 256], params, ptr::null_mut());
     }
 
-    /// The same with the parameters in one buffer, as a library has them that does not know the kernel.
+    /// The same with the parameters packed in one buffer, as a library does that does not know the kernel.
     pub fn scale_packed(&self) {
         #[repr(C)]
         struct Params(Address, f32, u32);
@@ -149,56 +149,56 @@ impl Lane<'_> {
         extra: *mut *mut c_void,
     ) {
         let params = if N == 0 { ptr::null_mut() } else { params.as_mut_ptr() };
-        // SAFETY: the callers give what the kernel takes: pointers to values that live until this returns, and
-        // buffers that are large enough and are never freed.
+        // SAFETY: the callers pass the kernel's parameters: pointers to values that live until this returns, and buffers
+        // that are large enough and never freed.
         let status = unsafe {
             sys::cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, self.stream, params, extra)
         };
         check(status);
     }
 
-    /// From pinned memory to the device.
+    /// Enqueues a copy from pinned memory to the device.
     pub fn upload(&self) {
         // SAFETY: both have that many bytes.
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(self.x, self.host, self.bytes, self.stream) });
     }
 
-    /// From the device to pinned memory.
+    /// Enqueues a copy from the device to pinned memory.
     pub fn download(&self) {
         // SAFETY: both have that many bytes.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(self.host, self.x, self.bytes, self.stream) });
     }
 
-    /// Waits for the stream.
+    /// Synchronises the stream.
     pub fn synchronize(&self) {
         // SAFETY: the stream is this lane's own.
         check(unsafe { sys::cuStreamSynchronize(self.stream) });
     }
 
-    /// A new event, without a clock.
+    /// Makes an event without timing.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn event(&self) -> Result<Event, DriverError> {
         result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map(Event)
     }
 
     /// Records `event`.
     pub fn record(&self, event: &Event) {
-        // SAFETY: both are of this context.
+        // SAFETY: stream and event belong to this context.
         check(unsafe { sys::cuEventRecord(event.0, self.stream) });
     }
 
-    /// What comes next on this stream waits for `event`.
+    /// Makes later work on this stream wait for `event`.
     pub fn wait(&self, event: &Event) {
-        // SAFETY: both are of this context.
+        // SAFETY: stream and event belong to this context.
         check(unsafe { sys::cuStreamWaitEvent(self.stream, event.0, 0) });
     }
 
-    /// A word that this stream can write.
+    /// Makes a word of host memory that this stream can write.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     pub fn flag(&self) -> Result<Flag, DriverError> {
         let mut address = 0;
         // SAFETY: the context is current; the block is mapped, large and aligned enough, zeroed before it is
@@ -211,7 +211,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Writes `value` when all before it is done.
+    /// Enqueues a write of `value` after the work before it.
     pub fn write(&self, flag: &Flag, value: u64) {
         // SAFETY: the word is mapped and never freed.
         check(unsafe { sys::cuStreamWriteValue64_v2(self.stream, flag.address, value, 0) });
@@ -227,7 +227,7 @@ fn zeroed(bytes: usize) -> Result<Address, DriverError> {
     }
 }
 
-#[allow(clippy::panic)] // a benchmark that fails has nothing to print
+#[allow(clippy::panic)] // a failed benchmark has nothing to print
 fn check(status: sys::CUresult) {
     if status != sys::CUresult::CUDA_SUCCESS {
         panic!("{status:?}");

@@ -1,39 +1,39 @@
-//! Timing, and the tables.
+//! Timing and tables.
 
 use std::time::{Duration, Instant};
 
-/// One way of doing something: its name, and what does it once.
+/// One way of doing the measured work.
 pub struct Way<'a> {
-    /// As it stands in the table.
+    /// The name in the table.
     pub name: &'static str,
-    /// Does it once.
+    /// Does the work once.
     pub run: Box<dyn FnMut() + 'a>,
 }
 
 impl<'a> Way<'a> {
-    /// A way.
+    /// Makes a way.
     pub fn new(name: &'static str, run: impl FnMut() + 'a) -> Self {
         Self { name, run: Box::new(run) }
     }
 }
 
-/// How long to measure.
+/// The number of measurements.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// Turns that every way gets; they take turns, so that a change of the machine meets all of them.
+    /// Turns of each way. The ways take turns, so that a change of the machine's speed affects all of them.
     pub rounds: usize,
-    /// Times in a row that a way is done in one turn.
+    /// Measurements in one turn.
     pub in_a_row: usize,
 }
 
-/// One measurement: how, and what came out.
+/// A row of a table: the way's name and its value.
 pub type Row<'a> = (&'a str, f64);
 
-/// The median time of each way, in microseconds.
+/// Measures the median time of each way, in microseconds.
 pub fn medians(ways: &mut [Way<'_>], effort: Effort) -> Vec<f64> {
     let mut times = vec![Vec::with_capacity(effort.rounds * effort.in_a_row); ways.len()];
     for way in ways.iter_mut() {
-        // Warm: modules loaded, pools filled, clocks up.
+        // Warm-up: loads modules, fills pools, raises clocks.
         (0..effort.in_a_row).for_each(|_| (way.run)());
     }
     for _ in 0..effort.rounds {
@@ -44,7 +44,7 @@ pub fn medians(ways: &mut [Way<'_>], effort: Effort) -> Vec<f64> {
     times.into_iter().map(median).collect()
 }
 
-/// Of ways that each do `pieces` of something: how many a second, in the median of `rounds` turns.
+/// Measures the median rate of ways that each process `pieces` items: items per second, over `rounds` turns.
 pub fn per_second(mut ways: Vec<Way<'_>>, pieces: usize, rounds: usize) -> Vec<Row<'static>> {
     let medians = medians(&mut ways, Effort { rounds, in_a_row: 1 });
     let rates = medians.into_iter().map(|micros| pieces as f64 / micros * 1e6);
@@ -62,7 +62,7 @@ fn median(mut times: Vec<Duration>) -> f64 {
     times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e6)
 }
 
-/// Measures and prints one block of a Markdown table: each way, and its ratio to the first.
+/// Measures the ways and prints one block of a Markdown table: each median, and its ratio to the first.
 pub fn report(what: &str, mut ways: Vec<Way<'_>>, effort: Effort) {
     let medians = medians(&mut ways, effort);
     let rows: Vec<_> = ways.iter().map(|way| way.name).zip(medians).collect();
@@ -77,13 +77,13 @@ pub fn print_rows(what: &str, rows: &[Row<'_>]) {
     }
 }
 
-/// The heading of a device's table of medians.
+/// Prints the heading of a device's table of medians.
 pub fn heading(device: &str) {
     println!("# {device}");
     columns(&["median us", "to the first"]);
 }
 
-/// The heading of one more table.
+/// Prints the heading of another table.
 pub fn section(title: &str, values: &[&str]) {
     println!("\n## {title}");
     columns(values);

@@ -1,5 +1,5 @@
-//! The quickest way there is to wait without blocking in the driver: the stream writes a word of host memory, a
-//! thread spins on it and unparks who waits.
+//! The fastest known wait that does not block in the driver: the stream writes a word of host memory, and a thread that
+//! spins on the word unparks the waiting thread.
 
 use std::{
     sync::{
@@ -9,7 +9,7 @@ use std::{
     thread::{JoinHandle, Thread},
 };
 
-/// Spins on a word for the thread that made it.
+/// Watches a word for the thread that created the watcher.
 pub struct Watcher {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -17,16 +17,16 @@ pub struct Watcher {
 
 struct Shared {
     word: &'static AtomicU64,
-    /// What the word will be when what is waited for is done.
+    /// The value of the word at which the wait ends.
     wanted: AtomicU64,
-    /// The last value that the waiting thread was unparked for.
+    /// The last value for which the waiting thread was unparked.
     seen: AtomicU64,
     waiting: Thread,
     stop: AtomicBool,
 }
 
 impl Watcher {
-    /// Watches `word`, which only grows. It spins while somebody waits, and parks else.
+    /// Watches `word`, which only grows. The watching thread spins during a wait and is parked otherwise.
     pub fn new(word: &'static AtomicU64) -> Self {
         let shared = Arc::new(Shared {
             word,
@@ -42,7 +42,7 @@ impl Watcher {
         Self { shared, thread: Some(thread) }
     }
 
-    /// Parks the calling thread, which made this, until the word is `value`.
+    /// Parks the calling thread, which created the watcher, until the word reaches `value`.
     pub fn wait_for(&self, value: u64) {
         self.shared.wanted.store(value, Ordering::Release);
         if let Some(thread) = &self.thread {

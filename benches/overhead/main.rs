@@ -1,7 +1,7 @@
-//! What the library costs beside raw driver calls: one launch, chains of launches, a read-back, building.
+//! Overhead of the library compared with raw driver calls: one launch, chains of launches, a read-back, building.
 //!
-//! `cargo bench -p benches --bench overhead [-- cpu|cuda|null]`. On a GPU, the first row of each block is the driver,
-//! called through `cudarc`; on the CPU device it is `.sync_on`.
+//! `cargo bench -p benches --bench overhead [-- cpu|cuda|null]`. On a GPU the first row of each block is driver
+//! calls through `cudarc`; on the CPU device it is `.sync_on`.
 
 mod null;
 mod ours;
@@ -50,7 +50,7 @@ fn with_raw<'a>(
     raw.into_iter().chain(ours).collect()
 }
 
-/// Everything but the driver, a hundred times in a row.
+/// The library without a driver, a hundred operations in sequence.
 fn library_alone(null: &Ours) {
     let hundred = |run: &dyn Fn()| (0..100).for_each(|_| run());
     let ways = vec![
@@ -111,7 +111,7 @@ fn read_back(raw: Option<&Lane<'_>>, ours: &Ours) {
     );
 }
 
-/// A thousand at a time: one takes less than the clock can tell.
+/// A thousand at a time, because one takes less than the clock's resolution.
 fn building(ours: &Ours) {
     let way = Way::new("1000 launch ops, built and dropped", || ours.build(1000));
     report("building, no device", vec![way], Effort { rounds: 40, in_a_row: 20 });

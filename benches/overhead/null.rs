@@ -1,4 +1,4 @@
-//! A device that does nothing, at once: what is left is the library's own cost.
+//! A device whose work completes at once without any effect. The remaining time is the library's own.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Backend for Null {
     }
 }
 
-/// `scale(x, a, n)`, as its PTX has it.
+/// The parameters of `scale(x, a, n)` in its PTX.
 fn scale() -> ModuleInfo {
     let param = |name: &str, ty: &str, offset, size| ParamInfo {
         name: name.into(),

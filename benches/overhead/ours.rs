@@ -1,4 +1,4 @@
-//! The library's side.
+//! The library's operations that the blocks are made of.
 
 use std::{hint::black_box, ops::ControlFlow, sync::Arc};
 
@@ -45,11 +45,11 @@ impl Ours {
     /// Scales the buffer by 1.
     fn op(&self, x: Floats) -> Op<LaunchOp<(Floats, f32, u32)>> {
         let config = LaunchConfig::for_num_elems(LEN as u32);
-        // SAFETY: reads and writes x, of `LEN` elements.
+        // SAFETY: the kernel reads and writes x, of `LEN` elements.
         unsafe { launch(&self.scale, config, (x, 1.0f32, LEN as u32)) }
     }
 
-    /// Lends the buffer to `run`, which gives it back.
+    /// Passes the buffer to `run`, which returns it.
     fn with_buffer(&self, run: impl FnOnce(Floats) -> Result<Floats>) {
         self.x.lend(run);
     }
@@ -69,7 +69,7 @@ impl Ours {
         });
     }
 
-    /// `launches` launches, one behind the other.
+    /// A chain of `launches` launches.
     fn chain(&self, x: Floats, launches: usize) -> impl DeviceOp<Output = Floats> + '_ {
         iterate((x, launches), |(x, left)| {
             self.op(x).map(move |(x, ..)| match left {
@@ -90,7 +90,7 @@ impl Ours {
         });
     }
 
-    /// A launch, and its result on the host.
+    /// A launch and the read-back of its result.
     fn launch_and_read(&self, x: Floats) -> impl DeviceOp<Output = Floats> + '_ {
         self.op(x).map(|(x, ..)| Arc::new(x)).then(|x| {
             to_host(x.clone()).then(move |host| {

@@ -1,4 +1,4 @@
-//! Any text that parses: decoded or refused.
+//! Decodes any text that parses, or refuses it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text: parsed or refused, at a place inside of it.
+//! Parses any text, or refuses it at a place inside the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text that can be loaded: its kernels run to their end, to a fault, or until their budget is used up.
+//! Runs the kernels of any text that can be loaded, until completion, a fault or the end of the budget.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -4,10 +4,9 @@
     pip install numba==0.68.1 numpy==2.4.6
     python3 benches/peers/numba_simulator [NAME ..]
 
-The simulator runs every CUDA thread as a thread of Python, one block after the other. What is timed is a launch without
-the copies to and from its arrays; each result is compared with numpy's. The processor time that the launch took beside
-its duration tells a busy machine from a slow launch: Python runs one thread at a time. Not for `chrt -f`: there a
-thread that polls keeps the others waiting.
+The simulator runs every CUDA thread as a Python thread, one block at a time. The time is that of a launch without the
+copies of its arrays. Each result is compared with numpy's. Python runs one thread at a time, so a processor time below
+the duration indicates a busy machine. Do not use `chrt -f`: a polling thread would block the others.
 """
 
 import statistics
@@ -22,7 +21,7 @@ ROUNDS = 3
 
 
 def run(case):
-    """One launch: how long it took, its processor time, and whether its result is right."""
+    """Launches once; returns the time, the processor time, and whether the result is correct."""
     args = [cuda.to_device(arg) if isinstance(arg, np.ndarray) else arg for arg in case.args]
     launch = case.kernel[case.grid, case.block, 0, case.shared]
     start, used = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""What the kernels are given, in which shapes they are launched, and what numpy says of the same work."""
+"""Inputs and launch shapes of the kernels, and numpy's results of the same work."""
 
 import ast
 import math
@@ -12,12 +12,12 @@ import numpy as np
 F = np.float32
 SIZES = pathlib.Path(__file__).resolve().parents[2] / "cpu_device" / "sizes.rs"
 
-# A kernel's work: how much, how it is launched, its arguments, which of them it writes, what numpy says of it.
+# A kernel's work: its size, launch shape, arguments, the index of the output, and numpy's result.
 Case = namedtuple("Case", "size kernel grid block args result want tolerance shared", defaults=(0.0, 0))
 
 
 def small_sizes():
-    """The sizes that the others take, too: the numbers of `SMALL` there are also Python's."""
+    """Parses the sizes of `SMALL` in `sizes.rs`, which all programs share."""
     body = re.search(r"SMALL: Sizes = Sizes \{(.*?)\}", SIZES.read_text(), re.DOTALL).group(1)
     return {name: ast.literal_eval(size) for name, size in re.findall(r"(\w+): (.+),\n", body)}
 

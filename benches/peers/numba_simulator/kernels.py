@@ -1,5 +1,4 @@
-"""The kernels: they compute what those in kernels/ and benches/cpu_device/kernels.cu do, in the same way, written as
-one writes for Numba."""
+"""The kernels of kernels/ and benches/cpu_device/kernels.cu, with the same algorithms, written for Numba."""
 
 import math
 import os
@@ -10,7 +9,7 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 F = np.float32
-# Constants of 32 bits: a number that stands in a kernel is a float of 64 on a GPU.
+# 32-bit constants: on a GPU, Numba makes a literal in a kernel a 64-bit float.
 ZERO, HALF, ONE, TWO, THREE, FOUR = F(0), F(0.5), F(1), F(2), F(3), F(4)
 SOFTENING, RATE, VOLATILITY, LOWEST = F(1e-3), F(0.02), F(0.3), F(-math.inf)
 # Abramowitz and Stegun 26.2.17.
@@ -231,7 +230,7 @@ def pcg(x, rounds, n):
     i = cuda.grid(1)
     if i >= n:
         return
-    # Products of 32 bits by 30 fit in an int64, here as on a GPU: wrapping is the mask's work.
+    # Products of 32 bits by 30 bits fit in an int64, here and on a GPU. The mask wraps them.
     state = int(x[i])
     for _ in range(rounds):
         state = (state * 747796405 + 2891336453) & 0xFFFFFFFF

@@ -28,7 +28,7 @@ pub struct Edge {
 pub struct Ring {
     /// The nodes of a shortest ring, each with its use of the next.
     pub steps: Vec<(Node, Edge)>,
-    /// Nodes that are on longer rings with these.
+    /// Nodes that are on other rings with these.
     pub others: Vec<Node>,
     /// Neither a pair of files nor allowed.
     pub fault: bool,

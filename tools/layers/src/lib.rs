@@ -10,7 +10,8 @@
 //! used by its children.
 //!
 //! - A ring that contains a folder is a fault.
-//! - A ring of three or more files is a fault.
+//! - Three or more files that all use each other, directly or through others of them, are a fault: a ring of three, or
+//!   two pairs that share a file.
 //! - A ring of two files is allowed: they are one concept that was split for reading.
 //! - `pub use` of an item in a folder below is no reference: the file presents what its folder contains.
 //!

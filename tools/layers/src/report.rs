@@ -66,7 +66,7 @@ impl fmt::Display for Ring {
         }
         if !self.others.is_empty() {
             let others: Vec<&str> = self.others.iter().map(|node| node.name.as_str()).collect();
-            write!(f, "\n    on longer rings with these: {}", others.join(", "))?;
+            write!(f, "\n    on other rings with these: {}", others.join(", "))?;
         }
         Ok(())
     }

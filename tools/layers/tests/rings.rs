@@ -192,6 +192,18 @@ fn three_files_in_a_ring_fail_and_two_pass() {
 }
 
 #[test]
+fn two_pairs_that_share_a_file_fail() {
+    let files = [
+        ("lib.rs", "mod a; mod b; mod c;"),
+        ("a.rs", "use crate::{b::B, c::C}; pub struct A;"),
+        ("b.rs", "use crate::a::A; pub struct B;"),
+        ("c.rs", "use crate::a::A; pub struct C;"),
+    ];
+    let faults = faults(&files);
+    assert_eq!((faults.len(), faults[0].steps.len(), faults[0].others.len()), (1, 2, 1));
+}
+
+#[test]
 fn nested_folders_have_graphs_of_their_own() {
     let files = [
         ("lib.rs", "mod engine;"),

@@ -1,4 +1,4 @@
-//! One kernel, loaded and run by ptoxide.
+//! Loads and runs one kernel with ptoxide.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -10,22 +10,22 @@ use ptoxide::{Argument, Context, LaunchParams};
 
 use crate::cases::{Arg, Case};
 
-/// Runs that the time is the median of.
+/// Timed runs; the result is their median.
 const ROUNDS: usize = 7;
 
 pub enum Failure {
     /// ptoxide returned this error.
     Refused(String),
-    /// ptoxide panicked with this.
+    /// ptoxide panicked with this message.
     Panicked(String),
-    /// It ran, to another result.
+    /// The result is wrong.
     Differs,
 }
 
-/// What the last panic said, and where: on much that it does not know ptoxide panics, as not yet done.
+/// Message and place of the last panic. ptoxide panics on many instructions that it does not implement.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Keeps what panics say instead of printing it.
+/// Stores panic messages instead of printing them.
 pub fn keep_panics() {
     panic::set_hook(Box::new(|info| {
         let place = info.location().map(|at| {
@@ -38,7 +38,7 @@ pub fn keep_panics() {
     }));
 }
 
-/// The median time of a run, after one whose result was right.
+/// Measures the median time of a run, after one run with a correct result.
 pub fn attempt(ptx: &str, case: &Case) -> Result<Duration, Failure> {
     panic::catch_unwind(AssertUnwindSafe(|| run(ptx, case))).unwrap_or_else(|_| {
         let message = PANIC.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

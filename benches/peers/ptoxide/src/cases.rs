@@ -17,13 +17,13 @@ const HISTOGRAM: &str = include_str!("../../../../kernels/histogram.ptx");
 pub enum Arg {
     /// An array that the kernel reads, as bytes.
     Array(Vec<u8>),
-    /// The array that it writes, as it is before.
+    /// The array that the kernel writes, with its initial contents.
     Result(Vec<u8>),
     U32(u32),
     F32(f32),
 }
 
-/// What plain Rust computes.
+/// The result of plain Rust.
 pub enum Want {
     F32(Vec<f32>),
     U32(Vec<u32>),
@@ -37,7 +37,7 @@ pub struct Case {
     pub block: [u32; 2],
     pub args: Vec<Arg>,
     pub want: Want,
-    /// How far results may be apart, relative to what is above 1.
+    /// The largest difference of results, relative for values above 1.
     pub tolerance: f64,
 }
 
@@ -82,12 +82,12 @@ fn array(values: &[f32]) -> Arg {
     Arg::Array(bytemuck::cast_slice(values).to_vec())
 }
 
-/// A result of so many values of 4 bytes.
+/// An output of `n` values of 4 bytes.
 fn zeros(count: usize) -> Arg {
     Arg::Result(vec![0; 4 * count])
 }
 
-/// Blocks of 256 for that many elements.
+/// Blocks of 256 threads for `n` elements.
 fn line(n: u32) -> ([u32; 2], [u32; 2]) {
     ([n.div_ceil(256), 1], [256, 1])
 }
@@ -139,7 +139,7 @@ fn transpose(sizes: &Sizes) -> Case {
     Case { name, ptx: KERNELS, entry: name, grid, block, args, want, tolerance: 0.0 }
 }
 
-/// ptoxide's launches have no dynamic shared memory to give.
+/// Replaces dynamic shared memory, which ptoxide's launches do not support.
 fn reduce(sizes: &Sizes) -> Case {
     let [n, blocks] = sizes.reduce;
     let x = vec![0.25; n as usize];

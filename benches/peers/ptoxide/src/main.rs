@@ -1,7 +1,7 @@
 //! The benchmark `cpu_device` at its small sizes, run by ptoxide 0.1.0, an interpreter of PTX.
 //!
-//! `cargo run --release --locked [-- NAME]`. Each kernel is tried with the PTX that a compiler wrote, as it is; then
-//! alone and in the spelling that ptoxide reads (see `respell`). Results are compared before anything is timed.
+//! `cargo run --release --locked [-- NAME]`. Each kernel is tried twice: in the compiler's PTX, and alone in the syntax
+//! that ptoxide reads (see `respell`). Results are compared before timing.
 
 mod attempt;
 mod cases;
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// What stands in the table: the time, or what went wrong.
+/// The entry in the table: the time, or the failure.
 fn cell(ptx: &str, case: &Case) -> String {
     match attempt::attempt(ptx, case) {
         Ok(time) => format!("{:.3}", time.as_secs_f64() * 1e3),
@@ -41,7 +41,7 @@ fn cell(ptx: &str, case: &Case) -> String {
     }
 }
 
-/// The error, and the line that it names.
+/// The error with the text of the line that it names.
 fn refused(ptx: &str, error: &str) -> String {
     let number =
         error.split_once("line: ").and_then(|(_, rest)| rest.split(',').next()?.parse().ok());

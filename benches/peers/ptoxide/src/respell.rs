@@ -1,10 +1,10 @@
-//! PTX in the spelling that ptoxide reads.
+//! Rewrites PTX in the syntax that ptoxide reads.
 //!
-//! ptoxide 0.1.0 has no rounding mode on `add`, `sub` and `mul` (it rounds to nearest; a product is written `mul.lo.f32`),
-//! no `.nc` on loads, no module variables. None of these changes what a kernel computes; the variables that stand in
-//! these modules are constants of the CUDA source that no instruction names.
+//! ptoxide 0.1.0 does not accept rounding modes on `add`, `sub` and `mul` (it rounds to nearest and writes a product
+//! `mul.lo.f32`), `.nc` on loads, or module variables. The rewrite does not change a kernel's result: the variables of
+//! these modules are constants of the CUDA source that no instruction uses.
 
-/// The spellings, and ptoxide's.
+/// Each PTX spelling with ptoxide's.
 const SPELLINGS: [(&str, &str); 4] = [
     ("add.rn.", "add."),
     ("sub.rn.", "sub."),
@@ -12,7 +12,7 @@ const SPELLINGS: [(&str, &str); 4] = [
     ("ld.global.nc.", "ld.global."),
 ];
 
-/// The module's head and this entry of it, respelled.
+/// The module's head and one entry, rewritten.
 pub fn respell(ptx: &str, entry: &str) -> String {
     let mut parts = ptx.split(".visible .entry ");
     let head = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Many tasks at the same time, each a row of pipelines of three small kernels on a buffer of its own.
+//! Many concurrent tasks. Each runs a sequence of pipelines of three small kernels on its own buffer.
 
 use std::{error::Error, sync::Arc, thread};
 
@@ -47,7 +47,7 @@ struct Tasks<'a> {
     peer: &'a Peer,
     buffers: Vec<Address>,
     runtime: Runtime,
-    /// One for each thread that blocks.
+    /// One for each blocking thread.
     streams: Vec<Arc<Stream>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Tasks<'a> {
         let buffers = (0..TASKS).map(|_| peer.buffer(LEN * 4)).collect::<Result<_, _>>()?;
         let streams = (0..THREADS).map(|_| peer.device.new_stream()).collect::<Result<_, _>>()?;
         let device = peer.device.clone();
-        // A future on a policy that it was given expects its thread to be bound already.
+        // A future on an explicit policy expects its thread to be bound to the context.
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .on_thread_start(move || done(device.bind_to_thread()))
@@ -74,7 +74,7 @@ impl<'a> Tasks<'a> {
         })
     }
 
-    /// Every thread takes turns with its share of the tasks.
+    /// Every thread cycles through its share of the tasks.
     fn on_threads(&self) {
         let shares = self.buffers.chunks(TASKS / THREADS).zip(&self.streams);
         thread::scope(|scope| {

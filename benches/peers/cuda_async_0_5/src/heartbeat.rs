@@ -1,4 +1,4 @@
-//! What else a one-threaded executor gets done while kernels with read-backs are awaited on it.
+//! Delay of the other tasks of a one-threaded executor while kernels with read-backs are awaited on it.
 
 use std::{error::Error, hint::black_box, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::peer::{Peer, Pinned, WORDS, to_host_vec};
 const NANOS: u32 = 10_000_000;
 const PIPELINES: usize = 128;
 
-/// Pipelines that are awaited at the same time, where it is not one after the other.
+/// Pipelines that are awaited concurrently, in the rows that are not sequential.
 const AT_ONCE: usize = 8;
 
-/// How a pipeline reads back.
+/// The read-back of a pipeline.
 #[derive(Clone, Copy)]
 enum ReadBack {
     ToHostVec,

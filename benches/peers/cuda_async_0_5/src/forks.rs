@@ -1,4 +1,4 @@
-//! Three kernels at the same time, beside one of them.
+//! Three concurrent kernels, compared with one.
 
 use std::error::Error;
 
@@ -24,11 +24,11 @@ pub fn measure(raw: &Raw, peer: &Peer) -> Result<(), Box<dyn Error>> {
         let [a, b, c] = ops();
         zip!(a, b, c)
     };
-    let one_after_another = || {
+    let sequential = || {
         let [a, b, c] = ops();
         a.then(move |()| b).then(move |()| c)
     };
-    let by_the_executor = || {
+    let joined_by_executor = || {
         executor.block_on(async {
             let [a, b, c] = ops();
             done(tokio::try_join!(a.into_future(), b.into_future(), c.into_future()));
@@ -40,8 +40,8 @@ pub fn measure(raw: &Raw, peer: &Peer) -> Result<(), Box<dyn Error>> {
             let [a, ..] = ops();
             done(a.sync_on(&peer.stream));
         }),
-        Way::new("peer, three one after the other, `.sync_on`", || {
-            done(one_after_another().sync_on(&peer.stream));
+        Way::new("peer, three in sequence, `.sync_on`", || {
+            done(sequential().sync_on(&peer.stream));
         }),
         Way::new("peer, `zip!` of three, `.sync_on`", || {
             done(zipped().sync_on(&peer.stream));
@@ -49,9 +49,12 @@ pub fn measure(raw: &Raw, peer: &Peer) -> Result<(), Box<dyn Error>> {
         Way::new("peer, `zip!` of three, `.await`", || {
             done(executor.block_on(zipped().into_future()));
         }),
-        Way::new("peer, three futures in tokio's `try_join!`, its default policy", by_the_executor),
+        Way::new(
+            "peer, three futures in tokio's `try_join!`, its default policy",
+            joined_by_executor,
+        ),
     ]);
     report("kernels of 200 us", ways, Effort { rounds: 40, in_a_row: 25 });
-    println!("| kernels of 200 us | peer, `join_all` | cannot: it has none | |");
+    println!("| kernels of 200 us | peer, `join_all` | none: the crate has no such operation | |");
     Ok(())
 }

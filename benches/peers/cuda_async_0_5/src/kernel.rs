@@ -1,4 +1,4 @@
-//! A kernel that is too long to spin for: what it costs to be woken.
+//! A kernel that outlasts the spin budget: the cost of a wake.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ use crate::peer::Peer;
 const NANOS: u32 = 100_000;
 
 pub fn measure(raw: &Raw, peer: &Peer) -> Result<(), Box<dyn Error>> {
-    section("Being woken", &["median us", "to the first"]);
+    section("Wake", &["median us", "to the first"]);
     let lane = raw.lane(4096)?;
     let x = peer.buffer(8)?;
     let (tokio, parking) = (one_thread(), Parking::new());
