@@ -261,12 +261,12 @@ impl CpuBackend {
     fn reset(&self, answer: Answer) {
         let mut queues: Vec<_> = self.streams.read().values().cloned().collect();
         queues.append(&mut self.leftover.lock());
+        let epoch = self.shared.lost.begin_epoch();
         let last: Vec<_> = queues.iter().map(|queue| queue.accepted()).collect();
-        let lost = self.shared.lost.clear();
         let shared = self.shared.clone();
         let wait = move || {
             queues.iter().zip(last).for_each(|(queue, last)| queue.wait(last, &shared));
-            answer.give(Ok(Reply::Reset { lost }));
+            answer.give(Ok(Reply::Reset { lost: shared.lost.end_epoch(epoch) }));
         };
         // If there is no thread, the answer is dropped, and with that an error.
         let _ = self.help(wait);

@@ -1,9 +1,12 @@
-//! The fault that a device is lost by.
+//! The faults that a device is lost by.
 //!
-//! A reset begins a new *epoch*. A job carries the epoch in which it was submitted, so a job from before a fault neither
-//! runs after the reset nor loses the device again.
+//! A reset begins a new *epoch*. A job carries the epoch in which it was submitted. A fault loses its own epoch: jobs of
+//! that epoch are skipped, jobs of a later one run.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use cuda_core::{Error, Result};
 use parking_lot::Mutex;
@@ -11,46 +14,52 @@ use parking_lot::Mutex;
 /// The advice that goes with the error of a lost device.
 pub(crate) const WAY_BACK: &str = "`Device::reset()` brings it back";
 
-/// The first error that a kernel met. A look is cheap while there is none.
+/// The first error of every epoch that may still have jobs. A look is cheap while there is none.
 #[derive(Default)]
 pub(crate) struct Lost {
-    /// Twice the epoch, plus one while the device is lost. Written under the lock.
-    state: AtomicU64,
-    /// The fault that it is lost by, or was lost by before the latest reset.
-    by: Mutex<Option<Error>>,
+    epoch: AtomicU64,
+    /// Whether `by` has anything, so that a look need not lock. Stored under the lock.
+    any: AtomicBool,
+    by: Mutex<BTreeMap<u64, Error>>,
 }
 
 impl Lost {
     /// The epoch of what is submitted now.
     pub(crate) fn epoch(&self) -> u64 {
-        self.state.load(Ordering::Acquire) / 2
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// A job of this epoch has failed. Returns whether it is the first: only then is the error kept.
     pub(crate) fn set(&self, error: Error, epoch: u64) -> bool {
         let mut by = self.by.lock();
-        let first = self.state.load(Ordering::Relaxed) == epoch * 2;
+        let first = !by.contains_key(&epoch);
         if first {
-            *by = Some(error);
-            self.state.store(epoch * 2 + 1, Ordering::Release);
+            by.insert(epoch, error);
+            self.any.store(true, Ordering::Release);
         }
         first
     }
 
-    /// Begins a new epoch if the device is lost. Returns the fault that it was lost by.
-    pub(crate) fn clear(&self) -> Option<Error> {
-        let by = self.by.lock();
-        let state = self.state.load(Ordering::Relaxed);
-        self.state.store(state.next_multiple_of(2), Ordering::Release);
-        by.clone().filter(|_| !state.is_multiple_of(2))
+    /// Begins a new epoch. Returns the one before it.
+    pub(crate) fn begin_epoch(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Every job up to this epoch has run or was skipped. Returns the fault of that epoch.
+    pub(crate) fn end_epoch(&self, epoch: u64) -> Option<Error> {
+        let mut by = self.by.lock();
+        let later = by.split_off(&(epoch + 1));
+        let ended = std::mem::replace(&mut *by, later).remove(&epoch);
+        self.any.store(!by.is_empty(), Ordering::Release);
+        ended
     }
 
     /// The fault because of which a job of this epoch cannot run.
     pub(crate) fn check_at(&self, epoch: u64) -> Result<()> {
-        if self.state.load(Ordering::Acquire) == epoch * 2 {
+        if !self.any.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.by.lock().clone().map_or(Ok(()), Err)
+        self.by.lock().get(&epoch).cloned().map_or(Ok(()), Err)
     }
 }
 
@@ -72,19 +81,20 @@ mod tests {
     }
 
     #[test]
-    fn jobs_from_before_a_reset_stay_lost() {
+    fn fault_loses_its_own_epoch_only() {
         let lost = Lost::default();
-        assert_eq!(lost.clear(), None);
-        assert_eq!(lost.epoch(), 0);
         assert!(lost.set(error("first"), 0));
         assert!(!lost.set(error("second"), 0));
         assert_eq!(lost.check_at(0), Err(error("first")));
-        assert_eq!(lost.clear(), Some(error("first")));
-        assert_eq!(lost.check_at(1), Ok(()));
+        assert_eq!(lost.begin_epoch(), 0);
+        assert_eq!((lost.epoch(), lost.check_at(1)), (1, Ok(())));
         assert_eq!(lost.check_at(0), Err(error("first")));
-        assert!(!lost.set(error("late"), 0));
-        assert_eq!(lost.check_at(1), Ok(()));
-        assert!(lost.set(error("new"), 1));
-        assert_eq!(lost.check_at(1), Err(error("new")));
+        assert_eq!(lost.end_epoch(0), Some(error("first")));
+        assert_eq!(lost.begin_epoch(), 1);
+        // A job from before the reset faults after it.
+        assert!(lost.set(error("late"), 1));
+        assert_eq!((lost.check_at(1), lost.check_at(2)), (Err(error("late")), Ok(())));
+        assert_eq!(lost.end_epoch(1), Some(error("late")));
+        assert!(!lost.any.load(Ordering::Relaxed));
     }
 }
