@@ -12,12 +12,18 @@ use cuda_async::{
     runtime::set_default_policy,
     value,
 };
+use cuda_core::{Access, ArgumentKind, Arguments};
 
 type Floats = DeviceBuffer<f32>;
 
+/// Arguments that a kernel only reads.
+type Reads<'a> = (&'a Floats, &'a Floats, &'a Floats, u32);
+
 pub struct Ours {
     scale: Function,
+    read: Function,
     x: Place<Floats>,
+    inputs: [Floats; 3],
     stream: Stream,
     pub single: SingleStream,
     pub default: Arc<StreamPoolRoundRobin>,
@@ -29,9 +35,14 @@ impl Ours {
         let stream = device.new_stream()?;
         let default = Arc::new(StreamPoolRoundRobin::new(device)?);
         set_default_policy(default.clone());
-        let ptx = include_str!("../../kernels/basic.ptx");
+        let basic = device.load_ptx(include_str!("../../kernels/basic.ptx"))?;
+        let vectors = device.load_ptx(include_str!("../../kernels/vecadd.ptx"))?;
+        let input = || h2d(vec![1.0f32; LEN]).sync_on(&stream);
+        let inputs = [input()?, input()?, input()?];
         Ok(Self {
-            scale: device.load_ptx(ptx)?.function("scale")?,
+            scale: basic.function("scale")?,
+            read: vectors.function("vecadd")?,
+            inputs,
             x: Place::new(h2d(vec![1.0f32; LEN]).sync_on(&stream)?),
             stream,
             single: SingleStream::new(device)?,
@@ -66,6 +77,83 @@ impl Ours {
         self.with_buffer(|x| {
             let launched = async { self.op(x).schedule(policy).await };
             Ok(self.runtime.block_on(launched)?.0)
+        });
+    }
+
+    /// Runs `runs` launches, one behind the other.
+    pub fn sync_on_in_sequence(&self, runs: usize) {
+        self.with_buffer(|x| (0..runs).try_fold(x, |x, _| Ok(self.op(x).sync_on(&self.stream)?.0)));
+    }
+
+    /// Awaits `runs` launches, one behind the other, inside one `block_on`.
+    pub fn awaited_in_sequence(&self, policy: &dyn SchedulingPolicy, runs: usize) {
+        self.with_buffer(|x| {
+            self.runtime.block_on(async {
+                let mut x = x;
+                for _ in 0..runs {
+                    x = self.op(x).schedule(policy).await?.0;
+                }
+                Ok(x)
+            })
+        });
+    }
+
+    /// As [`awaited_in_sequence`](Self::awaited_in_sequence), by plain `.await` on the default policy.
+    pub fn plainly_awaited(&self, runs: usize) {
+        self.with_buffer(|x| {
+            self.runtime.block_on(async {
+                let mut x = x;
+                for _ in 0..runs {
+                    x = self.op(x).await?.0;
+                }
+                Ok(x)
+            })
+        });
+    }
+
+    /// A launch that only reads its buffers.
+    fn read_op(&self) -> Op<LaunchOp<Reads<'_>>> {
+        let (config, [x, y, z]) = (LaunchConfig::for_num_elems(LEN as u32), &self.inputs);
+        // SAFETY: the null device runs nothing.
+        unsafe { launch(&self.read, config, (x, y, z, LEN as u32)) }
+    }
+
+    /// Runs a launch that only reads.
+    pub fn read_sync_on(&self) {
+        if let Err(error) = self.read_op().sync_on(&self.stream) {
+            panic!("{error}");
+        }
+    }
+
+    /// Chains launches that only read.
+    pub fn read_chain(&self, launches: usize) {
+        let chain = iterate(launches, |left| {
+            self.read_op().map(move |_| match left {
+                1 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(left - 1),
+            })
+        });
+        if let Err(error) = chain.sync_on(&self.stream) {
+            panic!("{error}");
+        }
+    }
+
+    /// Launches by `cuda-core` alone, and synchronizes after every `in_a_row`.
+    pub fn core_alone(&self, launches: usize, in_a_row: usize) {
+        self.with_buffer(|x| {
+            for launch in 1..=launches {
+                let mut arguments = Arguments::new();
+                arguments.buffer(&x, Access::Write);
+                arguments.number(&1.0f32, ArgumentKind::Float);
+                arguments.number(&(LEN as u32), ArgumentKind::Integer);
+                let config = LaunchConfig::for_num_elems(LEN as u32);
+                // SAFETY: reads and writes x, of `LEN` elements, which no other code uses.
+                unsafe { self.scale.launch(&self.stream, config, &arguments) }?;
+                if launch % in_a_row == 0 {
+                    self.stream.synchronize()?;
+                }
+            }
+            Ok(x)
         });
     }
 
