@@ -54,10 +54,24 @@ fn with_raw<'a>(
 fn library_alone(null: &Ours) {
     let hundred = |run: &dyn Fn()| (0..100).for_each(|_| run());
     let ways = vec![
-        Way::new("100 x `.sync_on(&stream)`", || hundred(&|| null.sync_on())),
+        Way::new("100 x `.sync_on(&stream)`", || null.sync_on_in_sequence(100)),
         Way::new("chain of 100, `.sync_on`", || null.chain_sync(100)),
+        Way::new("100 x launch + synchronize, `cuda-core`", || null.core_alone(100, 1)),
+        Way::new("100 launches, `cuda-core`", || null.core_alone(100, 100)),
     ];
     report("the library alone", ways, Effort { rounds: 40, in_a_row: 20 });
+    let ways = vec![
+        Way::new("100 x `.schedule(&single).await`", || {
+            null.awaited_in_sequence(&null.single, 100)
+        }),
+        Way::new("100 x `.await`, default policy", || null.plainly_awaited(100)),
+    ];
+    report("awaits in one `block_on`", ways, Effort { rounds: 40, in_a_row: 20 });
+    let ways = vec![
+        Way::new("100 x `.sync_on(&stream)`", || hundred(&|| null.read_sync_on())),
+        Way::new("chain of 100, `.sync_on`", || null.read_chain(100)),
+    ];
+    report("arguments that are only read", ways, Effort { rounds: 40, in_a_row: 20 });
 }
 
 fn one_launch(raw: Option<&Lane<'_>>, ours: &Ours) {

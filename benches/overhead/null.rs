@@ -1,4 +1,4 @@
-//! A device whose work completes at once without any effect. The remaining time is the library's own.
+//! A device that does nothing, at once: what is left is the library's own cost.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Backend for Null {
 
     fn request(&self, request: Request) -> Result<Reply> {
         Ok(match request {
-            Request::LoadModule { .. } => Reply::Module(scale()),
+            Request::LoadModule { .. } => Reply::Module(kernels()),
             Request::Query { .. } => Reply::Idle(true),
             Request::Memory => Reply::Memory(MemoryInfo { used: 0, free: 0, total: 0 }),
             _ => Reply::Done,
@@ -44,8 +44,8 @@ impl Backend for Null {
     }
 }
 
-/// The parameters of `scale(x, a, n)` in its PTX.
-fn scale() -> ModuleInfo {
+/// The entries `scale(x, a, n)` and `vecadd(a, b, c, n)`, as their PTX has them.
+fn kernels() -> ModuleInfo {
     let param = |name: &str, ty: &str, offset, size| ParamInfo {
         name: name.into(),
         ty: ty.into(),
@@ -53,7 +53,14 @@ fn scale() -> ModuleInfo {
         size,
         align: size,
     };
-    let params = vec![param("x", "u64", 0, 8), param("a", "f32", 8, 4), param("n", "u32", 12, 4)];
-    let entry = EntryInfo { name: "scale".into(), params, max_threads: 1024 };
-    ModuleInfo { entries: vec![entry], log: String::new() }
+    let entry = |name: &str, params| EntryInfo { name: name.into(), params, max_threads: 1024 };
+    let scale = vec![param("x", "u64", 0, 8), param("a", "f32", 8, 4), param("n", "u32", 12, 4)];
+    let vecadd = vec![
+        param("a", "u64", 0, 8),
+        param("b", "u64", 8, 8),
+        param("c", "u64", 16, 8),
+        param("n", "u32", 24, 4),
+    ];
+    let entries = vec![entry("scale", scale), entry("vecadd", vecadd)];
+    ModuleInfo { entries, log: String::new() }
 }

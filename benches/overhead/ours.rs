@@ -1,4 +1,4 @@
-//! The library's operations that the blocks are made of.
+//! The library's side.
 
 use std::{hint::black_box, ops::ControlFlow, sync::Arc};
 
@@ -12,12 +12,18 @@ use cuda_async::{
     runtime::set_default_policy,
     value,
 };
+use cuda_core::{Access, ArgumentKind, Arguments};
 
 type Floats = DeviceBuffer<f32>;
 
+/// Arguments that a kernel only reads.
+type Reads<'a> = (&'a Floats, &'a Floats, &'a Floats, u32);
+
 pub struct Ours {
     scale: Function,
+    read: Function,
     x: Place<Floats>,
+    inputs: [Floats; 3],
     stream: Stream,
     pub single: SingleStream,
     pub default: Arc<StreamPoolRoundRobin>,
@@ -29,9 +35,14 @@ impl Ours {
         let stream = device.new_stream()?;
         let default = Arc::new(StreamPoolRoundRobin::new(device)?);
         set_default_policy(default.clone());
-        let ptx = include_str!("../../kernels/basic.ptx");
+        let basic = device.load_ptx(include_str!("../../kernels/basic.ptx"))?;
+        let vectors = device.load_ptx(include_str!("../../kernels/vecadd.ptx"))?;
+        let input = || h2d(vec![1.0f32; LEN]).sync_on(&stream);
+        let inputs = [input()?, input()?, input()?];
         Ok(Self {
-            scale: device.load_ptx(ptx)?.function("scale")?,
+            scale: basic.function("scale")?,
+            read: vectors.function("vecadd")?,
+            inputs,
             x: Place::new(h2d(vec![1.0f32; LEN]).sync_on(&stream)?),
             stream,
             single: SingleStream::new(device)?,
@@ -45,11 +56,11 @@ impl Ours {
     /// Scales the buffer by 1.
     fn op(&self, x: Floats) -> Op<LaunchOp<(Floats, f32, u32)>> {
         let config = LaunchConfig::for_num_elems(LEN as u32);
-        // SAFETY: the kernel reads and writes x, of `LEN` elements.
+        // SAFETY: reads and writes x, of `LEN` elements.
         unsafe { launch(&self.scale, config, (x, 1.0f32, LEN as u32)) }
     }
 
-    /// Passes the buffer to `run`, which returns it.
+    /// Lends the buffer to `run`, which gives it back.
     fn with_buffer(&self, run: impl FnOnce(Floats) -> Result<Floats>) {
         self.x.lend(run);
     }
@@ -69,7 +80,84 @@ impl Ours {
         });
     }
 
-    /// A chain of `launches` launches.
+    /// Runs `runs` launches, one behind the other.
+    pub fn sync_on_in_sequence(&self, runs: usize) {
+        self.with_buffer(|x| (0..runs).try_fold(x, |x, _| Ok(self.op(x).sync_on(&self.stream)?.0)));
+    }
+
+    /// Awaits `runs` launches, one behind the other, inside one `block_on`.
+    pub fn awaited_in_sequence(&self, policy: &dyn SchedulingPolicy, runs: usize) {
+        self.with_buffer(|x| {
+            self.runtime.block_on(async {
+                let mut x = x;
+                for _ in 0..runs {
+                    x = self.op(x).schedule(policy).await?.0;
+                }
+                Ok(x)
+            })
+        });
+    }
+
+    /// As [`awaited_in_sequence`](Self::awaited_in_sequence), by plain `.await` on the default policy.
+    pub fn plainly_awaited(&self, runs: usize) {
+        self.with_buffer(|x| {
+            self.runtime.block_on(async {
+                let mut x = x;
+                for _ in 0..runs {
+                    x = self.op(x).await?.0;
+                }
+                Ok(x)
+            })
+        });
+    }
+
+    /// A launch that only reads its buffers.
+    fn read_op(&self) -> Op<LaunchOp<Reads<'_>>> {
+        let (config, [x, y, z]) = (LaunchConfig::for_num_elems(LEN as u32), &self.inputs);
+        // SAFETY: the null device runs nothing.
+        unsafe { launch(&self.read, config, (x, y, z, LEN as u32)) }
+    }
+
+    /// Runs a launch that only reads.
+    pub fn read_sync_on(&self) {
+        if let Err(error) = self.read_op().sync_on(&self.stream) {
+            panic!("{error}");
+        }
+    }
+
+    /// Chains launches that only read.
+    pub fn read_chain(&self, launches: usize) {
+        let chain = iterate(launches, |left| {
+            self.read_op().map(move |_| match left {
+                1 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(left - 1),
+            })
+        });
+        if let Err(error) = chain.sync_on(&self.stream) {
+            panic!("{error}");
+        }
+    }
+
+    /// Launches by `cuda-core` alone, and synchronizes after every `in_a_row`.
+    pub fn core_alone(&self, launches: usize, in_a_row: usize) {
+        self.with_buffer(|x| {
+            for launch in 1..=launches {
+                let mut arguments = Arguments::new();
+                arguments.buffer(&x, Access::Write);
+                arguments.number(&1.0f32, ArgumentKind::Float);
+                arguments.number(&(LEN as u32), ArgumentKind::Integer);
+                let config = LaunchConfig::for_num_elems(LEN as u32);
+                // SAFETY: reads and writes x, of `LEN` elements, which no other code uses.
+                unsafe { self.scale.launch(&self.stream, config, &arguments) }?;
+                if launch % in_a_row == 0 {
+                    self.stream.synchronize()?;
+                }
+            }
+            Ok(x)
+        });
+    }
+
+    /// `launches` launches, one behind the other.
     fn chain(&self, x: Floats, launches: usize) -> impl DeviceOp<Output = Floats> + '_ {
         iterate((x, launches), |(x, left)| {
             self.op(x).map(move |(x, ..)| match left {
@@ -90,7 +178,7 @@ impl Ours {
         });
     }
 
-    /// A launch and the read-back of its result.
+    /// A launch, and its result on the host.
     fn launch_and_read(&self, x: Floats) -> impl DeviceOp<Output = Floats> + '_ {
         self.op(x).map(|(x, ..)| Arc::new(x)).then(|x| {
             to_host(x.clone()).then(move |host| {

@@ -1,27 +1,31 @@
-//! Waiting for a stream to have credit.
+//! `Credit`: waits until a stream accepts more submissions.
 
 use std::task::{Context, Poll, ready};
 
 use cuda_core::{Result, Stream, Waiter};
 
-use crate::context::execution_context::{ExecutionContext, Run};
+use crate::context::{execution_context::ExecutionContext, run_mode::RunMode};
 
-/// A step's wait for credit on its stream, if it has to wait: see [`ExecutionContext::poll_credit`]. Every step has one of
-/// its own, since several that wait at the same time may share a context. A clone does not wait yet.
+/// The wait of one step for credit on its stream; see [`ExecutionContext::poll_credit`]. Every step has one, because
+/// several steps that wait at the same time may share a context. A clone does not wait.
 #[derive(Default)]
-pub struct Credit(Option<Waiter>);
+pub struct Credit(Option<Box<Waiter>>);
 
 impl Credit {
-    /// Nothing is waited for yet.
+    /// A wait that has not begun.
+    #[inline]
     pub const fn new() -> Self {
         Self(None)
     }
 
-    /// Ready when half of what the stream had to run when this was first asked has run.
+    /// Ready when the stream has completed half of the submissions that were in flight at the first poll.
     fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
         let mut waiter = match self.0.take() {
             Some(waiter) => waiter,
-            None => stream.waiter(stream.submitted().saturating_sub(limit(stream) / 2))?,
+            None => {
+                let number = stream.submitted().saturating_sub(limit(stream) / 2);
+                Box::new(stream.waiter(number)?)
+            }
         };
         let polled = waiter.poll(task);
         if polled.is_pending() {
@@ -29,6 +33,22 @@ impl Credit {
         }
         polled
     }
+}
+
+impl Drop for Credit {
+    /// Keeps the drop of a waiter out of line: a step that never waits only checks for one.
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(waiter) = self.0.take() {
+            drop_waiter(waiter);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn drop_waiter(waiter: Box<Waiter>) {
+    drop(waiter);
 }
 
 impl Clone for Credit {
@@ -39,31 +59,43 @@ impl Clone for Credit {
 
 impl std::fmt::Debug for Credit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credit({})", if self.0.is_some() { "waits" } else { "does not wait" })
+        write!(f, "Credit({})", if self.0.is_some() { "waiting" } else { "not waiting" })
     }
 }
 
 impl ExecutionContext {
-    /// Ready when the stream has fewer submissions in flight than its device allows: a driver blocks the thread that
-    /// enqueues many more. Ready at once where nothing may wait.
+    /// Ready when the stream has fewer submissions in flight than its device allows
+    /// ([`Device::submissions_in_flight`](cuda_core::Device::submissions_in_flight)); at once if steps may not wait. With
+    /// many more submissions in flight a driver blocks the thread that enqueues.
     #[inline]
     pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;
-        if stream.in_flight() < limit(stream) || self.run() == Run::Detached {
+        if stream.in_flight() < limit(stream) || self.mode() == RunMode::Detached {
             return Poll::Ready(Ok(()));
         }
-        wait_for_room(stream, credit, task)
+        wait_for_credit(stream, credit, task)
+    }
+
+    /// Whether the stream is known to have credit.
+    #[inline]
+    pub(crate) fn has_credit(&self) -> bool {
+        self.stream().is_ok_and(|stream| stream.in_flight() < limit(stream))
     }
 }
 
-/// Submissions that the stream may have in flight.
+/// The submissions that the stream may have in flight.
+#[inline]
 fn limit(stream: &Stream) -> u64 {
     stream.device().submissions_in_flight()
 }
 
-/// Asks again once there was credit: others may have taken it.
+/// Checks again after each wait, because another step may have taken the credit.
 #[cold]
-fn wait_for_room(stream: &Stream, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
+fn wait_for_credit(
+    stream: &Stream,
+    credit: &mut Credit,
+    task: &mut Context<'_>,
+) -> Poll<Result<()>> {
     while stream.in_flight() >= limit(stream) {
         ready!(credit.poll(stream, task))?;
     }

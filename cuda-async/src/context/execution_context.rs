@@ -1,123 +1,47 @@
-//! Where an operation runs, and what it has submitted so far.
+//! `ExecutionContext`: where an operation runs, and what it has submitted.
 //!
-//! An operation's contexts form a tree: the root has the stream that the policy chose; a fork's branches
-//! get contexts of their own, which borrow a stream only when they first enqueue something. A context
-//! belongs to one chain of steps, which run one after the other.
+//! The contexts of a run form a tree. The root has the stream that the policy chose. Each branch of a fork has a
+//! context, which borrows a stream when it first enqueues something. A context belongs to one sequence of steps.
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
 use cuda_core::{Device, Error, Result, Stream, Ticket};
-use parking_lot::Mutex;
-use smallvec::SmallVec;
 
-use crate::context::{fork_streams::ForkStreams, spin::InFlight};
+use crate::context::{inline_root::InlineRoot, run_mode::RunMode, shared::Shared};
 
-/// Where an operation runs: its device, its stream. Clones are the same context.
-#[derive(Clone)]
-pub struct ExecutionContext(pub(super) Arc<Inner>);
+/// Where an operation runs: its device and its stream. Clones are the same context.
+///
+/// A context is `Send` and not `Sync`: a thread that needs the context of another thread gets a clone.
+pub struct ExecutionContext(Repr);
 
-pub(super) struct Inner {
-    pub(super) place: Place,
-    pub(super) run: Run,
-    /// How long an allocation may wait for memory.
-    pub(super) patience: Option<Duration>,
-    /// The stream's count when this context last enqueued something; 0 if it never has.
-    pub(super) last: AtomicU64,
-}
-
-pub(super) enum Place {
-    Root(Root),
-    Branch(Branch),
-}
-
-pub(super) struct Root {
-    pub(super) stream: Stream,
-    /// The streams of its forks.
-    fork_streams: ForkStreams,
-    /// If it runs blocking: what a step waits for.
-    pub(super) blocked: Mutex<Blocked>,
-    /// If it runs blocking: set once something in it waits for more than one stream.
-    pub(super) by_wakers: OnceLock<InFlight>,
-}
-
-/// What a blocking thread and the steps that it polls tell each other.
-#[derive(Default)]
-pub(super) struct Blocked {
-    pub(super) on: Option<(Stream, u64)>,
-    /// The error of the wait for a submission.
-    pub(super) failed: Option<(Ticket, Error)>,
-}
-
-pub(super) struct Branch {
-    root: ExecutionContext,
-    /// Borrowed when it is first needed.
-    stream: OnceLock<Stream>,
-    /// What comes before the next thing that this context enqueues.
-    pub(super) after: Mutex<Events>,
-    has_after: AtomicBool,
-}
-
-pub(super) type Events = SmallVec<[Ticket; 2]>;
-
-/// How the operation is run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Run {
-    /// By a future: whatever waits is woken.
-    Async,
-    /// By a thread that blocks: it asks the device directly.
-    Blocking,
-    /// Submitted and left: nothing may wait.
-    Detached,
+enum Repr {
+    Inline(InlineRoot),
+    Shared(Arc<Shared>),
 }
 
 impl ExecutionContext {
-    /// The root context of an operation on `stream`.
-    pub(crate) fn root(stream: Stream, run: Run) -> Self {
-        Self::new(Place::Root(Root::new(stream)), run, None)
+    /// The root context of a run on `stream`.
+    #[inline]
+    pub(crate) const fn root(stream: Stream, mode: RunMode) -> Self {
+        Self(Repr::Inline(InlineRoot::new(stream, mode)))
     }
 
-    /// A context of the same operation, of which nobody knows yet; without a stream it borrows one.
-    pub(super) fn branch(&self, stream: OnceLock<Stream>, after: Events) -> Self {
-        let branch = Branch::new(self.root_context().clone(), stream, after);
-        Self::new(Place::Branch(branch), self.0.run, self.0.patience)
-    }
-
-    pub(super) fn new(place: Place, run: Run, patience: Option<Duration>) -> Self {
-        Self(Arc::new(Inner { place, run, patience, last: AtomicU64::new(0) }))
+    pub(super) fn from_shared(shared: Shared) -> Self {
+        Self(Repr::Shared(Arc::new(shared)))
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        self.root_place().stream.device()
-    }
-
-    /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
-    #[inline]
-    pub(super) fn stream(&self) -> Result<&Stream> {
-        match &self.0.place {
-            Place::Root(root) => Ok(&root.stream),
-            Place::Branch(branch) => branch.stream(),
+        match &self.0 {
+            Repr::Inline(root) => root.stream().device(),
+            Repr::Shared(shared) => shared.root_place().stream.device(),
         }
     }
 
-    /// The stream, if it has one.
-    pub(super) fn known_stream(&self) -> Option<&Stream> {
-        match &self.0.place {
-            Place::Root(root) => Some(&root.stream),
-            Place::Branch(branch) => branch.stream.get(),
-        }
-    }
-
-    /// Enqueues something on this context's stream: the operation is not done before it has run.
+    /// Enqueues work on this context's stream. The operation is complete only after that work is complete.
     ///
     /// # Errors
-    /// What `submit` says, or the device if there is no stream to be had.
+    /// The error of `submit`, or of the device if it has no stream to lend.
     #[inline]
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
         let stream = self.stream()?;
@@ -125,125 +49,113 @@ impl ExecutionContext {
         if let Err(Error::DeviceLost { .. }) = result {
             return result.map_err(|lost| self.own_fault().unwrap_or(lost));
         }
-        self.0.last.fetch_max(stream.last().number, Ordering::AcqRel);
+        self.note(stream.last().number);
         result
     }
 
-    /// The fault that took the device, if work of this operation was in flight: then it is the operation's own
-    /// error, though it was met while more was submitted.
+    /// Returns the fault that took the device, if work of this operation was in flight: then the fault is this
+    /// operation's own error, although a later submission met it.
     #[cold]
     fn own_fault(&self) -> Option<Error> {
-        let fault = |cx: &Self| cx.known_stream()?.fault();
-        fault(self).or_else(|| fault(self.root_context()))
+        let own = self.known_stream().and_then(Stream::fault);
+        own.or_else(|| self.root_context().known_stream().and_then(Stream::fault))
+    }
+
+    /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
+    #[inline]
+    pub(super) fn stream(&self) -> Result<&Stream> {
+        match &self.0 {
+            Repr::Inline(root) => Ok(root.stream()),
+            Repr::Shared(shared) => shared.stream(),
+        }
+    }
+
+    /// The stream, if this context has one.
+    pub(super) fn known_stream(&self) -> Option<&Stream> {
+        match &self.0 {
+            Repr::Inline(root) => Some(root.stream()),
+            Repr::Shared(shared) => shared.known_stream(),
+        }
+    }
+
+    /// The number of the last submission, if there is one.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<u64> {
+        let last = match &self.0 {
+            Repr::Inline(root) => root.last(),
+            Repr::Shared(shared) => shared.last(),
+        };
+        Some(last).filter(|number| *number > 0)
+    }
+
+    /// Counts submission `number` as this context's own.
+    #[inline]
+    pub(super) fn note(&self, number: u64) {
+        match &self.0 {
+            Repr::Inline(root) => root.note(number),
+            Repr::Shared(shared) => shared.note(number),
+        }
     }
 
     /// The last submission of this context, if there is one.
-    fn last_ticket(&self) -> Option<Ticket> {
+    pub(super) fn last_ticket(&self) -> Option<Ticket> {
         Some(Ticket { stream: self.known_stream()?.id(), number: self.last()? })
     }
 
-    /// The submissions of this context so far, for other operations to come after; none if there are none.
+    /// A handle that counts the submissions of this context so far. Returns `None` if there are none.
     pub(crate) fn snapshot(&self) -> Option<Stream> {
         self.last()?;
         self.known_stream().map(Stream::snapshot)
     }
 
-    /// Contexts for `count` branches that run at the same time. The first goes on here; the others come
-    /// after what this context has enqueued so far, and before nothing until [`join`](Self::join).
-    pub(crate) fn fork(&self, count: usize) -> Result<Vec<ExecutionContext>> {
-        let mut branches = Vec::with_capacity(count);
-        branches.push(self.clone());
-        if count > 1 {
-            let mut after = match &self.0.place {
-                Place::Root(_) => Events::new(),
-                Place::Branch(branch) => branch.after.lock().clone(),
-            };
-            after.extend(self.last_ticket());
-            branches.extend((1..count).map(|_| self.branch(OnceLock::new(), after.clone())));
-        }
-        Ok(branches)
-    }
-
-    /// Orders what this context enqueues from now on after all that its branches have enqueued, and counts
-    /// their work as its own. Branches that share a stream are waited for together.
-    pub(crate) fn join(&self, branches: &[ExecutionContext]) -> Result<()> {
-        let joined = |branch: &&ExecutionContext| *branch != self && branch.last().is_some();
-        let streams = || branches.iter().filter(joined).filter_map(Self::known_stream);
-        if streams().next().is_none() {
-            return Ok(());
-        }
-        self.enqueue(|stream| stream.join_streams(streams()).map(drop))
-    }
-
-    /// The number of the last submission, if there is one.
-    pub(crate) fn last(&self) -> Option<u64> {
-        Some(self.0.last.load(Ordering::Acquire)).filter(|number| *number > 0)
-    }
-
-    /// A context of its own on the same stream, for steps that several runs may drive by turns.
-    pub(crate) fn separate_root(&self) -> Result<Self> {
-        Ok(self.on_other_stream(self.stream()?.clone()))
-    }
-
-    /// Orders this context after the submissions of a handle, and counts them as its own work.
-    pub(crate) fn join_stream(&self, other: &Stream) -> Result<()> {
-        self.enqueue(|stream| stream.join_stream(other).map(drop))
-    }
-
-    pub(super) fn root_context(&self) -> &ExecutionContext {
-        match &self.0.place {
-            Place::Root(_) => self,
-            Place::Branch(branch) => &branch.root,
+    /// How the waits of this run end.
+    #[inline]
+    pub(crate) fn mode(&self) -> RunMode {
+        match &self.0 {
+            Repr::Inline(root) => root.known_shared().map_or(root.mode, |shared| shared.mode()),
+            Repr::Shared(shared) => shared.mode(),
         }
     }
 
-    pub(super) fn root_place(&self) -> &Root {
-        match &self.0.place {
-            Place::Root(root) => root,
-            // The root of a branch is no branch.
-            Place::Branch(branch) => branch.root.root_place(),
+    /// How the waits of this run ended when it began.
+    pub(super) fn first_mode(&self) -> RunMode {
+        match &self.0 {
+            Repr::Inline(root) => root.mode,
+            Repr::Shared(shared) => shared.first_mode(),
         }
+    }
+
+    /// The shared form of this context. Promotes an inline root.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        match &self.0 {
+            Repr::Inline(root) => root.shared(),
+            Repr::Shared(shared) => shared,
+        }
+    }
+
+    /// The shared form of this context, if it has one.
+    pub(super) fn known_shared(&self) -> Option<&Arc<Shared>> {
+        match &self.0 {
+            Repr::Inline(root) => root.known_shared(),
+            Repr::Shared(shared) => Some(shared),
+        }
+    }
+
+    fn root_context(&self) -> Self {
+        Self(Repr::Shared(Shared::root_of(self.shared()).clone()))
     }
 }
 
-impl Root {
-    pub(super) fn new(stream: Stream) -> Self {
-        let (fork_streams, blocked, by_wakers) = Default::default();
-        Self { stream, fork_streams, blocked, by_wakers }
-    }
-}
-
-impl Branch {
-    pub(super) fn new(root: ExecutionContext, stream: OnceLock<Stream>, after: Events) -> Self {
-        let has_after = AtomicBool::new(!after.is_empty());
-        Self { root, stream, after: Mutex::new(after), has_after }
-    }
-
-    pub(super) fn stream(&self) -> Result<&Stream> {
-        let stream = match self.stream.get() {
-            Some(stream) => stream,
-            None => {
-                let root = self.root.root_place();
-                let borrowed = root.fork_streams.next(&root.stream)?;
-                self.stream.get_or_init(|| borrowed)
-            }
-        };
-        if self.has_after.load(Ordering::Acquire) {
-            let mut after = self.after.lock();
-            if !after.is_empty() {
-                stream.join(&after)?;
-                after.clear();
-            }
-            // Under the lock, so that no clone of this context goes on before the waits are in.
-            self.has_after.store(false, Ordering::Release);
-        }
-        Ok(stream)
+impl Clone for ExecutionContext {
+    fn clone(&self) -> Self {
+        Self(Repr::Shared(self.shared().clone()))
     }
 }
 
 impl PartialEq for ExecutionContext {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        let both = self.known_shared().zip(other.known_shared());
+        std::ptr::eq(self, other) || both.is_some_and(|(this, other)| Arc::ptr_eq(this, other))
     }
 }
 

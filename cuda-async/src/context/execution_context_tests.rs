@@ -1,17 +1,36 @@
+use std::sync::OnceLock;
+
 use cuda_cpu::CpuProvider;
 
 use super::*;
+use crate::context::shared::Place;
+
+fn stream() -> Stream {
+    Device::open(&CpuProvider::default(), 0).unwrap().new_stream().unwrap()
+}
 
 /// A branch comes after its fork, also where the first enqueue on it was refused.
 #[test]
 fn refused_edge_of_a_branch_is_kept() {
     let device = Device::open(&CpuProvider::default(), 0).unwrap();
     let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
-    let root = ExecutionContext::root(stream.clone(), Run::Async);
+    let root = ExecutionContext::root(stream.clone(), RunMode::Async);
     let after = [other.join(&[]).unwrap()].into_iter().collect();
-    let cx = root.branch(OnceLock::from(stream), after);
+    let cx = ExecutionContext::from_shared(root.shared().branch(OnceLock::from(stream), after, None));
     assert!(cx.enqueue(|_| Err::<(), _>(Error::AlreadyEnded)).is_err());
     assert!(cx.enqueue(|stream| stream.join(&[])).unwrap().number >= 2);
-    let Place::Branch(branch) = &cx.0.place else { panic!("it is a branch") };
+    let Place::Branch(branch) = &cx.shared().place else { panic!("it is a branch") };
     assert!(branch.after.lock().is_empty());
+}
+
+#[test]
+fn promoted_root_and_its_clones_count_each_others_work() {
+    let root = ExecutionContext::root(stream(), RunMode::Async);
+    root.note(1);
+    let clone = root.clone();
+    assert_eq!((clone.last(), root == clone), (Some(1), true));
+    clone.note(2);
+    assert_eq!(root.last(), Some(2));
+    root.note(3);
+    assert_eq!(clone.last(), Some(3));
 }

@@ -1,11 +1,11 @@
-//! The streams that one operation's forks use.
+//! `ForkStreams`: the streams that the forks of one run borrow.
 
 use cuda_core::{Result, Stream};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// Streams that the forks of one operation borrow, beside the one it runs on. Further branches share
-/// these in turn.
+/// The number of streams that the forks of one operation borrow in addition to its own. Further branches share them in
+/// turn.
 pub const MAX_FORK_STREAMS: usize = 7;
 
 #[derive(Default)]
@@ -18,15 +18,15 @@ struct Lent {
 }
 
 impl ForkStreams {
-    /// The stream for one more branch of an operation on `stream`.
+    /// Returns the stream for one more branch of an operation on `stream`.
     pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
         let mut lent = self.0.lock();
         if lent.streams.len() < MAX_FORK_STREAMS {
-            let fresh = stream.device().lend_stream(stream.priority())?;
-            lent.streams.push(fresh.clone());
-            return Ok(fresh);
+            let borrowed = stream.device().lend_stream(stream.priority())?;
+            lent.streams.push(borrowed.clone());
+            return Ok(borrowed);
         }
-        // Others may have to run what was given up.
+        // The others may still run work that was given up.
         if let Some(idle) = lent.streams.iter().find(|stream| stream.is_known_idle()) {
             return Ok(idle.clone());
         }

@@ -1,4 +1,4 @@
-//! Allocations that wait for memory, where that was asked for.
+//! Allocations that wait for memory.
 
 use std::{
     task::{Context, Poll, ready},
@@ -8,18 +8,18 @@ use std::{
 use cuda_core::{Error, MemoryWaiter, Result, Stream};
 
 use crate::{
-    context::execution_context::{ExecutionContext, Run},
+    context::{execution_context::ExecutionContext, run_mode::RunMode},
     wake::timer::Sleep,
 };
 
-/// The pause before an allocation is tried again though nobody said that memory came back; each is twice as long as
-/// the one before, and none longer than [`LONGEST_PAUSE`].
+/// The pause before an allocation is tried again without a notice that memory was freed. Each pause is twice as long as
+/// the previous one, and at most [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A step's wait for memory, if it has to wait.
+/// The wait of one step for memory. It allocates only when the step has to wait.
 #[derive(Default)]
 pub(crate) struct MemoryWait(Option<Box<Waits>>);
 
@@ -37,9 +37,9 @@ struct Waits {
 }
 
 impl Waits {
-    fn new(cx: &ExecutionContext, patience: Duration) -> Self {
+    fn new(cx: &ExecutionContext, max: Duration) -> Self {
         Self {
-            until: Instant::now().checked_add(patience),
+            until: Instant::now().checked_add(max),
             waiter: cx.device().memory_waiter(),
             sleep: Sleep::new(Duration::ZERO),
             pause: FIRST_PAUSE,
@@ -50,7 +50,7 @@ impl Waits {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Ready when it is time to try again.
+    /// Ready when the allocation should be tried again.
     fn poll(&mut self, task: &Context<'_>) -> Poll<Result<()>> {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         self.sleep = Sleep::new(self.pause.min(left.unwrap_or(self.pause)));
@@ -60,8 +60,13 @@ impl Waits {
 }
 
 impl ExecutionContext {
-    /// Enqueues an allocation. Where it is to wait for memory and there is not enough, pending until there is, or until
-    /// that has taken too long.
+    /// How long allocations of this context may wait for memory.
+    pub(super) fn memory_wait(&self) -> Option<Duration> {
+        self.known_shared().and_then(|shared| shared.memory_wait)
+    }
+
+    /// Enqueues an allocation. If this context waits for memory and the device has too little, the allocation is pending
+    /// until it succeeds or the time is over.
     pub(crate) fn poll_allocation<R>(
         &self,
         wait: &mut MemoryWait,
@@ -73,29 +78,29 @@ impl ExecutionContext {
                 Err(error) => error,
                 Ok(allocated) => return Poll::Ready(Ok(allocated)),
             };
-            let Some(patience) = self.patience_for(&error) else { return Poll::Ready(Err(error)) };
+            let Some(max) = self.wait_for(&error) else { return Poll::Ready(Err(error)) };
             let first = wait.0.is_none();
             if first {
                 self.wait_by_wakers(task)?;
             }
-            let waits = wait.0.get_or_insert_with(|| Box::new(Waits::new(self, patience)));
+            let waits = wait.0.get_or_insert_with(|| Box::new(Waits::new(self, max)));
             if waits.is_over() {
                 return Poll::Ready(Err(error));
             }
             waits.waiter.register(task);
-            // What came back before is seen by another try.
+            // Memory that was freed before the registration is seen by another try.
             if !first {
                 ready!(waits.poll(task))?;
             }
         }
     }
 
-    /// How long to wait after this error, if at all.
-    fn patience_for(&self, error: &Error) -> Option<Duration> {
+    /// How long to wait after this error; `None` if waiting cannot help.
+    fn wait_for(&self, error: &Error) -> Option<Duration> {
         match error {
-            // More than there is does not come back.
+            // A request larger than the device never succeeds.
             Error::OutOfMemory { requested, total, .. } if requested > total && *total > 0 => None,
-            Error::OutOfMemory { .. } if self.run() != Run::Detached => self.0.patience,
+            Error::OutOfMemory { .. } if self.mode() != RunMode::Detached => self.memory_wait(),
             _ => None,
         }
     }

@@ -1,19 +1,24 @@
 //! Where an operation runs: its stream, the streams of its forks, and its waits.
 //!
 //! This folder uses `wake` and `cuda-core`. Every folder above it names [`ExecutionContext`]. A typical call goes from
-//! [`ExecutionContext::enqueue`] to a stream of `cuda-core`; a wait goes from `poll_submission` to a short spin
+//! [`ExecutionContext::enqueue`] to a stream of `cuda-core`. A wait goes from `poll_submission` to a short spin
 //! (`spin`), and then to a waiter of the stream.
 
+mod blocking_wait;
 mod credit;
-pub(crate) mod execution_context;
+mod execution_context;
+mod fork;
 mod fork_streams;
+mod inline_root;
 mod memory_wait;
-mod scope;
+mod run_mode;
+mod shared;
+mod sibling;
 pub(crate) mod spin;
 mod submission_wait;
 
 pub use credit::Credit;
 pub use execution_context::ExecutionContext;
-pub(crate) use execution_context::Run;
 pub use fork_streams::MAX_FORK_STREAMS;
 pub(crate) use memory_wait::MemoryWait;
+pub(crate) use run_mode::RunMode;

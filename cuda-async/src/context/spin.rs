@@ -1,10 +1,9 @@
-//! A short spin before a future goes to sleep.
+//! A short spin before a future registers a waker.
 //!
-//! To be woken by the driver costs some 50 us (a host function, a thread, the executor); to ask the stream costs
-//! 0.2 us and is answered some 9 us after the launch of a small kernel. So the one future that is in flight asks for
-//! at most [`max_spin`] before it leaves its waker, as long as that keeps paying: a spin that was in vain is tried
-//! again only every [`RETRY`]th time. With several futures in flight nobody spins: the executor has better things
-//! to do.
+//! A wake by the driver takes about 50 us: a host function, a thread, the executor. A query of the stream takes 0.2 us,
+//! and a small kernel is complete about 9 us after its launch. So a future that is the only one in flight queries for
+//! at most [`max_spin`] before it registers its waker. After a spin in vain, the next [`RETRY`] waits do not spin. With
+//! several futures in flight no future spins, because the executor has other tasks to run.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
@@ -13,29 +12,35 @@ use std::{
 
 use cuda_core::{Result, Stream};
 
-/// After a spin in vain, waits that go to sleep at once before the next one that spins.
+/// The number of waits that do not spin after a spin in vain.
 pub const RETRY: u32 = 16;
+
+/// The upper limit of [`set_max_spin`]: no poll blocks its executor thread for longer.
+pub const MAX_SPIN_LIMIT: Duration = Duration::from_millis(1);
 
 static MAX_SPIN_NANOS: AtomicU64 = AtomicU64::new(20_000);
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
-/// Waits that are to go to sleep at once.
+/// The number of coming waits that do not spin.
 static SKIP: AtomicU32 = AtomicU32::new(0);
 
-/// How long a poll may spin; 20 us unless it was set.
+/// Returns the longest time for which a poll may spin; 20 us unless it was set.
 pub fn max_spin() -> Duration {
     Duration::from_nanos(MAX_SPIN_NANOS.load(Ordering::Relaxed))
 }
 
-/// Sets how long a poll may spin, for the whole process; zero turns it off.
+/// Sets the longest time for which a poll may spin, for the whole process. Zero turns spinning off. Times above
+/// [`MAX_SPIN_LIMIT`] are reduced to it.
 pub fn set_max_spin(spin: Duration) {
-    let nanos = u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX);
+    let nanos = spin.min(MAX_SPIN_LIMIT).as_nanos() as u64;
     MAX_SPIN_NANOS.store(nanos, Ordering::Relaxed);
 }
 
-/// A future that has begun and not ended. One that is forgotten counts for ever: then nobody spins.
+/// Counts a future that has begun and has not ended. A forgotten future counts until the process ends, and then no
+/// future spins.
 pub(crate) struct InFlight(());
 
 impl InFlight {
+    #[inline]
     pub(crate) fn new() -> Self {
         IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
         Self(())
@@ -43,40 +48,71 @@ impl InFlight {
 }
 
 impl Drop for InFlight {
+    #[inline]
     fn drop(&mut self) {
         IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// How submission `number` of a stream ended, if that is known or can be had by a short spin.
+/// Returns the outcome of submission `number`, if it is known or a short spin finds it.
+#[inline]
 pub(crate) fn outcome(stream: &Stream, number: u64) -> Option<Result<()>> {
     let known = stream.outcome(number);
-    if known.is_some() || IN_FLIGHT.load(Ordering::Relaxed) != 1 || !worth_it() {
+    if known.is_some() || IN_FLIGHT.load(Ordering::Relaxed) != 1 {
         return known;
     }
+    spin(stream, number)
+}
+
+fn spin(stream: &Stream, number: u64) -> Option<Result<()>> {
     let limit = max_spin();
+    if limit.is_zero() || is_skipped() {
+        return None;
+    }
+    // Before the first look at the clock, which costs as much as several queries of idle streams.
+    let known = query(stream, number);
+    if known.is_some() {
+        return known;
+    }
     let start = Instant::now();
     while start.elapsed() < limit {
-        if let Err(error) = stream.query() {
-            return Some(Err(error));
-        }
-        let known = stream.outcome(number);
+        std::hint::spin_loop();
+        let known = query(stream, number);
         if known.is_some() {
             return known;
         }
-        std::hint::spin_loop();
     }
-    if !limit.is_zero() {
-        SKIP.store(RETRY, Ordering::Relaxed);
-    }
+    SKIP.store(RETRY, Ordering::Relaxed);
     None
 }
 
-fn worth_it() -> bool {
+#[inline]
+fn query(stream: &Stream, number: u64) -> Option<Result<()>> {
+    match stream.query() {
+        Ok(_) => stream.outcome(number),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Whether this wait must not spin.
+fn is_skipped() -> bool {
     let skip = SKIP.load(Ordering::Relaxed);
     if skip > 0 {
-        // Two threads may count as one: it is only a habit.
+        // A race between threads may count two waits as one, which does no harm.
         SKIP.store(skip - 1, Ordering::Relaxed);
     }
-    skip == 0
+    skip > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_max_spin_has_an_upper_limit() {
+        let before = max_spin();
+        set_max_spin(Duration::from_secs(60));
+        assert_eq!(max_spin(), MAX_SPIN_LIMIT);
+        set_max_spin(before);
+    }
 }

@@ -1,30 +1,27 @@
-//! Waiting for submissions of a context's stream.
+//! Waits for submissions on a context's stream.
 
 use std::task::{Context, Poll, ready};
 
 use cuda_core::{Element, Error, Landing, PinnedBuffer, Result, Stream, Waiter};
 
-use crate::context::{
-    execution_context::{ExecutionContext, Run},
-    spin,
-};
+use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, spin};
 
 impl ExecutionContext {
-    /// Ready when a download has landed.
+    /// Ready when the bytes of a download have arrived.
     pub(crate) fn poll_landing<T: Element>(
         &self,
         landing: &mut Landing<T>,
         waiter: &mut Option<Waiter>,
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
-        if self.run() == Run::Detached {
+        if self.mode() == RunMode::Detached {
             return Poll::Ready(Err(Error::NeedsHostData));
         }
         ready!(self.poll_submission(landing.ticket().number, waiter, task))?;
         Poll::Ready(landing.try_take().unwrap_or(Err(Error::AlreadyEnded)))
     }
 
-    /// Ready when submission `number` of this context's stream has run; at once where nothing may wait.
+    /// Ready when submission `number` of this context's stream is complete; at once if steps may not wait.
     pub(crate) fn poll_submission(
         &self,
         number: u64,
@@ -32,26 +29,26 @@ impl ExecutionContext {
         task: &mut Context<'_>,
     ) -> Poll<Result<()>> {
         let stream = self.stream()?;
-        match self.run() {
-            Run::Detached => Poll::Ready(Ok(())),
-            Run::Blocking => {
+        match self.mode() {
+            RunMode::Detached => Poll::Ready(Ok(())),
+            RunMode::Blocking => {
                 let known = stream.outcome(number).or_else(|| self.take_failure(stream, number));
                 known.map_or_else(|| self.block_on(stream, number), Poll::Ready)
             }
-            Run::Async => poll_waiter(stream, number, waiter, task),
+            RunMode::Async => poll_waiter(stream, number, waiter, task),
         }
     }
 
-    /// Lets the executor do something else before a long stretch of host work goes on; whether it did.
+    /// Yields to the executor during long host work. Returns whether the caller must return pending.
     pub(crate) fn yield_now(&self, task: &mut Context<'_>) -> bool {
-        if self.run() == Run::Async {
+        if self.mode() == RunMode::Async {
             task.waker().wake_by_ref();
         }
-        self.run() == Run::Async
+        self.mode() == RunMode::Async
     }
 }
 
-/// A short spin if that is worth it, then a waker.
+/// Spins for a short time if that is worth it, and then registers a waker.
 fn poll_waiter(
     stream: &Stream,
     number: u64,

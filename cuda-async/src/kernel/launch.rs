@@ -7,10 +7,10 @@ use cuda_core::{Arguments, Error, Function, LaunchConfig, Result};
 use crate::{
     context::{Credit, ExecutionContext},
     kernel::argument::KernelArgs,
-    op::{Op, Submit},
+    op::{Op, Submit, Submitted, poll_once},
 };
 
-/// Steps of [`launch`].
+/// The steps of [`launch`].
 #[derive(Clone)]
 pub struct LaunchOp<A> {
     function: Function,
@@ -19,9 +19,9 @@ pub struct LaunchOp<A> {
     credit: Credit,
 }
 
-/// Runs a kernel; gives the arguments back in the form in which they came.
+/// Runs a kernel. The output is the arguments, in the form in which they were given.
 ///
-/// Number, sizes and kinds of the arguments are checked against the kernel's parameters when it is submitted.
+/// The number, the sizes and the kinds of the arguments are checked against the kernel's parameters at submission.
 ///
 /// ```
 /// use cuda_async::{launch, open, prelude::*};
@@ -38,19 +38,29 @@ pub struct LaunchOp<A> {
 /// ```
 ///
 /// # Safety
-/// When it is run, the kernel accesses no device memory but that of its buffer arguments, stays inside their
-/// bounds, and only reads those that are given as `Arc` or by shared reference.
+/// The kernel accesses no device memory except that of its buffer arguments, stays inside their bounds, and only
+/// reads the buffers that are given as `Arc` or by shared reference.
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,
     config: LaunchConfig,
     args: A,
 ) -> Op<LaunchOp<A>> {
-    Op::new(LaunchOp {
-        function: function.clone(),
-        config,
-        args: Some(args),
-        credit: Credit::new(),
-    })
+    let (function, args) = (function.clone(), Some(args));
+    Op::new(LaunchOp { function, config, args, credit: Credit::new() })
+}
+
+impl<A: KernelArgs> LaunchOp<A> {
+    #[inline]
+    fn enqueue(&self, args: &A, cx: &ExecutionContext) -> Result<()> {
+        cx.enqueue(|stream| {
+            let mut arguments = Arguments::new();
+            args.push_all(&mut arguments);
+            // SAFETY: the caller of `launch` promised it. `args` holds the buffers until the launch is enqueued,
+            // and their tickets hold them from then on.
+            unsafe { self.function.launch(stream, self.config, &arguments) }
+        })
+        .map(drop)
+    }
 }
 
 impl<A: KernelArgs> Submit for LaunchOp<A> {
@@ -59,15 +69,16 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
     #[inline]
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
-        let args = self.args.as_ref().ok_or(Error::AlreadyEnded)?;
-        let launched = cx.enqueue(|stream| {
-            let mut arguments = Arguments::new();
-            args.push_all(&mut arguments);
-            // SAFETY: what `launch`'s caller promised. The buffers are held by `args` until the launch is
-            // enqueued, and by their tickets from then on.
-            unsafe { self.function.launch(stream, self.config, &arguments) }
-        });
-        let args = self.args.take().ok_or(Error::AlreadyEnded);
-        Poll::Ready(launched.and(args))
+        let args = self.args.take().ok_or(Error::AlreadyEnded)?;
+        Poll::Ready(self.enqueue(&args, cx).map(|()| args))
+    }
+
+    #[inline]
+    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        if !cx.has_credit() {
+            return poll_once(self, task, cx);
+        }
+        let Some(args) = self.args.take() else { return Ok(Err(Error::AlreadyEnded)) };
+        Ok(self.enqueue(&args, cx).map(|()| args))
     }
 }

@@ -1,17 +1,17 @@
-//! `zeros`, `uninitialised`: fresh device memory.
+//! `zeros`, `uninitialised`: allocate device memory.
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{DeviceBuffer, Element, Error, Result, Stream};
+use cuda_core::{DeviceBuffer, Element, Result, Stream};
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
-    op::{Op, Submit},
+    op::{Live, Op, Submit},
 };
 
-/// Steps of [`zeros`] and [`uninitialised`].
+/// The steps of [`zeros`] and [`uninitialised`].
 pub struct Allocate<T> {
-    len: Option<usize>,
+    len: Live<usize>,
     allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
     wait: MemoryWait,
     credit: Credit,
@@ -19,18 +19,18 @@ pub struct Allocate<T> {
 
 impl<T> Allocate<T> {
     const fn new(len: usize, allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>) -> Self {
-        Self { len: Some(len), allocate, wait: MemoryWait::new(), credit: Credit::new() }
+        Self { len: Live::new(len), allocate, wait: MemoryWait::new(), credit: Credit::new() }
     }
 }
 
 impl<T> Clone for Allocate<T> {
     fn clone(&self) -> Self {
         let (wait, credit) = (MemoryWait::new(), Credit::new());
-        Self { len: self.len, allocate: self.allocate, wait, credit }
+        Self { len: self.len.clone(), allocate: self.allocate, wait, credit }
     }
 }
 
-/// A new device buffer of `len` zeroes.
+/// Allocates a device buffer of `len` zeros.
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -41,8 +41,8 @@ pub const fn zeros<T: Element>(len: usize) -> Op<Allocate<T>> {
     Op::new(Allocate::new(len, DeviceBuffer::zeroed))
 }
 
-/// A new device buffer of `len` elements with unspecified values, for a kernel that writes all of them: saves
-/// what [`zeros`] costs.
+/// Allocates a device buffer of `len` elements with unspecified values. Use it for a kernel that writes all of them: it
+/// saves the fill of [`zeros`].
 ///
 /// ```
 /// use cuda_async::{prelude::*, uninitialised};
@@ -61,11 +61,11 @@ impl<T: Element> Submit for Allocate<T> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        let (len, allocate) = (self.len.ok_or(Error::AlreadyEnded)?, self.allocate);
+        let (len, allocate) = (*self.len.get()?, self.allocate);
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let allocated =
             ready!(cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len)));
-        self.len = None;
+        self.len.end();
         Poll::Ready(allocated)
     }
 }

@@ -1,4 +1,4 @@
-//! `to_host`, `to_pinned`: from device to host.
+//! `to_host`, `to_pinned`: download device memory to the host.
 
 use std::{
     collections::VecDeque,
@@ -11,25 +11,25 @@ use cuda_core::{DeviceBuffer, Element, Error, Landing, PinnedBuffer, Result, Wai
 use crate::{
     context::ExecutionContext,
     memory::upload::{COPY_WINDOW, chunk_elements},
-    op::{Op, Submit},
+    op::{Live, Op, Submit},
 };
 
-/// What holds a device buffer to be read: the buffer, an `Arc` of it, or a borrow.
+/// A holder of a device buffer that can be read: the buffer, an `Arc` of it, or a borrow.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device buffer to read",
     note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>` and `Arc<DeviceBuffer<T>>` are; where an `Arc` is borrowed, clone it"
 )]
 pub trait BufferSource: Send {
-    /// What it is made of.
+    /// The element type.
     type Element: Element;
 
     /// The buffer.
     fn buffer(&self) -> &DeviceBuffer<Self::Element>;
 
-    /// A download of all of it, as ordinary host memory. Waits, without blocking an executor thread,
-    /// until the bytes have landed, so that what comes next sees real values.
+    /// Downloads the whole buffer into ordinary host memory. Waits, without blocking an executor thread, until the
+    /// bytes have arrived, so later steps see complete data.
     ///
-    /// Takes what it is called on: `buffer.to_host_vec()` gives the buffer up. To keep it, write `to_host(&buffer)`, or
+    /// Takes the holder by value: `buffer.to_host_vec()` gives the buffer up. To keep it, use `to_host(&buffer)` or
     /// clone an `Arc` of it.
     fn to_host_vec(self) -> Op<ToHost<Self>>
     where
@@ -63,7 +63,7 @@ impl<T: Element> BufferSource for &DeviceBuffer<T> {
     }
 }
 
-/// Downloads all of a device buffer; see [`BufferSource::to_host_vec`].
+/// Downloads a whole device buffer; see [`BufferSource::to_host_vec`].
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -73,20 +73,20 @@ impl<T: Element> BufferSource for &DeviceBuffer<T> {
 /// ```
 pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
     Op::new(ToHost {
-        source: Some(buffer),
-        asked: 0,
-        flying: VecDeque::new(),
+        source: Live::new(buffer),
+        requested: 0,
+        in_flight: VecDeque::new(),
         waiter: None,
         landed: Vec::new(),
     })
 }
 
-/// Steps of [`to_host`].
+/// The steps of [`to_host`].
 pub struct ToHost<B: BufferSource> {
-    source: Option<B>,
-    /// Elements whose download is submitted.
-    asked: usize,
-    flying: VecDeque<Landing<B::Element>>,
+    source: Live<B>,
+    /// The number of elements whose download is submitted.
+    requested: usize,
+    in_flight: VecDeque<Landing<B::Element>>,
     waiter: Option<Waiter>,
     landed: Vec<B::Element>,
 }
@@ -100,22 +100,22 @@ impl<B: BufferSource> Submit for ToHost<B> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         let outcome = ready!(self.poll_copy(task, cx));
-        self.source = None;
-        self.flying.clear();
+        self.source.end();
+        self.in_flight.clear();
         Poll::Ready(outcome.map(|()| std::mem::take(&mut self.landed)))
     }
 }
 
 impl<B: BufferSource> ToHost<B> {
     fn poll_copy(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
-        let len = self.source.as_ref().ok_or(Error::AlreadyEnded)?.buffer().len();
+        let len = self.source.get()?.buffer().len();
         self.reserve(len)?;
         loop {
             self.submit_chunks(cx, len)?;
-            let Some(first) = self.flying.front_mut() else { return Poll::Ready(Ok(())) };
+            let Some(first) = self.in_flight.front_mut() else { return Poll::Ready(Ok(())) };
             let chunk = ready!(cx.poll_landing(first, &mut self.waiter, task))?;
             self.landed.extend_from_slice(&chunk);
-            self.flying.pop_front();
+            self.in_flight.pop_front();
             if self.landed.len() < len && cx.yield_now(task) {
                 return Poll::Pending;
             }
@@ -131,18 +131,18 @@ impl<B: BufferSource> ToHost<B> {
     }
 
     fn submit_chunks(&mut self, cx: &ExecutionContext, len: usize) -> Result<()> {
-        let Some(source) = &self.source else { return Ok(()) };
-        while self.asked < len && self.flying.len() < COPY_WINDOW {
-            let chunk = chunk_elements::<B::Element>().min(len - self.asked);
-            let range = self.asked..self.asked + chunk;
-            self.flying.push_back(download(cx, source.buffer(), range)?);
-            self.asked += chunk;
+        let source = self.source.get()?;
+        while self.requested < len && self.in_flight.len() < COPY_WINDOW {
+            let chunk = chunk_elements::<B::Element>().min(len - self.requested);
+            let range = self.requested..self.requested + chunk;
+            self.in_flight.push_back(download(cx, source.buffer(), range)?);
+            self.requested += chunk;
         }
         Ok(())
     }
 }
 
-/// Downloads all of a device buffer into pinned memory: one copy, nothing in between.
+/// Downloads a whole device buffer into pinned memory with one copy.
 ///
 /// ```
 /// use cuda_async::{prelude::*, to_pinned};
@@ -150,12 +150,12 @@ impl<B: BufferSource> ToHost<B> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
-    Op::new(ToPinned { source: Some(buffer), landing: None, waiter: None })
+    Op::new(ToPinned { source: Live::new(buffer), landing: None, waiter: None })
 }
 
-/// Steps of [`to_pinned`].
+/// The steps of [`to_pinned`].
 pub struct ToPinned<B: BufferSource> {
-    source: Option<B>,
+    source: Live<B>,
     landing: Option<Landing<B::Element>>,
     waiter: Option<Waiter>,
 }
@@ -168,7 +168,7 @@ impl<B: BufferSource> Submit for ToPinned<B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        if let Some(source) = self.source.take() {
+        if let Ok(source) = self.source.take() {
             let buffer = source.buffer();
             self.landing = Some(download(cx, buffer, 0..buffer.len())?);
         }

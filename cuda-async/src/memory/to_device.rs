@@ -11,7 +11,7 @@ use crate::{
         download::{BufferSource, to_host},
         upload::h2d,
     },
-    op::{Op, Submit},
+    op::{Live, Op, Submit},
     ops::{BoxedOp, DeviceOp, offload::Offload, value},
 };
 
@@ -75,10 +75,11 @@ fn duplicate<'a, B: BufferSource + 'a>(
     buffer: B,
 ) -> impl DeviceOp<Output = DeviceBuffer<B::Element>> + use<'a, B> {
     let len = buffer.buffer().len();
-    uninitialised::<B::Element>(len).then(move |place| Op::new(Duplicate(Some((buffer, place)))))
+    uninitialised::<B::Element>(len)
+        .then(move |place| Op::new(Duplicate(Live::new((buffer, place)))))
 }
 
-struct Duplicate<B: BufferSource>(Option<(B, DeviceBuffer<B::Element>)>);
+struct Duplicate<B: BufferSource>(Live<(B, DeviceBuffer<B::Element>)>);
 
 impl<B: BufferSource> Submit for Duplicate<B> {
     type Output = DeviceBuffer<B::Element>;
@@ -88,7 +89,7 @@ impl<B: BufferSource> Submit for Duplicate<B> {
         _: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        let (buffer, mut place) = self.0.take().ok_or(Error::AlreadyEnded)?;
+        let (buffer, mut place) = self.0.take()?;
         cx.enqueue(|stream| place.copy_from(stream, buffer.buffer()))?;
         Poll::Ready(Ok(place))
     }

@@ -1,4 +1,4 @@
-//! `h2d`: from host to device.
+//! `h2d`: uploads host data to the device.
 
 use std::{
     collections::VecDeque,
@@ -10,32 +10,32 @@ use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, Wait
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
-    op::{Op, Submit},
+    op::{Live, Op, Submit},
 };
 
-/// Bytes that are copied through one block of pinned memory, and between two polls.
+/// The number of bytes that are copied through one block of pinned memory, and in one poll.
 pub const COPY_CHUNK: usize = 1 << 20;
 
-/// Blocks of one copy that are on their way at the same time.
+/// The number of blocks of one copy that may be in flight.
 pub const COPY_WINDOW: usize = 16;
 
-/// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers, which need
-/// no copy on the host.
+/// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
+/// not copied on the host.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be uploaded",
     note = "vectors, slices, arrays and `Arc`s of numbers can, and of structs that derive `bytemuck::Pod`; turn `bool` into `u8`"
 )]
 pub trait HostSource: Send {
-    /// What it is made of.
+    /// The element type.
     type Element: Element;
 
-    /// All of it.
+    /// All elements.
     fn elements(&self) -> &[Self::Element];
 
-    /// The pinned buffer, if it is one.
+    /// Converts the data into a pinned buffer if it is one.
     ///
     /// # Errors
-    /// Itself, if it is not.
+    /// Returns the data itself if it is not pinned.
     fn into_pinned(self) -> Result<PinnedBuffer<Self::Element>, Self>
     where
         Self: Sized,
@@ -79,28 +79,27 @@ impl<T: Element> HostSource for PinnedBuffer<T> {
     }
 }
 
-/// Steps of [`h2d`].
-pub struct Upload<S: HostSource>(State<S, S::Element>);
+/// The steps of [`h2d`].
+pub struct Upload<S: HostSource>(Live<State<S, S::Element>>);
 
 enum State<S, T> {
     Idle(S, Credit, MemoryWait),
     Copying(Copying<S, T>),
-    Ended,
 }
 
 struct Copying<S, T> {
     source: S,
     buffer: DeviceBuffer<T>,
     done: usize,
-    /// Submissions of the chunks on their way.
-    flying: VecDeque<u64>,
+    /// The submissions of the chunks in flight.
+    in_flight: VecDeque<u64>,
     waiter: Option<Waiter>,
 }
 
 /// Uploads host data into a new device buffer.
 ///
-/// The data goes through pinned blocks of [`COPY_CHUNK`] bytes, at most [`COPY_WINDOW`] of them at a time;
-/// a [`PinnedBuffer`] goes as it is.
+/// The data is copied through pinned blocks of [`COPY_CHUNK`] bytes, at most [`COPY_WINDOW`] of them at a time. A
+/// [`PinnedBuffer`] is uploaded directly.
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -108,7 +107,7 @@ struct Copying<S, T> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
-    Op::new(Upload(State::Idle(source, Credit::new(), MemoryWait::new())))
+    Op::new(Upload(Live::new(State::Idle(source, Credit::new(), MemoryWait::new()))))
 }
 
 impl<S: HostSource> Submit for Upload<S> {
@@ -119,12 +118,12 @@ impl<S: HostSource> Submit for Upload<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        if let State::Idle(source, credit, wait) = &mut self.0 {
+        if let State::Idle(source, credit, wait) = self.0.get()? {
             ready!(cx.poll_credit(credit, task))?;
             let len = source.elements().len();
             let allocate = |stream: &Stream| DeviceBuffer::uninitialised(stream, len);
             let allocated = ready!(cx.poll_allocation(wait, task, allocate));
-            let State::Idle(source, ..) = std::mem::replace(&mut self.0, State::Ended) else {
+            let State::Idle(source, ..) = self.0.take()? else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };
             let mut buffer = allocated?;
@@ -133,30 +132,30 @@ impl<S: HostSource> Submit for Upload<S> {
                     let uploaded = cx.enqueue(|stream| buffer.upload(stream, 0, pinned));
                     return Poll::Ready(uploaded.map(|_| buffer));
                 }
-                Err(source) => self.0 = State::Copying(Copying::new(source, buffer)),
-            }
+                Err(source) => self.0.set(State::Copying(Copying::new(source, buffer))),
+            };
         }
-        let State::Copying(copying) = &mut self.0 else {
+        let State::Copying(copying) = self.0.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let copied = ready!(copying.poll(task, cx));
-        match std::mem::replace(&mut self.0, State::Ended) {
+        match self.0.take()? {
             State::Copying(copying) => Poll::Ready(copied.map(|()| copying.buffer)),
-            _ => Poll::Ready(Err(Error::AlreadyEnded)),
+            State::Idle(..) => Poll::Ready(Err(Error::AlreadyEnded)),
         }
     }
 }
 
 impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
     fn new(source: S, buffer: DeviceBuffer<T>) -> Self {
-        Self { source, buffer, done: 0, flying: VecDeque::new(), waiter: None }
+        Self { source, buffer, done: 0, in_flight: VecDeque::new(), waiter: None }
     }
 
     fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
         while self.done < self.source.elements().len() {
-            if self.flying.len() == COPY_WINDOW {
-                ready!(cx.poll_submission(self.flying[0], &mut self.waiter, task))?;
-                self.flying.pop_front();
+            if self.in_flight.len() == COPY_WINDOW {
+                ready!(cx.poll_submission(self.in_flight[0], &mut self.waiter, task))?;
+                self.in_flight.pop_front();
             }
             self.submit_chunk(cx)?;
             if self.done < self.source.elements().len() && cx.yield_now(task) {
@@ -172,12 +171,12 @@ impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
         let pinned = PinnedBuffer::copied_from(cx.device(), chunk)?;
         let ticket = cx.enqueue(|stream| self.buffer.upload(stream, self.done, pinned))?;
         self.done += chunk.len();
-        self.flying.push_back(ticket.number);
+        self.in_flight.push_back(ticket.number);
         Ok(())
     }
 }
 
-/// Elements of a chunk.
+/// Returns the number of elements in a chunk.
 pub(crate) const fn chunk_elements<T>() -> usize {
     match size_of::<T>() {
         0 => usize::MAX,

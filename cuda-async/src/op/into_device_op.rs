@@ -6,7 +6,11 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{operation::Op, submit::Submit},
+    op::{
+        live::Live,
+        operation::Op,
+        submit::{Submit, Submitted},
+    },
 };
 
 /// Conversion into an operation. Operations, tuples and vectors of operations (which run at the same time, like
@@ -40,21 +44,12 @@ impl<O: IntoDeviceOp> IntoDeviceOp for Result<O> {
     type Steps = Fallible<O::Steps>;
 
     fn into_op(self) -> Op<Self::Steps> {
-        Op::new(Fallible(match self {
-            Ok(op) => State::Running(op.into_op().into_steps()),
-            Err(error) => State::Failed(error),
-        }))
+        Op::new(Fallible(Live::new(self.map(|op| op.into_op().into_steps()))))
     }
 }
 
 /// The steps of a `Result` of an operation.
-pub struct Fallible<S>(State<S>);
-
-enum State<S> {
-    Running(S),
-    Failed(Error),
-    Ended,
-}
+pub struct Fallible<S>(Live<Result<S>>);
 
 impl<S: Submit> Submit for Fallible<S> {
     type Output = S::Output;
@@ -64,12 +59,17 @@ impl<S: Submit> Submit for Fallible<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        if let State::Running(steps) = &mut self.0 {
-            return steps.poll_submit(task, cx);
+        match self.0.get()? {
+            Ok(steps) => steps.poll_submit(task, cx),
+            Err(_) => Poll::Ready(Err(self.0.take()?.err().unwrap_or(Error::AlreadyEnded))),
         }
-        Poll::Ready(Err(match std::mem::replace(&mut self.0, State::Ended) {
-            State::Failed(error) => error,
-            _ => Error::AlreadyEnded,
-        }))
+    }
+
+    #[inline]
+    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        match self.0.take().flatten() {
+            Ok(steps) => steps.submit_now(task, cx).map_err(|steps| Self(Live::new(Ok(steps)))),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }

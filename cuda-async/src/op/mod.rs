@@ -5,9 +5,12 @@
 //! [`Submit::poll_submit`] to [`ExecutionContext::enqueue`](crate::context::ExecutionContext::enqueue).
 
 mod into_device_op;
+mod live;
 mod operation;
 mod submit;
 
 pub use into_device_op::{Fallible, IntoDeviceOp};
+pub(crate) use live::Live;
 pub use operation::Op;
-pub use submit::Submit;
+pub(crate) use submit::poll_once;
+pub use submit::{Submit, Submitted};

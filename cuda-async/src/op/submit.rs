@@ -6,13 +6,16 @@ use cuda_core::Result;
 
 use crate::context::ExecutionContext;
 
+/// The result of [`Submit::submit_now`]: the output, or the steps if they are pending.
+pub type Submitted<S> = Result<Result<<S as Submit>::Output>, S>;
+
 /// The steps of an operation. Combinators and custom operations implement this trait.
 ///
 /// `poll_submit` enqueues work and returns when all of it is *submitted*. The device may still be running it.
 /// - Ready: everything is enqueued. The output may hold a handle to device memory that the device still
 ///   writes, because a handle can only enqueue more work behind that. *Host* data in the output is complete.
 /// - Pending: the steps wait for the device or for another thread, and will wake `task`. They are polled again
-///   with the same `cx`.
+///   with the context of the same run.
 ///
 /// Steps drop their inputs before they return ready, and return [`Error::AlreadyEnded`](cuda_core::Error) when
 /// they are polled after that. They never block.
@@ -26,4 +29,32 @@ pub trait Submit: Send {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>>;
+
+    /// Does the same as [`poll_submit`](Submit::poll_submit), by value. A run calls this first, and combinators call
+    /// it on the steps inside them, so steps that need not wait are never stored.
+    ///
+    /// The default implementation polls. Override it where polling would move a large state.
+    ///
+    /// # Errors
+    /// The outer error holds the steps: they are pending, will wake `task`, and go on with `poll_submit`.
+    #[inline]
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self>
+    where
+        Self: Sized,
+    {
+        poll_once(self, task, cx)
+    }
+}
+
+/// Polls steps once, by value.
+#[inline]
+pub(crate) fn poll_once<S: Submit>(
+    mut steps: S,
+    task: &mut Context<'_>,
+    cx: &ExecutionContext,
+) -> Submitted<S> {
+    match steps.poll_submit(task, cx) {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => Err(steps),
+    }
 }

@@ -1,66 +1,67 @@
-//! One of several operations that run at the same time.
+//! One of several operations that run concurrently.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{context::ExecutionContext, op::Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit},
+};
 
-/// Steps that run beside others, and their output until all are submitted.
-pub struct Branch<S: Submit>(State<S, S::Output>);
+/// Steps that run beside others. Holds their output until all branches are submitted.
+pub struct Branch<S: Submit>(Live<State<S, S::Output>>);
 
 enum State<S, T> {
-    Runs(S),
+    Submitting(S),
     Submitted(T),
-    Ended,
 }
 
 impl<S: Submit> Branch<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self(State::Runs(steps))
+        Self(Live::new(State::Submitting(steps)))
     }
 
-    /// Ready when it is submitted. May be polled again after that.
+    /// Ready when the branch is submitted. Later polls are ready too.
     pub(crate) fn poll(
         &mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<()>> {
-        let State::Runs(steps) = &mut self.0 else { return Poll::Ready(Ok(())) };
-        match steps.poll_submit(task, cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(output) => {
-                self.0 = State::Ended;
-                self.0 = State::Submitted(output?);
-                Poll::Ready(Ok(()))
-            }
+        if let Ok(State::Submitting(steps)) = self.0.get() {
+            let output = ready!(steps.poll_submit(task, cx));
+            self.0.end();
+            self.0.set(State::Submitted(output?));
         }
+        Poll::Ready(Ok(()))
     }
 
-    /// The output of a branch that is submitted.
+    /// Takes the output of a submitted branch.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyEnded`] if there is none.
     pub(crate) fn take(&mut self) -> Result<S::Output> {
-        match std::mem::replace(&mut self.0, State::Ended) {
+        match self.0.take()? {
             State::Submitted(output) => Ok(output),
-            _ => Err(Error::AlreadyEnded),
+            State::Submitting(_) => Err(Error::AlreadyEnded),
         }
     }
 }
 
-/// Whether any of the branches wait, of which this many do. A thread that blocks waits for one stream at a time:
-/// with more than one branch to wait for it would follow one to its end before it goes on with the others, so it
-/// is woken instead.
-pub(crate) fn still_waiting(
-    waiting: usize,
+/// Returns whether any branches are pending, given their number. A blocking thread waits for one stream at a time. With
+/// more than one pending branch it would follow one to its end before it polls the others, so it waits by wakers.
+pub(crate) fn any_pending(
+    pending: usize,
     task: &Context<'_>,
     cx: &ExecutionContext,
 ) -> Result<bool> {
-    if waiting > 1 && cx.may_wait().is_ok() {
+    if pending > 1 && cx.may_wait().is_ok() {
         cx.wait_by_wakers(task)?;
     }
-    Ok(waiting > 0)
+    Ok(pending > 0)
 }
 
-/// The contexts of branches, made when they are first polled.
+/// The contexts of branches. They are made at the first poll.
 #[derive(Default)]
 pub(crate) struct Fork(Vec<ExecutionContext>);
 
@@ -69,7 +70,7 @@ impl Fork {
         Self(Vec::new())
     }
 
-    /// The context of each of `count` branches.
+    /// Returns one context for each of `count` branches.
     pub(crate) fn contexts(
         &mut self,
         cx: &ExecutionContext,
@@ -81,8 +82,8 @@ impl Fork {
         Ok(&self.0)
     }
 
-    /// Orders what comes next after every branch, also where one failed: what it had submitted is part of the
-    /// operation.
+    /// Orders later work of `cx` after every branch. A branch that failed is included, because the work that it
+    /// submitted is part of the operation.
     pub(crate) fn join(&mut self, cx: &ExecutionContext) -> Result<()> {
         cx.join(&std::mem::take(&mut self.0))
     }

@@ -1,4 +1,4 @@
-//! `then`, `then_with_context`: one operation, and behind it another that a closure makes of its output.
+//! `then`, `then_with_context`: runs an operation, and then another one that a closure makes of its output.
 
 use std::task::{Context, Poll, ready};
 
@@ -6,15 +6,15 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Submit},
+    op::{IntoDeviceOp, Live, Submit, Submitted},
 };
 
-/// What comes next, given the output of what came before.
+/// Makes the second operation of a chain from the output of the first.
 pub trait Next<T>: Send {
-    /// The steps that come next.
+    /// The steps of the second operation.
     type Steps: Submit;
 
-    /// Makes them.
+    /// Makes the steps.
     fn next(self, cx: &ExecutionContext, output: T) -> Self::Steps;
 }
 
@@ -33,6 +33,7 @@ where
 {
     type Steps = O::Steps;
 
+    #[inline]
     fn next(self, _cx: &ExecutionContext, output: T) -> O::Steps {
         (self.0)(output).into_op().into_steps()
     }
@@ -45,26 +46,26 @@ where
 {
     type Steps = O::Steps;
 
+    #[inline]
     fn next(self, cx: &ExecutionContext, output: T) -> O::Steps {
         (self.0)(cx.clone(), output).into_op().into_steps()
     }
 }
 
-/// Steps of [`DeviceOp::then`](crate::ops::DeviceOp::then) and
+/// The steps of [`DeviceOp::then`](crate::ops::DeviceOp::then) and
 /// [`DeviceOp::then_with_context`](crate::ops::DeviceOp::then_with_context).
 #[derive(Clone)]
-pub struct Chain<A: Submit, N: Next<A::Output>>(State<A, N, N::Steps>);
+pub struct Chain<A: Submit, N: Next<A::Output>>(Live<State<A, N, N::Steps>>);
 
 #[derive(Clone)]
 enum State<A, N, B> {
     First(A, N),
     Second(B),
-    Ended,
 }
 
 impl<A: Submit, N: Next<A::Output>> Chain<A, N> {
     pub(crate) const fn new(first: A, next: N) -> Self {
-        Self(State::First(first, next))
+        Self(Live::new(State::First(first, next)))
     }
 }
 
@@ -77,20 +78,40 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        if let State::First(first, _) = &mut self.0 {
-            let output = ready!(first.poll_submit(task, cx));
-            let State::First(first, next) = std::mem::replace(&mut self.0, State::Ended) else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
-            drop(first);
-            self.0 = State::Second(next.next(cx, output?));
-        }
-        let State::Second(second) = &mut self.0 else {
+        let output = match self.0.get()? {
+            State::First(first, _) => ready!(first.poll_submit(task, cx)),
+            State::Second(second) => {
+                let output = ready!(second.poll_submit(task, cx));
+                self.0.end();
+                return Poll::Ready(output);
+            }
+        };
+        let State::First(first, next) = self.0.take()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
-        let output = ready!(second.poll_submit(task, cx));
-        self.0 = State::Ended;
-        Poll::Ready(output)
+        drop(first);
+        match next.next(cx, output?).submit_now(task, cx) {
+            Ok(output) => Poll::Ready(output),
+            Err(second) => {
+                self.0.set(State::Second(second));
+                Poll::Pending
+            }
+        }
+    }
+
+    #[inline]
+    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let second = match self.0.take() {
+            Ok(State::First(first, next)) => match first.submit_now(task, cx) {
+                Ok(Ok(output)) => next.next(cx, output),
+                Ok(Err(error)) => return Ok(Err(error)),
+                Err(first) => return Err(Self::new(first, next)),
+            },
+            Ok(State::Second(second)) => second,
+            Err(error) => return Ok(Err(error)),
+        };
+        let pending = |second| Self(Live::new(State::Second(second)));
+        second.submit_now(task, cx).map_err(pending)
     }
 }
 
@@ -99,13 +120,13 @@ mod tests {
     use crate::{Error, prelude::*};
 
     #[test]
-    fn hands_the_output_on() -> crate::Result<()> {
+    fn then_passes_the_output() -> crate::Result<()> {
         assert_eq!(value(20).then(|x| value(x + 1)).and_then(|x| value(x * 2)).sync()?, 42);
         Ok(())
     }
 
     #[test]
-    fn an_error_ends_the_chain() {
+    fn then_stops_at_an_error() {
         let failed = value(1).then(|_| Err::<Op<crate::ops::Value<i32>>, _>(Error::NeedsHostData));
         assert_eq!(
             failed.then(|_| -> Op<crate::ops::Value<i32>> { unreachable!() }).sync(),
@@ -114,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_context_names_the_device() -> crate::Result<()> {
+    fn then_with_context_passes_the_device() -> crate::Result<()> {
         let device = crate::open("cpu")?;
         let op = value(7).then_with_context(|cx, x| value((cx.device().info().address.clone(), x)));
         assert_eq!(op.sync_on(&device.new_stream()?)?, ("cpu".to_owned(), 7));

@@ -70,6 +70,7 @@ pub trait DeviceOp:
     ///
     /// The closure runs as soon as this operation is submitted: device buffers may still be written, host
     /// data is real.
+    #[inline]
     fn then<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, Plain<F>>>
     where
         F: FnOnce(<Self as DeviceOp>::Output) -> O + Send,
@@ -88,6 +89,7 @@ pub trait DeviceOp:
     }
 
     /// Like [`then`](DeviceOp::then), for closures that want to know the device and the stream.
+    #[inline]
     fn then_with_context<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, WithContext<F>>>
     where
         F: FnOnce(ExecutionContext, <Self as DeviceOp>::Output) -> O + Send,
@@ -97,6 +99,7 @@ pub trait DeviceOp:
     }
 
     /// Changes the output on the host, when it is submitted.
+    #[inline]
     fn map<F, U>(self, f: F) -> Op<Map<<Self as DeviceOp>::Steps, F>>
     where
         F: FnOnce(<Self as DeviceOp>::Output) -> U + Send,
@@ -106,6 +109,7 @@ pub trait DeviceOp:
     }
 
     /// Looks at the output when it is submitted.
+    #[inline]
     fn inspect<F>(self, f: F) -> Op<Inspect<<Self as DeviceOp>::Steps, F>>
     where
         F: FnOnce(&<Self as DeviceOp>::Output) + Send,
@@ -116,6 +120,7 @@ pub trait DeviceOp:
     /// Changes the error on the host, when a step fails.
     ///
     /// An error that the device meets later comes past it: `op.settled().map_err(f)` sees that too.
+    #[inline]
     fn map_err<F>(self, f: F) -> Op<MapErr<<Self as DeviceOp>::Steps, F>>
     where
         F: FnOnce(Error) -> Error + Send,
@@ -273,14 +278,16 @@ pub trait DeviceOp:
     ///
     /// # Errors
     /// As [`sync`](DeviceOp::sync).
+    #[inline]
     fn sync_on(self, stream: &Stream) -> Result<<Self as DeviceOp>::Output> {
-        blocking::sync_on(self.into_steps(), stream)
+        blocking::sync_on(self.into_steps(), stream.clone())
     }
 
     /// Starts at once on a stream of `policy`; the future waits for the end.
     ///
     /// What goes wrong at the start is told by the future. Steps that wait for host data go on when the
     /// future is polled.
+    #[inline]
     fn schedule<P>(self, policy: &P) -> DeviceFuture<<Self as DeviceOp>::Steps>
     where
         P: SchedulingPolicy + ?Sized,
@@ -298,7 +305,7 @@ pub trait DeviceOp:
     /// Nobody is told of errors that the device meets later. Handles in the output are safe to use in
     /// further operations; whoever hands them to foreign code orders that behind `stream`.
     unsafe fn async_on(self, stream: &Stream) -> Result<<Self as DeviceOp>::Output> {
-        blocking::submit_only(self.into_steps(), stream)
+        blocking::submit_only(self.into_steps(), stream.clone())
     }
 }
 

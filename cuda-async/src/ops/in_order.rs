@@ -1,24 +1,24 @@
-//! `in_order`: operations one after the other, however many.
+//! `in_order`: runs any number of operations in sequence.
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, Live, Op, Submit},
     ops::iterate::MAX_TURNS_PER_POLL,
 };
 
-/// Steps of [`in_order`].
+/// The steps of [`in_order`].
 pub struct InOrder<I, S: Submit> {
-    rest: Option<I>,
+    rest: Live<I>,
     current: Option<S>,
     outputs: Vec<S::Output>,
 }
 
-/// Runs operations one after the other on one stream; gives their outputs in order. Each is made only when
-/// the one before is submitted. The first error ends it.
+/// Runs operations in sequence on one stream and gives their outputs in order. The iterator is asked for the next
+/// operation when the previous one is submitted. The first error ends the sequence.
 ///
 /// ```
 /// use cuda_async::{in_order, prelude::*};
@@ -30,7 +30,7 @@ pub fn in_order<I>(ops: I) -> Op<InOrder<I::IntoIter, <I::Item as IntoDeviceOp>:
 where
     I: IntoIterator<Item: IntoDeviceOp, IntoIter: Send>,
 {
-    Op::new(InOrder { rest: Some(ops.into_iter()), current: None, outputs: Vec::new() })
+    Op::new(InOrder { rest: Live::new(ops.into_iter()), current: None, outputs: Vec::new() })
 }
 
 impl<I, S> Submit for InOrder<I, S>
@@ -46,26 +46,43 @@ where
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        loop {
-            if self.current.is_none() {
-                // Taken out: an iterator that panics is not asked again.
-                let mut rest = self.rest.take().ok_or(Error::AlreadyEnded)?;
-                let Some(op) = rest.next() else {
-                    return Poll::Ready(Ok(std::mem::take(&mut self.outputs)));
-                };
-                self.current = Some(op.into_op().into_steps());
-                self.rest = Some(rest);
-            }
-            let steps = self.current.as_mut().ok_or(Error::AlreadyEnded)?;
+        if let Some(steps) = &mut self.current {
             let output = ready!(steps.poll_submit(task, cx));
             self.current = None;
-            if output.is_err() {
-                self.rest = None;
+            self.keep(output)?;
+        }
+        loop {
+            // Taken out while it runs: an iterator that panics is not asked again.
+            let mut rest = self.rest.take()?;
+            let Some(op) = rest.next() else {
+                return Poll::Ready(Ok(std::mem::take(&mut self.outputs)));
+            };
+            let submitted = op.into_op().into_steps().submit_now(task, cx);
+            self.rest.set(rest);
+            match submitted {
+                Ok(output) => self.keep(output)?,
+                Err(pending) => {
+                    self.current = Some(pending);
+                    return Poll::Pending;
+                }
             }
-            self.outputs.push(output?);
             if self.outputs.len().is_multiple_of(MAX_TURNS_PER_POLL) && cx.yield_now(task) {
                 return Poll::Pending;
             }
         }
+    }
+}
+
+impl<I, S: Submit> InOrder<I, S> {
+    /// Keeps an output. An error ends the sequence.
+    fn keep(&mut self, output: Result<S::Output>) -> Result<()> {
+        match output {
+            Ok(output) => self.outputs.push(output),
+            Err(error) => {
+                self.rest.end();
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }

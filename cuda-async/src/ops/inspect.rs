@@ -1,21 +1,21 @@
-//! `inspect`: looks at the output in passing.
+//! `inspect`: borrows the output as it passes.
 
 use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{context::ExecutionContext, op::Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit, Submitted},
+};
 
-/// Steps of [`DeviceOp::inspect`](crate::DeviceOp::inspect).
+/// The steps of [`DeviceOp::inspect`](crate::ops::DeviceOp::inspect).
 #[derive(Clone)]
-pub struct Inspect<S, F> {
-    steps: S,
-    f: Option<F>,
-}
+pub struct Inspect<S, F>(Live<(S, F)>);
 
 impl<S, F> Inspect<S, F> {
     pub(crate) const fn new(steps: S, f: F) -> Self {
-        Self { steps, f: Some(f) }
+        Self(Live::new((steps, f)))
     }
 }
 
@@ -26,14 +26,24 @@ where
 {
     type Output = S::Output;
 
+    #[inline]
     fn poll_submit(
         &mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        let output = ready!(self.steps.poll_submit(task, cx))?;
-        let f = self.f.take().ok_or(Error::AlreadyEnded)?;
-        f(&output);
-        Poll::Ready(Ok(output))
+        let output = ready!(self.0.get()?.0.poll_submit(task, cx));
+        let (steps, f) = self.0.take()?;
+        drop(steps);
+        Poll::Ready(output.inspect(f))
+    }
+
+    #[inline]
+    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let Ok((steps, f)) = self.0.take() else { return Ok(Err(Error::AlreadyEnded)) };
+        match steps.submit_now(task, cx) {
+            Ok(output) => Ok(output.inspect(f)),
+            Err(steps) => Err(Self::new(steps, f)),
+        }
     }
 }

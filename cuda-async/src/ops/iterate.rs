@@ -9,28 +9,27 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, Live, Op, Submit, Submitted, poll_once},
 };
 
-/// Turns that are submitted before the executor gets a chance to do something else.
+/// The number of turns that one poll submits before it yields to the executor.
 pub const MAX_TURNS_PER_POLL: usize = 64;
 
-/// Steps of [`iterate`].
+/// The steps of [`iterate`].
 #[derive(Clone)]
 pub struct Iterate<T, F, S> {
-    turn: Turn<T, S>,
+    turn: Live<Turn<T, S>>,
     f: F,
 }
 
 #[derive(Clone)]
 enum Turn<T, S> {
     Next(T),
-    Runs(S),
-    Ended,
+    Running(S),
 }
 
-/// Runs the operation that `f` makes of the state, again and again: `Continue` holds the next state,
-/// `Break` ends the loop with its value. Any number of turns uses the same memory.
+/// Runs the operation that `f` makes of the state, repeatedly. An output of `Continue` holds the next state, and
+/// `Break` ends the loop with its value. Memory use does not depend on the number of turns.
 ///
 /// ```
 /// use std::ops::ControlFlow::{Break, Continue};
@@ -48,7 +47,7 @@ where
     F: FnMut(T) -> O + Send,
     O: IntoDeviceOp<Output = ControlFlow<B, T>>,
 {
-    Op::new(Iterate { turn: Turn::Next(state), f })
+    Op::new(Iterate { turn: Live::new(Turn::Next(state)), f })
 }
 
 impl<T, B, F, O, S> Submit for Iterate<T, F, S>
@@ -63,25 +62,61 @@ where
 
     #[inline]
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
-        let mut turns = 0;
-        loop {
-            self.turn = match std::mem::replace(&mut self.turn, Turn::Ended) {
-                Turn::Next(state) => Turn::Runs((self.f)(state).into_op().into_steps()),
-                runs => runs,
-            };
-            let Turn::Runs(steps) = &mut self.turn else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
+        if let Turn::Running(steps) = self.turn.get()? {
             let output = ready!(steps.poll_submit(task, cx));
-            self.turn = Turn::Ended;
+            self.turn.end();
             match output? {
                 ControlFlow::Break(value) => return Poll::Ready(Ok(value)),
-                ControlFlow::Continue(state) => self.turn = Turn::Next(state),
+                ControlFlow::Continue(state) => self.turn.set(Turn::Next(state)),
+            };
+        }
+        let Turn::Next(state) = self.turn.take()? else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        match run_turns(state, &mut self.f, task, cx) {
+            Ok(output) => Poll::Ready(output),
+            Err(turn) => {
+                self.turn.set(turn);
+                Poll::Pending
             }
-            turns += 1;
-            if turns % MAX_TURNS_PER_POLL == 0 && cx.yield_now(task) {
-                return Poll::Pending;
-            }
+        }
+    }
+
+    #[inline]
+    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        match self.turn.take() {
+            Ok(Turn::Next(state)) => run_turns(state, &mut self.f, task, cx)
+                .map_err(|turn| Self { turn: Live::new(turn), f: self.f }),
+            Ok(running) => poll_once(Self { turn: Live::new(running), f: self.f }, task, cx),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+/// Runs turns until the loop ends. Returns the turn that is pending as the outer error.
+#[inline]
+fn run_turns<T, B, F, O, S>(
+    mut state: T,
+    f: &mut F,
+    task: &mut Context<'_>,
+    cx: &ExecutionContext,
+) -> Result<Result<B>, Turn<T, S>>
+where
+    F: FnMut(T) -> O,
+    O: IntoDeviceOp<Output = ControlFlow<B, T>, Steps = S>,
+    S: Submit<Output = ControlFlow<B, T>>,
+{
+    let mut turns = 0;
+    loop {
+        match f(state).into_op().into_steps().submit_now(task, cx) {
+            Ok(Ok(ControlFlow::Continue(next))) => state = next,
+            Ok(Ok(ControlFlow::Break(value))) => return Ok(Ok(value)),
+            Ok(Err(error)) => return Ok(Err(error)),
+            Err(steps) => return Err(Turn::Running(steps)),
+        }
+        turns += 1;
+        if turns % MAX_TURNS_PER_POLL == 0 && cx.yield_now(task) {
+            return Err(Turn::Next(state));
         }
     }
 }

@@ -1,24 +1,23 @@
-//! `join_all`: any number of operations at the same time.
+//! `join_all`: runs any number of operations concurrently.
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
-    ops::branch::{Branch, Fork, still_waiting},
+    op::{IntoDeviceOp, Live, Op, Submit},
+    ops::branch::{Branch, Fork, any_pending},
 };
 
-/// Steps of [`join_all`].
+/// The steps of [`join_all`].
 pub struct JoinAll<S: Submit> {
-    /// None once it has ended.
-    branches: Option<Vec<Branch<S>>>,
+    branches: Live<Vec<Branch<S>>>,
     fork: Fork,
 }
 
-/// Runs all operations at the same time, on a bounded number of streams; gives their outputs in order.
-/// The first error ends it.
+/// Runs all operations concurrently on a bounded number of streams and gives their outputs in order. The first error
+/// ends the operation.
 ///
 /// ```
 /// use cuda_async::{join_all, prelude::*};
@@ -31,7 +30,7 @@ where
     I: IntoIterator<Item: IntoDeviceOp>,
 {
     let branches = ops.into_iter().map(|op| Branch::new(op.into_op().into_steps())).collect();
-    Op::new(JoinAll { branches: Some(branches), fork: Fork::new() })
+    Op::new(JoinAll { branches: Live::new(branches), fork: Fork::new() })
 }
 
 impl<O: IntoDeviceOp> IntoDeviceOp for Vec<O> {
@@ -55,21 +54,21 @@ impl<S: Submit> Submit for JoinAll<S> {
         if submitted == Ok(true) {
             return Poll::Pending;
         }
-        let branches = self.branches.take().unwrap_or_default();
+        let branches = self.branches.take();
         submitted.and(self.fork.join(cx))?;
-        Poll::Ready(branches.into_iter().map(|mut branch| branch.take()).collect())
+        Poll::Ready(branches?.into_iter().map(|mut branch| branch.take()).collect())
     }
 }
 
 impl<S: Submit> JoinAll<S> {
-    /// Whether any of them is pending.
+    /// Polls the branches and returns whether any is pending.
     fn poll_branches(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<bool> {
-        let branches = self.branches.as_mut().ok_or(Error::AlreadyEnded)?;
+        let branches = self.branches.get()?;
         let contexts = self.fork.contexts(cx, branches.len())?;
-        let mut waiting = 0;
+        let mut pending = 0;
         for (branch, cx) in branches.iter_mut().zip(contexts) {
-            waiting += usize::from(branch.poll(task, cx)?.is_pending());
+            pending += usize::from(branch.poll(task, cx)?.is_pending());
         }
-        still_waiting(waiting, task, cx)
+        any_pending(pending, task, cx)
     }
 }

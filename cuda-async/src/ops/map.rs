@@ -4,15 +4,18 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{context::ExecutionContext, op::Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit, Submitted},
+};
 
-/// Steps of [`DeviceOp::map`](crate::DeviceOp::map).
+/// The steps of [`DeviceOp::map`](crate::ops::DeviceOp::map).
 #[derive(Clone)]
-pub struct Map<S, F>(Option<(S, F)>);
+pub struct Map<S, F>(Live<(S, F)>);
 
 impl<S, F> Map<S, F> {
     pub(crate) const fn new(steps: S, f: F) -> Self {
-        Self(Some((steps, f)))
+        Self(Live::new((steps, f)))
     }
 }
 
@@ -26,14 +29,18 @@ where
 
     #[inline]
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<U>> {
-        let Some((steps, _)) = &mut self.0 else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        let output = ready!(steps.poll_submit(task, cx));
-        let Some((steps, f)) = self.0.take() else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
+        let output = ready!(self.0.get()?.0.poll_submit(task, cx));
+        let (steps, f) = self.0.take()?;
         drop(steps);
         Poll::Ready(output.map(f))
+    }
+
+    #[inline]
+    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let Ok((steps, f)) = self.0.take() else { return Ok(Err(Error::AlreadyEnded)) };
+        match steps.submit_now(task, cx) {
+            Ok(output) => Ok(output.map(f)),
+            Err(steps) => Err(Self::new(steps, f)),
+        }
     }
 }

@@ -4,15 +4,18 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result};
 
-use crate::{context::ExecutionContext, op::Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit, Submitted},
+};
 
-/// Steps of [`DeviceOp::map_err`](crate::DeviceOp::map_err).
+/// The steps of [`DeviceOp::map_err`](crate::ops::DeviceOp::map_err).
 #[derive(Clone)]
-pub struct MapErr<S, F>(Option<(S, F)>);
+pub struct MapErr<S, F>(Live<(S, F)>);
 
 impl<S, F> MapErr<S, F> {
     pub(crate) const fn new(steps: S, f: F) -> Self {
-        Self(Some((steps, f)))
+        Self(Live::new((steps, f)))
     }
 }
 
@@ -23,20 +26,25 @@ where
 {
     type Output = S::Output;
 
+    #[inline]
     fn poll_submit(
         &mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        let Some((steps, _)) = &mut self.0 else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        let output = ready!(steps.poll_submit(task, cx));
-        let Some((steps, f)) = self.0.take() else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
+        let output = ready!(self.0.get()?.0.poll_submit(task, cx));
+        let (steps, f) = self.0.take()?;
         drop(steps);
         Poll::Ready(output.map_err(f))
+    }
+
+    #[inline]
+    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let Ok((steps, f)) = self.0.take() else { return Ok(Err(Error::AlreadyEnded)) };
+        match steps.submit_now(task, cx) {
+            Ok(output) => Ok(output.map_err(f)),
+            Err(steps) => Err(Self::new(steps, f)),
+        }
     }
 }
 
@@ -45,7 +53,7 @@ mod tests {
     use crate::{Error, prelude::*};
 
     #[test]
-    fn changes_errors_and_leaves_values() {
+    fn map_err_changes_errors_and_keeps_values() {
         let lost = |_| Error::OutOfHostMemory { requested: 1 };
         assert_eq!(value(1).map_err(lost).sync(), Ok(1));
         let failed = value(1).then(|_| Err::<Op<crate::ops::Value<u8>>, _>(Error::NeedsHostData));

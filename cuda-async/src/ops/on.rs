@@ -1,4 +1,4 @@
-//! `on`: an operation on a device of its own.
+//! `on`: runs an operation on a given device.
 
 use std::{
     sync::Arc,
@@ -8,35 +8,37 @@ use std::{
 use cuda_core::{Device, Error, Result};
 
 use crate::{
-    context::ExecutionContext, op::Submit, ops::settled::Settled, policy::SchedulingPolicy,
+    context::ExecutionContext,
+    op::{Live, Submit},
+    ops::settled::Settled,
+    policy::SchedulingPolicy,
     runtime::device_policy,
 };
 
-/// Steps of [`DeviceOp::on`](crate::DeviceOp::on).
-pub struct On<S: Submit>(State<S>);
+/// The steps of [`DeviceOp::on`](crate::ops::DeviceOp::on).
+pub struct On<S: Submit>(Live<State<S>>);
 
 enum State<S: Submit> {
     Idle(S, Device),
-    /// On the device that is in use anyway.
-    Here(S),
-    There(There<S>),
-    Ended,
+    /// The run uses the device already.
+    SameDevice(S),
+    OtherDevice(OtherDevice<S>),
 }
 
-struct There<S: Submit> {
+struct OtherDevice<S: Submit> {
     steps: Settled<S>,
     cx: ExecutionContext,
-    /// So that those who come next find it.
+    /// Held so that other operations on this device share the policy.
     _policy: Arc<dyn SchedulingPolicy>,
 }
 
 impl<S: Submit> On<S> {
     pub(crate) const fn new(steps: S, device: Device) -> Self {
-        Self(State::Idle(steps, device))
+        Self(Live::new(State::Idle(steps, device)))
     }
 }
 
-impl<S: Submit> There<S> {
+impl<S: Submit> OtherDevice<S> {
     fn new(steps: S, device: &Device, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
         cx.wait_by_wakers(task)?;
         let policy = device_policy(device)?;
@@ -53,17 +55,21 @@ impl<S: Submit> Submit for On<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        self.0 = match std::mem::replace(&mut self.0, State::Ended) {
-            State::Idle(steps, device) if device == *cx.device() => State::Here(steps),
-            State::Idle(steps, device) => State::There(There::new(steps, &device, cx, task)?),
-            begun => begun,
+        if let State::Idle(..) = self.0.get()?
+            && let State::Idle(steps, device) = self.0.take()?
+        {
+            self.0.set(if device == *cx.device() {
+                State::SameDevice(steps)
+            } else {
+                State::OtherDevice(OtherDevice::new(steps, &device, cx, task)?)
+            });
+        }
+        let output = match self.0.get()? {
+            State::SameDevice(steps) => ready!(steps.poll_submit(task, cx)),
+            State::OtherDevice(other) => ready!(other.steps.poll_submit(task, &other.cx)),
+            State::Idle(..) => Err(Error::AlreadyEnded),
         };
-        let output = match &mut self.0 {
-            State::Here(steps) => ready!(steps.poll_submit(task, cx)),
-            State::There(there) => ready!(there.steps.poll_submit(task, &there.cx)),
-            _ => Err(Error::AlreadyEnded),
-        };
-        self.0 = State::Ended;
+        self.0.end();
         Poll::Ready(output)
     }
 }

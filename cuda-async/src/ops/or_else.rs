@@ -1,4 +1,4 @@
-//! `or_else`: another operation where the first fails.
+//! `or_else`: runs another operation if the first one fails.
 
 use std::task::{Context, Poll, ready};
 
@@ -6,22 +6,21 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Submit},
+    op::{IntoDeviceOp, Live, Submit},
     ops::settled::Settled,
 };
 
-/// Steps of [`DeviceOp::or_else`](crate::DeviceOp::or_else).
-pub struct OrElse<S: Submit, F, B>(State<S, F, B>);
+/// The steps of [`DeviceOp::or_else`](crate::ops::DeviceOp::or_else).
+pub struct OrElse<S: Submit, F, B>(Live<State<S, F, B>>);
 
 enum State<S: Submit, F, B> {
     First(Settled<S>, F),
     Second(B),
-    Ended,
 }
 
 impl<S: Submit, F, B> OrElse<S, F, B> {
     pub(crate) const fn new(first: S, f: F) -> Self {
-        Self(State::First(Settled::new(first), f))
+        Self(Live::new(State::First(Settled::new(first), f)))
     }
 }
 
@@ -39,25 +38,25 @@ where
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        if let State::First(first, _) = &mut self.0 {
+        if let State::First(first, _) = self.0.get()? {
             if let Err(error) = cx.may_wait() {
-                self.0 = State::Ended;
+                self.0.end();
                 return Poll::Ready(Err(error));
             }
             let settled = ready!(first.poll_submit(task, cx));
-            let State::First(_, f) = std::mem::replace(&mut self.0, State::Ended) else {
+            let State::First(_, f) = self.0.take()? else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };
             match settled {
                 Ok(output) => return Poll::Ready(Ok(output)),
-                Err(error) => self.0 = State::Second(f(error).into_op().into_steps()),
-            }
+                Err(error) => self.0.set(State::Second(f(error).into_op().into_steps())),
+            };
         }
-        let State::Second(second) = &mut self.0 else {
+        let State::Second(second) = self.0.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let output = ready!(second.poll_submit(task, cx));
-        self.0 = State::Ended;
+        self.0.end();
         Poll::Ready(output)
     }
 }
@@ -67,7 +66,7 @@ mod tests {
     use crate::{Error, prelude::*};
 
     #[test]
-    fn the_second_runs_only_where_the_first_fails() {
+    fn or_else_runs_the_second_only_after_an_error() {
         let fine = value(1).or_else(|_| -> Op<crate::ops::Value<i32>> { unreachable!() });
         assert_eq!(fine.sync(), Ok(1));
         let failed = value(1).then(|_| Err::<Op<crate::ops::Value<i32>>, _>(Error::NeedsHostData));

@@ -1,4 +1,4 @@
-//! `race`: several operations, of which the first to end counts.
+//! `race`: runs operations concurrently and takes the result of the first that ends.
 
 use std::task::{Context, Poll};
 
@@ -6,23 +6,22 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, Live, Op, Submit},
     ops::{branch::Fork, settled::Settled},
 };
 
-/// Steps of [`race`].
+/// The steps of [`race`].
 pub struct Race<S: Submit> {
-    /// None once it has ended.
-    racers: Option<Vec<Settled<S>>>,
+    racers: Live<Vec<Settled<S>>>,
     fork: Fork,
 }
 
-/// Runs operations at the same time, each on a stream beside this operation's own; the first that is
+/// Runs operations concurrently, each on another stream than this operation's. The first that is
 /// [`settled`](crate::ops::DeviceOp::settled), with a value or an error, gives the result.
 ///
-/// The others are dropped. What they had submitted runs on, since a device cannot be stopped, and its memory
-/// lives until that is done; nothing waits for it. Building one allocates a list; [`race!`](crate::race!) takes
-/// operations of different types.
+/// The others are dropped. Work that they have submitted runs to its end, because a device cannot be stopped, and its
+/// memory is retained until then. Nothing waits for it. Building a race allocates a list. [`race!`](crate::race!)
+/// takes operations of different types.
 ///
 /// ```
 /// use cuda_async::{prelude::*, race};
@@ -32,16 +31,16 @@ pub struct Race<S: Submit> {
 /// ```
 ///
 /// # Errors
-/// What the first to end says; [`Error::OutOfRange`] where there are none.
+/// The error of the first operation that ends; [`Error::OutOfRange`] if there are no operations.
 pub fn race<I>(ops: I) -> Op<Race<<I::Item as IntoDeviceOp>::Steps>>
 where
     I: IntoIterator<Item: IntoDeviceOp>,
 {
     let racers = ops.into_iter().map(|op| Settled::new(op.into_op().into_steps())).collect();
-    Op::new(Race { racers: Some(racers), fork: Fork::new() })
+    Op::new(Race { racers: Live::new(racers), fork: Fork::new() })
 }
 
-/// [`race`](crate::race()) of operations of different types with one output; boxes each.
+/// [`race`](crate::race()) of operations that have different types and the same output type. Boxes each of them.
 ///
 /// ```
 /// use cuda_async::{prelude::*, race, value};
@@ -66,7 +65,7 @@ impl<S: Submit> Submit for Race<S> {
     ) -> Poll<Result<S::Output>> {
         let polled = self.poll_racers(task, cx);
         if polled.is_ready() {
-            self.racers = None;
+            self.racers.end();
             self.fork = Fork::new();
         }
         polled
@@ -74,8 +73,11 @@ impl<S: Submit> Submit for Race<S> {
 }
 
 #[cold]
-fn nobody_runs() -> Error {
-    Error::OutOfRange { what: "a race".into(), detail: "no operation runs in it".into() }
+fn no_operations() -> Error {
+    Error::OutOfRange {
+        what: "`race`".into(),
+        detail: "it was given no operations; give at least one".into(),
+    }
 }
 
 impl<S: Submit> Race<S> {
@@ -84,13 +86,13 @@ impl<S: Submit> Race<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        let racers = self.racers.as_mut().ok_or(Error::AlreadyEnded)?;
+        let racers = self.racers.get()?;
         if racers.is_empty() {
-            return Poll::Ready(Err(nobody_runs()));
+            return Poll::Ready(Err(no_operations()));
         }
         cx.wait_by_wakers(task)?;
-        // Nobody runs in the first context, which is this one: nothing behind the race waits for a loser. Nor
-        // for the winner, which has run.
+        // The first context is this one, and no racer uses it. So work behind the race does not wait for the losers,
+        // and need not wait for the winner, which has completed.
         let contexts = self.fork.contexts(cx, racers.len() + 1)?;
         for (racer, cx) in racers.iter_mut().zip(&contexts[1..]) {
             if let Poll::Ready(first) = racer.poll_submit(task, cx) {

@@ -1,4 +1,4 @@
-//! `retry`: an operation that is made again when it fails.
+//! `retry`: makes and runs an operation again when it fails.
 
 use std::{
     task::{Context, Poll, ready},
@@ -9,12 +9,13 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, Live, Op, Submit},
     ops::settled::Settled,
     wake::timer::Sleep,
 };
 
-/// How often and how soon to try again, and after which errors; `P` is a `FnMut(&Error) -> bool`.
+/// The number of further tries, the pauses between them, and the errors that allow them. `P` is a
+/// `FnMut(&Error) -> bool`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,8 +34,8 @@ pub struct Retry<P = fn(&Error) -> bool> {
 }
 
 impl Retry {
-    /// At most this many times after the first, for errors that are [retryable](Error::is_retryable); with a
-    /// pause of 10 ms, then 20, 40 and so on, at most a second.
+    /// Allows this many tries after the first, for errors that are [retryable](Error::is_retryable). The pauses are
+    /// 10 ms, 20 ms, 40 ms and so on, at most one second.
     pub const fn times(times: u32) -> Self {
         Self {
             left: times,
@@ -47,8 +48,8 @@ impl Retry {
 }
 
 impl<P> Retry<P> {
-    /// A pause of `first` before the second try; each further one is `factor` times as long, and none longer
-    /// than `longest`. Factors below one, and such as are no numbers, count as one.
+    /// Pauses for `first` before the second try. Each further pause is `factor` times as long, and at most `longest`. A
+    /// factor that is below one or is not a number counts as one.
     pub const fn backoff(mut self, first: Duration, factor: f64, longest: Duration) -> Self {
         self.pause = first;
         self.factor = if factor > 1.0 { factor } else { 1.0 };
@@ -56,13 +57,13 @@ impl<P> Retry<P> {
         self
     }
 
-    /// After errors for which `when` says so, and no others.
+    /// Tries again only after errors for which `when` returns true.
     pub fn when<Q: FnMut(&Error) -> bool>(self, when: Q) -> Retry<Q> {
         let Self { left, pause, factor, longest, .. } = self;
         Retry { left, pause, factor, longest, when }
     }
 
-    /// The pause before the next try.
+    /// Returns the pause before the next try.
     fn next_pause(&mut self) -> Duration {
         let pause = self.pause.min(self.longest);
         let next = Duration::try_from_secs_f64(pause.as_secs_f64() * self.factor);
@@ -71,22 +72,21 @@ impl<P> Retry<P> {
     }
 }
 
-/// Steps of [`retry`].
+/// The steps of [`retry`].
 pub struct Retrying<P, F, S: Submit> {
     retry: Retry<P>,
     make: F,
-    turn: Turn<S>,
+    turn: Live<Turn<S>>,
 }
 
 enum Turn<S: Submit> {
     Next,
-    Runs(Settled<S>),
-    Pauses(Sleep),
-    Ended,
+    Running(Settled<S>),
+    Pausing(Sleep),
 }
 
-/// Runs the operation that `make` makes. Where it fails, also on the device, runs another one, after a pause
-/// that holds no thread.
+/// Runs the operation that `make` makes. If it fails, on the host or on the device, pauses and runs another one. The
+/// pause blocks no thread.
 ///
 /// Every try is [`settled`](crate::ops::DeviceOp::settled).
 ///
@@ -99,14 +99,14 @@ enum Turn<S: Submit> {
 /// ```
 ///
 /// # Errors
-/// The last one.
+/// The error of the last try.
 pub fn retry<P, F, O>(retry: Retry<P>, make: F) -> Op<Retrying<P, F, O::Steps>>
 where
     P: FnMut(&Error) -> bool + Send,
     F: FnMut() -> O + Send,
     O: IntoDeviceOp,
 {
-    Op::new(Retrying { retry, make, turn: Turn::Next })
+    Op::new(Retrying { retry, make, turn: Live::new(Turn::Next) })
 }
 
 impl<P, F, O, S> Submit for Retrying<P, F, S>
@@ -124,27 +124,26 @@ where
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
         loop {
-            match &mut self.turn {
+            match self.turn.get()? {
                 Turn::Next => {
-                    self.turn = Turn::Ended;
+                    self.turn.end();
                     let steps = (self.make)().into_op().into_steps();
-                    self.turn = Turn::Runs(Settled::new(steps));
+                    self.turn.set(Turn::Running(Settled::new(steps)));
                 }
-                Turn::Runs(steps) => {
+                Turn::Running(steps) => {
                     let settled = ready!(steps.poll_submit(task, cx));
-                    self.turn = Turn::Ended;
+                    self.turn.end();
                     match settled {
                         Err(error) if self.again_after(&error) => self.pause(task, cx)?,
                         settled => return Poll::Ready(settled),
                     }
                 }
-                Turn::Pauses(sleep) => {
+                Turn::Pausing(sleep) => {
                     let slept = ready!(sleep.poll(task));
-                    self.turn = Turn::Ended;
+                    self.turn.end();
                     slept?;
-                    self.turn = Turn::Next;
+                    self.turn.set(Turn::Next);
                 }
-                Turn::Ended => return Poll::Ready(Err(Error::AlreadyEnded)),
             }
         }
     }
@@ -161,7 +160,7 @@ impl<P: FnMut(&Error) -> bool, F, S: Submit> Retrying<P, F, S> {
 
     fn pause(&mut self, task: &Context<'_>, cx: &ExecutionContext) -> Result<()> {
         cx.wait_by_wakers(task)?;
-        self.turn = Turn::Pauses(Sleep::new(self.retry.next_pause()));
+        self.turn.set(Turn::Pausing(Sleep::new(self.retry.next_pause())));
         Ok(())
     }
 }
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_the_longest() {
+    fn pauses_grow_to_the_limit() {
         let millis = Duration::from_millis;
         let mut retry = Retry::times(9).backoff(millis(10), 3.0, millis(100));
         let pauses: Vec<_> = (0..5).map(|_| retry.next_pause()).collect();

@@ -1,10 +1,10 @@
-//! `script`: an async closure that runs operations, as one operation.
+//! `script`: runs an async closure as one operation.
 
 use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     thread::ThreadId,
 };
 
@@ -13,23 +13,22 @@ use parking_lot::Mutex;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, Live, Op, Submit},
 };
 
-/// Steps of [`script`].
-pub struct Script<F, Fut>(State<F, Fut>);
+/// The steps of [`script`].
+pub struct Script<F, Fut>(Live<State<F, Fut>>);
 
 enum State<F, Fut> {
     Idle(F),
-    Runs(Pin<Box<Fut>>, ScriptContext),
-    Ended,
+    Running(Pin<Box<Fut>>, ScriptContext),
 }
 
-/// Runs an async closure as one operation. In it `cx.run(op).await` runs operations one behind the other on the
-/// stream of the whole: no wait between them but for host data, which is real when it is seen. Loops, `?`, and
-/// futures of others may stand between them.
+/// Runs an async closure as one operation. In the closure, `cx.run(op).await` runs operations in sequence on the stream
+/// of the script. It waits only for host data, so host data is always complete. The closure may contain loops, `?`,
+/// and other futures.
 ///
-/// Both `async move |cx| { .. }` and `|cx| async move { .. }` will do. Running one allocates.
+/// Both `async move |cx| { .. }` and `|cx| async move { .. }` are accepted. Running a script allocates.
 ///
 /// ```
 /// use cuda_async::{prelude::*, script};
@@ -50,41 +49,41 @@ enum State<F, Fut> {
 /// ```
 ///
 /// # Errors
-/// What the closure gives.
+/// The error that the closure returns.
 pub fn script<F, Fut, T>(f: F) -> Op<Script<F, Fut>>
 where
     F: FnOnce(ScriptContext) -> Fut + Send,
     Fut: Future<Output = Result<T>> + Send,
     T: Send,
 {
-    Op::new(Script(State::Idle(f)))
+    Op::new(Script(Live::new(State::Idle(f))))
 }
 
-/// Where a [`script`] runs its operations. Clones are the same one.
+/// Runs the operations of a [`script`]. Clones refer to the same script.
 #[derive(Clone)]
 pub struct ScriptContext(Arc<Mutex<Option<Polled>>>);
 
-/// The script is being polled, by this thread, in this context.
+/// Present while a thread polls the script.
 struct Polled {
     by: ThreadId,
     cx: ExecutionContext,
 }
 
 impl ScriptContext {
-    /// Runs an operation when it is awaited, behind what the script ran before.
+    /// Runs an operation when the future is awaited, after the operations that the script ran before.
     ///
-    /// An operation that is run without this, by `op.await` or `op.sync()`, is a run of its own on the default policy:
-    /// it is not behind what the script ran, but for the buffers that both use, and not part of the script. `sync`
-    /// also blocks the thread that polls.
+    /// An operation that is run in another way, by `op.await` or `op.sync()`, is a separate run on the default policy.
+    /// It is not part of the script, and only the buffers that both use order it after the script's work. `sync` also
+    /// blocks the polling thread.
     ///
     /// # Errors
-    /// What the operation says; [`Error::OutsideScript`] if it is awaited anywhere but in its script: in a task
-    /// of its own, or after the script's end.
+    /// The error of the operation; [`Error::OutsideScript`] if the future is awaited outside of its script: in a task
+    /// of its own, or after the end of the script.
     pub fn run<O: IntoDeviceOp>(&self, op: O) -> ScriptRun<O::Steps> {
         ScriptRun { steps: op.into_op().into_steps(), script: self.clone() }
     }
 
-    /// The context of the script, if it is this thread that polls it now.
+    /// Returns the context of the script if this thread is polling the script.
     fn current(&self) -> Result<ExecutionContext> {
         let polled = self.0.lock();
         let here = polled.as_ref().filter(|polled| polled.by == std::thread::current().id());
@@ -122,7 +121,7 @@ impl<S: Submit> Future for ScriptRun<S> {
     }
 }
 
-/// Lets the script's own context be used for one poll.
+/// Lends the run's context to the script for one poll.
 struct Polling<'a>(&'a ScriptContext);
 
 impl<'a> Polling<'a> {
@@ -147,24 +146,23 @@ where
     type Output = T;
 
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<T>> {
-        // Taken out, so that a script that panics is at its end.
-        let (mut future, script) = match std::mem::replace(&mut self.0, State::Ended) {
+        // Taken out while it is polled: a script that panics has ended.
+        let (mut future, script) = match self.0.take()? {
             State::Idle(f) => {
                 let script = ScriptContext(Arc::default());
                 (Box::pin(f(script.clone())), script)
             }
-            State::Runs(future, script) => (future, script),
-            State::Ended => return Poll::Ready(Err(Error::AlreadyEnded)),
+            State::Running(future, script) => (future, script),
         };
-        // Whatever it awaits has only the waker.
+        // The futures that the script awaits use wakers.
         cx.wait_by_wakers(task)?;
         let polled = {
             let _polling = Polling::new(&script, cx);
             future.as_mut().poll(task)
         };
         if polled.is_pending() {
-            self.0 = State::Runs(future, script);
+            self.0.set(State::Running(future, script));
         }
-        Poll::Ready(ready!(polled))
+        polled
     }
 }

@@ -1,24 +1,26 @@
-//! `settled`: not done before the device is.
+//! `settled`: waits until the device has completed an operation.
 
 use std::task::{Context, Poll, ready};
 
 use cuda_core::{Error, Result, Waiter};
 
-use crate::{context::ExecutionContext, op::Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit},
+};
 
-/// Steps of [`DeviceOp::settled`](crate::DeviceOp::settled).
-pub struct Settled<S: Submit>(State<S, S::Output>);
+/// The steps of [`DeviceOp::settled`](crate::ops::DeviceOp::settled).
+pub struct Settled<S: Submit>(Live<State<S, S::Output>>);
 
 enum State<S, T> {
     Idle(S),
-    /// With the last submission before it began.
-    Runs(S, Option<u64>),
-    Waits(Waits<T>),
-    Ended,
+    /// Holds the last submission of the context before these steps began.
+    Submitting(S, Option<u64>),
+    Executing(Executing<T>),
 }
 
-/// All is submitted, or failed to be.
-struct Waits<T> {
+/// The steps have submitted their work, or have failed, and the device runs what they submitted.
+struct Executing<T> {
     submitted: Result<T>,
     number: u64,
     waiter: Option<Waiter>,
@@ -26,23 +28,23 @@ struct Waits<T> {
 
 impl<S: Submit> Settled<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self(State::Idle(steps))
+        Self(Live::new(State::Idle(steps)))
     }
 
-    /// Takes the state to `Waits`; ready if there is nothing to wait for.
+    /// Polls the steps. Goes on to `Executing`, or is ready with their result if they have submitted nothing.
     fn poll_steps(
         &mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Option<Result<S::Output>>> {
-        let State::Runs(steps, before) = &mut self.0 else { return Poll::Ready(None) };
+        let Ok(State::Submitting(steps, before)) = self.0.get() else { return Poll::Ready(None) };
         let submitted = ready!(steps.poll_submit(task, cx));
-        let waits_for = cx.last().filter(|number| Some(*number) > *before);
-        self.0 = State::Ended; // and with that its inputs are dropped
-        Poll::Ready(match waits_for {
+        let last = cx.last().filter(|number| Some(*number) > *before);
+        self.0.end(); // drops the inputs of the steps
+        Poll::Ready(match last {
             None => Some(submitted),
             Some(number) => {
-                self.0 = State::Waits(Waits { submitted, number, waiter: None });
+                self.0.set(State::Executing(Executing { submitted, number, waiter: None }));
                 None
             }
         })
@@ -57,23 +59,22 @@ impl<S: Submit> Submit for Settled<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        self.0 = match std::mem::replace(&mut self.0, State::Ended) {
-            State::Idle(steps) => {
-                cx.may_wait()?;
-                State::Runs(steps, cx.last())
-            }
-            begun => begun,
-        };
-        if let Some(nothing_to_wait_for) = ready!(self.poll_steps(task, cx)) {
-            return Poll::Ready(nothing_to_wait_for);
+        if let State::Idle(_) = self.0.get()?
+            && let State::Idle(steps) = self.0.take()?
+        {
+            cx.may_wait()?;
+            self.0.set(State::Submitting(steps, cx.last()));
         }
-        let State::Waits(waits) = &mut self.0 else {
+        if let Some(submitted) = ready!(self.poll_steps(task, cx)) {
+            return Poll::Ready(submitted);
+        }
+        let State::Executing(executing) = self.0.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
-        let ran = ready!(cx.poll_submission(waits.number, &mut waits.waiter, task));
-        match std::mem::replace(&mut self.0, State::Ended) {
-            State::Waits(waits) => Poll::Ready(waits.submitted.and_then(|x| ran.map(|()| x))),
-            _ => Poll::Ready(Err(Error::AlreadyEnded)),
-        }
+        let completed = ready!(cx.poll_submission(executing.number, &mut executing.waiter, task));
+        let State::Executing(executing) = self.0.take()? else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        Poll::Ready(executing.submitted.and_then(|output| completed.map(|()| output)))
     }
 }

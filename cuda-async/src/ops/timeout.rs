@@ -1,4 +1,4 @@
-//! `timeout`: an end to the wait.
+//! `timeout`: ends the wait for an operation after a time.
 
 use std::{
     task::{Context, Poll, ready},
@@ -7,20 +7,24 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{context::ExecutionContext, op::Submit, ops::settled::Settled, wake::timer::Sleep};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit},
+    ops::settled::Settled,
+    wake::timer::Sleep,
+};
 
-/// Steps of [`DeviceOp::timeout`](crate::DeviceOp::timeout).
-pub struct Timeout<S: Submit>(State<S>);
+/// The steps of [`DeviceOp::timeout`](crate::ops::DeviceOp::timeout).
+pub struct Timeout<S: Submit>(Live<State<S>>);
 
 enum State<S: Submit> {
     Idle(S, Duration),
-    Runs(Runs<S>),
-    Ended,
+    Running(Running<S>),
 }
 
-struct Runs<S: Submit> {
+struct Running<S: Submit> {
     steps: Settled<S>,
-    /// On the same stream: what is given up is not waited for.
+    /// A context on the same stream. The run does not wait for its work if the time is over first.
     cx: ExecutionContext,
     sleep: Sleep,
     after: Duration,
@@ -28,18 +32,18 @@ struct Runs<S: Submit> {
 
 impl<S: Submit> Timeout<S> {
     pub(crate) const fn new(steps: S, after: Duration) -> Self {
-        Self(State::Idle(steps, after))
+        Self(Live::new(State::Idle(steps, after)))
     }
 }
 
-impl<S: Submit> Runs<S> {
+impl<S: Submit> Running<S> {
     fn new(steps: S, after: Duration, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
         cx.wait_by_wakers(task)?;
         let (cx, sleep) = (cx.sibling()?, Sleep::new(after));
         Ok(Self { steps: Settled::new(steps), cx, sleep, after })
     }
 
-    /// The steps first: what is done when it is late to ask is done.
+    /// Polls the steps before the clock: work that is complete when the poll comes late counts as complete.
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<S::Output>> {
         if let Poll::Ready(output) = self.steps.poll_submit(task, &self.cx) {
             return Poll::Ready(output);
@@ -57,18 +61,19 @@ impl<S: Submit> Submit for Timeout<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        self.0 = match std::mem::replace(&mut self.0, State::Ended) {
-            State::Idle(steps, after) => State::Runs(Runs::new(steps, after, cx, task)?),
-            begun => begun,
-        };
-        let State::Runs(runs) = &mut self.0 else {
+        if let State::Idle(..) = self.0.get()?
+            && let State::Idle(steps, after) = self.0.take()?
+        {
+            self.0.set(State::Running(Running::new(steps, after, cx, task)?));
+        }
+        let State::Running(running) = self.0.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
-        let output = ready!(runs.poll(task));
+        let output = ready!(running.poll(task));
         if !matches!(output, Err(Error::TimedOut { .. })) {
-            cx.join_sibling(&runs.cx);
+            cx.join_sibling(&running.cx);
         }
-        self.0 = State::Ended;
+        self.0.end();
         Poll::Ready(output)
     }
 }

@@ -1,4 +1,4 @@
-//! `unwrap_arc`: the last owner's way back from an `Arc`.
+//! `unwrap_arc`: takes the value out of an `Arc` that has one owner.
 
 use std::{
     sync::Arc,
@@ -7,15 +7,18 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{context::ExecutionContext, op::Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit},
+};
 
-/// Steps of [`DeviceOp::unwrap_arc`](crate::DeviceOp::unwrap_arc).
+/// The steps of [`DeviceOp::unwrap_arc`](crate::ops::DeviceOp::unwrap_arc).
 #[derive(Clone)]
-pub struct UnwrapArc<S>(Option<S>);
+pub struct UnwrapArc<S>(Live<S>);
 
 impl<S> UnwrapArc<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self(Some(steps))
+        Self(Live::new(steps))
     }
 }
 
@@ -27,10 +30,9 @@ where
     type Output = T;
 
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<T>> {
-        let steps = self.0.as_mut().ok_or(Error::AlreadyEnded)?;
-        let output = ready!(steps.poll_submit(task, cx));
-        // First, since they may own it too.
-        self.0 = None;
+        let output = ready!(self.0.get()?.poll_submit(task, cx));
+        // The steps may own a clone of the `Arc`, so they are dropped first.
+        self.0.end();
         let shared = |arc: Arc<T>| Error::StillShared { others: Arc::strong_count(&arc) - 1 };
         Poll::Ready(output.and_then(|arc| Arc::try_unwrap(arc).map_err(shared)))
     }
@@ -41,7 +43,7 @@ mod tests {
     use crate::{Error, prelude::*};
 
     #[test]
-    fn the_last_clone_gives_the_value() {
+    fn unwrap_arc_takes_the_value_from_the_last_owner() {
         let shared = value(vec![1]).shared();
         let kept = shared.clone().sync();
         let refused = shared.clone().unwrap_arc().sync();

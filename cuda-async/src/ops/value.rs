@@ -1,20 +1,20 @@
-//! `value`, `empty`, `with_context`: where operations begin.
+//! `value`, `empty`, `with_context`: operations that start from a host value or from a closure.
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, Live, Op, Submit, Submitted},
     ops::device_op::DeviceOp,
 };
 
-/// Steps of [`value`].
+/// The steps of [`value`].
 #[derive(Clone)]
-pub struct Value<T>(Option<T>);
+pub struct Value<T>(Live<T>);
 
-/// The operation that gives `x` and does nothing.
+/// Makes an operation that gives `x` and submits nothing.
 ///
 /// ```
 /// use cuda_async::{prelude::*, value};
@@ -22,18 +22,23 @@ pub struct Value<T>(Option<T>);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub const fn value<T: Send>(x: T) -> Op<Value<T>> {
-    Op::new(Value(Some(x)))
+    Op::new(Value(Live::new(x)))
 }
 
 impl<T: Send> Submit for Value<T> {
     type Output = T;
 
     fn poll_submit(&mut self, _: &mut Context<'_>, _: &ExecutionContext) -> Poll<Result<T>> {
-        Poll::Ready(self.0.take().ok_or(Error::AlreadyEnded))
+        Poll::Ready(self.0.take())
+    }
+
+    #[inline]
+    fn submit_now(mut self, _: &mut Context<'_>, _: &ExecutionContext) -> Submitted<Self> {
+        Ok(self.0.take())
     }
 }
 
-/// The operation that `f` makes when it is run: for work that should not even be described before.
+/// Runs the operation that `f` makes when this one is run. Use it to defer the construction of an operation.
 ///
 /// ```
 /// use cuda_async::{ops::empty, prelude::*};
@@ -49,7 +54,7 @@ where
     value(()).then(|()| f())
 }
 
-/// The operation that `f` makes when it is run, knowing where: the way to enqueue by hand.
+/// Runs the operation that `f` makes of the context when this one is run. Use it to enqueue work by hand.
 ///
 /// ```
 /// use cuda_async::{DeviceBuffer, prelude::*, value, with_context};

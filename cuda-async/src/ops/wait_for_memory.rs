@@ -1,4 +1,4 @@
-//! `wait_for_memory`: memory that is in use now may come back.
+//! `wait_for_memory`: lets allocations wait until memory is freed.
 
 use std::{
     task::{Context, Poll, ready},
@@ -7,20 +7,22 @@ use std::{
 
 use cuda_core::{Error, Result};
 
-use crate::{context::ExecutionContext, op::Submit};
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Submit},
+};
 
-/// Steps of [`DeviceOp::wait_for_memory`](crate::DeviceOp::wait_for_memory).
-pub struct WaitForMemory<S>(State<S>);
+/// The steps of [`DeviceOp::wait_for_memory`](crate::ops::DeviceOp::wait_for_memory).
+pub struct WaitForMemory<S>(Live<State<S>>);
 
 enum State<S> {
     Idle(S, Duration),
-    Runs(S, ExecutionContext),
-    Ended,
+    Running(S, ExecutionContext),
 }
 
 impl<S> WaitForMemory<S> {
     pub(crate) const fn new(steps: S, max: Duration) -> Self {
-        Self(State::Idle(steps, max))
+        Self(Live::new(State::Idle(steps, max)))
     }
 }
 
@@ -32,16 +34,17 @@ impl<S: Submit> Submit for WaitForMemory<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        self.0 = match std::mem::replace(&mut self.0, State::Ended) {
-            State::Idle(steps, max) => State::Runs(steps, cx.with_memory_wait(max)?),
-            begun => begun,
-        };
-        let State::Runs(steps, patient) = &mut self.0 else {
+        if let State::Idle(..) = self.0.get()?
+            && let State::Idle(steps, max) = self.0.take()?
+        {
+            self.0.set(State::Running(steps, cx.with_memory_wait(max)?));
+        }
+        let State::Running(steps, sibling) = self.0.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
-        let output = ready!(steps.poll_submit(task, patient));
-        cx.join_sibling(patient);
-        self.0 = State::Ended;
+        let output = ready!(steps.poll_submit(task, sibling));
+        cx.join_sibling(sibling);
+        self.0.end();
         Poll::Ready(output)
     }
 }

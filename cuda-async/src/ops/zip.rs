@@ -1,25 +1,24 @@
-//! `zip!` and tuples: operations that run at the same time.
+//! `zip!` and tuples: runs operations concurrently.
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
-    ops::branch::{Branch, Fork, still_waiting},
+    op::{IntoDeviceOp, Live, Op, Submit},
+    ops::branch::{Branch, Fork, any_pending},
 };
 
-/// Steps of [`zip!`](crate::zip) and of tuples of operations; `T` is a tuple of branches.
+/// The steps of [`zip!`](crate::zip) and of tuples of operations; `T` is a tuple of branches.
 pub struct Zip<T> {
-    /// None once it has ended.
-    branches: Option<T>,
+    branches: Live<T>,
     fork: Fork,
 }
 
-/// Runs operations at the same time, on streams of their own; gives their outputs as a tuple.
+/// Runs operations concurrently on several streams and gives their outputs as a tuple.
 ///
-/// The first error ends it. A tuple of operations means the same wherever an operation is wanted.
+/// The first error ends the operation. A tuple of operations means the same wherever an operation is accepted.
 ///
 /// ```
 /// use cuda_async::{prelude::*, zip};
@@ -40,7 +39,7 @@ macro_rules! tuples {
 
             fn into_op(self) -> Op<Self::Steps> {
                 let branches = ($(Branch::new(self.$index.into_op().into_steps()),)+);
-                Op::new(Zip { branches: Some(branches), fork: Fork::new() })
+                Op::new(Zip { branches: Live::new(branches), fork: Fork::new() })
             }
         }
 
@@ -52,17 +51,15 @@ macro_rules! tuples {
                 task: &mut Context<'_>,
                 cx: &ExecutionContext,
             ) -> Poll<Result<Self::Output>> {
-                let Some(branches) = &mut self.branches else {
-                    return Poll::Ready(Err(Error::AlreadyEnded));
-                };
+                let branches = self.branches.get()?;
                 let fork = &mut self.fork;
                 let mut poll = || {
                     let contexts = fork.contexts(cx, $count)?;
-                    let mut waiting = 0;
-                    $(waiting += usize::from(
+                    let mut pending = 0;
+                    $(pending += usize::from(
                         branches.$index.poll(task, &contexts[$index])?.is_pending()
                     );)+
-                    still_waiting(waiting, task, cx)
+                    any_pending(pending, task, cx)
                 };
                 let submitted = poll();
                 if submitted == Ok(true) {
@@ -70,7 +67,7 @@ macro_rules! tuples {
                 }
                 let branches = self.branches.take();
                 submitted.and(self.fork.join(cx))?;
-                let mut branches = branches.ok_or(Error::AlreadyEnded)?;
+                let mut branches = branches?;
                 Poll::Ready(Ok(($(branches.$index.take()?,)+)))
             }
         }

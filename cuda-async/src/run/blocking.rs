@@ -1,4 +1,4 @@
-//! Running an operation on the calling thread, without an executor.
+//! Runs an operation on the calling thread, without an executor.
 
 use std::{
     sync::{
@@ -12,36 +12,44 @@ use std::{
 use cuda_core::{Error, Result, Stream};
 
 use crate::{
-    context::{ExecutionContext, Run},
+    context::{ExecutionContext, RunMode},
     op::Submit,
     runtime::defaults,
 };
 
 pub(crate) fn sync<S: Submit>(steps: S) -> Result<S::Output> {
-    sync_on(steps, &defaults::default_stream()?)
+    sync_on(steps, defaults::default_stream()?)
 }
 
-pub(crate) fn sync_on<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Output> {
-    let cx = ExecutionContext::root(stream.clone(), Run::Blocking);
-    let output = match steps.poll_submit(&mut Context::from_waker(Waker::noop()), &cx) {
-        Poll::Ready(output) => output?,
-        Poll::Pending => poll_until_ready(&cx, |task| steps.poll_submit(task, &cx))?,
+#[inline]
+pub(crate) fn sync_on<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
+    let cx = ExecutionContext::root(stream, RunMode::Blocking);
+    let output = match steps.submit_now(&mut Context::from_waker(Waker::noop()), &cx) {
+        Ok(output) => output?,
+        Err(steps) => submit_blocking(steps, &cx)?,
     };
-    drop(steps);
     match cx.last() {
         None => {}
-        Some(number) if cx.run() == Run::Blocking => cx.block_until(number)?,
-        // There may be something behind it that was given up.
-        Some(number) => {
-            let mut waiter = None;
-            poll_until_ready(&cx, |task| cx.poll_submission(number, &mut waiter, task))?;
-        }
+        Some(number) if cx.mode() == RunMode::Blocking => cx.block_until(number)?,
+        Some(number) => wait_for(number, &cx)?,
     }
     Ok(output)
 }
 
-/// Polls, and blocks for what is waited for, until it is ready. What was polled before is polled again first,
-/// with a waker.
+#[cold]
+fn submit_blocking<S: Submit>(mut steps: S, cx: &ExecutionContext) -> Result<S::Output> {
+    poll_until_ready(cx, |task| steps.poll_submit(task, cx))
+}
+
+/// Waits for one submission only: the stream may hold later work that the run has given up.
+#[cold]
+fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
+    let mut waiter = None;
+    poll_until_ready(cx, |task| cx.poll_submission(number, &mut waiter, task))
+}
+
+/// Polls until the result is ready, and blocks for the submission or the waker that is waited for. The first poll comes
+/// at once, because an earlier poll had no waker.
 fn poll_until_ready<T>(
     cx: &ExecutionContext,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
@@ -49,8 +57,8 @@ fn poll_until_ready<T>(
     let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(parker.clone());
     loop {
-        // The device can be asked directly, which is quicker than to be woken by it.
-        if !cx.synchronize() {
+        // Asking the device directly is faster than a wake by the device.
+        if !cx.block() {
             parker.park();
         }
         if let Poll::Ready(output) = poll(&mut Context::from_waker(&waker)) {
@@ -59,13 +67,11 @@ fn poll_until_ready<T>(
     }
 }
 
-/// Polls once; whoever has to wait is told so.
-pub(crate) fn submit_only<S: Submit>(mut steps: S, stream: &Stream) -> Result<S::Output> {
-    let cx = ExecutionContext::root(stream.clone(), Run::Detached);
-    match steps.poll_submit(&mut Context::from_waker(Waker::noop()), &cx) {
-        Poll::Ready(output) => output,
-        Poll::Pending => Err(Error::NeedsHostData),
-    }
+/// Submits an operation without waiting. An operation that has to wait is an error.
+pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
+    let cx = ExecutionContext::root(stream, RunMode::Detached);
+    let submitted = steps.submit_now(&mut Context::from_waker(Waker::noop()), &cx);
+    submitted.unwrap_or(Err(Error::NeedsHostData))
 }
 
 struct Parker {

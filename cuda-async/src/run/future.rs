@@ -1,4 +1,4 @@
-//! An operation that is being run by an executor.
+//! `DeviceFuture`: an operation that an executor runs.
 
 use std::{
     future::{Future, IntoFuture},
@@ -9,81 +9,74 @@ use std::{
 use cuda_core::{Error, Result, Stream, Waiter};
 
 use crate::{
-    context::{ExecutionContext, Run, spin::InFlight},
-    op::{Op, Submit},
+    context::{ExecutionContext, RunMode, spin::InFlight},
+    op::{Live, Op, Submit},
     policy::SchedulingPolicy,
     runtime::defaults,
 };
 
-/// Runs an operation: submits its steps, then waits for the device without a thread.
+/// Runs an operation: submits its steps, then waits for the device without blocking a thread.
 ///
-/// Dropping it is sound at any time and never blocks: what is submitted runs on, and its memory is freed
-/// behind it.
-#[must_use = "it waits, and gives what went wrong, only when it is polled; what `schedule` has submitted runs anyway"]
-pub struct DeviceFuture<S: Submit>(State<S>);
+/// It can be dropped at any time, and the drop never blocks. Submitted work runs to its end, and its memory is freed
+/// after that.
+#[must_use = "the future waits and reports errors only when it is polled; work that `schedule` has submitted runs anyway"]
+pub struct DeviceFuture<S: Submit>(Live<State<S>>);
 
 enum State<S: Submit> {
     /// Nothing has begun.
     Idle(S),
-    /// Steps are being submitted, and some wait.
-    Submitting(S, Begun),
-    /// All is submitted; the device runs it.
-    Executing(S::Output, Begun),
-    /// It failed before it could begin.
+    /// The steps submit work, and some of them wait.
+    Submitting(S, Run),
+    /// All work is submitted, and the device runs it.
+    Executing(S::Output, Run),
+    /// The operation failed before it could begin.
     Failed(Error),
-    /// The output was handed out.
-    Ended,
 }
 
 /// A run that has begun.
-struct Begun {
+struct Run {
     cx: ExecutionContext,
-    /// For its last submission.
+    /// The waiter for the last submission.
     waiter: Option<Waiter>,
     _in_flight: InFlight,
 }
 
-// Nothing in it is pinned: steps are polled by plain reference and never refer to themselves.
+// Nothing in the future is pinned: steps are polled by plain reference and never refer to themselves.
 impl<S: Submit> Unpin for DeviceFuture<S> {}
 
 impl<S: Submit> DeviceFuture<S> {
     pub(crate) fn idle(steps: S) -> Self {
-        Self(State::Idle(steps))
+        Self(Live::new(State::Idle(steps)))
     }
 
-    /// Polls once now; whatever waits is asked again, with a waker, when the future is polled.
+    /// Submits the work that can be submitted now. Steps that wait are polled again, with a waker, when the future is
+    /// polled.
     pub(crate) fn scheduled<P: SchedulingPolicy + ?Sized>(steps: S, policy: &P) -> Self {
-        let stream = match policy.place() {
-            Ok(stream) => stream,
-            Err(error) => return Self(State::Failed(error)),
-        };
-        let mut future = Self::on(steps, stream);
-        let submitted = future.submit(&mut Context::from_waker(Waker::noop()));
-        if let Poll::Ready(Err(error)) = submitted {
-            future.0 = State::Failed(error);
-        }
-        future
-    }
-
-    fn on(steps: S, stream: Stream) -> Self {
-        let cx = ExecutionContext::root(stream, Run::Async);
-        Self(State::Submitting(steps, Begun { cx, waiter: None, _in_flight: InFlight::new() }))
-    }
-
-    /// Takes the state from `Submitting` to `Executing`.
-    fn submit(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
-        let State::Submitting(steps, begun) = &mut self.0 else { return Poll::Ready(Ok(())) };
-        let output = ready!(steps.poll_submit(task, &begun.cx));
-        if let State::Submitting(steps, begun) = std::mem::replace(&mut self.0, State::Ended) {
-            drop(steps);
-            self.0 = State::Executing(output?, begun);
-        }
-        Poll::Ready(Ok(()))
+        let begun = policy.place().and_then(|stream| {
+            State::begin(steps, Run::on(stream), &mut Context::from_waker(Waker::noop()))
+        });
+        Self(Live::new(begun.unwrap_or_else(State::Failed)))
     }
 }
 
-impl Begun {
-    /// Ready when the device has run the last submission; at once if there is none.
+impl<S: Submit> State<S> {
+    fn begin(steps: S, run: Run, task: &mut Context<'_>) -> Result<Self> {
+        match steps.submit_now(task, &run.cx) {
+            Ok(output) => Ok(State::Executing(output?, run)),
+            Err(steps) => Ok(State::Submitting(steps, run)),
+        }
+    }
+}
+
+impl Run {
+    #[inline]
+    fn on(stream: Stream) -> Self {
+        let cx = ExecutionContext::root(stream, RunMode::Async);
+        Self { cx, waiter: None, _in_flight: InFlight::new() }
+    }
+
+    /// Ready when the device has completed the last submission; at once if there is none.
+    #[inline]
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
         match self.cx.last() {
             Some(number) => self.cx.poll_submission(number, &mut self.waiter, task),
@@ -98,8 +91,31 @@ impl<S: Submit> IntoFuture for Op<S> {
 
     /// The future runs on the default policy of the process; see
     /// [`set_default_policy`](crate::runtime::set_default_policy).
+    #[inline]
     fn into_future(self) -> DeviceFuture<S> {
         DeviceFuture::idle(self.into_steps())
+    }
+}
+
+impl<S: Submit> DeviceFuture<S> {
+    /// Begins the run. An operation that completes within this call is never stored.
+    fn poll_idle(&mut self, task: &mut Context<'_>) -> Poll<Result<S::Output>> {
+        let stream = ready!(defaults::poll_default_stream(task));
+        let State::Idle(steps) = self.0.take()? else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        let mut run = Run::on(stream?);
+        match steps.submit_now(task, &run.cx) {
+            Ok(output) => {
+                let output = output?;
+                match run.poll(task) {
+                    Poll::Ready(completed) => return Poll::Ready(completed.map(|()| output)),
+                    Poll::Pending => self.0.set(State::Executing(output, run)),
+                }
+            }
+            Err(steps) => self.0.set(State::Submitting(steps, run)),
+        };
+        Poll::Pending
     }
 }
 
@@ -107,36 +123,38 @@ impl<S: Submit> Future for DeviceFuture<S> {
     type Output = Result<S::Output>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Idle(_) = self.0 {
-            let placed = ready!(defaults::poll_default_stream(task));
-            let State::Idle(steps) = std::mem::replace(&mut self.0, State::Ended) else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
-            *self = Self::on(steps, placed?);
+        match self.0.get()? {
+            State::Idle(_) => return self.poll_idle(task),
+            State::Submitting(steps, run) => {
+                let output = ready!(steps.poll_submit(task, &run.cx));
+                let State::Submitting(steps, run) = self.0.take()? else {
+                    return Poll::Ready(Err(Error::AlreadyEnded));
+                };
+                drop(steps);
+                self.0.set(State::Executing(output?, run));
+            }
+            State::Executing(..) | State::Failed(_) => {}
         }
-        if let State::Submitting(..) = self.0 {
-            ready!(self.submit(task))?;
-        }
-        let ran = match &mut self.0 {
-            State::Executing(_, begun) => ready!(begun.poll(task)),
+        let completed = match self.0.get()? {
+            State::Executing(_, run) => ready!(run.poll(task)),
             _ => Ok(()),
         };
-        match std::mem::replace(&mut self.0, State::Ended) {
-            State::Executing(output, _) => Poll::Ready(ran.map(|()| output)),
+        match self.0.take()? {
+            State::Executing(output, _) => Poll::Ready(completed.map(|()| output)),
             State::Failed(error) => Poll::Ready(Err(error)),
-            _ => Poll::Ready(Err(Error::AlreadyEnded)),
+            State::Idle(_) | State::Submitting(..) => Poll::Ready(Err(Error::AlreadyEnded)),
         }
     }
 }
 
 impl<S: Submit> std::fmt::Debug for DeviceFuture<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.0 {
-            State::Idle(_) => "DeviceFuture(idle)",
-            State::Submitting(..) => "DeviceFuture(submitting)",
-            State::Executing(..) => "DeviceFuture(executing)",
-            State::Failed(_) => "DeviceFuture(failed)",
-            State::Ended => "DeviceFuture(ended)",
+        f.write_str(match self.0.peek() {
+            Some(State::Idle(_)) => "DeviceFuture(idle)",
+            Some(State::Submitting(..)) => "DeviceFuture(submitting)",
+            Some(State::Executing(..)) => "DeviceFuture(executing)",
+            Some(State::Failed(_)) => "DeviceFuture(failed)",
+            None => "DeviceFuture(ended)",
         })
     }
 }

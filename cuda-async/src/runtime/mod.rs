@@ -9,7 +9,7 @@ mod device_policy;
 mod devices;
 
 pub use crate::{
-    context::spin::{RETRY as SPIN_RETRY, max_spin, set_max_spin},
+    context::spin::{MAX_SPIN_LIMIT, RETRY as SPIN_RETRY, max_spin, set_max_spin},
     wake::timer::LINGER as TIMER_LINGER,
 };
 pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};

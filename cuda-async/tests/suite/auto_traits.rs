@@ -35,7 +35,7 @@ fn handles_go_anywhere() {
     send_sync::<DeviceBuffer<f32>>();
     send_sync::<PinnedBuffer<f32>>();
     send_sync::<Landing<f32>>();
-    send_sync::<ExecutionContext>();
+    send::<ExecutionContext>();
     send_sync::<Arguments>();
     send_sync::<HostBlock>();
     send_sync::<Waiter>();

@@ -71,7 +71,10 @@ fn an_error_can_win(device: &Device) {
     let lost = race!(slow(), value(()).then(oom)).sync_on(&stream);
     assert!(matches!(lost, Err(Error::OutOfMemory { .. })), "{lost:?}");
     let nobody = race(Vec::<BoxedOp<'static, u8>>::new()).sync_on(&stream);
-    assert_eq!(nobody.unwrap_err().to_string(), "a race: no operation runs in it");
+    assert_eq!(
+        nobody.unwrap_err().to_string(),
+        "`race`: it was given no operations; give at least one"
+    );
 }
 
 fn racers_see_what_came_before_and_nothing_waits_for_losers(device: &Device) {

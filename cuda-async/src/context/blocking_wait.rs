@@ -1,0 +1,73 @@
+//! Waits of a run that blocks its thread.
+
+use std::task::{Context, Poll};
+
+use cuda_core::{Error, Result, Stream, Ticket};
+
+use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, spin::InFlight};
+
+impl ExecutionContext {
+    /// Checks that steps may wait in this run.
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`] if they may not.
+    pub(crate) fn may_wait(&self) -> Result<()> {
+        match self.first_mode() {
+            RunMode::Detached => Err(Error::NeedsHostData),
+            RunMode::Async | RunMode::Blocking => Ok(()),
+        }
+    }
+
+    /// Makes all later waits of this run use wakers, also in a blocking run. A blocked thread would wait for one
+    /// stream and would notice neither another stream nor the time.
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`] if steps may not wait in this run.
+    pub(crate) fn wait_by_wakers(&self, task: &Context<'_>) -> Result<()> {
+        self.may_wait()?;
+        if self.mode() == RunMode::Blocking {
+            self.shared().root_place().by_wakers.get_or_init(InFlight::new);
+            // Steps that were polled before this have registered no waker.
+            task.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Tells the blocking thread that a step waits for this submission.
+    pub(super) fn block_on<T>(&self, stream: &Stream, number: u64) -> Poll<Result<T>> {
+        self.shared().root_place().blocked.lock().on = Some((stream.clone(), number));
+        Poll::Pending
+    }
+
+    /// Blocks until submission `number` of this context is complete.
+    #[inline]
+    pub(crate) fn block_until(&self, number: u64) -> Result<()> {
+        self.stream()?.synchronize_to(number)
+    }
+
+    /// Blocks for the submission that [`block_on`](Self::block_on) named. Returns false, without blocking, if there is
+    /// none or if the run waits by wakers.
+    ///
+    /// If the wait fails, the step that waits gets the error and decides what follows.
+    pub(crate) fn block(&self) -> bool {
+        let Some(shared) = self.known_shared() else { return false };
+        let root = shared.root_place();
+        let blocked_on = root.blocked.lock().on.take();
+        let Some((stream, number)) = blocked_on.filter(|_| self.mode() == RunMode::Blocking) else {
+            return false;
+        };
+        if let Err(error) = stream.synchronize_to(number) {
+            let ticket = Ticket { stream: stream.id(), number };
+            root.blocked.lock().failed = Some((ticket, error));
+        }
+        true
+    }
+
+    /// Takes the error of a failed wait for this submission.
+    pub(super) fn take_failure(&self, stream: &Stream, number: u64) -> Option<Result<()>> {
+        let mut blocked = self.known_shared()?.root_place().blocked.lock();
+        let ticket = Ticket { stream: stream.id(), number };
+        let (_, error) = blocked.failed.take_if(|(failed, _)| *failed == ticket)?;
+        Some(Err(error))
+    }
+}

@@ -1,0 +1,48 @@
+//! Forks: contexts for branches that run concurrently, and joins.
+
+use std::sync::OnceLock;
+
+use cuda_core::{Result, Stream};
+
+use crate::context::{
+    execution_context::ExecutionContext,
+    shared::{After, Place},
+};
+
+impl ExecutionContext {
+    /// Makes contexts for `count` concurrent branches. The first one is this context. The others come after the work
+    /// that this context has enqueued so far. Nothing comes after them until [`join`](Self::join).
+    pub(crate) fn fork(&self, count: usize) -> Result<Vec<ExecutionContext>> {
+        let mut branches = Vec::with_capacity(count);
+        branches.push(self.clone());
+        if count > 1 {
+            let shared = self.shared();
+            let mut after = match &shared.place {
+                Place::Root(_) => After::new(),
+                Place::Branch(branch) => branch.after.lock().clone(),
+            };
+            after.extend(self.last_ticket());
+            branches.extend((1..count).map(|_| {
+                let (stream, after) = (OnceLock::new(), after.clone());
+                Self::from_shared(shared.branch(stream, after, shared.memory_wait))
+            }));
+        }
+        Ok(branches)
+    }
+
+    /// Orders later work of this context after all work of the branches, and counts their work as its own: one
+    /// submission, however many branches there are.
+    pub(crate) fn join(&self, branches: &[ExecutionContext]) -> Result<()> {
+        let joined = |branch: &&ExecutionContext| *branch != self && branch.last().is_some();
+        let streams = || branches.iter().filter(joined).filter_map(Self::known_stream);
+        if streams().next().is_none() {
+            return Ok(());
+        }
+        self.enqueue(|stream| stream.join_streams(streams()).map(drop))
+    }
+
+    /// Orders later work of this context after the submissions of a handle, and counts them as its own.
+    pub(crate) fn join_stream(&self, other: &Stream) -> Result<()> {
+        self.enqueue(|stream| stream.join_stream(other).map(drop))
+    }
+}

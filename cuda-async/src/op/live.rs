@@ -1,0 +1,51 @@
+//! `Live`: the state of steps, until they end.
+
+use cuda_core::{Error, Result};
+
+/// The state of a state machine. It is absent once the steps have ended, or while a transition is in progress: steps
+/// that panic in a transition stay ended.
+#[derive(Clone)]
+pub(crate) struct Live<S>(Option<S>);
+
+impl<S> Live<S> {
+    #[inline]
+    pub(crate) const fn new(state: S) -> Self {
+        Self(Some(state))
+    }
+
+    /// Borrows the state.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyEnded`] if the steps have ended.
+    #[inline]
+    pub(crate) fn get(&mut self) -> Result<&mut S> {
+        self.0.as_mut().ok_or(Error::AlreadyEnded)
+    }
+
+    /// Takes the state and leaves the steps ended.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyEnded`] if the steps have ended.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Result<S> {
+        self.0.take().ok_or(Error::AlreadyEnded)
+    }
+
+    /// Stores the next state and borrows it.
+    #[inline]
+    pub(crate) fn set(&mut self, state: S) -> &mut S {
+        self.0.insert(state)
+    }
+
+    /// Drops the state and leaves the steps ended.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.0 = None;
+    }
+
+    /// The state, or `None` if the steps have ended.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<&S> {
+        self.0.as_ref()
+    }
+}
