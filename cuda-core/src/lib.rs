@@ -24,7 +24,7 @@ pub mod sync;
 
 pub use handle::{
     Allocation, ArgumentKind, Arguments, Crossing, Device, DeviceBuffer, Event, Function, Landing,
-    Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, Stream,
+    Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut, Stream,
 };
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{

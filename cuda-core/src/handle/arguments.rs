@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::{DeviceBuffer, Function, Stream, allocation::Operand};
+use super::{
+    DeviceBuffer, Function, Slice, SliceMut, Stream, allocation::Operand, view::View,
+};
 use crate::protocol::{
     Access, Element, Error, Launch, LaunchConfig, ParamInfo, Relocation, Result, Ticket, Work,
 };
@@ -96,12 +98,27 @@ impl<'a> Arguments<'a> {
     /// Adds the address of a buffer.
     #[inline]
     pub fn buffer<T>(&mut self, buffer: &'a DeviceBuffer<T>, access: Access) -> &mut Self {
+        self.view(buffer.view(), access)
+    }
+
+    /// Adds the address of a slice, to be read.
+    #[inline]
+    pub fn slice<T>(&mut self, slice: Slice<'a, T>) -> &mut Self {
+        self.view(slice.view(), Access::Read)
+    }
+
+    /// Adds the address of a slice, to be read and written.
+    #[inline]
+    pub fn slice_mut<T>(&mut self, slice: &'a SliceMut<'_, T>) -> &mut Self {
+        self.view(slice.view(), Access::Write)
+    }
+
+    #[inline]
+    fn view(&mut self, view: View<'a>, access: Access) -> &mut Self {
         self.push(&[0; 8], 8, ArgumentKind::Integer);
         let at = (self.bytes.len() - 8) as u32;
-        let allocation = buffer.allocation();
-        let (region, bytes) = (allocation.region(0), allocation.bytes());
-        self.relocations.push(Relocation { at, region, bytes, access });
-        self.operands.push(buffer.operand(access));
+        self.relocations.push(Relocation { at, region: view.region(), bytes: view.bytes, access });
+        self.operands.push(view.operand(access));
         self
     }
 

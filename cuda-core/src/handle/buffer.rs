@@ -3,26 +3,25 @@
 use std::{marker::PhantomData, ops::Range, sync::Arc};
 
 use super::{
-    Allocation, Device, Landing, PinnedBuffer, Stream, allocation::Operand, pinned::start_of,
-    stream::Keep,
+    Allocation, Device, Landing, PinnedBuffer, SharedSlice, Slice, SliceMut, Stream, view::View,
 };
-use crate::{
-    order::retention::Until,
-    protocol::{Access, Element, Error, Pattern, Result, Ticket, Work},
-};
+use crate::protocol::{Element, Error, Result, Ticket};
 
-/// Owned device memory for `len` elements; freed in stream order after its last use.
+/// Owned device memory for `len` elements, freed in stream order after its last use.
 ///
-/// Dropping one never blocks and calls no driver. Uses on several streams are ordered by the library.
-/// A buffer is shared as `Arc<DeviceBuffer<T>>`.
+/// Dropping one never blocks and calls no driver. The library orders uses on several streams. A buffer is shared as
+/// `Arc<DeviceBuffer<T>>`, or split into owned parts ([`split_at`](DeviceBuffer::split_at)), which are buffers
+/// themselves and share one allocation.
 pub struct DeviceBuffer<T> {
     allocation: Arc<Allocation>,
+    /// Bytes from the start of the allocation.
+    start: u64,
     len: usize,
     element: PhantomData<T>,
 }
 
 impl<T: Element> DeviceBuffer<T> {
-    /// Allocates; the contents are unspecified (some earlier bytes of this device).
+    /// Allocates. The contents are unspecified (some earlier bytes of this device).
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or an error of the device.
@@ -30,7 +29,8 @@ impl<T: Element> DeviceBuffer<T> {
         let total = stream.device().info().memory;
         let out_of_memory = Error::OutOfMemory { requested: u64::MAX, free: total, total };
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64).ok_or(out_of_memory)?;
-        Ok(Self { allocation: Allocation::new(stream, bytes)?, len, element: PhantomData })
+        let allocation = Allocation::new(stream, bytes)?;
+        Ok(Self { allocation, start: 0, len, element: PhantomData })
     }
 
     /// Allocates and zeroes.
@@ -39,8 +39,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// As [`DeviceBuffer::uninitialised`].
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         let mut buffer = Self::uninitialised(stream, len)?;
-        let bytes = buffer.allocation.bytes();
-        buffer.fill_pattern(stream, Pattern::Byte(0), bytes)?;
+        buffer.fill(stream, T::zeroed())?;
         Ok(buffer)
     }
 
@@ -59,19 +58,11 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::OutOfRange`] if it does not fit, or an error of the device.
     pub fn upload(&mut self, stream: &Stream, at: usize, host: PinnedBuffer<T>) -> Result<Ticket> {
-        let range = self.checked("an upload", at..at.saturating_add(host.len()))?;
-        if range.is_empty() {
-            return Ok(nothing_on(stream));
-        }
-        let lease = host.into_lease();
-        let (from, to) = (start_of(&lease), self.allocation.region(range.start));
-        let work = Work::Upload { from, to, bytes: range.end - range.start };
-        let operand = Operand::new(&self.allocation, range, Access::Write);
-        let (block, until) = (lease.block().clone(), Until::Accepted);
-        stream.submit(work, &[operand], Some(Keep { until, resource: lease }), Some(&block))
+        let range = at..at.saturating_add(host.len());
+        self.view().part::<T>(&range)?.upload(stream, host)
     }
 
-    /// Copies the elements of `range` to `host`, whose length is the range's.
+    /// Copies the elements of `range` to `host`, which has as many.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if it does not fit, or an error of the device.
@@ -81,23 +72,7 @@ impl<T: Element> DeviceBuffer<T> {
         range: Range<usize>,
         host: PinnedBuffer<T>,
     ) -> Result<Landing<T>> {
-        let elements = range.len();
-        let range = self.checked("a download", range)?;
-        if elements != host.len() {
-            let detail = format!("{elements} elements into a host buffer of {}", host.len());
-            return Err(Error::OutOfRange { what: "a download".into(), detail });
-        }
-        let lease = host.into_lease();
-        let ticket = if range.is_empty() {
-            nothing_on(stream)
-        } else {
-            let (from, to) = (self.allocation.region(range.start), start_of(&lease));
-            let work = Work::Download { from, to, bytes: range.end - range.start };
-            let operand = Operand::new(&self.allocation, range, Access::Read);
-            let keep = Keep { until: Until::Complete, resource: lease.clone() };
-            stream.submit(work, &[operand], Some(keep), Some(lease.block()))?
-        };
-        Ok(Landing::new(stream, ticket, lease, elements))
+        self.view().part::<T>(&range)?.download(stream, host)
     }
 
     /// Copies `from`, which has as many elements, into this buffer.
@@ -105,49 +80,19 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
     pub fn copy_from(&mut self, stream: &Stream, from: &DeviceBuffer<T>) -> Result<Ticket> {
-        if from.len != self.len {
-            let detail = format!("{} elements into a buffer of {}", from.len, self.len);
-            return Err(Error::OutOfRange { what: "a device copy".into(), detail });
-        }
-        if self.is_empty() {
-            return Ok(nothing_on(stream));
-        }
-        let (source, to) = (from.allocation.region(0), self.allocation.region(0));
-        let work = Work::Copy { from: source, to, bytes: self.allocation.bytes() };
-        stream.submit(work, &[from.operand(Access::Read), self.operand(Access::Write)], None, None)
+        self.view().copy_from(stream, from.view())
     }
 
-    fn fill_pattern(&mut self, stream: &Stream, pattern: Pattern, count: u64) -> Result<Ticket> {
-        if count == 0 {
-            return Ok(nothing_on(stream));
-        }
-        let work = Work::Fill { to: self.allocation.region(0), pattern, count };
-        stream.submit(work, &[self.operand(Access::Write)], None, None)
+    /// Writes `value` to every element.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for elements that are no repetition of one, two or four bytes, or an error of the device.
+    pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Ticket> {
+        self.view().fill(stream, &value)
     }
-
-    /// A range of elements as bytes, if it lies inside.
-    fn checked(&self, what: &'static str, range: Range<usize>) -> Result<Range<u64>> {
-        if range.start > range.end || range.end > self.len {
-            let detail = format!("elements {range:?} of a buffer of {}", self.len);
-            return Err(Error::OutOfRange { what: what.into(), detail });
-        }
-        let size = size_of::<T>() as u64;
-        Ok(range.start as u64 * size..range.end as u64 * size)
-    }
-}
-
-/// The ticket of a call that had nothing to submit: complete from the start.
-fn nothing_on(stream: &Stream) -> Ticket {
-    Ticket { stream: stream.id(), number: 0 }
 }
 
 impl<T> DeviceBuffer<T> {
-    /// The use of all of it.
-    #[inline]
-    pub(super) fn operand(&self, access: Access) -> Operand<'_> {
-        Operand::new(&self.allocation, 0..self.allocation.bytes(), access)
-    }
-
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -163,11 +108,106 @@ impl<T> DeviceBuffer<T> {
         self.allocation.device()
     }
 
-    /// The memory itself.
+    /// The memory itself. Parts of a split buffer share it.
     #[inline]
     pub fn allocation(&self) -> &Arc<Allocation> {
         &self.allocation
     }
+
+    #[inline]
+    pub(super) fn view(&self) -> View<'_> {
+        let bytes = self.len as u64 * size_of::<T>() as u64;
+        View { allocation: &self.allocation, start: self.start, bytes }
+    }
+
+    /// All elements, to be read.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        Slice::new(self.view())
+    }
+
+    /// Some elements, to be read.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if they are not inside.
+    pub fn slice(&self, range: Range<usize>) -> Result<Slice<'_, T>> {
+        self.view().part::<T>(&range).map(Slice::new)
+    }
+
+    /// Some elements, to be read by operations that outlive this call.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if they are not inside.
+    pub fn share(self: &Arc<Self>, range: Range<usize>) -> Result<SharedSlice<T>> {
+        SharedSlice::new(self.clone(), range)
+    }
+
+    /// All elements, to be written.
+    pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
+        SliceMut::new(self.view())
+    }
+
+    /// Some elements, to be written. Their use counts against the whole buffer (or the whole part that they are in): to
+    /// use parts on several streams at the same time, split the buffer.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if they are not inside.
+    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SliceMut<'_, T>> {
+        self.view().part::<T>(&range).map(SliceMut::new)
+    }
+
+    /// The elements before `mid` and those from it on, to be written. Streams may use the two at the same time.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if `mid` is not inside, or if the allocation has 4096 parts.
+    pub fn split_at_mut(&mut self, mid: usize) -> Result<(SliceMut<'_, T>, SliceMut<'_, T>)> {
+        self.as_slice_mut().split_at(mid)
+    }
+
+    /// Chunks of `size` elements, the last one perhaps shorter, to be written. Streams may use them at the same time.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if `size` is 0, or if the allocation would have more than 4096 parts.
+    pub fn chunks_mut(&mut self, size: usize) -> Result<Vec<SliceMut<'_, T>>> {
+        self.as_slice_mut().chunks(size)
+    }
+
+    /// Two buffers: the elements before `mid` and those from it on. They share the allocation, which is freed after the
+    /// last use of both. Streams may use them at the same time.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if `mid` is not inside, or if the allocation has 4096 parts. The buffer is then dropped.
+    pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
+        let (first, second) = (self.view().part::<T>(&(0..mid))?, self.len - mid);
+        let (at, allocation) = (self.start + first.bytes, self.allocation.clone());
+        self.allocation.pieces.lock().split(at)?;
+        let second = Self { allocation, start: at, len: second, element: PhantomData };
+        Ok((Self { len: mid, ..self }, second))
+    }
+
+    /// Buffers of `size` elements, the last one perhaps shorter. They share the allocation.
+    ///
+    /// # Errors
+    /// As [`chunks_mut`](Self::chunks_mut). The buffer is then dropped.
+    pub fn chunks(self, size: usize) -> Result<Vec<Self>> {
+        if size == 0 {
+            return Err(no_size());
+        }
+        let mut chunks = Vec::with_capacity(self.len.div_ceil(size));
+        let mut rest = self;
+        while rest.len > size {
+            let (chunk, behind) = rest.split_at(size)?;
+            chunks.push(chunk);
+            rest = behind;
+        }
+        chunks.push(rest);
+        Ok(chunks)
+    }
+}
+
+#[cold]
+pub(super) fn no_size() -> Error {
+    let detail = "a chunk of 0 elements; use a size of at least 1".into();
+    Error::OutOfRange { what: "splitting a buffer".into(), detail }
 }
 
 impl<T> std::fmt::Debug for DeviceBuffer<T> {

@@ -14,7 +14,9 @@ mod module;
 mod peer;
 mod pinned;
 mod sent;
+mod slice;
 mod stream;
+mod view;
 
 pub use allocation::Allocation;
 pub use arguments::{ArgumentKind, Arguments};
@@ -25,4 +27,5 @@ pub use memory_waiter::MemoryWaiter;
 pub use module::{Function, Loading, Module};
 pub use peer::Crossing;
 pub use pinned::{Landing, PinnedBuffer, Pinning};
+pub use slice::{SharedSlice, Slice, SliceMut};
 pub use stream::Stream;

@@ -76,14 +76,15 @@ impl<T: Element> DeviceBuffer<T> {
         if !self.device().known_to_reach(to.device()).unwrap_or(false) {
             return Err(unsupported());
         }
-        let bytes = self.allocation().bytes();
+        let (from, into) = (self.view(), to.view());
+        let bytes = from.bytes;
         let transfer = TransferId(NEXT_TRANSFER.fetch_add(1, Ordering::Relaxed));
-        let receive = Control::Receive { transfer, to: to.allocation().region(0), bytes };
+        let receive = Control::Receive { transfer, to: into.region(), bytes };
         // SAFETY: the destination belongs to this call, has nothing left to run, and is retained below.
         unsafe { to.device().core().backend.control(receive) }?;
-        let work = Work::Send { from: self.allocation().region(0), transfer, bytes };
+        let work = Work::Send { from: from.region(), transfer, bytes };
         let keep = Keep { until: Until::Complete, resource: to.allocation().clone() };
-        let ticket = stream.submit(work, &[self.operand(Access::Read)], Some(keep), None)?;
+        let ticket = stream.submit(work, &[from.operand(Access::Read)], Some(keep), None)?;
         Ok(Crossing { stream: stream.clone(), ticket, buffer: Some(to) })
     }
 }

@@ -21,7 +21,6 @@ use crate::{
 pub const MAX_READERS: usize = limit(8, 1);
 
 /// The number of pieces that an allocation can have.
-#[allow(dead_code)]
 pub(crate) const MAX_PIECES: usize = limit(4096, 4);
 
 /// An access that was displaced from a history: a later access has to come after it.
@@ -158,7 +157,6 @@ impl Pieces {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there are [`MAX_PIECES`] pieces.
-    #[allow(dead_code)] // until slices
     pub(crate) fn split(&mut self, at: u64) -> Result<()> {
         let Err(place) = self.rest.binary_search_by_key(&at, |(start, _)| *start) else {
             return Ok(());

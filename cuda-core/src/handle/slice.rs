@@ -1,0 +1,230 @@
+//! Slices of device buffers: borrowed to read, borrowed to write, and shared to read.
+//!
+//! # Rules
+//! A [`SliceMut`] is the right to its bytes, as `&mut` is: it comes from an exclusive borrow, and its parts do not
+//! overlap. A boundary between parts is entered into the allocation before the parts exist, so their uses are ordered
+//! separately; a slice that is forgotten loses nothing.
+
+use std::{marker::PhantomData, ops::Range, sync::Arc};
+
+use super::{Device, DeviceBuffer, Landing, PinnedBuffer, Stream, buffer::no_size, view::View};
+use crate::protocol::{Element, Result, Ticket};
+
+/// Elements of a device buffer, borrowed to be read.
+#[derive(Clone, Copy)]
+pub struct Slice<'a, T> {
+    view: View<'a>,
+    element: PhantomData<&'a [T]>,
+}
+
+/// Elements of a device buffer, borrowed to be written.
+pub struct SliceMut<'a, T> {
+    view: View<'a>,
+    element: PhantomData<&'a mut [T]>,
+}
+
+/// Elements of a shared device buffer, to be read. It keeps the buffer alive.
+pub struct SharedSlice<T> {
+    buffer: Arc<DeviceBuffer<T>>,
+    range: Range<usize>,
+}
+
+impl<'a, T> Slice<'a, T> {
+    pub(super) fn new(view: View<'a>) -> Self {
+        Self { view, element: PhantomData }
+    }
+
+    #[inline]
+    pub(super) fn view(&self) -> View<'a> {
+        self.view
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        elements::<T>(self.view)
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device it is on.
+    pub fn device(&self) -> &'a Device {
+        self.view.allocation.device()
+    }
+
+    /// Some of its elements.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if they are not inside.
+    pub fn slice(&self, range: Range<usize>) -> Result<Slice<'a, T>> {
+        self.view.part::<T>(&range).map(Slice::new)
+    }
+}
+
+impl<T: Element> Slice<'_, T> {
+    /// Copies the elements to `host`, which has as many.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
+    pub fn download(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Landing<T>> {
+        self.view.download(stream, host)
+    }
+}
+
+impl<'a, T> SliceMut<'a, T> {
+    pub(super) fn new(view: View<'a>) -> Self {
+        Self { view, element: PhantomData }
+    }
+
+    #[inline]
+    pub(super) fn view(&self) -> View<'_> {
+        self.view
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        elements::<T>(self.view)
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device it is on.
+    pub fn device(&self) -> &'a Device {
+        self.view.allocation.device()
+    }
+
+    /// The elements, to be read.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        Slice::new(self.view)
+    }
+
+    /// The elements before `mid` and those from it on. Streams may use the two at the same time.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::split_at_mut`].
+    pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
+        let view = self.view;
+        let first = view.part::<T>(&(0..mid))?;
+        let second = View { start: first.start + first.bytes, bytes: view.bytes - first.bytes, ..view };
+        // Both ends too: a slice may begin inside a part.
+        let mut pieces = view.allocation.pieces.lock();
+        [view.start, second.start, view.start + view.bytes]
+            .into_iter()
+            .filter(|at| *at < view.allocation.bytes())
+            .try_for_each(|at| pieces.split(at))?;
+        drop(pieces);
+        Ok((Self::new(first), Self::new(second)))
+    }
+
+    /// Chunks of `size` elements, the last one perhaps shorter.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::chunks_mut`].
+    pub fn chunks(self, size: usize) -> Result<Vec<Self>> {
+        if size == 0 {
+            return Err(no_size());
+        }
+        let mut chunks = Vec::with_capacity(self.len().div_ceil(size));
+        let mut rest = self;
+        while rest.len() > size {
+            let (chunk, behind) = rest.split_at(size)?;
+            chunks.push(chunk);
+            rest = behind;
+        }
+        chunks.push(rest);
+        Ok(chunks)
+    }
+}
+
+impl<T: Element> SliceMut<'_, T> {
+    /// Copies all of `host`, which has as many elements, here.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
+    pub fn upload(&mut self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Ticket> {
+        self.view.upload(stream, host)
+    }
+
+    /// Copies the elements to `host`, which has as many.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    pub fn download(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Landing<T>> {
+        self.view.download(stream, host)
+    }
+
+    /// Copies `from`, which has as many elements, here.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    pub fn copy_from(&mut self, stream: &Stream, from: Slice<'_, T>) -> Result<Ticket> {
+        self.view.copy_from(stream, from.view)
+    }
+
+    /// Writes `value` to every element.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::fill`].
+    pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Ticket> {
+        self.view.fill(stream, &value)
+    }
+}
+
+impl<T> SharedSlice<T> {
+    pub(super) fn new(buffer: Arc<DeviceBuffer<T>>, range: Range<usize>) -> Result<Self> {
+        buffer.slice(range.clone())?;
+        Ok(Self { buffer, range })
+    }
+
+    /// The elements, borrowed.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        // The range was checked when this was made, and a buffer never changes its length.
+        self.buffer.slice(self.range.clone()).unwrap_or_else(|_| self.buffer.as_slice())
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
+        &self.buffer
+    }
+}
+
+impl<T> Clone for SharedSlice<T> {
+    fn clone(&self) -> Self {
+        Self { buffer: self.buffer.clone(), range: self.range.clone() }
+    }
+}
+
+fn elements<T>(view: View<'_>) -> usize {
+    (view.bytes as usize).checked_div(size_of::<T>()).unwrap_or(0)
+}
+
+macro_rules! debug {
+    ($($name:literal $slice:ty;)*) => {$(
+        impl<T> std::fmt::Debug for $slice {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}({} x {})", $name, self.len(), std::any::type_name::<T>())
+            }
+        }
+    )*};
+}
+
+debug! {
+    "Slice" Slice<'_, T>;
+    "SliceMut" SliceMut<'_, T>;
+    "SharedSlice" SharedSlice<T>;
+}

@@ -1,0 +1,162 @@
+//! A view: some bytes of an allocation, with everything that can be submitted for them. Buffers and slices differ in who
+//! may hold which view; what they submit is the same.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{
+    Landing, PinnedBuffer, Stream,
+    allocation::{Allocation, Operand},
+    pinned::start_of,
+    stream::Keep,
+};
+use crate::{
+    order::retention::Until,
+    protocol::{Access, Element, Error, Pattern, Region, Result, Ticket, Work},
+};
+
+/// Bytes of an allocation.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) allocation: &'a Arc<Allocation>,
+    pub(super) start: u64,
+    pub(super) bytes: u64,
+}
+
+impl<'a> View<'a> {
+    #[inline]
+    pub(super) fn region(self) -> Region {
+        self.allocation.region(self.start)
+    }
+
+    #[inline]
+    pub(super) fn operand(self, access: Access) -> Operand<'a> {
+        Operand::new(self.allocation, self.start..self.start + self.bytes, access)
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if they are not inside.
+    pub(super) fn part<T>(self, range: &Range<usize>) -> Result<Self> {
+        let size = size_of::<T>() as u64;
+        let len = self.bytes.checked_div(size).unwrap_or(0);
+        if range.start > range.end || range.end as u64 > len {
+            let detail = format!("elements {range:?} of {len}");
+            return Err(Error::OutOfRange { what: "a slice of a buffer".into(), detail });
+        }
+        let start = self.start + range.start as u64 * size;
+        Ok(Self { start, bytes: range.len() as u64 * size, ..self })
+    }
+
+    /// Copies all of `host` here.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
+    pub(super) fn upload<T: Element>(self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Ticket> {
+        self.same_length("an upload", host.len() as u64 * size_of::<T>() as u64)?;
+        if self.bytes == 0 {
+            return Ok(nothing_on(stream));
+        }
+        let lease = host.into_lease();
+        let work = Work::Upload { from: start_of(&lease), to: self.region(), bytes: self.bytes };
+        let block = lease.block().clone();
+        let keep = Keep { until: Until::Accepted, resource: lease };
+        stream.submit(work, &[self.operand(Access::Write)], Some(keep), Some(&block))
+    }
+
+    /// Copies all of this to `host`.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    pub(super) fn download<T: Element>(
+        self,
+        stream: &Stream,
+        host: PinnedBuffer<T>,
+    ) -> Result<Landing<T>> {
+        let len = host.len();
+        self.same_length("a download", len as u64 * size_of::<T>() as u64)?;
+        let lease = host.into_lease();
+        let ticket = if self.bytes == 0 {
+            nothing_on(stream)
+        } else {
+            let (from, to) = (self.region(), start_of(&lease));
+            let work = Work::Download { from, to, bytes: self.bytes };
+            let keep = Keep { until: Until::Complete, resource: lease.clone() };
+            let operand = self.operand(Access::Read);
+            stream.submit(work, &[operand], Some(keep), Some(lease.block()))?
+        };
+        Ok(Landing::new(stream, ticket, lease, len))
+    }
+
+    /// Copies all of `from` here.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    pub(super) fn copy_from(self, stream: &Stream, from: View<'_>) -> Result<Ticket> {
+        self.same_length("a copy", from.bytes)?;
+        if self.bytes == 0 {
+            return Ok(nothing_on(stream));
+        }
+        let work = Work::Copy { from: from.region(), to: self.region(), bytes: self.bytes };
+        stream.submit(work, &[from.operand(Access::Read), self.operand(Access::Write)], None, None)
+    }
+
+    /// Writes `value` to every element.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for elements that are no repetition of one, two or four bytes, or an error of the device.
+    pub(super) fn fill<T: Element>(self, stream: &Stream, value: &T) -> Result<Ticket> {
+        if self.bytes == 0 {
+            return Ok(nothing_on(stream));
+        }
+        let Some(pattern) = pattern_of(bytemuck::bytes_of(value)) else {
+            let what = format!(
+                "filling with a {} that is no repetition of four bytes (upload it instead)",
+                std::any::type_name::<T>()
+            );
+            return Err(Error::unsupported(what, &stream.device().info().address));
+        };
+        let work = Work::Fill { to: self.region(), pattern, count: self.bytes / pattern.bytes() };
+        stream.submit(work, &[self.operand(Access::Write)], None, None)
+    }
+
+    fn same_length(self, what: &'static str, other: u64) -> Result<()> {
+        if self.bytes == other {
+            return Ok(());
+        }
+        let detail = format!("{other} bytes on one side and {} on the other", self.bytes);
+        Err(Error::OutOfRange { what: what.into(), detail })
+    }
+}
+
+/// The shortest pattern whose repetition is `bytes`.
+fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
+    let repeats = |n: usize| bytes.len().is_multiple_of(n) && bytes.chunks(n).all(|it| *it == bytes[..n]);
+    match bytes {
+        [first, ..] if repeats(1) => Some(Pattern::Byte(*first)),
+        [a, b, ..] if repeats(2) => Some(Pattern::Half(u16::from_ne_bytes([*a, *b]))),
+        [a, b, c, d, ..] if repeats(4) => Some(Pattern::Word(u32::from_ne_bytes([*a, *b, *c, *d]))),
+        _ => None,
+    }
+}
+
+/// The ticket of a call that had nothing to submit: complete from the start.
+pub(super) fn nothing_on(stream: &Stream) -> Ticket {
+    Ticket { stream: stream.id(), number: 0 }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_the_shortest_repetition() {
+        assert_eq!(pattern_of(&[7; 8]), Some(Pattern::Byte(7)));
+        assert_eq!(pattern_of(&[1, 2, 1, 2]), Some(Pattern::Half(u16::from_ne_bytes([1, 2]))));
+        let word = Pattern::Word(u32::from_ne_bytes([1, 2, 3, 4]));
+        assert_eq!(pattern_of(&[1, 2, 3, 4, 1, 2, 3, 4]), Some(word));
+        assert_eq!(pattern_of(&[1, 2, 3]), None);
+        assert_eq!(pattern_of(&1.0f64.to_ne_bytes()), None);
+        assert_eq!(pattern_of(&[]), None);
+    }
+}
