@@ -1,38 +1,52 @@
-//! The backend: each command one driver call, each request a few.
+//! The backend: each submission one driver call, each control one or a few.
 
-use std::sync::Arc;
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
 
 use super::{
-    completion::{Completion, Notifier},
+    completion::{Completion, Reporter, block_on_word},
     context::{Bound, Primary},
-    discard::{Discarded, Remains, Stream},
-    host_memory, launch,
-    memory::Memory,
-    modules::Modules,
-    peers,
-    streams::{Events, Streams},
-    transfer::{self, On},
+    objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
+    streams::{Stream, Streams},
+    teardown::{Objects, Retained, Use},
+    work::{self, Place},
 };
 use crate::{
-    Backend, Command, DeviceInfo, Error, HostBlock, NoticeSink, PeerRegion, RawStream, Region,
-    Reply, Request, Result, StreamId,
+    protocol::{
+        Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, HostBlock, NoticeSink,
+        RawStream, Region, Reply, Request, Result, StreamId, Submission, Ticket, TransferId,
+    },
+    sync::HelperThread,
 };
 
 /// One NVIDIA GPU.
 ///
-/// Copies run beside the host's work only with blocks of [`Backend::host_block`]: the driver stages
-/// other memory itself, and may block for it.
+/// Copies run beside the host's work only with blocks of [`Backend::host_block`]: the driver stages other memory itself,
+/// and may block for it.
 ///
-/// A kernel that faults loses the device for this process: whoever meets the fault first gets
-/// [`Error::Fault`], as does everybody who asks how a stream is, and everything that comes after it gets
-/// [`Error::DeviceLost`] at once. CUDA offers no way back but a new process.
+/// A kernel that faults loses the device for this process. The call that meets the fault returns [`Error::Fault`], and so
+/// do questions about work that was in flight. Everything submitted afterwards returns [`Error::DeviceLost`]. CUDA offers
+/// no way back but a new process.
+///
+/// A launch of a module that is still loading blocks until it is loaded, and on a device without memory pools an
+/// allocation may wait for the device. No other submission or control blocks.
 pub struct CudaBackend {
     primary: &'static Primary,
+    capabilities: Capabilities,
+    id: BackendId,
     streams: Streams,
-    events: Events,
     memory: Memory,
     modules: Modules,
-    notifier: Notifier,
+    reporter: Reporter,
+    /// Loads modules and answers requests that may block.
+    helper: HelperThread,
 }
 
 impl CudaBackend {
@@ -41,156 +55,277 @@ impl CudaBackend {
         notices: Arc<dyn NoticeSink>,
         completion: Completion,
     ) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         primary.alive()?;
-        // What earlier backends of this device left.
-        primary.drain(&primary.bind()?);
+        primary.backend_opened();
+        let mut capabilities = Capabilities::local(primary.info.memory);
+        capabilities.slow_host_blocks = true;
         Ok(Self {
             primary,
+            capabilities,
+            id: BackendId(NEXT.fetch_add(1, Ordering::Relaxed)),
             streams: Streams::new(primary),
-            events: Events::new(primary),
             memory: Memory::new(primary),
             modules: Modules::new(primary),
-            notifier: Notifier::new(primary, notices, completion),
+            reporter: Reporter::new(primary, notices, completion),
+            helper: HelperThread::new("cuda-loader"),
         })
     }
 
-    fn on<'a>(&'a self, stream: &'a Stream) -> On<'a> {
-        On { primary: self.primary, memory: &self.memory, stream }
-    }
-
-    fn no_reset(&self) -> Error {
-        let what =
-            "a reset (after a fault a process cannot use CUDA any more: restart the process)";
-        Error::unsupported(what, &self.primary.info.address)
-    }
-
-    fn answer(&self, request: Request, bound: &Bound) -> Result<Reply> {
-        match request {
-            Request::CreateStream { id, priority } => self.streams.create(id, priority, bound)?,
-            Request::DestroyStream { id } => {
-                self.streams.destroy(id)?;
-                self.primary.drain(bound);
+    /// Orders what comes next on a stream after tickets of other streams. A stream that is gone has run everything.
+    #[cold]
+    fn wait_for(&self, stream: &Stream, after: &[Ticket], bound: &Bound) -> Result<()> {
+        for ticket in after.iter().filter(|ticket| ticket.stream != stream.id) {
+            if let Ok(producer) = self.streams.find(ticket.stream) {
+                producer.wait_for(ticket.number, stream.raw, self.primary, bound)?;
             }
-            Request::Query { stream } => {
-                return self.streams.query(stream, bound).map(Reply::Idle);
-            }
-            Request::Synchronize { stream } => self.streams.synchronize(stream, bound)?,
-            Request::LoadModule { id, image } => {
-                return self.modules.load(id, image, bound).map(Reply::Module);
-            }
-            Request::UnloadModule { id } => self.modules.unload(id, bound)?,
-            Request::Memory => return self.memory.info(bound).map(Reply::Memory),
-            Request::ReachPeer { address } => peers::reach(self.primary, &address, bound)?,
-            Request::Reset => return Err(self.no_reset()),
         }
-        Ok(Reply::Done)
+        Ok(())
+    }
+
+    fn free(&self, id: crate::protocol::AllocId, on: StreamId, after: &[Ticket]) -> Result<()> {
+        let bound = &self.primary.bind()?;
+        let stream = self.streams.find(on)?;
+        self.wait_for(&stream, after, bound)?;
+        self.memory.free(id, &stream, bound)
+    }
+
+    fn announce(&self, transfer: TransferId, to: Region, bytes: u64) -> Result<()> {
+        let address = self.memory.locate(to, bytes)?;
+        let target = Target { backend: self.id, ordinal: self.primary.ordinal, address, bytes };
+        Transfers::get().announce(transfer, target)
+    }
+
+    /// Answers on the helper thread, with the context bound.
+    fn answer_later(
+        &self,
+        answer: Answer,
+        reply: impl FnOnce(&'static Primary, &Bound) -> Result<Reply> + Send + 'static,
+    ) {
+        let primary = self.primary;
+        // A helper that cannot be started drops its job, but the answer has to be given.
+        let answer = Arc::new(Mutex::new(Some(answer)));
+        let give = move |result| {
+            let answer = answer.lock().take();
+            if let Some(answer) = answer {
+                answer.give(result);
+            }
+        };
+        let give_later = give.clone();
+        let job = move || {
+            let bound = primary.alive().and_then(|()| primary.bind());
+            give_later(bound.and_then(|bound| reply(primary, &bound)));
+        };
+        if let Err(error) = self.helper.run(job) {
+            let what = "failed to start the helper thread of the device".into();
+            give(Err(Error::Host { what, detail: error.to_string() }));
+        }
     }
 }
 
-impl Backend for CudaBackend {
+// SAFETY: streams of the driver run their work in order, and `wait_for` orders them after each other. The completion
+// thread reports a number only after the device has passed it and the stream's status was read (rule 9). A submission
+// does not fail by itself: a fault loses the device. Host blocks have the requested length.
+unsafe impl Backend for CudaBackend {
     fn info(&self) -> &DeviceInfo {
         &self.primary.info
     }
 
-    unsafe fn enqueue(
-        &self,
-        stream: StreamId,
-        command: Command<'_>,
-        host: &[Arc<HostBlock>],
-    ) -> Result<()> {
-        match command {
-            // This asks about what came before: if the device is lost, the fault itself is the answer.
-            Command::Notify { .. } => self.primary.intact()?,
-            _ => self.primary.alive()?,
-        }
-        let id = stream;
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    #[inline]
+    unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
+        self.primary.alive()?;
         let bound = &self.primary.bind()?;
-        if let Command::Launch(it) = &command {
-            let (modules, memory) = (&self.modules, &self.memory);
-            let stream = self.streams.raw(id)?;
-            // SAFETY: the caller promises it.
-            return unsafe { launch::launch(self.primary, modules, memory, stream, it, bound) };
+        let Ticket { stream, number } = submission.ticket;
+        // SAFETY: the caller retires no stream that the submission names until this returns.
+        let stream = unsafe { self.streams.get(stream) }?;
+        if !submission.after.is_empty() {
+            self.wait_for(stream, submission.after, bound)?;
         }
-        let stream = self.streams.find(id)?;
-        match command {
-            Command::Alloc { id, bytes } => self.memory.alloc(id, bytes, &stream, bound),
-            Command::Free { id } => self.memory.free(id, &stream, bound),
-            Command::Upload { from, to, bytes } => {
-                transfer::upload(self.on(&stream), from, to, bytes, host, bound)
+        let (primary, memory, modules) = (self.primary, &self.memory, &self.modules);
+        let place = Place { primary, memory, modules, stream };
+        // SAFETY: the caller's promises.
+        unsafe { work::enqueue(place, &submission.work, host, bound) }?;
+        stream.accept(number);
+        Ok(())
+    }
+
+    unsafe fn control(&self, control: Control) -> Result<()> {
+        match control {
+            Control::Want { ticket } => {
+                // This asks about work in flight: if the device is lost, the fault itself is the answer.
+                self.primary.intact()?;
+                let stream = self.streams.find(ticket.stream)?;
+                self.reporter.want(&stream, ticket.number, &self.primary.bind()?)
             }
-            Command::Download { from, to, bytes } => {
-                transfer::download(self.on(&stream), from, to, bytes, host, bound)
+            Control::CreateStream { id, priority } => {
+                self.primary.alive()?;
+                self.streams.create(id, priority, &self.primary.bind()?)
             }
-            Command::Copy { from, to, bytes } => {
-                transfer::copy(self.on(&stream), from, to, bytes, bound)
+            Control::RetireStream { id } => self.streams.retire(id),
+            Control::Allocate { id, bytes, at } => {
+                self.primary.alive()?;
+                let stream = self.streams.find(at.stream)?;
+                self.memory.allocate(id, bytes, &stream, &self.primary.bind()?)?;
+                stream.accept(at.number);
+                Ok(())
             }
-            Command::CopyToPeer { from, to, bytes } => {
-                peers::copy(self.primary, &self.memory, &stream, (from, to, bytes), bound)
+            Control::Free { id, stream, after } => {
+                self.primary.alive()?;
+                self.free(id, stream, &after)
             }
-            Command::Fill { to, pattern, count } => {
-                transfer::fill(self.on(&stream), to, pattern, count, bound)
+            Control::LoadModule { id, image } => {
+                self.primary.alive()?;
+                self.modules.load(id, image, &self.helper)
             }
-            Command::Record { event } => self.events.record(event, &stream, bound),
-            Command::Wait { event } => self.events.wait(event, &stream, bound),
-            Command::Notify { token } => self.notifier.notify(id, &stream, token, bound),
-            Command::Launch(_) => Ok(()), // above
+            Control::UnloadModule { id } => self.modules.unload(id),
+            Control::Receive { transfer, to, bytes } => {
+                self.primary.alive()?;
+                self.announce(transfer, to, bytes)
+            }
         }
     }
 
-    fn request(&self, request: Request) -> Result<Reply> {
-        if request == Request::Reset {
-            // Said before "the device is lost": whoever asks wants to know what to do instead.
-            return Err(self.no_reset());
-        }
+    fn request(&self, request: Request, answer: Answer) {
         match request {
-            // As for a `Notify`.
-            Request::Query { .. } | Request::Synchronize { .. } => self.primary.intact()?,
-            _ => self.primary.alive()?,
+            Request::Loaded { module } => self.modules.answer_loaded(module, answer),
+            Request::Memory => {
+                let used = self.memory.used();
+                self.answer_later(answer, move |primary, bound| {
+                    Memory::info(primary, used, bound).map(Reply::Memory)
+                });
+            }
+            Request::Reach { address } => self.answer_later(answer, move |primary, bound| {
+                work::reach(primary, &address, bound).map(Reply::Reached)
+            }),
+            // Also on a lost device: the message says what to do instead.
+            Request::Reset => {
+                let what = "a reset (after a fault a process cannot use CUDA any more: restart the process)";
+                answer.give(Err(Error::unsupported(what, &self.primary.info.address)));
+            }
         }
-        let bound = self.primary.bind()?;
-        // These may be asked inside a poll, where nothing may block.
-        if !matches!(request, Request::CreateStream { .. } | Request::Query { .. }) {
-            self.primary.drain(&bound);
-        }
-        self.answer(request, &bound)
     }
 
-    fn peer_region(&self, region: Region, bytes: u64) -> Option<PeerRegion> {
-        let address = self.memory.locate(region, bytes).ok()?;
-        Some(PeerRegion { ordinal: self.primary.ordinal, address })
+    fn peek(&self, stream: StreamId) -> Result<u64> {
+        self.primary.intact()?;
+        let stream = self.streams.find(stream)?;
+        // Before the query: what is submitted meanwhile may not have run.
+        let accepted = stream.accepted();
+        let shown = stream.completed();
+        // A query would end a capture by foreign code.
+        if shown >= accepted || stream.is_foreign() {
+            return Ok(shown);
+        }
+        let idle = self.primary.is_idle(stream.raw, &self.primary.bind()?)?;
+        Ok(if idle { accepted } else { stream.completed() })
     }
 
+    fn block_until(&self, ticket: Ticket) -> Result<()> {
+        self.primary.intact()?;
+        let (primary, number) = (self.primary, ticket.number);
+        let stream = self.streams.find(ticket.stream)?;
+        if stream.completed() >= number {
+            return Ok(());
+        }
+        stream.check_accepted(number)?;
+        let bound = &primary.bind()?;
+        if stream.accepted() == number {
+            // SAFETY: the stream is held (rule 3).
+            return unsafe { primary.api.stream_synchronize(stream.raw) }
+                .map_err(|failed| primary.state_error(failed));
+        }
+        // Other threads have submitted more. A mark that was made before that does not wait for it.
+        if stream.will_show(number) {
+            return block_on_word(stream.word, number, || {
+                primary.status(stream.raw, bound).map(drop)
+            });
+        }
+        let event = stream.event_after(number, primary, bound)?;
+        // SAFETY: the stream is held and owns the event (rule 5).
+        unsafe { primary.api.event_synchronize(event) }
+            .map_err(|failed| primary.state_error(failed))
+    }
+
+    /// May block: pinning memory takes about a millisecond per 4 MiB.
     fn host_block(&self, bytes: usize) -> Result<HostBlock> {
         self.primary.alive()?;
-        let bound = self.primary.bind()?;
-        self.primary.drain(&bound);
-        host_memory::host_block(self.primary, bytes, &bound)
+        host_block(self.primary, bytes, &self.primary.bind()?)
     }
 
-    unsafe fn external(
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        Some(self)
+    }
+
+    fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
+        let last_use = |(ticket, resource): (Ticket, _)| {
+            let stream = self.streams.find(ticket.stream).ok();
+            Use { stream, number: ticket.number, resource }
+        };
+        let uses: Vec<_> = retained.into_iter().map(last_use).collect();
+        if !uses.is_empty() {
+            self.primary.reclaim.put(Box::new(Retained(uses)));
+        }
+    }
+}
+
+// SAFETY: `submit` is called at most once, with the stream and the context of this backend, which are held meanwhile.
+unsafe impl Foreign for CudaBackend {
+    unsafe fn submit(
         &self,
-        stream: StreamId,
+        ticket: Ticket,
+        after: &[Ticket],
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<()> {
         self.primary.alive()?;
+        let stream = self.streams.find(ticket.stream)?;
+        let bound = &self.primary.bind()?;
+        self.wait_for(&stream, after, bound)?;
+        let call = ForeignCall::begin(self, &stream, bound);
+        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
+        stream.accept(ticket.number);
+        drop(call);
+        Ok(())
+    }
+
+    fn raw_stream(&self, stream: StreamId) -> Result<RawStream> {
         let stream = self.streams.find(stream)?;
-        let _bound = self.primary.bind()?;
-        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
+        Ok(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
+    }
+}
+
+/// A call of foreign code on a stream. Until it is dropped, also by unwinding, the stream's word is not written: the
+/// code may be capturing the stream.
+struct ForeignCall<'a> {
+    backend: &'a CudaBackend,
+    stream: &'a Arc<Stream>,
+    bound: &'a Bound,
+}
+
+impl<'a> ForeignCall<'a> {
+    fn begin(backend: &'a CudaBackend, stream: &'a Arc<Stream>, bound: &'a Bound) -> Self {
+        stream.begin_foreign();
+        Self { backend, stream, bound }
+    }
+}
+
+impl Drop for ForeignCall<'_> {
+    fn drop(&mut self) {
+        self.backend.reporter.end_foreign(self.stream, self.bound);
     }
 }
 
 impl Drop for CudaBackend {
     fn drop(&mut self) {
-        let remains = Remains {
+        Transfers::get().forget(self.id);
+        let objects = Objects {
             streams: self.streams.take(),
             memory: self.memory.take(),
-            events: self.events.take(),
             modules: self.modules.take(),
         };
-        // On a lost device there is nothing to give back.
-        if self.primary.alive().is_ok() {
-            self.primary.trash.put(Discarded::Remains(remains));
-        }
+        self.primary.reclaim.put(Box::new(objects));
     }
 }
 

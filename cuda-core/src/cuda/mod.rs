@@ -1,70 +1,62 @@
-//! NVIDIA GPUs, through the driver that is installed with them (feature `cuda`).
+//! NVIDIA GPUs, through the installed driver (feature `cuda`).
 //!
-//! Nothing of CUDA is needed to build this: the driver's library is looked for when a device is asked
-//! for, and where there is none that is an [`Error::NoDriver`](crate::Error::NoDriver).
+//! The build needs nothing of CUDA: the driver's library is loaded when a device is opened. Where there is none, that is
+//! an [`Error::NoDriver`](crate::Error::NoDriver).
 //!
-//! # Who may touch what, and when
+//! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this process),
+//! `streams`, `completion` (reports of progress), `objects` (memory, modules, transfers), `work` (submissions).
+//! `backend` implements [`Backend`](crate::Backend) with them. A submission goes from `backend` to `work`; its completion
+//! comes back through `completion::watcher`.
 //!
-//! The driver's calls may be made from any thread; what has to be kept is the life of what they are
-//! given. Read this before the code: every `SAFETY` comment below refers to one of these rules.
+//! # Rules
 //!
-//! 1. **The library** is loaded once and never unloaded, so its functions (`api`) live as long as
-//!    the process.
-//! 2. **The context** is the device's primary one, which every CUDA library of the process shares. It
-//!    is retained when the device is first opened and never released: freeing it under another library
-//!    would be worse than keeping it. `context::Primary`, one per device and process, lives as long.
-//!    Every call that needs a context is made while a `context::Bound` lives, which puts the
-//!    thread's own context back when it goes; the completion thread alone binds for its whole life.
-//! 3. **Streams** are held in `Arc`s. Whoever makes a call with one holds a clone, or is inside an `enqueue`
-//!    whose caller promises that the stream is not destroyed meanwhile. A notice whose status has still to be
-//!    asked holds one too.
-//! 4. **Functions** are used inside an `enqueue` alone, whose caller promises that their module is not
-//!    unloaded meanwhile. So a launch looks them up without a lock (`recent::Recent`), and a module that is
-//!    unloaded is forgotten there before its functions go.
-//! 5. **Events** are never destroyed while the backend lives; there are as many as the client has names.
-//! 6. **Device memory** is named by numbers, not by pointers that this process could follow. That
-//!    nobody uses it after it was freed is kept by the layer above (tickets); a breach would be a
-//!    fault on the device, not of this process.
-//! 7. **Host memory** of a copy belongs to the device until the stream has passed the copy, as
-//!    [`Backend`](crate::Backend) says; the client keeps the block alive, this side checks its bounds.
-//! 8. **Driver threads** run the host function of a `Notify` and nothing else: it raises the stream's word and
-//!    wakes the completion thread, takes no lock that is held across a driver call, and drops nothing
-//!    that is a user's.
-//! 9. **No `Drop` calls the driver.** What is dropped goes to the device's `discard::Trash`, which the
-//!    next request or the next open drains. A backend that is dropped with live allocations leaves
-//!    them there as one bundle, freed once its streams are idle; if nobody asks again, they go with
-//!    the process.
+//! The driver's calls may be made from any thread. The rules below keep their arguments alive. Every `SAFETY` comment in
+//! this module refers to one of them.
+//!
+//! 1. **Library.** It is loaded once and never unloaded, so its functions live as long as the process.
+//! 2. **Context.** It is the device's primary one, which every CUDA library of the process shares. The first open of a
+//!    device retains it, and it is never released. `context::Primary` lives as long, and so does the memory pool in it.
+//!    A call that needs a context is made while a `context::Bound` lives, which restores the thread's own context when it
+//!    is dropped. The completion thread binds for its whole life.
+//! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`
+//!    whose caller promises not to retire the stream. An outstanding report holds one too.
+//! 4. **Functions** are used inside `submit` only, whose caller promises not to unload their module. So a launch finds
+//!    them without a lock (`context::IdCache`). A module that is unloaded is evicted there first.
+//! 5. **Events** belong to a stream and are destroyed with it.
+//! 6. **Device memory** is a number, not a pointer of this process. The client keeps it from being used after it is freed
+//!    (by tickets). A breach would be a fault of the device, not of the process.
+//! 7. **Host memory** of a copy belongs to the device until the stream has passed the copy. The client keeps the block
+//!    alive; this module checks the bounds.
+//! 8. **Words.** A stream shows its progress in a word of pinned memory that is never freed. A driver's thread runs the
+//!    host function of a report and nothing else: it writes the word and wakes the completion thread, takes no lock that
+//!    is held across a driver call, and drops nothing of a user's.
+//! 9. **Progress** is reported only after the stream's word shows the number and the stream's status was read, or after
+//!    a query found the stream idle. A number is read before the query that it relies on.
+//! 10. **No `Drop` calls the driver.** A dropped resource goes to `context::Reclaim`. A resource of a client that goes
+//!     away stays there until its streams have run everything. On a lost device it is leaked.
 //!
 //! # Threads
 //!
-//! One thread per backend, `cuda-completion`, started by the first `Notify`. Every stream has a word of host
-//! memory that is raised when the stream gets to a `Notify`: by the stream itself, or by a host function (see
-//! `Completion`). The thread looks at the words of those who wait, asks the stream's status before a notice says
-//! `Ok`, and delivers notices with no lock held. After a kernel's fault no word changes any more, so while
-//! notices are outstanding it asks every `patience::WATCH`. With nothing outstanding it parks. It ends
-//! when the backend is gone and everything is answered.
+//! | thread | started by | runs | ends |
+//! |---|---|---|---|
+//! | `cuda-completion`, one per backend | the first report that a caller wants | `completion::watcher` | when the backend is dropped and every report is delivered |
+//! | `cuda-loader`, one per backend | a module to load, a request that may block | `objects::modules`, memory statistics, peer access | half a second after the last job |
+//! | `cuda-reclaim`, one per device | a resource that was dropped | `context::reclaim` | half a second after the queue is empty |
+//!
+//! The completion thread looks at the words of the streams that callers wait for. After a fault no word changes any more,
+//! so it also queries every such stream when nothing has happened for 50 ms. With nothing outstanding it parks.
 
-mod api;
 mod backend;
 mod completion;
 mod context;
-mod discard;
 mod driver;
-mod host_memory;
-mod launch;
 #[cfg(all(test, loom))]
 mod loom_models;
-mod memory;
-mod modules;
-mod patience;
-mod peers;
+mod objects;
 mod provider;
-mod recent;
-mod status;
 mod streams;
-mod transfer;
-mod watch;
-mod word;
+mod teardown;
+mod work;
 
 pub use backend::CudaBackend;
 pub use completion::Completion;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{backend::CudaBackend, completion::Completion, context::Primary, driver::Driver};
-use crate::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
+use super::{
+    backend::CudaBackend, completion::Completion, context::Primary, driver::library::Driver,
+};
+use crate::protocol::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 
 /// The NVIDIA GPUs of this machine, as `cuda:0`, `cuda:1` and so on.
 ///
@@ -22,12 +24,12 @@ pub struct CudaProvider {
 }
 
 impl CudaProvider {
-    /// A provider; the driver is looked for when it is first asked something.
+    /// A provider. The driver is loaded by the first call that needs it.
     pub const fn new() -> Self {
         Self { completion: None }
     }
 
-    /// How the devices opened from now on tell that they got somewhere.
+    /// Sets the way in which devices that are opened from now on report progress.
     ///
     /// ```
     /// use cuda_core::cuda::{Completion, CudaProvider};
@@ -41,16 +43,16 @@ impl CudaProvider {
     }
 }
 
-impl Provider for CudaProvider {
+// SAFETY: `CudaBackend` keeps the rules of a backend, and `notices` goes to its completion thread alone.
+unsafe impl Provider for CudaProvider {
     fn scheme(&self) -> &'static str {
         "cuda"
     }
 
-    /// The devices there are; none where there is no driver.
+    /// The devices of this machine; none where there is no driver.
     ///
     /// # Errors
-    /// [`Error::DriverUnusable`] where there is a driver that is too old or broken: that machine has a
-    /// GPU, and its owner wants to know.
+    /// [`Error::DriverUnusable`] where there is a driver that is too old or broken: that machine probably has a GPU.
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         match Driver::probe() {
             Ok(driver) => (0..driver.devices).map(|ordinal| driver.describe(ordinal)).collect(),
@@ -59,27 +61,28 @@ impl Provider for CudaProvider {
         }
     }
 
-    /// Opens a device. The first time costs a quarter of a second: the driver makes its context,
-    /// which then stays until the process ends.
+    /// Opens a device. The first time takes a quarter of a second: the driver creates its context, which then stays until
+    /// the process ends.
     ///
     /// # Errors
-    /// [`Error::NoDriver`], [`Error::DriverUnusable`], [`Error::NoDevice`], and
-    /// [`Error::DeviceLost`] where an earlier fault of this process took the device.
+    /// [`Error::NoDriver`], [`Error::DriverUnusable`], [`Error::NoDevice`], and [`Error::DeviceLost`] after an earlier
+    /// fault of this process.
     fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
         let primary = Primary::of(&Driver::probe()?, ordinal)?;
         Ok(Arc::new(CudaBackend::new(primary, notices, self.completion.unwrap_or_default())?))
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::Notice;
+    use crate::protocol::Notice;
 
-    struct Nobody;
+    struct Ignored;
 
-    impl NoticeSink for Nobody {
-        fn notice(&self, _: Notice) {}
+    // SAFETY: forwards nothing.
+    unsafe impl NoticeSink for Ignored {
+        unsafe fn notice(&self, _: Notice) {}
     }
 
     #[test]
@@ -87,7 +90,7 @@ mod tests {
         let provider = CudaProvider::new();
         match provider.devices() {
             Ok(devices) => {
-                let beyond = provider.open(devices.len() as u32, Arc::new(Nobody)).err();
+                let beyond = provider.open(devices.len() as u32, Arc::new(Ignored)).err();
                 match beyond.unwrap() {
                     Error::NoDriver { .. } => assert!(devices.is_empty()),
                     Error::NoDevice { address, .. } => {
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinal_that_no_driver_can_count_is_an_error() {
-        assert!(CudaProvider::new().open(u32::MAX, Arc::new(Nobody)).is_err());
+    fn ordinal_beyond_every_driver_is_an_error() {
+        assert!(CudaProvider::new().open(u32::MAX, Arc::new(Ignored)).is_err());
     }
 }

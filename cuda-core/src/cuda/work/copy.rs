@@ -1,19 +1,21 @@
-//! Copies and fills.
+//! Copies and fills within a device, and between it and the host.
 
 use std::sync::Arc;
 
-use super::{
-    api::Api,
-    context::{Bound, Primary},
-    discard::Stream,
-    memory::{Memory, outside},
-    streams::unknown,
+use super::Place;
+use crate::{
+    cuda::{
+        context::Bound,
+        driver::{api::Api, status::Failed},
+        objects::outside,
+        streams::unknown,
+    },
+    protocol::{Error, HostBlock, HostRegion, Pattern, Region, Result},
 };
-use crate::{Error, HostBlock, HostRegion, Pattern, Region, Result};
 
 /// Host to device.
 pub(super) fn upload(
-    on: On<'_>,
+    place: Place<'_>,
     from: HostRegion,
     to: Region,
     bytes: u64,
@@ -21,15 +23,15 @@ pub(super) fn upload(
     _: &Bound,
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
-    let (from, to) = (on.host(from, size, host)?, on.memory.locate(to, bytes)?);
-    // SAFETY: `size` bytes from `from` are in a block that the caller keeps (rule 7); `to` is device
-    // memory of that size.
-    on.check(unsafe { on.api().upload(to, from.cast(), size, on.stream.raw) })
+    let (from, to) = (place.host(from, size, host)?, place.memory.locate(to, bytes)?);
+    // SAFETY: `size` bytes from `from` are in a block that the caller keeps alive (rule 7); `to` is device memory of that
+    // size.
+    place.check(unsafe { place.api().upload(to, from.cast(), size, place.stream.raw) })
 }
 
 /// Device to host.
 pub(super) fn download(
-    on: On<'_>,
+    place: Place<'_>,
     from: Region,
     to: HostRegion,
     bytes: u64,
@@ -37,31 +39,43 @@ pub(super) fn download(
     _: &Bound,
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
-    let (from, to) = (on.memory.locate(from, bytes)?, on.host(to, size, host)?);
-    // SAFETY: as for an upload; nobody reads the bytes before the stream has passed this.
-    on.check(unsafe { on.api().download(to.cast(), from, size, on.stream.raw) })
+    let (from, to) = (place.memory.locate(from, bytes)?, place.host(to, size, host)?);
+    // SAFETY: as for an upload; no thread reads the bytes before the stream has passed the copy.
+    place.check(unsafe { place.api().download(to.cast(), from, size, place.stream.raw) })
 }
 
 /// Device to the same device.
-pub(super) fn copy(on: On<'_>, from: Region, to: Region, bytes: u64, _: &Bound) -> Result<()> {
+pub(super) fn copy(
+    place: Place<'_>,
+    from: Region,
+    to: Region,
+    bytes: u64,
+    _: &Bound,
+) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
-    let (from, to) = (on.memory.locate(from, bytes)?, on.memory.locate(to, bytes)?);
+    let (from, to) = (place.memory.locate(from, bytes)?, place.memory.locate(to, bytes)?);
     // SAFETY: both are device memory of that size.
-    on.check(unsafe { on.api().copy(to, from, size, on.stream.raw) })
+    place.check(unsafe { place.api().copy(to, from, size, place.stream.raw) })
 }
 
-/// A pattern, again and again.
-pub(super) fn fill(on: On<'_>, to: Region, pattern: Pattern, count: u64, _: &Bound) -> Result<()> {
+/// Repeats a pattern.
+pub(super) fn fill(
+    place: Place<'_>,
+    to: Region,
+    pattern: Pattern,
+    count: u64,
+    _: &Bound,
+) -> Result<()> {
     let Some(times) = size(count)? else { return Ok(()) };
     let bytes = count.checked_mul(pattern.bytes()).ok_or_else(too_large)?;
-    let to = on.memory.locate(to, bytes)?;
+    let to = place.memory.locate(to, bytes)?;
     if to % pattern.bytes() != 0 {
         let detail = format!("it is not aligned to the pattern's {} bytes", pattern.bytes());
         return Err(Error::OutOfRange { what: "the start of a fill".into(), detail });
     }
-    let (api, stream) = (on.api(), on.stream.raw);
+    let (api, stream) = (place.api(), place.stream.raw);
     // SAFETY: `times` patterns fit behind `to`, which is aligned to them.
-    on.check(unsafe {
+    place.check(unsafe {
         match pattern {
             Pattern::Byte(value) => api.fill_8(to, value, times, stream),
             Pattern::Half(value) => api.fill_16(to, value, times, stream),
@@ -70,24 +84,16 @@ pub(super) fn fill(on: On<'_>, to: Region, pattern: Pattern, count: u64, _: &Bou
     })
 }
 
-/// Where a transfer is enqueued: a held stream, and the memory of its backend.
-#[derive(Clone, Copy)]
-pub(super) struct On<'a> {
-    pub(super) primary: &'static Primary,
-    pub(super) memory: &'a Memory,
-    pub(super) stream: &'a Stream,
-}
-
-impl On<'_> {
+impl Place<'_> {
     fn api(&self) -> &'static Api {
         self.primary.api
     }
 
-    fn check(&self, status: Result<(), super::status::Failed>) -> Result<()> {
+    fn check(&self, status: Result<(), Failed>) -> Result<()> {
         status.map_err(|failed| self.primary.error(failed))
     }
 
-    /// Where `size` bytes of host memory are, if they are inside the block that is named.
+    /// The address of `size` bytes of host memory, if they are inside the block that is named.
     fn host(&self, region: HostRegion, size: usize, host: &[Arc<HostBlock>]) -> Result<*mut u8> {
         let block = host.iter().find(|block| block.id() == region.block).ok_or_else(|| {
             unknown(format!("host block {}", region.block.0), &self.primary.info.address)
@@ -98,12 +104,12 @@ impl On<'_> {
         let start = start.ok_or_else(|| {
             outside("host block", block.id().0, block.len() as u64, region.offset, size as u64)
         })?;
-        // Stays in the block, so the pointer is good to be handed on.
+        // Inside the block, so the driver may use the pointer.
         Ok(block.as_ptr().wrapping_add(start))
     }
 }
 
-/// A number of bytes or elements as the driver takes it; none for nothing to do.
+/// A number of bytes or elements as the driver takes it; nothing for 0.
 fn size(count: u64) -> Result<Option<usize>> {
     usize::try_from(count).map(|count| (count != 0).then_some(count)).map_err(|_| too_large())
 }

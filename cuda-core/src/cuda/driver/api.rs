@@ -1,12 +1,11 @@
-//! The driver's functions that are used here, looked up one by one.
+//! The table of driver functions, looked up one by one.
 //!
-//! A status is a plain number: a newer driver may answer with a code that no enumeration of today
-//! lists. All of these functions are in every driver since 12.0, the oldest that is taken; a
-//! function of a newer one goes into a table of `Option`s.
+//! Every function here exists since driver 12.0, the oldest supported one. A function of a newer driver needs a table
+//! of `Option`s.
 //!
-//! A table of our own, not `cudarc`'s: its status type is a closed enum, so that a status which a newer driver
-//! adds would be undefined behaviour, and its lazy loader panics where a library or a function is missing. Here
-//! a status is an integer, and what is missing an error.
+//! The table is not `cudarc`'s. Its status type is a closed enum, so a status that a newer driver adds would be
+//! undefined behaviour. Its lazy loader panics where a library or a function is missing. Here a status is an integer,
+//! and a missing function is an error.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -19,13 +18,13 @@ macro_rules! handles {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(transparent)]
-        pub(super) struct $name(pub(super) *mut c_void);
+        pub(crate) struct $name(pub(crate) *mut c_void);
 
         impl $name {
-            pub(super) const NULL: Self = Self(std::ptr::null_mut());
+            pub(crate) const NULL: Self = Self(std::ptr::null_mut());
         }
 
-        // SAFETY: an opaque name that only the driver follows, and it takes it from any thread.
+        // SAFETY: an opaque handle that only the driver dereferences, from any thread.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
@@ -45,88 +44,105 @@ handles! {
     FunctionHandle;
     /// A `CUmemoryPool`.
     PoolHandle;
-    /// Page-locked host memory.
+    /// Pinned host memory.
     HostPointer;
 }
 
-impl StreamHandle {
-    /// For a table of numbers.
-    pub(super) fn to_bits(self) -> u64 {
-        self.0.expose_provenance() as u64
-    }
-
-    /// What [`to_bits`](Self::to_bits) gave.
-    pub(super) fn from_bits(bits: u64) -> Self {
-        Self(std::ptr::with_exposed_provenance_mut(bits as usize))
-    }
-}
-
 /// A `CUdeviceptr`.
-pub(super) type Address = u64;
+pub(crate) type Address = u64;
 
-/// A `CUmemAccessDesc`: who may access the memory of a pool, and how.
+/// A `CUmemAccessDesc`: a device that may access the memory of a pool.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct PoolAccess {
+pub(crate) struct PoolAccess {
     location_type: c_int,
     device: c_int,
     flags: c_int,
 }
 
 impl PoolAccess {
-    /// This device reads and writes.
-    pub(super) const fn of(device: c_int) -> Self {
+    /// Read and write access of a device.
+    pub(crate) const fn of(device: c_int) -> Self {
         // `CU_MEM_LOCATION_TYPE_DEVICE`, `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
         Self { location_type: 1, device, flags: 3 }
     }
 }
 
+/// A `CUmemPoolProps`, 88 bytes in every version of CUDA. Later fields stand in `reserved`; 0 is their default.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct PoolProps {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    device: c_int,
+    security: *mut c_void,
+    reserved: [u64; 8],
+}
+
+impl PoolProps {
+    /// A pool in the memory of a device, for this process alone.
+    pub(crate) const fn of(device: c_int) -> Self {
+        // `CU_MEM_ALLOCATION_TYPE_PINNED`, `CU_MEM_HANDLE_TYPE_NONE`, `CU_MEM_LOCATION_TYPE_DEVICE`.
+        Self {
+            allocation_type: 1,
+            handle_types: 0,
+            location_type: 1,
+            device,
+            security: std::ptr::null_mut(),
+            reserved: [0; 8],
+        }
+    }
+}
+
+const _: () = assert!(size_of::<PoolProps>() == 88);
+
 /// A host function, called on a thread of the driver.
-pub(super) type HostFunction = unsafe extern "system" fn(*mut c_void);
+pub(crate) type HostFunction = unsafe extern "system" fn(*mut c_void);
 
-/// `CUdevice_attribute`, as far as it is asked for.
-pub(super) mod device_attribute {
-    pub(in crate::cuda) const MAX_THREADS_PER_BLOCK: i32 = 1;
-    pub(in crate::cuda) const MAX_BLOCK_DIM_X: i32 = 2;
-    pub(in crate::cuda) const MAX_GRID_DIM_X: i32 = 5;
-    pub(in crate::cuda) const MAX_SHARED_PER_BLOCK: i32 = 8;
-    pub(in crate::cuda) const MULTIPROCESSORS: i32 = 16;
-    pub(in crate::cuda) const CAPABILITY_MAJOR: i32 = 75;
-    pub(in crate::cuda) const CAPABILITY_MINOR: i32 = 76;
-    pub(in crate::cuda) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
-    pub(in crate::cuda) const MEMORY_POOLS: i32 = 115;
-    pub(in crate::cuda) const WRITES_WORDS: i32 = 122;
+/// The attributes of a device that are read: `CUdevice_attribute`.
+pub(crate) mod device_attribute {
+    pub(crate) const MAX_THREADS_PER_BLOCK: i32 = 1;
+    pub(crate) const MAX_BLOCK_DIM_X: i32 = 2;
+    pub(crate) const MAX_GRID_DIM_X: i32 = 5;
+    pub(crate) const MAX_SHARED_PER_BLOCK: i32 = 8;
+    pub(crate) const MULTIPROCESSORS: i32 = 16;
+    pub(crate) const CAPABILITY_MAJOR: i32 = 75;
+    pub(crate) const CAPABILITY_MINOR: i32 = 76;
+    pub(crate) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
+    pub(crate) const MEMORY_POOLS: i32 = 115;
+    pub(crate) const WRITES_WORDS: i32 = 122;
 }
 
-/// `CUfunction_attribute`, as far as it is asked for.
-pub(super) mod function_attribute {
-    pub(in crate::cuda) const MAX_THREADS_PER_BLOCK: i32 = 0;
-    pub(in crate::cuda) const STATIC_SHARED: i32 = 1;
-    pub(in crate::cuda) const MAX_DYNAMIC_SHARED: i32 = 8;
+/// The attributes of a function that are read or set: `CUfunction_attribute`.
+pub(crate) mod function_attribute {
+    pub(crate) const MAX_THREADS_PER_BLOCK: i32 = 0;
+    pub(crate) const STATIC_SHARED: i32 = 1;
+    pub(crate) const MAX_DYNAMIC_SHARED: i32 = 8;
 }
 
-/// `CUjit_option`, as far as it is used.
-pub(super) mod jit_option {
-    pub(in crate::cuda) const INFO_LOG: i32 = 3;
-    pub(in crate::cuda) const INFO_LOG_BYTES: i32 = 4;
-    pub(in crate::cuda) const ERROR_LOG: i32 = 5;
-    pub(in crate::cuda) const ERROR_LOG_BYTES: i32 = 6;
+/// The options of the PTX compiler that are set: `CUjit_option`.
+pub(crate) mod jit_option {
+    pub(crate) const INFO_LOG: i32 = 3;
+    pub(crate) const INFO_LOG_BYTES: i32 = 4;
+    pub(crate) const ERROR_LOG: i32 = 5;
+    pub(crate) const ERROR_LOG_BYTES: i32 = 6;
 }
 
 /// `CU_STREAM_NON_BLOCKING`: no implicit order with the default stream.
-pub(super) const STREAM_NON_BLOCKING: c_uint = 1;
+pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`: makes recording cheap.
-pub(super) const EVENT_DISABLE_TIMING: c_uint = 2;
-/// `CU_MEMHOSTALLOC_PORTABLE`: page-locked for every device.
-pub(super) const HOST_PORTABLE: c_uint = 1;
+pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
+/// `CU_MEMHOSTALLOC_PORTABLE`: pinned for every device.
+pub(crate) const HOST_PORTABLE: c_uint = 1;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: the device can write to it.
-pub(super) const HOST_DEVICE_MAP: c_uint = 2;
+pub(crate) const HOST_DEVICE_MAP: c_uint = 2;
 /// `CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`.
-pub(super) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
+pub(crate) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
-pub(super) const POOL_RELEASE_THRESHOLD: c_int = 4;
+pub(crate) const POOL_RELEASE_THRESHOLD: c_int = 4;
 /// `CU_LAUNCH_PARAM_END`, `.._BUFFER_POINTER` and `.._BUFFER_SIZE`.
-pub(super) const LAUNCH_PARAM: [*mut c_void; 3] = [
+pub(crate) const LAUNCH_PARAM: [*mut c_void; 3] = [
     std::ptr::null_mut(),
     std::ptr::without_provenance_mut(1),
     std::ptr::without_provenance_mut(2),
@@ -136,17 +152,17 @@ macro_rules! driver_calls {
     ($($method:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(,)?);)*) => {
         /// The table.
         #[derive(Debug)]
-        pub(super) struct Api {
+        pub(crate) struct Api {
             $($method: unsafe extern "system" fn($($ty),*) -> c_int,)*
         }
 
         #[allow(clippy::too_many_arguments)]
         impl Api {
-            /// Looks all of them up.
+            /// Looks up every function.
             ///
             /// # Safety
             /// `library` is the CUDA driver and stays loaded.
-            pub(super) unsafe fn look_up(library: &Library) -> Result<Self, libloading::Error> {
+            pub(crate) unsafe fn look_up(library: &Library) -> Result<Self, libloading::Error> {
                 Ok(Self {
                     // SAFETY: the driver's function of this name has this type.
                     $($method: unsafe { *library.get(concat!($symbol, "\0").as_bytes())? },)*
@@ -156,7 +172,7 @@ macro_rules! driver_calls {
             $(
                 #[doc = concat!("`", $symbol, "`.\n\n# Safety\nAs the driver's manual says.")]
                 #[inline]
-                pub(super) unsafe fn $method(&self, $($arg: $ty),*) -> Result<(), Failed> {
+                pub(crate) unsafe fn $method(&self, $($arg: $ty),*) -> Result<(), Failed> {
                     // SAFETY: the library is never unloaded; the rest is the caller's promise.
                     Failed::check($symbol, unsafe { (self.$method)($($arg),*) })
                 }
@@ -180,9 +196,12 @@ driver_calls! {
     context_push = "cuCtxPushCurrent_v2"(context: ContextHandle);
     context_pop = "cuCtxPopCurrent_v2"(context: *mut ContextHandle);
     priority_range = "cuCtxGetStreamPriorityRange"(least: *mut c_int, greatest: *mut c_int);
-    default_pool = "cuDeviceGetDefaultMemPool"(pool: *mut PoolHandle, device: c_int);
+    pool_create = "cuMemPoolCreate"(pool: *mut PoolHandle, props: *const PoolProps);
     pool_set = "cuMemPoolSetAttribute"(pool: PoolHandle, attribute: c_int, value: *mut c_void);
-    pool_alloc = "cuMemAllocAsync"(to: *mut Address, bytes: usize, stream: StreamHandle);
+    pool_trim = "cuMemPoolTrimTo"(pool: PoolHandle, keep: usize);
+    pool_alloc = "cuMemAllocFromPoolAsync"(
+        to: *mut Address, bytes: usize, pool: PoolHandle, stream: StreamHandle,
+    );
     pool_free = "cuMemFreeAsync"(address: Address, stream: StreamHandle);
     memory_alloc = "cuMemAlloc_v2"(to: *mut Address, bytes: usize);
     memory_free = "cuMemFree_v2"(address: Address);
@@ -217,10 +236,12 @@ driver_calls! {
     stream_destroy = "cuStreamDestroy_v2"(stream: StreamHandle);
     stream_query = "cuStreamQuery"(stream: StreamHandle);
     stream_synchronize = "cuStreamSynchronize"(stream: StreamHandle);
+    stream_is_capturing = "cuStreamIsCapturing"(stream: StreamHandle, status: *mut c_int);
     stream_wait = "cuStreamWaitEvent"(stream: StreamHandle, event: EventHandle, flags: c_uint);
     event_create = "cuEventCreate"(event: *mut EventHandle, flags: c_uint);
     event_record = "cuEventRecord"(event: EventHandle, stream: StreamHandle);
     event_query = "cuEventQuery"(event: EventHandle);
+    event_synchronize = "cuEventSynchronize"(event: EventHandle);
     event_destroy = "cuEventDestroy_v2"(event: EventHandle);
     write_word = "cuStreamWriteValue64_v2"(
         stream: StreamHandle, address: Address, value: u64, flags: c_uint,

@@ -1,26 +1,25 @@
-//! A small table in front of a locked map, for what every launch looks up: found without a lock.
+//! A cache in front of a locked table, for the look-ups of every launch: it takes no lock.
 //!
-//! # Who may touch what, and when
-//! Each slot is a sequence lock. `version` is odd while a writer has the slot; only one does, for it made the
-//! version odd by a compare-and-swap. A reader takes the words between two equal, even looks at the version.
-//! Keys are never used twice (ids are not), so a value that was read with its key belongs to it. What is not
-//! found here is looked for in the map, so a lost slot costs time only.
+//! # Rules
+//! Each slot is a sequence lock. `version` is odd while a writer owns the slot; a writer becomes the owner by a
+//! compare-and-swap. A reader takes the words between two reads of the same even version. Ids are never reused, so a
+//! value that was read with its key belongs to it. A miss costs time only: the caller then asks the table.
 
 use crate::sync::{
     atomic::{AtomicU64, Ordering, fence},
     limit, spin_loop,
 };
 
-/// Slots. Ids count up, so this many that are alive at once do not displace each other.
+/// Slots. Ids count up, so this many live ids do not displace each other.
 const SLOTS: usize = limit(1024, 1);
 
-/// The name of something. Zeros name nothing.
-pub(super) type Key = [u64; 2];
+/// An id. Zeros name nothing.
+pub(crate) type Key = [u64; 2];
 
-/// What is known of it.
-pub(super) type Value = [u64; 2];
+/// The value of an id.
+pub(crate) type Value = [u64; 2];
 
-pub(super) struct Recent(Box<[Slot]>);
+pub(crate) struct IdCache(Box<[Slot]>);
 
 #[derive(Default)]
 struct Slot {
@@ -28,16 +27,16 @@ struct Slot {
     words: [AtomicU64; 4],
 }
 
-impl Default for Recent {
+impl Default for IdCache {
     fn default() -> Self {
         Self((0..SLOTS).map(|_| Slot::default()).collect())
     }
 }
 
-impl Recent {
-    /// The value, if it is here.
+impl IdCache {
+    /// The value of a key, if it is cached.
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<Value> {
+    pub(crate) fn get(&self, key: Key) -> Option<Value> {
         let slot = self.slot(key);
         let version = slot.version.load(Ordering::Acquire);
         let [a, b, c, d] = &slot.words;
@@ -49,15 +48,15 @@ impl Recent {
         (unchanged && [a, b] == key).then_some([c, d])
     }
 
-    /// Puts a value here, in the place of another one. Nothing happens if somebody else is doing that.
-    pub(super) fn put(&self, key: Key, value: Value) {
+    /// Inserts a value, in the place of another one. Does nothing while another thread changes the slot.
+    pub(crate) fn insert(&self, key: Key, value: Value) {
         let [a, b] = key;
         let [c, d] = value;
         self.slot(key).write(|_| Some([a, b, c, d]));
     }
 
-    /// Forgets a value. When this returns nobody finds it any more.
-    pub(super) fn forget(&self, key: Key) {
+    /// Evicts a key. When this returns, no thread finds it any more.
+    pub(crate) fn evict(&self, key: Key) {
         let slot = self.slot(key);
         while !slot.write(|words| (words[..2] == key).then_some([0; 4])) {
             spin_loop();
@@ -71,7 +70,7 @@ impl Recent {
 }
 
 impl Slot {
-    /// Changes the words, unless another thread is at it: then `false`.
+    /// Changes the words, and returns `true`, unless another thread owns the slot.
     fn write(&self, change: impl FnOnce([u64; 4]) -> Option<[u64; 4]>) -> bool {
         let version = self.version.load(Ordering::Relaxed);
         let busy = !version.is_multiple_of(2);
@@ -93,46 +92,46 @@ impl Slot {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
 
     #[test]
-    fn finds_what_was_put_until_it_is_forgotten_or_displaced() {
-        let recent = Recent::default();
-        assert_eq!(recent.get([5, 1]), None);
-        recent.put([5, 1], [50, 51]);
-        assert_eq!(recent.get([5, 1]), Some([50, 51]));
-        assert_eq!(recent.get([5, 2]), None);
-        recent.put([5 + SLOTS as u64, 1], [60, 61]);
-        assert_eq!(recent.get([5, 1]), None);
-        recent.forget([5, 1]);
-        assert_eq!(recent.get([5 + SLOTS as u64, 1]), Some([60, 61]));
-        recent.forget([5 + SLOTS as u64, 1]);
-        assert_eq!(recent.get([5 + SLOTS as u64, 1]), None);
+    fn key_is_found_until_it_is_evicted_or_displaced() {
+        let cache = IdCache::default();
+        assert_eq!(cache.get([5, 1]), None);
+        cache.insert([5, 1], [50, 51]);
+        assert_eq!(cache.get([5, 1]), Some([50, 51]));
+        assert_eq!(cache.get([5, 2]), None);
+        cache.insert([5 + SLOTS as u64, 1], [60, 61]);
+        assert_eq!(cache.get([5, 1]), None);
+        cache.evict([5, 1]);
+        assert_eq!(cache.get([5 + SLOTS as u64, 1]), Some([60, 61]));
+        cache.evict([5 + SLOTS as u64, 1]);
+        assert_eq!(cache.get([5 + SLOTS as u64, 1]), None);
     }
 
-    /// Threads that write and forget keys of one slot never show another one's value.
+    /// Threads that insert and evict keys of one slot never show the value of another key.
     #[test]
-    fn a_value_belongs_to_its_key() {
-        let (recent, stop) = (Recent::default(), AtomicBool::new(false));
+    fn value_belongs_to_its_key() {
+        let (cache, stop) = (IdCache::default(), AtomicBool::new(false));
         let keys = [1, 1 + SLOTS as u64, 1 + 2 * SLOTS as u64];
         std::thread::scope(|scope| {
             for key in keys {
-                let (recent, stop) = (&recent, &stop);
+                let (cache, stop) = (&cache, &stop);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        recent.put([key, 0], [key * 3, key * 5]);
-                        recent.forget([key, 0]);
-                        assert_eq!(recent.get([key, 0]), None);
+                        cache.insert([key, 0], [key * 3, key * 5]);
+                        cache.evict([key, 0]);
+                        assert_eq!(cache.get([key, 0]), None);
                     }
                 });
             }
             for _ in 0..200_000 {
                 for key in keys {
-                    if let Some(value) = recent.get([key, 0]) {
+                    if let Some(value) = cache.get([key, 0]) {
                         assert_eq!(value, [key * 3, key * 5]);
                     }
                 }

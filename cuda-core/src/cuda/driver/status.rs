@@ -1,40 +1,42 @@
-//! What the driver's codes mean.
+//! Status codes of the driver, and their meaning.
 
 use crate::{Fault, FaultKind};
 
-pub(super) const OUT_OF_MEMORY: i32 = 2;
-pub(super) const STUB_LIBRARY: i32 = 34;
-pub(super) const NO_DEVICE: i32 = 100;
-pub(super) const INVALID_IMAGE: i32 = 200;
-pub(super) const NO_BINARY_FOR_GPU: i32 = 209;
-pub(super) const INVALID_PTX: i32 = 218;
-pub(super) const JIT_COMPILER_NOT_FOUND: i32 = 221;
-pub(super) const UNSUPPORTED_PTX_VERSION: i32 = 222;
-pub(super) const JIT_COMPILATION_DISABLED: i32 = 223;
-pub(super) const INVALID_SOURCE: i32 = 300;
-pub(super) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
-pub(super) const NOT_READY: i32 = 600;
+pub(crate) const INVALID_VALUE: i32 = 1;
+pub(crate) const OUT_OF_MEMORY: i32 = 2;
+pub(crate) const STUB_LIBRARY: i32 = 34;
+pub(crate) const NO_DEVICE: i32 = 100;
+pub(crate) const INVALID_IMAGE: i32 = 200;
+pub(crate) const NO_BINARY_FOR_GPU: i32 = 209;
+pub(crate) const INVALID_PTX: i32 = 218;
+pub(crate) const JIT_COMPILER_NOT_FOUND: i32 = 221;
+pub(crate) const UNSUPPORTED_PTX_VERSION: i32 = 222;
+pub(crate) const JIT_COMPILATION_DISABLED: i32 = 223;
+pub(crate) const INVALID_SOURCE: i32 = 300;
+pub(crate) const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
+pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
+pub(crate) const NOT_READY: i32 = 600;
 
 /// A call that did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(crate) struct Failed {
     /// The driver's function.
-    pub(super) call: &'static str,
-    /// What it returned.
-    pub(super) code: i32,
+    pub(crate) call: &'static str,
+    /// The status it returned.
+    pub(crate) code: i32,
 }
 
 impl Failed {
     #[inline]
-    pub(super) fn check(call: &'static str, code: i32) -> Result<(), Self> {
+    pub(crate) fn check(call: &'static str, code: i32) -> Result<(), Self> {
         if code == 0 { Ok(()) } else { Err(Self { call, code }) }
     }
 }
 
-/// What a code says of the context that it came from.
+/// The meaning of a code for the context that it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// The stream has not got there yet; not an error.
+pub(crate) enum Meaning {
+    /// Work is still in flight. Not an error.
     NotReady,
     /// The context is gone for good.
     Lost(Fault),
@@ -42,8 +44,8 @@ pub(super) enum Meaning {
     Call,
 }
 
-/// What `code` means wherever it comes from.
-pub(super) fn meaning(code: i32) -> Meaning {
+/// The meaning of a code that any call may return.
+pub(crate) fn meaning(code: i32) -> Meaning {
     use FaultKind::{Assert, IllegalAddress, Misaligned, Other, Trap};
     let (kind, what) = match code {
         NOT_READY => return Meaning::NotReady,
@@ -67,14 +69,13 @@ pub(super) fn meaning(code: i32) -> Meaning {
     Meaning::Lost(Fault::new(kind, format!("{what} (CUDA status {code})")))
 }
 
-/// What `code` means where only the state of the device can be the cause: "how is this stream?",
-/// "make the context current". There a code that nobody knows loses the device too, or its futures
-/// would wait forever.
-pub(super) fn meaning_of_state(code: i32) -> Meaning {
-    // The codes of stream capture: a stream that is being captured cannot be asked.
-    const SAYS_NOTHING: std::ops::RangeInclusive<i32> = 900..=908;
+/// The meaning of a code of a call that only the state of the device can fail, such as a stream query. There an unknown
+/// code loses the device too, since its futures would otherwise never resolve.
+pub(crate) fn meaning_of_state(code: i32) -> Meaning {
+    // The codes of stream capture: a stream that is being captured cannot be queried.
+    const CAPTURE: std::ops::RangeInclusive<i32> = 900..=908;
     match meaning(code) {
-        Meaning::Call if !SAYS_NOTHING.contains(&code) => {
+        Meaning::Call if !CAPTURE.contains(&code) => {
             let what = format!("the device failed with CUDA status {code}");
             Meaning::Lost(Fault::new(FaultKind::Other, what))
         }
@@ -82,8 +83,8 @@ pub(super) fn meaning_of_state(code: i32) -> Meaning {
     }
 }
 
-/// Why `cuInit` refused, and what to do.
-pub(super) fn init_advice(code: i32) -> &'static str {
+/// Advice for a status of `cuInit`.
+pub(crate) fn init_advice(code: i32) -> &'static str {
     match code {
         802 => "the system is not ready; is the fabric manager running?",
         803 => "the driver library and the kernel module differ; reboot, or reload the module",
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_their_kinds() {
+    fn fault_codes_map_to_kinds() {
         assert_eq!(kind(700), Some(FaultKind::IllegalAddress));
         assert_eq!(kind(716), Some(FaultKind::Misaligned));
         assert_eq!(kind(710), Some(FaultKind::Assert));
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_call_met_loses_nothing() {
+    fn codes_of_a_single_call_do_not_lose_the_device() {
         for code in [1, OUT_OF_MEMORY, UNSUPPORTED_PTX_VERSION, INVALID_PTX, 701, 720, 12345] {
             assert_eq!(meaning(code), Meaning::Call, "{code}");
         }
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_an_unknown_error_is_lost() {
+    fn unknown_code_of_a_stream_query_loses_the_device() {
         assert!(matches!(meaning_of_state(12345), Meaning::Lost(_)));
         assert!(matches!(meaning_of_state(999), Meaning::Lost(_)));
         assert_eq!(meaning_of_state(900), Meaning::Call);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_its_status() {
+    fn fault_text_names_its_status() {
         let Meaning::Lost(fault) = meaning(700) else { panic!("700 is a fault") };
         assert!(fault.to_string().contains("CUDA status 700"), "{fault}");
     }

@@ -1,4 +1,4 @@
-//! Finding the driver, and asking it what there is.
+//! The driver's library: loading it, and querying its devices.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -8,12 +8,12 @@ use std::{
 use libloading::Library;
 
 use super::{
-    api::{Api, device_attribute as attribute},
+    api::{Api, device_attribute as id},
     status::{self, Failed},
 };
 use crate::{DeviceInfo, Error, Result};
 
-/// The oldest driver that is taken, as it counts itself: 12.0.
+/// The oldest supported driver, 12.0, in the driver's own notation.
 const OLDEST: c_int = 12_000;
 
 /// The driver's library. A toolkit's `libcuda.so` is a stub to link against, so its name is not tried.
@@ -21,33 +21,33 @@ const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
 /// The driver, initialised.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Driver {
-    pub(super) api: &'static Api,
-    /// The CUDA version it has, as (13, 0).
-    pub(super) version: (u32, u32),
-    /// How many devices it shows.
-    pub(super) devices: u32,
+pub(crate) struct Driver {
+    pub(crate) api: &'static Api,
+    /// Its CUDA version, as (13, 0).
+    pub(crate) version: (u32, u32),
+    /// The number of devices.
+    pub(crate) devices: u32,
 }
 
-/// What a launch must fit.
+/// The limits of a launch on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) grid: [u32; 3],
-    pub(super) block: [u32; 3],
-    pub(super) threads: u32,
-    /// Shared memory of a block, static and dynamic, where the kernel asks for all it can get.
-    pub(super) shared: u32,
+pub(crate) struct Limits {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) threads: u32,
+    /// Shared memory of a block, static and dynamic, for kernels that opted in to the maximum.
+    pub(crate) shared: u32,
 }
 
 impl Driver {
     /// Loads and initialises the driver.
     ///
-    /// Only success is remembered: a driver that cannot be used now may be usable later.
+    /// Only success is cached: a driver that cannot be used now may be usable later.
     ///
     /// # Errors
     /// [`Error::NoDriver`] and [`Error::DriverUnusable`]. A machine with a driver and no device has
     /// a driver with no devices.
-    pub(super) fn probe() -> Result<Self> {
+    pub(crate) fn probe() -> Result<Self> {
         static LOADED: OnceLock<Api> = OnceLock::new();
         let api = match LOADED.get() {
             Some(api) => api,
@@ -79,11 +79,11 @@ impl Driver {
     }
 
     /// Describes a device without opening it.
-    pub(super) fn describe(&self, ordinal: u32) -> Result<DeviceInfo> {
+    pub(crate) fn describe(&self, ordinal: u32) -> Result<DeviceInfo> {
         let device = self.device(ordinal)?;
         let mut name = [0 as c_char; 256];
         let mut memory = 0;
-        // SAFETY: the buffer is as long as is said; the driver ends what it writes with a NUL.
+        // SAFETY: the buffer has the stated length; the driver ends the name with a NUL.
         let name = unsafe { self.api.device_name(name.as_mut_ptr(), 256, device) }
             // SAFETY: as above, and the buffer was zeroed.
             .map(|()| unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
@@ -93,10 +93,10 @@ impl Driver {
             .map_err(|failed| driver_error(self.api, failed))?;
         let mut info = DeviceInfo::new(address(ordinal), name);
         info.memory = memory as u64;
-        info.multiprocessors = self.ask(device, attribute::MULTIPROCESSORS)?;
+        info.multiprocessors = self.attribute(device, id::MULTIPROCESSORS)?;
         info.compute_capability = (
-            self.ask(device, attribute::CAPABILITY_MAJOR)?,
-            self.ask(device, attribute::CAPABILITY_MINOR)?,
+            self.attribute(device, id::CAPABILITY_MAJOR)?,
+            self.attribute(device, id::CAPABILITY_MINOR)?,
         );
         let limits = self.limits(device)?;
         info.max_threads_per_block = limits.threads;
@@ -106,26 +106,26 @@ impl Driver {
     }
 
     /// The limits of a launch.
-    pub(super) fn limits(&self, device: c_int) -> Result<Limits> {
+    pub(crate) fn limits(&self, device: c_int) -> Result<Limits> {
         let three = |first| -> Result<[u32; 3]> {
             Ok([
-                self.ask(device, first)?,
-                self.ask(device, first + 1)?,
-                self.ask(device, first + 2)?,
+                self.attribute(device, first)?,
+                self.attribute(device, first + 1)?,
+                self.attribute(device, first + 2)?,
             ])
         };
         Ok(Limits {
-            grid: three(attribute::MAX_GRID_DIM_X)?,
-            block: three(attribute::MAX_BLOCK_DIM_X)?,
-            threads: self.ask(device, attribute::MAX_THREADS_PER_BLOCK)?,
+            grid: three(id::MAX_GRID_DIM_X)?,
+            block: three(id::MAX_BLOCK_DIM_X)?,
+            threads: self.attribute(device, id::MAX_THREADS_PER_BLOCK)?,
             shared: self
-                .ask(device, attribute::MAX_SHARED_PER_BLOCK_OPTIN)?
-                .max(self.ask(device, attribute::MAX_SHARED_PER_BLOCK)?),
+                .attribute(device, id::MAX_SHARED_PER_BLOCK_OPTIN)?
+                .max(self.attribute(device, id::MAX_SHARED_PER_BLOCK)?),
         })
     }
 
     /// The driver's name for a device.
-    pub(super) fn device(&self, ordinal: u32) -> Result<c_int> {
+    pub(crate) fn device(&self, ordinal: u32) -> Result<c_int> {
         if ordinal >= self.devices {
             return Err(no_device(ordinal, self.devices));
         }
@@ -137,7 +137,7 @@ impl Driver {
     }
 
     /// An attribute of a device.
-    pub(super) fn ask(&self, device: c_int, attribute: c_int) -> Result<u32> {
+    pub(crate) fn attribute(&self, device: c_int, attribute: c_int) -> Result<u32> {
         let mut value = 0;
         // SAFETY: writes one integer.
         unsafe { self.api.device_attribute(&mut value, attribute, device) }
@@ -146,17 +146,17 @@ impl Driver {
     }
 }
 
-/// What opens the device again.
-pub(super) fn address(ordinal: u32) -> String {
+/// The address that opens a device.
+pub(crate) fn address(ordinal: u32) -> String {
     format!("cuda:{ordinal}")
 }
 
-/// The error for a call that failed and says nothing of the device.
-pub(super) fn driver_error(api: &Api, failed: Failed) -> Error {
+/// The error of a failed call that does not lose the device.
+pub(crate) fn driver_error(api: &Api, failed: Failed) -> Error {
     Error::Driver { call: failed.call.into(), code: failed.code, name: describe(api, failed.code) }
 }
 
-/// What the loader itself said, which libloading keeps as the error's source.
+/// The message of the system's loader, which libloading keeps as the error's source.
 fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -172,7 +172,7 @@ fn load(name: &str) -> Result<Api> {
         // SAFETY: writes one integer; may be called before `cuInit`.
         unsafe { ask.map_err(missing)?(&mut version) };
     }
-    // Before the table, so that an old driver is called old and not incomplete.
+    // Before the table, so that the error for an old driver says that it is old.
     if version < OLDEST {
         let (major, minor) = (version / 1000, version % 1000 / 10);
         let detail = format!("it is for CUDA {major}.{minor}, 12.0 is needed; update the driver");
@@ -181,7 +181,7 @@ fn load(name: &str) -> Result<Api> {
     // SAFETY: this is the driver, and it is kept below.
     let api = unsafe { Api::look_up(&library) }
         .map_err(|error| Error::DriverUnusable { detail: format!("{error}; update the driver") })?;
-    // Kept for as long as the process lives: its functions are in statics from now on.
+    // Kept until the process ends: its functions are in statics from now on.
     std::mem::forget(library);
     Ok(api)
 }
@@ -234,14 +234,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_library_is_an_error_that_says_what_to_do() {
+    fn missing_library_error_gives_advice() {
         let error = load("libthere-is-no-such-driver.so.1").unwrap_err();
         assert!(matches!(error, Error::NoDriver { .. }), "{error}");
         assert!(error.to_string().contains("install NVIDIA's driver"), "{error}");
     }
 
     #[test]
-    fn a_library_that_is_no_driver_is_an_error() {
+    fn library_without_driver_functions_is_an_error() {
         let Some(libc) = ["libc.so.6", "libSystem.dylib"].into_iter().find(|name| {
             // SAFETY: the C library is loaded already.
             unsafe { Library::new(*name) }.is_ok()
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_is_said_in_words() {
+    fn missing_device_error_lists_available_devices() {
         let said = |ordinal, devices| no_device(ordinal, devices).to_string();
         assert_eq!(said(0, 0), "no device `cuda:0`; there is no CUDA device");
         assert_eq!(said(1, 1), "no device `cuda:1`; there is `cuda:0`");

@@ -1,0 +1,104 @@
+//! The budget of a thread that waits for streams: how long it spins, sleeps, and lets pass before it queries them. Uses
+//! no CUDA and no clock.
+
+use std::time::Duration;
+
+/// The time after which streams are queried while reports are outstanding and none comes. After a fault the device takes
+/// about three times as long to return an error.
+pub(super) const WATCH: Duration = Duration::from_millis(50);
+
+/// The shortest sleep; waking up costs about as much.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
+
+/// A sleep is at most this part of the time waited so far: after a long wait, a short delay matters less.
+const SLEEP_PART: u32 = 32;
+
+/// The next step of a waiting thread.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Look again at once.
+    Spin,
+    /// Look again after this time, or when signalled.
+    Sleep(Duration),
+    /// Query the streams, then look again.
+    Query,
+    /// Sleep until signalled.
+    Park,
+}
+
+/// How a waiting thread learns that a word changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wakeup {
+    /// By polling: it spins for this long after an event, then sleeps between looks.
+    Polled(Duration),
+    /// By a signal.
+    Signalled,
+}
+
+/// The next step. `idle`: nothing is waited for. `since_event`: since a word changed or an entry came. `since_query`:
+/// since a word changed, the streams were queried, or the first entry came.
+pub(super) fn next_step(
+    wakeup: Wakeup,
+    idle: bool,
+    since_event: Duration,
+    since_query: Duration,
+) -> Step {
+    let spin = match wakeup {
+        Wakeup::Polled(spin) => spin,
+        Wakeup::Signalled => Duration::ZERO,
+    };
+    match (idle, since_event < spin) {
+        (_, true) if since_query < WATCH || idle => Step::Spin,
+        (true, _) => Step::Park,
+        (false, _) if since_query >= WATCH => Step::Query,
+        _ => {
+            let rest = WATCH - since_query;
+            match wakeup {
+                Wakeup::Polled(_) => {
+                    Step::Sleep((since_event / SLEEP_PART).max(SHORTEST_SLEEP).min(rest))
+                }
+                Wakeup::Signalled => Step::Sleep(rest),
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SPIN: Wakeup = Wakeup::Polled(Duration::from_micros(200));
+
+    fn us(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn polling_thread_spins_first_then_sleeps_a_part_of_the_wait() {
+        assert_eq!(next_step(SPIN, false, us(199), us(199)), Step::Spin);
+        let short = Wakeup::Polled(us(20));
+        assert_eq!(next_step(short, false, us(100), us(100)), Step::Sleep(SHORTEST_SLEEP));
+        assert_eq!(next_step(SPIN, false, us(6400), us(6400)), Step::Sleep(us(200)));
+    }
+
+    #[test]
+    fn streams_are_queried_when_nothing_has_happened_for_a_while() {
+        assert_eq!(next_step(SPIN, false, us(50_000), us(50_000)), Step::Query);
+        assert_eq!(next_step(Wakeup::Signalled, false, us(1), us(50_000)), Step::Query);
+        // New entries do not delay it.
+        assert_eq!(next_step(SPIN, false, us(1), us(50_000)), Step::Query);
+        assert_eq!(next_step(SPIN, false, us(49_990), us(49_990)), Step::Sleep(us(10)));
+    }
+
+    #[test]
+    fn idle_thread_parks_after_its_spin() {
+        assert_eq!(next_step(SPIN, true, us(10), us(90_000)), Step::Spin);
+        assert_eq!(next_step(SPIN, true, us(200), us(200)), Step::Park);
+        assert_eq!(next_step(Wakeup::Signalled, true, us(0), us(0)), Step::Park);
+    }
+
+    #[test]
+    fn signalled_thread_sleeps_until_the_next_query() {
+        assert_eq!(next_step(Wakeup::Signalled, false, us(0), us(20_000)), Step::Sleep(us(30_000)));
+    }
+}

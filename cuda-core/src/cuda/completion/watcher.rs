@@ -1,0 +1,420 @@
+//! The completion thread: watches the words of streams and delivers notices.
+//!
+//! # Rules
+//! - Callers put entries into the [`Inbox`]. The thread alone takes them out and owns them from then on.
+//! - An entry is put there *after* its write was enqueued: the word keeps a value that arrived before.
+//! - Every entry ends in a [`Notice::Progress`] that covers its number, or in [`Notice::Lost`].
+//! - The inbox's lock is not held across a call of the driver or of the client. Notices are delivered with no lock held.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::wait_budget::{Step, Wakeup, next_step};
+use crate::{
+    cuda::streams::Stream,
+    protocol::{Error, Notice, NoticeSink},
+    sync::{
+        self, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+        discard_panic, spin_loop,
+    },
+};
+
+/// A report that a caller waits for.
+pub(crate) struct Entry {
+    /// Held, so that its status can be read also after the stream was retired.
+    stream: Arc<Stream>,
+    /// The submission that the report has to cover.
+    number: u64,
+    /// Whether the stream will write the word. If not, the thread queries the stream.
+    written: bool,
+}
+
+impl Entry {
+    fn is_due(&self) -> bool {
+        self.stream.completed() >= self.number
+    }
+}
+
+/// The state that the thread shares with callers.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Whether an entry or the end has come, so that a look need not lock.
+    changed: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Vec<Entry>,
+    /// A signal that came while the thread was awake.
+    signalled: bool,
+    sleeping: bool,
+    /// The backend was dropped.
+    closed: bool,
+}
+
+impl Inbox {
+    fn put(&self, entry: Entry) {
+        self.change(|state| state.entries.push(entry));
+    }
+
+    /// Ends the thread once every entry is reported.
+    pub(crate) fn close(&self) {
+        self.change(|state| state.closed = true);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.change(|_| {});
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        state.signalled = true;
+        self.changed.store(true, Ordering::Release);
+        if state.sleeping {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Moves new entries to `watched`. Returns whether there were any, and whether the backend was dropped.
+    fn take(&self, watched: &mut Vec<Entry>) -> (bool, bool) {
+        if !self.changed.load(Ordering::Acquire) {
+            return (false, false);
+        }
+        let mut state = self.state.lock();
+        let came = !state.entries.is_empty();
+        watched.append(&mut state.entries);
+        // The end stays a change until the thread has seen it with nothing left to watch.
+        self.changed.store(state.closed, Ordering::Release);
+        (came, state.closed)
+    }
+
+    /// Sleeps until something changes, or for this long.
+    pub(crate) fn wait(&self, most: Option<Duration>) {
+        let mut state = self.state.lock();
+        state.sleeping = true;
+        if !state.signalled {
+            match most {
+                Some(most) => _ = self.wake.wait_for(&mut state, most),
+                None => self.wake.wait(&mut state),
+            }
+        }
+        (state.signalled, state.sleeping) = (false, false);
+    }
+}
+
+/// The device, as the thread uses it.
+pub(crate) trait Device {
+    /// The error that lost the device.
+    fn lost(&self) -> Option<Error>;
+
+    /// Reads the status of a stream. Returns the number up to which that shows it to be complete, or nothing if work is
+    /// in flight or the stream cannot be queried.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    fn status(&self, stream: &Stream) -> Result<Option<u64>, Error>;
+
+    /// Has the stream write its word. Returns whether the driver took the write.
+    fn write_word(&self, stream: &Stream, value: u64) -> bool;
+}
+
+/// Has a stream report progress that covers `number`.
+pub(crate) fn want(device: &impl Device, inbox: &Inbox, stream: &Arc<Stream>, number: u64) {
+    stream.want_report(number, |value| enqueue(device, inbox, stream, value));
+}
+
+/// Enqueues a write of the stream's word, and enters it at the thread.
+pub(crate) fn enqueue(
+    device: &impl Device,
+    inbox: &Inbox,
+    stream: &Arc<Stream>,
+    value: u64,
+) -> bool {
+    let written = !stream.is_foreign() && device.write_word(stream, value);
+    inbox.put(Entry { stream: stream.clone(), number: value, written });
+    written
+}
+
+/// The thread's state.
+struct Watcher<'a, D> {
+    device: &'a D,
+    inbox: &'a Inbox,
+    notices: &'a dyn NoticeSink,
+    watched: Vec<Entry>,
+    /// When a word changed or an entry came.
+    event: Instant,
+    /// When a word changed, the streams were queried, or the first of `watched` came.
+    checked: Instant,
+    /// When the streams were queried, or the first of `watched` came.
+    queried: Instant,
+}
+
+/// Watches until the backend is dropped and every entry is reported.
+pub(crate) fn watch(device: &impl Device, wakeup: Wakeup, inbox: &Inbox, notices: &dyn NoticeSink) {
+    let now = sync::now();
+    let (watched, event, checked, queried) = (Vec::new(), now, now, now);
+    let mut watcher = Watcher { device, inbox, notices, watched, event, checked, queried };
+    loop {
+        let was_idle = watcher.watched.is_empty();
+        let (came, closed) = inbox.take(&mut watcher.watched);
+        if closed && watcher.watched.is_empty() {
+            return;
+        }
+        let now = sync::now();
+        if came {
+            watcher.event = now;
+            if was_idle {
+                (watcher.checked, watcher.queried) = (now, now);
+            }
+        }
+        if watcher.report_due() {
+            (watcher.event, watcher.checked) = (sync::now(), sync::now());
+            continue;
+        }
+        let (since_event, since_query) = watcher.times(now);
+        match next_step(wakeup, watcher.watched.is_empty(), since_event, since_query) {
+            Step::Spin => spin_loop(),
+            Step::Sleep(most) => inbox.wait(Some(most)),
+            Step::Park => inbox.wait(None),
+            Step::Query => {
+                watcher.query_all();
+                (watcher.checked, watcher.queried) = (sync::now(), sync::now());
+            }
+        }
+    }
+}
+
+impl<D: Device> Watcher<'_, D> {
+    /// The time since the last event, and since the streams were last checked. An entry without a write depends on the
+    /// queries alone, however often the words of other streams change.
+    fn times(&self, now: Instant) -> (Duration, Duration) {
+        let all_written = self.watched.iter().all(|entry| entry.written);
+        let checked = if all_written { self.checked } else { self.queried };
+        (now - self.event, now - checked)
+    }
+
+    /// Reports the entries whose word shows their number, or the loss of the device. Returns whether there was anything
+    /// to report.
+    fn report_due(&mut self) -> bool {
+        if let Some(error) = self.device.lost() {
+            let any = !self.watched.is_empty();
+            if any {
+                self.report_lost(error);
+            }
+            return any;
+        }
+        if !self.watched.iter().any(Entry::is_due) {
+            return false;
+        }
+        let mut due: Vec<_> = self.watched.extract_if(.., |entry| entry.is_due()).collect();
+        due.sort_by_key(|entry| entry.stream.id);
+        for entries in due.chunk_by(|a, b| a.stream.id == b.stream.id) {
+            let stream = &entries[0].stream;
+            stream.writes_arrived(entries.len() as u32);
+            // The word shows the number also of a stream that cannot be queried: a faulted device writes no word.
+            match self.device.status(stream) {
+                Ok(idle) => self.report(stream, idle.unwrap_or(0).max(stream.completed())),
+                Err(error) => {
+                    self.report_lost(error);
+                    break;
+                }
+            }
+        }
+        true
+    }
+
+    /// Queries every stream once. Finds faults, and the end of entries without a write.
+    fn query_all(&mut self) {
+        let mut streams: Vec<_> = self.watched.iter().map(|entry| entry.stream.clone()).collect();
+        streams.sort_by_key(|stream| stream.id);
+        streams.dedup_by_key(|stream| stream.id);
+        for stream in streams {
+            match self.device.status(&stream) {
+                Ok(None) => {}
+                Ok(Some(number)) => self.report(&stream, number),
+                Err(error) => return self.report_lost(error),
+            }
+        }
+    }
+
+    /// Delivers the progress of a stream. Ends its entries up to there, and asks for the next write.
+    fn report(&mut self, stream: &Arc<Stream>, complete: u64) {
+        let ends = |entry: &mut Entry| entry.stream.id == stream.id && entry.number <= complete;
+        let ended = self.watched.extract_if(.., ends).count();
+        stream.writes_arrived(ended as u32);
+        self.deliver(Notice::Progress { stream: stream.id, accepted: complete, complete });
+        stream.ask_for_report(|value| enqueue(self.device, self.inbox, stream, value));
+    }
+
+    /// Tells the client that the device is lost. Ends every entry.
+    fn report_lost(&mut self, error: Error) {
+        for entry in self.watched.drain(..) {
+            entry.stream.writes_arrived(1);
+        }
+        self.deliver(Notice::Lost { error });
+    }
+
+    fn deliver(&self, notice: Notice) {
+        // A notice may run wakers, which are a user's code. A panic there must not keep the other notices back.
+        // SAFETY: the stream's status was read after its word showed the number, or it has run everything; or the device
+        // is lost (rule 9).
+        let deliver = || unsafe { self.notices.notice(notice) };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(deliver)) {
+            discard_panic(payload);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::{
+        cuda::{context::Word, driver::api::StreamHandle},
+        protocol::StreamId,
+    };
+
+    fn stream(id: u64) -> Arc<Stream> {
+        let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
+        let word = Word::on_the_heap();
+        Arc::new(Stream::new(StreamId(id), StreamHandle::NULL, word, reclaim, words))
+    }
+
+    fn entry(stream: &Arc<Stream>, number: u64, written: bool) -> Entry {
+        Entry { stream: stream.clone(), number, written }
+    }
+
+    /// A device whose streams are idle up to a number, or cannot be queried.
+    #[derive(Default)]
+    struct Fake {
+        idle: Vec<(StreamId, u64)>,
+        lost: RefCell<Option<Error>>,
+        queried: RefCell<Vec<StreamId>>,
+    }
+
+    impl Device for Fake {
+        fn lost(&self) -> Option<Error> {
+            self.lost.borrow().clone()
+        }
+
+        fn status(&self, stream: &Stream) -> Result<Option<u64>, Error> {
+            self.queried.borrow_mut().push(stream.id);
+            let idle = self.idle.iter().find(|(id, _)| *id == stream.id);
+            self.lost().map_or(Ok(idle.map(|(_, number)| *number)), Err)
+        }
+
+        fn write_word(&self, _: &Stream, _: u64) -> bool {
+            true
+        }
+    }
+
+    #[derive(Default)]
+    struct Notices(parking_lot::Mutex<Vec<Notice>>);
+
+    // SAFETY: keeps notices and forwards none.
+    unsafe impl NoticeSink for Notices {
+        unsafe fn notice(&self, notice: Notice) {
+            self.0.lock().push(notice);
+        }
+    }
+
+    fn watcher<'a>(device: &'a Fake, inbox: &'a Inbox, notices: &'a Notices) -> Watcher<'a, Fake> {
+        let now = sync::now();
+        let (event, checked, queried) = (now, now, now);
+        Watcher { device, inbox, notices, watched: Vec::new(), event, checked, queried }
+    }
+
+    fn progress(stream: u64, complete: u64) -> Notice {
+        Notice::Progress { stream: StreamId(stream), accepted: complete, complete }
+    }
+
+    #[test]
+    fn one_notice_reports_every_entry_of_a_stream_that_is_due() {
+        let (device, inbox, notices) = Default::default();
+        let (a, b) = (stream(1), stream(2));
+        let mut watcher = watcher(&device, &inbox, &notices);
+        watcher.watched =
+            vec![entry(&a, 1, true), entry(&b, 5, true), entry(&a, 3, true), entry(&a, 4, true)];
+        assert!(!watcher.report_due());
+        a.word.store(3);
+        assert!(watcher.report_due());
+        assert_eq!(*notices.0.lock(), [progress(1, 3)]);
+        assert_eq!(watcher.watched.len(), 2);
+        b.word.store(9);
+        a.word.store(4);
+        assert!(watcher.report_due());
+        assert_eq!(notices.0.lock()[1..], [progress(1, 4), progress(2, 9)]);
+        assert!(watcher.watched.is_empty());
+    }
+
+    #[test]
+    fn query_finds_the_end_of_an_entry_without_a_write_behind_a_stream_that_cannot_be_queried() {
+        let device = Fake { idle: vec![(StreamId(2), 7)], ..Fake::default() };
+        let (inbox, notices) = Default::default();
+        let (captured, idle) = (stream(1), stream(2));
+        let mut watcher = watcher(&device, &inbox, &notices);
+        watcher.watched =
+            vec![entry(&captured, 1, true), entry(&captured, 2, true), entry(&idle, 6, false)];
+        watcher.query_all();
+        assert_eq!(*device.queried.borrow(), [StreamId(1), StreamId(2)]);
+        assert_eq!(*notices.0.lock(), [progress(2, 7)]);
+        assert_eq!(watcher.watched.len(), 2);
+    }
+
+    #[test]
+    fn loss_of_the_device_ends_every_entry_with_one_notice_and_is_reported_again_later() {
+        let (device, inbox, notices) = Default::default();
+        let stream = stream(1);
+        let lost = Notice::Lost { error: Error::AlreadyEnded };
+        let mut watcher = watcher(&device, &inbox, &notices);
+        watcher.watched = vec![entry(&stream, 1, true), entry(&stream, 2, false)];
+        *device.lost.borrow_mut() = Some(Error::AlreadyEnded);
+        assert!(watcher.report_due());
+        assert!(!watcher.report_due());
+        assert_eq!(*notices.0.lock(), [lost.clone()]);
+        watcher.watched = vec![entry(&stream, 3, true)];
+        assert!(watcher.report_due());
+        assert_eq!(*notices.0.lock(), [lost.clone(), lost]);
+    }
+
+    #[test]
+    fn entry_is_taken_once_and_the_end_is_seen_behind_it() {
+        let (inbox, mut watched) = (Inbox::default(), Vec::new());
+        assert_eq!(inbox.take(&mut watched), (false, false));
+        inbox.put(entry(&stream(1), 1, true));
+        inbox.close();
+        assert_eq!(inbox.take(&mut watched), (true, true));
+        assert_eq!(watched.len(), 1);
+        assert_eq!(inbox.take(&mut watched), (false, true));
+    }
+
+    #[test]
+    fn signal_before_the_sleep_is_not_lost() {
+        let inbox = Inbox::default();
+        inbox.wake();
+        inbox.wait(None);
+        inbox.wait(Some(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn sleeping_thread_is_woken_by_an_entry() {
+        let inbox = Arc::new(Inbox::default());
+        let thread = {
+            let inbox = Arc::clone(&inbox);
+            std::thread::spawn(move || inbox.wait(None))
+        };
+        while !inbox.state.lock().sleeping {
+            std::thread::yield_now();
+        }
+        inbox.put(entry(&stream(1), 1, true));
+        thread.join().unwrap();
+    }
+}

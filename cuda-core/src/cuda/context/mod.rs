@@ -1,0 +1,16 @@
+//! State that exists once per device and process: the primary context, the memory pool, the words of streams, and the
+//! queue of resources to reclaim.
+//!
+//! Uses `driver`, `protocol` and `sync`. Every folder above binds the context with [`Primary::bind`] before it calls
+//! the driver, and gives dropped resources to [`Reclaim`].
+
+mod id_cache;
+mod pool;
+mod primary;
+mod reclaim;
+mod words;
+
+pub(crate) use id_cache::IdCache;
+pub(crate) use primary::{Bound, Primary, StreamStatus};
+pub(crate) use reclaim::{Reclaim, Reclaimable};
+pub(crate) use words::{Word, Words};

@@ -1,0 +1,219 @@
+//! Device memory: allocating, freeing, and the addresses of regions.
+
+use std::{
+    collections::hash_map::Entry,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+
+use crate::{
+    cuda::{
+        context::{Bound, IdCache, Primary, Reclaimable},
+        driver::{
+            api::{Address, EventHandle, StreamHandle},
+            status::{self, Failed, Meaning, meaning_of_state},
+        },
+        streams::{Stream, new_event, taken, unknown},
+    },
+    protocol::{AllocId, Error, MemoryInfo, Region, Result},
+};
+
+/// The allocations of one backend.
+pub(crate) struct Memory {
+    primary: &'static Primary,
+    table: RwLock<FxHashMap<AllocId, Allocation>>,
+    cache: IdCache,
+    /// Bytes of all of them.
+    used: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Allocation {
+    address: Address,
+    bytes: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(primary: &'static Primary) -> Self {
+        let (table, cache) = Default::default();
+        Self { primary, table, cache, used: AtomicU64::new(0) }
+    }
+
+    /// Allocates in the order of a stream. Without a memory pool it allocates at once, which may wait for the device.
+    pub(crate) fn allocate(
+        &self,
+        id: AllocId,
+        bytes: u64,
+        stream: &Stream,
+        bound: &Bound,
+    ) -> Result<()> {
+        if bytes == 0 {
+            let detail = "0 bytes cannot be allocated".into();
+            return Err(Error::OutOfRange { what: "an allocation".into(), detail });
+        }
+        let address = match self.request(bytes, stream.raw, false, bound) {
+            Err(Failed { code: status::OUT_OF_MEMORY, .. }) => {
+                // Memory that other streams have yet to free may suffice. Dropped memory comes back on the helper thread.
+                self.primary.reclaim.hurry();
+                self.request(bytes, stream.raw, true, bound)
+            }
+            other => other,
+        }
+        .map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
+        let inserted = match self.table.write().entry(id) {
+            Entry::Vacant(entry) => {
+                entry.insert(Allocation { address, bytes });
+                true
+            }
+            Entry::Occupied(_) => false,
+        };
+        if inserted {
+            self.used.fetch_add(bytes, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.release(address, stream, bound)?;
+        Err(taken(format!("allocation {}", id.0)))
+    }
+
+    /// Frees after everything that the stream has.
+    pub(crate) fn free(&self, id: AllocId, stream: &Stream, bound: &Bound) -> Result<()> {
+        let Some(allocation) = self.table.write().remove(&id) else {
+            return Err(self.unknown(id));
+        };
+        self.cache.evict([id.0, 0]);
+        self.used.fetch_sub(allocation.bytes, Ordering::Relaxed);
+        self.release(allocation.address, stream, bound)
+    }
+
+    /// The address of `bytes` bytes of a region, if they are inside its allocation.
+    #[inline]
+    pub(crate) fn locate(&self, region: Region, bytes: u64) -> Result<Address> {
+        let allocation = match self.cache.get([region.alloc.0, 0]) {
+            Some([address, bytes]) => Allocation { address, bytes },
+            None => self.look_up(region.alloc)?,
+        };
+        match region.offset.checked_add(bytes) {
+            Some(end) if end <= allocation.bytes => Ok(allocation.address + region.offset),
+            _ => Err(outside("allocation", region.alloc.0, allocation.bytes, region.offset, bytes)),
+        }
+    }
+
+    #[cold]
+    fn look_up(&self, id: AllocId) -> Result<Allocation> {
+        let table = self.table.read();
+        let allocation = table.get(&id).copied().ok_or_else(|| self.unknown(id))?;
+        self.cache.insert([id.0, 0], [allocation.address, allocation.bytes]);
+        Ok(allocation)
+    }
+
+    /// The bytes of the live allocations.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Memory in use, free, and in total.
+    pub(crate) fn info(primary: &Primary, used: u64, _: &Bound) -> Result<MemoryInfo> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two integers.
+        unsafe { primary.api.memory_info(&mut free, &mut total) }
+            .map_err(|failed| primary.error(failed))?;
+        Ok(MemoryInfo { used, free: free as u64, total: total as u64 })
+    }
+
+    /// Takes out every allocation, for a backend that is dropped.
+    pub(crate) fn take(&self) -> Vec<Address> {
+        std::mem::take(&mut *self.table.write()).into_values().map(|it| it.address).collect()
+    }
+
+    /// `scarce`: may take memory that another stream has yet to free.
+    fn request(
+        &self,
+        bytes: u64,
+        stream: StreamHandle,
+        scarce: bool,
+        bound: &Bound,
+    ) -> Result<Address, Failed> {
+        let api = self.primary.api;
+        let size = usize::try_from(bytes)
+            .map_err(|_| Failed { call: "cuMemAlloc", code: status::OUT_OF_MEMORY })?;
+        match &self.primary.pool {
+            // SAFETY: the caller holds the stream.
+            Some(pool) if scarce => unsafe { pool.allocate_scarce(api, size, stream, bound) },
+            // SAFETY: as above.
+            Some(pool) => unsafe { pool.allocate(api, size, stream, bound) },
+            None => {
+                let mut address = 0;
+                // SAFETY: writes one address.
+                unsafe { api.memory_alloc(&mut address, size) }.map(|()| address)
+            }
+        }
+    }
+
+    fn release(&self, address: Address, stream: &Stream, bound: &Bound) -> Result<()> {
+        let api = self.primary.api;
+        if self.primary.pool.is_some() {
+            // SAFETY: allocated from the pool, no longer in the table, and freed after its uses (rule 6).
+            return unsafe { api.pool_free(address, stream.raw) }
+                .map_err(|failed| self.primary.error(failed));
+        }
+        // Freeing it now would wait for the whole device: mark the place, and free it later.
+        let after = new_event(self.primary, bound)?;
+        // If this fails, the memory is leaked: its last use is not known.
+        // SAFETY: the caller holds the stream, and the event is owned here.
+        unsafe { api.event_record(after, stream.raw) }
+            .map_err(|failed| self.primary.error(failed))?;
+        self.primary.reclaim.put(Box::new(Freed { address, after }));
+        Ok(())
+    }
+
+    #[cold]
+    fn out_of_memory(&self, requested: u64, failed: Failed, bound: &Bound) -> Error {
+        if failed.code != status::OUT_OF_MEMORY {
+            return self.primary.error(failed);
+        }
+        match Self::info(self.primary, self.used(), bound) {
+            Ok(MemoryInfo { free, total, .. }) => Error::OutOfMemory { requested, free, total },
+            Err(error) => error,
+        }
+    }
+
+    #[cold]
+    fn unknown(&self, id: AllocId) -> Error {
+        unknown(format!("allocation {}", id.0), &self.primary.info.address)
+    }
+}
+
+/// Memory outside of a pool, to be freed once the event is reached.
+struct Freed {
+    address: Address,
+    after: EventHandle,
+}
+
+impl Reclaimable for Freed {
+    fn reclaim(
+        self: Box<Self>,
+        primary: &'static Primary,
+        _: &Bound,
+    ) -> Option<Box<dyn Reclaimable>> {
+        // SAFETY: the event is owned by this item until it is destroyed below.
+        let reached = unsafe { primary.api.event_query(self.after) };
+        if reached.is_err_and(|failed| meaning_of_state(failed.code) == Meaning::NotReady) {
+            return Some(self);
+        }
+        // SAFETY: everything that was enqueued before the free has run, and no other owner has the two.
+        unsafe {
+            _ = primary.api.event_destroy(self.after);
+            _ = primary.api.memory_free(self.address);
+        }
+        None
+    }
+}
+
+/// The error for bytes that are not inside the object they name.
+#[cold]
+pub(crate) fn outside(what: &str, id: u64, has: u64, offset: u64, bytes: u64) -> Error {
+    let detail = format!("{bytes} bytes at offset {offset} do not fit, it has {has}");
+    Error::OutOfRange { what: format!("{what} {id}").into(), detail }
+}

@@ -1,0 +1,13 @@
+//! The objects of a backend besides its streams: device memory, pinned host memory, modules, announced transfers.
+//!
+//! Uses `streams`, `context` and `driver`. `work` looks memory, functions and transfers up here for every submission.
+
+mod host_memory;
+mod memory;
+mod modules;
+mod transfers;
+
+pub(crate) use host_memory::host_block;
+pub(crate) use memory::{Memory, outside};
+pub(crate) use modules::{Function, Modules, Slot};
+pub(crate) use transfers::{BackendId, Target, Transfers};

@@ -1,0 +1,28 @@
+//! Streams: the driver's stream with its numbers, its word and its event, and the table that finds it by its id.
+//!
+//! Uses `context` and `driver`. The backend finds a [`Stream`] in [`Streams`] for every submission, orders it after other
+//! streams with [`Stream::wait_for`], and stores the number of the submission. `completion` reads [`Stream::completed`]
+//! and decides with [`Reports`] when to write the word.
+
+mod reports;
+mod stream;
+mod table;
+
+use reports::Reports;
+pub(crate) use stream::{Stream, new_event};
+pub(crate) use table::Streams;
+
+use crate::protocol::Error;
+
+/// The error for an id that names nothing.
+#[cold]
+pub(crate) fn unknown(what: impl Into<String>, address: &str) -> Error {
+    let detail = format!("there is none on `{address}`");
+    Error::OutOfRange { what: what.into().into(), detail }
+}
+
+/// The error for a new id that is in use.
+#[cold]
+pub(crate) fn taken(what: impl Into<String>) -> Error {
+    Error::OutOfRange { what: what.into().into(), detail: "the id is already in use".into() }
+}

@@ -1,0 +1,257 @@
+//! A stream of the driver, with its numbers, its word and its event.
+//!
+//! # Which thread may touch which field
+//! - `accepted` is stored by the thread that submits, after the driver took the submission. A reader that sees a number
+//!   may rely on it: everything up to it is in the driver's stream.
+//! - `event` is created and recorded under its lock. Its number is `accepted`, read before the recording: the recording
+//!   covers that number, perhaps more. A wait may see a later recording of another thread, which covers more, never less.
+//! - `foreign` is changed while no write of the word can be enqueued. While it is set, none is: foreign code may be
+//!   capturing the stream, and a captured write would later lower the word.
+
+use super::Reports;
+use crate::{
+    cuda::{
+        context::{Bound, Primary, Reclaim, Reclaimable, Word, Words},
+        driver::api::{EVENT_DISABLE_TIMING, EventHandle, StreamHandle},
+    },
+    protocol::{Error, Result, StreamId},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// A stream. Destroyed some time after its last holder dropped it.
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) raw: StreamHandle,
+    pub(crate) word: Word,
+    accepted: AtomicU64,
+    event: Mutex<Recorded>,
+    foreign: AtomicBool,
+    reports: Reports,
+    reclaim: &'static Reclaim,
+    words: &'static Words,
+}
+
+/// The event of a stream, created by the first wait.
+#[derive(Default)]
+struct Recorded {
+    event: Option<EventHandle>,
+    /// The number up to which its latest recording covers the stream.
+    number: u64,
+}
+
+impl Stream {
+    pub(crate) fn new(
+        id: StreamId,
+        raw: StreamHandle,
+        word: Word,
+        reclaim: &'static Reclaim,
+        words: &'static Words,
+    ) -> Self {
+        Self {
+            id,
+            raw,
+            word,
+            accepted: AtomicU64::new(0),
+            event: Mutex::default(),
+            foreign: AtomicBool::new(false),
+            reports: Reports::default(),
+            reclaim,
+            words,
+        }
+    }
+
+    /// The number of the last submission that the driver took.
+    #[inline]
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Acquire)
+    }
+
+    /// The driver took submission `number`.
+    #[inline]
+    pub(crate) fn accept(&self, number: u64) {
+        self.accepted.store(number, Ordering::Release);
+    }
+
+    /// The number up to which the word shows the stream to be complete.
+    #[inline]
+    pub(crate) fn completed(&self) -> u64 {
+        self.word.load()
+    }
+
+    /// An error for a number that was not submitted.
+    #[inline]
+    pub(crate) fn check_accepted(&self, number: u64) -> Result<()> {
+        if number <= self.accepted() { Ok(()) } else { Err(self.not_accepted(number)) }
+    }
+
+    #[cold]
+    fn not_accepted(&self, number: u64) -> Error {
+        let what = format!("submission {number} of stream {}", self.id.0).into();
+        Error::OutOfRange { what, detail: format!("the last one is {}", self.accepted()) }
+    }
+
+    /// Has `consumer` wait until submission `number` of this stream is complete.
+    pub(crate) fn wait_for(
+        &self,
+        number: u64,
+        consumer: StreamHandle,
+        primary: &Primary,
+        bound: &Bound,
+    ) -> Result<()> {
+        if self.completed() >= number {
+            return Ok(());
+        }
+        let event = self.event_after(number, primary, bound)?;
+        // SAFETY: the caller holds both streams, and this one owns the event (rule 3); 0 is the default for flags.
+        unsafe { primary.api.stream_wait(consumer, event, 0) }
+            .map_err(|failed| primary.error(failed))
+    }
+
+    /// The stream's event, recorded after submission `number`. Valid while the caller holds the stream.
+    pub(crate) fn event_after(
+        &self,
+        number: u64,
+        primary: &Primary,
+        bound: &Bound,
+    ) -> Result<EventHandle> {
+        let mut recorded = self.event.lock();
+        let event = match recorded.event {
+            Some(event) => event,
+            None => *recorded.event.insert(new_event(primary, bound)?),
+        };
+        if recorded.number < number {
+            self.check_accepted(number)?;
+            let covered = self.accepted();
+            // SAFETY: the caller holds the stream, which owns the event.
+            unsafe { primary.api.event_record(event, self.raw) }
+                .map_err(|failed| primary.error(failed))?;
+            recorded.number = covered;
+        }
+        Ok(event)
+    }
+
+    /// Whether a report that covers this number was delivered or will be.
+    #[inline]
+    pub(crate) fn will_report(&self, number: u64) -> bool {
+        self.reports.covers(number)
+    }
+
+    /// Whether a write of the word that covers this number is in flight or has arrived.
+    pub(crate) fn will_show(&self, number: u64) -> bool {
+        self.reports.written() >= number
+    }
+
+    /// Asks for a report that covers `number`. See [`Reports::want`].
+    pub(crate) fn want_report(&self, number: u64, enqueue: impl Fn(u64) -> bool) {
+        self.reports.want(number, &self.accepted, enqueue);
+    }
+
+    /// Takes note of writes that arrived.
+    pub(crate) fn writes_arrived(&self, writes: u32) {
+        self.reports.arrived(writes);
+    }
+
+    /// Enqueues the next write if a caller waits for it.
+    pub(crate) fn ask_for_report(&self, enqueue: impl Fn(u64) -> bool) {
+        self.reports.ask(&self.accepted, enqueue);
+    }
+
+    /// Whether foreign code may be enqueuing on the stream now.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign.load(Ordering::Acquire)
+    }
+
+    /// Foreign code begins to enqueue on the stream. Until [`end_foreign`](Self::end_foreign), no write is enqueued.
+    pub(crate) fn begin_foreign(&self) {
+        self.reports.without_writes(|| self.foreign.store(true, Ordering::Release));
+    }
+
+    /// Foreign code has returned. Enqueues the write that was held back, if there is one.
+    pub(crate) fn end_foreign(&self, enqueue: impl Fn(u64) -> bool) {
+        self.reports.without_writes(|| self.foreign.store(false, Ordering::Release));
+        self.reports.renew(&self.accepted, enqueue);
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.words.give(self.word, self.reports.written());
+        let event = self.event.get_mut().event;
+        self.reclaim.put(Box::new(Retired { stream: self.raw, event }));
+    }
+}
+
+/// The handles of a stream that was dropped.
+struct Retired {
+    stream: StreamHandle,
+    event: Option<EventHandle>,
+}
+
+impl Reclaimable for Retired {
+    fn reclaim(
+        self: Box<Self>,
+        primary: &'static Primary,
+        _: &Bound,
+    ) -> Option<Box<dyn Reclaimable>> {
+        // The driver frees both when the work in flight has run.
+        // SAFETY: the last holder dropped the stream, which owned the event.
+        unsafe {
+            _ = primary.api.stream_destroy(self.stream);
+            if let Some(event) = self.event {
+                _ = primary.api.event_destroy(event);
+            }
+        }
+        None
+    }
+}
+
+/// An event without a time stamp, which makes recording cheap.
+pub(crate) fn new_event(primary: &Primary, _: &Bound) -> Result<EventHandle> {
+    let mut event = EventHandle::NULL;
+    // SAFETY: writes one handle; the context is bound.
+    unsafe { primary.api.event_create(&mut event, EVENT_DISABLE_TIMING) }
+        .map_err(|failed| primary.error(failed))?;
+    Ok(event)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn stream() -> Stream {
+        let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
+        Stream::new(StreamId(7), StreamHandle::NULL, Word::on_the_heap(), reclaim, words)
+    }
+
+    #[test]
+    fn number_beyond_the_last_submission_is_an_error() {
+        let stream = stream();
+        stream.accept(3);
+        assert_eq!(stream.check_accepted(3), Ok(()));
+        let error = stream.check_accepted(4).unwrap_err().to_string();
+        assert_eq!(error, "submission 4 of stream 7: the last one is 3");
+    }
+
+    #[test]
+    fn no_write_is_enqueued_while_foreign_code_runs() {
+        let stream = stream();
+        let writes = std::cell::RefCell::new(Vec::new());
+        let enqueue = |value| {
+            let takes = !stream.is_foreign();
+            writes.borrow_mut().push((value, takes));
+            takes
+        };
+        stream.accept(1);
+        stream.begin_foreign();
+        stream.want_report(1, enqueue);
+        assert!(stream.will_report(1) && !stream.will_show(1));
+        stream.accept(2);
+        stream.end_foreign(enqueue);
+        assert!(stream.will_show(2));
+        assert_eq!(*writes.borrow(), [(1, false), (2, true)]);
+    }
+}

@@ -1,0 +1,99 @@
+//! The streams of one backend, by the ids that the client chose.
+
+use std::{collections::hash_map::Entry, sync::Arc};
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+
+use super::{Stream, taken, unknown};
+use crate::{
+    cuda::{
+        context::{Bound, IdCache, Primary},
+        driver::api::{STREAM_NON_BLOCKING, StreamHandle},
+    },
+    protocol::{Error, Result, StreamId},
+};
+
+pub(crate) struct Streams {
+    primary: &'static Primary,
+    table: RwLock<FxHashMap<StreamId, Arc<Stream>>>,
+    cache: IdCache,
+}
+
+impl Streams {
+    pub(crate) fn new(primary: &'static Primary) -> Self {
+        Self { primary, table: RwLock::default(), cache: IdCache::default() }
+    }
+
+    /// The stream with this id, found without a lock and without a count.
+    ///
+    /// # Safety
+    /// No thread retires the stream while the result is used.
+    #[inline]
+    pub(crate) unsafe fn get(&self, id: StreamId) -> Result<&Stream> {
+        let found = match self.cache.get([id.0, 0]) {
+            Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
+            None => self.look_up(id)?,
+        };
+        // SAFETY: the table holds the stream, and keeps it as the caller promises. A stream that is retired is evicted
+        // from the cache before the table drops it (rule 3).
+        Ok(unsafe { &*found })
+    }
+
+    #[cold]
+    fn look_up(&self, id: StreamId) -> Result<*const Stream> {
+        let table = self.table.read();
+        let found = table.get(&id).ok_or_else(|| self.unknown(id))?;
+        let stream = Arc::as_ptr(found);
+        self.cache.insert([id.0, 0], [stream.expose_provenance() as u64, 0]);
+        Ok(stream)
+    }
+
+    /// The stream with this id, held.
+    #[inline]
+    pub(crate) fn find(&self, id: StreamId) -> Result<Arc<Stream>> {
+        self.table.read().get(&id).cloned().ok_or_else(|| self.unknown(id))
+    }
+
+    /// Creates a stream. A priority that the device does not have becomes the nearest that it has.
+    pub(crate) fn create(&self, id: StreamId, priority: i32, bound: &Bound) -> Result<()> {
+        let priorities = &self.primary.priorities;
+        let priority = priority.clamp(*priorities.start(), *priorities.end());
+        let Primary { api, words, reclaim, .. } = self.primary;
+        if self.table.read().contains_key(&id) {
+            return Err(taken(format!("stream {}", id.0)));
+        }
+        let word = words.take(api, bound).map_err(|failed| self.primary.error(failed))?;
+        let mut raw = StreamHandle::NULL;
+        // SAFETY: writes one handle; the context is bound.
+        unsafe { api.stream_create(&mut raw, STREAM_NON_BLOCKING, priority) }.map_err(
+            |failed| {
+                words.give(word, 0);
+                self.primary.error(failed)
+            },
+        )?;
+        let stream = Arc::new(Stream::new(id, raw, word, reclaim, words));
+        match self.table.write().entry(id) {
+            Entry::Vacant(entry) => entry.insert(stream),
+            Entry::Occupied(_) => return Err(taken(format!("stream {}", id.0))),
+        };
+        Ok(())
+    }
+
+    /// Removes a stream. The driver's stream is destroyed when its last holder drops it.
+    pub(crate) fn retire(&self, id: StreamId) -> Result<()> {
+        let removed = self.table.write().remove(&id);
+        self.cache.evict([id.0, 0]);
+        removed.map(drop).ok_or_else(|| self.unknown(id))
+    }
+
+    /// Takes out every stream, for a backend that is dropped.
+    pub(crate) fn take(&mut self) -> Vec<Arc<Stream>> {
+        std::mem::take(self.table.get_mut()).into_values().collect()
+    }
+
+    #[cold]
+    fn unknown(&self, id: StreamId) -> Error {
+        unknown(format!("stream {}", id.0), &self.primary.info.address)
+    }
+}

@@ -1,0 +1,203 @@
+//! Launching kernels: the hot path. It takes no lock and patches parameters on the stack.
+
+use std::{ffi::c_void, sync::atomic::Ordering};
+
+use super::Place;
+use crate::{
+    cuda::{
+        context::{Bound, Primary},
+        driver::{
+            api::{LAUNCH_PARAM, function_attribute},
+            library::Limits,
+            status::{INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES},
+        },
+        objects::{Function, Memory},
+    },
+    protocol::{Error, Launch, LaunchConfig, Relocation, Result},
+};
+
+/// Parameters of up to this many words of eight bytes stay on the stack.
+const INLINE_WORDS: usize = 16;
+
+/// Launches a kernel. The driver checks the shape: a second check here would cost time in every launch. If the driver
+/// refuses it, [`misfit`] finds the number that is too large.
+///
+/// # Safety
+/// No thread unloads the kernel's module or retires the stream before this returns. The caller promises that the kernel
+/// stays inside the memory of its relocations.
+#[inline]
+pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, bound: &Bound) -> Result<()> {
+    // SAFETY: the module stays loaded, as the caller promises.
+    let function = unsafe { place.modules.find(launch.function) }?;
+    if launch.params.len() != function.param_bytes as usize {
+        return Err(wrong_size(function, launch.params.len()));
+    }
+    if launch.config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
+        allow_dynamic_shared(place.primary, function, &launch.config, bound)?;
+    }
+    let words = launch.params.len().div_ceil(8);
+    let (mut inline, mut spilled);
+    let params: &mut [u64] = if words <= INLINE_WORDS {
+        inline = [0; INLINE_WORDS];
+        &mut inline[..words]
+    } else {
+        spilled = vec![0; words];
+        &mut spilled
+    };
+    let bytes = bytemuck::cast_slice_mut::<u64, u8>(params);
+    bytes[..launch.params.len()].copy_from_slice(&launch.params);
+    patch(bytes, &launch.relocations, place.memory, function)?;
+    let mut size = function.param_bytes as usize;
+    let size_at = (&raw mut size).cast::<c_void>();
+    let [end, pointer, length] = LAUNCH_PARAM;
+    let mut extra = [pointer, params.as_mut_ptr().cast(), length, size_at, end];
+    let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
+    let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes } = launch.config;
+    // SAFETY: the module stays loaded and the stream alive (rules 3 and 4). The parameters have the size that the
+    // kernel's PTX declares, and the driver copies them before it returns.
+    let launched = unsafe {
+        place.primary.api.launch(
+            function.raw,
+            gx,
+            gy,
+            gz,
+            bx,
+            by,
+            bz,
+            shared_bytes,
+            place.stream.raw,
+            std::ptr::null_mut(),
+            extra,
+        )
+    };
+    launched.map_err(|failed| {
+        let shape = matches!(failed.code, INVALID_VALUE | LAUNCH_OUT_OF_RESOURCES);
+        let misfit = shape.then(|| misfit(&launch.config, &place.primary.limits, function));
+        misfit.flatten().unwrap_or_else(|| place.primary.error(failed))
+    })
+}
+
+/// Writes the addresses of the relocations into the parameters.
+#[inline]
+fn patch(
+    params: &mut [u8],
+    relocations: &[Relocation],
+    memory: &Memory,
+    function: &Function,
+) -> Result<()> {
+    for relocation in relocations {
+        let address = memory.locate(relocation.region, relocation.bytes)?;
+        let at = relocation.at as usize;
+        let Some(place) = params.get_mut(at..at.saturating_add(8)) else {
+            return Err(outside_parameters(function, at));
+        };
+        place.copy_from_slice(&address.to_ne_bytes());
+    }
+    Ok(())
+}
+
+/// Lets the kernel have all the dynamic shared memory that the device can give. Sets the maximum at once, so that the
+/// order of two threads does not matter.
+#[cold]
+fn allow_dynamic_shared(
+    primary: &Primary,
+    function: &Function,
+    config: &LaunchConfig,
+    _: &Bound,
+) -> Result<()> {
+    let most = most_shared(&primary.limits, function);
+    if config.shared_bytes > most {
+        return misfit(config, &primary.limits, function).map_or(Ok(()), Err);
+    }
+    let attribute = function_attribute::MAX_DYNAMIC_SHARED;
+    // SAFETY: the function's module is loaded.
+    unsafe { primary.api.function_set(function.raw, attribute, most as i32) }
+        .map_err(|failed| primary.error(failed))?;
+    function.dynamic_shared.store(most, Ordering::Relaxed);
+    Ok(())
+}
+
+fn most_shared(limits: &Limits, function: &Function) -> u32 {
+    limits.shared.saturating_sub(function.static_shared)
+}
+
+/// The error for a launch shape that the device cannot run, if there is a number that exceeds its limit.
+#[cold]
+fn misfit(config: &LaunchConfig, limits: &Limits, function: &Function) -> Option<Error> {
+    let names = ["grid x", "grid y", "grid z", "block x", "block y", "block z"];
+    let values = config.grid.into_iter().chain(config.block);
+    let most = limits.grid.into_iter().chain(limits.block);
+    let axes = || names.into_iter().zip(values.clone()).zip(most.clone());
+    let (threads, max_threads) = (config.threads_per_block(), function.max_threads);
+    let (shared, max_shared) = (config.shared_bytes, most_shared(limits, function));
+    let detail = if let Some(((axis, _), _)) = axes().find(|((_, value), _)| *value == 0) {
+        format!("{axis} is 0; launch nothing instead of an empty grid")
+    } else if let Some(((axis, value), limit)) = axes().find(|((_, value), limit)| value > limit) {
+        format!("{axis} is {value}, the limit is {limit}")
+    } else if threads > max_threads.into() {
+        format!("{threads} threads per block, the limit of this kernel is {max_threads}")
+    } else if shared > max_shared {
+        format!("{shared} bytes of dynamic shared memory, the limit of this kernel is {max_shared}")
+    } else {
+        return None;
+    };
+    Some(Error::InvalidLaunch { kernel: function.name.clone(), detail })
+}
+
+#[cold]
+fn wrong_size(function: &Function, given: usize) -> Error {
+    let detail = format!("{given} bytes of parameters, it takes {}", function.param_bytes);
+    Error::Arguments { kernel: function.name.clone(), detail }
+}
+
+#[cold]
+fn outside_parameters(function: &Function, at: usize) -> Error {
+    let detail = format!("an address at byte {at} is outside of its parameters");
+    Error::Arguments { kernel: function.name.clone(), detail }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cuda::driver::api::FunctionHandle;
+
+    const LIMITS: Limits = Limits {
+        grid: [i32::MAX as u32, 65_535, 65_535],
+        block: [1024, 1024, 64],
+        threads: 1024,
+        shared: 200 << 10,
+    };
+
+    fn kernel() -> Function {
+        Function {
+            raw: FunctionHandle::NULL,
+            name: "scale".into(),
+            param_bytes: 12,
+            max_threads: 512,
+            static_shared: 1 << 10,
+            dynamic_shared: (48 << 10).into(),
+        }
+    }
+
+    fn message(config: LaunchConfig) -> String {
+        misfit(&config, &LIMITS, &kernel()).unwrap().to_string()
+    }
+
+    #[test]
+    fn launch_within_the_limits_has_no_misfit() {
+        let most = LaunchConfig::new(i32::MAX as u32, 512).shared_bytes(199 << 10);
+        assert_eq!(misfit(&most, &LIMITS, &kernel()), None);
+    }
+
+    #[test]
+    fn misfit_names_the_number_and_its_limit() {
+        let one = LaunchConfig::new(1, 1);
+        assert!(message(one.grid(1, 0, 1)).contains("grid y is 0"));
+        assert!(message(one.block(0, 1, 1)).contains("block x is 0"));
+        assert!(message(one.grid(1, 1, 70_000)).contains("grid z is 70000, the limit is 65535"));
+        assert!(message(one.block(1, 1, 65)).contains("block z is 65, the limit is 64"));
+        assert!(message(one.block(1024, 1, 1)).contains("1024 threads per block, the limit"));
+        let shared = message(one.shared_bytes(200 << 10));
+        assert!(shared.contains("the limit of this kernel is 203776"));
+    }
+}
