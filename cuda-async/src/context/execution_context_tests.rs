@@ -5,13 +5,13 @@ use cuda_cpu::CpuProvider;
 use super::*;
 use crate::context::shared::Place;
 
-fn stream() -> Stream {
-    Device::open(&CpuProvider::default(), 0).unwrap().new_stream().unwrap()
+fn stream() -> Result<Stream> {
+    Device::open(&CpuProvider::default(), 0)?.new_stream()
 }
 
 #[test]
 fn branch_keeps_the_events_that_it_failed_to_wait_for() {
-    let (stream, foreign) = (stream(), stream());
+    let (stream, foreign) = (stream().unwrap(), stream().unwrap());
     // A stream refuses to wait for an event of another device.
     let after = (0..2).map(|_| Arc::new(foreign.record().unwrap())).collect();
     let root = ExecutionContext::root(stream.clone(), RunMode::Async);
@@ -26,7 +26,7 @@ fn branch_keeps_the_events_that_it_failed_to_wait_for() {
 
 #[test]
 fn promoted_root_and_its_clones_count_each_others_work() {
-    let root = ExecutionContext::root(stream(), RunMode::Async);
+    let root = ExecutionContext::root(stream().unwrap(), RunMode::Async);
     root.note(1);
     let clone = root.clone();
     assert_eq!((clone.last(), root == clone), (Some(1), true));

@@ -14,6 +14,7 @@ mod faults_on_gpu;
 mod kernels;
 mod limits;
 mod memory;
+mod misuse;
 mod ordering;
 mod policies;
 mod polling;
