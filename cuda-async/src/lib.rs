@@ -40,6 +40,7 @@ mod book;
 pub mod context;
 pub mod kernel;
 pub mod memory;
+mod misuse;
 pub mod op;
 pub mod ops;
 pub mod policy;

@@ -4,7 +4,11 @@ use std::task::{Context, Poll};
 
 use cuda_core::{Error, Result, Stream, Ticket};
 
-use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, spin::InFlight};
+use crate::{
+    context::{execution_context::ExecutionContext, run_mode::RunMode, spin::InFlight},
+    misuse,
+    wake::timer::is_timer_thread,
+};
 
 impl ExecutionContext {
     /// Checks that steps may wait in this run.
@@ -22,10 +26,14 @@ impl ExecutionContext {
     /// stream and would notice neither another stream nor the time.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`] if steps may not wait in this run.
+    /// [`Error::NeedsHostData`] if steps may not wait in this run. An error if the timer thread blocks here, because it
+    /// could not wake itself.
     pub(crate) fn wait_by_wakers(&self, task: &Context<'_>) -> Result<()> {
         self.may_wait()?;
         if self.mode() == RunMode::Blocking {
+            if is_timer_thread() {
+                return Err(misuse::blocks_in_waker());
+            }
             self.shared().root_place().by_wakers.get_or_init(InFlight::new);
             // Steps that were polled before this have registered no waker.
             task.waker().wake_by_ref();

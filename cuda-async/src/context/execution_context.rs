@@ -125,6 +125,20 @@ impl ExecutionContext {
         }
     }
 
+    pub(super) fn nesting(&self) -> usize {
+        match &self.0 {
+            Repr::Inline(root) => root.nesting(),
+            Repr::Shared(shared) => shared.nesting(),
+        }
+    }
+
+    pub(super) fn set_nesting(&self, nesting: usize) {
+        match &self.0 {
+            Repr::Inline(root) => root.set_nesting(nesting),
+            Repr::Shared(shared) => shared.set_nesting(nesting),
+        }
+    }
+
     /// The shared form of this context. Promotes an inline root.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         match &self.0 {

@@ -5,8 +5,8 @@ use cuda_cpu::CpuProvider;
 use super::*;
 use crate::context::shared::Place;
 
-fn stream() -> Stream {
-    Device::open(&CpuProvider::default(), 0).unwrap().new_stream().unwrap()
+fn stream() -> Result<Stream> {
+    Device::open(&CpuProvider::default(), 0)?.new_stream()
 }
 
 /// A branch comes after its fork, also where the first enqueue on it was refused.
@@ -25,7 +25,7 @@ fn refused_edge_of_a_branch_is_kept() {
 
 #[test]
 fn promoted_root_and_its_clones_count_each_others_work() {
-    let root = ExecutionContext::root(stream(), RunMode::Async);
+    let root = ExecutionContext::root(stream().unwrap(), RunMode::Async);
     root.note(1);
     let clone = root.clone();
     assert_eq!((clone.last(), root == clone), (Some(1), true));

@@ -21,13 +21,15 @@ pub(super) struct InlineRoot {
     pub(super) mode: RunMode,
     /// The number of the last submission that was made through this handle, or 0.
     last: Cell<u64>,
+    /// The number of nested polls of boxes.
+    nesting: Cell<usize>,
     shared: OnceCell<Arc<Shared>>,
 }
 
 impl InlineRoot {
     #[inline]
     pub(super) const fn new(stream: Stream, mode: RunMode) -> Self {
-        Self { stream, mode, last: Cell::new(0), shared: OnceCell::new() }
+        Self { stream, mode, last: Cell::new(0), nesting: Cell::new(0), shared: OnceCell::new() }
     }
 
     /// The handle that counts the submissions of this run: after a promotion, the shared one.
@@ -51,6 +53,17 @@ impl InlineRoot {
         self.shared.get().map_or(last, |shared| last.max(shared.last()))
     }
 
+    pub(super) fn nesting(&self) -> usize {
+        self.shared.get().map_or(self.nesting.get(), |shared| shared.nesting())
+    }
+
+    pub(super) fn set_nesting(&self, nesting: usize) {
+        match self.shared.get() {
+            Some(shared) => shared.set_nesting(nesting),
+            None => self.nesting.set(nesting),
+        }
+    }
+
     /// The shared context, if this one was promoted.
     #[inline]
     pub(super) fn known_shared(&self) -> Option<&Arc<Shared>> {
@@ -61,6 +74,7 @@ impl InlineRoot {
     pub(super) fn shared(&self) -> &Arc<Shared> {
         self.shared.get_or_init(|| {
             let shared = Shared::root(self.stream.snapshot(), self.mode, None, self.last.get());
+            shared.set_nesting(self.nesting.get());
             Arc::new(shared)
         })
     }

@@ -6,11 +6,13 @@
 
 mod blocking_wait;
 mod credit;
+mod driver;
 mod execution_context;
 mod fork;
 mod fork_streams;
 mod inline_root;
 mod memory_wait;
+mod nesting;
 mod run_mode;
 mod shared;
 mod sibling;
@@ -21,4 +23,5 @@ pub use credit::Credit;
 pub use execution_context::ExecutionContext;
 pub use fork_streams::MAX_FORK_STREAMS;
 pub(crate) use memory_wait::MemoryWait;
+pub use nesting::MAX_NESTED_BOXES;
 pub(crate) use run_mode::RunMode;

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) memory_wait: Option<Duration>,
     /// The number of the last submission that this context has made, or 0.
     last: AtomicU64,
+    /// The number of nested polls of boxes.
+    nesting: AtomicUsize,
 }
 
 pub(super) enum Place {
@@ -37,6 +39,10 @@ pub(super) struct Root {
     pub(super) blocked: Mutex<Blocked>,
     /// Set in a blocking run once one of its steps waits for more than one stream.
     pub(super) by_wakers: OnceLock<InFlight>,
+    /// The `shared` operation whose steps this root belongs to.
+    pub(super) part_of: Option<usize>,
+    /// The context whose steps poll the steps of this root now.
+    pub(super) driver: Mutex<Option<Arc<Shared>>>,
 }
 
 /// Passes a wait from the steps of a blocking run to the thread that runs them, and a failure back.
@@ -58,6 +64,17 @@ pub(super) struct Branch {
 pub(super) type After = SmallVec<[Ticket; 2]>;
 
 impl Shared {
+    fn new(
+        place: Place,
+        mode: RunMode,
+        memory_wait: Option<Duration>,
+        last: u64,
+        nesting: usize,
+    ) -> Self {
+        let (last, nesting) = (AtomicU64::new(last), AtomicUsize::new(nesting));
+        Self { place, mode, memory_wait, last, nesting }
+    }
+
     /// The root context of a run on `stream`, whose last submission so far is `last`.
     pub(super) fn root(
         stream: Stream,
@@ -65,9 +82,15 @@ impl Shared {
         memory_wait: Option<Duration>,
         last: u64,
     ) -> Self {
-        let (fork_streams, blocked, by_wakers) = Default::default();
-        let place = Place::Root(Root { stream, fork_streams, blocked, by_wakers });
-        Self { place, mode, memory_wait, last: AtomicU64::new(last) }
+        let place = Place::Root(Root {
+            stream,
+            fork_streams: ForkStreams::default(),
+            blocked: Mutex::default(),
+            by_wakers: OnceLock::new(),
+            part_of: None,
+            driver: Mutex::default(),
+        });
+        Self::new(place, mode, memory_wait, last, 0)
     }
 
     /// A context of the same run. Without a stream it borrows one at its first use.
@@ -80,7 +103,7 @@ impl Shared {
         let root = Self::root_of(self).clone();
         let has_after = AtomicBool::new(!after.is_empty());
         let place = Place::Branch(Branch { root, stream, after: Mutex::new(after), has_after });
-        Self { place, mode: self.mode, memory_wait, last: AtomicU64::new(0) }
+        Self::new(place, self.mode, memory_wait, 0, self.nesting())
     }
 
     /// The root of this context's run.
@@ -89,6 +112,14 @@ impl Shared {
             Place::Root(_) => this,
             Place::Branch(branch) => &branch.root,
         }
+    }
+
+    /// Makes this context's root a part of a `shared` operation.
+    pub(super) fn with_part_of(mut self, id: usize) -> Self {
+        if let Place::Root(root) = &mut self.place {
+            root.part_of = Some(id);
+        }
+        self
     }
 
     /// The stream, for a step that enqueues something now.
@@ -129,6 +160,14 @@ impl Shared {
 
     pub(super) fn note(&self, number: u64) {
         self.last.fetch_max(number, Ordering::AcqRel);
+    }
+
+    pub(super) fn nesting(&self) -> usize {
+        self.nesting.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_nesting(&self, nesting: usize) {
+        self.nesting.store(nesting, Ordering::Relaxed);
     }
 
     pub(super) fn last(&self) -> u64 {

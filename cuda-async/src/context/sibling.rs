@@ -34,12 +34,21 @@ impl ExecutionContext {
 
     /// Makes a root context on another stream, perhaps of another device. Its work does not count as this context's.
     pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
-        Self::from_shared(Shared::root(stream, RunMode::Async, self.memory_wait(), 0))
+        let root = self.other_root(stream);
+        *root.root_place().driver.lock() = Some(self.shared().clone());
+        Self::from_shared(root)
     }
 
-    /// Makes a root context on the same stream, for steps that several runs may drive.
-    pub(crate) fn separate_root(&self) -> Result<Self> {
-        Ok(self.on_other_stream(self.stream()?.clone()))
+    fn other_root(&self, stream: Stream) -> Shared {
+        let root = Shared::root(stream, RunMode::Async, self.memory_wait(), 0);
+        root.set_nesting(self.nesting());
+        root
+    }
+
+    /// Makes a root context on the same stream for the steps of the `shared` operation `id`, which several runs may
+    /// drive.
+    pub(crate) fn separate_root(&self, id: usize) -> Result<Self> {
+        Ok(Self::from_shared(self.other_root(self.stream()?.clone()).with_part_of(id)))
     }
 
     fn on_this_stream(&self, memory_wait: Option<Duration>) -> Result<Self> {

@@ -72,4 +72,8 @@ impl<S: Submit> Submit for Fallible<S> {
             Err(error) => Ok(Err(error)),
         }
     }
+
+    fn nested_boxes(&self) -> usize {
+        self.0.peek().and_then(|steps| steps.as_ref().ok()).map_or(0, S::nested_boxes)
+    }
 }

@@ -44,6 +44,12 @@ pub trait Submit: Send {
     {
         poll_once(self, task, cx)
     }
+
+    /// The number of boxes that are nested in these steps. Steps that hold other steps return the largest number of
+    /// those. See [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES).
+    fn nested_boxes(&self) -> usize {
+        0
+    }
 }
 
 /// Polls steps once, by value.

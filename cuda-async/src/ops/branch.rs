@@ -36,6 +36,14 @@ impl<S: Submit> Branch<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// The number of boxes that are nested in the steps.
+    pub(crate) fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::Submitting(steps)) => steps.nested_boxes(),
+            Some(State::Submitted(_)) | None => 0,
+        }
+    }
+
     /// Takes the output of a submitted branch.
     ///
     /// # Errors

@@ -113,6 +113,14 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
         let pending = |second| Self(Live::new(State::Second(second)));
         second.submit_now(task, cx).map_err(pending)
     }
+
+    fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::First(first, _)) => first.nested_boxes(),
+            Some(State::Second(second)) => second.nested_boxes(),
+            None => 0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, Op, Submit},
     ops::{
-        boxed::BoxedOp,
+        boxed::{BoxedOp, boxed},
         chain::{Chain, Plain, WithContext},
         inspect::Inspect,
         map::Map,
@@ -263,7 +263,7 @@ pub trait DeviceOp:
         Self: 'a,
         <Self as DeviceOp>::Steps: 'a,
     {
-        Op::new(Box::new(self.into_steps()))
+        boxed(self.into_steps())
     }
 
     /// Runs on the default policy and blocks the calling thread until the device is done. Needs no runtime.

@@ -58,6 +58,11 @@ impl<S: Submit> Submit for JoinAll<S> {
         submitted.and(self.fork.join(cx))?;
         Poll::Ready(branches?.into_iter().map(|mut branch| branch.take()).collect())
     }
+
+    fn nested_boxes(&self) -> usize {
+        let branches = self.branches.peek().into_iter().flatten();
+        branches.map(Branch::nested_boxes).max().unwrap_or(0)
+    }
 }
 
 impl<S: Submit> JoinAll<S> {

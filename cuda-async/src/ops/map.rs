@@ -43,4 +43,8 @@ where
             Err(steps) => Err(Self::new(steps, f)),
         }
     }
+
+    fn nested_boxes(&self) -> usize {
+        self.0.peek().map_or(0, |(steps, _)| steps.nested_boxes())
+    }
 }

@@ -46,6 +46,10 @@ where
             Err(steps) => Err(Self::new(steps, f)),
         }
     }
+
+    fn nested_boxes(&self) -> usize {
+        self.0.peek().map_or(0, |(steps, _)| steps.nested_boxes())
+    }
 }
 
 #[cfg(test)]

@@ -1,30 +1,30 @@
-//! Work that blocks, on a thread of its own.
+//! `Offload`: runs a blocking closure on a helper thread.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     thread,
 };
 
 use cuda_core::{
     Error, Result,
-    sync::{discard_panic, wake_each},
+    sync::{WakerSet, discard_panic},
 };
 use parking_lot::Mutex;
 
 use crate::{context::ExecutionContext, op::Submit};
 
-/// Steps that run a closure which blocks: for the rare request that a driver takes long to answer.
+/// Steps that run a blocking closure, for rare requests that a driver answers slowly.
 pub(crate) struct Offload<F, T> {
-    /// Until the thread is started.
+    /// Present until the thread is started.
     work: Option<F>,
     shared: Arc<Mutex<Shared<T>>>,
 }
 
 struct Shared<T> {
     result: Option<Result<T>>,
-    waker: Option<Waker>,
+    wakers: WakerSet<()>,
 }
 
 impl<F, T> Offload<F, T>
@@ -33,7 +33,7 @@ where
     T: Send + 'static,
 {
     pub(crate) fn new(work: F) -> Self {
-        let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
+        let shared = Arc::new(Mutex::new(Shared { result: None, wakers: WakerSet::new() }));
         Self { work: Some(work), shared }
     }
 
@@ -46,9 +46,9 @@ where
             });
             let mut shared = shared.lock();
             shared.result = Some(result);
-            let waker = shared.waker.take();
+            let wakers = shared.wakers.take_all();
             drop(shared);
-            wake_each(waker);
+            wakers.wake();
         };
         let spawned = thread::Builder::new().name("cuda-helper".into()).spawn(run);
         spawned.map(drop).map_err(|error| host(error.to_string()))
@@ -71,11 +71,10 @@ where
         if let Some(work) = self.work.take() {
             self.start(work)?;
         }
-        // Cloned before the lock is taken, and the previous one dropped after it: both are foreign code.
         let waker = task.waker().clone();
         let mut shared = self.shared.lock();
         let result = shared.result.take();
-        let previous = shared.waker.replace(waker);
+        let previous = shared.wakers.insert((), waker);
         drop(shared);
         drop(previous);
         result.map_or(Poll::Pending, Poll::Ready)

@@ -72,4 +72,12 @@ impl<S: Submit> Submit for On<S> {
         self.0.end();
         Poll::Ready(output)
     }
+
+    fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::Idle(steps, _) | State::SameDevice(steps)) => steps.nested_boxes(),
+            Some(State::OtherDevice(other)) => other.steps.nested_boxes(),
+            None => 0,
+        }
+    }
 }

@@ -1,8 +1,8 @@
-//! Work that is done once, a turn at a time, by whoever comes; its result is for all. Knows no device.
+//! `Once`: work that several members drive in turns, and whose result all of them get. Knows no device.
 //!
-//! # Who may touch what
-//! The work is taken out for a turn and put back after it, so no lock is held while it runs. A member enters
-//! its waker *before* it looks at the state: whatever changes that from then on wakes it. Wakers are cloned, woken
+//! # Rules
+//! A member takes the work out for a turn and puts it back, so no lock is held while the work runs. A member stores
+//! its waker *before* it looks at the state, so every later change of the state wakes it. Wakers are cloned, woken
 //! and dropped without the lock.
 
 use std::{
@@ -10,19 +10,20 @@ use std::{
     task::{Wake, Waker},
 };
 
-use cuda_core::sync::{Mutex, wake_each};
+use cuda_core::sync::{Mutex, WakerSet};
 
-/// One of those who want the result `R` of the work `W`. Clones want it too.
+
+/// A handle to the result `R` of the work `W`. Clones share the work.
 pub(super) struct Member<W, R> {
     once: Arc<Once<W, R>>,
-    /// Its place among the wakers, if it waits.
-    place: Option<u64>,
+    /// The key of its waker, if it has stored one.
+    key: Option<u64>,
 }
 
 struct Once<W, R> {
     state: Mutex<State<W, R>>,
     waiting: Arc<Waiting>,
-    /// The result where a turn panicked.
+    /// Makes the result if a turn panics.
     broken: fn() -> R,
 }
 
@@ -32,31 +33,30 @@ enum State<W, R> {
     Ended(R),
 }
 
-/// What a turn came to.
+/// The result of a turn.
 pub(super) enum Turn<W, R> {
-    /// There is more to do once the waker that it was given is woken.
+    /// The work goes on when the waker that the turn was given is woken.
     Pending(W),
-    /// The result.
     Ended(R),
 }
 
 impl<W, R: Clone> Member<W, R> {
     pub(super) fn new(work: W, broken: fn() -> R) -> Self {
         let state = Mutex::new(State::Waiting(work));
-        Self { once: Arc::new(Once { state, waiting: Arc::default(), broken }), place: None }
+        Self { once: Arc::new(Once { state, waiting: Arc::default(), broken }), key: None }
     }
 
-    /// The result, if it is there, or once `turn` has made it; otherwise `waker` is woken when it makes sense to
-    /// come again.
+    /// Returns the result. If there is none, takes a turn unless another member does, and wakes `waker` when the member
+    /// should poll again.
     ///
     /// # Errors
-    /// That of a turn that could not be begun and gave the work back; the next who comes may do better.
+    /// The error of a turn that could not begin and has returned the work. A turn of another member may succeed.
     pub(super) fn poll<E>(
         &mut self,
         waker: &Waker,
         turn: impl FnOnce(W, &Waker) -> Result<Turn<W, R>, (W, E)>,
     ) -> Result<Option<R>, E> {
-        self.place = Some(self.once.waiting.enter(self.place, waker));
+        self.key = Some(self.once.waiting.enter(self.key, waker));
         let wakes = self.once.waiting.wakes();
         if let Some(work) = self.once.begin() {
             let mut running = Running { once: &self.once, wakes, put_back: None };
@@ -72,6 +72,11 @@ impl<W, R: Clone> Member<W, R> {
         Ok(self.once.result())
     }
 
+    /// A number that no other work has while this work exists.
+    pub(super) fn id(&self) -> usize {
+        Arc::as_ptr(&self.once).addr()
+    }
+
     /// The name of the state.
     pub(super) fn state(&self) -> &'static str {
         match *self.once.state.lock() {
@@ -83,30 +88,30 @@ impl<W, R: Clone> Member<W, R> {
 }
 
 impl<W, R: Clone> Once<W, R> {
-    /// The work, if nobody has it.
+    /// Takes the work, if no member has it.
     fn begin(&self) -> Option<W> {
         let mut state = self.state.lock();
+        if !matches!(*state, State::Waiting(_)) {
+            return None;
+        }
         match std::mem::replace(&mut *state, State::Running) {
             State::Waiting(work) => Some(work),
-            other => {
-                *state = other;
-                None
-            }
+            State::Running | State::Ended(_) => None,
         }
     }
 
     fn result(&self) -> Option<R> {
         match &*self.state.lock() {
             State::Ended(result) => Some(result.clone()),
-            _ => None,
+            State::Running | State::Waiting(_) => None,
         }
     }
 }
 
-/// A turn. If it panics, everyone is told that the work has ended.
+/// A turn. If it panics, the work has ended for all members.
 struct Running<'a, W, R> {
     once: &'a Once<W, R>,
-    /// How often there was a wake before this began.
+    /// The number of wakes before the turn began.
     wakes: u64,
     put_back: Option<State<W, R>>,
 }
@@ -124,56 +129,47 @@ impl<W, R> Drop for Running<'_, W, R> {
 
 impl<W, R> Clone for Member<W, R> {
     fn clone(&self) -> Self {
-        Self { once: self.once.clone(), place: None }
+        Self { once: self.once.clone(), key: None }
     }
 }
 
 impl<W, R> Drop for Member<W, R> {
-    /// Whoever else waits goes on.
+    /// Wakes the other members, because this one may have received the only wake.
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.once.waiting.leave(place);
+        if let Some(key) = self.key {
+            self.once.waiting.leave(key);
         }
     }
 }
 
-/// The wakers of those who wait.
+/// The wakers of the members that wait.
 #[derive(Default)]
-struct Waiting(Mutex<Places>);
+struct Waiting(Mutex<Members>);
 
 #[derive(Default)]
-struct Places {
-    wakers: Vec<(u64, Waker)>,
+struct Members {
+    wakers: WakerSet<u64>,
     next: u64,
-    /// How often all were woken.
+    /// The number of times that all were woken.
     wakes: u64,
 }
 
-impl Places {
-    /// A waker, to be dropped without the lock: with it may go a task, and with that another clone.
-    fn take(&mut self, place: u64) -> Option<(u64, Waker)> {
-        let found = self.wakers.iter().position(|(other, _)| *other == place)?;
-        Some(self.wakers.swap_remove(found))
-    }
-}
-
 impl Waiting {
-    fn enter(&self, place: Option<u64>, waker: &Waker) -> u64 {
+    fn enter(&self, key: Option<u64>, waker: &Waker) -> u64 {
         let waker = waker.clone();
-        let mut places = self.0.lock();
-        let place = place.unwrap_or_else(|| {
-            places.next += 1;
-            places.next
+        let mut members = self.0.lock();
+        let key = key.unwrap_or_else(|| {
+            members.next += 1;
+            members.next
         });
-        let replaced = places.take(place);
-        places.wakers.push((place, waker));
-        drop(places);
+        let replaced = members.wakers.insert(key, waker);
+        drop(members);
         drop(replaced);
-        place
+        key
     }
 
-    fn leave(&self, place: u64) {
-        let left = self.0.lock().take(place);
+    fn leave(&self, key: u64) {
+        let left = self.0.lock().wakers.remove(&key);
         self.wake_all();
         drop(left);
     }
@@ -184,11 +180,11 @@ impl Waiting {
 
     fn wake_all(&self) {
         let woken = {
-            let mut places = self.0.lock();
-            places.wakes += 1;
-            std::mem::take(&mut places.wakers)
+            let mut members = self.0.lock();
+            members.wakes += 1;
+            members.wakers.take_all()
         };
-        wake_each(woken.into_iter().map(|(_, waker)| waker));
+        woken.wake();
     }
 }
 

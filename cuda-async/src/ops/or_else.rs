@@ -59,6 +59,14 @@ where
         self.0.end();
         Poll::Ready(output)
     }
+
+    fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::First(first, _)) => first.nested_boxes(),
+            Some(State::Second(second)) => second.nested_boxes(),
+            None => 0,
+        }
+    }
 }
 
 #[cfg(test)]

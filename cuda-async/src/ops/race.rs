@@ -70,6 +70,11 @@ impl<S: Submit> Submit for Race<S> {
         }
         polled
     }
+
+    fn nested_boxes(&self) -> usize {
+        let racers = self.racers.peek().into_iter().flatten();
+        racers.map(Submit::nested_boxes).max().unwrap_or(0)
+    }
 }
 
 #[cold]

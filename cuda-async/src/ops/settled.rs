@@ -77,4 +77,11 @@ impl<S: Submit> Submit for Settled<S> {
         };
         Poll::Ready(executing.submitted.and_then(|output| completed.map(|()| output)))
     }
+
+    fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::Idle(steps) | State::Submitting(steps, _)) => steps.nested_boxes(),
+            Some(State::Executing(_)) | None => 0,
+        }
+    }
 }

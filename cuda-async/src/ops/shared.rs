@@ -1,14 +1,13 @@
-//! `shared`: an operation that runs once and whose output many use.
+//! `shared`: runs an operation once and gives its output to all clones.
 //!
 //! # States
-//! - *Waiting*: nobody polls the steps. They may have been polled before, and then have a context.
-//! - *Running*: one poller has them; the others leave their wakers and wait.
-//! - *Ended*: the result is there for everyone.
+//! - *Waiting*: no clone polls the steps. If they were polled before, they have a context.
+//! - *Running*: one clone polls the steps. The others have stored their wakers and wait.
+//! - *Ended*: the result is available to all clones.
 //!
-//! The steps run in a context of their own, so that it does not matter whose run drives them. What wakes
-//! the steps wakes every clone that waits, and a clone that is dropped while it waits wakes the others:
-//! whoever comes next goes on. Who was woken while the steps were being polled found nothing to do, and is woken
-//! again when they are put back: the one that polled them may never come again.
+//! The steps run in a context of their own, so any run can drive them. A wake of the steps wakes every clone that
+//! waits. A clone that is dropped while it waits wakes the others, so that one of them continues. If a wake comes while
+//! a clone polls the steps, the clones are woken again after that poll, because the polling clone may never return.
 
 use std::{
     sync::Arc,
@@ -19,17 +18,21 @@ use cuda_core::{Error, Result, Stream};
 
 use crate::{
     context::ExecutionContext,
+    misuse,
     op::Submit,
     ops::once::{Member, Turn},
 };
 
-/// Steps of [`DeviceOp::shared`](crate::DeviceOp::shared). Clones run once together.
-pub struct Shared<S: Submit>(Member<Work<S>, Made<S::Output>>);
+/// The steps of [`DeviceOp::shared`](crate::ops::DeviceOp::shared). All clones share one run.
+pub struct Shared<S: Submit> {
+    member: Member<Work<S>, Made<S::Output>>,
+    boxes: usize,
+}
 
 /// The steps, and their context once they have been polled.
 type Work<S> = (S, Option<ExecutionContext>);
 
-/// The result, and where a run that uses it has to wait for.
+/// The result, and the event that a run has to wait for before it uses the result.
 struct Made<T> {
     result: Result<Arc<T>>,
     after: Option<Arc<Stream>>,
@@ -38,7 +41,8 @@ struct Made<T> {
 impl<S: Submit> Shared<S> {
     pub(crate) fn new(steps: S) -> Self {
         let panicked = || Made { result: Err(Error::AlreadyEnded), after: None };
-        Self(Member::new((steps, None), panicked))
+        let boxes = steps.nested_boxes();
+        Self { member: Member::new((steps, None), panicked), boxes }
     }
 }
 
@@ -50,14 +54,20 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        match self.0.poll(task.waker(), |work, waker| take_turn(work, waker, cx))? {
+        let id = self.member.id();
+        match self.member.poll(task.waker(), |work, waker| take_turn(work, waker, cx, id))? {
             Some(made) => Poll::Ready(made.into_output(cx)),
+            None if cx.is_part_of(id) => Poll::Ready(Err(misuse::shared_awaits_itself())),
             None => Poll::Pending,
         }
     }
+
+    fn nested_boxes(&self) -> usize {
+        self.boxes
+    }
 }
 
-/// What a turn came to; the error is that of making a context for the steps.
+/// The result of a turn. The error is that of making a context for the steps.
 type Took<S, T> = Result<Turn<Work<S>, Made<T>>, (Work<S>, Error)>;
 
 /// Polls the steps.
@@ -65,12 +75,17 @@ fn take_turn<S: Submit>(
     (mut steps, steps_cx): Work<S>,
     waker: &Waker,
     cx: &ExecutionContext,
+    id: usize,
 ) -> Took<S, S::Output> {
-    let steps_cx = match steps_cx.map_or_else(|| cx.separate_root(), Ok) {
+    let steps_cx = match steps_cx.map_or_else(|| cx.separate_root(id), Ok) {
         Ok(steps_cx) => steps_cx,
         Err(error) => return Err(((steps, None), error)),
     };
-    let Poll::Ready(output) = steps.poll_submit(&mut Context::from_waker(waker), &steps_cx) else {
+    let polled = {
+        let _driving = steps_cx.drive_in(cx);
+        steps.poll_submit(&mut Context::from_waker(waker), &steps_cx)
+    };
+    let Poll::Ready(output) = polled else {
         return Ok(Turn::Pending((steps, Some(steps_cx))));
     };
     drop(steps);
@@ -80,7 +95,7 @@ fn take_turn<S: Submit>(
 }
 
 impl<T> Made<T> {
-    /// The output, for a run in `cx` that comes after the work that made it.
+    /// Returns the output, and orders later work of `cx` after the work that made it.
     fn into_output(self, cx: &ExecutionContext) -> Result<Arc<T>> {
         let joined = self.after.map_or(Ok(()), |after| cx.join_stream(&after));
         self.result.and_then(|output| joined.map(|()| output))
@@ -95,12 +110,12 @@ impl<T> Clone for Made<T> {
 
 impl<S: Submit> Clone for Shared<S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { member: self.member.clone(), boxes: self.boxes }
     }
 }
 
 impl<S: Submit> std::fmt::Debug for Shared<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shared({})", self.0.state())
+        write!(f, "Shared({})", self.member.state())
     }
 }

@@ -76,4 +76,12 @@ impl<S: Submit> Submit for Timeout<S> {
         self.0.end();
         Poll::Ready(output)
     }
+
+    fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::Idle(steps, _)) => steps.nested_boxes(),
+            Some(State::Running(running)) => running.steps.nested_boxes(),
+            None => 0,
+        }
+    }
 }

@@ -36,6 +36,10 @@ where
         let shared = |arc: Arc<T>| Error::StillShared { others: Arc::strong_count(&arc) - 1 };
         Poll::Ready(output.and_then(|arc| Arc::try_unwrap(arc).map_err(shared)))
     }
+
+    fn nested_boxes(&self) -> usize {
+        self.0.peek().map_or(0, S::nested_boxes)
+    }
 }
 
 #[cfg(test)]

@@ -47,4 +47,11 @@ impl<S: Submit> Submit for WaitForMemory<S> {
         self.0.end();
         Poll::Ready(output)
     }
+
+    fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::Idle(steps, _) | State::Running(steps, _)) => steps.nested_boxes(),
+            None => 0,
+        }
+    }
 }

@@ -70,6 +70,11 @@ macro_rules! tuples {
                 let mut branches = branches?;
                 Poll::Ready(Ok(($(branches.$index.take()?,)+)))
             }
+
+            fn nested_boxes(&self) -> usize {
+                let Some(branches) = self.branches.peek() else { return 0 };
+                0$(.max(branches.$index.nested_boxes()))+
+            }
         }
     )*};
 }

@@ -1,4 +1,4 @@
-//! The device and the policy of the process, for operations that name none.
+//! The default device and the default policy of the process.
 
 use std::{
     panic::catch_unwind,
@@ -8,7 +8,7 @@ use std::{
 
 use cuda_core::{
     Device, Error, Result, Stream,
-    sync::{discard_panic, wake_each},
+    sync::{WakerSet, discard_panic},
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -24,14 +24,14 @@ static OPENED: Condvar = Condvar::new();
 
 enum Default {
     Unset,
-    /// A thread opens the device; these want to know.
-    Opening(Vec<Waker>),
+    /// A thread opens the device. These wakers are woken when it is done.
+    Opening(WakerSet<usize>),
     Set(Policy),
-    /// Opening it failed; setting one ends that.
+    /// The device could not be opened. Setting a default ends this state.
     Failed(Error),
 }
 
-/// Sets what operations without a policy run on, from now on and in every thread.
+/// Sets the policy on which operations run that name none. It holds for all threads from now on.
 pub fn set_default_policy(policy: Arc<dyn SchedulingPolicy>) {
     settle(|_| Some(Default::Set(policy)));
 }
@@ -39,17 +39,17 @@ pub fn set_default_policy(policy: Arc<dyn SchedulingPolicy>) {
 /// Makes `device` the default, with [`StreamPoolRoundRobin`].
 ///
 /// # Errors
-/// What the device says if it has no streams to give.
+/// The error of the device if it has no streams to lend.
 pub fn set_default_device(device: &Device) -> Result<()> {
     set_default_policy(Arc::new(StreamPoolRoundRobin::new(device)?));
     Ok(())
 }
 
-/// What operations without a policy run on; unless it was set, [`StreamPoolRoundRobin`] on the first GPU,
-/// or on the CPU device where there is none. Blocks while that is opened.
+/// Returns the policy on which operations run that name none. Unless it was set, this is [`StreamPoolRoundRobin`] on the
+/// first GPU, or on the CPU device if there is no GPU. Blocks while the device is opened.
 ///
 /// # Errors
-/// What opening it says.
+/// The error of opening the device.
 pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
     let mut default = DEFAULT.lock();
     loop {
@@ -58,7 +58,7 @@ pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
             Default::Failed(error) => return Err(error.clone()),
             Default::Opening(_) => OPENED.wait(&mut default),
             Default::Unset => {
-                *default = Default::Opening(Vec::new());
+                *default = Default::Opening(WakerSet::new());
                 drop(default);
                 return open_default();
             }
@@ -66,10 +66,10 @@ pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
     }
 }
 
-/// The default device: the one of [`default_policy`]. Blocks while it is opened.
+/// Returns the default device, which is the device of [`default_policy`]. Blocks while it is opened.
 ///
 /// # Errors
-/// As [`default_policy`].
+/// The same as for [`default_policy`].
 pub fn default_device() -> Result<Device> {
     Ok(default_stream()?.device().clone())
 }
@@ -78,13 +78,13 @@ pub(crate) fn default_stream() -> Result<Stream> {
     default_policy()?.place()
 }
 
-/// As [`default_stream`], without blocking: the device is opened on a thread of its own.
+/// Does the same as [`default_stream`] without blocking: a helper thread opens the device.
 pub(crate) fn poll_default_stream(task: &mut Context<'_>) -> Poll<Result<Stream>> {
     let known = known().or_else(|| {
         if enter(task.waker().clone()) {
             open_on_helper_thread();
         }
-        // Whoever settled it before the waker was there wakes nobody.
+        // The default may have been settled before the waker was stored.
         self::known()
     });
     known.map_or(Poll::Pending, |policy| Poll::Ready(policy.and_then(|policy| policy.place())))
@@ -98,44 +98,44 @@ fn known() -> Option<Result<Policy>> {
     }
 }
 
-/// Has this woken once it is settled; whether the caller is the first and has to open the device. A waker that is
-/// not kept is dropped without the lock, as all arguments are dropped after what is local.
+/// Stores the waker until the default is settled. Returns whether the caller is the first and has to open the device. A
+/// waker that is not stored is dropped without the lock, because arguments are dropped after local variables.
 fn enter(waker: Waker) -> bool {
     let mut default = DEFAULT.lock();
-    match &mut *default {
-        Default::Unset => {
-            *default = Default::Opening(vec![waker]);
-            return true;
-        }
-        Default::Opening(waiting) if !waiting.iter().any(|other| other.will_wake(&waker)) => {
-            waiting.push(waker);
-        }
-        _ => {}
+    let is_first = matches!(*default, Default::Unset);
+    if is_first {
+        *default = Default::Opening(WakerSet::new());
     }
-    false
+    if let Default::Opening(waiting) = &mut *default
+        && !waiting.has_waker_like(&waker)
+    {
+        let replaced = waiting.insert(waiting.len(), waker);
+        debug_assert!(replaced.is_none(), "no waker is removed before all are taken");
+    }
+    is_first
 }
 
 fn open_on_helper_thread() {
     let spawned = std::thread::Builder::new().name("cuda-open".into()).spawn(open_default);
     if let Err(error) = spawned {
-        let what = "cannot start a thread to open the device".into();
+        let what = "failed to spawn the thread that opens the device".into();
         opened(Err(Error::Host { what, detail: error.to_string() }));
     }
 }
 
-/// Opens the default device. Called by whoever set the state to `Opening`.
+/// Opens the default device. The thread that set the state to `Opening` calls this.
 fn open_default() -> Result<Policy> {
     let open = || first_device().and_then(|device| StreamPoolRoundRobin::new(&device));
     let policy = catch_unwind(open).unwrap_or_else(|payload| {
         discard_panic(payload);
-        let what = "opening the default device".into();
+        let what = "failed to open the default device".into();
         Err(Error::Host { what, detail: "a panic, which is a bug: please report it".into() })
     });
     opened(policy.map(|policy| Arc::new(policy) as Policy));
     default_policy()
 }
 
-/// Takes the result, unless a default was set in the meantime.
+/// Stores the result, unless a default was set in the meantime.
 fn opened(policy: Result<Policy>) {
     settle(|default| match default {
         Default::Opening(_) => Some(policy.map_or_else(Default::Failed, Default::Set)),
@@ -149,14 +149,14 @@ fn first_device() -> Result<Device> {
     opened.or_else(|error| open("cpu").map_err(|_| error))
 }
 
-/// Changes the state. Whoever waited is woken, and what was there before is dropped, without the lock.
+/// Changes the state. Wakes waiting tasks and drops the previous state without the lock.
 fn settle(change: impl FnOnce(&Default) -> Option<Default>) {
     let mut default = DEFAULT.lock();
     let Some(state) = change(&default) else { return };
     let previous = std::mem::replace(&mut *default, state);
     OPENED.notify_all();
     drop(default);
-    if let Default::Opening(waiting) = previous {
-        wake_each(waiting);
+    if let Default::Opening(mut waiting) = previous {
+        waiting.take_all().wake();
     }
 }

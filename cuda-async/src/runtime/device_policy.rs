@@ -1,15 +1,21 @@
-//! The policy of each device, for operations that are sent there.
+//! The policy of each device, for operations that [`DeviceOp::on`](crate::ops::DeviceOp::on) sends there.
 //!
-//! A policy holds streams and a stream holds its device, so a policy that a device owned would keep it open for
-//! ever. What the device owns is how to make one. The policy itself lives while somebody uses it; making it again
-//! takes the streams that the last one gave back.
+//! A policy holds streams, and a stream holds its device. So a device cannot own a policy: it would stay open until the
+//! process ends. A device owns the constructor of its policy. The policy lives while it is used, and the next one
+//! takes the same streams.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    thread::{self, ThreadId},
+};
 
 use cuda_core::{Device, Result};
 use parking_lot::Mutex;
 
-use crate::policy::{SchedulingPolicy, StreamPoolRoundRobin};
+use crate::{
+    misuse,
+    policy::{SchedulingPolicy, StreamPoolRoundRobin},
+};
 
 type Make = dyn Fn(&Device) -> Result<Arc<dyn SchedulingPolicy>> + Send + Sync;
 
@@ -20,14 +26,18 @@ struct DevicePolicy(Mutex<State>);
 struct State {
     make: Option<Arc<Make>>,
     live: Option<Weak<dyn SchedulingPolicy>>,
-    /// Counts changes of `make`.
+    /// The number of changes of `make`.
     changes: u64,
+    /// The threads that run `make`.
+    making: Vec<ThreadId>,
 }
 
-/// Sets what [`on(&device)`](crate::DeviceOp::on) runs operations on, from now on and in every thread.
+/// Sets the policy on which [`on(&device)`](crate::ops::DeviceOp::on) runs operations. It holds for all threads from now
+/// on.
 ///
-/// `make` makes the policy when it is needed, which may be several times: it is dropped when nobody uses it. A
-/// closure that holds the device, or a stream or a buffer of it, keeps the device open until another policy is set.
+/// `make` constructs the policy when it is needed, perhaps several times, because an unused policy is dropped. It must
+/// not request the policy of the same device. A closure that holds the device, or a stream or a buffer of it, keeps the
+/// device open until another policy is set.
 ///
 /// ```
 /// use cuda_async::{open, policy::{LeastLoaded, SingleStream}, runtime::set_device_policy};
@@ -51,22 +61,30 @@ where
     }
 }
 
-/// The policy of a device: [`StreamPoolRoundRobin`], unless [`set_device_policy`] said otherwise. Everybody gets the
-/// same one, as long as anybody has it.
+/// Returns the policy of a device: [`StreamPoolRoundRobin`], unless [`set_device_policy`] has set another one. All
+/// callers share one policy while it is in use.
 ///
 /// # Errors
-/// What making it says.
+/// The error of the policy's constructor. An error if the constructor requests the policy that it makes.
 pub fn device_policy(device: &Device) -> Result<Arc<dyn SchedulingPolicy>> {
     let Some(DevicePolicy(shared)) = device.attachment() else { return usual(device) };
+    let this_thread = thread::current().id();
     let (make, changes) = {
-        let state = shared.lock();
+        let mut state = shared.lock();
         if let Some(policy) = state.live.as_ref().and_then(Weak::upgrade) {
             return Ok(policy);
         }
+        if state.making.contains(&this_thread) {
+            return Err(misuse::policy_requests_itself(&device.info().address));
+        }
+        state.making.push(this_thread);
         (state.make.clone(), state.changes)
     };
-    // Without the lock: it is the user's code.
-    let made = make.map_or_else(|| usual(device), |make| make(device))?;
+    let making = Making { shared, by: this_thread };
+    // Without the lock, because `make` is user code.
+    let made = make.map_or_else(|| usual(device), |make| make(device));
+    drop(making);
+    let made = made?;
     let mut state = shared.lock();
     if let Some(policy) = state.live.as_ref().and_then(Weak::upgrade) {
         drop(state);
@@ -80,4 +98,16 @@ pub fn device_policy(device: &Device) -> Result<Arc<dyn SchedulingPolicy>> {
 
 fn usual(device: &Device) -> Result<Arc<dyn SchedulingPolicy>> {
     Ok(Arc::new(StreamPoolRoundRobin::new(device)?))
+}
+
+/// Marks that a thread runs the constructor, until it is dropped.
+struct Making<'a> {
+    shared: &'a Mutex<State>,
+    by: ThreadId,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().making.retain(|thread| *thread != self.by);
+    }
 }

@@ -1,52 +1,69 @@
-//! Sleeping: one thread for the process, there only while somebody sleeps.
+//! The timer: one thread for the process, which runs only while tasks sleep.
 //!
-//! # Who may touch what
-//! Everything is under one lock. Wakers are cloned, dropped and woken without it: whoever is woken may sleep again
-//! at once. The thread goes away after [`LINGER`] without sleepers; who sleeps next starts another.
+//! # Rules
+//! All state is under one lock. Wakers are cloned, dropped and woken without the lock, because a woken task may sleep
+//! again at once. The thread ends after [`LINGER`] without sleepers. The next sleeper starts another one.
 
 use std::{
-    collections::BTreeMap,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
-use cuda_core::{Error, Result, sync::wake_each};
+use cuda_core::{
+    Error, Result,
+    sync::{WakerSet, Woken},
+};
 use parking_lot::{Condvar, Mutex};
 
-/// How long the timer's thread waits for another sleeper before it ends.
+
+/// How long the timer thread waits for another sleeper before it ends.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 static TIMER: Mutex<Timer> =
-    Mutex::new(Timer { sleepers: BTreeMap::new(), next_sleeper: 0, running: false });
-/// There is an earlier sleeper than before.
+    Mutex::new(Timer { sleepers: WakerSet::new(), next_sleeper: 0, thread: TimerThread::None });
+/// Signals that the first deadline is earlier than before.
 static EARLIER: Condvar = Condvar::new();
 
 struct Timer {
     /// By deadline, then by sleeper.
-    sleepers: BTreeMap<Key, Waker>,
+    sleepers: WakerSet<Key>,
     next_sleeper: u64,
-    running: bool,
+    thread: TimerThread,
 }
 
 type Key = (Instant, u64);
 
-/// A wait for a moment. Dropping it forgets its waker.
+#[derive(Clone, Copy, PartialEq)]
+enum TimerThread {
+    None,
+    /// The thread was spawned and has not run yet.
+    Starting,
+    Running(ThreadId),
+}
+
+/// Whether the calling thread is the timer thread. A wait for the time never ends there.
+pub(crate) fn is_timer_thread() -> bool {
+    TIMER.lock().thread == TimerThread::Running(thread::current().id())
+}
+
+/// A wait until a deadline. Dropping it removes its waker.
 pub(crate) struct Sleep {
-    /// None where the moment is beyond what the clock can tell: never.
+    /// `None` if the deadline is beyond the range of the clock: the sleep never ends.
     until: Option<Instant>,
     key: Option<Key>,
 }
 
 impl Sleep {
-    /// From now.
+    /// Sleeps for `time` from now on.
     pub(crate) fn new(time: Duration) -> Self {
         Self { until: Instant::now().checked_add(time), key: None }
     }
 
-    /// Ready when the time has come.
+    /// Ready when the deadline has passed.
     ///
     /// # Errors
-    /// [`Error::Host`] if there is no thread to be had.
+    /// [`Error::Host`] if the timer thread cannot be started.
     pub(crate) fn poll(&mut self, task: &Context<'_>) -> Poll<Result<()>> {
         let Some(until) = self.until else { return Poll::Pending };
         if Instant::now() >= until {
@@ -59,14 +76,14 @@ impl Sleep {
             (until, timer.next_sleeper)
         });
         let previous = timer.sleepers.insert(key, waker);
-        let first = timer.sleepers.first_key_value().is_some_and(|(first, _)| *first == key);
+        let is_first = timer.sleepers.first() == Some(&key);
         let started = timer.start();
         drop(timer);
         drop(previous);
-        if first {
+        if is_first {
             EARLIER.notify_one();
         }
-        started.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
+        started.map_or_else(|error| Poll::Ready(Err(error)), |()| Poll::Pending)
     }
 }
 
@@ -78,59 +95,56 @@ impl Drop for Sleep {
 }
 
 impl Timer {
-    /// Starts the thread unless it runs; the error if there is none to be had.
-    fn start(&mut self) -> Option<Error> {
-        if self.running {
-            return None;
+    /// Starts the thread, unless it runs.
+    fn start(&mut self) -> Result<()> {
+        if self.thread != TimerThread::None {
+            return Ok(());
         }
-        match std::thread::Builder::new().name("cuda-timer".into()).spawn(run) {
-            Ok(_) => {
-                self.running = true;
-                None
-            }
-            Err(error) => {
-                let what = "cannot start a thread for the time".into();
-                Some(Error::Host { what, detail: error.to_string() })
-            }
-        }
+        let spawned = thread::Builder::new().name("cuda-timer".into()).spawn(run);
+        spawned.map_err(|error| Error::Host {
+            what: "failed to spawn the timer thread".into(),
+            detail: error.to_string(),
+        })?;
+        self.thread = TimerThread::Starting;
+        Ok(())
     }
 
-    /// The wakers whose time has come.
-    fn take_due(&mut self) -> BTreeMap<Key, Waker> {
-        let later = self.sleepers.split_off(&(Instant::now(), u64::MAX));
-        std::mem::replace(&mut self.sleepers, later)
+    /// Takes the wakers whose deadline has passed.
+    fn take_due(&mut self) -> Woken {
+        self.sleepers.take_below(&(Instant::now(), u64::MAX))
     }
 }
 
-/// The timer's thread.
+/// The body of the timer thread.
 fn run() {
-    let runs = Runs;
+    let guard = RunningGuard;
     let mut timer = TIMER.lock();
+    timer.thread = TimerThread::Running(thread::current().id());
     loop {
         let due = timer.take_due();
         if !due.is_empty() {
             drop(timer);
-            wake_each(due.into_values());
+            due.wake();
             timer = TIMER.lock();
             continue;
         }
-        let first = timer.sleepers.first_key_value().map(|((until, _), _)| *until);
+        let first = timer.sleepers.first().map(|(until, _)| *until);
         let until = first.unwrap_or_else(|| Instant::now() + LINGER);
         let waited = EARLIER.wait_until(&mut timer, until);
         if waited.timed_out() && timer.sleepers.is_empty() {
-            timer.running = false;
-            // Another thread may run as soon as the lock is gone.
-            return std::mem::forget(runs);
+            timer.thread = TimerThread::None;
+            // Another thread may start as soon as the lock is released, so the guard must not run.
+            return std::mem::forget(guard);
         }
     }
 }
 
-/// The timer's thread runs: should it panic, who sleeps next starts another.
-struct Runs;
+/// Marks the timer thread as ended if it panics, so that the next sleeper starts another one.
+struct RunningGuard;
 
-impl Drop for Runs {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
-        TIMER.lock().running = false;
+        TIMER.lock().thread = TimerThread::None;
     }
 }
 
@@ -144,6 +158,8 @@ mod tests {
         task::Wake,
         thread::Thread,
     };
+
+    use std::task::Waker;
 
     use super::*;
 
@@ -168,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeps_as_long_as_it_should() {
+    fn sleep_lasts_at_least_its_time() {
         for millis in [0, 1, 30, 5] {
             let start = Instant::now();
             sleep(&mut Sleep::new(Duration::from_millis(millis)));
@@ -178,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn many_sleepers_wake_in_time_and_a_panic_kills_nobody() {
+    fn sleepers_wake_although_another_waker_panics() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {
@@ -203,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_sleep_leaves_nothing_behind() {
+    fn dropped_sleep_drops_its_waker() {
         let woken = unpark();
         let mut dropped = Sleep::new(Duration::from_millis(10));
         assert!(dropped.poll(&Context::from_waker(&Waker::from(woken.clone()))).is_pending());
@@ -214,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_clock_cannot_tell_is_never() {
+    fn deadline_beyond_the_clock_never_comes() {
         let mut never = Sleep::new(Duration::MAX);
         assert!(never.poll(&Context::from_waker(Waker::noop())).is_pending());
     }
 
     #[test]
-    fn the_thread_goes_and_comes_back() {
+    fn timer_thread_ends_and_starts_again() {
         sleep(&mut Sleep::new(Duration::from_millis(1)));
         std::thread::sleep(LINGER + Duration::from_millis(300));
         sleep(&mut Sleep::new(Duration::from_millis(1)));

@@ -16,6 +16,7 @@ mod kernels;
 mod limits;
 mod link;
 mod memory;
+mod misuse;
 mod ordering;
 mod policies;
 mod polling;

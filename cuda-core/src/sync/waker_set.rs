@@ -9,9 +9,9 @@ use super::wake_each;
 
 /// Wakers by key. Keys order the set; a task that waits again replaces its waker.
 #[derive(Debug)]
-pub struct WakerSet<K: Ord>(BTreeMap<K, Waker>);
+pub struct WakerSet<K>(BTreeMap<K, Waker>);
 
-impl<K: Ord> WakerSet<K> {
+impl<K> WakerSet<K> {
     /// An empty set.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
@@ -27,6 +27,13 @@ impl<K: Ord> WakerSet<K> {
         self.0.len()
     }
 
+    /// Whether the set has a waker of the same task.
+    pub fn has_waker_like(&self, waker: &Waker) -> bool {
+        self.0.values().any(|known| known.will_wake(waker))
+    }
+}
+
+impl<K: Ord> WakerSet<K> {
     /// Adds a waker, or replaces the one with this key. The caller drops the result without the lock.
     #[must_use = "a waker is dropped without the owner's lock"]
     pub fn insert(&mut self, key: K, waker: Waker) -> Option<Waker> {
@@ -59,7 +66,7 @@ impl<K: Ord> WakerSet<K> {
     }
 }
 
-impl<K: Ord> Default for WakerSet<K> {
+impl<K> Default for WakerSet<K> {
     fn default() -> Self {
         Self::new()
     }
@@ -73,6 +80,11 @@ pub struct Woken(Vec<Waker>);
 impl Woken {
     fn of<K>(wakers: BTreeMap<K, Waker>) -> Self {
         Self(wakers.into_values().collect())
+    }
+
+    /// Wakes them now.
+    pub fn wake(self) {
+        drop(self);
     }
 
     /// The number of wakers.
@@ -92,5 +104,39 @@ impl Drop for Woken {
         if !self.0.is_empty() {
             wake_each(std::mem::take(&mut self.0));
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::Wake,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn take_below_takes_the_smaller_keys_only() {
+        let (count, mut set) = (Arc::new(Count::default()), WakerSet::new());
+        for key in [3, 1, 2] {
+            assert!(set.insert(key, Waker::from(count.clone())).is_none());
+        }
+        set.take_below(&3).wake();
+        assert_eq!((count.0.load(Ordering::SeqCst), set.first()), (2, Some(&3)));
+        set.take_all().wake();
+        assert_eq!((count.0.load(Ordering::SeqCst), set.is_empty()), (3, true));
     }
 }

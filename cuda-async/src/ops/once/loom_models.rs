@@ -1,4 +1,4 @@
-//! loom runs the real thing: members that come, go and panic while work is done that needs two turns.
+//! loom runs the real code: members that enter, leave and panic while work needs two turns.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,13 +15,13 @@ use super::*;
 
 type Pair = Member<Work, Result<u32, &'static str>>;
 
-/// Pending at its first turn, when it gives its waker to a device; ended at the second.
+/// Gives its waker to a device and is pending at its first turn. Ends at the second turn.
 struct Work {
     turns: Arc<AtomicUsize>,
     device: Arc<Device>,
 }
 
-/// Wakes whoever waits for it, once.
+/// Wakes one waker, once.
 #[derive(Default)]
 struct Device(Plain<Option<Waker>>, Asked);
 
@@ -36,7 +36,7 @@ impl Default for Asked {
 impl Device {
     fn run(&self) {
         loop {
-            // Apart from the `if`, which would hold the lock.
+            // A statement of its own: in the condition of the `if` it would hold the lock.
             let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(waker) = waker {
                 return waker.wake();
@@ -103,25 +103,25 @@ fn two_members_get_the_result_of_one_run() {
     });
 }
 
-/// The one that goes may be the one whose turn it was, and the only one that was woken.
+/// The member that leaves may have had the turn and the only wake.
 #[test]
-fn a_member_that_goes_hands_on_the_wake() {
+fn member_that_leaves_passes_the_wake_on() {
     check(|| {
         let (member, turns, device) = work();
-        let gone = thread::spawn({
+        let left = thread::spawn({
             let mut member = member.clone();
             move || _ = member.poll(Waker::noop(), turn)
         });
         assert_eq!(block_on(member), Ok(7));
-        gone.join().unwrap();
+        left.join().unwrap();
         device.join().unwrap();
         assert_eq!(turns.load(Relaxed), 2);
     });
 }
 
-/// One that polls once and is then kept for ever, as by a task that waits for something else.
+/// A member that polls once and stays, as in a task that then waits for another event.
 #[test]
-fn a_member_that_stays_away_keeps_nobody_waiting() {
+fn member_that_stays_idle_does_not_block_others() {
     check(|| {
         let (member, turns, device) = work();
         let kept = thread::spawn({
@@ -138,9 +138,9 @@ fn a_member_that_stays_away_keeps_nobody_waiting() {
     });
 }
 
-/// One whose turn could not be begun, and that goes away with its error.
+/// A member whose turn could not begin, and that leaves with the error.
 #[test]
-fn a_turn_that_cannot_be_begun_is_the_next_ones() {
+fn turn_that_cannot_begin_goes_to_the_next_member() {
     check(|| {
         let (member, turns, device) = work();
         let fails = thread::spawn({
@@ -155,7 +155,7 @@ fn a_turn_that_cannot_be_begun_is_the_next_ones() {
 }
 
 #[test]
-fn a_turn_that_panics_ends_it_for_all() {
+fn turn_that_panics_ends_the_work_for_all() {
     check(|| {
         let member = Member::new((), || Err("broken"));
         let other = thread::spawn({
@@ -167,7 +167,7 @@ fn a_turn_that_panics_ends_it_for_all() {
     });
 }
 
-/// The result, perhaps after a panic of its own.
+/// Polls until the result is there, and ignores its own panic.
 fn after_a_panic(mut member: Member<(), Result<u32, &'static str>>) -> Result<u32, &'static str> {
     let task = Arc::new(Task(Notify::new()));
     let waker = Waker::from(task.clone());
