@@ -1,17 +1,31 @@
-//! A device that does nothing, at once: what is left is the library's own cost.
+//! A device that does nothing, at once: only the cost of the library is left.
 
-use std::sync::Arc;
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use cuda_core::{
-    Backend, Command, DeviceInfo, EntryInfo, HostBlock, MemoryInfo, ModuleInfo, NoticeSink,
-    ParamInfo, Provider, Reply, Request, Result, StreamId,
+    Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Provider, Result, Ticket,
+    protocol::{
+        Answer, Capabilities, Control, Foreign, HostBlock, Reply, Request, StreamId, Submission,
+    },
 };
 
 pub struct NullProvider;
 
-struct Null(DeviceInfo);
+struct Null {
+    info: DeviceInfo,
+    capabilities: Capabilities,
+    /// The largest number of any stream: every submission is complete when it returns.
+    last: AtomicU64,
+}
 
-impl Provider for NullProvider {
+// SAFETY: nothing runs, so nothing is touched; every submission is complete at once.
+unsafe impl Provider for NullProvider {
     fn scheme(&self) -> &'static str {
         "null"
     }
@@ -21,46 +35,54 @@ impl Provider for NullProvider {
     }
 
     fn open(&self, _: u32, _: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(Null(DeviceInfo::new("null", "a device that does nothing"))))
+        let info = DeviceInfo::new("null", "a device that does nothing");
+        let (capabilities, last) = (Capabilities::local(1 << 40), AtomicU64::new(0));
+        Ok(Arc::new(Null { info, capabilities, last }))
     }
 }
 
-impl Backend for Null {
+// SAFETY: as above.
+unsafe impl Backend for Null {
     fn info(&self) -> &DeviceInfo {
-        &self.0
+        &self.info
     }
 
-    unsafe fn enqueue(&self, _: StreamId, _: Command<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    unsafe fn submit(&self, submission: &Submission<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
+        self.last.store(submission.ticket.number, Ordering::Relaxed);
         Ok(())
     }
 
-    fn request(&self, request: Request) -> Result<Reply> {
-        Ok(match request {
-            Request::LoadModule { .. } => Reply::Module(kernels()),
-            Request::Query { .. } => Reply::Idle(true),
-            Request::Memory => Reply::Memory(MemoryInfo { used: 0, free: 0, total: 0 }),
-            _ => Reply::Done,
-        })
+    unsafe fn control(&self, _: Control) -> Result<()> {
+        Ok(())
     }
-}
 
-/// The entries `scale(x, a, n)` and `vecadd(a, b, c, n)`, as their PTX has them.
-fn kernels() -> ModuleInfo {
-    let param = |name: &str, ty: &str, offset, size| ParamInfo {
-        name: name.into(),
-        ty: ty.into(),
-        offset,
-        size,
-        align: size,
-    };
-    let entry = |name: &str, params| EntryInfo { name: name.into(), params, max_threads: 1024 };
-    let scale = vec![param("x", "u64", 0, 8), param("a", "f32", 8, 4), param("n", "u32", 12, 4)];
-    let vecadd = vec![
-        param("a", "u64", 0, 8),
-        param("b", "u64", 8, 8),
-        param("c", "u64", 16, 8),
-        param("n", "u32", 24, 4),
-    ];
-    let entries = vec![entry("scale", scale), entry("vecadd", vecadd)];
-    ModuleInfo { entries, log: String::new() }
+    fn request(&self, request: Request, answer: Answer) {
+        answer.give(match request {
+            Request::Loaded { .. } => {
+                Ok(Reply::Loaded { max_threads: vec![1024; 16], log: String::new() })
+            }
+            Request::Memory => Ok(Reply::Memory(MemoryInfo { used: 0, free: 0, total: 0 })),
+            _ => Err(Error::unsupported("this request", "null")),
+        });
+    }
+
+    fn peek(&self, _: StreamId) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    fn block_until(&self, _: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+
+    fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
+        drop(retained);
+    }
 }

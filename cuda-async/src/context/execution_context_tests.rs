@@ -16,7 +16,8 @@ fn refused_edge_of_a_branch_is_kept() {
     let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let root = ExecutionContext::root(stream.clone(), RunMode::Async);
     let after = [other.join(&[]).unwrap()].into_iter().collect();
-    let cx = ExecutionContext::from_shared(root.shared().branch(OnceLock::from(stream), after, None));
+    let cx =
+        ExecutionContext::from_shared(root.shared().branch(OnceLock::from(stream), after, None));
     assert!(cx.enqueue(|_| Err::<(), _>(Error::AlreadyEnded)).is_err());
     assert!(cx.enqueue(|stream| stream.join(&[])).unwrap().number >= 2);
     let Place::Branch(branch) = &cx.shared().place else { panic!("it is a branch") };

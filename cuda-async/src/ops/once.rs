@@ -12,7 +12,6 @@ use std::{
 
 use cuda_core::sync::{Mutex, WakerSet};
 
-
 /// A handle to the result `R` of the work `W`. Clones share the work.
 pub(super) struct Member<W, R> {
     once: Arc<Once<W, R>>,

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use smallvec::SmallVec;
-
 use super::{
-    DeviceBuffer, Function, Slice, SliceMut, Stream, allocation::Operand, view::View,
+    DeviceBuffer, Function, Slice, SliceMut, Stream, allocation::Operand, list::List, view::View,
 };
 use crate::protocol::{
     Access, Element, Error, Launch, LaunchConfig, ParamInfo, Relocation, Result, Ticket, Work,
@@ -18,15 +16,27 @@ const INLINE_BYTES: usize = 128;
 const MAX_ALIGN: usize = 256;
 
 /// Arguments, in the order of the kernel's parameters; buffers are borrowed.
-#[derive(Default)]
 pub struct Arguments<'a> {
-    bytes: SmallVec<[u8; INLINE_BYTES]>,
-    places: SmallVec<[Place; 8]>,
-    relocations: SmallVec<[Relocation; 4]>,
-    operands: SmallVec<[Operand<'a>; 4]>,
+    bytes: List<u8, INLINE_BYTES>,
+    places: List<Place, 16>,
+    relocations: List<Relocation, 6>,
+    operands: List<Operand<'a>, 6>,
 }
 
-/// Where an argument stands, and what it is.
+impl Default for Arguments<'_> {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            bytes: List::new(),
+            places: List::new(),
+            relocations: List::new(),
+            operands: List::new(),
+        }
+    }
+}
+
+/// The position of an argument, and its kind.
+#[derive(Clone, Copy)]
 struct Place {
     offset: u32,
     size: u32,
@@ -87,10 +97,10 @@ impl<'a> Arguments<'a> {
         // Alignments are powers of two; anything else, from `raw`, fits no kernel and is told so.
         let mask = align.clamp(1, MAX_ALIGN) - 1;
         let start = (self.bytes.len() + mask) & !mask;
-        if start > self.bytes.len() {
-            self.bytes.resize(start, 0);
+        for _ in self.bytes.len()..start {
+            self.bytes.push(0);
         }
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend(bytes);
         self.places.push(Place { offset: start as u32, size: bytes.len() as u32, kind });
         self
     }
@@ -137,7 +147,7 @@ impl<'a> Arguments<'a> {
     fn check(&self, function: &Function) -> Result<()> {
         let slots = &function.shape().slots;
         let fit = slots.len() == self.places.len()
-            && slots.iter().zip(&self.places).all(|(slot, place)| slot.takes(place));
+            && slots.iter().zip(self.places.iter()).all(|(slot, place)| slot.takes(place));
         if fit { Ok(()) } else { Err(self.misfit(function)) }
     }
 
@@ -147,7 +157,7 @@ impl<'a> Arguments<'a> {
         let params = &function.info().params;
         let wrong = |detail| Error::Arguments { kernel: function.name().to_owned(), detail };
         let (want, have) = (params.len(), self.places.len());
-        let pairs = params.iter().zip(&self.places).enumerate();
+        let pairs = params.iter().zip(self.places.iter()).enumerate();
         let misfits = pairs.filter_map(|(index, (param, place))| {
             let why = place.misfit(param)?;
             Some(format!("parameter {index} (`{}`) {why}", param.name))

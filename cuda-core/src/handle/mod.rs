@@ -9,6 +9,7 @@ mod arguments;
 mod buffer;
 mod device;
 mod event;
+mod list;
 mod memory_waiter;
 mod module;
 mod peer;

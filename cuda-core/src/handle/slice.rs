@@ -110,7 +110,8 @@ impl<'a, T> SliceMut<'a, T> {
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
         let view = self.view;
         let first = view.part::<T>(&(0..mid))?;
-        let second = View { start: first.start + first.bytes, bytes: view.bytes - first.bytes, ..view };
+        let second =
+            View { start: first.start + first.bytes, bytes: view.bytes - first.bytes, ..view };
         // Both ends too: a slice may begin inside a part.
         let mut pieces = view.allocation.pieces.lock();
         [view.start, second.start, view.start + view.bytes]

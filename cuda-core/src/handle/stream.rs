@@ -297,9 +297,9 @@ impl Stream {
         }
         let mut marks = timeline.order.lock();
         let ticket = timeline.reserve();
-        let mut claims = Claims { displaced: Displaced::new(), ends: SmallVec::new() };
-        for operand in operands {
-            claims.claim(operand, ticket);
+        let mut claims = Claims::default();
+        for (owner, operand) in operands.iter().enumerate() {
+            claims.claim(owner, operand, ticket);
         }
         let mut after = After::new();
         if !joined.is_empty() || !claims.displaced.is_empty() {
@@ -400,28 +400,31 @@ impl Stream {
     }
 }
 
-/// The histories that a submission has claimed, and the accesses that it displaced from them.
+/// The accesses that a submission has displaced from the histories of its operands.
+#[derive(Default)]
 struct Claims {
     displaced: Displaced,
-    /// For every operand, the end of its part of `displaced`.
-    ends: SmallVec<[usize; 4]>,
+    /// For every displaced access, the index of the operand from whose history it comes.
+    owners: SmallVec<[u32; 4]>,
 }
 
 impl Claims {
     #[inline]
-    fn claim(&mut self, operand: &Operand<'_>, ticket: Ticket) {
+    fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket) {
         let (whole, access) = (operand.is_whole(), operand.access);
         let mut pieces = operand.allocation.pieces.lock();
         pieces.claim(ticket, access, &operand.range, whole, &mut self.displaced);
         drop(pieces);
-        self.ends.push(self.displaced.len());
+        if self.owners.len() < self.displaced.len() {
+            self.owners.resize(self.displaced.len(), owner as u32);
+        }
     }
 
     /// Puts one displaced access back to where it came from.
     #[cold]
     fn restore(&self, index: usize, operands: &[Operand<'_>]) {
-        let owner = self.ends.partition_point(|end| *end <= index);
-        if let Some(operand) = operands.get(owner) {
+        let owner = self.owners.get(index);
+        if let Some(operand) = owner.and_then(|owner| operands.get(*owner as usize)) {
             let displaced = std::slice::from_ref(&self.displaced[index]);
             operand.allocation.pieces.lock().restore(&operand.range, displaced);
         }
@@ -430,13 +433,10 @@ impl Claims {
     /// The submission was refused: takes back its claims, and puts back everything that they displaced.
     #[cold]
     fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
-        let mut start = 0;
-        for (operand, end) in operands.iter().zip(&self.ends) {
-            let mut pieces = operand.allocation.pieces.lock();
-            pieces.retract(ticket);
-            pieces.restore(&operand.range, &self.displaced[start..*end]);
-            start = *end;
+        for operand in operands {
+            operand.allocation.pieces.lock().retract(ticket);
         }
+        (0..self.displaced.len()).for_each(|index| self.restore(index, operands));
     }
 }
 

@@ -52,7 +52,11 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
-    pub(super) fn upload<T: Element>(self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Ticket> {
+    pub(super) fn upload<T: Element>(
+        self,
+        stream: &Stream,
+        host: PinnedBuffer<T>,
+    ) -> Result<Ticket> {
         self.same_length("an upload", host.len() as u64 * size_of::<T>() as u64)?;
         if self.bytes == 0 {
             return Ok(nothing_on(stream));
@@ -131,7 +135,8 @@ impl<'a> View<'a> {
 
 /// The shortest pattern whose repetition is `bytes`.
 fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
-    let repeats = |n: usize| bytes.len().is_multiple_of(n) && bytes.chunks(n).all(|it| *it == bytes[..n]);
+    let repeats =
+        |n: usize| bytes.len().is_multiple_of(n) && bytes.chunks(n).all(|it| *it == bytes[..n]);
     match bytes {
         [first, ..] if repeats(1) => Some(Pattern::Byte(*first)),
         [a, b, ..] if repeats(2) => Some(Pattern::Half(u16::from_ne_bytes([*a, *b]))),

@@ -23,7 +23,7 @@ pub const MAX_READERS: usize = limit(8, 1);
 /// The number of pieces that an allocation can have.
 pub(crate) const MAX_PIECES: usize = limit(4096, 4);
 
-/// An access that was displaced from a history: a later access has to come after it.
+/// Accesses that were displaced from histories: the access that displaced them has to come after them.
 pub(crate) type Displaced = SmallVec<[(Ticket, Access); 2]>;
 
 /// The last accesses of one piece of memory.
@@ -46,6 +46,30 @@ impl History {
     /// The ticket now supersedes these. If it cannot come after one of them, the caller [restores](Self::restore) it.
     #[inline]
     fn claim(&mut self, ticket: Ticket, access: Access, displaced: &mut Displaced) {
+        if self.is_own(ticket, access) {
+            return;
+        }
+        self.displace(ticket, access, displaced);
+    }
+
+    /// Enters an access where one stream alone uses the memory: then nothing is displaced.
+    #[inline]
+    fn is_own(&mut self, ticket: Ticket, access: Access) -> bool {
+        let [writer] = &mut self.writers[..] else { return false };
+        if writer.stream != ticket.stream {
+            return false;
+        }
+        match (access, &mut self.readers[..]) {
+            (Access::Write, []) => writer.number = ticket.number,
+            (Access::Read, [reader]) if reader.stream == ticket.stream => {
+                reader.number = ticket.number;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn displace(&mut self, ticket: Ticket, access: Access, displaced: &mut Displaced) {
         let other_stream = |other: &Ticket| other.stream != ticket.stream;
         let write = |other: Ticket| (other, Access::Write);
         let read = |other: Ticket| (other, Access::Read);
