@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{Element, Error, Landing, PinnedBuffer, Result, Stream, Waiter};
+use cuda_core::{Element, Error, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
 use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, spin};
 
@@ -37,6 +37,25 @@ impl ExecutionContext {
             }
             RunMode::Async => poll_waiter(stream, number, waiter, task),
         }
+    }
+
+    /// Ready with a pinned buffer of `len` elements, which holds the bytes of an earlier copy. Memory that has to be
+    /// pinned first is pinned on a helper thread, or here if this run blocks its thread anyway.
+    pub(crate) fn poll_pinned<T: Element>(
+        &self,
+        pinning: &mut Option<Pinning<T>>,
+        len: usize,
+        task: &mut Context<'_>,
+    ) -> Poll<Result<PinnedBuffer<T>>> {
+        let pending = pinning.get_or_insert_with(|| self.device().start_pinning(len));
+        let polled = match self.mode() {
+            RunMode::Async => pending.poll(task),
+            RunMode::Blocking | RunMode::Detached => Poll::Ready(pending.wait()),
+        };
+        if polled.is_ready() {
+            *pinning = None;
+        }
+        polled
     }
 
     /// Yields to the executor during long host work. Returns whether the caller must return pending.

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use cuda_core::{Access, ArgumentKind, Arguments, DeviceBuffer, Element};
+use cuda_core::{Access, ArgumentKind, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
 use half::{bf16, f16};
 
 /// An argument of a kernel. How a buffer is held says what the kernel may do with it:
 ///
 /// | argument | the kernel |
 /// |---|---|
-/// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>` | reads and writes it |
-/// | `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>` | reads it |
+/// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, [`SliceMut<T>`](cuda_core::SliceMut) | reads and writes it |
+/// | `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice) | reads it |
 /// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | gets the value |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a kernel can have",
@@ -71,6 +71,27 @@ buffers! {
     &mut DeviceBuffer<T>: Write;
     Arc<DeviceBuffer<T>>: Read;
     &DeviceBuffer<T>: Read;
+}
+
+impl<T: Element> KernelArg for Slice<'_, T> {
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        arguments.slice(*self);
+    }
+}
+
+impl<T: Element> KernelArg for SharedSlice<T> {
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        arguments.slice(self.as_slice());
+    }
+}
+
+impl<T: Element> KernelArg for SliceMut<'_, T> {
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        arguments.slice_mut(self);
+    }
 }
 
 /// The arguments of a kernel: a tuple of up to sixteen [`KernelArg`]s in the order of its parameters.

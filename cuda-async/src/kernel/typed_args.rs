@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use cuda_core::{Access, Arguments, DeviceBuffer, Element};
+use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
 
 use crate::kernel::argument::{KernelArg, KernelArgs};
 
@@ -11,14 +11,13 @@ mod sealed {
     pub trait Buffer {}
 }
 
-/// What can be given for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>` or
-/// `&DeviceBuffer<T>`.
+/// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, or a slice.
 ///
-/// The kernel reads it, whichever of them it is: kernels on several streams may read it at the same time.
+/// The kernel reads it. Kernels on several streams may read it at the same time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can read as `&[{T}]`",
     label = "not a buffer of `{T}`",
-    note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>` or `&DeviceBuffer<T>`"
+    note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>` or a slice"
 )]
 pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
     /// Adds its address to the arguments of a launch, to be read.
@@ -28,11 +27,11 @@ pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
     }
 }
 
-/// What can be given for a kernel's `&mut [T]`: `DeviceBuffer<T>` or `&mut DeviceBuffer<T>`.
+/// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>` or `SliceMut<T>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
-    note = "a `&mut [T]` is given as `DeviceBuffer<T>` or `&mut DeviceBuffer<T>`"
+    note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>` or `SliceMut<T>`"
 )]
 pub trait KernelOutput<T: Element>: KernelArg + sealed::Buffer {}
 
@@ -52,6 +51,21 @@ impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
 
 impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {}
 impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {}
+
+impl<T> sealed::Buffer for Slice<'_, T> {}
+impl<T> sealed::Buffer for SharedSlice<T> {}
+impl<T> sealed::Buffer for SliceMut<'_, T> {}
+
+impl<T: Element> KernelInput<T> for Slice<'_, T> {}
+impl<T: Element> KernelInput<T> for SharedSlice<T> {}
+impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
+    #[inline]
+    fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        arguments.slice(self.as_slice());
+    }
+}
+
+impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {}
 
 /// A buffer that is read, even if it is owned.
 #[derive(Debug)]

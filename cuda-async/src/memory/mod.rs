@@ -7,9 +7,11 @@
 mod allocate;
 mod download;
 mod to_device;
+mod transfer;
 mod upload;
 
 pub use allocate::{Allocate, uninitialised, zeros};
-pub use download::{BufferSource, ToHost, ToPinned, to_host, to_pinned};
+pub use download::{BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_pinned};
 pub use to_device::to_device;
+pub use transfer::{BufferTarget, Copy, Fill, UploadInto, copy, fill, upload_into};
 pub use upload::{COPY_CHUNK, COPY_WINDOW, HostSource, Upload, h2d};

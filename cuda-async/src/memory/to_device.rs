@@ -37,7 +37,7 @@ pub fn to_device<'a, B: BufferSource + 'a>(
     buffer: B,
     device: &Device,
 ) -> BoxedOp<'a, DeviceBuffer<B::Element>> {
-    let (from, to) = (buffer.buffer().device().clone(), device.clone());
+    let (from, to) = (buffer.as_slice().device().clone(), device.clone());
     if from == to {
         return duplicate(buffer).on(&to).boxed();
     }
@@ -64,7 +64,7 @@ fn across<'a, B: BufferSource + 'a>(
     from: &Device,
     to: &Device,
 ) -> impl DeviceOp<Output = DeviceBuffer<B::Element>> + use<'a, B> {
-    let (from, len) = (from.clone(), buffer.buffer().len());
+    let (from, len) = (from.clone(), buffer.as_slice().len());
     let cross =
         |place| Op::new(Cross { begins: Some((buffer, place)), crossing: None, waiter: None });
     uninitialised::<B::Element>(len).settled().on(to).then(move |place| cross(place).on(&from))
@@ -74,7 +74,7 @@ fn across<'a, B: BufferSource + 'a>(
 fn duplicate<'a, B: BufferSource + 'a>(
     buffer: B,
 ) -> impl DeviceOp<Output = DeviceBuffer<B::Element>> + use<'a, B> {
-    let len = buffer.buffer().len();
+    let len = buffer.as_slice().len();
     uninitialised::<B::Element>(len)
         .then(move |place| Op::new(Duplicate(Live::new((buffer, place)))))
 }
@@ -90,7 +90,7 @@ impl<B: BufferSource> Submit for Duplicate<B> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         let (buffer, mut place) = self.0.take()?;
-        cx.enqueue(|stream| place.copy_from(stream, buffer.buffer()))?;
+        cx.enqueue(|stream| place.copy_from(stream, buffer.as_slice()))?;
         Poll::Ready(Ok(place))
     }
 }
@@ -112,7 +112,7 @@ impl<B: BufferSource<Element: Element>> Submit for Cross<B> {
     ) -> Poll<Result<Self::Output>> {
         cx.may_wait()?;
         if let Some((buffer, place)) = self.begins.take() {
-            let crossing = cx.enqueue(|stream| buffer.buffer().copy_to_peer(stream, place))?;
+            let crossing = cx.enqueue(|stream| buffer.as_slice().copy_to_peer(stream, place))?;
             self.crossing = Some(crossing);
         }
         let crossing = self.crossing.as_mut().ok_or(Error::AlreadyEnded)?;

@@ -6,8 +6,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, Waiter};
+use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
+use super::transfer::BufferTarget;
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
     op::{Live, Op, Submit},
@@ -80,20 +81,22 @@ impl<T: Element> HostSource for PinnedBuffer<T> {
 }
 
 /// The steps of [`h2d`].
-pub struct Upload<S: HostSource>(Live<State<S, S::Element>>);
+pub struct Upload<S: HostSource>(Live<State<S>>);
 
-enum State<S, T> {
+enum State<S: HostSource> {
     Idle(S, Credit, MemoryWait),
-    Copying(Copying<S, T>),
+    Copying(Copying<S, DeviceBuffer<S::Element>>),
 }
 
-struct Copying<S, T> {
+/// A copy in chunks from ordinary host memory to device memory.
+pub(super) struct Copying<S: HostSource, B> {
     source: S,
-    buffer: DeviceBuffer<T>,
+    pub(super) target: B,
     done: usize,
     /// The submissions of the chunks in flight.
     in_flight: VecDeque<u64>,
     waiter: Option<Waiter>,
+    pinning: Option<Pinning<S::Element>>,
 }
 
 /// Uploads host data into a new device buffer.
@@ -140,24 +143,29 @@ impl<S: HostSource> Submit for Upload<S> {
         };
         let copied = ready!(copying.poll(task, cx));
         match self.0.take()? {
-            State::Copying(copying) => Poll::Ready(copied.map(|()| copying.buffer)),
+            State::Copying(copying) => Poll::Ready(copied.map(|()| copying.target)),
             State::Idle(..) => Poll::Ready(Err(Error::AlreadyEnded)),
         }
     }
 }
 
-impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
-    fn new(source: S, buffer: DeviceBuffer<T>) -> Self {
-        Self { source, buffer, done: 0, in_flight: VecDeque::new(), waiter: None }
+impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
+    pub(super) fn new(source: S, target: B) -> Self {
+        let (in_flight, waiter, pinning) = Default::default();
+        Self { source, target, done: 0, in_flight, waiter, pinning }
     }
 
-    fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
+    pub(super) fn poll(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<()>> {
         while self.done < self.source.elements().len() {
             if self.in_flight.len() == COPY_WINDOW {
                 ready!(cx.poll_submission(self.in_flight[0], &mut self.waiter, task))?;
                 self.in_flight.pop_front();
             }
-            self.submit_chunk(cx)?;
+            ready!(self.poll_chunk(task, cx))?;
             if self.done < self.source.elements().len() && cx.yield_now(task) {
                 return Poll::Pending;
             }
@@ -165,14 +173,16 @@ impl<S: HostSource<Element = T>, T: Element> Copying<S, T> {
         Poll::Ready(Ok(()))
     }
 
-    fn submit_chunk(&mut self, cx: &ExecutionContext) -> Result<()> {
+    fn poll_chunk(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
         let rest = self.source.elements().get(self.done..).unwrap_or_default();
-        let chunk = &rest[..chunk_elements::<T>().min(rest.len())];
-        let pinned = PinnedBuffer::copied_from(cx.device(), chunk)?;
-        let ticket = cx.enqueue(|stream| self.buffer.upload(stream, self.done, pinned))?;
+        let chunk = &rest[..chunk_elements::<S::Element>().min(rest.len())];
+        let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, chunk.len(), task))?;
+        pinned.copy_from_slice(chunk);
+        let mut target = self.target.as_slice_mut();
+        let ticket = cx.enqueue(|stream| target.upload(stream, self.done, pinned))?;
         self.done += chunk.len();
         self.in_flight.push_back(ticket.number);
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 }
 

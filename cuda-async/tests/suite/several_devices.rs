@@ -158,20 +158,20 @@ fn what_a_crossing_needs(first: &Device, second: &Device) {
     let x = h2d(numbers(LEN)).sync_on(&here).unwrap();
     let wrong = |crossing: Result<Crossing<f32>, Error>| crossing.map(drop).unwrap_err();
     let short: DeviceBuffer<f32> = uninitialised(LEN - 1).sync_on(&there).unwrap();
-    assert!(matches!(wrong(x.copy_to_peer(&here, short)), Error::OutOfRange { .. }));
+    assert!(matches!(wrong(x.as_slice().copy_to_peer(&here, short)), Error::OutOfRange { .. }));
     let place = || value(()).then(|()| uninitialised::<f32>(LEN)).sync_on(&there).unwrap();
     if first.reach(second).wait().unwrap() {
-        let mut crossing = x.copy_to_peer(&here, place()).unwrap();
+        let mut crossing = x.as_slice().copy_to_peer(&here, place()).unwrap();
         here.synchronize().unwrap();
         let arrived = crossing.try_take().unwrap().unwrap();
         assert_eq!(to_host(arrived).sync_on(&there).unwrap(), numbers(LEN));
         assert!(crossing.try_take().unwrap().is_err());
         // Dropped on its way: the memory stays until the copy is over.
-        drop(x.copy_to_peer(&here, place()).unwrap());
+        drop(x.as_slice().copy_to_peer(&here, place()).unwrap());
     } else {
-        let unsupported = wrong(x.copy_to_peer(&here, place()));
+        let unsupported = wrong(x.as_slice().copy_to_peer(&here, place()));
         assert!(matches!(unsupported, Error::Unsupported { .. }), "{unsupported:?}");
     }
-    let elsewhere = x.copy_to_peer(&there, place()).map(drop);
+    let elsewhere = x.as_slice().copy_to_peer(&there, place()).map(drop);
     assert!(elsewhere.is_err(), "the stream is not the source's");
 }

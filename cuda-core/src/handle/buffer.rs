@@ -79,7 +79,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
-    pub fn copy_from(&mut self, stream: &Stream, from: &DeviceBuffer<T>) -> Result<Ticket> {
+    pub fn copy_from(&mut self, stream: &Stream, from: Slice<'_, T>) -> Result<Ticket> {
         self.view().copy_from(stream, from.view())
     }
 

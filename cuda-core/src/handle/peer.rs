@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Device, DeviceBuffer, Stream, stream::Keep};
+use super::{Device, DeviceBuffer, Slice, Stream, stream::Keep};
 use crate::{
     order::retention::Until,
     protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},
@@ -45,9 +45,9 @@ impl Device {
     }
 }
 
-impl<T: Element> DeviceBuffer<T> {
-    /// Copies all of this buffer into `to`, which has as many elements, is on another device, and has nothing left to
-    /// run there. `stream` is one of this buffer's device.
+impl<T: Element> Slice<'_, T> {
+    /// Copies all of its elements into `to`, which has as many elements, is on another device, and has nothing left to
+    /// run there. `stream` is one of this slice's device.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ or `to` has work left to run, [`Error::Unsupported`] if this device

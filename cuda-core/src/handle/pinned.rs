@@ -146,7 +146,7 @@ impl<T: Element> Pinning<T> {
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
-    pub fn wait(self) -> Result<PinnedBuffer<T>> {
+    pub fn wait(&mut self) -> Result<PinnedBuffer<T>> {
         PinnedBuffer::uninitialised(&self.device, self.len)
     }
 

@@ -103,6 +103,11 @@ impl<'a, T> SliceMut<'a, T> {
         Slice::new(self.view)
     }
 
+    /// The same elements, for a shorter time.
+    pub fn reborrow(&mut self) -> SliceMut<'_, T> {
+        SliceMut::new(self.view)
+    }
+
     /// The elements before `mid` and those from it on. Streams may use the two at the same time.
     ///
     /// # Errors
@@ -143,12 +148,13 @@ impl<'a, T> SliceMut<'a, T> {
 }
 
 impl<T: Element> SliceMut<'_, T> {
-    /// Copies all of `host`, which has as many elements, here.
+    /// Copies all of `host` to the elements from `at` on. The host buffer is used up.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
-    pub fn upload(&mut self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Ticket> {
-        self.view.upload(stream, host)
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it does not fit, or an error of the device.
+    pub fn upload(&mut self, stream: &Stream, at: usize, host: PinnedBuffer<T>) -> Result<Ticket> {
+        let range = at..at.saturating_add(host.len());
+        self.view.part::<T>(&range)?.upload(stream, host)
     }
 
     /// Copies the elements to `host`, which has as many.
