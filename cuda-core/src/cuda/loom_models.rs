@@ -96,7 +96,10 @@ fn stream() -> Arc<Stream> {
 
 /// A caller wants two submissions, while the driver writes and the thread looks, sleeps or parks. Then the backend is
 /// dropped. Both are reported, in order.
-fn every_want_is_reported(wakeup: Wakeup, carry_out: impl Fn(&Arc<Inbox>, Word, u64) + Send + 'static) {
+fn every_want_is_reported(
+    wakeup: Wakeup,
+    carry_out: impl Fn(&Arc<Inbox>, Word, u64) + Send + 'static,
+) {
     let (inbox, stream, model) = (Arc::<Inbox>::default(), stream(), Arc::<Model>::default());
     let reported = Arc::<Reported>::default();
     let watcher = thread::spawn({
