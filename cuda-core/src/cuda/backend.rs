@@ -58,6 +58,7 @@ impl CudaBackend {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         primary.alive()?;
         primary.backend_opened();
+        primary.reclaim.hurry();
         let mut capabilities = Capabilities::local(primary.info.memory);
         capabilities.slow_host_blocks = true;
         Ok(Self {
@@ -113,7 +114,7 @@ impl CudaBackend {
         };
         let give_later = give.clone();
         let job = move || {
-            let bound = primary.alive().and_then(|()| primary.bind());
+            let bound = primary.alive().and_then(|()| primary.bind_own_thread());
             give_later(bound.and_then(|bound| reply(primary, &bound)));
         };
         if let Err(error) = self.helper.run(job) {
@@ -252,6 +253,7 @@ unsafe impl Backend for CudaBackend {
     /// May block: pinning memory takes about a millisecond per 4 MiB.
     fn host_block(&self, bytes: usize) -> Result<HostBlock> {
         self.primary.alive()?;
+        self.primary.reclaim.hurry();
         host_block(self.primary, bytes, &self.primary.bind()?)
     }
 

@@ -1,147 +1,248 @@
-//! loom runs the completion thread against those who ask it and a driver, and the table of recent names against
-//! itself, which has one slot here.
+//! loom models: the completion thread against callers and a driver, the bookkeeping of reports, and the id cache against
+//! itself. The cache has one slot here, and a stream one write in flight.
 
-use std::sync::{Arc, Mutex as Plain, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex as Plain, PoisonError},
+    time::Duration,
+};
 
 use ::loom::thread;
 
 use super::{
-    api::StreamHandle,
-    completion::host_call,
-    discard::Stream,
-    patience::Style,
-    recent::Recent,
-    watch::{Ask, Asked, Inbox, watch},
-    word::Word,
+    completion::{
+        Wakeup, host_call,
+        watcher::{Device, Inbox, want, watch},
+    },
+    context::{IdCache, Word},
+    driver::api::StreamHandle,
+    streams::Stream,
 };
 use crate::{
-    Notice, NoticeSink, Result, StreamId, loom_models::check, sync::atomic::Ordering::Release,
+    loom_models::check,
+    protocol::{Error, Notice, NoticeSink, StreamId},
+    sync::{Condvar, Mutex},
 };
-use std::time::Duration;
 
-/// A device that is never lost.
-struct Healthy;
-
-impl Ask for Healthy {
-    fn is_lost(&self) -> bool {
-        false
-    }
-
-    fn status(&self, _: &Stream) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// The tokens that came.
+/// A device that is never lost. Its driver carries out writes on a thread of its own.
 #[derive(Default)]
-struct Tokens(Plain<Vec<u64>>);
+struct Model {
+    driver: Mutex<Driver>,
+    came: Condvar,
+}
 
-impl NoticeSink for Tokens {
-    fn notice(&self, notice: Notice) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(notice.token);
+#[derive(Default)]
+struct Driver {
+    writes: VecDeque<(Word, u64)>,
+    closed: bool,
+}
+
+impl Device for Model {
+    fn lost(&self) -> Option<Error> {
+        None
+    }
+
+    fn status(&self, _: &Stream) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
+    fn write_word(&self, stream: &Stream, value: u64) -> bool {
+        self.driver.lock().writes.push_back((stream.word, value));
+        self.came.notify_one();
+        true
     }
 }
 
-/// A stream whose word and whose place in the trash are never given back, as it is outside of models.
+impl Model {
+    fn close(&self) {
+        self.driver.lock().closed = true;
+        self.came.notify_one();
+    }
+
+    /// Carries out writes in order until the model is closed.
+    fn run(&self, carry_out: impl Fn(Word, u64)) {
+        loop {
+            let mut driver = self.driver.lock();
+            match driver.writes.pop_front() {
+                Some((word, value)) => {
+                    drop(driver);
+                    carry_out(word, value);
+                }
+                None if driver.closed => return,
+                None => self.came.wait(&mut driver),
+            }
+        }
+    }
+}
+
+/// The numbers that were reported.
+#[derive(Default)]
+struct Reported(Plain<Vec<u64>>);
+
+// SAFETY: keeps notices and forwards none.
+unsafe impl NoticeSink for Reported {
+    unsafe fn notice(&self, notice: Notice) {
+        let Notice::Progress { complete, .. } = notice else { panic!("{notice:?}") };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(complete);
+    }
+}
+
+/// A stream whose word and whose place in the reclaim queue are never given back, as outside of models.
 fn stream() -> Arc<Stream> {
-    let (trash, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
-    Arc::new(Stream::new(StreamHandle::NULL, Word::on_the_heap(), trash, words))
+    let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
+    let word = Word::on_the_heap();
+    Arc::new(Stream::new(StreamId(1), StreamHandle::NULL, word, reclaim, words))
 }
 
-fn ask(inbox: &Inbox, stream: &Arc<Stream>, token: u64) {
-    let asked = Asked { stream: stream.clone(), id: StreamId(1), token, number: token };
-    inbox.put(asked);
-}
-
-/// Two notices, asked for while the driver gets there and the thread looks, sleeps or parks; then the end.
-fn every_notice_comes_once(style: Style, driver: impl FnOnce(&Arc<Inbox>, &Stream) + 'static) {
-    let (inbox, stream, tokens) = (Arc::new(Inbox::default()), stream(), Arc::<Tokens>::default());
+/// A caller wants two submissions, while the driver writes and the thread looks, sleeps or parks. Then the backend is
+/// dropped. Both are reported, in order.
+fn every_want_is_reported(
+    wakeup: Wakeup,
+    carry_out: impl Fn(&Arc<Inbox>, Word, u64) + Send + 'static,
+) {
+    let (inbox, stream, model) = (Arc::<Inbox>::default(), stream(), Arc::<Model>::default());
+    let reported = Arc::<Reported>::default();
     let watcher = thread::spawn({
-        let (inbox, tokens) = (inbox.clone(), tokens.clone());
-        move || watch(&Healthy, style, &inbox, &*tokens)
+        let (inbox, reported, model) = (inbox.clone(), reported.clone(), model.clone());
+        move || watch(&*model, wakeup, &inbox, &*reported)
     });
     let driver = thread::spawn({
-        let (inbox, stream) = (inbox.clone(), stream.clone());
-        move || driver(&inbox, &stream)
+        let (inbox, model) = (inbox.clone(), model.clone());
+        move || model.run(|word, value| carry_out(&inbox, word, value))
     });
-    ask(&inbox, &stream, 1);
-    ask(&inbox, &stream, 2);
+    for number in [1, 2] {
+        stream.accept(number);
+        want(&*model, &inbox, &stream, number);
+    }
     inbox.close();
-    driver.join().unwrap();
     watcher.join().unwrap();
-    assert_eq!(*tokens.0.lock().unwrap(), [1, 2]);
+    model.close();
+    driver.join().unwrap();
+    let reported = reported.0.lock().unwrap();
+    assert!(reported.is_sorted() && reported.last() == Some(&2), "{reported:?}");
 }
 
-/// The driver calls host functions.
 #[test]
-fn a_host_function_wakes_the_thread() {
-    check(Some(3), || {
-        every_notice_comes_once(Style::Woken, |inbox, stream| {
-            for number in [1, 2] {
-                host_call(inbox, stream.word.value(), number);
+fn host_function_wakes_the_completion_thread() {
+    check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_call));
+}
+
+fn write(_: &Arc<Inbox>, word: Word, value: u64) {
+    word.store(value);
+}
+
+#[test]
+fn spinning_completion_thread_sees_the_word() {
+    let spins = Wakeup::Polled(Duration::from_micros(1));
+    check(Some(2), move || every_want_is_reported(spins, write));
+}
+
+#[test]
+fn completion_thread_that_sleeps_between_looks_sees_the_word() {
+    check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), write));
+}
+
+/// Two callers want different numbers. The last write covers both, or the arrival of the one in flight asks for it.
+#[test]
+fn two_callers_share_the_writes_in_flight() {
+    check(None, || {
+        let (stream, writes) = (stream(), Arc::new(Plain::new(Vec::new())));
+        stream.accept(1);
+        let caller = |number: u64| {
+            let (stream, writes) = (stream.clone(), writes.clone());
+            move || {
+                stream.want_report(number, |value| {
+                    writes.lock().unwrap().push(value);
+                    true
+                });
             }
-        });
+        };
+        let other = thread::spawn(caller(1));
+        stream.accept(2);
+        caller(2)();
+        other.join().unwrap();
+        if !stream.will_report(2) {
+            stream.writes_arrived(1);
+            stream.ask_for_report(|value| {
+                writes.lock().unwrap().push(value);
+                true
+            });
+        }
+        assert!(stream.will_report(2));
+        let writes = writes.lock().unwrap();
+        assert!(writes.is_sorted() && writes.last() == Some(&2), "{writes:?}");
     });
 }
 
-fn raise(_: &Arc<Inbox>, stream: &Stream) {
-    stream.word.value().store(1, Release);
-    stream.word.value().store(2, Release);
-}
-
-/// The stream writes its word, and the thread spins.
+/// A caller wants a report while foreign code runs on the stream. No write reaches the stream meanwhile, and one that was
+/// held back is enqueued afterwards.
 #[test]
-fn a_spinning_thread_sees_the_words() {
-    check(Some(2), || every_notice_comes_once(Style::Looks(Duration::from_micros(1)), raise));
+fn no_write_is_enqueued_during_a_foreign_call() {
+    check(None, || {
+        let (stream, capturing) = (stream(), Arc::new(Plain::new(false)));
+        stream.accept(1);
+        let enqueue = |stream: &Arc<Stream>, capturing: &Arc<Plain<bool>>| {
+            let (stream, capturing) = (stream.clone(), capturing.clone());
+            move |_: u64| {
+                let writes = !stream.is_foreign();
+                assert!(!(writes && *capturing.lock().unwrap()));
+                writes
+            }
+        };
+        let caller = thread::spawn({
+            let (stream, enqueue) = (stream.clone(), enqueue(&stream, &capturing));
+            move || stream.want_report(1, enqueue)
+        });
+        stream.begin_foreign();
+        *capturing.lock().unwrap() = true;
+        thread::yield_now();
+        *capturing.lock().unwrap() = false;
+        stream.end_foreign(enqueue(&stream, &capturing));
+        caller.join().unwrap();
+        assert!(stream.will_show(1));
+    });
 }
 
-/// The stream writes its word, and the thread sleeps between looks, or parks.
-#[test]
-fn a_thread_that_sleeps_sees_the_words() {
-    check(Some(2), || every_notice_comes_once(Style::Looks(Duration::ZERO), raise));
+fn insert(cache: &IdCache, key: u64) {
+    cache.insert([key, 0], [key * 3, key * 5]);
 }
 
-fn put(recent: &Recent, key: u64) {
-    recent.put([key, 0], [key * 3, key * 5]);
-}
-
-/// What is found is whole.
-fn look_for(recent: &Recent, key: u64) {
-    let found = recent.get([key, 0]);
+/// A value that is found is whole.
+fn look_up(cache: &IdCache, key: u64) {
+    let found = cache.get([key, 0]);
     assert!(found.is_none_or(|value| value == [key * 3, key * 5]));
 }
 
-/// One name takes another's place while both are looked for. Not the other way about: loom remembers one access
-/// to an atomic, and what a writer has looked at itself would hide what a reader looked at before it.
+/// One id takes another's slot while both are looked up. The reader is the other thread: loom remembers one access to an
+/// atomic, and the writer's own look would hide an earlier look of the reader.
 #[test]
-fn a_value_belongs_to_its_key() {
+fn value_belongs_to_its_key() {
     check(None, || {
-        let recent = Arc::new(Recent::default());
-        put(&recent, 1);
+        let cache = Arc::new(IdCache::default());
+        insert(&cache, 1);
         let reader = thread::spawn({
-            let recent = recent.clone();
+            let cache = cache.clone();
             move || {
-                look_for(&recent, 1);
-                look_for(&recent, 2);
+                look_up(&cache, 1);
+                look_up(&cache, 2);
             }
         });
-        put(&recent, 2);
+        insert(&cache, 2);
         reader.join().unwrap();
     });
 }
 
-/// A name that is forgotten is not found, whoever else puts one in its place.
 #[test]
-fn what_is_forgotten_is_gone() {
+fn evicted_id_is_not_found_whatever_takes_its_slot() {
     check(Some(3), || {
-        let recent = Arc::new(Recent::default());
-        put(&recent, 1);
+        let cache = Arc::new(IdCache::default());
+        insert(&cache, 1);
         let writer = thread::spawn({
-            let recent = recent.clone();
-            move || put(&recent, 2)
+            let cache = cache.clone();
+            move || insert(&cache, 2)
         });
-        recent.forget([1, 0]);
-        assert_eq!(recent.get([1, 0]), None);
+        cache.evict([1, 0]);
+        assert_eq!(cache.get([1, 0]), None);
         writer.join().unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! Kernels by hand, for any GPU.
+//! Handwritten kernels, for every GPU.
 
 /// `out[i] = a[i] + b[i]` for `i < n`.
 pub(crate) const VECADD: &str = "
@@ -78,7 +78,7 @@ pub(crate) const SHARED: &str = "
 }
 ";
 
-/// Nothing, without a parameter.
+/// A kernel without parameters that does nothing.
 pub(crate) const EMPTY: &str = "
 .version 7.0
 .target sm_50
@@ -86,7 +86,7 @@ pub(crate) const EMPTY: &str = "
 .visible .entry empty() { ret; }
 ";
 
-/// A trap.
+/// A kernel that traps.
 pub(crate) const TRAP: &str = "
 .version 7.0
 .target sm_50
@@ -94,7 +94,7 @@ pub(crate) const TRAP: &str = "
 .visible .entry trapped() { trap; ret; }
 ";
 
-/// Writes a word to any address.
+/// Writes a word to the address that it is given.
 pub(crate) const POKE: &str = "
 .version 7.0
 .target sm_50

@@ -3,7 +3,8 @@
 use std::{borrow::Cow, time::Instant};
 
 use cuda_core::{
-    AllocId, Command, Error, FunctionId, Launch, LaunchConfig, ModuleId, Region, Relocation,
+    LaunchConfig,
+    protocol::{Access, AllocId, Error, FunctionId, Launch, ModuleId, Region, Relocation, Work},
 };
 
 use crate::{
@@ -31,7 +32,7 @@ fn two_vectors_are_added() {
 }
 
 #[test]
-fn a_pointer_inside_a_struct_is_patched() {
+fn pointer_inside_a_struct_is_patched() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     let to = gpu.upload(stream, &[0]);
@@ -41,7 +42,7 @@ fn a_pointer_inside_a_struct_is_patched() {
 }
 
 #[test]
-fn a_kernel_without_parameters_runs() {
+fn kernel_without_parameters_runs() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     gpu.launch(stream, gpu.kernel(EMPTY), ONE, &[], &[]).unwrap();
@@ -49,7 +50,7 @@ fn a_kernel_without_parameters_runs() {
 }
 
 #[test]
-fn more_than_48_kib_of_shared_memory_are_granted() {
+fn more_than_48_kib_of_shared_memory_is_granted() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     let (out, kernel) = (gpu.upload(stream, &[0]), gpu.kernel(SHARED));
@@ -61,12 +62,12 @@ fn more_than_48_kib_of_shared_memory_are_granted() {
         assert_eq!(gpu.download(stream, out, 1), [bytes]);
     }
     let wrong = gpu.launch(stream, kernel, ONE.shared_bytes(most + 1), &[0; 12], &[(0, out)]);
-    let said = wrong.unwrap_err().to_string();
-    assert!(said.contains(&format!("the limit of this kernel is {most}")), "{said}");
+    let message = wrong.unwrap_err().to_string();
+    assert!(message.contains(&format!("the limit of this kernel is {most}")), "{message}");
 }
 
 #[test]
-fn a_wrong_launch_is_an_error_before_the_driver_sees_it() {
+fn wrong_launch_is_an_error_that_names_the_number() {
     let Some(gpu) = gpu() else { return };
     let (stream, kernel) = (gpu.stream(), gpu.kernel(EMPTY));
     for config in [
@@ -94,46 +95,45 @@ fn a_wrong_launch_is_an_error_before_the_driver_sees_it() {
     gpu.sync(stream).unwrap();
 }
 
-/// Prints what launches and their parts cost; this side's share is to stay under 100 ns.
+/// Prints the cost of launches and of their parts. This side's share should stay under 50 ns.
 #[test]
-fn what_a_launch_costs() {
+fn cost_of_a_launch() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     let region = Region { alloc: gpu.alloc(stream, 4), offset: 0 };
-    let (params, relocations) = (slow_store_params(1, 0), [Relocation { at: 8, region }]);
-    let launch = |kernel, params, relocations| {
-        Command::Launch(Launch {
-            function: kernel,
-            config: ONE,
-            params: Cow::Borrowed(params),
-            relocations: Cow::Borrowed(relocations),
-        })
+    let params = slow_store_params(1, 0);
+    let relocations = [Relocation { at: 8, region, bytes: 4, access: Access::Write }];
+    let launch = |function, params, relocations| {
+        let (params, relocations) = (Cow::Borrowed(params), Cow::Borrowed(relocations));
+        Work::Launch(Launch { function, config: ONE, params, relocations })
     };
-    let store = launch(gpu.kernel(SLOW_STORE), &params, &relocations);
-    let empty = launch(gpu.kernel(EMPTY), &[], &[]);
-    // Finds the stream, binds the context, and has nothing to do.
-    let nothing = Command::Copy { from: region, to: region, bytes: 0 };
+    let (store, empty) = (gpu.kernel(SLOW_STORE), gpu.kernel(EMPTY));
     for _ in 0..3 {
-        for (what, command) in [("store", &store), ("empty", &empty), ("no-op", &nothing)] {
-            let start = Instant::now();
+        for name in ["store", "empty", "join"] {
+            let begin = Instant::now();
             for _ in 0..500 {
-                gpu.run(stream, borrowed(command)).unwrap();
+                let work = match name {
+                    "store" => launch(store, &params[..], &relocations[..]),
+                    "empty" => launch(empty, &[], &[]),
+                    // Finds the stream, binds the context, and has nothing to do.
+                    _ => Work::Join,
+                };
+                gpu.run(stream, work).unwrap();
             }
-            println!("{what}: {:?}", start.elapsed() / 500);
+            println!("{name}: {:?}", begin.elapsed() / 500);
             gpu.sync(stream).unwrap();
         }
     }
 }
 
-/// The same command, without a copy of what it borrows.
-fn borrowed<'a>(command: &'a Command<'a>) -> Command<'a> {
-    match command {
-        Command::Launch(it) => Command::Launch(Launch {
-            function: it.function,
-            config: it.config,
-            params: Cow::Borrowed(&it.params),
-            relocations: Cow::Borrowed(&it.relocations),
-        }),
-        other => other.clone(),
-    }
+/// A launch that names a module which is still loading waits for it.
+#[test]
+fn launch_waits_for_a_module_that_is_loading() {
+    use cuda_core::protocol::{Control, ModuleImage};
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let (module, image) = (ModuleId(1 << 40), ModuleImage::Ptx(EMPTY.into()));
+    gpu.control(Control::LoadModule { id: module, image }).unwrap();
+    gpu.launch(stream, FunctionId { module, entry: 0 }, ONE, &[], &[]).unwrap();
+    gpu.sync(stream).unwrap();
 }

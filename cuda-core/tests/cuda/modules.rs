@@ -1,46 +1,66 @@
 //! Loading modules, good ones and bad ones.
 
-use cuda_core::{Command, Error, FunctionId, Launch, LaunchConfig, Request};
+use cuda_core::{
+    LaunchConfig,
+    protocol::{Control, Error, FunctionId, ModuleId, ModuleImage, Request},
+};
 
 use crate::{
     harness::gpu,
     kernels::{EMPTY, SLOW_STORE, VECADD},
 };
 
+const ONE: LaunchConfig = LaunchConfig::new(1, 1);
+
 #[test]
-fn a_module_lists_its_kernels() {
+fn loaded_module_reports_the_largest_block_of_each_kernel() {
     let Some(gpu) = gpu() else { return };
-    let (_, info) = gpu.try_load(VECADD).unwrap();
-    let [entry] = &info.entries[..] else { panic!("{info:?}") };
-    assert_eq!((entry.name.as_str(), entry.max_threads, entry.param_bytes()), ("vecadd", 1024, 28));
-    let types: Vec<_> = entry.params.iter().map(|param| param.ty.as_str()).collect();
-    assert_eq!(types, ["u64", "u64", "u64", "u32"]);
-    let (_, info) = gpu.try_load(SLOW_STORE).unwrap();
-    assert_eq!(
-        (info.entries[0].params[0].ty.as_str(), info.entries[0].param_bytes()),
-        ("b8[24]", 24)
-    );
+    let (_, max_threads, _) = gpu.try_load(VECADD).unwrap();
+    assert_eq!(max_threads, [1024]);
+    let two = format!("{SLOW_STORE}.visible .entry small() .maxntid 64, 1, 1 {{ ret; }}");
+    let (_, max_threads, _) = gpu.try_load(&two).unwrap();
+    assert_eq!(max_threads, [1024, 64]);
 }
 
 #[test]
-fn an_unloaded_module_is_unknown() {
+fn unloaded_module_is_unknown() {
     let Some(gpu) = gpu() else { return };
-    let (id, _) = gpu.try_load(EMPTY).unwrap();
-    gpu.backend.request(Request::UnloadModule { id }).unwrap();
-    let launch = Launch {
-        function: FunctionId { module: id, entry: 0 },
-        config: LaunchConfig::new(1, 1),
-        params: Vec::new().into(),
-        relocations: Vec::new().into(),
-    };
-    let gone = gpu.run(gpu.stream(), Command::Launch(launch));
-    assert!(matches!(gone, Err(Error::OutOfRange { .. })), "{gone:?}");
-    let gone = gpu.backend.request(Request::UnloadModule { id });
-    assert!(matches!(gone, Err(Error::OutOfRange { .. })), "{gone:?}");
+    let (id, ..) = gpu.try_load(EMPTY).unwrap();
+    let (stream, function) = (gpu.stream(), FunctionId { module: id, entry: 0 });
+    gpu.launch(stream, function, ONE, &[], &[]).unwrap();
+    gpu.sync(stream).unwrap();
+    gpu.control(Control::UnloadModule { id }).unwrap();
+    let gone = gpu.launch(stream, function, ONE, &[], &[]).map(drop);
+    for gone in [
+        gone,
+        gpu.control(Control::UnloadModule { id }),
+        gpu.request(Request::Loaded { module: id }).map(drop),
+    ] {
+        assert!(matches!(gone, Err(Error::OutOfRange { .. })), "{gone:?}");
+    }
 }
 
 #[test]
-fn what_is_no_ptx_is_refused() {
+fn module_that_is_unloaded_while_it_loads_goes_away() {
+    let Some(gpu) = gpu() else { return };
+    for id in (0..20).map(|it| ModuleId(5000 + it)) {
+        let image = ModuleImage::Ptx(EMPTY.into());
+        gpu.control(Control::LoadModule { id, image }).unwrap();
+        gpu.control(Control::UnloadModule { id }).unwrap();
+    }
+    gpu.try_load(EMPTY).unwrap();
+}
+
+#[test]
+fn id_of_a_loaded_module_is_taken() {
+    let Some(gpu) = gpu() else { return };
+    let (id, ..) = gpu.try_load(EMPTY).unwrap();
+    let again = gpu.control(Control::LoadModule { id, image: ModuleImage::Ptx(EMPTY.into()) });
+    assert!(matches!(again, Err(Error::OutOfRange { .. })), "{again:?}");
+}
+
+#[test]
+fn text_that_is_not_ptx_is_refused() {
     let Some(gpu) = gpu() else { return };
     for text in ["", "int main() {}", ".version 7.0\n.target sm_50\n.entry k("] {
         let wrong = gpu.try_load(text);
@@ -51,7 +71,7 @@ fn what_is_no_ptx_is_refused() {
 }
 
 #[test]
-fn the_compiler_says_what_is_wrong() {
+fn log_of_the_compiler_is_in_the_error() {
     let Some(gpu) = gpu() else { return };
     let wrong = gpu.try_load(&EMPTY.replace("ret;", "frobnicate.u32 %r1;")).unwrap_err();
     println!("{wrong}");
@@ -68,4 +88,18 @@ fn ptx_of_the_future_is_too_new() {
     let wrong = gpu.try_load(&EMPTY.replace("sm_50", "sm_990")).unwrap_err();
     println!("{wrong}");
     assert!(matches!(wrong, Error::LoadFailed { .. }), "{wrong:?}");
+}
+
+/// The driver truncates such a size to 32 bits and loads the module; the launch would fault.
+#[test]
+fn more_static_shared_memory_than_a_block_can_have_is_refused() {
+    let Some(gpu) = gpu() else { return };
+    for bytes in [1_u64 << 40, (1 << 32) + 16] {
+        let text = format!(".shared .align 4 .b8 huge[{bytes}]; mov.u32 %r0, huge; ret;");
+        let text = EMPTY.replace("ret;", &format!(".reg .b32 %r<1>; {text}"));
+        let wrong = gpu.try_load(&text).unwrap_err();
+        println!("{wrong}");
+        assert!(matches!(wrong, Error::LoadFailed { .. }), "{wrong:?}");
+        assert!(wrong.to_string().contains(&format!("declares {bytes} bytes")), "{wrong}");
+    }
 }

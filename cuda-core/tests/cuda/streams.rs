@@ -1,58 +1,184 @@
-//! Streams, events, and what is unknown.
+//! Streams: order between them, and ids that name nothing.
 
-use cuda_core::{Command, Error, LaunchConfig, Region, Request, StreamId};
+use std::time::{Duration, Instant};
+
+use cuda_core::{
+    LaunchConfig,
+    protocol::{Control, Error, Request, StreamId, Ticket, Work},
+};
 
 use crate::{
-    harness::gpu,
+    harness::{gpu, start},
     kernels::{SLOW_STORE, slow_store_params},
 };
 
+const ONE: LaunchConfig = LaunchConfig::new(1, 1);
+
 #[test]
-fn an_event_orders_one_stream_behind_another() {
+fn cross_stream_read_waits_for_writer() {
     let Some(gpu) = gpu() else { return };
-    let (producer, consumer, event) = (gpu.stream(), gpu.stream(), gpu.event());
+    let (producer, consumer) = (gpu.stream(), gpu.stream());
     let (from, to) = (gpu.upload(producer, &[1]), gpu.upload(producer, &[2]));
     let store = gpu.kernel(SLOW_STORE);
     for value in 10..20 {
-        // Five milliseconds: without the event the copy would be first.
+        // Five milliseconds: without the wait the copy would be first.
         let params = slow_store_params(value, 5_000_000);
-        gpu.launch(producer, store, LaunchConfig::new(1, 1), &params, &[(8, from)]).unwrap();
-        gpu.run(producer, Command::Record { event }).unwrap();
-        gpu.run(consumer, Command::Wait { event }).unwrap();
-        let (from, to) = (Region { alloc: from, offset: 0 }, Region { alloc: to, offset: 0 });
-        gpu.run(consumer, Command::Copy { from, to, bytes: 4 }).unwrap();
-        assert_eq!(gpu.download(consumer, to.alloc, 1), [value]);
+        let written = gpu.launch(producer, store, ONE, &params, &[(8, from)]).unwrap();
+        let copy = Work::Copy { from: start(from), to: start(to), bytes: 4 };
+        gpu.run_after(consumer, &[written], copy, &[]).unwrap();
+        assert_eq!(gpu.download(consumer, to, 1), [value]);
+    }
+}
+
+/// The first wait records the event behind both writes; the second wait uses that recording.
+#[test]
+fn one_recording_covers_two_tickets() {
+    let Some(gpu) = gpu() else { return };
+    let (producer, one, two) = (gpu.stream(), gpu.stream(), gpu.stream());
+    let (a, b) = (gpu.upload(producer, &[0]), gpu.upload(producer, &[0]));
+    let (to_one, to_two) = (gpu.upload(one, &[0]), gpu.upload(two, &[0]));
+    let store = gpu.kernel(SLOW_STORE);
+    for value in 1..10 {
+        let params = slow_store_params(value, 2_000_000);
+        let first = gpu.launch(producer, store, ONE, &params, &[(8, a)]).unwrap();
+        let second = gpu.launch(producer, store, ONE, &params, &[(8, b)]).unwrap();
+        for (consumer, after, from, to) in [(one, first, a, to_one), (two, second, b, to_two)] {
+            let copy = Work::Copy { from: start(from), to: start(to), bytes: 4 };
+            gpu.run_after(consumer, &[after], copy, &[]).unwrap();
+        }
+        assert_eq!(gpu.download(two, to_two, 1), [value]);
+        assert_eq!(gpu.download(one, to_one, 1), [value]);
     }
 }
 
 #[test]
-fn waiting_for_what_was_never_recorded_waits_for_nothing() {
+fn free_waits_for_readers_on_other_streams() {
+    let Some(gpu) = gpu() else { return };
+    let (home, reader) = (gpu.stream(), gpu.stream());
+    let to = gpu.upload(reader, &[0]);
+    let store = gpu.kernel(SLOW_STORE);
+    let from = gpu.upload(home, &[7; 1 << 16]);
+    // Delays the copy, so that without its wait the free would be first.
+    gpu.launch(reader, store, ONE, &slow_store_params(0, 20_000_000), &[(8, to)]).unwrap();
+    let copy = Work::Copy { from: start(from), to: start(to), bytes: 4 };
+    let read = gpu.run(reader, copy).unwrap();
+    gpu.control(Control::Free { id: from, stream: home, after: vec![read] }).unwrap();
+    let other = gpu.alloc(home, 4 << 16);
+    let fill = cuda_core::protocol::Pattern::Word(9);
+    gpu.run(home, Work::Fill { to: start(other), pattern: fill, count: 1 << 16 }).unwrap();
+    assert_eq!(gpu.download(reader, to, 1), [7]);
+    gpu.sync(home).unwrap();
+}
+
+#[test]
+fn wait_for_a_stream_that_is_gone_waits_for_nothing() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
-    gpu.run(stream, Command::Wait { event: gpu.event() }).unwrap();
+    let gone = Ticket { stream: StreamId(u64::MAX), number: 5 };
+    gpu.run_after(stream, &[gone], Work::Join, &[]).unwrap();
     gpu.sync(stream).unwrap();
 }
 
 #[test]
-fn any_priority_makes_a_stream() {
+fn wait_for_a_ticket_that_was_not_submitted_is_an_error() {
     let Some(gpu) = gpu() else { return };
-    for (id, priority) in [(100, i32::MIN), (101, -1), (102, 0), (103, i32::MAX)] {
-        let id = StreamId(id);
-        gpu.backend.request(Request::CreateStream { id, priority }).unwrap();
-        gpu.sync(id).unwrap();
-        let again = gpu.backend.request(Request::CreateStream { id, priority });
-        assert!(matches!(again, Err(Error::OutOfRange { .. })), "{again:?}");
-        gpu.backend.request(Request::DestroyStream { id }).unwrap();
-        let gone = gpu.backend.request(Request::DestroyStream { id });
-        assert!(matches!(gone, Err(Error::OutOfRange { .. })), "{gone:?}");
-        let gone = gpu.run(id, Command::Notify { token: 1 });
-        assert!(matches!(gone, Err(Error::OutOfRange { .. })), "{gone:?}");
+    let (stream, other) = (gpu.stream(), gpu.stream());
+    let ticket = Ticket { stream: other, number: 1 };
+    let refused = gpu.run_after(stream, &[ticket], Work::Join, &[]);
+    assert!(matches!(refused, Err(Error::OutOfRange { .. })), "{refused:?}");
+    for refused in [gpu.want(ticket), gpu.backend.block_until(ticket)] {
+        assert!(matches!(refused, Err(Error::OutOfRange { .. })), "{refused:?}");
     }
 }
 
 #[test]
-fn a_reset_says_what_to_do_instead() {
+fn peek_shows_everything_on_an_idle_stream_and_nothing_before_its_end() {
     let Some(gpu) = gpu() else { return };
-    let said = gpu.backend.request(Request::Reset).unwrap_err().to_string();
-    assert!(said.contains("restart the process"), "{said}");
+    let stream = gpu.stream();
+    assert_eq!(gpu.backend.peek(stream), Ok(0));
+    let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
+    let before = gpu.last(stream).number;
+    assert_eq!(gpu.backend.peek(stream), Ok(before));
+    gpu.launch(stream, store, ONE, &slow_store_params(1, 50_000_000), &[(8, to)]).unwrap();
+    assert!(gpu.backend.peek(stream).unwrap() <= before);
+    gpu.sync(stream).unwrap();
+    assert_eq!(gpu.backend.peek(stream), Ok(before + 1));
+}
+
+/// The caller's mark was made before the other submission, so neither question waits for that one.
+#[test]
+fn wait_for_a_ticket_does_not_wait_for_submissions_behind_its_mark() {
+    let Some(gpu) = gpu() else { return };
+    let (stream, other) = (gpu.stream(), gpu.stream());
+    let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
+    let start_of = Instant::now();
+    let launch = |ns| gpu.launch(stream, store, ONE, &slow_store_params(1, ns), &[(8, to)]);
+    // By the word: a report was wanted before the long kernel was submitted.
+    let first = launch(20_000_000).unwrap();
+    gpu.want(first).unwrap();
+    launch(1_000_000_000).unwrap();
+    gpu.backend.block_until(first).unwrap();
+    assert!(gpu.backend.peek(stream).unwrap() >= first.number);
+    assert!(start_of.elapsed() < Duration::from_millis(700), "{:?}", start_of.elapsed());
+    gpu.sync(stream).unwrap();
+    // By the event: another stream waits for the ticket.
+    let begin = Instant::now();
+    let second = launch(20_000_000).unwrap();
+    gpu.run_after(other, &[second], Work::Join, &[]).unwrap();
+    launch(1_000_000_000).unwrap();
+    gpu.backend.block_until(second).unwrap();
+    assert!(begin.elapsed() < Duration::from_millis(700), "{:?}", begin.elapsed());
+    gpu.sync(stream).unwrap();
+}
+
+#[test]
+fn wait_for_an_earlier_ticket_without_a_mark_ends() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
+    let launch = || gpu.launch(stream, store, ONE, &slow_store_params(1, 1_000_000), &[(8, to)]);
+    let first = launch().unwrap();
+    launch().unwrap();
+    gpu.backend.block_until(first).unwrap();
+    gpu.backend.block_until(first).unwrap();
+    gpu.sync(stream).unwrap();
+}
+
+#[test]
+fn every_priority_creates_a_stream() {
+    let Some(gpu) = gpu() else { return };
+    for (id, priority) in [(100, i32::MIN), (101, -1), (102, 0), (103, i32::MAX)] {
+        let id = StreamId(id);
+        gpu.control(Control::CreateStream { id, priority }).unwrap();
+        gpu.run(id, Work::Join).unwrap();
+        gpu.sync(id).unwrap();
+        let again = gpu.control(Control::CreateStream { id, priority });
+        assert!(matches!(again, Err(Error::OutOfRange { .. })), "{again:?}");
+        gpu.control(Control::RetireStream { id }).unwrap();
+        let gone = gpu.control(Control::RetireStream { id });
+        assert!(matches!(gone, Err(Error::OutOfRange { .. })), "{gone:?}");
+        let gone = gpu.run(id, Work::Join);
+        assert!(matches!(gone, Err(Error::OutOfRange { .. })), "{gone:?}");
+    }
+}
+
+/// The words of retired streams are used again: a new stream starts at 0.
+#[test]
+fn stream_after_a_retired_one_starts_at_zero() {
+    let Some(gpu) = gpu() else { return };
+    for _ in 0..100 {
+        let stream = gpu.stream();
+        assert_eq!(gpu.backend.peek(stream), Ok(0));
+        let ticket = gpu.run(stream, Work::Join).unwrap();
+        gpu.want(ticket).unwrap();
+        gpu.progress_to(ticket);
+        gpu.control(Control::RetireStream { id: stream }).unwrap();
+    }
+}
+
+#[test]
+fn reset_error_gives_advice() {
+    let Some(gpu) = gpu() else { return };
+    let message = gpu.request(Request::Reset).unwrap_err().to_string();
+    assert!(message.contains("restart the process"), "{message}");
 }

@@ -125,7 +125,7 @@ impl Drop for Reporter {
 fn run(core: &Core, notices: &dyn NoticeSink) {
     sleep_precisely();
     // Bound until the thread ends. If that fails, the device is lost.
-    let bound = core.primary.bind();
+    let bound = core.primary.bind_own_thread();
     let device = BoundDevice { core, bound: bound.as_ref() };
     watcher::watch(&device, core.wakeup, &core.inbox, notices);
 }

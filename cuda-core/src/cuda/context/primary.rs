@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::{Reclaim, Words, pool::MemoryPool};
 use crate::{
     cuda::driver::{
-        api::{Api, ContextHandle, StreamHandle, device_attribute as attribute},
+        api::{Api, CAPTURE_RELAXED, ContextHandle, StreamHandle, device_attribute as attribute},
         library::{self, Driver, Limits},
         status::{self, Failed, Meaning},
     },
@@ -132,6 +132,17 @@ impl Primary {
                 .map_err(|failed| self.state_error(failed))?;
         }
         Ok(Bound { api: self.api, pushed, thread: PhantomData })
+    }
+
+    /// Makes the context current on a thread of this library. The thread's calls then end no stream capture of another
+    /// thread, whatever its mode.
+    pub(crate) fn bind_own_thread(&self) -> Result<Bound> {
+        let bound = self.bind()?;
+        let mut mode = CAPTURE_RELAXED;
+        // If this fails, captures are as sensitive as by default.
+        // SAFETY: exchanges one integer with a setting of this thread.
+        _ = unsafe { self.api.thread_capture_mode(&mut mode) };
+        Ok(bound)
     }
 
     /// An error if the device is lost. Costs one load.

@@ -125,7 +125,7 @@ fn give_back(
     device: &'static Primary,
     mut items: Vec<Box<dyn Reclaimable>>,
 ) -> Vec<Box<dyn Reclaimable>> {
-    let Some(bound) = device.bind().ok().filter(|_| !device.is_lost()) else {
+    let Some(bound) = device.bind_own_thread().ok().filter(|_| !device.is_lost()) else {
         if device.is_lost() {
             std::mem::forget(std::mem::take(&mut items));
         }

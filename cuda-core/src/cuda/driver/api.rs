@@ -129,6 +129,8 @@ pub(crate) mod jit_option {
     pub(crate) const ERROR_LOG_BYTES: i32 = 6;
 }
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: calls of this thread end no capture of another thread.
+pub(crate) const CAPTURE_RELAXED: c_int = 2;
 /// `CU_STREAM_NON_BLOCKING`: no implicit order with the default stream.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`: makes recording cheap.
@@ -195,6 +197,7 @@ driver_calls! {
     context_current = "cuCtxGetCurrent"(context: *mut ContextHandle);
     context_push = "cuCtxPushCurrent_v2"(context: ContextHandle);
     context_pop = "cuCtxPopCurrent_v2"(context: *mut ContextHandle);
+    thread_capture_mode = "cuThreadExchangeStreamCaptureMode"(mode: *mut c_int);
     priority_range = "cuCtxGetStreamPriorityRange"(least: *mut c_int, greatest: *mut c_int);
     pool_create = "cuMemPoolCreate"(pool: *mut PoolHandle, props: *const PoolProps);
     pool_set = "cuMemPoolSetAttribute"(pool: PoolHandle, attribute: c_int, value: *mut c_void);

@@ -240,7 +240,7 @@ impl Module {
         let text = CString::new(text).map_err(|error| Error::InvalidPtx {
             detail: format!("there is a NUL character at byte {}", error.nul_position()),
         })?;
-        let bound = primary.bind()?;
+        let bound = primary.bind_own_thread()?;
         let (raw, log) = compile(primary, &text, version, &bound)?;
         // From here on, dropping it unloads it.
         let mut module = Module { primary, raw, functions: Box::default(), log };

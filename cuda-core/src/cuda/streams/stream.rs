@@ -30,6 +30,8 @@ pub(crate) struct Stream {
     event: Mutex<Recorded>,
     foreign: AtomicBool,
     reports: Reports,
+    /// The last number that was reported. Used by the completion thread alone.
+    reported: AtomicU64,
     reclaim: &'static Reclaim,
     words: &'static Words,
 }
@@ -58,6 +60,7 @@ impl Stream {
             event: Mutex::default(),
             foreign: AtomicBool::new(false),
             reports: Reports::default(),
+            reported: AtomicU64::new(0),
             reclaim,
             words,
         }
@@ -157,6 +160,15 @@ impl Stream {
     /// Enqueues the next write if a caller waits for it.
     pub(crate) fn ask_for_report(&self, enqueue: impl Fn(u64) -> bool) {
         self.reports.ask(&self.accepted, enqueue);
+    }
+
+    /// Takes note of a report. Returns whether it is news. Called by the completion thread alone.
+    pub(crate) fn is_news(&self, number: u64) -> bool {
+        let news = self.reported.load(Ordering::Relaxed) < number;
+        if news {
+            self.reported.store(number, Ordering::Relaxed);
+        }
+        news
     }
 
     /// Whether foreign code may be enqueuing on the stream now.

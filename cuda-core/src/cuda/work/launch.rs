@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn message(config: LaunchConfig) -> String {
-        misfit(&config, &LIMITS, &kernel()).unwrap().to_string()
+        misfit(&config, &LIMITS, &kernel()).map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]

@@ -1,0 +1,112 @@
+//! Foreign submissions: the context is bound inside, the thread's own is restored, and reports wait for their end.
+
+use std::{ffi::c_void, ptr::null_mut};
+
+use cuda_core::{
+    RawStream,
+    protocol::{Error, Result, StreamId, Ticket, Work},
+};
+use libloading::Library;
+
+use crate::harness::{Gpu, gpu};
+
+/// The context of this thread, as the driver tells it.
+fn current() -> *mut c_void {
+    let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+    let mut context = null_mut();
+    // SAFETY: the driver's library, loaded by the device that exists; the function has this type and writes one pointer.
+    unsafe {
+        let library = Library::new(name).unwrap();
+        let ask = library
+            .get::<unsafe extern "system" fn(*mut *mut c_void) -> i32>(b"cuCtxGetCurrent\0")
+            .unwrap();
+        assert_eq!(ask(&mut context), 0);
+    }
+    context
+}
+
+fn foreign(
+    gpu: &Gpu,
+    stream: StreamId,
+    submit: &mut dyn FnMut(RawStream) -> Result<()>,
+) -> Result<Ticket> {
+    let foreign = gpu.backend.foreign().unwrap();
+    // SAFETY: enqueues nothing.
+    gpu.number(stream, |ticket| unsafe { foreign.submit(ticket, &[], submit) })
+}
+
+#[test]
+fn context_is_current_inside_and_restored_afterwards() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    gpu.run(stream, Work::Join).unwrap();
+    let before = gpu.last(stream);
+    assert!(current().is_null());
+    let mut submit = |raw: RawStream| {
+        assert!(!raw.stream.is_null() && raw.context == current());
+        // A call inside a call finds the context current and leaves it so.
+        gpu.backend.block_until(before).unwrap();
+        assert_eq!(raw.context, current());
+        Ok(())
+    };
+    let ticket = foreign(&gpu, stream, &mut submit).unwrap();
+    assert_eq!(ticket.number, 2);
+    assert!(current().is_null());
+    let refused = foreign(&gpu, stream, &mut |_| Err(Error::NeedsHostData));
+    assert_eq!(refused, Err(Error::NeedsHostData));
+    assert!(current().is_null());
+    assert_eq!(gpu.run(stream, Work::Join).unwrap().number, 3);
+    let raw = gpu.backend.foreign().unwrap().raw_stream(stream).unwrap();
+    assert!(!raw.stream.is_null());
+}
+
+/// The report of earlier work comes also while foreign code runs and waits for it.
+#[test]
+fn want_during_a_foreign_call_is_reported() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let before = gpu.run(stream, Work::Join).unwrap();
+    let mut submit = |_| {
+        gpu.want(before).unwrap();
+        gpu.progress_to(before);
+        Ok(())
+    };
+    let ticket = foreign(&gpu, stream, &mut submit).unwrap();
+    gpu.want(ticket).unwrap();
+    gpu.progress_to(ticket);
+}
+
+/// A stream that is being captured is not queried, which would end the capture, and its word is not written.
+#[test]
+fn reports_do_not_disturb_a_capture() {
+    let Some(gpu) = gpu() else { return };
+    type Begin = unsafe extern "system" fn(*mut c_void, i32) -> i32;
+    type End = unsafe extern "system" fn(*mut c_void, *mut *mut c_void) -> i32;
+    let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+    // SAFETY: the driver's library, which is loaded already.
+    let library = unsafe { Library::new(name) }.unwrap();
+    // SAFETY: the functions have these types.
+    let (begin, end) = unsafe {
+        (
+            *library.get::<Begin>(b"cuStreamBeginCapture_v2\0").unwrap(),
+            *library.get::<End>(b"cuStreamEndCapture\0").unwrap(),
+        )
+    };
+    let stream = gpu.stream();
+    let before = gpu.run(stream, Work::Join).unwrap();
+    let mut submit = |raw: RawStream| {
+        // 2: `CU_STREAM_CAPTURE_MODE_RELAXED`.
+        // SAFETY: a stream of the device, which is held.
+        assert_eq!(unsafe { begin(raw.stream, 2) }, 0);
+        gpu.want(before).unwrap();
+        assert_eq!(gpu.backend.peek(stream), Ok(0));
+        // Longer than the time after which the completion thread queries streams.
+        gpu.no_notice_within(std::time::Duration::from_millis(120));
+        let mut graph = null_mut();
+        // SAFETY: writes one handle, of a graph that this process keeps.
+        assert_eq!(unsafe { end(raw.stream, &mut graph) }, 0);
+        Ok(())
+    };
+    foreign(&gpu, stream, &mut submit).unwrap();
+    gpu.progress_to(before);
+}
