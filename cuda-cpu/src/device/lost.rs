@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 /// The advice that goes with the error of a lost device.
 pub(crate) const WAY_BACK: &str = "`Device::reset()` brings it back";
 
-/// The first error that a kernel met. A look is cheap while there is none.
+/// The first fault of every epoch. A look is cheap while there is none.
 #[derive(Default)]
 pub(crate) struct Lost {
     /// Twice the epoch, plus one while the device is lost. Written under the lock.
     state: AtomicU64,
-    /// The fault that it is lost by, or was lost by before the latest reset.
-    by: Mutex<Option<Error>>,
+    /// Faults by epoch, oldest first, of epochs whose jobs may still be in flight. The latest is always kept.
+    by: Mutex<Vec<(u64, Error)>>,
 }
 
 impl Lost {
@@ -31,7 +31,7 @@ impl Lost {
         let mut by = self.by.lock();
         let first = self.state.load(Ordering::Relaxed) == epoch * 2;
         if first {
-            *by = Some(error);
+            by.push((epoch, error));
             self.state.store(epoch * 2 + 1, Ordering::Release);
         }
         first
@@ -42,7 +42,17 @@ impl Lost {
         let by = self.by.lock();
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(state.next_multiple_of(2), Ordering::Release);
-        by.clone().filter(|_| !state.is_multiple_of(2))
+        let lost = by.last().filter(|_| !state.is_multiple_of(2));
+        lost.map(|(_, error)| error.clone())
+    }
+
+    /// All jobs of epochs before this one have run or were skipped.
+    pub(crate) fn forget_before(&self, epoch: u64) {
+        let mut by = self.by.lock();
+        let done = by.partition_point(|(of, _)| *of < epoch);
+        // A thread may be about to submit a job of an old epoch, so one fault is kept.
+        let done = done.min(by.len().saturating_sub(1));
+        by.drain(..done);
     }
 
     /// The fault because of which a job of this epoch cannot run.
@@ -50,7 +60,9 @@ impl Lost {
         if self.state.load(Ordering::Acquire) == epoch * 2 {
             return Ok(());
         }
-        self.by.lock().clone().map_or(Ok(()), Err)
+        let by = self.by.lock();
+        let fault = by.iter().find(|(of, _)| *of == epoch).or(by.last());
+        fault.map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
 }
 
@@ -86,5 +98,18 @@ mod tests {
         assert_eq!(lost.check_at(1), Ok(()));
         assert!(lost.set(error("new"), 1));
         assert_eq!(lost.check_at(1), Err(error("new")));
+        assert_eq!(lost.check_at(0), Err(error("first")));
+    }
+
+    #[test]
+    fn faults_of_finished_epochs_are_forgotten_except_the_latest() {
+        let lost = Lost::default();
+        for epoch in 0..100 {
+            assert!(lost.set(error("fault"), epoch));
+            lost.clear();
+            lost.forget_before(epoch + 1);
+            assert_eq!(lost.check_at(epoch), Err(error("fault")));
+        }
+        assert_eq!(lost.by.lock().len(), 1);
     }
 }
