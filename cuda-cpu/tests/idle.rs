@@ -1,13 +1,19 @@
-//! A device that has nothing to do takes no processor time: in a process of its own, for it looks at what the process
-//! uses.
+//! An idle device takes no processor time. This test measures its whole process, so it has a process of its own.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
-use std::{sync::Arc, thread::sleep, time::Duration};
+use std::{
+    sync::{Arc, mpsc::channel},
+    thread::sleep,
+    time::Duration,
+};
 
 use cuda_core::{
-    Command, FunctionId, Launch, LaunchConfig, ModuleId, ModuleImage, Notice, NoticeSink, Provider,
-    Request, StreamId,
+    LaunchConfig, NoticeSink, Provider, Ticket,
+    protocol::{
+        Answer, Control, FunctionId, Launch, ModuleId, ModuleImage, Notice, Request, StreamId,
+        Submission, Work,
+    },
 };
 use cuda_cpu::{CpuOptions, CpuProvider};
 
@@ -19,10 +25,11 @@ const PTX: &str = "
 ";
 const STREAMS: u64 = 4;
 
-struct Nobody;
+struct Ignore;
 
-impl NoticeSink for Nobody {
-    fn notice(&self, _: Notice) {}
+// SAFETY: forwards nothing.
+unsafe impl NoticeSink for Ignore {
+    unsafe fn notice(&self, _: Notice) {}
 }
 
 /// Processor time that all threads of this process have taken, in hundredths of a second.
@@ -34,28 +41,33 @@ fn used() -> u64 {
 }
 
 #[test]
-fn nothing_to_do_takes_no_time() {
-    let device = CpuProvider::new(CpuOptions::default()).open(0, Arc::new(Nobody)).unwrap();
+fn idle_device_takes_no_processor_time() {
+    let device = CpuProvider::new(CpuOptions::default()).open(0, Arc::new(Ignore)).unwrap();
+    // SAFETY: gives nothing up.
+    let control = |control| unsafe { device.control(control) }.unwrap();
     let image = ModuleImage::Ptx(PTX.into());
-    device.request(Request::LoadModule { id: ModuleId(1), image }).unwrap();
+    control(Control::LoadModule { id: ModuleId(1), image });
+    let (send, loaded) = channel();
+    let answer = Answer::new(move |reply| send.send(reply).unwrap());
+    device.request(Request::Loaded { module: ModuleId(1) }, answer);
+    loaded.recv().unwrap().unwrap();
     // Many blocks, so that every thread has had something to do.
-    for stream in (1..=STREAMS).map(StreamId) {
-        device.request(Request::CreateStream { id: stream, priority: 0 }).unwrap();
-        let launch = Launch {
+    let tickets = (1..=STREAMS).map(|id| Ticket { stream: StreamId(id), number: 1 });
+    for ticket in tickets.clone() {
+        control(Control::CreateStream { id: ticket.stream, priority: 0 });
+        let work = Work::Launch(Launch {
             function: FunctionId { module: ModuleId(1), entry: 0 },
             config: LaunchConfig::new(50_000, 32),
             params: vec![].into(),
             relocations: vec![].into(),
-        };
+        });
         // SAFETY: the kernel does nothing.
-        unsafe { device.enqueue(stream, Command::Launch(launch), &[]) }.unwrap();
+        unsafe { device.submit(&Submission { ticket, after: &[], work }, &[]) }.unwrap();
     }
-    for stream in (1..=STREAMS).map(StreamId) {
-        device.request(Request::Synchronize { stream }).unwrap();
-    }
+    tickets.for_each(|ticket| device.block_until(ticket).unwrap());
     assert!(used() > 0, "the clock does not count");
-    // Threads look around for a little before they sleep.
-    sleep(Duration::from_millis(100));
+    // The device's threads yield for a little before they sleep, and its helper thread lingers.
+    sleep(Duration::from_millis(700));
     let before = used();
     sleep(Duration::from_secs(2));
     assert!(used() - before <= 1, "{} ms in 2 s", 10 * (used() - before));

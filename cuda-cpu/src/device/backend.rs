@@ -44,13 +44,15 @@ pub struct CpuBackend {
     shared: Arc<Shared>,
     names: Names,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
-    /// Streams that were retired before they had run everything.
+    /// Streams that were retired before they had run everything. Locked behind `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
     /// Held while an allocation or a free is made known and put into its queue. Otherwise a thread could put an
     /// allocation in front of the free that it waits for.
     order: Mutex<()>,
-    /// Loads modules and resets the device.
-    helper: HelperThread,
+    /// Loads modules.
+    loader: HelperThread,
+    /// Waits for the end of resets. Not the loader, since a kernel that a reset waits for may need a module to end.
+    resetter: HelperThread,
 }
 
 /// State that queues use while they run.
@@ -73,17 +75,14 @@ pub(crate) struct Shared {
 /// A step that was held back.
 pub(crate) enum Due {
     Queue(Arc<Queue>, Arc<Shared>),
-    Report(StreamId, u64, Arc<Shared>),
+    Report(Arc<Queue>, Arc<Shared>),
 }
 
 impl Due {
     fn act(self) {
         match self {
             Due::Queue(queue, shared) => queue.start(&shared),
-            Due::Report(stream, complete, shared) => {
-                shared.notices.post(stream, complete);
-                shared.pumps.start(None, shared.clone());
-            }
+            Due::Report(queue, shared) => queue.report(&shared),
         }
     }
 }
@@ -145,7 +144,8 @@ impl CpuBackend {
             streams,
             leftover,
             order,
-            helper: HelperThread::new("cuda-cpu-helper"),
+            loader: HelperThread::new("cuda-cpu-loader"),
+            resetter: HelperThread::new("cuda-cpu-reset"),
         })
     }
 
@@ -153,13 +153,17 @@ impl CpuBackend {
         self.streams.read().get(&id).cloned().ok_or_else(|| unknown("a stream", id.0))
     }
 
-    /// Queues with the number that comes first. A stream that is gone has run everything.
+    /// Queues with the number that comes first. A stream that is in neither list has run everything.
     fn after(&self, tickets: &[Ticket]) -> SmallVec<[(Arc<Queue>, u64); 2]> {
         if tickets.is_empty() {
             return SmallVec::new();
         }
         let streams = self.streams.read();
-        let queue = |ticket: &Ticket| Some((streams.get(&ticket.stream)?.clone(), ticket.number));
+        let retired = |id| self.leftover.lock().iter().find(|queue| queue.id == id).cloned();
+        let queue = |ticket: &Ticket| {
+            let live = streams.get(&ticket.stream).cloned();
+            Some((live.or_else(|| retired(ticket.stream))?, ticket.number))
+        };
         tickets.iter().filter_map(queue).collect()
     }
 
@@ -233,14 +237,14 @@ impl CpuBackend {
         let _order = self.order.lock();
         let (address, bytes) = self.names.remove_allocation(id)?;
         self.shared.memory.announce_free(bytes);
-        let free = Job::new(Work::Free { address, bytes }, None, self.shared.lost.epoch());
+        let free = Job::new(Work::Free { id, address, bytes }, None, self.shared.lost.epoch());
         queue.push(Job { after: self.after(after), ..free }, &self.shared);
-        self.shared.poison.forget(id);
         Ok(())
     }
 
     fn retire(&self, id: StreamId) {
-        let removed = self.streams.write().remove(&id);
+        let mut streams = self.streams.write();
+        let removed = streams.remove(&id);
         let mut leftover = self.leftover.lock();
         leftover.retain(|queue| !queue.is_idle());
         leftover.extend(removed.filter(|queue| !queue.is_idle()));
@@ -249,7 +253,11 @@ impl CpuBackend {
     fn load(&self, id: ModuleId, image: ModuleImage) -> Result<()> {
         self.shared.modules.announce(id);
         let (shared, most) = (self.shared.clone(), self.info.max_threads_per_block);
-        self.help(move || shared.modules.load(id, &image, &shared.memory, most))
+        let load = move || shared.modules.load(id, &image, &shared.memory, most);
+        self.loader.run(load).map_err(|error| Error::Host {
+            what: "failed to start the thread that loads modules for the CPU device".into(),
+            detail: error.to_string(),
+        })
     }
 
     fn memory(&self) -> MemoryInfo {
@@ -259,9 +267,12 @@ impl CpuBackend {
 
     /// Begins a new epoch at once; answers when every queue has run or skipped what it had.
     fn reset(&self, answer: Answer) {
-        let mut queues: Vec<_> = self.streams.read().values().cloned().collect();
-        queues.append(&mut self.leftover.lock());
+        // First: a job that is submitted from here on belongs to the device after the reset.
         let epoch = self.shared.lost.begin_epoch();
+        let streams = self.streams.read();
+        let mut queues: Vec<_> = streams.values().cloned().collect();
+        queues.extend_from_slice(&self.leftover.lock());
+        drop(streams);
         let last: Vec<_> = queues.iter().map(|queue| queue.accepted()).collect();
         let shared = self.shared.clone();
         let wait = move || {
@@ -269,14 +280,7 @@ impl CpuBackend {
             answer.give(Ok(Reply::Reset { lost: shared.lost.end_epoch(epoch) }));
         };
         // If there is no thread, the answer is dropped, and with that an error.
-        let _ = self.help(wait);
-    }
-
-    fn help(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.helper.run(job).map_err(|error| Error::Host {
-            what: "failed to start the helper thread of the CPU device".into(),
-            detail: error.to_string(),
-        })
+        let _ = self.resetter.run(wait);
     }
 }
 

@@ -109,18 +109,24 @@ impl Queue {
     }
 
     /// A client waits for `number`: its completion is reported.
-    pub(crate) fn want(&self, number: u64, shared: &Arc<Shared>) {
+    pub(crate) fn want(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) {
         let mut state = self.state.lock();
         if state.complete >= number {
-            let complete = state.complete;
             drop(state);
-            shared.notices.post(self.id, complete);
-            return shared.pumps.start(None, shared.clone());
+            return self.report(shared);
         }
         let place = state.wanted.partition_point(|wanted| *wanted < number);
         if state.wanted.get(place) != Some(&number) {
             state.wanted.insert(place, number);
         }
+    }
+
+    /// Posts a report of everything that is complete by now. The lock is held meanwhile, so reports never go back.
+    pub(crate) fn report(&self, shared: &Arc<Shared>) {
+        let state = self.state.lock();
+        shared.notices.post(self.id, state.complete);
+        drop(state);
+        shared.pumps.start(None, shared.clone());
     }
 
     /// Blocks until `number` has run or was skipped.
@@ -192,21 +198,21 @@ impl Queue {
     }
 
     /// Everything up to `number` has run or was skipped. Returns whether there is a report to deliver.
-    fn pass(&self, number: u64, shared: &Arc<Shared>) -> bool {
+    fn pass(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) -> bool {
         let mut state = self.state.lock();
         state.complete = number;
         let due = state.wanted.partition_point(|wanted| *wanted <= number);
         state.wanted.drain(..due);
         let at = if due > 0 { state.pace.as_mut().map(Pace::notice_due) } else { None };
+        if due > 0 && at.is_none() {
+            shared.notices.post(self.id, number);
+        }
         let is_due = |entry: &u64| *entry <= number;
         let followers: Vec<_> = state.followers.extract_if(.., |(at, _)| is_due(at)).collect();
         let signals: Vec<_> = state.signals.extract_if(.., |(at, _)| is_due(at)).collect();
         drop(state);
-        if due > 0 {
-            match at {
-                Some(at) => shared.clock.push(at, Due::Report(self.id, number, shared.clone())),
-                None => shared.notices.post(self.id, number),
-            }
+        if let Some(at) = at {
+            shared.clock.push(at, Due::Report(self.clone(), shared.clone()));
         }
         followers.iter().for_each(|(_, queue)| queue.start(shared));
         signals.iter().for_each(|(_, signal)| signal.fire());

@@ -9,7 +9,7 @@ use std::{
 
 use cuda_core::{
     Error, Fault, FaultKind, Result,
-    protocol::{HostBlock, Pattern},
+    protocol::{AllocId, HostBlock, Pattern},
     sync::discard_panic,
 };
 use smallvec::SmallVec;
@@ -27,6 +27,7 @@ pub(crate) enum Work {
     },
     /// Frees memory that counts as free since it was submitted.
     Free {
+        id: AllocId,
         address: u64,
         bytes: u64,
     },
@@ -73,8 +74,9 @@ impl Work {
                 }
                 Ok(())
             }
-            Work::Free { address, bytes } => {
+            Work::Free { id, address, bytes } => {
                 shared.memory.free_announced(address, bytes);
+                shared.poison.forget(id);
                 shared.parked.wake(shared);
                 Ok(())
             }

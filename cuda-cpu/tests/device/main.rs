@@ -1,8 +1,11 @@
-//! The backend from outside: commands in, notices out.
+//! The CPU device through the protocol: submissions and controls in, notices out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
-mod lost;
+mod client;
+mod faults;
 mod memory;
+mod poison;
+mod progress;
 mod streams;
 mod threads;
 mod timing;
@@ -12,18 +15,23 @@ use std::sync::{
     mpsc::{Receiver, Sender, channel},
 };
 
+use client::{Client, Sink};
 use cuda_core::{
-    AllocId, Backend, Command, Error, EventId, FaultKind, FunctionId, HostBlock, HostRegion,
-    Launch, LaunchConfig, ModuleId, ModuleImage, Notice, NoticeSink, Pattern, Provider, Region,
-    Relocation, Reply, Request, StreamId,
+    Error, FaultKind, LaunchConfig, Provider, Ticket,
+    protocol::{
+        Access, AllocId, Control, FunctionId, HostBlock, HostRegion, Launch, ModuleId, Pattern,
+        Region, Relocation, Reply, Request, StreamId, Work,
+    },
 };
 use cuda_cpu::{CpuOptions, CpuProvider, Timing};
 
+/// `trap` faults, `short` does nothing, `store` writes 5. `spin` writes 1 to the second word and ends when the first
+/// word is not 0.
 const PTX: &str = "
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry wrong(.param .u64 flag) { trap; ret; }
+.visible .entry trap(.param .u64 flag) { trap; ret; }
 .visible .entry short(.param .u64 flag) { ret; }
 .visible .entry spin(.param .u64 flag)
 {
@@ -31,49 +39,46 @@ const PTX: &str = "
     .reg .b32 %r<2>;
     .reg .b64 %rd<2>;
     ld.param.u64 %rd1, [flag];
+    mov.u32 %r1, 1;
+    st.volatile.global.u32 [%rd1+4], %r1;
 L:
     ld.volatile.global.u32 %r1, [%rd1];
     setp.eq.u32 %p1, %r1, 0;
     @%p1 bra L;
     ret;
 }
+.visible .entry store(.param .u64 flag)
+{
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [flag];
+    mov.u32 %r1, 5;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
 ";
-const WRONG: u32 = 0;
+const TRAP: u32 = 0;
 const SHORT: u32 = 1;
 const SPIN: u32 = 2;
-
-/// The notice with this token panics.
-const PANIC: u64 = 666;
-/// The notice with this token blocks until the test lets go.
-const BLOCK: u64 = 777;
-
-struct Sink {
-    notices: Mutex<Sender<Notice>>,
-    go: Mutex<Receiver<()>>,
-}
-
-impl NoticeSink for Sink {
-    fn notice(&self, notice: Notice) {
-        match notice.token {
-            PANIC => panic!("a waker that panics"),
-            BLOCK => _ = self.go.lock().unwrap().recv(),
-            _ => _ = self.notices.lock().unwrap().send(notice),
-        }
-    }
-}
-
-struct Device {
-    backend: Arc<dyn Backend>,
-    notices: Receiver<Notice>,
-    go: Sender<()>,
-}
+const STORE: u32 = 3;
 
 const A: StreamId = StreamId(1);
 const B: StreamId = StreamId(2);
+/// Two words.
 const FLAG: AllocId = AllocId(1);
+const FLAG_BYTES: u64 = 8;
+const START: Region = Region { alloc: FLAG, offset: 0 };
+
+/// A device with two streams and a flag that is zero. Checks at the end that its notices kept the protocol.
+struct Device {
+    client: Client,
+    sink: Arc<Sink>,
+    /// Stream and number of every report of progress.
+    notices: Receiver<(StreamId, u64)>,
+    go: Sender<()>,
+}
 
 impl Device {
-    /// With two streams and a flag that is zero.
     fn new(workers: usize) -> Self {
         let mut options = CpuOptions::default();
         options.workers = Some(workers);
@@ -83,72 +88,101 @@ impl Device {
     fn with(mut options: CpuOptions) -> Self {
         let (send, notices) = channel();
         let (go, wait) = channel();
-        let sink = Arc::new(Sink { notices: Mutex::new(send), go: Mutex::new(wait) });
+        let sink = Sink::new(send, wait);
         options.memory = options.memory.or(Some(1 << 30));
-        let backend = CpuProvider::new(options).open(0, sink).unwrap();
-        let device = Self { backend, notices, go };
-        for id in [A, B] {
-            device.request(Request::CreateStream { id, priority: 0 }).unwrap();
-        }
-        let image = ModuleImage::Ptx(PTX.into());
-        device.request(Request::LoadModule { id: ModuleId(1), image }).unwrap();
-        device.put(A, Command::Alloc { id: FLAG, bytes: 4 }).unwrap();
-        device.fill(A, 0).unwrap();
-        device.synchronize(A).unwrap();
+        let client = Client::new(CpuProvider::new(options).open(0, sink.clone()).unwrap());
+        let device = Self { client, sink, notices, go };
+        [A, B].into_iter().for_each(|id| device.client.create_stream(id));
+        device.client.load(ModuleId(1), PTX);
+        device.allocate_flag();
         device
     }
 
-    fn put(&self, stream: StreamId, command: Command<'_>) -> Result<(), Error> {
-        self.put_with(stream, command, &[])
+    fn allocate_flag(&self) {
+        self.client.allocate(A, FLAG, FLAG_BYTES).unwrap();
+        let zero = Work::Fill { to: START, pattern: Pattern::Word(0), count: 2 };
+        self.submit(A, zero).unwrap();
+        self.synchronize(A).unwrap();
     }
 
-    fn put_with(
+    fn submit(&self, stream: StreamId, work: Work<'_>) -> Result<Ticket, Error> {
+        self.client.submit(stream, &[], work, &[])
+    }
+
+    /// A submission that comes after `after` and does nothing else.
+    fn join(&self, stream: StreamId, after: &[Ticket]) -> Ticket {
+        self.client.submit(stream, after, Work::Join, &[]).unwrap()
+    }
+
+    /// Waits until a submission is complete. Returns its failure.
+    fn outcome(&self, ticket: Ticket) -> Result<(), Error> {
+        self.client.block_until(ticket).unwrap();
+        self.sink.failure(ticket).map_or(Ok(()), Err)
+    }
+
+    /// Waits until a stream has run everything. Returns the first failure that was not returned yet.
+    fn synchronize(&self, stream: StreamId) -> Result<(), Error> {
+        self.client.drain(stream);
+        self.sink.take_failure(stream).map_or(Ok(()), Err)
+    }
+
+    /// Asks for a report of everything that was submitted to a stream.
+    fn want(&self, stream: StreamId) -> Ticket {
+        let last = self.client.last(stream);
+        self.client.want(last);
+        last
+    }
+
+    /// Waits for the next report of progress.
+    fn next_report(&self) -> Ticket {
+        let (stream, number) = self.notices.recv().unwrap();
+        Ticket { stream, number }
+    }
+
+    /// Writes the first word of the flag.
+    fn fill(&self, stream: StreamId, value: u32) -> Result<Ticket, Error> {
+        self.submit(stream, Work::Fill { to: START, pattern: Pattern::Word(value), count: 1 })
+    }
+
+    /// Launches a kernel that states the use of the first word of the flag.
+    fn launch_with(
         &self,
         stream: StreamId,
-        command: Command<'_>,
-        host: &[Arc<HostBlock>],
-    ) -> Result<(), Error> {
-        // SAFETY: the tests touch no block that a command names before its stream has passed it, and this
-        // device only races, without undefined behaviour, where streams share memory.
-        unsafe { self.backend.enqueue(stream, command, host) }
-    }
-
-    fn request(&self, request: Request) -> Result<Reply, Error> {
-        self.backend.request(request)
-    }
-
-    fn synchronize(&self, stream: StreamId) -> Result<Reply, Error> {
-        self.request(Request::Synchronize { stream })
-    }
-
-    fn fill(&self, stream: StreamId, value: u32) -> Result<(), Error> {
-        let to = Region { alloc: FLAG, offset: 0 };
-        self.put(stream, Command::Fill { to, pattern: Pattern::Word(value), count: 1 })
-    }
-
-    fn launch(&self, stream: StreamId, entry: u32, blocks: u32) -> Result<(), Error> {
-        let flag = [Relocation { at: 0, region: Region { alloc: FLAG, offset: 0 } }];
+        entry: u32,
+        blocks: u32,
+        access: Access,
+    ) -> Result<Ticket, Error> {
+        let flag = [Relocation { at: 0, region: START, bytes: 4, access }];
         let launch = Launch {
             function: FunctionId { module: ModuleId(1), entry },
             config: LaunchConfig::new(blocks, 32),
             params: vec![0; 8].into(),
             relocations: flag.to_vec().into(),
         };
-        self.put(stream, Command::Launch(launch))
+        self.submit(stream, Work::Launch(launch))
     }
 
-    fn flag(&self) -> u32 {
+    fn launch(&self, stream: StreamId, entry: u32, blocks: u32) -> Result<Ticket, Error> {
+        self.launch_with(stream, entry, blocks, Access::Read)
+    }
+
+    /// Copies from the flag, after `after`. Returns the word, or the failure of the copy.
+    fn read(&self, stream: StreamId, offset: u64, after: &[Ticket]) -> Result<u32, Error> {
         let block = Arc::new(HostBlock::heap(4).unwrap());
         let to = HostRegion { block: block.id(), offset: 0 };
-        let from = Region { alloc: FLAG, offset: 0 };
-        let host = [block.clone()];
-        self.put_with(B, Command::Download { from, to, bytes: 4 }, &host).unwrap();
-        self.synchronize(B).unwrap();
+        let work = Work::Download { from: Region { offset, ..START }, to, bytes: 4 };
+        let ticket = self.client.submit(stream, after, work, &[block.clone()])?;
+        self.outcome(ticket)?;
         // SAFETY: the download has run.
-        u32::from_ne_bytes(unsafe { block.shared_bytes() }.try_into().unwrap())
+        Ok(u32::from_ne_bytes(unsafe { block.shared_bytes() }.try_into().unwrap()))
     }
 
-    /// Holds a stream at this point until what is given back is dropped, or sent to.
+    /// The first word of the flag, read on B.
+    fn flag(&self) -> u32 {
+        self.read(B, 0, &[]).unwrap()
+    }
+
+    /// Holds a stream at this point until the returned sender is dropped, or sent to.
     fn hold(&self, stream: StreamId) -> Sender<()> {
         loop {
             let (go, wait) = channel::<()>();
@@ -165,28 +199,35 @@ impl Device {
             // SAFETY: 64 bytes that are zeroed and never freed.
             let block = unsafe { HostBlock::from_raw(leaked(), 64, drop_block) };
             self.upload(stream, block);
-            // A stream that is faster than the return from `upload` leaves the last hold to this thread.
+            // If the stream is faster than the return from `upload`, this thread drops the block.
             if is_missed.try_recv().is_err() {
                 return go;
             }
         }
     }
 
-    /// Uploads a block to the flag, of which the stream has the last hold.
-    fn upload(&self, stream: StreamId, block: HostBlock) {
+    /// Uploads a block to the first word of the flag. The stream drops the block.
+    fn upload(&self, stream: StreamId, block: HostBlock) -> Ticket {
         let from = HostRegion { block: block.id(), offset: 0 };
-        let to = Region { alloc: FLAG, offset: 0 };
-        let upload = Command::Upload { from, to, bytes: 4 };
-        self.put_with(stream, upload, &[Arc::new(block)]).unwrap();
+        let upload = Work::Upload { from, to: START, bytes: 4 };
+        self.client.submit(stream, &[], upload, &[Arc::new(block)]).unwrap()
     }
 
     fn used(&self) -> u64 {
-        let Reply::Memory(memory) = self.request(Request::Memory).unwrap() else { panic!() };
+        let Reply::Memory(memory) = self.client.ask(Request::Memory).unwrap() else { panic!() };
         memory.used
     }
 }
 
-fn is_lost_by(error: &Error, kind: FaultKind) -> bool {
+impl Drop for Device {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.sink.violations(), [""; 0]);
+        }
+    }
+}
+
+fn is_fault(error: &Error, kind: FaultKind) -> bool {
     matches!(error, Error::Fault(fault) if fault.kind == kind)
 }
 

@@ -1,4 +1,4 @@
-//! Memory that is freed in stream order counts as free from when that is enqueued.
+//! Memory counts as free from the submission of its free, in stream order.
 
 use super::*;
 
@@ -8,64 +8,83 @@ const HALF: u64 = 8 << 20;
 fn small() -> Device {
     let mut options = CpuOptions::default();
     options.workers = Some(2);
-    options.memory = Some(2 * HALF + 4);
+    options.memory = Some(2 * HALF + FLAG_BYTES);
     Device::with(options)
 }
 
-fn alloc(d: &Device, stream: StreamId, id: u64) -> Result<(), Error> {
-    d.put(stream, Command::Alloc { id: AllocId(id), bytes: HALF })
+fn alloc(d: &Device, stream: StreamId, id: u64) -> Result<Ticket, Error> {
+    d.client.allocate(stream, AllocId(id), HALF)
 }
 
-fn write(d: &Device, stream: StreamId, id: u64) {
+fn write(d: &Device, stream: StreamId, id: u64) -> Ticket {
     let to = Region { alloc: AllocId(id), offset: 0 };
-    let fill = Command::Fill { to, pattern: Pattern::Word(7), count: HALF / 4 };
-    d.put(stream, fill).unwrap();
+    let fill = Work::Fill { to, pattern: Pattern::Word(7), count: HALF / 4 };
+    d.submit(stream, fill).unwrap()
 }
 
 fn free(d: &Device, stream: StreamId, id: u64) {
-    d.put(stream, Command::Free { id: AllocId(id) }).unwrap();
+    d.client.free(stream, AllocId(id), &[]).unwrap();
 }
 
 #[test]
-fn an_allocation_waits_for_frees_that_are_enqueued() {
+fn allocation_waits_for_frees_in_flight() {
     let d = small();
     let go = d.hold(A);
     alloc(&d, A, 10).unwrap();
     alloc(&d, A, 11).unwrap();
     assert!(matches!(alloc(&d, B, 12), Err(Error::OutOfMemory { free: 0, .. })));
     free(&d, A, 10);
-    assert_eq!(d.used(), HALF + 4);
+    assert_eq!(d.used(), HALF + FLAG_BYTES);
     alloc(&d, B, 12).unwrap();
-    write(&d, B, 12);
-    assert_eq!(d.used(), 2 * HALF + 4);
+    let written = write(&d, B, 12);
+    assert_eq!(d.used(), 2 * HALF + FLAG_BYTES);
     assert!(matches!(alloc(&d, B, 13), Err(Error::OutOfMemory { free: 0, .. })));
-    d.put(B, Command::Notify { token: 1 }).unwrap();
+    d.want(B);
     std::thread::sleep(std::time::Duration::from_millis(30));
     assert!(d.notices.try_recv().is_err(), "there was no room for it yet");
     drop(go);
-    d.notices.recv().unwrap().status.unwrap();
+    assert_eq!(d.next_report(), written);
+    d.synchronize(B).unwrap();
     free(&d, B, 12);
     free(&d, A, 11);
-    assert_eq!(d.used(), 4);
+    assert_eq!(d.used(), FLAG_BYTES);
 }
 
-/// Not even between what the stream does to give it back.
+/// The free runs on one stream after the last use on another.
 #[test]
-fn what_counts_as_free_does_not_come_back() {
+fn free_waits_for_uses_on_other_streams() {
+    let d = small();
+    let made = alloc(&d, A, 10).unwrap();
+    let go = d.hold(A);
+    let used = write(&d, A, 10);
+    d.join(B, &[made]);
+    d.client.free(B, AllocId(10), &[used]).unwrap();
+    let behind = d.join(B, &[]);
+    d.want(B);
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    assert!(d.notices.try_recv().is_err(), "the free did not wait");
+    drop(go);
+    assert_eq!(d.next_report(), behind);
+    assert_eq!(d.outcome(used), Ok(()));
+}
+
+/// Also between two steps of the stream that gives it back.
+#[test]
+fn freed_memory_is_never_counted_again() {
     let d = small();
     for id in 10..4000 {
-        d.put(A, Command::Alloc { id: AllocId(id), bytes: 2 * HALF }).unwrap();
+        d.client.allocate(A, AllocId(id), 2 * HALF).unwrap();
         free(&d, A, id);
-        assert_eq!(d.used(), 4);
+        assert_eq!(d.used(), FLAG_BYTES);
     }
 }
 
 /// Work that is far behind and near the limit: every allocation has to wait for a free on another stream.
 #[test]
-fn near_the_limit_nobody_is_stuck() {
+fn allocations_near_the_limit_all_end() {
     for seed in 0..20 {
         let mut options = CpuOptions::default();
-        options.memory = Some(2 * HALF + 4);
+        options.memory = Some(2 * HALF + FLAG_BYTES);
         options.timing =
             Timing::Adversarial { seed, max_delay: std::time::Duration::from_micros(300) };
         let d = Device::with(options);
@@ -77,44 +96,43 @@ fn near_the_limit_nobody_is_stuck() {
         }
         d.synchronize(A).unwrap();
         d.synchronize(B).unwrap();
-        assert_eq!(d.used(), 4);
+        assert_eq!(d.used(), FLAG_BYTES);
     }
 }
 
 #[test]
-fn who_waits_for_room_on_a_lost_device_goes_on() {
+fn allocation_that_waits_for_room_on_a_lost_device_ends() {
     let d = small();
     let go = d.hold(A);
     alloc(&d, A, 10).unwrap();
     alloc(&d, A, 11).unwrap();
-    d.launch(A, WRONG, 1).unwrap();
+    d.launch(A, TRAP, 1).unwrap();
     free(&d, A, 10);
     alloc(&d, B, 12).unwrap();
-    write(&d, B, 12);
+    let skipped = write(&d, B, 12);
     drop(go);
-    assert!(is_lost_by(&d.synchronize(B).unwrap_err(), FaultKind::Trap));
+    assert!(is_fault(&d.outcome(skipped).unwrap_err(), FaultKind::Trap));
     free(&d, B, 12);
-    d.request(Request::Reset).unwrap();
-    assert_eq!(d.used(), HALF + 4);
+    d.client.reset();
+    assert_eq!(d.used(), HALF + FLAG_BYTES);
     alloc(&d, B, 13).unwrap();
-    write(&d, B, 13);
-    d.synchronize(B).unwrap();
+    let written = write(&d, B, 13);
+    assert_eq!(d.outcome(written), Ok(()));
 }
 
-/// A launch that is queued holds its module's variables; they go with it.
+/// A launch in flight holds its module's variables. They are freed with it.
 #[test]
-fn a_module_that_is_unloaded_under_a_launch_leaves_nothing() {
+fn module_unloaded_during_a_launch_is_freed() {
     for lost in [false, true] {
         let d = Device::new(2);
         let before = d.used();
         let text = ".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 v[1000];\n\
                     .visible .entry k(.param .u64 flag) { ret; }";
-        let image = ModuleImage::Ptx(text.into());
-        d.request(Request::LoadModule { id: ModuleId(2), image }).unwrap();
+        d.client.load(ModuleId(2), text);
         assert!(d.used() > before);
         let go = d.hold(A);
         if lost {
-            d.launch(A, WRONG, 1).unwrap();
+            d.launch(A, TRAP, 1).unwrap();
         }
         let launch = Launch {
             function: FunctionId { module: ModuleId(2), entry: 0 },
@@ -122,8 +140,8 @@ fn a_module_that_is_unloaded_under_a_launch_leaves_nothing() {
             params: vec![0; 8].into(),
             relocations: vec![].into(),
         };
-        d.put(A, Command::Launch(launch)).unwrap();
-        d.request(Request::UnloadModule { id: ModuleId(2) }).unwrap();
+        d.submit(A, Work::Launch(launch)).unwrap();
+        d.client.control(Control::UnloadModule { id: ModuleId(2) }).unwrap();
         drop(go);
         assert_eq!(d.synchronize(A).is_err(), lost);
         assert_eq!(d.used(), before);

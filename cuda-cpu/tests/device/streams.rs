@@ -1,22 +1,29 @@
-//! Streams, and who is told of them.
+//! Streams, and the threads that run them.
 
-use super::*;
+use cuda_core::{Backend, NoticeSink, protocol::Notice};
+
+use super::{
+    client::{BLOCK, PANIC},
+    *,
+};
 
 #[test]
-fn a_destroyed_stream_is_unknown() {
+fn retired_stream_is_unknown() {
     let d = Device::new(1);
-    d.request(Request::DestroyStream { id: B }).unwrap();
-    let refused = d.put(B, Command::Record { event: EventId(1) });
+    d.client.retire_stream(B);
+    let refused = d.submit(B, Work::Join);
     assert!(matches!(refused, Err(Error::OutOfRange { .. })));
-    assert!(matches!(d.request(Request::Query { stream: B }), Err(Error::OutOfRange { .. })));
+    assert!(matches!(d.client.backend.peek(B), Err(Error::OutOfRange { .. })));
 }
 
 #[test]
-fn a_sink_that_panics_stops_nothing() {
+fn sink_that_panics_stops_no_stream() {
     let d = Device::new(1);
-    d.put(A, Command::Notify { token: PANIC }).unwrap();
-    d.put(A, Command::Notify { token: 1 }).unwrap();
-    assert_eq!(d.notices.recv().unwrap().token, 1);
+    d.client.create_stream(PANIC);
+    d.join(PANIC, &[]);
+    d.want(PANIC);
+    let last = d.want(A);
+    assert_eq!(d.next_report(), last);
     d.launch(A, SHORT, 1).unwrap();
     d.synchronize(A).unwrap();
 }
@@ -26,7 +33,7 @@ fn short_kernels_overtake_long_ones() {
     let d = Device::new(2);
     const MORE: u64 = 12;
     for id in (10..10 + MORE).map(StreamId) {
-        d.request(Request::CreateStream { id, priority: 0 }).unwrap();
+        d.client.create_stream(id);
         d.launch(id, SPIN, 4).unwrap();
     }
     for _ in 0..10 {
@@ -39,56 +46,65 @@ fn short_kernels_overtake_long_ones() {
     }
 }
 
-/// Not even on a device of one thread.
+/// Also on a device of one thread.
 #[test]
-fn a_waker_that_blocks_holds_up_no_stream() {
+fn waker_that_blocks_holds_up_no_stream() {
     let d = Device::new(1);
-    d.put(A, Command::Notify { token: BLOCK }).unwrap();
+    d.client.create_stream(BLOCK);
+    d.join(BLOCK, &[]);
+    d.want(BLOCK);
     d.fill(A, 5).unwrap();
     d.synchronize(A).unwrap();
-    d.put(B, Command::Notify { token: 1 }).unwrap();
     assert_eq!(d.flag(), 5);
+    let last = d.want(B);
+    d.synchronize(B).unwrap();
     assert!(d.notices.try_recv().is_err());
     d.go.send(()).unwrap();
-    assert_eq!(d.notices.recv().unwrap().token, 1);
+    assert_eq!(d.next_report(), last);
 }
 
-/// The device goes while its notices are being told, and by the thread that tells them: all are told.
+/// The thread that delivers the notices drops the device. All notices are delivered.
 #[test]
-fn the_last_handle_may_go_in_a_waker() {
+fn waker_may_drop_the_last_handle() {
     struct Last {
         device: Mutex<Option<Arc<dyn Backend>>>,
-        told: Sender<u64>,
+        reports: Sender<StreamId>,
     }
-    impl NoticeSink for Last {
-        fn notice(&self, notice: Notice) {
+    // SAFETY: forwards nothing.
+    unsafe impl NoticeSink for Last {
+        unsafe fn notice(&self, notice: Notice) {
             let last = self.device.lock().unwrap().take();
             drop(last);
-            self.told.send(notice.token).unwrap();
+            let Notice::Progress { stream, .. } = notice else { panic!("{notice:?}") };
+            self.reports.send(stream).unwrap();
         }
     }
     for workers in [1, 3] {
-        let (told, tokens) = channel();
-        let sink = Arc::new(Last { device: Mutex::new(None), told });
+        let (send, reports) = channel();
+        let sink = Arc::new(Last { device: Mutex::new(None), reports: send });
         let mut options = CpuOptions::default();
         options.workers = Some(workers);
-        let backend = CpuProvider::new(options).open(0, sink.clone()).unwrap();
-        backend.request(Request::CreateStream { id: A, priority: 0 }).unwrap();
-        for token in 1..=3 {
-            // SAFETY: touches no memory.
-            unsafe { backend.enqueue(A, Command::Notify { token }, &[]) }.unwrap();
+        let client = Client::new(CpuProvider::new(options).open(0, sink.clone()).unwrap());
+        // No report is delivered before the device is where the sink takes it from.
+        let mut held = sink.device.lock().unwrap();
+        for id in (1..=3).map(StreamId) {
+            client.create_stream(id);
+            client.want(client.submit(id, &[], Work::Join, &[]).unwrap());
         }
-        *sink.device.lock().unwrap() = Some(backend);
+        *held = Some(client.backend.clone());
+        drop(client);
+        drop(held);
         drop(sink);
-        // All, and then everyone who could tell is gone.
-        let all: Vec<_> = tokens.iter().collect();
-        assert_eq!(all, [1, 2, 3]);
+        // The channel ends when the device and its sink are gone.
+        let mut all: Vec<_> = reports.iter().collect();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3].map(StreamId));
     }
 }
 
-/// Waking a thread for it would take longer than a small kernel.
+/// Waking another thread would take longer than a small kernel.
 #[test]
-fn who_waits_runs_the_stream_if_nobody_has_begun() {
+fn blocked_thread_runs_the_stream_if_no_other_has_begun() {
     let d = Device::new(2);
     let here = std::thread::current().id();
     let (send, dropped_on) = channel();
@@ -106,16 +122,17 @@ fn who_waits_runs_the_stream_if_nobody_has_begun() {
 }
 
 #[test]
-fn of_one_worker_only_one_stream_runs_at_a_time() {
+fn one_worker_runs_one_stream_at_a_time() {
     let d = Device::new(1);
     let go = d.hold(A);
+    let other = d.join(B, &[]);
     // Until the stream's own thread is in there.
     std::thread::sleep(std::time::Duration::from_millis(20));
     let (send, done) = channel();
     std::thread::scope(|scope| {
-        let backend = &d.backend;
+        let client = &d.client;
         scope.spawn(move || {
-            backend.request(Request::Synchronize { stream: B }).unwrap();
+            client.block_until(other).unwrap();
             send.send(()).unwrap();
         });
         std::thread::sleep(std::time::Duration::from_millis(30));

@@ -1,30 +1,30 @@
-//! Many threads on the same streams, and those who wait for them.
+//! Many threads on the same streams, and threads that wait for them.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
 use super::*;
 
-/// Three streams are ready while a thread of the application pumps a fourth: all are pumped when it is done.
+/// Four streams become ready while a thread of the application pumps a fifth. All are pumped when it is done.
 #[test]
-fn streams_that_became_ready_while_a_waiting_thread_pumped_are_not_forgotten() {
+fn streams_that_become_ready_while_a_blocked_thread_pumps_all_run() {
     for _ in 0..5 {
         let d = Device::new(1);
         for id in (10..14).map(StreamId) {
-            d.request(Request::CreateStream { id, priority: 0 }).unwrap();
+            d.client.create_stream(id);
         }
-        // A waiting thread pumps A: its spin is ended by the host's write below.
+        // A waiting thread pumps A, until it drops a block there.
         std::thread::scope(|scope| {
             let (entered, is_in) = channel();
             let (go, wait) = channel::<()>();
-            let backend = &d.backend;
+            let client = &d.client;
             let held = Mutex::new((entered, wait));
             let waiter = scope.spawn(move || {
                 let here = std::thread::current().id();
-                // Until this thread runs it itself.
                 let held = Arc::new(held);
+                // Until this thread drops the block itself.
                 for _ in 0..100_000 {
                     let (told, is_told) = channel();
                     let (own, told) = (held.clone(), Mutex::new(told));
@@ -40,23 +40,12 @@ fn streams_that_became_ready_while_a_waiting_thread_pumped_are_not_forgotten() {
                     };
                     // SAFETY: 64 bytes that are zeroed and never freed.
                     let block = unsafe { HostBlock::from_raw(leaked(), 64, on_drop) };
-                    let flag = Region { alloc: FLAG, offset: 0 };
                     let from = HostRegion { block: block.id(), offset: 0 };
-                    let upload = Command::Upload { from, to: flag, bytes: 4 };
-                    let relocations = vec![Relocation { at: 0, region: flag }].into();
-                    let launch = Launch {
-                        function: FunctionId { module: ModuleId(1), entry: SHORT },
-                        config: LaunchConfig::new(64, 32),
-                        params: vec![0; 8].into(),
-                        relocations,
-                    };
-                    // SAFETY: nothing else touches the block.
-                    unsafe {
-                        backend.enqueue(A, Command::Launch(launch), &[]).unwrap();
-                        backend.enqueue(A, upload, &[Arc::new(block)]).unwrap();
-                    }
+                    let upload = Work::Upload { from, to: START, bytes: 4 };
+                    client.submit(A, &[], launch(SHORT, 64), &[]).unwrap();
+                    let ticket = client.submit(A, &[], upload, &[Arc::new(block)]).unwrap();
                     now.store(true, Ordering::SeqCst);
-                    backend.request(Request::Synchronize { stream: A }).unwrap();
+                    client.block_until(ticket).unwrap();
                     if is_told.try_recv().is_ok() {
                         return true;
                     }
@@ -65,41 +54,49 @@ fn streams_that_became_ready_while_a_waiting_thread_pumped_are_not_forgotten() {
             });
             is_in.recv_timeout(Duration::from_secs(20)).unwrap();
             std::thread::sleep(Duration::from_millis(20));
-            // Two streams, or more, with something to tell.
-            for id in 10..14 {
-                d.put(StreamId(id), Command::Notify { token: id }).unwrap();
+            // Two streams, or more, with something to report.
+            for id in (10..14).map(StreamId) {
+                d.join(id, &[]);
+                d.want(id);
                 std::thread::sleep(Duration::from_millis(10));
             }
             go.send(()).unwrap();
             assert!(waiter.join().unwrap());
             for _ in 10..14 {
-                d.notices.recv_timeout(Duration::from_secs(5)).expect("a stream is forgotten");
+                d.notices.recv_timeout(Duration::from_secs(5)).expect("a stream does not run");
             }
         });
     }
 }
 
-/// Two threads put allocations and frees into the same stream of a device that is nearly full.
+fn launch(entry: u32, blocks: u32) -> Work<'static> {
+    let flag = Relocation { at: 0, region: START, bytes: 4, access: Access::Read };
+    Work::Launch(Launch {
+        function: FunctionId { module: ModuleId(1), entry },
+        config: LaunchConfig::new(blocks, 32),
+        params: vec![0; 8].into(),
+        relocations: vec![flag].into(),
+    })
+}
+
+/// Three threads allocate and free on one stream of a device that is nearly full.
 #[test]
-fn threads_that_share_a_full_stream_are_served() {
+fn allocations_of_many_threads_on_a_full_device_all_end() {
     let mut options = CpuOptions::default();
     options.workers = Some(2);
     options.memory = Some(1 << 20);
     let d = Device::with(options);
     let (send, done) = channel();
     for thread in 0..3_u64 {
-        let (backend, send) = (d.backend.clone(), send.clone());
+        let (client, send) = (d.client.clone(), send.clone());
         std::thread::spawn(move || {
             for i in 0..20_000 {
                 let id = AllocId(100 + thread * 1_000_000 + i);
-                // SAFETY: no host memory.
-                unsafe {
-                    if backend.enqueue(A, Command::Alloc { id, bytes: 700 << 10 }, &[]).is_ok() {
-                        backend.enqueue(A, Command::Free { id }, &[]).unwrap();
-                    }
+                if client.allocate(A, id, 700 << 10).is_ok() {
+                    client.free(A, id, &[]).unwrap();
                 }
             }
-            backend.request(Request::Synchronize { stream: A }).unwrap();
+            client.drain(A);
             send.send(()).unwrap();
         });
     }
@@ -108,27 +105,23 @@ fn threads_that_share_a_full_stream_are_served() {
     }
 }
 
-/// Two threads record and wait for each other's events on two streams.
+/// Four threads order two streams after each other, in both directions.
 #[test]
-fn threads_that_record_and_wait_across_do_not_lock_up() {
+fn streams_ordered_after_each_other_by_many_threads_do_not_deadlock() {
     let d = Device::new(2);
     let (send, done) = channel();
     for thread in 0..4_u64 {
-        let (backend, send) = (d.backend.clone(), send.clone());
+        let (client, send) = (d.client.clone(), send.clone());
         std::thread::spawn(move || {
             for i in 0..20_000 {
                 let on = if (i + thread) % 2 == 0 { A } else { B };
                 let other = if on == A { B } else { A };
-                let (e, f) = (EventId(1 + (thread + i) % 2), EventId(1 + (thread + i + 1) % 2));
-                // SAFETY: no host memory.
-                unsafe {
-                    backend.enqueue(on, Command::Record { event: e }, &[]).unwrap();
-                    backend.enqueue(other, Command::Wait { event: e }, &[]).unwrap();
-                    backend.enqueue(on, Command::Wait { event: f }, &[]).unwrap();
-                }
+                let ticket = client.submit(on, &[], Work::Join, &[]).unwrap();
+                client.submit(other, &[ticket], Work::Join, &[]).unwrap();
+                client.submit(on, &[client.last(other)], Work::Join, &[]).unwrap();
             }
-            backend.request(Request::Synchronize { stream: A }).unwrap();
-            backend.request(Request::Synchronize { stream: B }).unwrap();
+            client.drain(A);
+            client.drain(B);
             send.send(()).unwrap();
         });
     }
@@ -137,9 +130,30 @@ fn threads_that_record_and_wait_across_do_not_lock_up() {
     }
 }
 
-/// Everything at once: several wait for the same streams, with resets, destruction and adversarial timing.
+/// The streams that the threads of a test use. All but A and B are retired and replaced again and again.
+struct Slots {
+    slots: [Mutex<StreamId>; 6],
+    next: AtomicU64,
+}
+
+impl Slots {
+    fn new(client: &Client) -> Self {
+        let slots = [1, 2, 3, 4, 5, 6].map(|id| Mutex::new(StreamId(id)));
+        (3..=6).for_each(|id| client.create_stream(StreamId(id)));
+        Self { slots, next: AtomicU64::new(7) }
+    }
+
+    fn replace(&self, client: &Client, slot: usize) {
+        let mut id = self.slots[slot].lock().unwrap();
+        client.retire_stream(*id);
+        *id = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
+        client.create_stream(*id);
+    }
+}
+
+/// Several threads submit to the same streams and wait for them, with resets, retired streams and adversarial timing.
 #[test]
-fn a_storm() {
+fn all_waits_end_under_load() {
     for (workers, timing) in [
         (1, Timing::AsFastAsPossible),
         (2, Timing::AsFastAsPossible),
@@ -150,10 +164,11 @@ fn a_storm() {
         options.workers = Some(workers);
         options.timing = timing;
         let d = Device::with(options);
+        let slots = Arc::new(Slots::new(&d.client));
         let (send, done) = channel();
         const THREADS: u64 = 6;
         for thread in 0..THREADS {
-            let (backend, send) = (d.backend.clone(), send.clone());
+            let (client, send, slots) = (d.client.clone(), send.clone(), slots.clone());
             std::thread::spawn(move || {
                 let mut x = thread.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
                 let mut next = |n: u64| {
@@ -164,35 +179,41 @@ fn a_storm() {
                 };
                 let rounds = if matches!(timing, Timing::AsFastAsPossible) { 3000 } else { 60 };
                 for i in 0..rounds {
-                    let stream = StreamId(1 + next(6));
-                    let flag = Region { alloc: FLAG, offset: 0 };
-                    let relocation = [Relocation { at: 0, region: flag }];
-                    let launch = |entry| {
-                        Command::Launch(Launch {
-                            function: FunctionId { module: ModuleId(1), entry },
-                            config: LaunchConfig::new(next_blocks(i), 32),
-                            params: vec![0; 8].into(),
-                            relocations: relocation.to_vec().into(),
-                        })
-                    };
-                    // SAFETY: no host memory.
-                    let _ = unsafe {
-                        match next(14) {
-                            0..=3 => backend.enqueue(stream, launch(SHORT), &[]),
-                            4 if next(8) == 0 => backend.enqueue(stream, launch(WRONG), &[]),
-                            5 => backend.enqueue(stream, Command::Notify { token: 1 }, &[]),
-                            6..=9 => backend.request(Request::Synchronize { stream }).map(drop),
-                            10 => backend.request(Request::Query { stream }).map(drop),
-                            11 if next(4) == 0 => backend.request(Request::Reset).map(drop),
-                            12 if stream.0 > 2 => {
-                                backend.request(Request::DestroyStream { id: stream }).map(drop)
-                            }
-                            _ if stream.0 > 2 => backend
-                                .request(Request::CreateStream { id: stream, priority: 0 })
-                                .map(drop),
-                            _ => backend.enqueue(stream, Command::Notify { token: 2 }, &[]),
+                    let slot = next(6) as usize;
+                    // Held, so that no thread retires the stream meanwhile.
+                    let held = slots.slots[slot].lock().unwrap();
+                    let (stream, blocks) = (*held, 1 + (i % 5) as u32 * 7);
+                    // Errors are those of a lost device.
+                    match next(14) {
+                        0..=3 => _ = client.submit(stream, &[], launch(SHORT, blocks), &[]),
+                        4 if next(8) == 0 => {
+                            _ = client.submit(stream, &[], launch(TRAP, blocks), &[]);
                         }
-                    };
+                        5 => client.want(client.last(stream)),
+                        6..=9 => {
+                            let last = client.last(stream);
+                            drop(held);
+                            // The stream may be retired by now.
+                            _ = client.block_until(last);
+                        }
+                        10 => _ = client.backend.peek(stream).unwrap(),
+                        11 if next(4) == 0 => {
+                            drop(held);
+                            client.reset();
+                        }
+                        12 if slot > 1 => {
+                            drop(held);
+                            slots.replace(&client, slot);
+                        }
+                        _ => {
+                            drop(held);
+                            // The other stream may be retired by now.
+                            let other = *slots.slots[next(6) as usize].lock().unwrap();
+                            let after = client.last(other);
+                            let held = slots.slots[slot].lock().unwrap();
+                            _ = client.submit(*held, &[after], Work::Join, &[]);
+                        }
+                    }
                 }
                 send.send(()).unwrap();
             });
@@ -201,13 +222,8 @@ fn a_storm() {
             done.recv_timeout(Duration::from_secs(60))
                 .unwrap_or_else(|_| panic!("hangs: {workers} workers, {timing:?}"));
         }
-        d.request(Request::Reset).unwrap();
-        d.fill(A, 9).unwrap();
-        d.synchronize(A).unwrap();
-        assert_eq!(d.flag(), 9);
+        d.client.reset();
+        let filled = d.fill(A, 9).unwrap();
+        assert_eq!(d.read(B, 0, &[filled]), Ok(9));
     }
-}
-
-fn next_blocks(i: u64) -> u32 {
-    1 + (i % 5) as u32 * 7
 }
