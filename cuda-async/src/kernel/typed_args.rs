@@ -1,4 +1,4 @@
-//! Arguments of kernels whose declaration says what they are: what [`kernels!`](crate::kernels) builds on.
+//! Typed kernel arguments, for the code that [`kernels!`](crate::kernels) generates.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -7,28 +7,27 @@ use cuda_core::{Access, Arguments, DeviceBuffer, Element};
 use crate::kernel::argument::{KernelArg, KernelArgs};
 
 mod sealed {
-    /// Keeps others from handing out the memory of one `KernelOutput` twice.
+    /// Sealed, so that no foreign type gives out the memory of one `KernelOutput` twice.
     pub trait Buffer {}
 }
 
-/// What can be given for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>` or
-/// `&DeviceBuffer<T>`.
+/// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>` or `&DeviceBuffer<T>`.
 ///
-/// The kernel reads it, whichever of them it is: kernels on several streams may read it at the same time.
+/// The kernel reads the buffer, in each of these forms. Kernels on several streams may read it at the same time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can read as `&[{T}]`",
     label = "not a buffer of `{T}`",
     note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>` or `&DeviceBuffer<T>`"
 )]
 pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
-    /// Adds its address to the arguments of a launch, to be read.
+    /// Adds the buffer to the arguments of a launch, for reading.
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
         self.push(arguments);
     }
 }
 
-/// What can be given for a kernel's `&mut [T]`: `DeviceBuffer<T>` or `&mut DeviceBuffer<T>`.
+/// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>` or `&mut DeviceBuffer<T>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
@@ -53,7 +52,7 @@ impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
 impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {}
 impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {}
 
-/// A buffer that is read, even if it is owned.
+/// A buffer that the kernel only reads, even if the launch owns it.
 #[derive(Debug)]
 pub struct Reads<T, B> {
     buffer: B,
@@ -61,12 +60,12 @@ pub struct Reads<T, B> {
 }
 
 impl<T: Element, B: KernelInput<T>> Reads<T, B> {
-    /// To be read.
+    /// Marks a buffer for reading.
     pub const fn new(buffer: B) -> Self {
         Self { buffer, element: PhantomData }
     }
 
-    /// The buffer as it came.
+    /// Returns the buffer in the form in which it was given.
     pub fn into_inner(self) -> B {
         self.buffer
     }
@@ -79,7 +78,7 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
     }
 }
 
-/// A value that the kernel's parameter aligns to `ALIGN` bytes, whatever its own alignment is.
+/// A value that the kernel's parameter aligns to `ALIGN` bytes. The alignment of `T` may differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Aligned<const ALIGN: usize, T>(pub T);
 
@@ -90,7 +89,7 @@ impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
     }
 }
 
-/// Several arguments in the place of one: a tuple of tuples holds more than sixteen.
+/// Several arguments in the place of one. A tuple of groups holds more than sixteen arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<A>(pub A);
 

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::wake::waker_set::WakerSet;
 
-/// How long the timer thread waits for another sleeper before it ends.
+/// The time for which the timer thread waits for another sleeper before it ends.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 static TIMER: Mutex<Timer> =
