@@ -1,4 +1,4 @@
-//! The near end: a [`Backend`] that knows no device.
+//! The client: a [`Backend`] without a device.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ struct Client {
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<HashMap<u64, Waiting>>,
-    /// Blocks that downloads fill.
+    /// The host blocks that downloads fill.
     landing: Mutex<HashMap<HostId, Arc<HostBlock>>>,
 }
 
@@ -43,7 +43,7 @@ pub fn start(
     let (notices, to_tell) = channel();
     let receiving = shared.clone();
     thread::spawn(move || from_node.iter().for_each(|bytes| receiving.receive(&bytes, &notices)));
-    // Whoever is told may enqueue, and waits then for the receiving thread.
+    // A woken task may enqueue, and then waits for the receiving thread.
     thread::spawn(move || to_tell.iter().for_each(|notice: Notice| sink.notice(notice)));
     Arc::new(Client { info, to_node: Mutex::new(to_node), shared, calls: AtomicU64::new(0) })
 }

@@ -1,10 +1,10 @@
-//! What the bytes say.
+//! The encoding of calls and answers.
 
 use cuda_async::Result;
 use cuda_core::{Command, HostRegion, Notice, Reply, Request, StreamId};
 use serde::{Deserialize, Serialize};
 
-/// From client to node; each is answered with its number.
+/// A message from client to node. Its number identifies the answer.
 #[derive(Serialize, Deserialize)]
 pub struct Call {
     pub number: u64,
@@ -13,7 +13,7 @@ pub struct Call {
 
 #[derive(Serialize, Deserialize)]
 pub enum What {
-    /// A command; an upload's bytes come with it.
+    /// A command, with the bytes of an upload.
     Enqueue {
         stream: StreamId,
         command: Command<'static>,
@@ -22,15 +22,15 @@ pub enum What {
     Request(Request),
 }
 
-/// From node to client.
+/// A message from node to client.
 #[derive(Serialize, Deserialize)]
 pub enum Answer {
-    /// To the call with this number; a command has no reply.
+    /// The answer to the call with this number. A command has no reply.
     Done {
         number: u64,
         result: Result<Option<Reply>>,
     },
-    /// A download's bytes. Sent before whatever tells that it has landed.
+    /// The bytes of a download. They are sent before the notice of its completion.
     Landed {
         to: HostRegion,
         bytes: Vec<u8>,

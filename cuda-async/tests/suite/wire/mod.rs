@@ -1,6 +1,5 @@
-//! A backend that shows that the vocabulary is complete: every command, request, reply and notice is turned into
-//! bytes, handed to another thread through a channel, decoded there and carried out on the CPU device.
-//! Nothing but bytes goes between [`client`] and [`node`].
+//! A backend that encodes every command, request, reply and notice into bytes. A channel carries the bytes to another
+//! thread, which decodes them and runs them on the CPU device. Only bytes pass between [`client`] and [`node`].
 
 mod client;
 mod frame;

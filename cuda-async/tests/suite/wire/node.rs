@@ -1,4 +1,4 @@
-//! The far end: a CPU device behind a channel of bytes.
+//! The node: a CPU device behind a channel of bytes.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use cuda_cpu::CpuProvider;
 
 use super::frame::{Answer, Call, What, decode, encode};
 
-/// Sends answers. Held while what has landed is sent, so that nobody learns of it first.
+/// Sends answers. Held while the bytes of downloads are sent, so that no notice overtakes them.
 struct Outbox {
     to_client: Sender<Vec<u8>>,
     streams: HashMap<StreamId, Landings>,
@@ -25,27 +25,27 @@ struct Outbox {
 
 #[derive(Default)]
 struct Landings {
-    /// Downloads enqueued so far.
+    /// The number of downloads enqueued so far.
     enqueued: u64,
-    /// How many were enqueued before each notify.
+    /// The number of downloads enqueued before each notify.
     before: HashMap<u64, u64>,
     flying: Vec<(u64, HostRegion, Arc<HostBlock>)>,
 }
 
 impl Outbox {
     fn send(&self, answer: &Answer) {
-        // The client may be gone.
+        // The client may have closed the channel.
         let _ = self.to_client.send(encode(answer));
     }
 
-    /// Sends the bytes of the first `count` downloads of a stream, which have run.
+    /// Sends the bytes of the first `count` downloads of a stream, which are complete.
     fn send_landed(&mut self, stream: StreamId, count: u64) {
         let Some(landings) = self.streams.get_mut(&stream) else { return };
         let flying = std::mem::take(&mut landings.flying);
         let (landed, flying) = flying.into_iter().partition(|(number, ..)| *number <= count);
         landings.flying = flying;
         for (_, to, block) in landed {
-            // SAFETY: the download has run, and nobody else knows of the block.
+            // SAFETY: the download is complete, and no other code uses the block.
             let bytes = unsafe { block.shared_bytes() }.to_vec();
             self.send(&Answer::Landed { to, bytes });
         }
@@ -94,7 +94,7 @@ pub fn start(
 }
 
 /// # Safety
-/// As [`Backend::enqueue`].
+/// The same as for [`Backend::enqueue`].
 unsafe fn enqueue(
     backend: &dyn Backend,
     outbox: &Mutex<Outbox>,
