@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, ops::ControlFlow, sync::Arc};
 
-use benches::{Place, raw::LEN};
+use benches::{Place, done, raw::LEN};
 use cuda_async::{
     Device, DeviceBuffer, Error, Function, LaunchConfig, Result, SchedulingPolicy, Stream, iterate,
     kernel::LaunchOp,
@@ -120,9 +120,7 @@ impl Ours {
 
     /// Runs a launch that only reads.
     pub fn read_sync_on(&self) {
-        if let Err(error) = self.read_op().sync_on(&self.stream) {
-            panic!("{error}");
-        }
+        done(self.read_op().sync_on(&self.stream));
     }
 
     /// Chains launches that only read.
@@ -133,9 +131,7 @@ impl Ours {
                 _ => ControlFlow::Continue(left - 1),
             })
         });
-        if let Err(error) = chain.sync_on(&self.stream) {
-            panic!("{error}");
-        }
+        done(chain.sync_on(&self.stream));
     }
 
     /// Launches by `cuda-core` alone, and synchronizes after every `in_a_row`.

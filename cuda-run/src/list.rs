@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use cuda_async::Module;
-use cuda_core::{ParamInfo, entry_params};
+use cuda_core::{ParamInfo, protocol::entries};
 
 use crate::{failure::Failure, stdout};
 
@@ -15,8 +15,8 @@ pub(crate) fn print(module: &Module) -> Result<(), Failure> {
 
 /// Prints the same of a text that the device cannot load; nothing, if it is none that can be read.
 pub(crate) fn print_text(ptx: &str) -> Result<(), Failure> {
-    let found = cuda_ptx::signatures(ptx).unwrap_or_default();
-    let kernels = found.iter().map(|found| kernel(&found.name, &entry_params(&found.params)));
+    let found = entries(ptx).unwrap_or_default();
+    let kernels = found.iter().map(|found| kernel(&found.name, &found.params));
     stdout::print(&kernels.collect::<String>())
 }
 

@@ -1,4 +1,4 @@
-//! `ExecutionContext`: where an operation runs, and what it has submitted.
+//! `ExecutionContext`: the stream and the submissions of a part of a run.
 //!
 //! The contexts of a run form a tree. The root has the stream that the policy chose. Each branch of a fork has a
 //! context, which borrows a stream when it first enqueues something. A context belongs to one sequence of steps.
@@ -9,7 +9,7 @@ use cuda_core::{Device, Error, Result, Stream, Ticket};
 
 use crate::context::{inline_root::InlineRoot, run_mode::RunMode, shared::Shared};
 
-/// Where an operation runs: its device and its stream. Clones are the same context.
+/// The place in which an operation runs: its device and its stream. Clones are the same context.
 ///
 /// A context is `Send` and not `Sync`: a thread that needs the context of another thread gets a clone.
 pub struct ExecutionContext(Repr);
@@ -108,7 +108,7 @@ impl ExecutionContext {
         self.known_stream().map(Stream::snapshot)
     }
 
-    /// How the waits of this run end.
+    /// The kind of waits in this run.
     #[inline]
     pub(crate) fn mode(&self) -> RunMode {
         match &self.0 {
@@ -117,7 +117,7 @@ impl ExecutionContext {
         }
     }
 
-    /// How the waits of this run ended when it began.
+    /// The kind of waits with which this run began.
     pub(super) fn first_mode(&self) -> RunMode {
         match &self.0 {
             Repr::Inline(root) => root.mode,

@@ -60,7 +60,7 @@ impl Waits {
 }
 
 impl ExecutionContext {
-    /// How long allocations of this context may wait for memory.
+    /// The time for which allocations of this context may wait for memory.
     pub(super) fn memory_wait(&self) -> Option<Duration> {
         self.known_shared().and_then(|shared| shared.memory_wait)
     }
@@ -95,7 +95,7 @@ impl ExecutionContext {
         }
     }
 
-    /// How long to wait after this error; `None` if waiting cannot help.
+    /// The time to wait after this error; `None` if waiting cannot help.
     fn wait_for(&self, error: &Error) -> Option<Duration> {
         match error {
             // A request larger than the device never succeeds.

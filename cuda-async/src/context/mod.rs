@@ -1,4 +1,4 @@
-//! Where an operation runs: its stream, the streams of its forks, and its waits.
+//! The context of a run: its stream, the streams of its forks, and its waits.
 //!
 //! This folder uses `wake` and `cuda-core`. Every folder above it names [`ExecutionContext`]. A typical call goes from
 //! [`ExecutionContext::enqueue`] to a stream of `cuda-core`. A wait goes from `poll_submission` to a short spin

@@ -1,6 +1,6 @@
-//! `RunMode`: how the waits of a run end.
+//! `RunMode`: the kind of waits in a run.
 
-/// How the waits of a run end.
+/// The kind of waits in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RunMode {
     /// A future runs the operation. Every wait registers a waker.

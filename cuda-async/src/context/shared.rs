@@ -18,7 +18,7 @@ use crate::context::{fork_streams::ForkStreams, run_mode::RunMode, spin::InFligh
 pub(super) struct Shared {
     pub(super) place: Place,
     mode: RunMode,
-    /// How long an allocation may wait for memory.
+    /// The time for which an allocation may wait for memory.
     pub(super) memory_wait: Option<Duration>,
     /// The number of the last submission that this context has made, or 0.
     last: AtomicU64,

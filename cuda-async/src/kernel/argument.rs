@@ -2,26 +2,28 @@
 
 use std::sync::Arc;
 
-use cuda_core::{Access, ArgumentKind, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
+use cuda_core::{
+    Access, ArgumentKind, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut,
+};
 use half::{bf16, f16};
 
-/// An argument of a kernel. How a buffer is held says what the kernel may do with it:
+/// An argument of a kernel. The form of a buffer argument decides the kernel's access to it:
 ///
-/// | argument | the kernel |
+/// | argument | access by the kernel |
 /// |---|---|
-/// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, [`SliceMut<T>`](cuda_core::SliceMut) | reads and writes it |
-/// | `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice) | reads it |
-/// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | gets the value |
+/// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, [`SliceMut<T>`](cuda_core::SliceMut) | reads and writes |
+/// | `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice) | reads |
+/// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | receives the value |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a kernel can have",
     note = "a `Vec` or slice goes to the device first, with `h2d(..)`; an op runs first: `zip!(..).then(..)`; a struct goes by value in `ByValue(..)` and derives `bytemuck::Pod`"
 )]
 pub trait KernelArg: Send {
-    /// Adds it to the arguments of a launch.
+    /// Adds this argument to the arguments of a launch.
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>);
 }
 
-/// A struct passed by value, laid out as the kernel's own (`#[repr(C)]`).
+/// A struct that is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct ByValue<T>(pub T);
 
@@ -96,7 +98,7 @@ impl<T: Element> KernelArg for SliceMut<'_, T> {
 
 /// The arguments of a kernel: a tuple of up to sixteen [`KernelArg`]s in the order of its parameters.
 pub trait KernelArgs: Send {
-    /// Adds them all.
+    /// Adds all arguments.
     fn push_all<'a>(&'a self, arguments: &mut Arguments<'a>);
 }
 

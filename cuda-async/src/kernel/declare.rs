@@ -1,7 +1,7 @@
-//! `kernels!`, documented.
+//! `kernels!`: the documentation of the macro.
 
-/// Declares the kernels of a PTX file: a struct that is loaded onto a device, with a method for each that
-/// launches it. The declaration is checked against the PTX **while compiling**.
+/// Declares the kernels of a PTX file as a struct that is loaded onto a device, with one launch method for each kernel. The
+/// declaration is checked against the PTX **at compile time**.
 ///
 /// ```
 /// use cuda_async::{LaunchConfig, open, prelude::*};
@@ -30,16 +30,16 @@
 /// ```
 ///
 /// # The struct
-/// `#[ptx = ".."]` names the file: from the folder of the package's Cargo.toml on, or absolute, or
-/// `$OUT_DIR/..` for what a build script made. The package is built again when the file changes. The
-/// struct has `load(&Device) -> Result<Self>`, the text as `PTX: &str`, and is `Clone` and `Debug`. Other
-/// attributes and comments stay where they are.
+/// `#[ptx = ".."]` names the file: relative to the folder of the package's Cargo.toml, absolute, or `$OUT_DIR/..` for a
+/// file that a build script made. The package is built again when the file changes. The struct has
+/// `load(&Device) -> Result<Self>` and the text as `PTX: &str`, and it is `Clone` and `Debug`. Other attributes and
+/// comments are kept.
 ///
 /// # The kernels
-/// A kernel is found by its name; `#[entry = "_Z5scalePfj"]` names one that is called otherwise in the PTX,
-/// as C++ compilers do without `extern "C"`. Its method takes a [`LaunchConfig`](crate::LaunchConfig) and
-/// the arguments, and gives a lazy [`DeviceOp`](crate::DeviceOp) whose output is the buffers, without the
-/// values, each in the form in which it came: a tuple, one buffer alone, or `()`.
+/// A kernel is found by its name. `#[entry = "_Z5scalePfj"]` gives another name, for example one that a C++ compiler made
+/// without `extern "C"`. The method takes a [`LaunchConfig`](crate::LaunchConfig) and the arguments, and returns a lazy
+/// [`DeviceOp`](crate::DeviceOp). Its output holds the buffers, without the values, each in the form in which it was
+/// given: a tuple, a single buffer, or `()`.
 ///
 /// | declared | given | the PTX has |
 /// |---|---|---|
@@ -48,18 +48,16 @@
 /// | an integer | itself | an integer of that size, signed or not; `.b32`; a struct of that size |
 /// | `f32`, `f64`, `f16`, `bf16` | itself | the same; `.b32`; a struct of that size |
 /// | `bool` | itself | an integer of one byte |
-/// | any other type | itself, which is [`Pod`](crate::Element) | anything of that size: structs by value |
+/// | any other type that is [`Pod`](crate::Element) | itself | anything of that size: structs by value |
 ///
-/// A method is public unless the declaration says `pub(crate)` or the like before `unsafe fn`.
+/// A method is public unless the declaration has another visibility, like `pub(crate)`, before `unsafe fn`.
 ///
 /// # Safety
-/// The types are checked, what the kernel does is not: whoever launches answers for sizes, indices and the
-/// shape of the launch. Say in a `# Safety` section what has to hold; without one, a general one is
-/// written for you.
+/// The macro checks the types. It does not check the kernel's accesses: the caller is responsible for sizes, indices and
+/// the launch shape. State the requirements in a `# Safety` section. Without one, the macro writes a general one.
 ///
-/// If a kernel can do no harm *with any arguments and in any launch*, its author may say so once, as in an
-/// `unsafe extern` block: `unsafe struct` vouches for every `safe fn` below it, and those need no `unsafe`
-/// to launch.
+/// If a kernel is sound *with any arguments and in any launch*, its author may state that once, as in an `unsafe extern`
+/// block: `unsafe struct` is a promise for every `safe fn` below it, and those need no `unsafe` to launch.
 ///
 /// ```
 /// # use cuda_async::{LaunchConfig, prelude::*};
@@ -75,8 +73,8 @@
 /// ```
 ///
 /// # Mistakes
-/// A missing file, a kernel that is not there, a wrong number of parameters, and an argument of another
-/// size or kind are compile errors, which say what the PTX has:
+/// A missing file, a missing kernel, a wrong number of parameters, and an argument of another size or kind are compile
+/// errors. They name the parameter in the PTX:
 ///
 /// ```text
 /// error: parameter 3 of `vecadd` is `.u32` in the PTX (4 bytes), and `n: u64` has 8 bytes

@@ -1,4 +1,4 @@
-//! Arguments of kernels whose declaration says what they are: what [`kernels!`](crate::kernels) builds on.
+//! Typed kernel arguments, for the code that [`kernels!`](crate::kernels) generates.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -7,7 +7,7 @@ use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, Sl
 use crate::kernel::argument::{KernelArg, KernelArgs};
 
 mod sealed {
-    /// Keeps others from handing out the memory of one `KernelOutput` twice.
+    /// Sealed, so that no foreign type gives out the memory of one `KernelOutput` twice.
     pub trait Buffer {}
 }
 
@@ -20,7 +20,7 @@ mod sealed {
     note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>` or a slice"
 )]
 pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
-    /// Adds its address to the arguments of a launch, to be read.
+    /// Adds the buffer to the arguments of a launch, for reading.
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
         self.push(arguments);
@@ -67,7 +67,7 @@ impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
 
 impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {}
 
-/// A buffer that is read, even if it is owned.
+/// A buffer that the kernel only reads, even if the launch owns it.
 #[derive(Debug)]
 pub struct Reads<T, B> {
     buffer: B,
@@ -75,12 +75,12 @@ pub struct Reads<T, B> {
 }
 
 impl<T: Element, B: KernelInput<T>> Reads<T, B> {
-    /// To be read.
+    /// Marks a buffer for reading.
     pub const fn new(buffer: B) -> Self {
         Self { buffer, element: PhantomData }
     }
 
-    /// The buffer as it came.
+    /// Returns the buffer in the form in which it was given.
     pub fn into_inner(self) -> B {
         self.buffer
     }
@@ -93,7 +93,7 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
     }
 }
 
-/// A value that the kernel's parameter aligns to `ALIGN` bytes, whatever its own alignment is.
+/// A value that the kernel's parameter aligns to `ALIGN` bytes. The alignment of `T` may differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Aligned<const ALIGN: usize, T>(pub T);
 
@@ -104,7 +104,7 @@ impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
     }
 }
 
-/// Several arguments in the place of one: a tuple of tuples holds more than sixteen.
+/// Several arguments in the place of one. A tuple of groups holds more than sixteen arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<A>(pub A);
 

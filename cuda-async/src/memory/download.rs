@@ -7,8 +7,8 @@ use std::{
 };
 
 use cuda_core::{
-    DeviceBuffer, Element, Error, Landing, PinnedBuffer, Pinning, Result, SharedSlice, Slice, SliceMut,
-    Stream, Waiter,
+    DeviceBuffer, Element, Error, Landing, PinnedBuffer, Pinning, Result, SharedSlice, Slice,
+    SliceMut, Stream, Waiter,
 };
 
 use crate::{

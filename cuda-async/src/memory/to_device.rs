@@ -1,4 +1,4 @@
-//! `to_device`: from device to device.
+//! `to_device`: copies a buffer to another device.
 
 use std::task::{Context, Poll, ready};
 
@@ -15,24 +15,23 @@ use crate::{
     ops::{BoxedOp, DeviceOp, offload::Offload, value},
 };
 
-/// A copy of a device buffer on `device`, whatever device the operation itself runs on.
+/// Copies a device buffer to `device`. The operation may run on any device.
 ///
-/// Between GPUs that reach each other the bytes go from one memory to the other (over NVLink, where there is one);
-/// elsewhere they go through the host. What is behind it goes on when the copy has arrived: an edge
-/// between devices is a wait on the host, which costs no thread.
+/// Between GPUs with peer access the bytes are copied directly (over NVLink if it is present). Otherwise they are copied
+/// through the host. Later steps start when the copy has arrived. The host waits for it without blocking a thread.
 ///
 /// ```
 /// use cuda_async::{cuda_cpu::CpuProvider, open, prelude::*};
 /// let first = open("cpu")?;
 /// let second = Device::open(&CpuProvider::default(), 0)?; // a device of its own
 /// let op = h2d(vec![1, 2]).on(&first).then(|x| to_device(x, &second));
-/// let there = op.inspect(|x| assert!(*x.device() == second)); // it stays there: what comes next goes `on` it
+/// let there = op.inspect(|x| assert!(*x.device() == second)); // the buffer stays there, so later steps use `on`
 /// assert_eq!(there.then(|x| to_host(x).on(&second)).sync()?, [1, 2]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
 /// # Errors
-/// Out of memory there, or what either device met.
+/// Out of memory on `device`, or an error of either device.
 pub fn to_device<'a, B: BufferSource + 'a>(
     buffer: B,
     device: &Device,
@@ -49,7 +48,7 @@ pub fn to_device<'a, B: BufferSource + 'a>(
         .boxed()
 }
 
-/// Whether the bytes can go directly. Asks the driver once, on a helper thread.
+/// Whether the devices have peer access. Asks the driver once, on a helper thread.
 fn reach(from: &Device, to: &Device) -> BoxedOp<'static, bool> {
     let (from, to) = (from.clone(), to.clone());
     match from.known_to_reach(&to) {
@@ -58,7 +57,7 @@ fn reach(from: &Device, to: &Device) -> BoxedOp<'static, bool> {
     }
 }
 
-/// The direct way: into memory that is ready there, by the device where the bytes are.
+/// Copies directly into memory that is allocated on the other device. The device that holds the bytes copies.
 fn across<'a, B: BufferSource + 'a>(
     buffer: B,
     from: &Device,
@@ -70,7 +69,7 @@ fn across<'a, B: BufferSource + 'a>(
     uninitialised::<B::Element>(len).settled().on(to).then(move |place| cross(place).on(&from))
 }
 
-/// A copy on the same device.
+/// Copies on the same device.
 fn duplicate<'a, B: BufferSource + 'a>(
     buffer: B,
 ) -> impl DeviceOp<Output = DeviceBuffer<B::Element>> + use<'a, B> {
@@ -95,7 +94,7 @@ impl<B: BufferSource> Submit for Duplicate<B> {
     }
 }
 
-/// A copy into memory of another device, which is handed on when it has arrived.
+/// The steps of a copy into memory of another device. The output is available when the copy has arrived.
 struct Cross<B: BufferSource> {
     begins: Option<(B, DeviceBuffer<B::Element>)>,
     crossing: Option<Crossing<B::Element>>,

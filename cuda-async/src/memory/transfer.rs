@@ -181,8 +181,7 @@ impl<A: BufferSource, B: BufferTarget<Element = A::Element>> Submit for Copy<A, 
     ) -> Poll<Result<(A, B)>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let (from, mut into) = self.begins.take()?;
-        let copied =
-            cx.enqueue(|stream| into.as_slice_mut().copy_from(stream, from.as_slice()));
+        let copied = cx.enqueue(|stream| into.as_slice_mut().copy_from(stream, from.as_slice()));
         Poll::Ready(copied.map(|_| (from, into)))
     }
 }

@@ -1,4 +1,4 @@
-//! What a device operation is: steps that submit work ([`Submit`]), and the value that holds them ([`Op`]).
+//! Device operations: the steps that submit work ([`Submit`]), and the value that holds them ([`Op`]).
 //!
 //! This folder holds the traits that every combinator and every custom operation implements. It uses `context`
 //! only. `run` drives the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from

@@ -9,7 +9,7 @@ use crate::{
     op::{Live, Submit},
 };
 
-/// Steps that run beside others. Holds their output until all branches are submitted.
+/// The steps of one branch. Holds their output until all branches are submitted.
 pub struct Branch<S: Submit>(Live<State<S, S::Output>>);
 
 enum State<S, T> {

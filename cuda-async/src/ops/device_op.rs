@@ -1,4 +1,4 @@
-//! The trait that users see: combinators, and the ways to run.
+//! `DeviceOp`: the combinators as methods, and the ways to run an operation.
 
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
@@ -25,16 +25,15 @@ use crate::{
     run::{DeviceFuture, blocking},
 };
 
-/// A lazy device operation. Building or composing one touches no device; only
-/// [`boxed`](DeviceOp::boxed), [`shared`](DeviceOp::shared), [`unzip!`](crate::unzip),
-/// [`join_all`](crate::join_all), [`race`](crate::race()), [`race!`](crate::race!) and
-/// [`to_device`](crate::to_device) allocate then.
+/// A lazy device operation. Building or composing operations uses no device. Only [`boxed`](DeviceOp::boxed),
+/// [`shared`](DeviceOp::shared), [`unzip!`](crate::unzip), [`join_all`](crate::join_all), [`race`](crate::race()),
+/// [`race!`](crate::race!) and [`to_device`](crate::to_device) allocate when they build an operation.
 ///
-/// Run it with `.await` in any executor, with [`sync`](DeviceOp::sync) where there is none, or on a stream
-/// of your choice with [`sync_on`](DeviceOp::sync_on).
+/// Run an operation with `.await` in any executor, with [`sync`](DeviceOp::sync) without an executor, or with
+/// [`sync_on`](DeviceOp::sync_on) on a given stream.
 ///
-/// It is no `Future` but becomes one: `.await`, `join!` and `select!` take it as it is,
-/// `tokio::spawn` wants `op.into_future()`.
+/// An operation is not a `Future`, but it converts into one. `.await`, `join!` and `select!` take the operation itself.
+/// `tokio::spawn` takes `op.into_future()`.
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -66,10 +65,10 @@ pub trait DeviceOp:
     /// Takes the steps out, for combinators.
     fn into_steps(self) -> <Self as DeviceOp>::Steps;
 
-    /// Runs the operation that `f` makes of this one's output, on the same stream, behind it.
+    /// Runs the operation that `f` makes of this one's output, on the same stream and after this one.
     ///
-    /// The closure runs as soon as this operation is submitted: device buffers may still be written, host
-    /// data is real.
+    /// The closure runs when this operation is submitted. The device may still be writing buffers in the output, but
+    /// host data in the output is complete.
     #[inline]
     fn then<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, Plain<F>>>
     where
@@ -88,7 +87,7 @@ pub trait DeviceOp:
         self.then(f)
     }
 
-    /// Like [`then`](DeviceOp::then), for closures that want to know the device and the stream.
+    /// Does the same as [`then`](DeviceOp::then), for closures that use the device or the stream.
     #[inline]
     fn then_with_context<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, WithContext<F>>>
     where
@@ -98,7 +97,7 @@ pub trait DeviceOp:
         Op::new(Chain::new(self.into_steps(), WithContext(f)))
     }
 
-    /// Changes the output on the host, when it is submitted.
+    /// Changes the output on the host, when this operation is submitted.
     #[inline]
     fn map<F, U>(self, f: F) -> Op<Map<<Self as DeviceOp>::Steps, F>>
     where
@@ -108,7 +107,7 @@ pub trait DeviceOp:
         Op::new(Map::new(self.into_steps(), f))
     }
 
-    /// Looks at the output when it is submitted.
+    /// Borrows the output when this operation is submitted.
     #[inline]
     fn inspect<F>(self, f: F) -> Op<Inspect<<Self as DeviceOp>::Steps, F>>
     where
@@ -119,7 +118,8 @@ pub trait DeviceOp:
 
     /// Changes the error on the host, when a step fails.
     ///
-    /// An error that the device meets later comes past it: `op.settled().map_err(f)` sees that too.
+    /// An error that the device meets after the submission does not pass through `f`. To include such errors, use
+    /// `op.settled().map_err(f)`.
     #[inline]
     fn map_err<F>(self, f: F) -> Op<MapErr<<Self as DeviceOp>::Steps, F>>
     where
@@ -128,8 +128,8 @@ pub trait DeviceOp:
         Op::new(MapErr::new(self.into_steps(), f))
     }
 
-    /// Runs the operation that `f` makes of the error where this one fails, also if it is the device that fails
-    /// while it runs it: this operation is [`settled`](DeviceOp::settled) first.
+    /// Runs the operation that `f` makes of the error if this one fails, on the host or on the device. This operation is
+    /// [`settled`](DeviceOp::settled) first.
     ///
     /// ```
     /// use cuda_async::{Error, prelude::*, uninitialised};
@@ -148,17 +148,16 @@ pub trait DeviceOp:
         Op::new(OrElse::new(self.into_steps(), f))
     }
 
-    /// Is done only when the device has run what this operation submitted and was asked how that went. So what
-    /// is behind it sees errors that the device meets, as [`Error`] values. One that fails half way waits for
-    /// what it had submitted.
+    /// Waits until the device has completed this operation and its status was read. So later steps see errors of the
+    /// device as [`Error`] values. An operation that fails half way waits for the work that it has submitted.
     ///
     /// # Errors
-    /// What any step met, else what the device met. [`Error::NeedsHostData`] in
-    /// [`async_on`](DeviceOp::async_on), where nothing may wait.
+    /// The error of a step, or else the error of the device. [`Error::NeedsHostData`] in
+    /// [`async_on`](DeviceOp::async_on), where no step may wait.
     ///
     /// ```
     /// use cuda_async::prelude::*;
-    /// let op = h2d(vec![1u8; 100]).settled().map(|buffer| buffer.len()); // the copy has landed
+    /// let op = h2d(vec![1u8; 100]).settled().map(|buffer| buffer.len()); // the copy is complete
     /// assert_eq!(op.sync()?, 100);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
@@ -166,14 +165,14 @@ pub trait DeviceOp:
         Op::new(Settled::new(self.into_steps()))
     }
 
-    /// Ends the wait after `duration`, measured from when this operation begins: until then it has to be
-    /// [`settled`](DeviceOp::settled). Also ends [`sync`](DeviceOp::sync).
+    /// Ends the wait if this operation is not [`settled`](DeviceOp::settled) within `duration` of its start. It also ends
+    /// the wait of [`sync`](DeviceOp::sync).
     ///
-    /// What is submitted by then runs on, since a device cannot be stopped, and its memory lives until that
-    /// is done. What is behind this operation on the same stream, also in an `or_else`, runs behind it.
+    /// Submitted work runs to its end, because a device cannot be stopped, and its memory is retained until then. Later
+    /// work on the same stream, also in an `or_else`, runs after it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], else as [`settled`](DeviceOp::settled).
+    /// [`Error::TimedOut`], or the errors of [`settled`](DeviceOp::settled).
     ///
     /// ```
     /// use std::time::Duration;
@@ -186,12 +185,12 @@ pub trait DeviceOp:
         Op::new(Timeout::new(self.into_steps(), duration))
     }
 
-    /// Runs this operation on `device`, on a stream of that device's own policy (see
+    /// Runs this operation on `device`, on a stream of the device's policy (see
     /// [`set_device_policy`](crate::runtime::set_device_policy)).
     ///
-    /// Where the rest runs on that device anyway, it simply goes on there. Else it is
-    /// [`settled`](DeviceOp::settled) before what is behind it begins, since an order between devices is kept by the
-    /// host; it begins at once, and sees of what is before it only the values. Buffers that it gives live on `device`.
+    /// If the run uses that device already, the operation continues on the run's stream. Otherwise it starts
+    /// immediately; only values flow in, and device work before it is not ordered. It is [`settled`](DeviceOp::settled)
+    /// before later steps start, because the host keeps the order between devices. Output buffers live on `device`.
     ///
     /// ```
     /// use cuda_async::{cuda_cpu::CpuProvider, prelude::*};
@@ -203,14 +202,14 @@ pub trait DeviceOp:
     /// ```
     ///
     /// # Errors
-    /// What any step or `device` says; [`Error::NeedsHostData`] in [`async_on`](DeviceOp::async_on) of another device.
+    /// The error of a step or of `device`; [`Error::NeedsHostData`] in [`async_on`](DeviceOp::async_on) on another device.
     fn on(self, device: &Device) -> Op<On<<Self as DeviceOp>::Steps>> {
         Op::new(On::new(self.into_steps(), device.clone()))
     }
 
-    /// In this operation [`h2d`](crate::h2d), [`zeros`](crate::zeros) and
-    /// [`uninitialised`](crate::uninitialised) wait for memory where the device has not enough: each is tried again
-    /// when something is freed or some work ends, and at the latest after `max`. No thread is held.
+    /// Lets [`h2d`](crate::h2d), [`zeros`](crate::zeros) and [`uninitialised`](crate::uninitialised) in this operation
+    /// wait if the device has too little memory. Each allocation is tried again when memory is freed or work completes,
+    /// for at most `max`. The wait blocks no thread.
     ///
     /// ```
     /// use std::time::Duration;
@@ -221,16 +220,16 @@ pub trait DeviceOp:
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] after `max`: operations that hold memory and wait for each other's end with that. At
-    /// once if it is more than the device has, and in [`async_on`](DeviceOp::async_on).
+    /// [`Error::OutOfMemory`] after `max`, which also ends operations that hold memory and wait for each other. The error
+    /// comes at once if the request is larger than the device, and in [`async_on`](DeviceOp::async_on).
     fn wait_for_memory(self, max: Duration) -> Op<WaitForMemory<<Self as DeviceOp>::Steps>> {
         Op::new(WaitForMemory::new(self.into_steps(), max))
     }
 
-    /// Takes the value out of the `Arc` that this operation gives, which has to be its last owner.
+    /// Takes the value out of the `Arc` in the output. The `Arc` must have no other owner.
     ///
     /// # Errors
-    /// [`Error::StillShared`] if it is not.
+    /// [`Error::StillShared`] if it has other owners.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -248,7 +247,11 @@ pub trait DeviceOp:
         Op::new(UnwrapArc::new(self.into_steps()))
     }
 
-    /// Runs once, whoever comes first; every clone gets the same `Arc`, or the same error.
+    /// Runs this operation once, in the first clone that is run. Every clone gives the same `Arc`, or the same error.
+    ///
+    /// # Errors
+    /// The error of the operation. An error if the operation waits for its own result, directly or through other shared
+    /// operations of the same run.
     fn shared(self) -> Op<Shared<<Self as DeviceOp>::Steps>>
     where
         <Self as DeviceOp>::Output: Sync,
@@ -256,8 +259,13 @@ pub trait DeviceOp:
         Op::new(Shared::new(self.into_steps()))
     }
 
-    /// Hides the type behind one allocation, so that operations of different make fit in one `Vec` or in
-    /// the arms of an `if`.
+    /// Hides the type behind one allocation, so that operations of different types fit in one `Vec` or in the arms of an
+    /// `if`.
+    ///
+    /// # Errors
+    /// An operation of more than [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES) nested boxes gives an error when
+    /// it is run. For loops and long chains use [`iterate`](crate::iterate), [`in_order`](crate::in_order) or
+    /// [`script`](crate::script).
     fn boxed<'a>(self) -> BoxedOp<'a, <Self as DeviceOp>::Output>
     where
         Self: 'a,
@@ -266,27 +274,26 @@ pub trait DeviceOp:
         boxed(self.into_steps())
     }
 
-    /// Runs on the default policy and blocks the calling thread until the device is done. Needs no runtime.
+    /// Runs on the default policy and blocks the calling thread until the operation is complete. It needs no executor.
     ///
     /// # Errors
-    /// What any step met, or what the device met while it ran them.
+    /// The error of a step, or the error of the device. An error in a waker on the library's timer thread, if a step
+    /// needs wakers.
     fn sync(self) -> Result<<Self as DeviceOp>::Output> {
         blocking::sync(self.into_steps())
     }
 
-    /// Runs on `stream` and blocks the calling thread until the device is done.
+    /// Runs on `stream` and blocks the calling thread until the operation is complete.
     ///
     /// # Errors
-    /// As [`sync`](DeviceOp::sync).
+    /// The same as for [`sync`](DeviceOp::sync).
     #[inline]
     fn sync_on(self, stream: &Stream) -> Result<<Self as DeviceOp>::Output> {
         blocking::sync_on(self.into_steps(), stream.clone())
     }
 
-    /// Starts at once on a stream of `policy`; the future waits for the end.
-    ///
-    /// What goes wrong at the start is told by the future. Steps that wait for host data go on when the
-    /// future is polled.
+    /// Starts at once on a stream of `policy`. The future waits for completion and returns all errors, also those of the
+    /// start. Steps that wait for host data continue when the future is polled.
     #[inline]
     fn schedule<P>(self, policy: &P) -> DeviceFuture<<Self as DeviceOp>::Steps>
     where
@@ -298,12 +305,12 @@ pub trait DeviceOp:
     /// Submits to `stream` and returns, without waiting for the device.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step has to wait; what it had submitted
-    /// until then runs. Else what any step met while it was submitted.
+    /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step has to wait; work that was submitted before that
+    /// runs. Otherwise the error of a step.
     ///
     /// # Safety
-    /// Nobody is told of errors that the device meets later. Handles in the output are safe to use in
-    /// further operations; whoever hands them to foreign code orders that behind `stream`.
+    /// The caller accepts that errors which the device meets later are not reported. Handles in the output are safe to
+    /// use in further operations. A caller that passes them to foreign code orders that code after `stream`.
     unsafe fn async_on(self, stream: &Stream) -> Result<<Self as DeviceOp>::Output> {
         blocking::submit_only(self.into_steps(), stream.clone())
     }

@@ -34,7 +34,7 @@ enum State<W, R> {
 
 /// The result of a turn.
 pub(super) enum Turn<W, R> {
-    /// The work goes on when the waker that the turn was given is woken.
+    /// The work continues after the waker of the turn is woken.
     Pending(W),
     Ended(R),
 }

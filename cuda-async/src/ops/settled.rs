@@ -19,7 +19,7 @@ enum State<S, T> {
     Executing(Executing<T>),
 }
 
-/// The steps have submitted their work, or have failed, and the device runs what they submitted.
+/// The steps have submitted their work, or have failed, and the device runs the submitted work.
 struct Executing<T> {
     submitted: Result<T>,
     number: u64,

@@ -1,12 +1,12 @@
-//! `unzip!`: an operation that gives a tuple, as one operation per element.
+//! `unzip!`: splits an operation that gives a tuple.
 
 use cuda_core::Error;
 use parking_lot::Mutex;
 
 use crate::ops::device_op::DeviceOp;
 
-/// Splits an operation that gives a tuple of two to six elements into one operation for each. It runs once,
-/// when the first of them is run; an error reaches all.
+/// Splits an operation that gives a tuple of two to six elements into one operation for each element. The operation runs
+/// once, when the first of them is run. An error reaches all of them.
 ///
 /// ```
 /// use cuda_async::{prelude::*, unzip, zip};
@@ -22,7 +22,7 @@ macro_rules! unzip {
     };
 }
 
-/// What [`unzip!`](crate::unzip) calls; `T` is the tuple.
+/// Implements [`unzip!`](crate::unzip). `T` is the tuple.
 pub trait Unzip<'a, T> {
     /// A tuple of operations.
     type Parts;
@@ -31,7 +31,7 @@ pub trait Unzip<'a, T> {
     fn unzip(self) -> Self::Parts;
 }
 
-/// An element that one operation will take.
+/// An element that one operation takes.
 type Slot<T> = Mutex<Option<T>>;
 
 macro_rules! tuples {

@@ -1,4 +1,4 @@
-//! `Devices`: several devices, each with a policy of its own.
+//! `Devices`: spreads operations over several devices.
 
 use std::sync::{
     Arc,
@@ -9,8 +9,8 @@ use cuda_core::{Device, Error, Result, Stream};
 
 use crate::policy::{least_loaded::LeastLoaded, scheduling_policy::SchedulingPolicy};
 
-/// Spreads operations over several devices. One operation stays on one of them; buffers that it is given have to
-/// live there.
+/// Spreads operations over several devices, each with its own policy. An operation stays on one device, and its input
+/// buffers must live there.
 ///
 /// ```
 /// use cuda_async::{Device, cuda_cpu::CpuProvider, open, policy::Devices, prelude::*};
@@ -26,24 +26,24 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Each device in turn, with [`LeastLoaded`] on each.
+    /// Chooses the devices in turn, with [`LeastLoaded`] on each.
     ///
     /// # Errors
-    /// What a device says; [`Error::NoDevice`] if there is none.
+    /// The error of a device; [`Error::NoDevice`] if there is none.
     pub fn in_turn(devices: impl IntoIterator<Item = Device>) -> Result<Self> {
         Self::in_turn_over(policies(devices)?)
     }
 
-    /// The device with the fewest submissions that are not known to be complete; of several such devices the one
-    /// that was used last. With [`LeastLoaded`] on each.
+    /// Chooses the device with the fewest submissions that are not known to be complete, with [`LeastLoaded`] on each. Of
+    /// several such devices it prefers the one that was used last.
     ///
     /// # Errors
-    /// As [`in_turn`](Devices::in_turn).
+    /// The same as for [`in_turn`](Devices::in_turn).
     pub fn least_loaded(devices: impl IntoIterator<Item = Device>) -> Result<Self> {
         Self::least_loaded_over(policies(devices)?)
     }
 
-    /// Each policy in turn.
+    /// Chooses the policies in turn.
     ///
     /// # Errors
     /// [`Error::NoDevice`] if there is none.
@@ -51,7 +51,7 @@ impl Devices {
         Self::over(policies, false)
     }
 
-    /// The policy with the smallest [`load`](SchedulingPolicy::load).
+    /// Chooses the policy with the smallest [`load`](SchedulingPolicy::load).
     ///
     /// # Errors
     /// [`Error::NoDevice`] if there is none.

@@ -1,4 +1,4 @@
-//! `LeastLoaded`: the stream with the least to do.
+//! `LeastLoaded`: chooses the stream with the fewest submissions in flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,8 +9,8 @@ use crate::policy::{
     scheduling_policy::SchedulingPolicy,
 };
 
-/// The stream with the fewest submissions that are not known to be complete; of several such streams the one that
-/// was used last, since it is warm.
+/// Chooses the stream with the fewest submissions that are not known to be complete. Of several such streams it prefers
+/// the one that was used last, because its state is in the caches.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -27,18 +27,18 @@ pub struct LeastLoaded {
 }
 
 impl LeastLoaded {
-    /// Over [`DEFAULT_STREAMS`] streams of `device`.
+    /// Uses [`DEFAULT_STREAMS`] streams of `device`.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device if it has no stream to lend.
     pub fn new(device: &Device) -> Result<Self> {
         Self::with_streams(device, DEFAULT_STREAMS)
     }
 
-    /// Over this many streams of `device`, at least one and at most [`MAX_POOL`](crate::policy::MAX_POOL).
+    /// Uses this number of streams of `device`, at least one and at most [`MAX_POOL`](crate::policy::MAX_POOL).
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device if it has no stream to lend.
     pub fn with_streams(device: &Device, streams: usize) -> Result<Self> {
         Ok(Self { streams: lend(device, streams, 0)?, last: AtomicUsize::new(0) })
     }

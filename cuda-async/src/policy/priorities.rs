@@ -1,4 +1,4 @@
-//! `Priorities`: two pools, one of which goes first.
+//! `Priorities`: a pool of streams with high priority, and an ordinary pool.
 
 use cuda_core::{Device, Result, Stream};
 
@@ -6,11 +6,11 @@ use crate::policy::{
     pool::DEFAULT_STREAMS, round_robin::StreamPoolRoundRobin, scheduling_policy::SchedulingPolicy,
 };
 
-/// A pool of streams whose work the device begins first, and one of ordinary streams. As a policy it is the
-/// ordinary one.
+/// A pool of streams whose work the device starts first, and a pool of ordinary streams. Used as a policy, it chooses from
+/// the ordinary pool.
 ///
-/// A kernel that runs is not interrupted. Forks inside an operation borrow streams of its own priority. A device
-/// that knows no priorities treats both alike.
+/// The device does not interrupt a running kernel. The forks of an operation use streams of the operation's priority. A
+/// device without priorities treats both pools alike.
 ///
 /// ```
 /// use cuda_async::{default_device, policy::Priorities, prelude::*};
@@ -28,25 +28,24 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// [`DEFAULT_STREAMS`] streams of each kind: of the highest priority that `device` has, and of the default
-    /// one.
+    /// Uses [`DEFAULT_STREAMS`] streams of the highest priority that `device` has, and as many of the default priority.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device if it has no stream to lend.
     pub fn new(device: &Device) -> Result<Self> {
         Ok(Self {
-            // The nearest that there is.
+            // The device takes its nearest priority.
             high: StreamPoolRoundRobin::with_priority(device, DEFAULT_STREAMS, i32::MIN)?,
             low: StreamPoolRoundRobin::new(device)?,
         })
     }
 
-    /// For what is urgent.
+    /// The pool for urgent operations.
     pub fn high(&self) -> &StreamPoolRoundRobin {
         &self.high
     }
 
-    /// For the rest.
+    /// The pool for all other operations.
     pub fn low(&self) -> &StreamPoolRoundRobin {
         &self.low
     }

@@ -1,4 +1,4 @@
-//! `StreamPoolRoundRobin`: a few streams in turn.
+//! `StreamPoolRoundRobin`: chooses from a few streams in turn.
 
 use std::sync::{
     OnceLock,
@@ -12,46 +12,47 @@ use crate::policy::{
     scheduling_policy::SchedulingPolicy,
 };
 
-/// Streams that [`StreamPoolRoundRobin::new`] grows to.
+/// The largest number of streams of [`StreamPoolRoundRobin::new`].
 pub const MAX_STREAMS: usize = 16;
 
-/// A few streams in turn; one that is known to be idle is used again before the turn moves on, since it is
-/// warm. The turn goes to the next stream that is known to be idle, so nothing is placed behind a stream that is stuck
-/// while another one is free; if there is none, to the next one that no other thread is submitting to at this
-/// moment. The default.
+/// Chooses from a few streams in turn. This is the default policy.
+///
+/// The current stream is used again while it is known to be idle, because its state is in the caches. Otherwise the
+/// turn goes to the next stream that is known to be idle, so no operation is placed behind a stuck stream while another
+/// one is free. If no stream is idle, the turn goes to the next stream to which no other thread is submitting.
 #[derive(Debug)]
 pub struct StreamPoolRoundRobin {
     device: Device,
     priority: i32,
-    /// Filled from the front, as far as `open`.
+    /// The first `open` of them are filled.
     streams: Box<[OnceLock<Stream>]>,
     open: AtomicUsize,
     turn: AtomicUsize,
 }
 
 impl StreamPoolRoundRobin {
-    /// [`DEFAULT_STREAMS`] streams of `device`; more, up to [`MAX_STREAMS`], when so many threads submit at the
-    /// same moment that each stream has one.
+    /// Uses [`DEFAULT_STREAMS`] streams of `device`. Adds streams, up to [`MAX_STREAMS`], when other threads are submitting
+    /// to all of them.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device if it has no stream to lend.
     pub fn new(device: &Device) -> Result<Self> {
         Self::of(device, DEFAULT_STREAMS, MAX_STREAMS, 0)
     }
 
-    /// This many streams of `device`, at least one and at most [`MAX_POOL`].
+    /// Uses this number of streams of `device`, at least one and at most [`MAX_POOL`].
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device if it has no stream to lend.
     pub fn with_streams(device: &Device, streams: usize) -> Result<Self> {
         Self::with_priority(device, streams, 0)
     }
 
-    /// As [`with_streams`](Self::with_streams), where the streams have a priority: lower ones run first. The
-    /// default is 0. A device takes the nearest that it knows.
+    /// Does the same as [`with_streams`](Self::with_streams), for streams with a priority. Lower numbers run first, and the
+    /// default is 0. A device uses the nearest priority that it has.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device if it has no stream to lend.
     pub fn with_priority(device: &Device, streams: usize, priority: i32) -> Result<Self> {
         Self::of(device, streams, streams, priority)
     }
@@ -70,7 +71,7 @@ impl StreamPoolRoundRobin {
         self.streams.iter().filter_map(OnceLock::get)
     }
 
-    /// The best stream behind `turn`.
+    /// Returns the best stream after `turn`.
     fn rotate(&self, turn: usize) -> Result<&Stream> {
         let open = self.open.load(Ordering::Acquire);
         let free = |stream: &Stream| !stream.is_contended();
@@ -99,7 +100,7 @@ impl StreamPoolRoundRobin {
         streams.find(|(_, stream)| fits(stream))
     }
 
-    /// One stream more, if there may be; else the one at `next`.
+    /// Adds a stream if the limit allows it. Otherwise returns the stream at `next`.
     #[cold]
     fn grow(&self, next: usize) -> Result<&Stream> {
         let open = self.open.load(Ordering::Acquire);

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use cuda_core::{Result, Stream};
 
-/// Chooses the stream for an operation. Any thread may ask at any time.
+/// Chooses the stream of an operation. Any thread may call it at any time.
 pub trait SchedulingPolicy: Send + Sync {
-    /// The stream for the next operation.
+    /// Returns the stream for the next operation.
     ///
     /// # Errors
-    /// What the device says if it has no stream to give.
+    /// The error of the device if it has no stream to lend.
     fn place(&self) -> Result<Stream>;
 
-    /// How many submissions on its streams are not known to be complete, for [`Devices`](crate::policy::Devices) to compare; a policy that
-    /// cannot tell says none.
+    /// Returns the number of submissions on its streams that are not known to be complete.
+    /// [`Devices`](crate::policy::Devices) compares it. A policy that does not count returns 0.
     fn load(&self) -> u64 {
         0
     }

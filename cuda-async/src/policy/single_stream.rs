@@ -4,15 +4,15 @@ use cuda_core::{Device, Result, Stream};
 
 use crate::policy::scheduling_policy::SchedulingPolicy;
 
-/// One stream: operations run one after the other.
+/// Runs all operations on one stream, in sequence.
 #[derive(Debug)]
 pub struct SingleStream(Stream);
 
 impl SingleStream {
-    /// A new stream of `device`.
+    /// Uses an idle stream of `device`.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device if it has no stream to lend.
     pub fn new(device: &Device) -> Result<Self> {
         Ok(Self(device.lend_idle_stream(0)?))
     }

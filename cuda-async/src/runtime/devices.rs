@@ -1,12 +1,12 @@
-//! The devices of this machine, by address.
+//! Opens the devices of this machine by address.
 
 use cuda_core::{Device, DeviceInfo, Error, Provider, Result};
 use parking_lot::Mutex;
 
-/// Devices that were opened, kept for the life of the process.
+/// The open devices. They are kept until the process ends.
 static OPEN: Mutex<Vec<(String, Device)>> = Mutex::new(Vec::new());
 
-/// The providers that were built in, GPUs first.
+/// Returns the providers that are compiled in, GPUs first.
 fn providers() -> Vec<Box<dyn Provider>> {
     vec![
         #[cfg(feature = "cuda")]
@@ -16,8 +16,8 @@ fn providers() -> Vec<Box<dyn Provider>> {
     ]
 }
 
-/// Opens the device at `address`: `cpu`, `cuda` (the first GPU) or `cuda:1`. The same address gives the
-/// same device every time. Blocks: a GPU takes a quarter of a second the first time.
+/// Opens the device at `address`: `cpu`, `cuda` (the first GPU) or `cuda:1`. The same address gives the same device every
+/// time. Blocks: the first use of a GPU takes a quarter of a second.
 ///
 /// ```
 /// let device = cuda_async::open("cpu")?;
@@ -25,11 +25,11 @@ fn providers() -> Vec<Box<dyn Provider>> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
-/// A CPU device that does more than run (with limits, checks, another order) is opened by its provider,
-/// `Device::open(&CpuProvider::new(options), 0)`, and is a device of its own each time.
+/// To open a CPU device with options (limits, checks, another order), use its provider:
+/// `Device::open(&CpuProvider::new(options), 0)`. Each such call opens a separate device.
 ///
 /// # Errors
-/// [`Error::NoDevice`] with a list of what there is, [`Error::NoDriver`], or what the device says.
+/// [`Error::NoDevice`] with a list of the available devices, [`Error::NoDriver`], or the error of the device.
 pub fn open(address: &str) -> Result<Device> {
     let (scheme, ordinal) = parse(address)?;
     let providers = providers();
@@ -41,7 +41,7 @@ pub fn open(address: &str) -> Result<Device> {
         return Ok(device.clone());
     }
     let device = Device::open(&**provider, ordinal).map_err(|error| match error {
-        // The provider knows only its own devices.
+        // The provider lists only its own devices.
         Error::NoDevice { .. } => no_device(address),
         error => error,
     })?;
@@ -49,13 +49,13 @@ pub fn open(address: &str) -> Result<Device> {
     Ok(device)
 }
 
-/// Every device that can be opened here, GPUs first. A driver that cannot be used counts as no GPU;
-/// `open("cuda")` says why.
+/// Lists the devices that can be opened, GPUs first. If the driver cannot be used, no GPU is listed, and `open("cuda")`
+/// returns the reason.
 pub fn devices() -> Vec<DeviceInfo> {
     providers().iter().flat_map(|provider| provider.devices().unwrap_or_default()).collect()
 }
 
-/// `cuda:1` as ("cuda", 1).
+/// Splits an address: `cuda:1` is ("cuda", 1).
 fn parse(address: &str) -> Result<(&str, u32)> {
     match address.split_once(':') {
         None => Ok((address, 0)),

@@ -1,4 +1,4 @@
-//! Everything that may be written, under the lints that refuse most.
+//! Every accepted form of a declaration, under strict lints.
 #![deny(warnings, unsafe_op_in_unsafe_fn, missing_debug_implementations)]
 #![deny(clippy::all, clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 
@@ -9,7 +9,7 @@ use cuda_async::{DeviceBuffer, DeviceOp, LaunchConfig};
 mod no_prelude {
     #![no_implicit_prelude]
 
-    /// Names that the expansion must not take for its own.
+    /// Names that the expansion must not confuse with the standard ones.
     #[allow(dead_code, missing_docs)]
     mod clashes {
         pub(crate) struct Result;
@@ -28,7 +28,7 @@ mod no_prelude {
     }
 }
 
-/// Two floats; its name is that of a type parameter.
+/// Two floats. The name is that of a type parameter.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct P {
@@ -49,7 +49,7 @@ cuda_async::kernels! {
     pub(crate) struct Params;
 
     unsafe fn double2_by_value(p: P, out: &mut [P], n: u32);
-    /// Its parameters are called like what the method has of its own.
+    /// The parameters have the names of the method's own parameters.
     #[entry = "every_scalar"]
     unsafe fn hygiene(
         config: i8, module: u16, device: u8, argument_0: i32, r#type: bool, a: i64, b: f32, c: f64,

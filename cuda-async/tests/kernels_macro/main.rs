@@ -1,4 +1,4 @@
-//! `kernels!`: what compiles, what does not and with which message, and that it runs.
+//! `kernels!`: forms that compile, mistakes and their messages, and launches.
 
 #[allow(dead_code)]
 mod forms;
@@ -7,8 +7,8 @@ mod run;
 
 use std::{fs, path::Path};
 
-/// The cases are built in a package of their own in the target folder. Beside it goes a copy of the
-/// kernels, so that `../kernels` is right there, too.
+/// Copies the kernels next to the package in the target folder in which the cases are built, so that `../kernels` is
+/// valid there too.
 fn copy_kernels() -> std::io::Result<()> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests");
     let copies = target.join("trybuild").join("kernels");

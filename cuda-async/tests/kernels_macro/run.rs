@@ -51,7 +51,7 @@ fn cpu() -> Result<(Device, Stream), Error> {
 }
 
 #[test]
-fn buffers_come_back_in_the_form_in_which_they_were_given() -> Result<(), Error> {
+fn buffers_are_returned_in_the_form_in_which_they_were_given() -> Result<(), Error> {
     let (device, stream) = cpu()?;
     let vectors = Vectors::load(&device)?;
     let a = Arc::new(h2d(vec![1.0f32; 300]).sync_on(&stream)?);
@@ -72,7 +72,7 @@ fn buffers_come_back_in_the_form_in_which_they_were_given() -> Result<(), Error>
 }
 
 #[test]
-fn owned_inputs_are_read_and_come_back() -> Result<(), Error> {
+fn owned_inputs_are_read_and_returned() -> Result<(), Error> {
     let (device, stream) = cpu()?;
     let vectors = Vectors::load(&device)?;
     let op = zip!(h2d([1.0f32, 2.0]), h2d([10.0f32, 20.0]), zeros(2)).then(move |(a, b, c)| {
@@ -86,7 +86,7 @@ fn owned_inputs_are_read_and_come_back() -> Result<(), Error> {
 }
 
 #[test]
-fn values_arrive_whole() -> Result<(), Error> {
+fn values_arrive_unchanged() -> Result<(), Error> {
     let (device, stream) = cpu()?;
     let params = Params::load(&device)?;
     let config = LaunchConfig::for_num_elems(3);
@@ -111,7 +111,7 @@ fn values_arrive_whole() -> Result<(), Error> {
 }
 
 #[test]
-fn more_arguments_than_a_tuple_has() -> Result<(), Error> {
+fn kernels_take_more_arguments_than_a_tuple() -> Result<(), Error> {
     let (device, stream) = cpu()?;
     let (many, one) = (Many::load(&device)?, LaunchConfig::new(1, 1));
     let out = zeros::<u32>(18).sync_on(&stream)?;
@@ -124,7 +124,7 @@ fn more_arguments_than_a_tuple_has() -> Result<(), Error> {
 }
 
 #[test]
-fn the_struct_shows_its_kernels() -> Result<(), Error> {
+fn debug_output_lists_the_kernels() -> Result<(), Error> {
     let (device, _) = cpu()?;
     let vectors = Vectors::load(&device)?;
     assert_eq!(format!("{:?}", vectors.clone()), "Vectors { add: Function(vecadd) }");

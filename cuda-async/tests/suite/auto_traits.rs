@@ -1,4 +1,4 @@
-//! What is `Send`, `Sync` and `Unpin`: a promise to users, so every public type is listed.
+//! The auto traits of every public type, which are part of the API.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn send_sync<T: Send + Sync + ?Sized>() {}
 fn unpin<T: Unpin>() {}
 
 #[test]
-fn handles_go_anywhere() {
+fn handles_are_send_sync_and_unpin() {
     send_sync::<Device>();
     send_sync::<Stream>();
     send_sync::<Event>();
@@ -57,7 +57,7 @@ fn handles_go_anywhere() {
 }
 
 #[test]
-fn data_goes_anywhere() {
+fn plain_data_is_send_sync_and_unpin() {
     send_sync::<Error>();
     send_sync::<Fault>();
     send_sync::<FaultKind>();
@@ -82,9 +82,9 @@ fn data_goes_anywhere() {
     send_sync::<ByValue<[f32; 2]>>();
 }
 
-/// Operations and futures go to other threads; what they hold need not be shareable, so `Sync` is not promised.
+/// Operations and futures are `Send`. `Sync` is not promised, because their contents may not be shareable.
 #[test]
-fn operations_go_to_other_threads() {
+fn operations_are_send() {
     type Buffer = DeviceBuffer<f32>;
     type Pending = std::future::Pending<Result<u8, Error>>;
     send::<BoxedOp<'static, u8>>();

@@ -1,4 +1,4 @@
-//! Futures that are dropped, forgotten or aborted; closures that panic.
+//! Futures that are dropped, forgotten or aborted, and closures that panic.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,17 +16,17 @@ use crate::{
 };
 
 on_every_device! {
-    a_dropped_future_leaves_the_stream_usable
-    a_forgotten_future_leaves_its_borrow_usable
-    a_panic_in_a_closure_leaves_the_stream_usable
-    a_cancelled_poller_hands_shared_work_over
+    stream_works_after_a_dropped_future
+    borrowed_buffer_works_after_a_forgotten_future
+    stream_works_after_a_panic_in_a_closure
+    cancelled_poller_passes_shared_work_to_another_clone
 }
 
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     future.poll_unpin(&mut Context::from_waker(Waker::noop()))
 }
 
-fn a_dropped_future_leaves_the_stream_usable(device: &Device) {
+fn stream_works_after_a_dropped_future(device: &Device) {
     let kernels = Kernels::load(device);
     let policy = SingleStream::new(device).unwrap();
     for _ in 0..10 {
@@ -40,7 +40,7 @@ fn a_dropped_future_leaves_the_stream_usable(device: &Device) {
     }
 }
 
-fn a_forgotten_future_leaves_its_borrow_usable(device: &Device) {
+fn borrowed_buffer_works_after_a_forgotten_future(device: &Device) {
     let kernels = Kernels::load(device);
     let policy = SingleStream::new(device).unwrap();
     let stream = device.new_stream().unwrap();
@@ -52,7 +52,7 @@ fn a_forgotten_future_leaves_its_borrow_usable(device: &Device) {
     assert_eq!(to_host(x).sync_on(&stream).unwrap(), [6.0; 5000]);
 }
 
-fn a_panic_in_a_closure_leaves_the_stream_usable(device: &Device) {
+fn stream_works_after_a_panic_in_a_closure(device: &Device) {
     let stream = device.new_stream().unwrap();
     let panicking =
         h2d(vec![1u8; 100]).then(|_| -> Op<cuda_async::ops::Value<u8>> { panic!("on purpose") });
@@ -65,7 +65,7 @@ fn a_panic_in_a_closure_leaves_the_stream_usable(device: &Device) {
     assert_eq!(shared.sync_on(&stream).unwrap_err(), Error::AlreadyEnded);
 }
 
-fn a_cancelled_poller_hands_shared_work_over(device: &Device) {
+fn cancelled_poller_passes_shared_work_to_another_clone(device: &Device) {
     let kernels = Kernels::load(device);
     let policy = SingleStream::new(device).unwrap();
     for _ in 0..20 {
@@ -83,8 +83,8 @@ fn a_cancelled_poller_hands_shared_work_over(device: &Device) {
     }
 }
 
-/// With a device to itself: whatever was cancelled, all of its memory comes back.
-fn memory_comes_back(provider: &dyn Provider) {
+/// On a device of its own: all memory of cancelled operations is freed.
+fn memory_is_freed(provider: &dyn Provider) {
     let device = Device::open(provider, 0).unwrap();
     let kernels = Kernels::load(&device);
     let before = device.memory().unwrap().used;
@@ -98,7 +98,7 @@ fn memory_comes_back(provider: &dyn Provider) {
         drop(future);
     }
     device.synchronize().unwrap();
-    // What was dropped is freed on its stream, behind what that had.
+    // Dropped buffers are freed on their stream, after its earlier work.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while device.memory().unwrap().used > before && std::time::Instant::now() < until {
         device.synchronize().unwrap();
@@ -108,19 +108,19 @@ fn memory_comes_back(provider: &dyn Provider) {
 }
 
 #[test]
-fn memory_comes_back_on_the_cpu_device() {
-    memory_comes_back(&cuda_cpu::CpuProvider::default());
+fn memory_is_freed_on_the_cpu_device() {
+    memory_is_freed(&cuda_cpu::CpuProvider::default());
 }
 
 #[test]
-fn memory_comes_back_behind_bytes() {
-    memory_comes_back(&LinkProvider::new(std::time::Duration::from_micros(200)));
+fn memory_is_freed_behind_a_link() {
+    memory_is_freed(&LinkProvider::new(std::time::Duration::from_micros(200)));
 }
 
 #[cfg(feature = "cuda")]
 #[test]
-fn memory_comes_back_on_a_gpu() {
+fn memory_is_freed_on_a_gpu() {
     if crate::devices::cuda().is_some() {
-        memory_comes_back(&cuda_core::cuda::CudaProvider::new());
+        memory_is_freed(&cuda_core::cuda::CudaProvider::new());
     }
 }

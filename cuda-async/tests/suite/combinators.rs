@@ -1,4 +1,4 @@
-//! Combinators on devices; what needs no device is tested beside each of them.
+//! Combinators on devices. The unit tests of the combinators cover the cases without a device.
 
 use std::{
     ops::ControlFlow,
@@ -18,20 +18,20 @@ use cuda_async::{
 use crate::{kernels::Kernels, on_every_device};
 
 on_every_device! {
-    tuples_run_side_by_side_and_join
-    branches_see_what_came_before_them
+    tuples_run_concurrently_and_join
+    branches_see_earlier_work
     nested_forks_join
     unzip_gives_each_part_once
-    join_all_keeps_the_order
+    join_all_keeps_the_order_of_outputs
     iterate_decides_on_device_results
-    in_order_runs_ten_thousand
+    in_order_runs_ten_thousand_operations
     shared_runs_once_for_many_threads
     shared_is_ordered_on_other_streams
-    an_error_reaches_every_clone
+    shared_error_reaches_every_clone
     closures_borrow_and_return_errors
 }
 
-fn tuples_run_side_by_side_and_join(device: &Device) {
+fn tuples_run_concurrently_and_join(device: &Device) {
     let kernels = Kernels::load(device);
     let stream = device.new_stream().unwrap();
     let branch = |x: f32| {
@@ -43,7 +43,7 @@ fn tuples_run_side_by_side_and_join(device: &Device) {
     assert_eq!(sum.sync_on(&stream).unwrap(), [12.0; 100]);
 }
 
-fn branches_see_what_came_before_them(device: &Device) {
+fn branches_see_earlier_work(device: &Device) {
     let kernels = Kernels::load(device);
     let stream = device.new_stream().unwrap();
     let op = h2d(vec![1.0f32; 70_000]).then(|x| kernels.scale(x, 3.0)).map(Arc::new).then(|x| {
@@ -83,7 +83,7 @@ fn unzip_gives_each_part_once(device: &Device) {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-fn join_all_keeps_the_order(device: &Device) {
+fn join_all_keeps_the_order_of_outputs(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = join_all((0..40u32).map(|i| h2d(vec![i; 10]).then(to_host)));
     let expected: Vec<_> = (0..40u32).map(|i| vec![i; 10]).collect();
@@ -115,7 +115,7 @@ fn iterate_decides_on_device_results(device: &Device) {
     assert_eq!(futures::executor::block_on(future).unwrap(), (128.0, 7));
 }
 
-fn in_order_runs_ten_thousand(device: &Device) {
+fn in_order_runs_ten_thousand_operations(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = in_order((0..10_000u32).map(value));
     assert!(op.sync_on(&stream).unwrap().into_iter().eq(0..10_000));
@@ -168,7 +168,7 @@ fn shared_is_ordered_on_other_streams(device: &Device) {
     }
 }
 
-fn an_error_reaches_every_clone(device: &Device) {
+fn shared_error_reaches_every_clone(device: &Device) {
     let stream = device.new_stream().unwrap();
     let failing = value(())
         .then(|()| Err::<Op<cuda_async::ops::Value<u8>>, _>(Error::NeedsHostData))

@@ -1,4 +1,4 @@
-//! Uploads, downloads, pinned memory, fresh memory.
+//! Uploads, downloads, pinned memory, new allocations.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use cuda_async::{Device, DeviceBuffer, Error, prelude::*, to_pinned};
 use crate::on_every_device;
 
 on_every_device! {
-    every_element_type_comes_back
-    sources_of_every_kind
-    nothing_is_a_size_too
-    copies_of_many_chunks
-    pinned_buffers_go_as_they_are
-    fresh_memory_is_zero
+    every_element_type_survives_a_round_trip
+    every_host_source_uploads
+    empty_buffers_work
+    copies_of_many_chunks_are_complete
+    pinned_buffers_are_copied_directly
+    zeros_are_zero
     device_to_device
 }
 
-fn every_element_type_comes_back(device: &Device) {
+fn every_element_type_survives_a_round_trip(device: &Device) {
     fn check<T: cuda_async::Element + PartialEq + std::fmt::Debug>(
         device: &Device,
         values: Vec<T>,
@@ -34,7 +34,7 @@ fn every_element_type_comes_back(device: &Device) {
     check(device, vec![[1u8, 2, 3], [4, 5, 6]]);
 }
 
-fn sources_of_every_kind(device: &Device) {
+fn every_host_source_uploads(device: &Device) {
     let stream = device.new_stream().unwrap();
     let values = vec![1, 2, 3];
     assert_eq!(h2d(&values).then(to_host).sync_on(&stream).unwrap(), values);
@@ -46,15 +46,15 @@ fn sources_of_every_kind(device: &Device) {
     assert_eq!(Arc::new(buffer).to_host_vec().sync_on(&stream).unwrap(), values);
 }
 
-fn nothing_is_a_size_too(device: &Device) {
+fn empty_buffers_work(device: &Device) {
     let stream = device.new_stream().unwrap();
     assert_eq!(h2d(Vec::<f32>::new()).then(to_host).sync_on(&stream).unwrap(), [0.0; 0]);
     assert_eq!(zeros::<u64>(0).then(to_host).sync_on(&stream).unwrap(), [0; 0]);
     assert_eq!(h2d(Vec::<u8>::new()).then(to_pinned).sync_on(&stream).unwrap()[..], [0; 0]);
 }
 
-/// More chunks than the window holds, and an end that is not a whole chunk.
-fn copies_of_many_chunks(device: &Device) {
+/// Copies more chunks than the window holds, and a last chunk that is not full.
+fn copies_of_many_chunks_are_complete(device: &Device) {
     let len = (cuda_async::memory::COPY_CHUNK * (cuda_async::memory::COPY_WINDOW + 2)) / 4 + 3;
     let values: Vec<u32> = (0..len as u32).map(|x| x.wrapping_mul(2_654_435_761)).collect();
     let stream = device.new_stream().unwrap();
@@ -65,7 +65,7 @@ fn copies_of_many_chunks(device: &Device) {
     assert!(back == values);
 }
 
-fn pinned_buffers_go_as_they_are(device: &Device) {
+fn pinned_buffers_are_copied_directly(device: &Device) {
     let stream = device.new_stream().unwrap();
     let mut pinned = device.pinned::<f32>(1000).unwrap();
     assert!(pinned.iter().all(|x| *x == 0.0));
@@ -75,7 +75,7 @@ fn pinned_buffers_go_as_they_are(device: &Device) {
     assert_eq!(back[..], expected);
 }
 
-fn fresh_memory_is_zero(device: &Device) {
+fn zeros_are_zero(device: &Device) {
     let stream = device.new_stream().unwrap();
     for _ in 0..3 {
         let dirty = h2d(vec![u64::MAX; 5000]).sync_on(&stream).unwrap();
@@ -88,8 +88,8 @@ fn device_to_device(device: &Device) {
     let stream = device.new_stream().unwrap();
     let source = h2d(vec![1.5f64; 300]).sync_on(&stream).unwrap();
     let mut copy = DeviceBuffer::<f64>::uninitialised(&stream, 300).unwrap();
-    copy.copy_from(&stream, &source).unwrap();
+    copy.copy_from(&stream, source.as_slice()).unwrap();
     assert_eq!(to_host(copy).sync_on(&stream).unwrap(), [1.5; 300]);
     let mut shorter = DeviceBuffer::<f64>::uninitialised(&stream, 299).unwrap();
-    assert!(matches!(shorter.copy_from(&stream, &source), Err(Error::OutOfRange { .. })));
+    assert!(matches!(shorter.copy_from(&stream, source.as_slice()), Err(Error::OutOfRange { .. })));
 }

@@ -21,17 +21,17 @@ pub fn link() -> Option<Device> {
     Some(LINK.get_or_init(open).clone())
 }
 
-/// The first GPU; says so where there is none.
+/// Opens the first GPU. Prints a message if there is none.
 pub fn cuda() -> Option<Device> {
     static SAID: Once = Once::new();
     let say = |error| {
-        // Not `eprintln!`, which tests that pass keep to themselves.
+        // Not `eprintln!`, which the harness captures for tests that pass.
         SAID.call_once(|| _ = writeln!(std::io::stderr(), "`cuda` tests not run here: {error}"));
     };
     cuda_async::open("cuda").map_err(say).ok()
 }
 
-/// `fn name(device: &Device)` as a test on every device.
+/// Makes a test on every device of each `fn name(device: &Device)`.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident)*) => {

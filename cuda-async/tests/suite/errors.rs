@@ -1,4 +1,4 @@
-//! Bad input, met by an error that says what to do.
+//! Bad input gives an error that says what to do.
 
 use cuda_async::{Device, Error, LaunchConfig, launch, prelude::*};
 
@@ -6,12 +6,12 @@ use crate::{kernels::Kernels, on_every_device};
 
 on_every_device! {
     out_of_memory_says_how_much
-    ptx_that_is_none
-    no_such_kernel_lists_those_there_are
+    invalid_ptx_is_an_error
+    missing_kernel_error_lists_the_kernels
     arguments_are_checked
-    integers_are_no_floats
+    integer_argument_for_a_float_is_an_error
     launch_shapes_are_checked
-    other_devices_are_told_apart
+    buffer_of_another_device_is_an_error
 }
 
 const VECADD: &str = include_str!("../../../kernels/vecadd.ptx");
@@ -30,7 +30,7 @@ fn out_of_memory_says_how_much(device: &Device) {
     assert_eq!(zeros::<u8>(3).then(to_host).sync_on(&stream).unwrap(), [0; 3]);
 }
 
-fn ptx_that_is_none(device: &Device) {
+fn invalid_ptx_is_an_error(device: &Device) {
     for text in ["", "int main() {}", ".version 7.0\n.target sm_50\n.entry k() { nonsense.f32 x; }"]
     {
         let error = device.load_ptx(text).unwrap_err();
@@ -38,7 +38,7 @@ fn ptx_that_is_none(device: &Device) {
     }
 }
 
-fn no_such_kernel_lists_those_there_are(device: &Device) {
+fn missing_kernel_error_lists_the_kernels(device: &Device) {
     let module = device.load_ptx(VECADD).unwrap();
     let error = module.function("vecsub").unwrap_err();
     assert_eq!(error.to_string(), "no kernel `vecsub` in the module; it has `vecadd`");
@@ -61,7 +61,7 @@ fn arguments_are_checked(device: &Device) {
     }
 }
 
-fn integers_are_no_floats(device: &Device) {
+fn integer_argument_for_a_float_is_an_error(device: &Device) {
     let scale = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
     let scale = scale.function("scale").unwrap();
     let stream = device.new_stream().unwrap();
@@ -92,7 +92,7 @@ fn launch_shapes_are_checked(device: &Device) {
     unsafe { launch(&empty, LaunchConfig::new(3, 1024), ()) }.sync_on(&stream).unwrap();
 }
 
-fn other_devices_are_told_apart(device: &Device) {
+fn buffer_of_another_device_is_an_error(device: &Device) {
     let other = Device::open(&cuda_cpu::CpuProvider::default(), 0).unwrap();
     let foreign = h2d(vec![1.0f32; 8]).sync_on(&other.new_stream().unwrap()).unwrap();
     let kernels = Kernels::load(device);
@@ -102,7 +102,7 @@ fn other_devices_are_told_apart(device: &Device) {
 }
 
 #[test]
-fn an_address_that_names_nothing_lists_what_there_is() {
+fn unknown_address_error_lists_the_devices() {
     for address in ["tpu", "cpu:7", "cuda:99", "cpu:x", "", ":", "cuda:-1"] {
         let error = cuda_async::open(address).unwrap_err();
         assert!(

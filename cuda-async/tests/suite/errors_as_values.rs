@@ -14,20 +14,20 @@ use futures::executor::block_on;
 use crate::{
     kernels::{Kernels, spun},
     on_every_device,
-    polling::{dropped_at_every_poll, memory_comes_back, own_devices, polled_again},
+    polling::{dropped_at_every_poll, memory_is_freed, own_devices, polled_again},
 };
 
 on_every_device! {
     settled_waits_for_the_device
-    settled_waits_for_what_was_submitted_before_an_error
+    settled_waits_for_work_submitted_before_an_error
     settled_waits_for_the_other_branches_of_a_failed_fork
     settled_does_not_wait_for_others
-    nothing_waits_where_nothing_may
-    or_else_saves_an_allocation_that_is_too_large
+    async_on_never_waits
+    or_else_handles_an_allocation_that_is_too_large
     map_err_changes_the_error_only
-    unwrap_arc_wants_the_last_owner
-    they_end_once
-    a_panic_in_a_closure_ends_it
+    unwrap_arc_needs_the_last_owner
+    settled_and_or_else_end_once
+    panic_in_a_closure_ends_the_operation
 }
 
 const SLOW: u32 = 30_000;
@@ -53,7 +53,7 @@ fn settled_waits_for_the_device(device: &Device) {
     assert!(block_on(slow().map(|_| is_idle(&stream)).schedule(&policy)).unwrap());
 }
 
-fn settled_waits_for_what_was_submitted_before_an_error(device: &Device) {
+fn settled_waits_for_work_submitted_before_an_error(device: &Device) {
     let kernels = Kernels::load(device);
     let stream = device.new_stream().unwrap();
     let op = || zeros::<u32>(64).then(|out| kernels.spin(out, SLOW)).then(failing()).settled();
@@ -96,7 +96,7 @@ fn settled_does_not_wait_for_others(device: &Device) {
     block_on(late).unwrap();
 }
 
-fn nothing_waits_where_nothing_may(device: &Device) {
+fn async_on_never_waits(device: &Device) {
     let stream = device.new_stream().unwrap();
     let fallback = |_| -> Op<Value<u8>> { panic!("must not run") };
     // SAFETY: nothing is submitted.
@@ -107,7 +107,7 @@ fn nothing_waits_where_nothing_may(device: &Device) {
     }
 }
 
-fn or_else_saves_an_allocation_that_is_too_large(device: &Device) {
+fn or_else_handles_an_allocation_that_is_too_large(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = || {
         zeros::<u8>(1 << 50).or_else(|error| {
@@ -126,7 +126,7 @@ fn map_err_changes_the_error_only(device: &Device) {
     assert_eq!(op(1 << 50).sync_on(&stream), Err(Error::NeedsHostData));
 }
 
-fn unwrap_arc_wants_the_last_owner(device: &Device) {
+fn unwrap_arc_needs_the_last_owner(device: &Device) {
     let kernels = Kernels::load(device);
     let stream = device.new_stream().unwrap();
     let shared = h2d(vec![1.0f32; 500]).shared();
@@ -139,7 +139,7 @@ fn unwrap_arc_wants_the_last_owner(device: &Device) {
     assert_eq!((sum, alone), (vec![2.0; 500], vec![3.0; 500]));
 }
 
-fn they_end_once(device: &Device) {
+fn settled_and_or_else_end_once(device: &Device) {
     let stream = device.new_stream().unwrap();
     let ended = [
         polled_again(zeros::<u8>(4).settled()).boxed(),
@@ -156,7 +156,7 @@ fn they_end_once(device: &Device) {
     }
 }
 
-fn a_panic_in_a_closure_ends_it(device: &Device) {
+fn panic_in_a_closure_ends_the_operation(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = zeros::<u8>(1 << 50)
         .or_else(|_| -> Op<cuda_async::memory::Allocate<u8>> { panic!("on purpose") });
@@ -177,7 +177,7 @@ fn trap(kernel: &Function) -> impl DeviceOp<Output = DeviceBuffer<u32>> + use<> 
 }
 
 #[test]
-fn or_else_sees_what_the_device_meets_later() {
+fn or_else_handles_later_device_errors() {
     for device in own_devices() {
         let module = device.load_ptx(include_str!("../../../kernels/faults.ptx")).unwrap();
         let kernel = module.function("trap_at").unwrap();
@@ -196,7 +196,7 @@ fn or_else_sees_what_the_device_meets_later() {
 }
 
 #[test]
-fn nothing_is_left_of_what_is_dropped_at_any_poll() {
+fn operations_dropped_at_any_poll_leave_no_memory() {
     for device in own_devices() {
         let kernels = Kernels::load(&device);
         let before = device.memory().unwrap().used;
@@ -206,6 +206,6 @@ fn nothing_is_left_of_what_is_dropped_at_any_poll() {
             let failed = slow().then(|_| zeros::<u32>(1 << 50)).settled().or_else(|_| zeros(64));
             failed.then(|x| kernels.spin(x, 2000)).then(to_host).settled().schedule(&policy)
         });
-        memory_comes_back(&device, before);
+        memory_is_freed(&device, before);
     }
 }

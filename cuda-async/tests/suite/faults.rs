@@ -1,4 +1,4 @@
-//! Kernels that go wrong: on the CPU device, with a device of its own for each.
+//! Kernels that fault, each on a CPU device of its own.
 
 use cuda_async::{
     Device, Error, LaunchConfig,
@@ -24,7 +24,7 @@ fn fault_of(error: Error) -> cuda_async::cuda_core::Fault {
 }
 
 #[test]
-fn a_write_past_the_end_names_the_thread() {
+fn write_past_the_end_names_the_thread() {
     let device = device();
     let kernel = device.load_ptx(FAULTS).unwrap().function("off_by_one").unwrap();
     let stream = device.new_stream().unwrap();
@@ -41,7 +41,7 @@ fn a_write_past_the_end_names_the_thread() {
 }
 
 #[test]
-fn every_waiter_is_told_and_the_device_can_be_reset() {
+fn every_waiter_gets_the_fault_and_the_device_can_be_reset() {
     let device = device();
     let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
     let policy = SingleStream::new(&device).unwrap();
@@ -56,7 +56,7 @@ fn every_waiter_is_told_and_the_device_can_be_reset() {
     assert_eq!(fault.kind, FaultKind::Trap);
     assert_eq!(fault.site.unwrap().thread, [5, 0, 0]);
     for future in waiting {
-        // In flight when it happened, or refused by then.
+        // In flight at the fault, or refused after it.
         let error = futures::executor::block_on(future).unwrap_err();
         assert!(matches!(error, Error::Fault(_) | Error::DeviceLost { .. }), "{error:?}");
     }
@@ -70,9 +70,9 @@ fn every_waiter_is_told_and_the_device_can_be_reset() {
     assert_eq!(zeros::<u8>(8).then(to_host).sync_on(&stream).unwrap(), [0; 8]);
 }
 
-/// Also if it was met while the operation still submitted, on its own stream or on a branch's.
+/// Also if the operation meets the fault while it submits, on its own stream or on a branch's stream.
 #[test]
-fn the_operation_that_faults_is_told_the_fault() {
+fn faulting_operation_gets_the_fault() {
     let device = device();
     let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
     let stream = device.new_stream().unwrap();
@@ -83,7 +83,7 @@ fn the_operation_that_faults_is_told_the_fault() {
             unsafe { launch(&trap, LaunchConfig::new(1, 64), (x, 5u32, 64u32)) }
         })
     };
-    // Between the launch and what comes next there is time enough for the fault.
+    // The fault happens between the launch and the next submission.
     let dawdle = || std::thread::sleep(std::time::Duration::from_millis(5));
     for forked in [false, true] {
         let chain = trapping().then(move |_| {
@@ -108,7 +108,7 @@ fn the_operation_that_faults_is_told_the_fault() {
 }
 
 #[test]
-fn asserts_and_misaligned_accesses_have_names() {
+fn asserts_and_misaligned_accesses_are_named() {
     let device = device();
     let module = device.load_ptx(FAULTS).unwrap();
     let stream = device.new_stream().unwrap();
@@ -129,9 +129,9 @@ fn asserts_and_misaligned_accesses_have_names() {
     assert_eq!(fault.kind, FaultKind::Misaligned);
 }
 
-/// What a fault kept from running stays an error after a reset, though the stream goes on.
+/// Work that a fault prevented stays an error after a reset, and the stream works again.
 #[test]
-fn what_a_reset_loses_is_never_there() {
+fn work_lost_to_a_reset_gives_no_output() {
     let device = device();
     let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
     let stream = device.new_stream().unwrap();
@@ -147,16 +147,16 @@ fn what_a_reset_loses_is_never_there() {
         device.landing_place(1000).and_then(|place| source.download(&stream, 0..1000, place));
     assert!(stream.synchronize().unwrap_err().is_sticky());
     device.reset().unwrap();
-    // Refused at once if the trap came first.
+    // Refused at once if the trap happened first.
     if let Ok(landing) = landing {
         assert!(landing.wait().unwrap_err().is_sticky());
     }
     assert!(to_host(&source).sync_on(&stream).unwrap() == vec![7u32; 1000]);
 }
 
-/// A reset beside healthy work harms none of it.
+/// A reset does not harm work in flight on a healthy device.
 #[test]
-fn a_reset_of_a_healthy_device_loses_nothing() {
+fn reset_of_a_healthy_device_loses_nothing() {
     let device = device();
     std::thread::scope(|threads| {
         let worker = threads.spawn(|| {
@@ -172,10 +172,10 @@ fn a_reset_of_a_healthy_device_loses_nothing() {
     });
 }
 
-/// The kinds of faults that only a device with checks and a budget finds; each is told on its stream, with its line in
-/// the source, and a reset brings the device back.
+/// The kinds of faults that only a device with checks and a budget finds. Each is reported on its stream, with its source
+/// line, and the device works after a reset.
 #[test]
-fn a_device_that_checks_finds_more_and_comes_back() {
+fn checked_device_finds_more_faults_and_can_be_reset() {
     macro_rules! ptx {
         ($name:literal) => {
             include_str!(concat!("../../../kernels/bugs/", $name, ".ptx"))
@@ -219,9 +219,9 @@ fn a_device_that_checks_finds_more_and_comes_back() {
     }
 }
 
-/// What the host has not written is unwritten.
+/// Memory that the host has not written counts as uninitialised.
 #[test]
-fn what_the_host_leaves_out_is_unwritten() {
+fn memory_that_the_host_skips_is_uninitialised() {
     let options = CpuOptions::default().checks(Checks::none().uninitialised());
     let device = Device::open(&CpuProvider::new(options), 0).unwrap();
     let stream = device.new_stream().unwrap();

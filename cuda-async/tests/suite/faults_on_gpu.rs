@@ -1,5 +1,5 @@
-//! Kernels that go wrong on a real GPU while hundreds wait, on every way of being told. A fault costs a process its
-//! CUDA context, so each runs in a process of its own.
+//! Kernels that fault on a real GPU while hundreds of operations wait, with every kind of completion. A fault destroys the
+//! CUDA context of the process, so each case runs in a process of its own.
 
 use std::{
     process::Command,
@@ -17,8 +17,8 @@ use crate::{devices::cuda, kernels::Kernels, polling::iterations_for};
 
 const WAITING: usize = 400;
 const BLOCKED: usize = 8;
-/// From the launch that faults: the driver takes about 150 ms to know, on an H200, but 3.1 s for a trap (asked all the
-/// while); and everybody is told within a second of that.
+/// The time limit after the faulting launch. On an H200 the driver reports a fault after about 150 ms, and a trap after
+/// 3.1 s of queries. Every operation gets the error within one second of the report.
 fn told_within(fault: &str) -> Duration {
     Duration::from_millis(if fault == "trap_at" { 4200 } else { 1200 })
 }
@@ -51,14 +51,14 @@ fn in_a_child(fault: &str, way: &str) {
     if cuda().is_none() {
         return;
     }
-    // A context of its own for each takes half a gibibyte.
+    // Each process has its own context, which takes half a gibibyte.
     static ONE_AT_A_TIME: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "faults_on_gpu::child", "--ignored", "--nocapture"])
         .env("SUITE_FAULT", fault)
         .env("SUITE_WAY", way)
-        // As many streams as it uses run beside each other; by default some share a queue.
+        // All streams run concurrently. By default some of them share a queue.
         .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
         .output()
         .unwrap();
@@ -86,7 +86,7 @@ fn child() {
     } else {
         with_hundreds(&device, &fault)
     }
-    lost_for_good(&device);
+    lost_device_stays_lost(&device);
     drop(device);
     let cpu = cuda_async::open("cpu").unwrap();
     let still = h2d(vec![7]).then(to_host).sync_on(&cpu.new_stream().unwrap());
@@ -117,7 +117,7 @@ fn faulting(
         // SAFETY: none of it is: that the device stops it is what is tested, in a process of its own.
         unsafe {
             match fault.as_str() {
-                // Far beyond what the pool has mapped.
+                // Far beyond the mapped memory of the pool.
                 "store_at" => launch(&kernel, one, (x, 1i64 << 40, 1u32)).map(|(x, ..)| x).boxed(),
                 "trap_at" => {
                     let all = LaunchConfig::new(1, 64);
@@ -208,8 +208,8 @@ fn with_hundreds(device: &Device, fault: &str) {
     assert!(told < told_within(fault), "{told:?}");
 }
 
-/// Whoever comes later is told at once, and nothing that is dropped complains.
-fn lost_for_good(device: &Device) {
+/// Later operations get the error at once, and no drop panics.
+fn lost_device_stays_lost(device: &Device) {
     let lost = |error: Error| assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}");
     let start = Instant::now();
     match device.new_stream() {

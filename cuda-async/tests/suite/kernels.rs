@@ -1,4 +1,4 @@
-//! The kernels that the suite launches, as operations: the library-style way to wrap kernels.
+//! The kernels that the suite launches, wrapped as operations.
 
 use cuda_async::{
     Device, DeviceBuffer, DeviceOp, Function, LaunchConfig, kernel::KernelArg, launch,
@@ -35,7 +35,7 @@ impl Kernels {
         A: BufferSource<Element = f32> + KernelArg,
         B: BufferSource<Element = f32> + KernelArg,
     {
-        let (n, kernel) = (a.buffer().len(), self.vecadd.clone());
+        let (n, kernel) = (a.as_slice().len(), self.vecadd.clone());
         zeros::<f32>(n)
             .then(move |c| {
                 let config = LaunchConfig::for_num_elems(n as u32);
@@ -61,7 +61,7 @@ impl Kernels {
             .map(|(x, ..)| x)
     }
 
-    /// Something that takes a while: `n` words, each the end of a sequence of `iterations` steps.
+    /// A slow kernel: `n` words, each the end of a sequence of `iterations` steps.
     pub fn spin(
         &self,
         out: DeviceBuffer<u32>,
@@ -74,7 +74,7 @@ impl Kernels {
     }
 }
 
-/// What [`Kernels::spin`] computes.
+/// Computes the result of [`Kernels::spin`] on the host.
 pub fn spun(n: u32, iterations: u32) -> Vec<u32> {
     let step = |state: u32| state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     (0..n).map(|i| (0..iterations).fold(1 + i, |state, _| step(state))).collect()

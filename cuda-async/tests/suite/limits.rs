@@ -1,4 +1,4 @@
-//! What can grow has a limit.
+//! Limits on submissions in flight.
 
 use std::{
     future::Future,
@@ -15,17 +15,19 @@ use cuda_async::{Device, in_order, iterate, policy::SingleStream, prelude::*};
 use crate::{kernels::Kernels, on_every_device, polling::iterations_for};
 
 on_every_device! {
-    submissions_of_a_stream_wait_for_room
-    a_thread_that_blocks_waits_for_room_too
-    allocations_wait_for_room
+    submissions_wait_for_credit
+    blocking_run_waits_for_credit
+    allocations_wait_for_memory
 }
 
 const MANY: u32 = 3000;
-/// A step may submit a few things more than the limit.
+/// The number of submissions by which a step may exceed the limit.
 const MORE: u64 = 8;
 
-/// Something long, and behind it many launches.
-fn many_behind_a_long_one(device: &Device) -> impl DeviceOp<Output = Vec<f32>> + use<> + 'static {
+/// A long kernel, and many launches behind it.
+fn many_launches_behind_a_long_kernel(
+    device: &Device,
+) -> impl DeviceOp<Output = Vec<f32>> + use<> + 'static {
     let (kernels, long) =
         (Kernels::load(device), iterations_for(device, Duration::from_millis(400)));
     let spins = kernels.clone();
@@ -43,8 +45,8 @@ fn many_behind_a_long_one(device: &Device) -> impl DeviceOp<Output = Vec<f32>> +
         .then(to_host)
 }
 
-/// Runs it, polling all the while: never more than the limit is in flight. Whether it came to that.
-fn comes_to_the_limit<O: DeviceOp>(
+/// Polls the operation until it ends, and checks that the limit always holds. Returns whether the limit was reached.
+fn reaches_the_limit<O: DeviceOp>(
     device: &Device,
     op: O,
     check: impl Fn(<O as DeviceOp>::Output),
@@ -66,17 +68,17 @@ fn comes_to_the_limit<O: DeviceOp>(
     most >= limit
 }
 
-/// How long the long one is depends on what else the device does: it is tried a few times.
-fn submissions_of_a_stream_wait_for_room(device: &Device) {
+/// Tries a few times, because other tests change the time that the long kernel takes.
+fn submissions_wait_for_credit(device: &Device) {
     let once = |_| {
-        comes_to_the_limit(device, many_behind_a_long_one(device), |sums| {
+        reaches_the_limit(device, many_launches_behind_a_long_kernel(device), |sums| {
             assert_eq!(sums, [MANY as f32; 16]);
         })
     };
     assert!((0..8).any(once));
 }
 
-fn a_thread_that_blocks_waits_for_room_too(device: &Device) {
+fn blocking_run_waits_for_credit(device: &Device) {
     let stream = device.new_stream().unwrap();
     let (watched, ended) = (stream.clone(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -89,20 +91,20 @@ fn a_thread_that_blocks_waits_for_room_too(device: &Device) {
             }
             most
         });
-        let sum = many_behind_a_long_one(device).sync_on(&stream).unwrap();
+        let sum = many_launches_behind_a_long_kernel(device).sync_on(&stream).unwrap();
         ended.store(true, Ordering::Relaxed);
         assert_eq!(sum, [MANY as f32; 16]);
         assert!(watch.join().unwrap() <= device.submissions_in_flight() + MORE);
     });
 }
 
-fn allocations_wait_for_room(device: &Device) {
+fn allocations_wait_for_memory(device: &Device) {
     let once = |_| {
         let kernels = Kernels::load(device);
         let long = iterations_for(device, Duration::from_millis(400));
         let slow = zeros::<u32>(32).then(move |out| kernels.spin(out, long));
         let op = slow.then(|_| in_order((0..1000).map(|_| zeros::<u8>(1)))).map(|all| all.len());
-        comes_to_the_limit(device, op, |len| assert_eq!(len, 1000))
+        reaches_the_limit(device, op, |len| assert_eq!(len, 1000))
     };
     assert!((0..8).any(once));
 }

@@ -1,4 +1,4 @@
-//! `wait_for_memory`, on devices with little of it.
+//! `wait_for_memory`, on devices with little memory.
 
 use std::{
     sync::Arc,
@@ -16,7 +16,7 @@ use futures::executor::block_on;
 
 use crate::{
     kernels::Kernels,
-    polling::{dropped_at_every_poll, memory_comes_back, polled_again},
+    polling::{dropped_at_every_poll, memory_is_freed, polled_again},
     script::nap,
 };
 
@@ -31,7 +31,7 @@ fn small_device() -> Device {
 }
 
 #[test]
-fn an_allocation_waits_until_memory_is_dropped() {
+fn allocation_waits_until_memory_is_dropped() {
     let device = small_device();
     let (stream, policy) = (device.new_stream().unwrap(), SingleStream::new(&device).unwrap());
     for sync in [true, false] {
@@ -52,7 +52,7 @@ fn an_allocation_waits_until_memory_is_dropped() {
 }
 
 #[test]
-fn many_that_do_not_fit_at_once_all_get_through() {
+fn allocations_that_do_not_fit_together_all_succeed() {
     let device = small_device();
     let kernels = Kernels::load(&device);
     let policy = Arc::new(SingleStream::new(&device).unwrap());
@@ -62,7 +62,7 @@ fn many_that_do_not_fit_at_once_all_get_through() {
             .map(|task| {
                 let (kernels, policy) = (kernels.clone(), policy.clone());
                 tokio::spawn(async move {
-                    // 800 KiB at a time, so two at a time.
+                    // 800 KiB each, so two fit at a time.
                     let op = h2d(vec![f32::from(task); 200 << 10])
                         .then(move |x| kernels.add_scalar(x, 1.0))
                         .then(to_host)
@@ -76,11 +76,11 @@ fn many_that_do_not_fit_at_once_all_get_through() {
             assert_eq!(handle.await.unwrap(), Ok(f32::from(task) + 1.0));
         }
     });
-    memory_comes_back(&device, 0);
+    memory_is_freed(&device, 0);
 }
 
 #[test]
-fn two_that_wait_for_each_other_end() {
+fn mutual_waits_for_memory_end() {
     let device = small_device();
     let policy = SingleStream::new(&device).unwrap();
     let patience = Duration::from_millis(60);
@@ -103,7 +103,7 @@ fn two_that_wait_for_each_other_end() {
 }
 
 #[test]
-fn what_will_never_fit_is_told_at_once() {
+fn allocation_larger_than_the_device_fails_at_once() {
     let device = small_device();
     let stream = device.new_stream().unwrap();
     let never = zeros::<u8>(3 * MIB).wait_for_memory(MINUTE).sync_on(&stream).map(drop);
@@ -116,7 +116,7 @@ fn what_will_never_fit_is_told_at_once() {
 }
 
 #[test]
-fn a_wait_for_memory_ends_once_and_leaves_nothing() {
+fn wait_for_memory_ends_once_and_leaves_no_state() {
     let device = small_device();
     let kernels = Kernels::load(&device);
     let before = device.memory().unwrap().used;
@@ -133,5 +133,5 @@ fn a_wait_for_memory_ends_once_and_leaves_nothing() {
         op.wait_for_memory(Duration::from_millis(20)).schedule(&policy)
     });
     held.take();
-    memory_comes_back(&device, before);
+    memory_is_freed(&device, before);
 }

@@ -8,14 +8,14 @@ use crate::{
 };
 
 on_every_device! {
-    a_reader_waits_for_the_writer_on_another_stream
-    a_writer_waits_for_readers_on_other_streams
-    memory_is_freed_behind_its_last_use
+    cross_stream_read_waits_for_writer
+    cross_stream_write_waits_for_readers
+    memory_is_freed_after_its_last_use
     many_readers_and_one_writer_take_turns
-    forks_beside_a_slow_branch
+    forks_run_while_a_branch_is_slow
 }
 
-/// Long enough that a missing edge shows.
+/// Long enough to make a missing dependency visible.
 const SLOW: u32 = 30_000;
 
 fn submit<O: DeviceOp>(op: O, stream: &Stream) -> <O as DeviceOp>::Output {
@@ -23,7 +23,7 @@ fn submit<O: DeviceOp>(op: O, stream: &Stream) -> <O as DeviceOp>::Output {
     unsafe { op.async_on(stream) }.unwrap()
 }
 
-fn a_reader_waits_for_the_writer_on_another_stream(device: &Device) {
+fn cross_stream_read_waits_for_writer(device: &Device) {
     let kernels = Kernels::load(device);
     let (a, b) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     for _ in 0..3 {
@@ -32,12 +32,12 @@ fn a_reader_waits_for_the_writer_on_another_stream(device: &Device) {
     }
 }
 
-fn a_writer_waits_for_readers_on_other_streams(device: &Device) {
+fn cross_stream_write_waits_for_readers(device: &Device) {
     let kernels = Kernels::load(device);
     let (a, b) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     for _ in 0..3 {
         let mut x = h2d(vec![1u32; 1000]).sync_on(&a).unwrap();
-        // The stream is held back, so the download behind it reads late.
+        // The stream is busy, so the download behind it reads late.
         drop(submit(zeros::<u32>(64).then(|out| kernels.spin(out, SLOW)), &a));
         let place = device.landing_place(1000).unwrap();
         let landing = x.download(&a, 0..1000, place).unwrap();
@@ -48,13 +48,13 @@ fn a_writer_waits_for_readers_on_other_streams(device: &Device) {
     }
 }
 
-fn memory_is_freed_behind_its_last_use(device: &Device) {
+fn memory_is_freed_after_its_last_use(device: &Device) {
     let kernels = Kernels::load(device);
     let (a, b) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     for _ in 0..20 {
         let slow = submit(zeros::<u32>(64).then(|out| kernels.spin(out, SLOW / 10)), &a);
         drop(slow);
-        // Could get the same memory; the slow kernel must not write into it.
+        // This allocation may get the same memory. The slow kernel must not write to it.
         let fresh = h2d(vec![7u32; 64]).sync_on(&b).unwrap();
         a.synchronize().unwrap();
         assert_eq!(to_host(fresh).sync_on(&b).unwrap(), [7; 64]);
@@ -77,7 +77,7 @@ fn many_readers_and_one_writer_take_turns(device: &Device) {
     }
 }
 
-fn forks_beside_a_slow_branch(device: &Device) {
+fn forks_run_while_a_branch_is_slow(device: &Device) {
     let kernels = Kernels::load(device);
     let stream = device.new_stream().unwrap();
     let slow = |iterations| {

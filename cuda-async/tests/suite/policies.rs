@@ -1,4 +1,4 @@
-//! Policies, and operations on a device of their own.
+//! Policies, and operations that run on a given device.
 
 use std::sync::{
     Arc,
@@ -19,27 +19,27 @@ use crate::{
     kernels::{Kernels, spun},
     link::LinkProvider,
     on_every_device,
-    polling::{dropped_at_every_poll, memory_comes_back, own_devices, polled_again},
+    polling::{dropped_at_every_poll, memory_is_freed, own_devices, polled_again},
 };
 
 on_every_device! {
-    least_loaded_spreads_and_stays_warm
-    priorities_have_streams_of_their_own
-    devices_take_turns_or_the_idlest
-    policies_are_objects
-    on_the_same_device_changes_nothing
-    on_another_device_and_back
-    on_another_device_wants_to_wait
+    least_loaded_spreads_and_prefers_the_last_stream
+    priorities_use_separate_streams
+    devices_policy_takes_turns_or_the_least_loaded
+    policies_work_as_trait_objects
+    on_same_device_continues_on_the_stream
+    on_other_device_and_back
+    on_other_device_is_refused_by_async_on
     on_ends_once
 }
 
-/// Submits something that nobody has heard the end of.
+/// Submits work whose completion is not known yet.
 fn load(stream: &Stream) {
     // SAFETY: the output is dropped.
     drop(unsafe { zeros::<u8>(1).async_on(stream) }.unwrap());
 }
 
-fn least_loaded_spreads_and_stays_warm(device: &Device) {
+fn least_loaded_spreads_and_prefers_the_last_stream(device: &Device) {
     let policy = LeastLoaded::with_streams(device, 3).unwrap();
     let first = policy.place().unwrap();
     assert_eq!(policy.place().unwrap(), first);
@@ -61,12 +61,12 @@ fn least_loaded_spreads_and_stays_warm(device: &Device) {
     assert_eq!(StreamPoolRoundRobin::with_streams(device, usize::MAX).unwrap().load(), 0);
 }
 
-fn priorities_have_streams_of_their_own(device: &Device) {
+fn priorities_use_separate_streams(device: &Device) {
     let kernels = Kernels::load(device);
     let priorities = Priorities::new(device).unwrap();
     let (high, low) = (priorities.high().place().unwrap(), priorities.place().unwrap());
     assert!(high.priority() < low.priority() && low == priorities.low().place().unwrap());
-    // Forks, too, so that an urgent operation waits for no ordinary one.
+    // Forks too: an urgent operation must not wait for an ordinary one.
     let seen =
         |cx: cuda_async::ExecutionContext| cx.enqueue(|stream| Ok(stream.priority())).map(value);
     let fork = zip!(with_context(seen), with_context(seen), with_context(seen));
@@ -76,7 +76,7 @@ fn priorities_have_streams_of_their_own(device: &Device) {
     assert_eq!(block_on(op.schedule(priorities.high())).unwrap(), spun(50, 30));
 }
 
-fn devices_take_turns_or_the_idlest(device: &Device) {
+fn devices_policy_takes_turns_or_the_least_loaded(device: &Device) {
     let other = Device::open(&cuda_cpu::CpuProvider::default(), 0).unwrap();
     let place = |policy: &Devices| policy.place().unwrap().device().clone();
     let turns = Devices::in_turn([device.clone(), other.clone()]).unwrap();
@@ -91,13 +91,13 @@ fn devices_take_turns_or_the_idlest(device: &Device) {
         [device, &other].map(|device| Arc::new(SingleStream::new(device).unwrap()) as _).into();
     assert_eq!(Devices::least_loaded_over(singles).unwrap().load(), 0);
     assert!(matches!(Devices::in_turn([]), Err(Error::NoDevice { .. })));
-    // Operations run on whichever it is.
+    // Operations run on each of them.
     for _ in 0..4 {
         assert_eq!(block_on(h2d([5u8; 9]).then(to_host).schedule(&turns)).unwrap(), [5; 9]);
     }
 }
 
-fn policies_are_objects(device: &Device) {
+fn policies_work_as_trait_objects(device: &Device) {
     let policies: [Arc<dyn SchedulingPolicy>; 4] = [
         Arc::new(StreamPoolRoundRobin::with_priority(device, 2, 0).unwrap()),
         Arc::new(LeastLoaded::new(device).unwrap()),
@@ -113,7 +113,7 @@ fn policies_are_objects(device: &Device) {
     }
 }
 
-fn on_the_same_device_changes_nothing(device: &Device) {
+fn on_same_device_continues_on_the_stream(device: &Device) {
     let stream = device.new_stream().unwrap();
     let id = || with_context(|cx| cx.enqueue(|stream| Ok(stream.id())).map(value));
     let (plain, on) = id().then(|a| id().on(device).map(move |b| (a, b))).sync_on(&stream).unwrap();
@@ -122,7 +122,7 @@ fn on_the_same_device_changes_nothing(device: &Device) {
     assert_eq!(unsafe { id().on(device).async_on(&stream) }, Ok(stream.id()));
 }
 
-fn on_another_device_and_back(device: &Device) {
+fn on_other_device_and_back(device: &Device) {
     let other = Device::open(&cuda_cpu::CpuProvider::default(), 0).unwrap();
     let (here, there) = (Kernels::load(device), Kernels::load(&other));
     let op = || {
@@ -143,13 +143,13 @@ fn on_another_device_and_back(device: &Device) {
     assert_eq!(block_on(op().schedule(&policy)).unwrap(), [70.0; 300]);
     let (a, b) = zip!(op(), op()).sync_on(&stream).unwrap();
     assert!(a == [70.0; 300] && b == a);
-    // What it gives is there already.
+    // The output is complete already.
     let idle = zeros::<u32>(32).then(|out| there.spin(out, 30_000)).on(&other);
     let idle = idle.map(|_| device_policy(&other).unwrap().load());
     assert_eq!(block_on(idle.schedule(&policy)), Ok(0));
 }
 
-fn on_another_device_wants_to_wait(device: &Device) {
+fn on_other_device_is_refused_by_async_on(device: &Device) {
     let other = Device::open(&cuda_cpu::CpuProvider::default(), 0).unwrap();
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
@@ -167,7 +167,7 @@ fn on_ends_once(device: &Device) {
 }
 
 #[test]
-fn device_policies_are_seen_everywhere_and_keep_nothing_open() {
+fn device_policies_hold_for_all_threads_and_keep_no_device_open() {
     let device = LinkProvider::new(std::time::Duration::from_millis(2)).open_device();
     let usual = device_policy(&device).unwrap();
     assert!(Arc::ptr_eq(&usual, &device_policy(&device).unwrap()));
@@ -188,7 +188,7 @@ fn device_policies_are_seen_everywhere_and_keep_nothing_open() {
     drop((single, usual));
     drop(device_policy(&device).unwrap());
     assert_eq!(made.load(Ordering::SeqCst), 2);
-    // Nobody keeps the device; were it open, so would be the closure.
+    // The device is closed. If it were open, it would hold the closure.
     drop(device);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while Arc::strong_count(&made) > 1 && std::time::Instant::now() < until {
@@ -198,7 +198,7 @@ fn device_policies_are_seen_everywhere_and_keep_nothing_open() {
 }
 
 #[test]
-fn nothing_is_left_of_what_ran_elsewhere_dropped_at_any_poll() {
+fn on_other_device_dropped_at_any_poll_leaves_no_memory() {
     for device in own_devices() {
         let provider: &dyn Provider = &cuda_cpu::CpuProvider::default();
         let other = Device::open(provider, 0).unwrap();
@@ -214,7 +214,7 @@ fn nothing_is_left_of_what_ran_elsewhere_dropped_at_any_poll() {
         dropped_at_every_poll(|| {
             zip!(spin(&kernels[0]), spin(&kernels[1]).on(&other)).schedule(&policy)
         });
-        memory_comes_back(&device, before[0]);
-        memory_comes_back(&other, before[1]);
+        memory_is_freed(&device, before[0]);
+        memory_is_freed(&other, before[1]);
     }
 }

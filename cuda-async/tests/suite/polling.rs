@@ -1,4 +1,4 @@
-//! Ways to be unkind to operations.
+//! Helpers that poll, drop and abort operations at unusual times.
 
 use std::{
     future::Future,
@@ -13,7 +13,7 @@ use cuda_core::Provider;
 
 use crate::{kernels::Kernels, link::LinkProvider};
 
-/// Steps that poll others once more after their end, and give what they say then.
+/// Steps that poll other steps once more after their end, and return the result of that poll.
 pub struct PolledAgain<S: Submit>(S);
 
 pub fn polled_again<O: DeviceOp>(op: O) -> Op<PolledAgain<<O as DeviceOp>::Steps>> {
@@ -39,7 +39,7 @@ impl<S: Submit> Submit for PolledAgain<S> {
     }
 }
 
-/// Runs a future for 0, 1, 2, .. polls and drops it, until one ends before that.
+/// Drops a future after 0 polls, another one after 1 poll, and so on, until one ends first.
 pub fn dropped_at_every_poll<F: Future>(mut make: impl FnMut() -> F) {
     for polls in 0.. {
         let mut future = Box::pin(make());
@@ -49,7 +49,7 @@ pub fn dropped_at_every_poll<F: Future>(mut make: impl FnMut() -> F) {
     }
 }
 
-/// Polls, and then waits until it is woken.
+/// Polls, and then waits for a wake.
 fn poll_and_wait<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -65,15 +65,15 @@ fn poll_and_wait<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     polled
 }
 
-/// A CPU device of the test's own, and one behind bytes.
+/// Opens a CPU device, and one behind bytes, that no other test uses.
 pub fn own_devices() -> [Device; 2] {
     let link = LinkProvider::new(std::time::Duration::from_millis(2));
     let providers: [&dyn Provider; 2] = [&cuda_cpu::CpuProvider::default(), &link];
     providers.map(|provider| Device::open(provider, 0).unwrap())
 }
 
-/// Waits until a device of the test's own has no more memory in use than `before`.
-pub fn memory_comes_back(device: &Device, before: u64) {
+/// Waits until the device has no more memory in use than `before`.
+pub fn memory_is_freed(device: &Device, before: u64) {
     let until = Instant::now() + Duration::from_secs(20);
     while device.memory().unwrap().used > before && Instant::now() < until {
         device.synchronize().unwrap();
@@ -82,7 +82,7 @@ pub fn memory_comes_back(device: &Device, before: u64) {
     assert_eq!(device.memory().unwrap().used, before);
 }
 
-/// Iterations of [`Kernels::spin`] that keep the device busy for about that long.
+/// Returns the number of iterations of [`Kernels::spin`] that keep the device busy for about this time.
 pub fn iterations_for(device: &Device, time: Duration) -> u32 {
     const PROBE: u32 = 100_000;
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
@@ -91,17 +91,17 @@ pub fn iterations_for(device: &Device, time: Duration) -> u32 {
         drop(zeros::<u32>(32).then(|out| kernels.spin(out, PROBE)).sync_on(&stream).unwrap());
         start.elapsed()
     };
-    // The quickest, and no slower than such devices are when they have nothing else to do: other tests run, too.
+    // The fastest run, limited to the speed of an idle device, because other tests run at the same time.
     let idle = if device.info().address.starts_with("cuda") { 500 } else { 2000 };
     let quickest = (0..4).map(probe).min().unwrap().min(Duration::from_micros(idle));
     let turns = time.as_secs_f64() / quickest.as_secs_f64();
     (f64::from(PROBE) * turns.max(1.0)) as u32
 }
 
-/// Runs a check of what happens while something else runs. A GPU has few queues (eight, unless
-/// `CUDA_DEVICE_MAX_CONNECTIONS` says otherwise), and streams that share one wait for each other's kernels: there
-/// it is tried a few times, on other streams.
-pub fn beside_each_other(device: &Device, check: impl Fn()) {
+/// Runs a check that needs concurrent kernels. A GPU has few queues (eight, unless `CUDA_DEVICE_MAX_CONNECTIONS` changes
+/// it), and streams that share a queue wait for each other's kernels. So the check is repeated there, on other
+/// streams.
+pub fn concurrently(device: &Device, check: impl Fn()) {
     let tries = if device.info().address.starts_with("cuda") { 8 } else { 1 };
     for _ in 1..tries {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(&check)).is_ok() {

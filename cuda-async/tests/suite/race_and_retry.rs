@@ -19,24 +19,24 @@ use crate::{
     kernels::{Kernels, spun},
     on_every_device,
     polling::{
-        beside_each_other, dropped_at_every_poll, iterations_for, memory_comes_back, own_devices,
+        concurrently, dropped_at_every_poll, iterations_for, memory_is_freed, own_devices,
         polled_again,
     },
 };
 
 on_every_device! {
-    the_first_to_end_wins
-    an_error_can_win
-    racers_see_what_came_before_and_nothing_waits_for_losers
-    many_race
-    a_loser_writes_into_its_own_memory
+    race_is_won_by_the_first_to_end
+    race_is_won_by_an_error
+    racers_see_earlier_work_and_nothing_waits_for_losers
+    many_races_end
+    race_loser_writes_only_its_own_memory
     retry_ends_with_a_value
     retry_ends_with_the_last_error
-    retry_is_choosy
+    retry_follows_its_predicate
     retry_pauses
-    neither_runs_where_nothing_may_wait
-    both_end_once
-    panics_end_them
+    race_and_retry_are_refused_by_async_on
+    race_and_retry_end_once
+    panics_end_race_and_retry
 }
 
 const LONG: Duration = Duration::from_millis(300);
@@ -45,11 +45,11 @@ fn oom<T: Send>(_: T) -> Result<Op<Value<u32>>, Error> {
     Err(Error::OutOfMemory { requested: 1, free: 0, total: 1 })
 }
 
-fn the_first_to_end_wins(device: &Device) {
-    beside_each_other(device, || the_first_wins_once(device));
+fn race_is_won_by_the_first_to_end(device: &Device) {
+    concurrently(device, || race_is_won_once(device));
 }
 
-fn the_first_wins_once(device: &Device) {
+fn race_is_won_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let spin = |iterations: u32| {
         let kernels = kernels.clone();
@@ -64,24 +64,24 @@ fn the_first_wins_once(device: &Device) {
     assert_eq!(race([spin(4)]).sync_on(&stream), Ok(4));
 }
 
-fn an_error_can_win(device: &Device) {
+fn race_is_won_by_an_error(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let slow = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).map(|_| 0);
     let stream = device.new_stream().unwrap();
     let lost = race!(slow(), value(()).then(oom)).sync_on(&stream);
     assert!(matches!(lost, Err(Error::OutOfMemory { .. })), "{lost:?}");
-    let nobody = race(Vec::<BoxedOp<'static, u8>>::new()).sync_on(&stream);
+    let empty = race(Vec::<BoxedOp<'static, u8>>::new()).sync_on(&stream);
     assert_eq!(
-        nobody.unwrap_err().to_string(),
+        empty.unwrap_err().to_string(),
         "`race`: it was given no operations; give at least one"
     );
 }
 
-fn racers_see_what_came_before_and_nothing_waits_for_losers(device: &Device) {
-    beside_each_other(device, || nothing_waits_for_losers_once(device));
+fn racers_see_earlier_work_and_nothing_waits_for_losers(device: &Device) {
+    concurrently(device, || nothing_waits_for_race_losers_once(device));
 }
 
-fn nothing_waits_for_losers_once(device: &Device) {
+fn nothing_waits_for_race_losers_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let op = || {
         h2d(vec![3.0f32; 5000]).then(|x| kernels.scale(x, 2.0)).then(|x| {
@@ -99,15 +99,15 @@ fn nothing_waits_for_losers_once(device: &Device) {
     assert!(stream.is_known_idle());
 }
 
-fn many_race(device: &Device) {
+fn many_races_end(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = || race((0..30u32).map(|i| h2d(vec![i; 100]).then(to_host)));
     let first = zip!(op(), op()).sync_on(&stream).unwrap();
     assert!(first.0.len() == 100 && first.1.len() == 100);
 }
 
-/// What a loser had in hand is freed behind its kernel, so nobody else gets it before.
-fn a_loser_writes_into_its_own_memory(device: &Device) {
+/// The buffers of a loser are freed after its kernel, so no other operation gets them before.
+fn race_loser_writes_only_its_own_memory(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 10));
     let stream = device.new_stream().unwrap();
     for _ in 0..5 {
@@ -125,7 +125,7 @@ fn quickly(times: u32) -> Retry {
     Retry::times(times).backoff(Duration::from_millis(1), 1.5, Duration::from_millis(4))
 }
 
-/// Fails until it was made that often; then computes something.
+/// Fails the first `n` times that it is made, and then computes a value.
 fn fails_until<'a>(
     made: &'a AtomicU32,
     enough: u32,
@@ -147,7 +147,7 @@ fn retry_ends_with_a_value(device: &Device) {
     let op = retry(quickly(9), || fails_until(&made, 4, &kernels)).map(|x| x + 1);
     assert_eq!(block_on(op.schedule(&policy)), Ok(5));
     let refused = AtomicU32::new(0);
-    // What never fits is not tried again, unless the next try is another one.
+    // A request that never fits is not tried again, unless the next try differs.
     let halve = || zeros::<u8>(1 << (52 - 32 * refused.fetch_add(1, Ordering::SeqCst)));
     assert!(retry(quickly(9), halve).sync_on(&stream).is_err());
     refused.store(0, Ordering::SeqCst);
@@ -164,7 +164,7 @@ fn retry_ends_with_the_last_error(device: &Device) {
     assert_eq!(made.load(Ordering::SeqCst), 3);
 }
 
-fn retry_is_choosy(device: &Device) {
+fn retry_follows_its_predicate(device: &Device) {
     let stream = device.new_stream().unwrap();
     let made = AtomicU32::new(0);
     let fails = || {
@@ -191,7 +191,7 @@ fn retry_pauses(device: &Device) {
     assert!(start.elapsed() >= 2 * pause);
 }
 
-fn neither_runs_where_nothing_may_wait(device: &Device) {
+fn race_and_retry_are_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     unsafe {
@@ -201,7 +201,7 @@ fn neither_runs_where_nothing_may_wait(device: &Device) {
     }
 }
 
-fn both_end_once(device: &Device) {
+fn race_and_retry_end_once(device: &Device) {
     let stream = device.new_stream().unwrap();
     let ended = [
         polled_again(race([zeros::<u8>(4), zeros(5)])).boxed(),
@@ -214,10 +214,10 @@ fn both_end_once(device: &Device) {
     }
 }
 
-fn panics_end_them(device: &Device) {
+fn panics_end_race_and_retry(device: &Device) {
     let stream = device.new_stream().unwrap();
     let panicking = |_| -> u8 { panic!("on purpose") };
-    // First, since the device may be done before the other one is polled at all.
+    // First in the list: the device may be done before the second one is polled.
     let op = race!(value(1).map(panicking), zeros::<u8>(4).then(to_host).map(|_| 1));
     assert!(catch_unwind(AssertUnwindSafe(|| op.sync_on(&stream))).is_err());
     let op = retry(quickly(3), || -> Op<Value<u8>> { panic!("on purpose") });
@@ -226,7 +226,7 @@ fn panics_end_them(device: &Device) {
 }
 
 #[test]
-fn nothing_is_left_of_a_race_or_of_a_retry_dropped_at_any_poll() {
+fn race_and_retry_dropped_at_any_poll_leave_no_memory() {
     for device in own_devices() {
         let kernels = Kernels::load(&device);
         let before = device.memory().unwrap().used;
@@ -240,6 +240,6 @@ fn nothing_is_left_of_a_race_or_of_a_retry_dropped_at_any_poll() {
             made.store(0, Ordering::SeqCst);
             retry(quickly(9), || fails_until(&made, 3, &kernels)).schedule(&policy)
         });
-        memory_comes_back(&device, before);
+        memory_is_freed(&device, before);
     }
 }

@@ -1,4 +1,4 @@
-//! What is refused half way, and resets while others ask: found by a hostile reviewer, on the CPU device.
+//! Submissions that are refused half way, and resets during queries, on the CPU device.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use cuda_cpu::CpuProvider;
 
 use crate::{kernels::Kernels, polling::iterations_for};
 
-/// Takes a pointer, and so much shared memory of its own that no more may be asked for.
+/// Takes a pointer. Its static shared memory leaves no room for dynamic shared memory.
 const LARGE: &str = "
     .version 8.0
     .target sm_75
@@ -36,8 +36,8 @@ fn kernel(device: &Device, ptx: &str, name: &str) -> Function {
     device.load_ptx(ptx).unwrap().function(name).unwrap()
 }
 
-/// A slow kernel and then a download of `x` on one stream; on another, which goes, a launch with `x` that is refused
-/// after it was ordered behind the download.
+/// Enqueues a slow kernel and a download of `x` on one stream. On another stream, which is dropped, enqueues a launch with
+/// `x` that is refused after it was ordered behind the download.
 fn refused_behind_a_download(
     device: &Device,
     reader: &Stream,
@@ -53,13 +53,13 @@ fn refused_behind_a_download(
     // SAFETY: the kernel uses nothing of x.
     let refused = unsafe { launch(&large, config, (x,)) }.sync_on(&device.new_stream().unwrap());
     assert!(matches!(refused.map(drop), Err(Error::InvalidLaunch { .. })));
-    // This lets go of the stream that was refused, if it counts as idle.
+    // This retires the stream of the refused launch, if it counts as idle.
     drop(device.new_stream().unwrap());
     landing
 }
 
 #[test]
-fn what_comes_after_a_refused_launch_still_waits_for_readers() {
+fn work_after_a_refused_launch_still_waits_for_readers() {
     let device = own();
     let (reader, writer) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let mut x = h2d(vec![1u32; 64]).sync_on(&reader).unwrap();
@@ -72,7 +72,7 @@ fn what_comes_after_a_refused_launch_still_waits_for_readers() {
 }
 
 #[test]
-fn what_a_refused_launch_had_is_freed_behind_its_readers() {
+fn buffers_of_a_refused_launch_are_freed_after_their_readers() {
     let device = own();
     let reader = device.new_stream().unwrap();
     let mut x = h2d(vec![1u32; 64]).sync_on(&reader).unwrap();
@@ -82,7 +82,7 @@ fn what_a_refused_launch_had_is_freed_behind_its_readers() {
     assert_eq!(landing.wait().unwrap()[..], [1; 64]);
 }
 
-/// Faults on `stream`, and does not wait for that.
+/// Faults on `stream` without waiting for the fault.
 fn fault(device: &Device, stream: &Stream) {
     let trap = kernel(device, include_str!("../../../kernels/faults.ptx"), "trap_at");
     let op = zeros::<u32>(64).then(|x| {
@@ -93,29 +93,32 @@ fn fault(device: &Device, stream: &Stream) {
     drop(unsafe { op.async_on(stream) });
 }
 
-/// Each try used to double what the two buffers remember.
+/// Each try doubled the access histories of the two buffers in an earlier version.
 #[test]
-fn trying_again_with_lost_buffers_costs_nothing_more() {
+fn retries_with_lost_buffers_do_not_grow() {
     let device = own();
     let (lost, stream) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let floats = |value: f32| h2d(vec![value; 64]).sync_on(&lost).unwrap();
     let (mut a, mut b) = (floats(1.0), floats(2.0));
     fault(&device, &lost);
-    // Behind the fault, where it was not known yet.
-    let _ = a.copy_from(&lost, &b);
-    let _ = b.copy_from(&lost, &a);
+    // Enqueued behind the fault before the fault was known.
+    let _ = a.copy_from(&lost, b.as_slice());
+    let _ = b.copy_from(&lost, a.as_slice());
     let _ = lost.synchronize();
     let start = Instant::now();
     for _ in 0..100 {
-        assert!(a.copy_from(&stream, &b).is_err() && b.copy_from(&stream, &a).is_err());
+        assert!(
+            a.copy_from(&stream, b.as_slice()).is_err()
+                && b.copy_from(&stream, a.as_slice()).is_err()
+        );
     }
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[test]
-fn a_question_during_a_reset_does_not_save_what_is_lost() {
+fn query_during_a_reset_does_not_hide_lost_work() {
     let device = own();
-    // They make the reset's end slow.
+    // These streams make the end of the reset slow.
     let _many: Vec<_> = (0..1500).map(|_| device.new_stream().unwrap()).collect();
     let stream = device.new_stream().unwrap();
     let ended = AtomicBool::new(false);
@@ -145,7 +148,7 @@ fn a_question_during_a_reset_does_not_save_what_is_lost() {
 }
 
 #[test]
-fn resets_at_once_end_while_streams_are_made() {
+fn concurrent_resets_end_while_streams_are_created() {
     for _ in 0..20 {
         let device = own();
         let _many: Vec<_> = (0..444).map(|_| device.new_stream().unwrap()).collect();
@@ -167,7 +170,7 @@ fn resets_at_once_end_while_streams_are_made() {
 }
 
 #[test]
-fn a_stream_that_is_made_during_a_reset_is_as_good_as_others() {
+fn stream_created_during_a_reset_works() {
     let device = own();
     let stream = device.new_stream().unwrap();
     let ended = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! The five ways to run, and the policies.
+//! The five ways to run an operation, and the policies.
 
 use cuda_async::{
     Device, Error, SchedulingPolicy,
@@ -10,14 +10,14 @@ use cuda_async::{
 use crate::{kernels::Kernels, on_every_device};
 
 on_every_device! {
-    the_ways_to_run_agree
-    any_executor_will_do
+    all_ways_to_run_agree
+    futures_run_in_any_executor
     schedule_starts_before_it_is_polled
     async_on_submits_and_returns
-    async_on_refuses_what_waits_for_host_data
-    a_thousand_tasks_on_four_streams
-    round_robin_keeps_to_the_idle_stream
-    a_caller_s_stream_is_used
+    async_on_refuses_operations_that_wait
+    thousand_tasks_share_four_streams
+    round_robin_prefers_the_idle_stream
+    sync_on_uses_the_given_stream
 }
 
 fn pipeline(kernels: &Kernels) -> impl DeviceOp<Output = Vec<f32>> + 'static {
@@ -30,7 +30,7 @@ fn pipeline(kernels: &Kernels) -> impl DeviceOp<Output = Vec<f32>> + 'static {
         .then(to_host)
 }
 
-fn the_ways_to_run_agree(device: &Device) {
+fn all_ways_to_run_agree(device: &Device) {
     let kernels = Kernels::load(device);
     let expected = vec![30.0; 600];
     let stream = device.new_stream().unwrap();
@@ -41,7 +41,7 @@ fn the_ways_to_run_agree(device: &Device) {
     assert_eq!(runtime.block_on(scheduled).unwrap(), expected);
 }
 
-fn any_executor_will_do(device: &Device) {
+fn futures_run_in_any_executor(device: &Device) {
     let kernels = Kernels::load(device);
     let policy = SingleStream::new(device).unwrap();
     let future = pipeline(&kernels).schedule(&policy);
@@ -67,7 +67,7 @@ fn async_on_submits_and_returns(device: &Device) {
     assert_eq!(to_host(buffer).sync_on(&other).unwrap(), [8.0; 50]);
 }
 
-fn async_on_refuses_what_waits_for_host_data(device: &Device) {
+fn async_on_refuses_operations_that_wait(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: as above.
     let refused = unsafe { h2d(vec![1]).then(to_host).async_on(&stream) };
@@ -75,7 +75,7 @@ fn async_on_refuses_what_waits_for_host_data(device: &Device) {
     assert_eq!(h2d(vec![1]).then(to_host).sync_on(&stream).unwrap(), [1]);
 }
 
-fn a_thousand_tasks_on_four_streams(device: &Device) {
+fn thousand_tasks_share_four_streams(device: &Device) {
     let kernels = Kernels::load(device);
     let policy = std::sync::Arc::new(StreamPoolRoundRobin::new(device).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -97,19 +97,19 @@ fn a_thousand_tasks_on_four_streams(device: &Device) {
     });
 }
 
-fn round_robin_keeps_to_the_idle_stream(device: &Device) {
+fn round_robin_prefers_the_idle_stream(device: &Device) {
     let policy = StreamPoolRoundRobin::new(device).unwrap();
     let first = policy.place().unwrap();
     assert_eq!(policy.place().unwrap(), first);
     zeros::<u8>(1).sync_on(&first).unwrap();
     assert_eq!(policy.place().unwrap(), first);
-    // Nobody has been told yet that this has run.
+    // The completion of this work is not known yet.
     // SAFETY: the output is dropped.
     drop(unsafe { zeros::<u8>(1).async_on(&first) });
     assert_ne!(policy.place().unwrap(), first);
 }
 
-fn a_caller_s_stream_is_used(device: &Device) {
+fn sync_on_uses_the_given_stream(device: &Device) {
     let stream = device.new_stream().unwrap();
     let seen = with_context(|cx| cx.enqueue(|stream| Ok(stream.id())).map(value))
         .sync_on(&stream)
@@ -117,7 +117,7 @@ fn a_caller_s_stream_is_used(device: &Device) {
     assert_eq!(seen, stream.id());
 }
 
-/// The process's default: whatever device there is, in any executor.
+/// The default device of the process works in any executor.
 #[tokio::test]
 async fn await_runs_on_the_default_device() {
     assert_eq!(h2d(vec![1u8, 2]).then(to_host).await.unwrap(), [1, 2]);

@@ -20,26 +20,24 @@ use futures::{FutureExt, channel::oneshot, executor::block_on};
 use crate::{
     kernels::{Kernels, spun},
     on_every_device,
-    polling::{
-        dropped_at_every_poll, iterations_for, memory_comes_back, own_devices, polled_again,
-    },
+    polling::{dropped_at_every_poll, iterations_for, memory_is_freed, own_devices, polled_again},
 };
 
 on_every_device! {
-    a_loop_decides_on_device_results
-    both_kinds_of_closure_will_do
-    a_script_runs_in_order_on_one_stream
-    a_script_is_an_operation_among_others
-    an_error_ends_a_script_or_is_caught
+    script_loop_decides_on_device_results
+    script_accepts_both_kinds_of_closure
+    script_runs_in_order_on_one_stream
+    script_composes_with_other_operations
+    script_ends_at_an_error_or_handles_it
     foreign_futures_work_in_a_script
-    a_script_selects
-    a_context_is_of_no_use_elsewhere
-    a_script_wants_to_wait
-    a_script_ends_once
-    a_script_may_panic
+    script_works_with_select
+    script_context_is_an_error_outside_its_script
+    script_is_refused_by_async_on
+    script_ends_once
+    script_that_panics_has_ended
 }
 
-fn a_loop_decides_on_device_results(device: &Device) {
+fn script_loop_decides_on_device_results(device: &Device) {
     let kernels = Kernels::load(device);
     let op = || {
         script(async |cx| {
@@ -60,7 +58,7 @@ fn a_loop_decides_on_device_results(device: &Device) {
     assert_eq!(block_on(op().schedule(&policy)), Ok((1024.0, 10)));
 }
 
-fn both_kinds_of_closure_will_do(device: &Device) {
+fn script_accepts_both_kinds_of_closure(device: &Device) {
     let stream = device.new_stream().unwrap();
     let data = vec![1u8, 2, 3];
     let moved = data.clone();
@@ -72,7 +70,7 @@ fn both_kinds_of_closure_will_do(device: &Device) {
     assert!(a == data && b == data && c == data);
 }
 
-fn a_script_runs_in_order_on_one_stream(device: &Device) {
+fn script_runs_in_order_on_one_stream(device: &Device) {
     let kernels = Kernels::load(device);
     let stream = device.new_stream().unwrap();
     let op = script(async |cx| {
@@ -80,7 +78,7 @@ fn a_script_runs_in_order_on_one_stream(device: &Device) {
         for turn in 0..200u16 {
             x = cx.run(kernels.add_scalar(x, f32::from(turn % 2))).await?;
         }
-        // A fork inside, a tuple, a `Vec`, and nothing.
+        // A fork, a tuple, a `Vec`, and an empty `Vec` inside the script.
         let (x, y) = cx.run((value(x), h2d(vec![1.0f32; 100]))).await?;
         let sums = cx.run(vec![kernels.add(&x, &y), kernels.add(&x, &y)]).await?;
         Ok((
@@ -92,7 +90,7 @@ fn a_script_runs_in_order_on_one_stream(device: &Device) {
     assert_eq!((sums, seven), (vec![vec![101.0; 100]; 2], 7));
 }
 
-fn a_script_is_an_operation_among_others(device: &Device) {
+fn script_composes_with_other_operations(device: &Device) {
     let kernels = Kernels::load(device);
     let minute = Duration::from_secs(60);
     let inner = |n: u32| {
@@ -108,7 +106,7 @@ fn a_script_is_an_operation_among_others(device: &Device) {
     assert_eq!(block_on(op.schedule(&policy)).unwrap(), (spun(5, 5), spun(6, 6)));
 }
 
-fn an_error_ends_a_script_or_is_caught(device: &Device) {
+fn script_ends_at_an_error_or_handles_it(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = |catch: bool| {
         script(async move |cx| match cx.run(zeros::<u8>(1 << 50)).await {
@@ -147,7 +145,7 @@ fn foreign_futures_work_in_a_script(device: &Device) {
     assert_eq!(runtime.block_on(op().schedule(&policy)).unwrap(), spun(8, 40));
 }
 
-fn a_script_selects(device: &Device) {
+fn script_works_with_select(device: &Device) {
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
     let long = iterations_for(device, Duration::from_millis(200));
     let op = script(async |cx| {
@@ -165,7 +163,7 @@ fn a_script_selects(device: &Device) {
     assert!(len == 8 && looks > 0, "{looks}");
 }
 
-/// Two milliseconds by a thread of its own.
+/// Waits two milliseconds on a separate thread.
 pub fn nap() -> impl Future<Output = ()> + Send + Unpin {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
@@ -175,14 +173,14 @@ pub fn nap() -> impl Future<Output = ()> + Send + Unpin {
     receiver.map(drop)
 }
 
-fn a_context_is_of_no_use_elsewhere(device: &Device) {
+fn script_context_is_an_error_outside_its_script(device: &Device) {
     let stream = device.new_stream().unwrap();
     let (kept, seen) = (Arc::new(std::sync::Mutex::new(None)), AtomicBool::new(false));
     let keep = kept.clone();
     let op = script(async |cx| {
         *keep.lock().unwrap() = Some(cx.clone());
         let elsewhere = cx.run(value(1));
-        // While the script is polled, too.
+        // Also while the script is polled.
         let said = std::thread::spawn(move || block_on(elsewhere)).join().unwrap();
         seen.store(said == Err(Error::OutsideScript), Ordering::SeqCst);
         cx.run(value(2)).await
@@ -193,14 +191,14 @@ fn a_context_is_of_no_use_elsewhere(device: &Device) {
     assert_eq!(block_on(cx.run(value(3))), Err(Error::OutsideScript));
 }
 
-fn a_script_wants_to_wait(device: &Device) {
+fn script_is_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     let refused = unsafe { script(async |cx| cx.run(value(1)).await).async_on(&stream) };
     assert_eq!(refused, Err(Error::NeedsHostData));
 }
 
-fn a_script_ends_once(device: &Device) {
+fn script_ends_once(device: &Device) {
     let stream = device.new_stream().unwrap();
     let op = polled_again(script(async |cx| {
         let mut once = cx.run(zeros::<u8>(9).then(to_host));
@@ -211,7 +209,7 @@ fn a_script_ends_once(device: &Device) {
     assert_eq!(op.sync_on(&stream), Ok(Error::AlreadyEnded));
 }
 
-fn a_script_may_panic(device: &Device) {
+fn script_that_panics_has_ended(device: &Device) {
     let stream = device.new_stream().unwrap();
     let mut op = script(async |cx| {
         cx.run(zeros::<u8>(9).then(to_host)).await?;
@@ -228,7 +226,7 @@ fn a_script_may_panic(device: &Device) {
 }
 
 #[test]
-fn nothing_is_left_of_a_script_dropped_at_any_poll() {
+fn script_dropped_at_any_poll_leaves_no_memory() {
     for device in own_devices() {
         let kernels = Kernels::load(&device);
         let before = device.memory().unwrap().used;
@@ -245,12 +243,12 @@ fn nothing_is_left_of_a_script_dropped_at_any_poll() {
             });
             op.schedule(&policy)
         });
-        memory_comes_back(&device, before);
+        memory_is_freed(&device, before);
     }
 }
 
 #[tokio::test]
-async fn a_script_can_be_spawned_and_aborted() {
+async fn script_can_be_spawned_and_aborted() {
     let op = script(async |cx| cx.run(h2d(vec![1u8, 2]).then(to_host)).await);
     assert_eq!(tokio::spawn(op.into_future()).await.unwrap().unwrap(), [1, 2]);
     let op = script(async |cx| {

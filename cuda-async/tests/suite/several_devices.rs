@@ -21,7 +21,7 @@ fn own_cpu() -> Device {
     Device::open(&CpuProvider::default(), 0).unwrap()
 }
 
-/// A test on every pair of devices that there is, both ways round.
+/// Runs a test on every ordered pair of available devices.
 macro_rules! on_pairs {
     ($($name:ident)*) => {
         mod cpu_and_cpu {
@@ -76,12 +76,12 @@ fn there_and_back(first: &Device, second: &Device) {
             .then(to_host)
     };
     let expected: Vec<_> = numbers(LEN).iter().map(|x| 2.0 * x + 1.0).collect();
-    // Begun on the one, on the other, blocking and awaited.
+    // Started on each device, blocking and awaited.
     assert_eq!(op().on(first).sync().unwrap(), expected);
     for device in [first, second] {
         let stream = device.new_stream().unwrap();
         let away = op().map(|host| host.len()).sync_on(&stream);
-        // `to_host` runs where the operation does: only there the buffer may be read.
+        // `to_host` runs on the device of the operation, which is the only one that may read the buffer.
         assert_eq!(away.is_ok(), device == first, "{away:?}");
     }
     assert_eq!(block_on(op().on(first).into_future()).unwrap(), expected);
@@ -103,7 +103,7 @@ fn borrowed_shared_and_empty_buffers(first: &Device, second: &Device) {
     assert_eq!(again, Error::AlreadyEnded);
 }
 
-/// Half of the work on each device, at the same time; the sum on the first.
+/// Runs half of the work on each device concurrently, and sums on the first one.
 fn two_pipelines_meet(first: &Device, second: &Device) {
     let (a, b) = (Kernels::load(first), Kernels::load(second));
     let half =
@@ -146,7 +146,7 @@ fn dropped_at_any_poll(first: &Device, second: &Device) {
     let before = used(second);
     dropped_at_every_poll(|| to_device(&x, second).into_future());
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    // Other tests use the GPU too, so less may be in use later.
+    // Other tests use the GPU too, so the use may also shrink.
     while used(second) > before && std::time::Instant::now() < until {
         first.synchronize().unwrap();
         std::thread::yield_now();
@@ -166,7 +166,7 @@ fn what_a_crossing_needs(first: &Device, second: &Device) {
         let arrived = crossing.try_take().unwrap().unwrap();
         assert_eq!(to_host(arrived).sync_on(&there).unwrap(), numbers(LEN));
         assert!(crossing.try_take().unwrap().is_err());
-        // Dropped on its way: the memory stays until the copy is over.
+        // Dropped in flight: the memory is retained until the copy is complete.
         drop(x.as_slice().copy_to_peer(&here, place()).unwrap());
     } else {
         let unsupported = wrong(x.as_slice().copy_to_peer(&here, place()));

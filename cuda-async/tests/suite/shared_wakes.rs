@@ -1,4 +1,4 @@
-//! A shared operation whose first poller never comes again.
+//! A shared operation whose first clone is never polled again.
 
 use std::{
     sync::{
@@ -16,11 +16,11 @@ use futures::FutureExt;
 
 use crate::on_every_device;
 
-on_every_device! { whoever_is_woken_while_another_polls_is_woken_again }
+on_every_device! { clone_woken_during_another_poll_is_woken_again }
 
 type Inside = Arc<Mutex<Option<Box<dyn FnOnce(&Waker) + Send>>>>;
 
-/// Pending at its first poll, in the middle of which it does something.
+/// Runs a closure in its first poll, which is pending. Its second poll is ready.
 struct Twice(Inside);
 
 impl Submit for Twice {
@@ -50,7 +50,7 @@ impl Wake for Woken {
     }
 }
 
-fn whoever_is_woken_while_another_polls_is_woken_again(device: &Device) {
+fn clone_woken_during_another_poll_is_woken_again(device: &Device) {
     let policy = Arc::new(SingleStream::new(device).unwrap());
     let inside = Inside::default();
     let op = Op::new(Twice(inside.clone())).shared();
@@ -64,14 +64,14 @@ fn whoever_is_woken_while_another_polls_is_woken_again(device: &Device) {
             let mut future = op.schedule(&*policy);
             assert!(future.poll_unpin(&mut task).is_pending());
             steps.wake_by_ref();
-            // Woken, it finds the other at it still.
+            // After the wake, the other clone is still polling the steps.
             assert!(future.poll_unpin(&mut task).is_pending());
             *second.lock().unwrap() = Some(future);
         }
     }));
-    // Begins, and is never polled again.
+    // Begins the run, and is never polled again.
     let first = op.schedule(&*policy);
-    assert_eq!(woken.0.load(Ordering::SeqCst), 2, "nobody will ever poll it");
+    assert_eq!(woken.0.load(Ordering::SeqCst), 2, "no clone will poll it again");
     let second = second.lock().unwrap().take().unwrap();
     assert_eq!(*futures::executor::block_on(second).unwrap(), 7);
     drop(first);

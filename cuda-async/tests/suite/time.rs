@@ -17,20 +17,20 @@ use crate::{
     kernels::{Kernels, spun},
     on_every_device,
     polling::{
-        beside_each_other, dropped_at_every_poll, iterations_for, memory_comes_back, own_devices,
+        concurrently, dropped_at_every_poll, iterations_for, memory_is_freed, own_devices,
         polled_again,
     },
 };
 
 on_every_device! {
-    a_wait_ends_in_time
-    what_is_done_in_time_is_not_disturbed
-    a_fallback_without_device_work_does_not_wait
-    what_came_before_a_timeout_is_still_waited_for
+    timeout_ends_the_wait
+    timeout_does_not_disturb_operations_in_time
+    fallback_without_device_work_does_not_wait
+    work_before_a_timeout_is_still_waited_for
     timeouts_nest
-    a_timeout_wants_to_wait
-    a_timeout_ends_once
-    a_thousand_tasks_with_an_eye_on_the_time
+    timeout_is_refused_by_async_on
+    timeout_ends_once
+    thousand_tasks_with_timeouts_all_end
     shared_work_outlives_a_timeout
 }
 
@@ -41,7 +41,7 @@ fn timed_out<T>(result: Result<T, Error>) -> bool {
     matches!(result, Err(Error::TimedOut { after: SHORT }))
 }
 
-fn a_wait_ends_in_time(device: &Device) {
+fn timeout_ends_the_wait(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let op = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).timeout(SHORT);
     let stream = device.new_stream().unwrap();
@@ -51,12 +51,12 @@ fn a_wait_ends_in_time(device: &Device) {
     assert!(timed_out(block_on(op().schedule(&SingleStream::from(stream.clone())))));
     assert!(!stream.is_known_idle());
     assert!(start.elapsed() >= 2 * SHORT);
-    // What was given up is on the stream, whose order holds.
+    // The work that was given up is on the stream, and stays in order.
     assert_eq!(zeros::<u8>(3).then(to_host).sync_on(&stream).unwrap(), [0; 3]);
     assert!(stream.is_known_idle());
 }
 
-fn what_is_done_in_time_is_not_disturbed(device: &Device) {
+fn timeout_does_not_disturb_operations_in_time(device: &Device) {
     let (stream, kernels) = (device.new_stream().unwrap(), Kernels::load(device));
     let minute = Duration::from_secs(60);
     let op = || {
@@ -71,11 +71,11 @@ fn what_is_done_in_time_is_not_disturbed(device: &Device) {
     assert!(matches!(failed, Err(Error::OutOfMemory { .. })));
 }
 
-fn a_fallback_without_device_work_does_not_wait(device: &Device) {
-    beside_each_other(device, || a_fallback_does_not_wait_once(device));
+fn fallback_without_device_work_does_not_wait(device: &Device) {
+    concurrently(device, || fallback_does_not_wait_once(device));
 }
 
-fn a_fallback_does_not_wait_once(device: &Device) {
+fn fallback_does_not_wait_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
     let slow = || zeros::<u32>(32).then(|out| kernels.spin(out, long)).map(|_| "in time");
     let op = || slow().timeout(SHORT).or_else(|_| value("late"));
@@ -94,7 +94,7 @@ fn a_fallback_does_not_wait_once(device: &Device) {
     }
 }
 
-fn what_came_before_a_timeout_is_still_waited_for(device: &Device) {
+fn work_before_a_timeout_is_still_waited_for(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 4));
     let stream = device.new_stream().unwrap();
     let before = zeros::<u32>(32).then(|out| kernels.spin(out, long));
@@ -114,14 +114,14 @@ fn timeouts_nest(device: &Device) {
     assert!(timed_out(fork.sync_on(&stream)));
 }
 
-fn a_timeout_wants_to_wait(device: &Device) {
+fn timeout_is_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     let refused = unsafe { value(1u8).timeout(SHORT).async_on(&stream) };
     assert_eq!(refused, Err(Error::NeedsHostData));
 }
 
-fn a_timeout_ends_once(device: &Device) {
+fn timeout_ends_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 4));
     let stream = device.new_stream().unwrap();
     let late = zeros::<u32>(32).then(|out| kernels.spin(out, long)).timeout(SHORT);
@@ -129,7 +129,7 @@ fn a_timeout_ends_once(device: &Device) {
     assert_eq!(polled_again(value(1).timeout(LONG)).sync_on(&stream), Ok(Error::AlreadyEnded));
 }
 
-fn a_thousand_tasks_with_an_eye_on_the_time(device: &Device) {
+fn thousand_tasks_with_timeouts_all_end(device: &Device) {
     let kernels = Kernels::load(device);
     let policy = Arc::new(LeastLoaded::new(device).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -138,7 +138,7 @@ fn a_thousand_tasks_with_an_eye_on_the_time(device: &Device) {
             .map(|task| {
                 let (kernels, policy) = (kernels.clone(), policy.clone());
                 tokio::spawn(async move {
-                    // Every fourth gives up nearly at once.
+                    // Every fourth task times out almost at once.
                     let time = if task % 4 == 0 { Duration::from_micros(50) } else { LONG * 200 };
                     let op = h2d(vec![f32::from(task); 33])
                         .then(move |x| kernels.add_scalar(x, 1.0))
@@ -166,27 +166,27 @@ fn shared_work_outlives_a_timeout(device: &Device) {
 }
 
 #[test]
-fn memory_outlives_what_timed_out_and_comes_back() {
+fn memory_outlives_timed_out_work_and_is_freed() {
     for device in own_devices() {
         let kernels = Kernels::load(&device);
         let before = device.memory().unwrap().used;
         let long = iterations_for(&device, LONG);
         let policy = SingleStream::new(&device).unwrap();
-        // Its kernel runs on, and writes to memory that is freed behind it: else this would be a fault.
+        // The kernel runs to its end and writes to memory that is freed after it. Freed earlier, it would fault.
         let late = zeros::<u32>(2000).then(|out| kernels.spin(out, long / 16)).timeout(SHORT);
         timed_out(block_on(late.schedule(&policy)));
         zeros::<u8>(1).then(to_host).sync_on(&policy.place().unwrap()).unwrap();
-        memory_comes_back(&device, before);
+        memory_is_freed(&device, before);
         dropped_at_every_poll(|| {
             let op = zeros::<u32>(64).then(|out| kernels.spin(out, 3000)).timeout(LONG * 9);
             op.then(to_host).timeout(LONG * 9).schedule(&policy)
         });
-        memory_comes_back(&device, before);
+        memory_is_freed(&device, before);
     }
 }
 
 #[tokio::test]
-async fn an_aborted_task_forgets_the_time() {
+async fn aborted_task_removes_its_timer() {
     let device = cuda_async::open("cpu").unwrap();
     let (kernels, long) = (Kernels::load(&device), iterations_for(&device, LONG));
     let policy = SingleStream::new(&device).unwrap();

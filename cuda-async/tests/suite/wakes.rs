@@ -1,4 +1,4 @@
-//! Wakers: none is lost, whatever another one does.
+//! No wake is lost, also if other wakers panic or call the library.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,21 +19,21 @@ use cuda_async::{
 };
 use futures::{FutureExt, StreamExt, executor::block_on, stream::FuturesUnordered};
 
-/// Everything is late there, by up to that.
+/// Opens a device that delays everything by up to `max_delay`.
 fn slow(max_delay: Duration) -> Device {
     let mut options = CpuOptions::default();
     options.timing = Timing::Adversarial { seed: 7, max_delay };
     Device::open(&CpuProvider::new(options), 0).unwrap()
 }
 
-/// What `test` gives, if that does not take for ever.
+/// Returns the result of `test`, and panics if it hangs.
 fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     std::thread::spawn(move || done.send(test()));
-    result.recv_timeout(Duration::from_secs(60)).expect("somebody sleeps for ever")
+    result.recv_timeout(Duration::from_secs(60)).expect("a task was never woken")
 }
 
-/// Its wakers panic, with something that panics when it is dropped.
+/// A waker that panics with a payload whose drop panics.
 struct Panics;
 
 struct Bomb;
@@ -55,7 +55,7 @@ fn poll_with_panics<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 #[test]
-fn many_parts_of_one_script_wait_for_room() {
+fn many_parts_of_one_script_wait_for_credit() {
     const PARTS: usize = 1200;
     let parts = in_time(|| {
         let device = slow(Duration::from_millis(1));
@@ -78,7 +78,7 @@ fn many_parts_of_one_script_wait_for_room() {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_no_clone_of_shared_work_asleep() {
+fn waker_that_panics_does_not_block_clones_of_shared_work() {
     let bytes = in_time(|| {
         let device = slow(Duration::from_millis(50));
         let policy = SingleStream::new(&device).unwrap();
@@ -94,7 +94,7 @@ fn a_waker_that_panics_keeps_no_clone_of_shared_work_asleep() {
 }
 
 #[test]
-fn wakers_that_panic_leave_notices_and_time_going() {
+fn wakers_that_panic_do_not_stop_notices_and_timer() {
     let bytes = in_time(|| {
         let device = slow(Duration::from_millis(5));
         let policy = SingleStream::new(&device).unwrap();
@@ -141,7 +141,7 @@ fn cloned(data: *const ()) -> RawWaker {
 }
 
 #[test]
-fn a_waker_may_call_the_library_when_it_is_cloned() {
+fn waker_may_call_the_library_when_it_is_cloned() {
     in_time(|| {
         let stream = slow(Duration::from_millis(20)).new_stream().unwrap();
         STREAM.set(stream.clone()).ok();
@@ -156,7 +156,7 @@ fn a_waker_may_call_the_library_when_it_is_cloned() {
 }
 
 #[test]
-fn an_iterator_that_panics_is_not_asked_again() {
+fn iterator_that_panics_is_not_asked_again() {
     let device = slow(Duration::from_millis(1));
     let policy = SingleStream::new(&device).unwrap();
     let part = |i: u8| {

@@ -1,4 +1,4 @@
-//! From graphs to operations.
+//! Builds operations from graphs.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use cuda_async::{
     BoxedOp, Device, DeviceBuffer, Error, Function, LaunchConfig, Op, join_all, kernel::KernelArg,
     launch, memory::BufferSource, op::Submit, ops, prelude::*, uninitialised, value,
 };
-use cuda_core::{Access, Arguments};
+use cuda_core::{Arguments, Slice};
 
 use super::{
     program::{Failure, Node, Round},
@@ -18,15 +18,15 @@ use super::{
 
 pub type Buffer = DeviceBuffer<u32>;
 
-/// A buffer, held in whichever way.
+/// A buffer in one of its forms.
 pub enum Held {
     Owned(Buffer),
-    /// By registers, and by other users of a shared operation.
+    /// Held by registers and by other users of a shared operation.
     Shared(Arc<Held>),
 }
 
 impl Held {
-    /// The buffer itself, if nobody else holds it.
+    /// Returns the buffer if it has no other owner.
     fn exclusive(self) -> Result<Buffer, Held> {
         match self {
             Held::Owned(buffer) => Ok(buffer),
@@ -38,18 +38,18 @@ impl Held {
 impl BufferSource for Held {
     type Element = u32;
 
-    fn buffer(&self) -> &Buffer {
+    fn as_slice(&self) -> Slice<'_, u32> {
         match self {
-            Held::Owned(buffer) => buffer,
-            Held::Shared(shared) => shared.buffer(),
+            Held::Owned(buffer) => buffer.as_slice(),
+            Held::Shared(shared) => shared.as_slice(),
         }
     }
 }
 
-/// To be read.
+/// Returns the buffer for reading.
 impl KernelArg for Held {
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.buffer(self.buffer(), Access::Read);
+        arguments.slice(self.as_slice());
     }
 }
 
@@ -60,7 +60,7 @@ pub struct Kernels {
     fill: Function,
     tape_set: Function,
     tape_get: Function,
-    /// Places on the tape that were used: each is written once a turn.
+    /// The used places on the tape. Each is written once in a turn.
     slots: Arc<AtomicU32>,
 }
 
@@ -82,7 +82,7 @@ impl Kernels {
         }
     }
 
-    /// `x * a + b`, in place if that can be.
+    /// Computes `x * a + b`, in place if possible.
     pub fn mad(&self, x: Held, a: u32, b: u32) -> BoxedOp<'static, Buffer> {
         let k = self.mad.clone();
         // SAFETY: reads and writes x, of `LEN` elements.
@@ -171,7 +171,7 @@ impl<'a> Builder<'a> {
         let (k, slot) = (self.kernels.clone(), self.slots[node]);
         match self.round.nodes[node].clone() {
             Node::Upload(x) => h2d(vec![x; LEN]).map(Held::Owned).boxed(),
-            Node::Fresh(x) => {
+            Node::Uninitialised(x) => {
                 uninitialised(LEN).then(move |b| k.fill(b, x)).map(Held::Owned).boxed()
             }
             Node::Register(register) => {
@@ -197,7 +197,7 @@ impl<'a> Builder<'a> {
             }
             Node::Told(of) => {
                 let slot = self.slots[of];
-                // The tape first: the buffer's own history must not help.
+                // The tape first, so that the buffer's own access history does not order it.
                 let told = move |x| k.tape_get(slot).then(move |told| add(&k, told, x));
                 self.op(of).then(told).boxed()
             }
@@ -238,7 +238,7 @@ fn failing(k: &Kernels, of: Built, failure: Failure) -> Built {
     let k = k.mad.clone();
     of.then(move |x| match failure {
         Failure::Error => Err(Error::unsupported("failing on purpose", "a random program")),
-        // Not `panic!`: thousands of them would be reported.
+        // Not `panic!`, which would print thousands of reports.
         Failure::Panic => std::panic::resume_unwind(Box::new("on purpose")),
         // SAFETY: refused before anything runs.
         Failure::Arguments => Ok(unsafe { launch(&k, BLOCK, (x, 1u32)) }.map(|(x, _)| x)),

@@ -1,12 +1,13 @@
-//! Operations composed at random agree with plain Rust, whatever is cancelled or fails beside them.
+//! Random operations agree with plain Rust, while other operations are cancelled or fail.
 //!
-//! A [`program`] keeps a few buffers and does some steps: graphs whose parts are shared, forked, cancelled and failing, run
-//! in every way; changes in place; reads; replacements. [`run`] does so on a device, from many threads at once
-//! on the same streams, and compares with a [`reference`] that knows no device. On the CPU device each stream takes its
-//! time ([`Timing::Adversarial`]), so what is not ordered goes wrong soon.
+//! A [`program`] keeps a few buffers and runs some steps: graphs whose parts are shared, forked, cancelled and failing;
+//! changes in place; reads; replacements. [`run`] runs programs on a device, from many threads on the same streams,
+//! and compares with a [`reference`] that uses no device. On the CPU device each stream is delayed at random
+//! ([`Timing::Adversarial`]), so a missing order soon gives a wrong result.
 //!
-//! Everything but the interleaving of threads follows from a seed. A failure names it, with the smallest program that
-//! still failed; `RANDOM_PROGRAMS_SEED=0x..` runs that one again and again. `RANDOM_PROGRAMS_COUNT=100000` runs for longer.
+//! Everything except the interleaving of threads follows from a seed. A failure prints the seed and the smallest program
+//! that still fails. `RANDOM_PROGRAMS_SEED=0x..` repeats that program, and `RANDOM_PROGRAMS_COUNT=100000` runs more
+//! programs.
 
 mod build;
 mod program;
@@ -38,10 +39,10 @@ use crate::{devices, link::LinkProvider, on_every_device};
 
 on_every_device! { random_programs_agree }
 
-/// Threads that run programs.
+/// The number of threads that run programs.
 const THREADS: usize = 6;
 
-/// The first seed of a run; the others count on from it.
+/// The first seed of a run. The others follow it.
 const SEED: u64 = 0x5eed_0000;
 
 fn adversarial() -> CpuProvider {
@@ -51,7 +52,7 @@ fn adversarial() -> CpuProvider {
     CpuProvider::new(options)
 }
 
-/// A device of the same kind that nobody else uses, and how many programs it is worth.
+/// Returns a device of the same kind that no other test uses, and the number of programs to run on it.
 fn own(device: &Device) -> (Device, u64) {
     let is = |other: Option<Device>| other.as_ref() == Some(device);
     if is(devices::cpu()) {
@@ -92,7 +93,7 @@ fn random_programs_agree(device: &Device) {
     comes_back(&device, before);
 }
 
-/// Runs programs from many threads, and gives the first that was wrong.
+/// Runs programs from many threads and returns the first wrong one.
 fn first_failure(
     world: &World,
     count: u64,
@@ -124,21 +125,21 @@ fn first_failure(
     failure.into_inner().unwrap()
 }
 
-/// A program that hangs cannot be ended: it is named, and the tests end.
+/// Names a program that hangs, and ends the process, because the program cannot be stopped.
 fn give_up_on(running: &Option<(u64, Instant)>) {
     if let Some((number, since)) = running
         && since.elapsed() > Duration::from_secs(60)
     {
-        // Not `eprintln!`, which tests keep to themselves.
+        // Not `eprintln!`, which the test harness captures.
         let _ = writeln!(io::stderr(), "random program {number} from {SEED:#x} on hangs");
         std::process::exit(101);
     }
 }
 
-/// The program without the steps, runs and parts that it does not need to fail, as far as that is found soon.
+/// Removes steps, runs and parts that the failure does not need, within a time limit.
 fn smaller(device: &Device, mut program: Program) -> Program {
     let end = Instant::now() + Duration::from_secs(15);
-    // A failure may have taken the device.
+    // The failure may have lost the device.
     let fails = |program: &Program| {
         let _ = device.reset();
         first_failure(&World::new(device), 200, &|_| program.clone()).is_some()
@@ -155,7 +156,7 @@ fn smaller(device: &Device, mut program: Program) -> Program {
     program
 }
 
-/// The program without its `position`th step or run.
+/// Returns the program without its `position`th step or run.
 fn without(program: &Program, mut position: usize) -> Option<Program> {
     let mut program = program.clone();
     if position < program.steps.len() {
@@ -174,7 +175,7 @@ fn without(program: &Program, mut position: usize) -> Option<Program> {
     None
 }
 
-/// What was dropped has gone: once aborted tasks have been dropped too.
+/// Checks that all dropped values are gone, after the aborted tasks are dropped too.
 fn comes_back(device: &Device, before: u64) {
     let end = Instant::now() + Duration::from_secs(20);
     loop {

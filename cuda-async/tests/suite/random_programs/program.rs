@@ -1,15 +1,15 @@
-//! What a random program is, and how one is drawn from a seed.
+//! Random programs, and their generation from a seed.
 
-/// Buffers that a program keeps from step to step.
+/// The number of buffers that a program keeps from step to step.
 pub const REGISTERS: usize = 3;
 
-/// Streams that all programs use.
+/// The number of streams that all programs share.
 pub const STREAMS: usize = 10;
 
-/// Policies that all programs use.
+/// The number of policies that all programs share.
 pub const POLICIES: usize = 3;
 
-/// Steps, one after the other; what they submit runs on when the next one begins.
+/// Steps in sequence. The work of a step may still run when the next step begins.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub steps: Vec<Step>,
@@ -17,48 +17,48 @@ pub struct Program {
 
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// Operations that are built together, share parts, and run at the same time.
+    /// Operations that are built together, share parts, and run concurrently.
     Round(Round),
-    /// `register = register * a + b`: in place, unless somebody else still holds it.
+    /// `register = register * a + b`: in place, unless the buffer has another owner.
     Mutate { register: usize, a: u32, b: u32, stream: usize },
     /// A new buffer, allocated on one stream and written on another. The old one is freed.
     Replace { register: usize, value: u32, allocated: usize, written: usize },
     /// `into = from + from`.
     Double { from: usize, into: usize, stream: usize },
-    /// Reads `from` on every stream, changes it, and puts what was read together in `into`.
+    /// Reads `from` on every stream, changes it, and combines the reads in `into`.
     Fan { from: usize, into: usize, stream: usize },
     /// Reads a register and compares.
     Check { register: usize, stream: usize },
 }
 
-/// A graph and what is run of it. A node that is used more than once, by whichever runs, is one shared operation.
+/// A graph and the nodes of it that are run. A node that is used more than once is one shared operation.
 #[derive(Debug, Clone)]
 pub struct Round {
     pub nodes: Vec<Node>,
     pub runs: Vec<Run>,
 }
 
-/// Numbers name earlier nodes of the same graph.
+/// Numbers refer to earlier nodes of the same graph.
 #[derive(Debug, Clone)]
 pub enum Node {
     Upload(u32),
     /// Allocated and not initialised, then written.
-    Fresh(u32),
+    Uninitialised(u32),
     Register(usize),
     Mad(usize, u32, u32),
-    /// Side by side, then added.
+    /// Runs two nodes concurrently and adds them.
     Add(usize, usize),
-    /// Any number of them side by side, then added one after the other.
+    /// Runs any number of nodes concurrently and adds them in sequence.
     Sum(Vec<usize>),
-    /// Down to the host, changed there, and up again.
+    /// Downloads, changes on the host, and uploads.
     Host(usize),
-    /// Writes to the tape, then reads that in three branches, two of them inside another.
+    /// Writes to the tape, then reads it in three branches, two of them nested in another one.
     Fork(usize, u32),
-    /// Writes to the tape in a branch of a branch, and reads that behind the joins.
+    /// Writes to the tape in a nested branch, and reads it after the joins.
     Join(usize, u32),
     /// Writes to the tape.
     Mark(usize, u32),
-    /// Reads what a mark (not just any node) has written.
+    /// Reads the place that a mark has written.
     Told(usize),
     Fail(usize, Failure),
 }
@@ -77,7 +77,7 @@ pub enum Failure {
 pub struct Run {
     pub root: usize,
     pub how: How,
-    /// Where the output goes; else it is read and compared.
+    /// The register for the output. Without one, the output is read and compared.
     pub into: Option<usize>,
 }
 
@@ -93,14 +93,14 @@ pub enum How {
     Spawn { policy: usize },
     /// `schedule`, poll this often, drop.
     Drop { policy: usize, polls: usize },
-    /// A task that is aborted when this thread has given way this often.
+    /// A task that is aborted after this thread has yielded this many times.
     Abort { policy: usize, yields: usize },
 }
 
 impl Node {
     pub fn inputs(&self) -> Vec<usize> {
         match self {
-            Node::Upload(_) | Node::Fresh(_) | Node::Register(_) => Vec::new(),
+            Node::Upload(_) | Node::Uninitialised(_) | Node::Register(_) => Vec::new(),
             Node::Add(a, b) => vec![*a, *b],
             Node::Sum(parts) => parts.clone(),
             Node::Mad(of, ..)
@@ -115,7 +115,7 @@ impl Node {
 }
 
 impl Round {
-    /// How often each node is used by what the runs reach.
+    /// Counts the uses of each node by the nodes that the runs reach.
     pub fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes.len()];
         self.runs.iter().for_each(|run| uses[run.root] += 1);
@@ -189,13 +189,13 @@ impl Node {
     fn leaf(r: &mut Random) -> Self {
         match r.below(4) {
             0 => Node::Upload(r.word()),
-            1 => Node::Fresh(r.word()),
+            1 => Node::Uninitialised(r.word()),
             _ => Node::Register(r.below(REGISTERS)),
         }
     }
 
     fn drawn(r: &mut Random, earlier: &[Node]) -> Self {
-        // Mostly what came last, so that graphs are deep as well as wide.
+        // Mostly recent nodes, so that graphs are deep as well as wide.
         let any = |r: &mut Random| {
             let back = r.below(earlier.len()).min(r.below(earlier.len()));
             earlier.len() - 1 - back

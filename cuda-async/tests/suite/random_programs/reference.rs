@@ -1,13 +1,13 @@
-//! What a graph means, in plain Rust.
+//! Evaluates a graph in plain Rust.
 
 use super::program::{Node, Round};
 
-/// Elements of every buffer.
+/// The number of elements of every buffer.
 pub const LEN: usize = 8;
 
 pub type Words = Vec<u32>;
 
-/// A part of the graph fails, so all that uses it does.
+/// A part of the graph fails, and so does every user of that part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fails;
 
@@ -15,7 +15,7 @@ pub fn value(round: &Round, registers: &[Words], node: usize) -> Result<Words, F
     let sub = |node: &usize| value(round, registers, *node);
     match &round.nodes[node] {
         Node::Upload(x) => Ok(vec![*x; LEN]),
-        Node::Fresh(x) => Ok(counted(*x)),
+        Node::Uninitialised(x) => Ok(counted(*x)),
         Node::Register(register) => Ok(registers[*register].clone()),
         Node::Mad(of, a, b) => Ok(mad(&sub(of)?, *a, *b)),
         Node::Add(a, b) => Ok(added(&sub(a)?, &sub(b)?)),
@@ -47,7 +47,7 @@ pub fn counted(x: u32) -> Words {
     (0..LEN as u32).map(|i| x.wrapping_add(i)).collect()
 }
 
-/// What the host does to what it gets.
+/// The host's change to a value.
 pub fn changed(mut x: Words) -> Words {
     x.reverse();
     x[0] = x[0].wrapping_mul(3);

@@ -1,4 +1,4 @@
-//! Runs programs, and compares.
+//! Runs programs and compares their results.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,7 +22,7 @@ use super::{
     reference::{self, Fails, LEN, Words, added, counted},
 };
 
-/// What all programs use, from several threads.
+/// The state that the programs of all threads share.
 pub struct World {
     kernels: Kernels,
     streams: Vec<Stream>,
@@ -43,7 +43,7 @@ impl World {
     }
 }
 
-/// Why a program is wrong.
+/// The reason why a program is wrong.
 pub type Wrong = String;
 
 pub fn run(world: &World, program: &Program) -> Result<(), Wrong> {
@@ -54,16 +54,16 @@ pub fn run(world: &World, program: &Program) -> Result<(), Wrong> {
     (0..REGISTERS).try_for_each(|register| machine.check(register, &world.streams[register]))
 }
 
-/// How a run ended.
+/// The outcome of a run.
 enum Ended {
     Given(Given),
     Failed(Error),
     Panicked,
-    /// Nobody wanted to know.
+    /// The run was given up.
     Cancelled,
 }
 
-/// What a run gives.
+/// The output of a run.
 pub enum Given {
     Device(Held),
     Host(Words),
@@ -80,7 +80,7 @@ enum Begun {
 
 struct Machine<'w> {
     world: &'w World,
-    /// None only while one is being changed.
+    /// `None` only during a change.
     registers: Vec<Option<Arc<Held>>>,
     values: Vec<Words>,
 }
@@ -162,7 +162,7 @@ impl<'w> Machine<'w> {
         let mut builder = Builder::new(&self.world.kernels, round, &self.registers);
         let ops: Vec<_> = round.runs.iter().map(|run| (run, builder.op(run.root))).collect();
         drop(builder);
-        // Collected: all have begun before the first is waited for.
+        // Collected, so that all have begun before the first wait.
         let begun: Vec<_> = ops.into_iter().map(|(run, op)| self.begin(run, op)).collect();
         for ((run, expected), begun) in round.runs.iter().zip(expected).zip(begun) {
             let ended = self.end(begun);
@@ -226,7 +226,7 @@ impl<'w> Machine<'w> {
     ) -> Result<(), Wrong> {
         let given = match (ended, &expected) {
             (Ended::Cancelled, _) => return Ok(()),
-            // Something waited for the host, or another run had the shared part.
+            // A step waited for the host, or another run was driving the shared part.
             (Ended::Failed(Error::NeedsHostData), _) if matches!(run.how, How::Detach { .. }) => {
                 return Ok(());
             }
@@ -249,7 +249,7 @@ impl<'w> Machine<'w> {
                 let read = to_host(held).sync_on(&self.world.streams[reader]);
                 read.map_err(|error| error.to_string()).and_then(|words| compare(words, &expected))
             }
-            (Given::Device(_), None, _) => Err("a buffer that nobody asked for".into()),
+            (Given::Device(_), None, _) => Err("a buffer that was not requested".into()),
         };
         compared.map_err(|wrong| format!("{run:?}: {wrong}"))
     }
@@ -264,7 +264,7 @@ fn compare(got: Words, expected: &Words) -> Result<(), Wrong> {
     if got == *expected { Ok(()) } else { Err(format!("got {got:x?}, expected {expected:x?}")) }
 }
 
-/// Submits and goes on: whatever uses the output is ordered behind it.
+/// Submits without waiting. Every later use of the output is ordered after it.
 fn submit(op: BoxedOp<'static, Buffer>, stream: &Stream) -> Result<Buffer, Wrong> {
     // SAFETY: outputs are used only by operations of the library.
     unsafe { op.async_on(stream) }.map_err(|error| error.to_string())
