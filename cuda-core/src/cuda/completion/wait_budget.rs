@@ -26,7 +26,7 @@ pub(super) enum Step {
     Park,
 }
 
-/// How a waiting thread learns that a word changed.
+/// The way in which a waiting thread learns that a word changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wakeup {
     /// By polling: it spins for this long after an event, then sleeps between looks.
