@@ -13,7 +13,7 @@ use cuda_core::{
 
 use crate::{
     context::ExecutionContext,
-    memory::upload::{COPY_WINDOW, chunk_elements},
+    memory::chunk::{COPY_WINDOW, chunk_elements},
     op::{Live, Op, Submit},
 };
 

@@ -5,13 +5,17 @@
 //! `cuda-core`.
 
 mod allocate;
+mod chunk;
 mod download;
+mod target;
 mod to_device;
 mod transfer;
 mod upload;
 
 pub use allocate::{Allocate, uninitialised, zeros};
+pub use chunk::{COPY_CHUNK, COPY_WINDOW};
 pub use download::{BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_pinned};
+pub use target::BufferTarget;
 pub use to_device::to_device;
-pub use transfer::{BufferTarget, Copy, Fill, UploadInto, copy, fill, upload_into};
-pub use upload::{COPY_CHUNK, COPY_WINDOW, HostSource, Upload, h2d};
+pub use transfer::{Copy, Fill, UploadInto, copy, fill, upload_into};
+pub use upload::{HostSource, Upload, h2d};

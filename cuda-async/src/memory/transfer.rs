@@ -2,53 +2,17 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{DeviceBuffer, Element, Error, Result, SliceMut};
+use cuda_core::{Error, Result};
 
-use super::{
-    download::BufferSource,
-    upload::{Copying, HostSource},
-};
 use crate::{
     context::{Credit, ExecutionContext},
+    memory::{
+        download::BufferSource,
+        target::BufferTarget,
+        upload::{Copying, HostSource},
+    },
     op::{Live, Op, Submit},
 };
-
-/// Device memory that can be written: a buffer, an exclusive borrow of one, or a mutable slice.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not device memory to write",
-    note = "`DeviceBuffer<T>`, `&mut DeviceBuffer<T>` and `SliceMut<T>` are"
-)]
-pub trait BufferTarget: Send {
-    /// The element type.
-    type Element: Element;
-
-    /// Its elements.
-    fn as_slice_mut(&mut self) -> SliceMut<'_, Self::Element>;
-}
-
-impl<T: Element> BufferTarget for DeviceBuffer<T> {
-    type Element = T;
-
-    fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        DeviceBuffer::as_slice_mut(self)
-    }
-}
-
-impl<T: Element> BufferTarget for &mut DeviceBuffer<T> {
-    type Element = T;
-
-    fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        (**self).as_slice_mut()
-    }
-}
-
-impl<T: Element> BufferTarget for SliceMut<'_, T> {
-    type Element = T;
-
-    fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        self.reborrow()
-    }
-}
 
 /// Uploads host data into existing device memory of the same length, and gives the memory back.
 ///

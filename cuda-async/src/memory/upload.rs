@@ -8,17 +8,14 @@ use std::{
 
 use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
-use super::transfer::BufferTarget;
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
+    memory::{
+        chunk::{COPY_WINDOW, chunk_elements},
+        target::BufferTarget,
+    },
     op::{Live, Op, Submit},
 };
-
-/// The number of bytes that are copied through one block of pinned memory, and in one poll.
-pub const COPY_CHUNK: usize = 1 << 20;
-
-/// The number of blocks of one copy that may be in flight.
-pub const COPY_WINDOW: usize = 16;
 
 /// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
 /// not copied on the host.
@@ -101,7 +98,7 @@ pub(super) struct Copying<S: HostSource, B> {
 
 /// Uploads host data into a new device buffer.
 ///
-/// The data is copied through pinned blocks of [`COPY_CHUNK`] bytes, at most [`COPY_WINDOW`] of them at a time. A
+/// The data is copied through pinned blocks of [`COPY_CHUNK`](crate::memory::COPY_CHUNK) bytes, at most [`COPY_WINDOW`](crate::memory::COPY_WINDOW) of them at a time. A
 /// [`PinnedBuffer`] is uploaded directly.
 ///
 /// ```
@@ -183,14 +180,5 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
         self.done += chunk.len();
         self.in_flight.push_back(ticket.number);
         Poll::Ready(Ok(()))
-    }
-}
-
-/// Returns the number of elements in a chunk.
-pub(crate) const fn chunk_elements<T>() -> usize {
-    match size_of::<T>() {
-        0 => usize::MAX,
-        size if size > COPY_CHUNK => 1,
-        size => COPY_CHUNK / size,
     }
 }

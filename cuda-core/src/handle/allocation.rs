@@ -2,10 +2,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{Device, Stream};
+use super::device::Device;
 use crate::{
     order::{Retain, history::Pieces},
-    protocol::{Access, AllocId, Control, Region, Result, Ticket},
+    protocol::{Access, AllocId, Region, Ticket},
     runtime::Freed,
     sync::Mutex,
 };
@@ -19,25 +19,9 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Allocates in the order of a stream; usable on every stream of the device at once. The contents are unspecified.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
-    pub fn new(stream: &Stream, bytes: u64) -> Result<Arc<Self>> {
-        let device = stream.device().clone();
-        let core = device.core();
-        core.reclaim_memory();
-        let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
-        core.charge.charge(charged)?;
-        let allocate = |at: Ticket| {
-            // SAFETY: gives nothing up.
-            unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
-        };
-        // Made only once the backend took the allocation: dropping it frees.
-        let ticket =
-            stream.submit_control(allocate).inspect_err(|_| core.charge.credit(charged))?;
-        let pieces = Mutex::new(Pieces::written(ticket));
-        Ok(Arc::new(Self { device, id, bytes, pieces }))
+    pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
+        let pieces = Mutex::new(Pieces::written(allocated));
+        Arc::new(Self { device, id, bytes, pieces })
     }
 
     /// Its size in bytes, as requested.

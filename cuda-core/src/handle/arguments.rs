@@ -3,10 +3,17 @@
 use std::borrow::Cow;
 
 use super::{
-    DeviceBuffer, Function, Slice, SliceMut, Stream, allocation::Operand, list::List, view::View,
+    allocation::Operand,
+    buffer::DeviceBuffer,
+    list::List,
+    module::Function,
+    parameter::{ArgumentKind, Place},
+    slice::{Slice, SliceMut},
+    stream::Stream,
+    view::View,
 };
 use crate::protocol::{
-    Access, Element, Error, Launch, LaunchConfig, ParamInfo, Relocation, Result, Ticket, Work,
+    Access, Element, Error, Launch, LaunchConfig, Relocation, Result, Ticket, Work,
 };
 
 /// Bytes of arguments that need no heap.
@@ -31,38 +38,6 @@ impl Default for Arguments<'_> {
             places: List::new(),
             relocations: List::new(),
             operands: List::new(),
-        }
-    }
-}
-
-/// The position of an argument, and its kind.
-#[derive(Clone, Copy)]
-struct Place {
-    offset: u32,
-    size: u32,
-    kind: ArgumentKind,
-}
-
-/// What an argument is, as far as the kernel's PTX can tell it apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ArgumentKind {
-    /// An integer, or an address.
-    Integer,
-    /// A floating-point number.
-    Float,
-    /// Bytes that may be anything: a struct.
-    Bytes,
-}
-
-impl ArgumentKind {
-    /// Whether it can stand for a parameter that the PTX declares as `ty`. Compilers declare structs, and from
-    /// CUDA 13 on many numbers, as plain bits, which anything fits.
-    pub fn fits(self, ty: &str) -> bool {
-        match self {
-            ArgumentKind::Integer => !ty.starts_with(['f']) && !ty.starts_with("bf"),
-            ArgumentKind::Float => !ty.starts_with(['u', 's']),
-            ArgumentKind::Bytes => true,
         }
     }
 }
@@ -164,53 +139,6 @@ impl<'a> Arguments<'a> {
         });
         let counts = (want != have).then(|| format!("it takes {want} and was given {have}"));
         wrong(counts.into_iter().chain(misfits).next().unwrap_or_default())
-    }
-}
-
-impl Place {
-    #[cold]
-    fn misfit(&self, param: &ParamInfo) -> Option<String> {
-        let Place { offset, size, kind } = *self;
-        let ty = &param.ty;
-        if param.size != size {
-            return Some(format!("is a {ty} of {} bytes, the argument has {size}", param.size));
-        }
-        if !kind.fits(ty) {
-            let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
-            return Some(format!("is a {ty}, the argument is {given}"));
-        }
-        let advice = "align the struct as the kernel's own is";
-        (param.offset != offset)
-            .then(|| format!("stands at byte {}, the argument at {offset}; {advice}", param.offset))
-    }
-}
-
-/// A parameter, as far as an argument is compared with it.
-pub(crate) struct Slot {
-    offset: u32,
-    size: u32,
-    takes_integers: bool,
-    takes_floats: bool,
-}
-
-impl Slot {
-    pub(crate) fn new(param: &ParamInfo) -> Self {
-        Self {
-            offset: param.offset,
-            size: param.size,
-            takes_integers: ArgumentKind::Integer.fits(&param.ty),
-            takes_floats: ArgumentKind::Float.fits(&param.ty),
-        }
-    }
-
-    #[inline]
-    fn takes(&self, place: &Place) -> bool {
-        let kind = match place.kind {
-            ArgumentKind::Integer => self.takes_integers,
-            ArgumentKind::Float => self.takes_floats,
-            ArgumentKind::Bytes => true,
-        };
-        kind && self.size == place.size && self.offset == place.offset
     }
 }
 

@@ -3,7 +3,12 @@
 use std::{marker::PhantomData, ops::Range, sync::Arc};
 
 use super::{
-    Allocation, Device, Landing, PinnedBuffer, SharedSlice, Slice, SliceMut, Stream, view::View,
+    allocation::Allocation,
+    device::Device,
+    pinned::{Landing, PinnedBuffer},
+    slice::{Slice, SliceMut},
+    stream::Stream,
+    view::{View, no_size},
 };
 use crate::protocol::{Element, Error, Result, Ticket};
 
@@ -29,7 +34,7 @@ impl<T: Element> DeviceBuffer<T> {
         let total = stream.device().info().memory;
         let out_of_memory = Error::OutOfMemory { requested: u64::MAX, free: total, total };
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64).ok_or(out_of_memory)?;
-        let allocation = Allocation::new(stream, bytes)?;
+        let allocation = stream.allocate(bytes)?;
         Ok(Self { allocation, start: 0, len, element: PhantomData })
     }
 
@@ -133,14 +138,6 @@ impl<T> DeviceBuffer<T> {
         self.view().part::<T>(&range).map(Slice::new)
     }
 
-    /// Some elements, to be read by operations that outlive this call.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`] if they are not inside.
-    pub fn share(self: &Arc<Self>, range: Range<usize>) -> Result<SharedSlice<T>> {
-        SharedSlice::new(self.clone(), range)
-    }
-
     /// All elements, to be written.
     pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
         SliceMut::new(self.view())
@@ -202,12 +199,6 @@ impl<T> DeviceBuffer<T> {
         chunks.push(rest);
         Ok(chunks)
     }
-}
-
-#[cold]
-pub(super) fn no_size() -> Error {
-    let detail = "a chunk of 0 elements; use a size of at least 1".into();
-    Error::OutOfRange { what: "splitting a buffer".into(), detail }
 }
 
 impl<T> std::fmt::Debug for DeviceBuffer<T> {

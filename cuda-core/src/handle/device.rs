@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, Stream, stream::OnDrop};
 use crate::{
-    order::timeline::Timeline,
-    protocol::{
-        DeviceInfo, Element, Error, MemoryInfo, ModuleImage, Provider, Reply, Request, Result,
-    },
+    protocol::{DeviceInfo, Error, MemoryInfo, Provider, Reply, Request, Result},
     runtime::{Pending, device_core::DeviceCore, unexpected},
 };
 
@@ -31,66 +27,10 @@ impl Device {
         self.0.backend.info()
     }
 
-    /// A new stream.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn new_stream(&self) -> Result<Stream> {
-        self.new_stream_with_priority(0)
-    }
-
-    /// A new stream. Lower priorities run first where the device knows them.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
-        self.0.reclaim_all();
-        Ok(Stream::new(self.clone(), self.0.create_stream(priority)?, OnDrop::Destroy))
-    }
-
-    /// A stream for a while, from a pool of the device's own, since making one is slow. It goes back when the last
-    /// handle is dropped, perhaps with work in flight.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
-        self.lend(priority, self.0.spare_streams.take(priority))
-    }
-
-    /// As [`lend_stream`](Device::lend_stream), but a stream that is known to be idle.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
-        self.lend(priority, self.0.spare_streams.take_idle(priority))
-    }
-
-    fn lend(&self, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
-        let timeline = spare.map_or_else(|| self.0.create_stream(priority), Ok)?;
-        Ok(Stream::new(self.clone(), timeline, OnDrop::Recycle))
-    }
-
     /// A value that a layer above keeps with this device, made when it is first asked for. There is one; none where it
     /// is of another type.
     pub fn attachment<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
-    }
-
-    /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log.
-    pub fn load_ptx(&self, ptx: &str) -> Result<Module> {
-        self.start_loading(ptx)?.wait()
-    }
-
-    /// As [`load_ptx`](Device::load_ptx) without blocking: the compiler runs on a thread of the device.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPtx`], if the kernels of the text cannot be listed.
-    pub fn start_loading(&self, ptx: &str) -> Result<Loading> {
-        self.0.reclaim_all();
-        Loading::new(self, ptx, ModuleImage::Ptx(ptx.to_owned()))
     }
 
     /// Memory in use and free. Memory that was dropped is freed first, in stream order; whether it counts as used until
@@ -105,34 +45,6 @@ impl Device {
             other => Err(unexpected(&other)),
         });
         memory.wait()
-    }
-
-    /// A waiter that is woken when memory of this device may have come back.
-    pub fn memory_waiter(&self) -> MemoryWaiter {
-        MemoryWaiter::new(self.clone())
-    }
-
-    /// A zeroed host buffer of `len` elements that this device copies from and to at full speed. May block for as long
-    /// as the driver pins memory: inside a poll use [`start_pinning`](Device::start_pinning).
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`].
-    pub fn pinned<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
-        PinnedBuffer::new(self, len)
-    }
-
-    /// As [`pinned`](Device::pinned) for a download to overwrite: it holds the bytes of an earlier copy.
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`].
-    pub fn landing_place<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
-        PinnedBuffer::uninitialised(self, len)
-    }
-
-    /// As [`landing_place`](Device::landing_place), without ever blocking: memory that has to be pinned first is pinned
-    /// on a helper thread.
-    pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
-        Pinning::new(self, len)
     }
 
     /// Blocks until every stream of this device has run what it has.

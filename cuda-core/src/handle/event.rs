@@ -1,6 +1,6 @@
 //! Events: marks in streams.
 
-use super::Device;
+use super::device::Device;
 use crate::protocol::Ticket;
 
 /// A point of a stream that other streams can be ordered after.

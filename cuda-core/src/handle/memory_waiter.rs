@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use super::Device;
+use super::device::Device;
 
 /// Waits for memory of a device to come back. Dropping it forgets its waker.
 pub struct MemoryWaiter {
@@ -10,11 +10,14 @@ pub struct MemoryWaiter {
     key: Option<u64>,
 }
 
-impl MemoryWaiter {
-    pub(crate) fn new(device: Device) -> Self {
-        Self { device, key: None }
+impl Device {
+    /// A waiter that is woken when memory of this device may have come back.
+    pub fn memory_waiter(&self) -> MemoryWaiter {
+        MemoryWaiter { device: self.clone(), key: None }
     }
+}
 
+impl MemoryWaiter {
     /// Wakes the task once, when memory is freed or some work has ended from now on. It does not say how much there is.
     pub fn register(&mut self, task: &Context<'_>) {
         let waiters = &self.device.core().memory_waiters;

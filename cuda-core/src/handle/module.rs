@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::{Device, arguments::Slot};
+use super::{device::Device, parameter::Slot};
 use crate::{
     protocol::{
         Control, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Request, Result,
@@ -52,6 +52,25 @@ struct Unloads {
 impl Drop for Unloads {
     fn drop(&mut self) {
         self.device.core().retire_module(self.id);
+    }
+}
+
+impl Device {
+    /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log.
+    pub fn load_ptx(&self, ptx: &str) -> Result<Module> {
+        self.start_loading(ptx)?.wait()
+    }
+
+    /// As [`load_ptx`](Device::load_ptx) without blocking: the compiler runs on a thread of the device.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPtx`], if the kernels of the text cannot be listed.
+    pub fn start_loading(&self, ptx: &str) -> Result<Loading> {
+        self.core().reclaim_all();
+        Loading::new(self, ptx, ModuleImage::Ptx(ptx.to_owned()))
     }
 }
 

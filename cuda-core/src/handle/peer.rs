@@ -8,7 +8,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Device, DeviceBuffer, Slice, Stream, stream::Keep};
+use super::{
+    buffer::DeviceBuffer,
+    device::Device,
+    slice::Slice,
+    stream::{Keep, Stream},
+};
 use crate::{
     order::retention::Until,
     protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},

@@ -15,7 +15,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Device, Stream};
+use super::{device::Device, stream::Stream};
 use crate::{
     protocol::{Element, Error, HostBlock, HostRegion, Result, Ticket},
     runtime::Lease,
@@ -27,6 +27,31 @@ pub struct PinnedBuffer<T> {
     lease: Arc<Lease>,
     len: usize,
     element: PhantomData<T>,
+}
+
+impl Device {
+    /// A zeroed host buffer of `len` elements that this device copies from and to at full speed. May block for as long
+    /// as the driver pins memory: inside a poll use [`start_pinning`](Device::start_pinning).
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn pinned<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::new(self, len)
+    }
+
+    /// As [`pinned`](Device::pinned) for a download to overwrite: it holds the bytes of an earlier copy.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn landing_place<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::uninitialised(self, len)
+    }
+
+    /// As [`landing_place`](Device::landing_place), without ever blocking: memory that has to be pinned first is pinned
+    /// on a helper thread.
+    pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
+        Pinning::new(self, len)
+    }
 }
 
 impl<T: Element> PinnedBuffer<T> {

@@ -6,7 +6,7 @@
 //! gap, made by another handle's submission, moves the run to `more`. Failures are reported once: after that the runs
 //! begin anew, so that an op which handled an error is not told of it again.
 
-use super::Stream;
+use super::stream::Stream;
 use crate::{
     protocol::Result,
     sync::{

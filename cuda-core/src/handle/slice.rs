@@ -1,13 +1,18 @@
-//! Slices of device buffers: borrowed to read, borrowed to write, and shared to read.
+//! Slices of device buffers: borrowed to read, and borrowed to write.
 //!
 //! # Rules
 //! A [`SliceMut`] is the right to its bytes, as `&mut` is: it comes from an exclusive borrow, and its parts do not
 //! overlap. A boundary between parts is entered into the allocation before the parts exist, so their uses are ordered
 //! separately; a slice that is forgotten loses nothing.
 
-use std::{marker::PhantomData, ops::Range, sync::Arc};
+use std::{marker::PhantomData, ops::Range};
 
-use super::{Device, DeviceBuffer, Landing, PinnedBuffer, Stream, buffer::no_size, view::View};
+use super::{
+    device::Device,
+    pinned::{Landing, PinnedBuffer},
+    stream::Stream,
+    view::{View, no_size},
+};
 use crate::protocol::{Element, Result, Ticket};
 
 /// Elements of a device buffer, borrowed to be read.
@@ -21,12 +26,6 @@ pub struct Slice<'a, T> {
 pub struct SliceMut<'a, T> {
     view: View<'a>,
     element: PhantomData<&'a mut [T]>,
-}
-
-/// Elements of a shared device buffer, to be read. It keeps the buffer alive.
-pub struct SharedSlice<T> {
-    buffer: Arc<DeviceBuffer<T>>,
-    range: Range<usize>,
 }
 
 impl<'a, T> Slice<'a, T> {
@@ -111,7 +110,7 @@ impl<'a, T> SliceMut<'a, T> {
     /// The elements before `mid` and those from it on. Streams may use the two at the same time.
     ///
     /// # Errors
-    /// As [`DeviceBuffer::split_at_mut`].
+    /// As `DeviceBuffer::split_at_mut`.
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
         let view = self.view;
         let first = view.part::<T>(&(0..mid))?;
@@ -130,7 +129,7 @@ impl<'a, T> SliceMut<'a, T> {
     /// Chunks of `size` elements, the last one perhaps shorter.
     ///
     /// # Errors
-    /// As [`DeviceBuffer::chunks_mut`].
+    /// As `DeviceBuffer::chunks_mut`.
     pub fn chunks(self, size: usize) -> Result<Vec<Self>> {
         if size == 0 {
             return Err(no_size());
@@ -176,43 +175,9 @@ impl<T: Element> SliceMut<'_, T> {
     /// Writes `value` to every element.
     ///
     /// # Errors
-    /// As [`DeviceBuffer::fill`].
+    /// As `DeviceBuffer::fill`.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Ticket> {
         self.view.fill(stream, &value)
-    }
-}
-
-impl<T> SharedSlice<T> {
-    pub(super) fn new(buffer: Arc<DeviceBuffer<T>>, range: Range<usize>) -> Result<Self> {
-        buffer.slice(range.clone())?;
-        Ok(Self { buffer, range })
-    }
-
-    /// The elements, borrowed.
-    pub fn as_slice(&self) -> Slice<'_, T> {
-        // The range was checked when this was made, and a buffer never changes its length.
-        self.buffer.slice(self.range.clone()).unwrap_or_else(|_| self.buffer.as_slice())
-    }
-
-    /// The number of elements.
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether it has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-
-    /// The buffer.
-    pub fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
-        &self.buffer
-    }
-}
-
-impl<T> Clone for SharedSlice<T> {
-    fn clone(&self) -> Self {
-        Self { buffer: self.buffer.clone(), range: self.range.clone() }
     }
 }
 
@@ -233,5 +198,4 @@ macro_rules! debug {
 debug! {
     "Slice" Slice<'_, T>;
     "SliceMut" SliceMut<'_, T>;
-    "SharedSlice" SharedSlice<T>;
 }

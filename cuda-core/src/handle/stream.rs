@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Device, Event, allocation::Operand, sent::Sent};
+use super::{
+    allocation::{Allocation, Operand},
+    device::Device,
+    event::Event,
+    sent::Sent,
+};
 use crate::{
     order::{
         Retain, Waiter,
@@ -13,7 +18,9 @@ use crate::{
         retention::Until,
         timeline::{Timeline, Watermarks},
     },
-    protocol::{Error, HostBlock, RawStream, Result, StreamId, Submission, Ticket, Work},
+    protocol::{
+        AllocId, Control, Error, HostBlock, RawStream, Result, StreamId, Submission, Ticket, Work,
+    },
 };
 
 /// Tickets that a submission comes after.
@@ -50,8 +57,49 @@ pub(super) struct Keep {
     pub(super) resource: Arc<dyn Retain>,
 }
 
+impl Device {
+    /// A new stream.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn new_stream(&self) -> Result<Stream> {
+        self.new_stream_with_priority(0)
+    }
+
+    /// A new stream. Lower priorities run first where the device knows them.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        self.core().reclaim_all();
+        Ok(Stream::new(self.clone(), self.core().create_stream(priority)?, OnDrop::Destroy))
+    }
+
+    /// A stream for a while, from a pool of the device's own, since making one is slow. It goes back when the last
+    /// handle is dropped, perhaps with work in flight.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
+        self.lend(priority, self.core().spare_streams.take(priority))
+    }
+
+    /// As [`lend_stream`](Device::lend_stream), but a stream that is known to be idle.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
+        self.lend(priority, self.core().spare_streams.take_idle(priority))
+    }
+
+    fn lend(&self, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
+        let timeline = spare.map_or_else(|| self.core().create_stream(priority), Ok)?;
+        Ok(Stream::new(self.clone(), timeline, OnDrop::Recycle))
+    }
+}
+
 impl Stream {
-    pub(super) fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
+    fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
         Self { shared: Arc::new(Shared { device, timeline, on_drop }), sent: Sent::new() }
     }
 
@@ -268,6 +316,25 @@ impl Stream {
         Ok(ticket)
     }
 
+    /// Allocates in the order of a stream; usable on every stream of the device at once. The contents are unspecified.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
+    pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
+        let device = self.device().clone();
+        let core = device.core();
+        core.reclaim_memory();
+        let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
+        core.charge.charge(charged)?;
+        let allocate = |at: Ticket| {
+            // SAFETY: gives nothing up.
+            unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
+        };
+        // Made only once the backend took the allocation: dropping it frees.
+        let ticket = self.submit_control(allocate).inspect_err(|_| core.charge.credit(charged))?;
+        Ok(Allocation::new(device, id, bytes, ticket))
+    }
+
     /// Submits work, after everything that has to come before it.
     #[inline]
     pub(super) fn submit(
@@ -332,7 +399,7 @@ impl Stream {
     }
 
     /// Submits a control that takes a ticket.
-    pub(super) fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
+    fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
         let _order = self.timeline().order.lock();
         let ticket = self.timeline().reserve();
         send(ticket)?;

@@ -4,10 +4,9 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    Landing, PinnedBuffer, Stream,
     allocation::{Allocation, Operand},
-    pinned::start_of,
-    stream::Keep,
+    pinned::{Landing, PinnedBuffer, start_of},
+    stream::{Keep, Stream},
 };
 use crate::{
     order::retention::Until,
@@ -143,6 +142,12 @@ fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
         [a, b, c, d, ..] if repeats(4) => Some(Pattern::Word(u32::from_ne_bytes([*a, *b, *c, *d]))),
         _ => None,
     }
+}
+
+#[cold]
+pub(super) fn no_size() -> Error {
+    let detail = "a chunk of 0 elements; use a size of at least 1".into();
+    Error::OutOfRange { what: "splitting a buffer".into(), detail }
 }
 
 /// The ticket of a call that had nothing to submit: complete from the start.

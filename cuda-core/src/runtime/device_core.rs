@@ -3,14 +3,20 @@
 use std::{
     any::Any,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use super::{
-    host_pool::HostPool, memory_charge::MemoryCharge, memory_waiters::MemoryWaiters, peers::Peers,
-    reclaim::Reclaim, reply::Pending, spare_streams::SpareStreams, streams::Streams,
+    host_pool::HostPool,
+    memory_charge::MemoryCharge,
+    memory_waiters::MemoryWaiters,
+    peers::Peers,
+    reclaim::Reclaim,
+    reply::Pending,
+    spare_streams::SpareStreams,
+    streams::{AfterProgress, Streams},
 };
 use crate::{
     order::timeline::Timeline,
@@ -66,7 +72,8 @@ impl DeviceCore {
             ids: AtomicU64::new(HOUSEKEEPING.0),
             attachment: OnceLock::new(),
         });
-        streams.attach(Arc::downgrade(&core));
+        let device: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&core);
+        streams.attach(device);
         Ok(core)
     }
 
@@ -147,6 +154,14 @@ impl DeviceCore {
         let (pending, answer) = Pending::new(convert);
         self.backend.request(request, answer);
         pending
+    }
+}
+
+impl AfterProgress for DeviceCore {
+    fn after_progress(&self) {
+        self.reclaim_all();
+        // Some work has ended, and with it the frees behind it.
+        self.memory_waiters.wake();
     }
 }
 

@@ -12,6 +12,7 @@ mod memory_waiters;
 mod peers;
 mod reclaim;
 mod reply;
+mod retire;
 mod spare_streams;
 mod streams;
 

@@ -7,7 +7,6 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-use super::device_core::DeviceCore;
 use crate::{
     order::timeline::Timeline,
     protocol::{Error, Notice, NoticeSink, StreamId, Ticket},
@@ -21,12 +20,18 @@ pub(crate) struct Streams {
     delivering: Mutex<Vec<ThreadId>>,
     /// The latest fault that the device can be reset from.
     fault: Mutex<Option<Error>>,
-    device: OnceLock<Weak<DeviceCore>>,
+    device: OnceLock<Weak<dyn AfterProgress>>,
+}
+
+/// The part of a device that acts when a stream made progress.
+pub(crate) trait AfterProgress: Send + Sync {
+    /// Reclaims what can go now, and wakes the tasks that wait for memory.
+    fn after_progress(&self);
 }
 
 impl Streams {
-    /// Sets the device whose dropped resources a notice may free.
-    pub(crate) fn attach(&self, device: Weak<DeviceCore>) {
+    /// Sets the device whose work goes on when a stream made progress.
+    pub(crate) fn attach(&self, device: Weak<dyn AfterProgress>) {
         let _ = self.device.set(device);
     }
 
@@ -81,9 +86,7 @@ impl Streams {
         timeline.advance(complete);
         drop(timeline);
         if let Some(device) = self.device.get().and_then(Weak::upgrade) {
-            device.reclaim_all();
-            // Some work has ended, and with it what was freed behind it.
-            device.memory_waiters.wake();
+            device.after_progress();
         }
     }
 }

@@ -4,13 +4,15 @@
 //! Uses `driver`, `protocol` and `sync`. Every folder above binds the context with [`Primary::bind`] before it calls
 //! the driver, and gives dropped resources to [`Reclaim`].
 
+mod bound;
 mod id_cache;
 mod pool;
 mod primary;
 mod reclaim;
 mod words;
 
+pub(crate) use bound::Bound;
 pub(crate) use id_cache::IdCache;
-pub(crate) use primary::{Bound, Primary, StreamStatus};
+pub(crate) use primary::{Primary, StreamStatus};
 pub(crate) use reclaim::{Reclaim, Reclaimable};
 pub(crate) use words::{Word, Words};

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use parking_lot::Mutex;
 
-use super::Bound;
+use super::bound::Bound;
 use crate::cuda::driver::{
     api::{
         Address, Api, POOL_INTERNAL_DEPENDENCIES, POOL_RELEASE_THRESHOLD, PoolAccess, PoolHandle,

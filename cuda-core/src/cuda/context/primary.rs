@@ -2,7 +2,6 @@
 
 use std::{
     ffi::c_int,
-    marker::PhantomData,
     ops::RangeInclusive,
     sync::{
         OnceLock,
@@ -12,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Reclaim, Words, pool::MemoryPool};
+use super::{bound::Bound, pool::MemoryPool, reclaim::Reclaim, words::Words};
 use crate::{
     cuda::driver::{
         api::{Api, CAPTURE_RELAXED, ContextHandle, StreamHandle, device_attribute as attribute},
@@ -121,17 +120,8 @@ impl Primary {
     /// Makes the context current on this thread until the result is dropped.
     #[inline]
     pub(crate) fn bind(&self) -> Result<Bound> {
-        let mut current = ContextHandle::NULL;
-        // SAFETY: writes one handle.
-        unsafe { self.api.context_current(&mut current) }
-            .map_err(|failed| self.state_error(failed))?;
-        let pushed = current != self.context;
-        if pushed {
-            // SAFETY: the context is never released.
-            unsafe { self.api.context_push(self.context) }
-                .map_err(|failed| self.state_error(failed))?;
-        }
-        Ok(Bound { api: self.api, pushed, thread: PhantomData })
+        // SAFETY: the context is never released (rule 2).
+        unsafe { Bound::to(self.api, self.context) }.map_err(|failed| self.state_error(failed))
     }
 
     /// Makes the context current on a thread of this library. The thread's calls then end no stream capture of another
@@ -261,25 +251,4 @@ impl Primary {
 #[cold]
 fn fault_error(fault: &Fault) -> Error {
     fault.clone().way_back("restart the process").into()
-}
-
-/// Proof that the context is current on this thread. Dropping it restores the context that was current before.
-///
-/// This is the one `Drop` that calls the driver: it restores a setting of its own thread and cannot block.
-#[derive(Debug)]
-pub(crate) struct Bound {
-    api: &'static Api,
-    pushed: bool,
-    /// The current context is a property of one thread.
-    thread: PhantomData<*const ()>,
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        if self.pushed {
-            let mut popped = ContextHandle::NULL;
-            // SAFETY: removes the entry that `bind` pushed on this thread's stack.
-            _ = unsafe { self.api.context_pop(&mut popped) };
-        }
-    }
 }

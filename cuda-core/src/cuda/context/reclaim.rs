@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Bound, Primary};
+use super::{bound::Bound, primary::Primary};
 use crate::sync::{Condvar, HelperThread, Mutex, discard_panic};
 
 /// A resource of the driver, or one that the device may still use.

@@ -8,7 +8,7 @@
 
 use std::ptr::NonNull;
 
-use super::Bound;
+use super::bound::Bound;
 use crate::{
     cuda::driver::{
         api::{Address, Api, HOST_DEVICE_MAP, HOST_PORTABLE, HostPointer},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Place;
+use super::place::Place;
 use crate::{
     cuda::{
         context::Bound,

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::atomic::Ordering};
 
-use super::Place;
+use super::place::Place;
 use crate::{
     cuda::{
         context::{Bound, Primary},

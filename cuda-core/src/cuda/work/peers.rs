@@ -1,6 +1,6 @@
 //! Copies to other GPUs of the process.
 
-use super::Place;
+use super::place::Place;
 use crate::{
     cuda::{
         context::{Bound, Primary},

@@ -1,0 +1,34 @@
+//! Each kind of work, as its driver call.
+
+use std::sync::Arc;
+
+use super::{copy, launch, peers, place::Place};
+use crate::{
+    cuda::context::Bound,
+    protocol::{HostBlock, Result, Work},
+};
+
+/// Enqueues work on a stream.
+///
+/// # Safety
+/// The promises of [`Backend::submit`](crate::protocol::Backend::submit).
+#[inline]
+pub(crate) unsafe fn enqueue(
+    place: Place<'_>,
+    work: &Work<'_>,
+    host: &[Arc<HostBlock>],
+    bound: &Bound,
+) -> Result<()> {
+    match work {
+        // SAFETY: the caller's promise.
+        Work::Launch(launch) => unsafe { launch::launch(place, launch, bound) },
+        Work::Join => Ok(()),
+        Work::Upload { from, to, bytes } => copy::upload(place, *from, *to, *bytes, host, bound),
+        Work::Download { from, to, bytes } => {
+            copy::download(place, *from, *to, *bytes, host, bound)
+        }
+        Work::Copy { from, to, bytes } => copy::copy(place, *from, *to, *bytes, bound),
+        Work::Fill { to, pattern, count } => copy::fill(place, *to, *pattern, *count, bound),
+        Work::Send { from, transfer, bytes } => peers::send(place, *from, *transfer, *bytes, bound),
+    }
+}

@@ -1,0 +1,58 @@
+//! Slices of shared device buffers.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{buffer::DeviceBuffer, slice::Slice};
+use crate::protocol::Result;
+
+/// Elements of a shared device buffer, to be read. It keeps the buffer alive.
+pub struct SharedSlice<T> {
+    buffer: Arc<DeviceBuffer<T>>,
+    range: Range<usize>,
+}
+
+impl<T> DeviceBuffer<T> {
+    /// Some elements, to be read by operations that outlive this call.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if they are not inside.
+    pub fn share(self: &Arc<Self>, range: Range<usize>) -> Result<SharedSlice<T>> {
+        self.slice(range.clone())?;
+        Ok(SharedSlice { buffer: self.clone(), range })
+    }
+}
+
+impl<T> SharedSlice<T> {
+    /// The elements, borrowed.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        // The range was checked when this was made, and a buffer never changes its length.
+        self.buffer.slice(self.range.clone()).unwrap_or_else(|_| self.buffer.as_slice())
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
+        &self.buffer
+    }
+}
+
+impl<T> Clone for SharedSlice<T> {
+    fn clone(&self) -> Self {
+        Self { buffer: self.buffer.clone(), range: self.range.clone() }
+    }
+}
+
+impl<T> std::fmt::Debug for SharedSlice<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SharedSlice({} x {})", self.len(), std::any::type_name::<T>())
+    }
+}

@@ -1,0 +1,107 @@
+//! Reclaiming: resources that were dropped and still have to be given back to the device. `Drop` only queues them here.
+//!
+//! Freeing memory is a control on the stream of the last use; the next submission, synchronisation or notice sends it.
+//! Streams and modules go when everything that used them is known to be complete; synchronisations, module loads, new
+//! streams and notices look after them.
+
+use std::sync::Arc;
+
+use super::{
+    device_core::DeviceCore,
+    reclaim::{Freed, Retired},
+};
+use crate::{
+    order::timeline::Timeline,
+    protocol::{Control, ModuleId, StreamId, Ticket},
+};
+
+impl DeviceCore {
+    pub(crate) fn retire_allocation(&self, freed: Freed) {
+        self.reclaim.frees.push(freed);
+    }
+
+    /// Launches of the module may be on any stream, so it waits for everything that was submitted so far.
+    pub(crate) fn retire_module(&self, id: ModuleId) {
+        let last = |it: &Arc<Timeline>| Ticket { stream: it.id, number: it.published() };
+        let uses = self.streams.all().iter().map(last).collect();
+        self.reclaim.rest.push(Retired::Module(id, uses));
+    }
+
+    pub(crate) fn retire_stream(&self, id: StreamId) {
+        self.reclaim.rest.push(Retired::Stream(id));
+    }
+
+    /// Frees memory that was dropped. Never blocks.
+    #[inline]
+    pub(crate) fn reclaim_memory(&self) {
+        if !self.reclaim.frees.is_empty() {
+            self.free_all();
+        }
+    }
+
+    #[cold]
+    fn free_all(&self) {
+        self.reclaim.frees.take().iter().for_each(|freed| self.free(freed));
+        self.memory_waiters.wake();
+    }
+
+    /// Gives back everything that can go now. Never blocks.
+    #[inline]
+    pub(crate) fn reclaim_all(&self) {
+        self.reclaim_memory();
+        if !self.reclaim.rest.is_empty() {
+            self.retire_all();
+        }
+    }
+
+    #[cold]
+    fn retire_all(&self) {
+        for retired in self.reclaim.rest.take() {
+            if let Some(later) = self.retire(retired) {
+                self.reclaim.rest.push(later);
+            }
+        }
+    }
+
+    fn retire(&self, retired: Retired) -> Option<Retired> {
+        match retired {
+            Retired::Module(id, mut uses) => {
+                uses.retain(|ticket| !self.streams.is_complete(*ticket));
+                if let Some(ticket) = uses.first() {
+                    self.want(*ticket);
+                    return Some(Retired::Module(id, uses));
+                }
+                self.send(Control::UnloadModule { id });
+            }
+            Retired::Stream(id) => {
+                if let Some(timeline) = self.streams.find(id).filter(|it| it.is_busy()) {
+                    self.want(Ticket { stream: id, number: timeline.published() });
+                    return Some(Retired::Stream(id));
+                }
+                if !self.streams.remove_unused(id) {
+                    return Some(Retired::Stream(id));
+                }
+                self.send(Control::RetireStream { id });
+            }
+        }
+        None
+    }
+
+    /// Frees on the stream of a last use that is not complete, after all other uses.
+    fn free(&self, freed: &Freed) {
+        let mut after: Vec<_> = freed.last_uses.to_vec();
+        after.retain(|ticket| !self.streams.is_complete(*ticket));
+        // Held, so that the stream is not retired meanwhile.
+        let home = after.pop().and_then(|ticket| self.streams.find(ticket.stream));
+        let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
+        after.retain(|ticket| ticket.stream != stream);
+        self.send(Control::Free { id: freed.id, stream, after });
+        self.charge.credit(freed.bytes);
+    }
+
+    /// A control whose failure leaves nothing to be done: the device is lost.
+    fn send(&self, control: Control) {
+        // SAFETY: every user of the resource dropped it, and the submissions of those users come first.
+        let _ = unsafe { self.backend.control(control) };
+    }
+}
