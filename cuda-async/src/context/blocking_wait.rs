@@ -26,12 +26,12 @@ impl ExecutionContext {
     /// stream and would notice neither another stream nor the time.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`] if steps may not wait in this run. An error if the timer thread blocks here, because it
-    /// could not wake itself.
+    /// [`Error::NeedsHostData`] if steps may not wait in this run. [`Error::Misuse`] inside a waker: the
+    /// timer thread and the thread that delivers a device's notices could not wake themselves.
     pub(crate) fn wait_by_wakers(&self, task: &Context<'_>) -> Result<()> {
         self.may_wait()?;
         if self.mode() == RunMode::Blocking {
-            if is_timer_thread() {
+            if is_timer_thread() || self.device().delivers_here() {
                 return Err(misuse::blocks_in_waker());
             }
             self.shared().root_place().by_wakers.get_or_init(InFlight::new);

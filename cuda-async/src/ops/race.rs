@@ -51,7 +51,7 @@ where
 #[macro_export]
 macro_rules! race {
     ($($op:expr),+ $(,)?) => {
-        $crate::race([$($crate::DeviceOp::boxed($crate::IntoDeviceOp::into_op($op))),+])
+        $crate::ops::race([$($crate::ops::DeviceOp::boxed($crate::op::IntoDeviceOp::into_op($op))),+])
     };
 }
 

@@ -3,7 +3,7 @@
 use cuda_core::Error;
 use parking_lot::Mutex;
 
-use crate::ops::device_op::DeviceOp;
+use crate::ops::{boxed::BoxedOp, device_op::DeviceOp, value::value};
 
 /// Splits an operation that gives a tuple of two to six elements into one operation for each element. The operation runs
 /// once, when the first of them is run. An error reaches all of them.
@@ -42,7 +42,7 @@ macro_rules! tuples {
             <Whole as DeviceOp>::Steps: 'a,
             $($name: Send + 'a,)+
         {
-            type Parts = ($($crate::BoxedOp<'a, $name>,)+);
+            type Parts = ($(BoxedOp<'a, $name>,)+);
 
             fn unzip(self) -> Self::Parts {
                 let slots = self.map(|whole| ($(Slot::new(Some(whole.$index)),)+)).shared();
@@ -50,7 +50,7 @@ macro_rules! tuples {
                     slots
                         .clone()
                         .then(|slots| {
-                            slots.$index.lock().take().ok_or(Error::AlreadyEnded).map($crate::value)
+                            slots.$index.lock().take().ok_or(Error::AlreadyEnded).map(value)
                         })
                         .boxed(),
                 )+)

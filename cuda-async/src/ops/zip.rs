@@ -28,7 +28,7 @@ pub struct Zip<T> {
 /// ```
 #[macro_export]
 macro_rules! zip {
-    ($($op:expr),+ $(,)?) => { $crate::IntoDeviceOp::into_op(($($op,)+)) };
+    ($($op:expr),+ $(,)?) => { $crate::op::IntoDeviceOp::into_op(($($op,)+)) };
 }
 
 macro_rules! tuples {

@@ -3,11 +3,15 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::{Arc, OnceLock, mpsc::channel},
+    sync::{
+        Arc, OnceLock,
+        mpsc::{Sender, channel},
+    },
     task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
     time::Duration,
 };
 
+use crate::on_every_device;
 use cuda_async::{
     Device, Error, ExecutionContext, LaunchConfig, Op, Stream,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
@@ -167,4 +171,29 @@ fn iterator_that_panics_is_not_asked_again() {
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(&mut future))).is_err());
     let again = catch_unwind(AssertUnwindSafe(|| block_on(&mut future)));
     assert!(!matches!(again, Ok(Ok(_))), "an output without an element");
+}
+
+on_every_device! { fork_in_a_waker_is_an_error }
+
+/// A waker runs on the thread that delivers the device's notices. A fork waits by wakers, so it could never end there.
+fn fork_in_a_waker_is_an_error(device: &Device) {
+    struct RunsAFork(Stream, Sender<Result<(), Error>>);
+    impl Wake for RunsAFork {
+        fn wake(self: Arc<Self>) {
+            let fork = zip!(zeros::<u8>(8).then(to_host), zeros::<u8>(8).then(to_host));
+            self.1.send(fork.sync_on(&self.0).map(drop)).unwrap();
+        }
+    }
+    let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let (send, receive) = channel();
+    let waker = Waker::from(Arc::new(RunsAFork(other, send)));
+    // Until the waker was left behind before the work was complete.
+    let outcome = (0..1000).find_map(|_| {
+        let mut future =
+            zeros::<u8>(1 << 20).then(to_host).schedule(&SingleStream::from(stream.clone()));
+        let polled = future.poll_unpin(&mut Context::from_waker(&waker));
+        if polled.is_pending() { receive.recv_timeout(Duration::from_secs(20)).ok() } else { None }
+    });
+    let outcome = outcome.expect("a waker runs");
+    assert!(matches!(outcome, Err(Error::Misuse { .. })), "{outcome:?}");
 }

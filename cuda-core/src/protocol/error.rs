@@ -152,6 +152,14 @@ pub enum Error {
         "this op waits for data on the host, so it cannot be submitted without waiting; use `.await`, `.sync()` or `.sync_on(&stream)`"
     )]
     NeedsHostData,
+    /// An operation was put together or run in a way that could never end.
+    #[error("{what}: {detail}")]
+    Misuse {
+        /// The operation.
+        what: Cow<'static, str>,
+        /// Why it could not end, and what to do instead.
+        detail: String,
+    },
     /// An op was polled again after its end.
     #[error("this op has already ended and cannot be run again")]
     AlreadyEnded,
