@@ -68,7 +68,7 @@ pub enum FaultKind {
     Deadlock,
     /// Threads of a warp do not come to the same barrier, which all of them have to execute.
     BarrierDivergence,
-    /// A read of memory that nobody has written.
+    /// A read of memory that was never written.
     Uninitialised,
     /// Two threads use the same memory, one of them writes, and nothing orders them.
     Race,
