@@ -43,7 +43,7 @@ struct Place {
     kind: ArgumentKind,
 }
 
-/// What an argument is, as far as the kernel's PTX can tell it apart.
+/// The kind of an argument, as far as the kernel's PTX states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentKind {
@@ -219,11 +219,11 @@ impl Function {
     ///
     /// # Errors
     /// [`Error::Arguments`] if number, sizes or kinds do not fit the kernel's parameters,
-    /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or what the backend says.
+    /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or an error of the backend.
     ///
     /// # Safety
     /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
-    /// bounds, and only reads those that were given as [`Access::Read`]. Nobody else uses a buffer that was
+    /// bounds, and only reads those that were given as [`Access::Read`]. No other code uses a buffer that was
     /// given as [`Access::Write`] while this call lasts.
     #[inline]
     pub unsafe fn launch(
@@ -244,7 +244,7 @@ impl Function {
         stream.submit(Work::Launch(launch), &arguments.operands, None, None)
     }
 
-    /// The limits that every backend has, so that they are told apart from faults everywhere alike.
+    /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.
     #[inline]
     fn check_shape(&self, config: &LaunchConfig) -> Result<()> {
         let shape = self.shape();
