@@ -19,6 +19,9 @@ struct Running;
 #[doc = include_str!("../../book/src/memory.md")]
 struct Memory;
 
+#[doc = include_str!("../../book/src/slices.md")]
+struct Slices;
+
 #[doc = include_str!("../../book/src/kernels.md")]
 struct Kernels;
 

@@ -7,12 +7,12 @@ use std::{
 
 use crate::{array_type::ArrayType, dtype::Dtype, failure::Failure, scalar};
 
-/// An argument as it was written, and what it means.
+/// An argument: its text and its meaning.
 #[derive(Debug)]
 pub(crate) struct Arg {
     /// As it was written, for messages.
     pub(crate) text: String,
-    /// What it means.
+    /// Its meaning.
     pub(crate) value: Value,
 }
 
@@ -24,7 +24,7 @@ impl Arg {
     }
 }
 
-/// What an argument means.
+/// The meaning of an argument.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {
     /// `i32=7`: these bytes.
@@ -33,7 +33,7 @@ pub(crate) enum Value {
     In(PathBuf),
     /// `out=f32:1024@path`: a zeroed array, written to `path`.
     Out(ArrayType, PathBuf),
-    /// `uninit=f32:1024@path`: an array that nobody has written, written to `path`.
+    /// `uninit=f32:1024@path`: an array whose contents count as never written, saved to `path`.
     Uninit(ArrayType, PathBuf),
     /// `inout=@from@to`: an array, written to `to`.
     InOut(PathBuf, PathBuf),
@@ -122,7 +122,7 @@ fn split_at(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..at], &bytes[at + 1..]))
 }
 
-/// Any bytes are a path where paths are bytes.
+/// On systems whose paths are bytes, any bytes are a path.
 fn path_of(bytes: &[u8]) -> Result<PathBuf, String> {
     if bytes.is_empty() {
         return Err("there is no path after the @".into());

@@ -1,4 +1,4 @@
-//! Whether the arguments fit the kernel's parameters, before anything is read or run.
+//! Checks that the arguments fit the kernel's parameters, before any file is read.
 
 use cuda_core::{ArgumentKind, EntryInfo, ParamInfo};
 
@@ -10,7 +10,7 @@ use crate::{
 /// Bytes of a device address.
 const ADDRESS: usize = 8;
 
-/// Compares number, sizes and kinds. What is in a `bytes=` file is compared when it is read.
+/// Compares number, sizes and kinds. The length of a `bytes=` file is compared when it is read.
 pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
     let (takes, given) = (kernel.params.len(), args.len());
     if takes != given {
@@ -35,7 +35,7 @@ pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares what one argument is.
+/// Compares the kind of one argument.
 fn is_kind(param: &ParamInfo, kind: ArgumentKind) -> Result<(), Failure> {
     if kind.fits(&param.ty) {
         return Ok(());

@@ -14,11 +14,11 @@ Arguments, in the order of the kernel's parameters:
   i32=7                  a scalar: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64; integers also as 0x10
   in=@x.npy              an array that the kernel reads
   out=f32:32x32@y.npy    a zeroed array (or bool:..) that is written to y.npy afterwards
-  uninit=f32:32@y.npy    the same, but nobody has written what is in it; with --check, reads of that are found
+  uninit=f32:32@y.npy    the same, but its contents count as never written: --check finds reads of them
   inout=@x.npy@y.npy     an array that is read from x.npy and written to y.npy (which may be x.npy)
   bytes=@params.bin      a struct by value: the file's bytes
 
-What follows the @ is the path, whatever it contains. Only inout= has two paths: there an @ inside a path
+The text after the @ is the path, whatever it contains. Only inout= has two paths: there an @ inside a path
 is written @@. Arrays are little-endian and in C order. bf16 has no name in .npy files: such arrays have
 the type V2, as numpy with ml_dtypes writes them.
 
@@ -26,10 +26,10 @@ With --repeat the arrays are not reset in between: the second launch sees what t
 
 On the CPU device a kernel can be looked at more closely. These options need it, and choose it where there
 is no --device:
-  --check      reads of memory that nobody has written (neither an argument, nor the kernel), and races of a
+  --check      reads of memory that was never written (neither by an argument, nor by the kernel), and races of a
                block's threads on shared memory, are faults too; and a kernel that changes an in= array fails
   --seed N     which block is next, which warp, and for how many instructions depends on N: another seed, another
-               order, to find what a kernel leaves to chance. Everything runs on one thread, and the same N
+               order, to find results that depend on it. Everything runs on one thread, and the same N
                gives the same result every time, also of clocks, which then count instructions
   --budget N   a launch that executes more than N instructions is a fault. Each instruction counts once each time
                that a warp, or the part of one that is at the same place, executes it
@@ -42,11 +42,11 @@ Exit status:
   3  the kernel faulted, or the device failed at run time (out of memory)
   4  no such device, or no driver for it
 
---list prints what is in a module also where the device cannot run it, and then fails with status 2. The CPU device
+--list prints the kernels of a module also where the device cannot run it, and then fails with status 2. The CPU device
 names every instruction that it does not know, with its first line and column and how often it occurs.
 
-On failure there is one line on stderr, and no output file is written or changed. What a device says of a module that
-it cannot load has a line for each thing that it names.";
+On failure there is one line on stderr, and no output file is written or changed. A device's report about a
+module that it cannot load has a line for each problem.";
 
 /// Runs a kernel of a PTX file on a GPU, or on the CPU.
 #[derive(Debug, Parser)]
@@ -85,7 +85,7 @@ pub(crate) struct Cli {
     /// Prints the kernels and their parameters instead of running one.
     #[arg(long)]
     pub(crate) list: bool,
-    /// Also finds reads of memory that nobody has written, and races on shared memory (CPU device only).
+    /// Also finds reads of memory that was never written, and races on shared memory (CPU device only).
     #[arg(long, conflicts_with = "list")]
     pub(crate) check: bool,
     /// Runs blocks and warps one at a time in an order that depends on N, the same every time (CPU device only).
@@ -144,7 +144,7 @@ fn usage(error: &clap::Error) -> Failure {
     Failure::bad_input(format_args!("{text}{kernels}; see cuda-run --help"))
 }
 
-/// `X`, `X,Y` or `X,Y,Z`; what is left out is 1.
+/// `X`, `X,Y` or `X,Y,Z`; omitted numbers are 1.
 fn dimensions(text: &str) -> Result<Dimensions, String> {
     let mut dimensions = [1; 3];
     let parts: Vec<_> = text.split(',').collect();

@@ -1,4 +1,4 @@
-//! What arrays are made of and scalars are.
+//! The types of scalars and of the elements of arrays.
 
 /// A type of numbers, as the command line and `.npy` files name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ const NAMES: [(Dtype, &str, &str); 13] = [
     (Dtype::I64, "i64", "<i8"),
     (Dtype::U64, "u64", "<u8"),
     (Dtype::F16, "f16", "<f2"),
-    // What numpy writes for the `bfloat16` of ml_dtypes, which it has no name for.
+    // numpy has no name for the `bfloat16` of ml_dtypes and writes this.
     (Dtype::Bf16, "bf16", "<V2"),
     (Dtype::F32, "f32", "<f4"),
     (Dtype::F64, "f64", "<f8"),

@@ -1,4 +1,4 @@
-//! How it ends when it does not end well: one line on stderr (more for a module that cannot be loaded) and an exit status.
+//! Failures: one line on stderr (more for a module that cannot be loaded) and an exit status.
 
 use std::{
     fmt::Display,
@@ -8,19 +8,19 @@ use std::{
 
 use cuda_async::Error;
 
-/// Characters of a line on stderr; what is longer is cut.
+/// The most characters of a line on stderr; longer lines are cut.
 const LONGEST_LINE: usize = 1000;
 
-/// The same for what a device says of a module that it cannot run, which are lines: one for each instruction that it does
+/// The same for a device's report about a module that it cannot run, which has one line for each instruction that it does
 /// not know.
 const LONGEST_LOG: usize = 200_000;
 
-/// What an exit status other than 0 means.
+/// The exit statuses other than 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// What was given cannot be used, or a file cannot be read or written.
+    /// The input cannot be used, or a file cannot be read or written.
     BadInput = 2,
-    /// The kernel faulted, or the device could not do it.
+    /// The kernel faulted, or the device failed.
     Failed = 3,
     /// There is no such device.
     NoDevice = 4,
@@ -31,17 +31,17 @@ pub(crate) enum Status {
 pub(crate) struct Failure {
     status: Status,
     message: String,
-    /// What a device says of a module.
+    /// Whether the message is a device's report about a module.
     is_log: bool,
 }
 
 impl Failure {
-    /// What was given cannot be used.
+    /// The input cannot be used.
     pub(crate) fn bad_input(message: impl Display) -> Self {
         Self { status: Status::BadInput, message: message.to_string(), is_log: false }
     }
 
-    /// It went wrong on the device.
+    /// The run failed on the device.
     pub(crate) fn failed(message: impl Display) -> Self {
         Self { status: Status::Failed, ..Self::bad_input(message) }
     }
@@ -52,12 +52,12 @@ impl Failure {
         self
     }
 
-    /// The device has no use for the module.
+    /// The device cannot load the module.
     pub(crate) fn is_of_module(&self) -> bool {
         self.is_log
     }
 
-    /// Prints it; gives the status to exit with.
+    /// Prints the failure and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         let text = if self.is_log {
             let lines = self.message.lines().map(|line| one_line(line, LONGEST_LINE));
@@ -65,7 +65,7 @@ impl Failure {
         } else {
             one_line(&self.message, LONGEST_LINE)
         };
-        // With stderr closed there is nobody left to tell.
+        // With stderr closed the message is lost.
         let _ = writeln!(io::stderr(), "cuda-run: {text}");
         ExitCode::from(self.status as u8)
     }
@@ -96,7 +96,7 @@ impl From<Error> for Failure {
             _ => Status::Failed,
         };
         let is_log = matches!(error, Error::LoadFailed { .. });
-        // What a program could do about a fault is no help to who sits at a shell.
+        // The advice of a fault is for programs and does not help a user at a shell.
         let message = match error {
             Error::Fault(fault) => format!("the device faulted: {fault}"),
             error => error.to_string(),
@@ -105,7 +105,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Folds lines into one, and cuts what is too long for a line.
+/// Folds lines into one and cuts it to the longest length.
 fn one_line(text: &str, longest: usize) -> String {
     let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let lines = text.split(is_break).map(str::trim).filter(|line| !line.is_empty());

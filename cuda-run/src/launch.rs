@@ -1,11 +1,11 @@
-//! The launches themselves, and how long they take.
+//! Launches the kernel and measures the time.
 
 use std::time::{Duration, Instant};
 
 use cuda_async::{Error, Function, LaunchConfig, Stream};
 use cuda_core::Arguments;
 
-/// Launches `times` times and waits for each; gives how long each took.
+/// Launches `times` times and waits for each. Returns the time of each.
 pub(crate) fn repeat(
     function: &Function,
     stream: &Stream,
@@ -21,7 +21,7 @@ pub(crate) fn repeat(
     (0..times).map(timed).collect()
 }
 
-/// The middle one, or between the two in the middle.
+/// The median.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     let upper = times.get(times.len() / 2).copied().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     (lower + upper) / 2
 }
 
-/// Launches and waits. Safe to call here because of what this program is: see the comment inside.
+/// Launches and waits. Safe in this program: the comment inside gives the reason.
 #[allow(unsafe_code)]
 fn once(
     function: &Function,
@@ -38,9 +38,9 @@ fn once(
     arguments: &Arguments<'_>,
 ) -> Result<(), Error> {
     // SAFETY: every buffer is given as written, is used on this one stream only, and is read back only
-    // after the stream was waited for. That the kernel stays inside them nobody can promise for a kernel
-    // that a user names; the CPU device checks each access, and on a GPU a stray one meets a fault or
-    // another of these buffers, since this process, which exists for this one launch, has nothing else there.
+    // after the stream was waited for. The program cannot know that a kernel which a user names stays inside them. The
+    // CPU device checks each access. On a GPU a stray access is a fault or hits another of these buffers, since this
+    // process exists for this one launch and has nothing else there.
     unsafe { function.launch(stream, config, arguments) }?;
     stream.synchronize()
 }

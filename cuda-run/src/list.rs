@@ -1,4 +1,4 @@
-//! `--list`: what there is in a module.
+//! `--list`: prints the kernels of a module.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub(crate) fn print(module: &Module) -> Result<(), Failure> {
     stdout::print(&kernels.collect::<String>())
 }
 
-/// Prints the same of a text that the device cannot load; nothing, if it is none that can be read.
+/// Prints the same for a text that the device cannot load; nothing if the text cannot be parsed.
 pub(crate) fn print_text(ptx: &str) -> Result<(), Failure> {
     let found = entries(ptx).unwrap_or_default();
     let kernels = found.iter().map(|found| kernel(&found.name, &found.params));

@@ -2,9 +2,8 @@
 //!
 //! `cuda-run --help` explains the arguments. From top to bottom: [`cli`] reads the command line and [`arg`]
 //! the kernel's arguments; [`run`] loads the module, [`check`]s them against the kernel's parameters,
-//! [`place`]s them on the device, [`launch`]es, and hands the results to [`outputs`]; [`watch`] knows the device, and what
-//! it is to look for. Whatever fails is a
-//! [`failure::Failure`]: one line and an exit status.
+//! [`place`]s them on the device, [`launch`]es, and passes the results to [`outputs`]; [`watch`] opens the device
+//! with its checks. Every error is a [`failure::Failure`]: one line and an exit status.
 #![deny(unsafe_code)]
 
 mod arg;

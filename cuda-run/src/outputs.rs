@@ -1,8 +1,8 @@
 //! Output files: all of them or none.
 //!
 //! A file is first written beside its place under a temporary name. Only when all are complete are they
-//! renamed, so whoever looks sees an old file or a whole new one. That renaming works is checked before the
-//! kernel runs; only if a folder goes away in between can one file be new and the next one old.
+//! renamed, so a reader sees an old file or a complete new one. Renaming is tried before the kernel runs; only if a folder
+//! is removed in between can one file be new and the next one old.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -14,9 +14,9 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::{array_type::ArrayType, failure::Failure, npy};
 
-/// Where a file will be, with what stands in for it until it is written.
+/// The path of an output file, and the temporary file in its place until it is written.
 pub(crate) struct Destination {
-    /// Without symbolic links, so that a link stays and what it points to is replaced.
+    /// Without symbolic links, so that a link stays and its target is replaced.
     path: PathBuf,
     permissions: Option<Permissions>,
 }

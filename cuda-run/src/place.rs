@@ -17,7 +17,7 @@ use crate::{
 enum Ready {
     Bytes(Vec<u8>),
     Upload(ArrayType, Vec<u8>),
-    /// To be looked at afterwards.
+    /// Kept, to be compared after the run.
     Watched(Vec<u8>),
     Zeros(ArrayType),
     Uninit(ArrayType),
@@ -29,7 +29,7 @@ pub(crate) enum Placed {
     Bytes(Vec<u8>),
     /// On the device.
     Array(ArrayType, DeviceBuffer<u8>),
-    /// On the device, and what the kernel has no business to change there.
+    /// On the device, with the contents that the kernel must not change.
     Input(DeviceBuffer<u8>, Vec<u8>),
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn place(
     ready.into_iter().map(|argument| argument.place(stream)).collect()
 }
 
-/// The arguments of a launch. The kernel may write to every buffer: nobody has read what it does.
+/// The arguments of a launch. The kernel counts as writing to every buffer, since its code was not read.
 pub(crate) fn arguments<'a>(kernel: &EntryInfo, placed: &'a [Placed]) -> Arguments<'a> {
     let mut arguments = Arguments::new();
     for (param, placed) in kernel.params.iter().zip(placed) {
@@ -95,7 +95,7 @@ fn read_struct(param: &ParamInfo, file: File) -> Result<Vec<u8>, Failure> {
     };
     check::fits(param, usize::try_from(size).unwrap_or(usize::MAX))?;
     let mut bytes = Vec::new();
-    // One byte more than it should have shows whether it has more.
+    // Reading one byte more shows whether the file is too long.
     file.take(u64::from(param.size) + 1).read_to_end(&mut bytes)?;
     check::fits(param, bytes.len())?;
     Ok(bytes)

@@ -24,7 +24,7 @@ use crate::{
 /// The largest PTX file that is read.
 const MAX_PTX: u64 = 1 << 30;
 
-/// Does what the command line says.
+/// Runs the command line.
 pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let args = arg::parse_all(&cli.args)?;
     let ptx = read_ptx(&cli.file).map_err(|failure| failure.at(cli.file.display()))?;
@@ -61,7 +61,7 @@ fn run_kernel(
     let arguments = place::arguments(function.info(), &placed);
     let launched = launch::repeat(&function, &stream, config(cli), &arguments, cli.repeat);
     drop(arguments);
-    // What a faulty kernel did before its fault is what one wants to know.
+    // The profile of a faulty kernel is printed too: it shows the instructions before the fault.
     if launched.is_err() {
         watch.print_profile()?;
     }
@@ -103,7 +103,7 @@ fn output_path(arg: &Arg) -> Option<&Path> {
     }
 }
 
-/// A kernel that is not there; but a C++ function of that name is.
+/// The error for a kernel that does not exist, where a C++ function of that name does.
 fn unknown(error: Error, module: &Module, kernel: &str) -> Failure {
     let mangled = format!("{}{kernel}", kernel.len());
     let is_it = |name: &&str| name.starts_with("_Z") && name.contains(&mangled);
@@ -116,7 +116,7 @@ fn unknown(error: Error, module: &Module, kernel: &str) -> Failure {
     }
 }
 
-/// Inputs that were watched are as they were.
+/// Checks that the kernel changed no watched input.
 fn unchanged(stream: &Stream, args: &[Arg], placed: &mut [Placed]) -> Result<(), Failure> {
     for (index, (arg, placed)) in args.iter().zip(placed).enumerate() {
         if !matches!(placed, Placed::Input(..)) {

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::dtype::Dtype;
 
-/// The bytes of `text` as a `dtype`: decimal or `0x` integers, decimal floats, `inf`, `nan`. What does not
+/// The bytes of `text` as a `dtype`: decimal or `0x` integers, decimal floats, `inf`, `nan`. A value that does not
 /// fit is refused, never wrapped and never rounded to infinity.
 pub(crate) fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
     macro_rules! integer {

@@ -1,4 +1,4 @@
-//! The device to run on; and what the CPU device can be asked to look for.
+//! The device to run on, and the checks of the CPU device.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use cuda_async::{
 
 use crate::{cli::Cli, failure::Failure, stdout};
 
-/// What is wanted beside the result.
+/// The checks and measurements of a run.
 pub(crate) struct Watch {
     profile: Option<Arc<Profile>>,
 }
@@ -20,7 +20,7 @@ impl Watch {
         Self { profile: cli.profile.then(Arc::default) }
     }
 
-    /// The device that the command line means.
+    /// Opens the device that the command line names.
     pub(crate) fn device(&self, cli: &Cli) -> Result<Device, Failure> {
         let address = cli.device.as_deref();
         let Some(option) = cli.needs_cpu() else {
@@ -30,7 +30,7 @@ impl Watch {
             None | Some("cpu" | "cpu:0") => {
                 Ok(Device::open(&CpuProvider::new(self.options(cli)), 0)?)
             }
-            // It says itself what is wrong with that.
+            // Its own error names the problem.
             Some(other) if other.starts_with("cpu:") => Ok(open(other)?),
             Some(other) => Err(Failure::bad_input(format_args!(
                 "{option} needs the CPU device, not `{other}`; say --device cpu, or leave --device out"
@@ -49,7 +49,7 @@ impl Watch {
         }
     }
 
-    /// Prints what was counted.
+    /// Prints the profile.
     pub(crate) fn print_profile(&self) -> Result<(), Failure> {
         self.profile.as_ref().map_or(Ok(()), |profile| stdout::print(&profile.to_string()))
     }

@@ -1,4 +1,4 @@
-//! An argument of a kernel, and how it is passed.
+//! Arguments of a kernel, and the ways to pass them.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -14,7 +14,7 @@ pub(crate) struct Argument {
     pub(crate) passed: Passed,
 }
 
-/// How an argument is passed.
+/// The way in which an argument is passed.
 pub(crate) enum Passed {
     /// `&[T]`: the address of a buffer of `T` that the kernel reads.
     Input(Type),
@@ -24,7 +24,7 @@ pub(crate) enum Passed {
     Number(Number),
     /// A `bool`, as a byte.
     Bool,
-    /// Any other type, by value: what it is, only the compiler knows.
+    /// Any other type, by value. Only the compiler knows it.
     Other,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct Number {
     pub(crate) size: u32,
 }
 
-/// What the bits of a number mean; the signs of integers are not told apart, since compilers do not
-/// keep them in a kernel's signature.
+/// The kind of a number. Signed and unsigned integers are one kind, since compilers do not keep the sign in a kernel's
+/// signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Integer,
@@ -78,7 +78,7 @@ impl Passed {
             }
             Type::Ptr(_) => wrong("a kernel takes buffers: write `&[T]` or `&mut [T]`"),
             Type::Path(path) => Ok(path.path.segments.last().map_or(Self::Other, |last| {
-                // `half::f16` is a number by whatever path, the others are keywords in all but name.
+                // `half::f16` is a number by any path; the others are primitive types.
                 let whole = path.path.segments.len() == 1;
                 Self::named(&last.ident.to_string(), whole)
             })),

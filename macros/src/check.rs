@@ -1,4 +1,4 @@
-//! The declaration against the PTX.
+//! Compares the declaration with the PTX.
 
 use std::collections::HashSet;
 
@@ -17,17 +17,17 @@ use crate::{
 /// Kernels of a PTX that a message lists.
 const MAX_LISTED: usize = 12;
 
-/// What the struct has of its own.
+/// Names that the generated struct uses itself.
 const RESERVED: [&str; 2] = ["load", "PTX"];
 
-/// What came of the checks.
+/// The result of the checks.
 pub(crate) struct Checked<'a> {
     /// The kernels whose names can be used, each with its counterpart in the PTX if it is known.
     pub(crate) kernels: Vec<(&'a Kernel, Option<&'a Signature>)>,
     pub(crate) problems: Vec<Problem<'a>>,
 }
 
-/// Holds `declaration` against the kernels of its PTX; with `None`, checks only what needs no PTX.
+/// Compares `declaration` with the kernels of its PTX; with `None`, checks only what needs no PTX.
 pub(crate) fn check<'a>(
     declaration: &'a Declaration,
     signatures: Option<&'a [Signature]>,
@@ -71,7 +71,7 @@ fn misnamed(kernel: &Kernel, names: &mut HashSet<String>) -> Option<Error> {
     Some(Error::new(kernel.name.span(), why))
 }
 
-/// A `safe fn` that nobody vouches for.
+/// A `safe fn` in a struct that is not `unsafe`.
 fn unvouched(declaration: &Declaration, kernel: &Kernel) -> Option<Error> {
     let Safety::Safe(safe) = &kernel.safety else { return None };
     let name = &declaration.name;

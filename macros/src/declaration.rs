@@ -1,4 +1,4 @@
-//! What stands in a `kernels!`: a struct and its kernels.
+//! The input of `kernels!`: a struct and its kernels.
 
 use syn::{
     Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token, Visibility,
@@ -14,12 +14,12 @@ mod keyword {
     syn::custom_keyword!(safe);
 }
 
-/// `#[ptx = "..."] pub struct Name;` and what follows it.
+/// `#[ptx = "..."] pub struct Name;` and the kernels after it.
 pub(crate) struct Declaration {
     /// All but `ptx`.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
-    /// `unsafe struct`: its author vouches for every `safe fn`.
+    /// `unsafe struct`: its author promises the safety of every `safe fn`.
     pub(crate) vouched: Option<Token![unsafe]>,
     pub(crate) name: Ident,
     /// Where the PTX is.
@@ -40,11 +40,11 @@ pub(crate) struct Kernel {
     pub(crate) arguments: Vec<Argument>,
 }
 
-/// Who answers for a launch.
+/// The side that promises the safety of a launch.
 pub(crate) enum Safety {
-    /// Whoever launches.
+    /// The caller of the launcher.
     Unsafe(Token![unsafe]),
-    /// Whoever wrote the declaration.
+    /// The author of the declaration.
     Safe(keyword::safe),
 }
 
@@ -112,7 +112,7 @@ impl Parse for Safety {
     }
 }
 
-/// `#[cfg(..)]`, which holds for all that is made of what it stands on.
+/// `#[cfg(..)]`, which holds for all code that is generated from its item.
 pub(crate) fn conditions(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
     attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
 }
@@ -133,7 +133,7 @@ fn take(attrs: &mut Vec<Attribute>, name: &str) -> Result<Option<LitStr>> {
 fn string(attr: &Attribute, name: &str) -> Result<LitStr> {
     if let Meta::NameValue(pair) = &attr.meta {
         let mut value = &pair.value;
-        // What a `macro_rules` passes on stands in an invisible group.
+        // `macro_rules` passes fragments in an invisible group.
         while let Expr::Group(group) = value {
             value = &group.expr;
         }

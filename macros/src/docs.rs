@@ -1,4 +1,4 @@
-//! What the documentation of the generated code says.
+//! The documentation of the generated code.
 
 use syn::{Attribute, Expr, Lit, Meta};
 
@@ -10,7 +10,7 @@ pub(crate) fn of_struct(declaration: &Declaration) -> Option<String> {
     lines(&declaration.attrs).is_none().then(|| format!("The kernels of `{file}`."))
 }
 
-/// What the user did not say about a launcher: one string of several lines, perhaps none.
+/// The generated documentation of a launcher: one string of several lines, perhaps empty.
 pub(crate) fn of_launcher(kernel: &Kernel) -> String {
     let written = lines(&kernel.attrs);
     let mut doc = String::new();

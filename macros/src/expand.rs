@@ -1,4 +1,4 @@
-//! The struct and what it has of its own.
+//! The generated struct and its own methods.
 
 use cuda_ptx::Signature;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -11,8 +11,8 @@ use crate::{
     ptx_file::PtxFile,
 };
 
-/// Everything. Without a `file` or a signature it stands for a declaration with errors, whose users
-/// should not get errors of their own.
+/// All generated code. Without a `file` or a signature it replaces a declaration with errors, so that its users get no
+/// further errors.
 pub(crate) fn expand(
     declaration: &Declaration,
     file: Option<&PtxFile>,
@@ -49,7 +49,7 @@ pub(crate) fn expand(
             /// hundred milliseconds.
             ///
             /// # Errors
-            /// What [`load_ptx`](::cuda_async::Device::load_ptx) says.
+            /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx).
             pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
                 #[allow(unused_variables)]
                 let #module = ::cuda_async::Device::load_ptx(#device, Self::PTX)?;

@@ -1,4 +1,4 @@
-//! Whether an argument fits a parameter of the PTX.
+//! Checks that an argument fits a parameter of the PTX.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::argument::{Kind, Number, Passed};
 /// Bytes of an address.
 const ADDRESS: u32 = 8;
 
-/// Why `passed` does not fit `param`, as the end of a sentence about the argument; `None` if it fits, or
+/// The reason why `passed` does not fit `param`, as the end of a sentence about the argument; `None` if it fits, or
 /// if only the compiler knows.
 pub(crate) fn misfit(passed: &Passed, param: &Param) -> Option<String> {
     match passed {
@@ -49,7 +49,7 @@ fn untyped(param: &Param) -> bool {
     matches!(param.ty, B8 | B16 | B32 | B64 | B128)
 }
 
-/// What a parameter of type `ty` holds, if it is a single number.
+/// The kind of number in a parameter of type `ty`, if it is a single number.
 fn kind(ty: ScalarType) -> Option<Kind> {
     use ScalarType::*;
     match ty {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::argument::Argument;
 
-    /// What is said of `x: ty` against a parameter that is declared as `param`.
+    /// The message about `x: ty` for a parameter that is declared as `param`.
     fn said(ty: &str, param: &str) -> Option<String> {
         let argument: Argument = parse_str(&format!("x: {ty}")).unwrap();
         misfit(&argument.passed, &read(param))

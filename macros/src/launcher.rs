@@ -17,14 +17,14 @@ use crate::{
 /// Arguments in one tuple; more are tuples in a tuple.
 const TUPLE: usize = 16;
 
-/// What one argument adds to a launcher.
+/// The contribution of one argument to a launcher.
 struct Part<'a> {
     argument: &'a Argument,
     /// Its parameter in the PTX, if the declaration fits.
     param: Option<&'a Param>,
     /// A buffer's type parameter.
     generic: Option<Ident>,
-    /// What it is called when the launch gives it back.
+    /// Its name when the launch gives it back.
     back: Ident,
 }
 
@@ -88,7 +88,7 @@ fn visibility(written: &Visibility) -> TokenStream {
 }
 
 /// The block that calls `launch`. That of a safe method is the struct's own `unsafe`, so that a crate that
-/// forbids unsafe code cannot vouch either.
+/// forbids unsafe code cannot declare one.
 fn unsafe_block(
     call: &TokenStream,
     safety: &Safety,
@@ -125,7 +125,7 @@ impl Part<'_> {
         }
     }
 
-    /// `In::new(a)`: what is handed to `launch`.
+    /// `In::new(a)`: the value that `launch` takes.
     fn passed(&self) -> TokenStream {
         let Argument { name, ty, passed } = self.argument;
         let align = self.param.map_or(1, |param| param.align) as usize;
@@ -142,7 +142,7 @@ impl Part<'_> {
         }
     }
 
-    /// What takes it apart when it comes back.
+    /// The pattern that takes it apart when it comes back.
     fn pattern(&self) -> TokenStream {
         let back = &self.back;
         match &self.generic {
@@ -151,7 +151,7 @@ impl Part<'_> {
         }
     }
 
-    /// What is given to the caller.
+    /// The value that the caller gets.
     fn given(&self) -> Option<TokenStream> {
         let back = &self.back;
         match &self.argument.passed {

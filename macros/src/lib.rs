@@ -1,9 +1,8 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
-//! [`kernels!`] goes through one file after the other: `declaration` reads what was written, `ptx_file`
-//! finds the PTX, `check` holds the one against the other by the rules of `fit`, and `expand` and
-//! `launcher` write the struct and its methods. Problems are collected, and the struct is written even
-//! so, so that one mistake does not make a hundred messages.
+//! [`kernels!`] goes through one file after the other: `declaration` parses the input, `ptx_file`
+//! finds the PTX, `check` compares the two by the rules of `fit`, and `expand` and `launcher` write the struct and its
+//! methods. Problems are collected, and the struct is written anyway, so that one mistake does not make a hundred messages.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -32,7 +32,7 @@ fn type_parameter(argument: &Argument, taken: &mut HashSet<String>) -> Option<Id
     Some(Ident::new(&name, Span::mixed_site()))
 }
 
-/// `left_side` as `LeftSide`; what would be no name as `Buffer`.
+/// `left_side` as `LeftSide`; `Buffer` where the result would be no name.
 fn camel(name: &str) -> String {
     let words = name.split('_').filter(|word| !word.is_empty());
     let camel: String = words

@@ -12,7 +12,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, LitStr};
 
-/// Begins a path to what a build script made.
+/// Begins a path to a file that a build script made.
 const MADE_BY_BUILD_SCRIPT: &str = "$OUT_DIR/";
 
 /// A PTX file that could be read.

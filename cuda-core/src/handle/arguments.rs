@@ -147,11 +147,11 @@ impl Function {
     ///
     /// # Errors
     /// [`Error::Arguments`] if number, sizes or kinds do not fit the kernel's parameters,
-    /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or what the backend says.
+    /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or an error of the backend.
     ///
     /// # Safety
     /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
-    /// bounds, and only reads those that were given as [`Access::Read`]. Nobody else uses a buffer that was
+    /// bounds, and only reads those that were given as [`Access::Read`]. No other code uses a buffer that was
     /// given as [`Access::Write`] while this call lasts.
     #[inline]
     pub unsafe fn launch(
@@ -172,7 +172,7 @@ impl Function {
         stream.submit(Work::Launch(launch), &arguments.operands, None, None)
     }
 
-    /// The limits that every backend has, so that they are told apart from faults everywhere alike.
+    /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.
     #[inline]
     fn check_shape(&self, config: &LaunchConfig) -> Result<()> {
         let shape = self.shape();

@@ -7,7 +7,7 @@ use crate::{
     runtime::{Pending, device_core::DeviceCore, unexpected},
 };
 
-/// A device: a GPU, the CPU device, or one far away. Clones are the same device.
+/// A device: a GPU, the CPU device, or a remote one. Clones are the same device.
 #[derive(Clone)]
 pub struct Device(Arc<DeviceCore>);
 
@@ -68,9 +68,9 @@ impl Device {
     }
 
     /// Brings the device back after a fault, without blocking. Memory and modules stay. Work that had not begun is
-    /// skipped, and its futures are told; kernels that run end by themselves. Buffers that skipped or faulted work should
-    /// have written have lost their contents: reading one is [`Error::ContentsLost`], until it is overwritten whole or
-    /// dropped. Work that is submitted behind this call runs.
+    /// skipped, and its futures fail with the fault. Running kernels end by themselves. Buffers that skipped or faulted work
+    /// would have written have lost their contents: reading one is [`Error::ContentsLost`], until it is overwritten whole or
+    /// dropped. Work that is submitted after this call runs.
     pub fn start_reset(&self) -> Pending<()> {
         self.0.request(Request::Reset, |reply| match reply {
             Reply::Reset { .. } => Ok(()),

@@ -2,7 +2,7 @@
 
 use crate::protocol::ParamInfo;
 
-/// What an argument is, as far as the kernel's PTX can tell it apart.
+/// The kind of an argument, as far as the kernel's PTX states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentKind {

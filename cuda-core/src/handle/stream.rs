@@ -44,7 +44,7 @@ struct Shared {
     on_drop: OnDrop,
 }
 
-/// What happens to a stream when its last handle is dropped.
+/// The action on a stream when its last handle is dropped.
 #[derive(Clone, Copy)]
 pub(super) enum OnDrop {
     Destroy,

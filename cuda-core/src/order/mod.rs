@@ -1,9 +1,9 @@
-//! Ordering: which submissions come first, how far streams are, and what stays alive until then.
+//! Ordering: the submissions that come first, the progress of streams, and the resources that stay alive until then.
 //!
 //! This folder knows no device. It uses `protocol` (tickets, errors) and `sync`, and its files are checked alone under
-//! loom. `runtime` calls it for every submission: [`history`] names the tickets to wait for, [`progress`] keeps the
-//! waiters of a stream, [`retention`] keeps resources alive, [`inferred_completion`] carries completion over
-//! cross-stream waits, and [`poison`] tells backends which memory has lost its contents.
+//! loom. `runtime` calls it for every submission: `history` names the tickets to wait for, `progress` keeps the
+//! waiters of a stream, `retention` keeps resources alive, `inferred_completion` carries completion over
+//! cross-stream waits, and `poison` tells backends which memory has lost its contents.
 
 pub(crate) mod history;
 pub(crate) mod inferred_completion;

@@ -1,10 +1,10 @@
-//! What is known of a device before and after it is opened.
+//! The description of a device, known before it is opened.
 
-/// A device, described.
+/// The description of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// What opens it again: `cpu`, `cuda:0`.
+    /// The address that opens it: `cpu`, `cuda:0`.
     pub address: String,
     /// Its name, as the vendor prints it.
     pub name: String,

@@ -1,13 +1,13 @@
-//! Everything that can go wrong, as values. Plain data, so an error crosses the wire as it is.
+//! Errors. Plain data, so that an error can cross a link.
 
 use std::{borrow::Cow, time::Duration};
 
 use super::Fault;
 
-/// The result of everything that can fail here.
+/// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, and what to do.
+/// The cause of a failure. The message says what to do.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,21 +16,21 @@ pub enum Error {
         "no CUDA driver found ({detail}); install NVIDIA's driver, or use the device `cpu`, which needs none"
     )]
     NoDriver {
-        /// What the loader said.
+        /// The message of the loader.
         detail: String,
     },
     /// The driver library is there but too old, or could not be initialised.
     #[error("the CUDA driver cannot be used: {detail}")]
     DriverUnusable {
-        /// Why, and what to do.
+        /// The cause, and what to do.
         detail: String,
     },
     /// An address that names no device.
     #[error("no device `{address}`; there is {available}")]
     NoDevice {
-        /// What was asked for.
+        /// The requested address.
         address: String,
-        /// What there is, in words.
+        /// The devices that exist, in words.
         available: String,
     },
     /// Out of device memory.
@@ -66,7 +66,7 @@ pub enum Error {
         major: u32,
         /// Of the PTX.
         minor: u32,
-        /// What the driver said or supports.
+        /// The driver's message, or the version that it supports.
         detail: String,
     },
     /// The device's compiler refused the module.
@@ -78,9 +78,9 @@ pub enum Error {
     /// A module has no kernel of that name.
     #[error("no kernel `{name}` in the module; it has {available}")]
     NoSuchKernel {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is, in words.
+        /// The kernels of the module, in words.
         available: String,
     },
     /// The arguments of a launch do not fit the kernel's parameters.
@@ -88,7 +88,7 @@ pub enum Error {
     Arguments {
         /// The kernel.
         kernel: String,
-        /// Which one and why.
+        /// The argument and the mismatch.
         detail: String,
     },
     /// The launch shape is not one that the device can run.
@@ -96,13 +96,13 @@ pub enum Error {
     InvalidLaunch {
         /// The kernel.
         kernel: String,
-        /// Which number and what its limit is.
+        /// The number and its limit.
         detail: String,
     },
     /// A copy or an access does not fit the memory it names.
     #[error("{what}: {detail}")]
     OutOfRange {
-        /// What was tried.
+        /// The attempt.
         what: Cow<'static, str>,
         /// The numbers.
         detail: String,
@@ -112,23 +112,23 @@ pub enum Error {
     /// gives the same one every time.
     #[error("{}", wrong_device(what, lives_on, used_on))]
     WrongDevice {
-        /// What.
+        /// The object.
         what: Cow<'static, str>,
         /// Its device.
         lives_on: String,
         /// The other one.
         used_on: String,
     },
-    /// A kernel faulted. Whoever had work in flight is told this; the device is lost until it is reset, where
-    /// that can be done.
+    /// A kernel faulted. Work that was in flight fails with this. The device is lost until it is reset, where that can be
+    /// done.
     #[error("the device faulted: {0}{advice}", advice = .0.advice())]
     Fault(Box<Fault>),
-    /// The device was lost by an earlier error: what is submitted since is refused.
+    /// The device was lost by an earlier error. Later submissions are refused.
     #[error("the device `{address}` is lost: {cause}")]
     DeviceLost {
-        /// Which.
+        /// The device.
         address: String,
-        /// By what, and how to go on.
+        /// The earlier error, and how to go on.
         cause: String,
     },
     /// Work reads memory whose contents were lost: the work that should have written it failed or was skipped.
@@ -139,12 +139,12 @@ pub enum Error {
         /// The root cause.
         cause: Box<Error>,
     },
-    /// The backend has no such thing.
+    /// The backend does not support this.
     #[error("{what} is not supported on `{device}`")]
     Unsupported {
-        /// What.
+        /// The feature.
         what: Cow<'static, str>,
-        /// Where.
+        /// The device.
         device: String,
     },
     /// An op that needs host data half way was submitted without waiting.
@@ -181,15 +181,15 @@ pub enum Error {
         "the value has {others} more owners; drop the other clones first (a `shared()` operation holds one too), or use the `Arc`"
     )]
     StillShared {
-        /// How many, beside the one that was to give it.
+        /// The number of other owners.
         others: usize,
     },
     /// The operating system refused something the library needs.
     #[error("{what}: {detail}")]
     Host {
-        /// What.
+        /// The failed attempt.
         what: Cow<'static, str>,
-        /// What the system said.
+        /// The message of the system.
         detail: String,
     },
     /// A driver call failed in a way that no other variant names.
@@ -204,7 +204,7 @@ pub enum Error {
     },
 }
 
-/// As [`Display`](std::fmt::Display): what a `main` that returns an error prints should help its reader.
+/// As [`Display`](std::fmt::Display), so that a `main` that returns an error prints a readable message.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self}")
@@ -217,7 +217,7 @@ impl From<Fault> for Error {
     }
 }
 
-/// Two handles of one device are two devices here: their address alone would explain nothing.
+/// The message of [`Error::WrongDevice`]. Two opened devices may have the same address, so it then says more.
 fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
     if lives_on == used_on {
         return format!(
@@ -253,7 +253,7 @@ impl Error {
     /// Whether the same call can succeed later without any change to it.
     pub fn is_retryable(&self) -> bool {
         match self {
-            // More than there is does not come back.
+            // More memory than the device has never becomes free.
             Error::OutOfMemory { requested, total, .. } => requested <= total,
             Error::OutOfHostMemory { .. } => true,
             _ => false,

@@ -1,15 +1,14 @@
-//! What a kernel did wrong.
+//! Faults of kernels.
 
 use std::{borrow::Cow, fmt};
 
 use super::SourceLine;
 
-/// A kernel's fault, with what the device knows of it: a CPU device everything, a GPU little more
-/// than the kind.
+/// A kernel's fault, as far as the device knows it: a CPU device knows every field, a GPU little more than the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What happened, in words: "out-of-bounds write of 4 bytes in global memory".
+    /// The fault in words: "out-of-bounds write of 4 bytes in global memory".
     pub what: String,
     /// The kind, for programs.
     pub kind: FaultKind,
@@ -17,13 +16,13 @@ pub struct Fault {
     pub kernel: Option<String>,
     /// Where it happened, if known.
     pub site: Option<FaultSite>,
-    /// How the device comes back, in words, if the backend has said so; [`Error`](crate::Error) tells it, and this
-    /// fault's own text does not.
+    /// The way to bring the device back, in words, if the backend gave it. The message of [`Error`](crate::Error) contains it;
+    /// this fault's own text does not.
     pub way_back: Option<Cow<'static, str>>,
 }
 
 impl Fault {
-    /// A fault of which only this is known.
+    /// A fault of which only the kind and the text are known.
     pub fn new(kind: FaultKind, what: impl Into<String>) -> Self {
         Self { what: what.into(), kind, kernel: None, site: None, way_back: None }
     }
@@ -40,13 +39,13 @@ impl Fault {
         self
     }
 
-    /// The same fault, after which this is to be done.
+    /// The same fault, with this way to bring the device back.
     pub fn way_back(mut self, way: impl Into<Cow<'static, str>>) -> Self {
         self.way_back = Some(way.into());
         self
     }
 
-    /// What an error says behind this text.
+    /// The end of an error's message, after this fault's text.
     pub(crate) fn advice(&self) -> String {
         self.way_back.as_ref().map_or_else(String::new, |way| format!("; {way}"))
     }
@@ -68,7 +67,7 @@ pub enum FaultKind {
     Deadlock,
     /// Threads of a warp do not come to the same barrier, which all of them have to execute.
     BarrierDivergence,
-    /// A read of memory that nobody has written.
+    /// A read of memory that was never written.
     Uninitialised,
     /// Two threads use the same memory, one of them writes, and nothing orders them.
     Race,

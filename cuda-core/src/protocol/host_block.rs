@@ -1,10 +1,10 @@
 //! Host memory that devices copy from and to.
 //!
 //! # Rules
-//! A block's bytes are touched by one side at a time. While a block is *owned* (not shared) its owner
-//! reads and writes it through safe methods. Once it is shared ([`Arc<HostBlock>`]) and named by an
-//! enqueued command, it belongs to the device until the stream has passed that command; the host gets
-//! at the bytes of a shared block only through the unsafe methods, whose callers have waited.
+//! A block's bytes are accessed by one side at a time. While a block is *owned* (not shared) its owner
+//! reads and writes it through safe methods. Once it is shared ([`Arc<HostBlock>`]) and named by a submission,
+//! it belongs to the device until that submission is complete; the host accesses the bytes of a shared block only
+//! through the unsafe methods, whose callers have waited.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -14,7 +14,7 @@ use std::{
 
 use super::{Error, HostId, Result};
 
-/// A block of host memory with a name that commands use. Bytes are always initialised.
+/// A block of host memory with an id that submissions name. Its bytes are always initialised.
 pub struct HostBlock {
     id: HostId,
     start: NonNull<u8>,
@@ -23,7 +23,7 @@ pub struct HostBlock {
 }
 
 // SAFETY: the block owns its memory; shared access to the bytes goes through unsafe methods whose
-// callers promise that nobody writes at the same time (see the rules above).
+// callers promise that no other thread or device writes at the same time (see the rules above).
 unsafe impl Send for HostBlock {}
 // SAFETY: as above.
 unsafe impl Sync for HostBlock {}
@@ -34,11 +34,11 @@ impl HostBlock {
     /// Alignment of every block, in bytes: a cache line, and more than any element needs.
     pub const ALIGN: usize = 64;
 
-    /// Wraps memory of a backend's own.
+    /// Wraps memory that a backend has allocated.
     ///
     /// # Safety
     /// `start` points to `bytes` initialised bytes, aligned to [`HostBlock::ALIGN`], that stay valid
-    /// and are used by nobody else until `free` is called with it, from any thread.
+    /// and are not used otherwise until `free` is called with it, from any thread.
     pub unsafe fn from_raw(
         start: NonNull<u8>,
         bytes: usize,
@@ -62,7 +62,7 @@ impl HostBlock {
         Ok(unsafe { Self::from_raw(start, bytes, move |start| dealloc(start.as_ptr(), layout)) })
     }
 
-    /// Its name.
+    /// Its id.
     pub fn id(&self) -> HostId {
         self.id
     }
@@ -89,15 +89,15 @@ impl HostBlock {
 
     /// The bytes of an owned block, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `start` is valid for `bytes` initialised bytes; `&mut self` means that nobody else
-        // holds the block, and a command that names it would hold a clone of its `Arc`.
+        // SAFETY: `start` is valid for `bytes` initialised bytes; `&mut self` means that no other
+        // owner holds the block; a submission that names it would hold a clone of its `Arc`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
     /// The bytes of a shared block.
     ///
     /// # Safety
-    /// No command that writes to the block is in flight, and none is enqueued while the slice lives.
+    /// No submission that writes to the block is in flight, and none is made while the slice lives.
     pub unsafe fn shared_bytes(&self) -> &[u8] {
         // SAFETY: valid and initialised as above; not written, as the caller promises.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
@@ -106,8 +106,8 @@ impl HostBlock {
     /// The bytes of a shared block, to be written by a backend that carries out a download.
     ///
     /// # Safety
-    /// The caller is the backend, carrying out a command that writes `range` of this block, and no
-    /// other command in flight names these bytes.
+    /// The caller is the backend, running a submission that writes `range` of this block, and no other submission in
+    /// flight names these bytes.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn shared_bytes_mut(&self, range: std::ops::Range<usize>) -> Option<&mut [u8]> {
         if range.start > range.end || range.end > self.bytes {
@@ -136,7 +136,7 @@ impl std::fmt::Debug for HostBlock {
 mod tests {
     use super::*;
 
-    /// As a backend does that copies in pieces.
+    /// As in a backend that copies in parts.
     #[test]
     fn two_threads_fill_a_block_together() -> Result<()> {
         let mut block = HostBlock::heap(256)?;

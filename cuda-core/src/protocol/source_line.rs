@@ -1,8 +1,8 @@
-//! Where in a program's source something is.
+//! Places in the source of a program.
 
 use std::fmt;
 
-/// A place in the source that PTX was compiled from, as its `.loc` directives tell it.
+/// A place in the source that PTX was compiled from, according to its `.loc` directives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct SourceLine {

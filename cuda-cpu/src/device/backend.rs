@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) lost: Lost,
     pub(crate) poison: Poison,
     pub(crate) notices: Notices,
-    /// For what adversarial timing holds back.
+    /// The timer of adversarial timing.
     pub(crate) clock: Later<Due>,
     pub(crate) parked: Parked,
 }
@@ -265,7 +265,7 @@ impl CpuBackend {
         MemoryInfo { used: usage.used, free: usage.total - usage.used, total: usage.total }
     }
 
-    /// Begins a new epoch at once; answers when every queue has run or skipped what it had.
+    /// Begins a new epoch at once. Answers when every queue has run or skipped the jobs that it had.
     fn reset(&self, answer: Answer) {
         // First: a job that is submitted from here on belongs to the device after the reset.
         let epoch = self.shared.lost.begin_epoch();

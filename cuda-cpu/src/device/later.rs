@@ -1,8 +1,7 @@
-//! A clock: a thread that does things when they are due.
+//! A timer: a thread that runs actions when they are due.
 //!
-//! It is started by the first thing that there is to do, and sleeps while there is nothing. Nobody joins it: whoever
-//! lets go of the device last may be this very thread. It ends when its owner is gone and everything that was asked
-//! for is done.
+//! The first action starts the thread. It sleeps while no action is due. The last device handle may be dropped on this
+//! thread, so it is never joined. It ends when its owner is dropped and all actions have run.
 
 use std::{collections::BTreeMap, io, sync::Arc, thread, time::Instant};
 
@@ -18,15 +17,15 @@ struct Inner<T> {
 }
 
 struct State<T> {
-    /// By when it is due, then in the order in which it came.
+    /// By due time, then in the order of the calls.
     waiting: BTreeMap<(Instant, u64), T>,
     came: u64,
     started: bool,
-    /// The owner is gone: nothing is waited for any more.
+    /// The owner was dropped: remaining actions run at once.
     closed: bool,
 }
 
-/// What the thread does next.
+/// The next step of the thread.
 enum Next<T> {
     Act(T),
     Wait(Option<Instant>),
@@ -34,14 +33,14 @@ enum Next<T> {
 }
 
 impl<T: Send + 'static> Later<T> {
-    /// Nothing runs yet. `act` does one thing; it does not panic.
+    /// Starts no thread yet. `act` runs one action and does not panic.
     pub(crate) fn new(name: &'static str, act: impl Fn(T) + Send + Sync + 'static) -> Self {
         let state = State { waiting: BTreeMap::new(), came: 0, started: false, closed: false };
         let (state, wake) = (Mutex::new(state), Condvar::new());
         Self(Arc::new(Inner { name, act: Box::new(act), state, wake }))
     }
 
-    /// Has it done at `due`; things that are due at the same time in the order of the calls.
+    /// Has an action run at `due`. Actions with the same due time run in the order of the calls.
     pub(crate) fn push(&self, due: Instant, thing: T) {
         let mut state = self.0.state.lock();
         state.came += 1;
@@ -85,7 +84,7 @@ impl<T: Send + 'static> Inner<T> {
         }
     }
 
-    /// Where no thread can be had, the caller does it; the next one tries again.
+    /// If the thread cannot be started, the caller runs the action. The next call tries again.
     fn do_all_now(&self) {
         let mut state = self.state.lock();
         state.started = false;

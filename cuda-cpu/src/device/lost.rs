@@ -24,7 +24,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// The epoch of what is submitted now.
+    /// The epoch of submissions that are made now.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }

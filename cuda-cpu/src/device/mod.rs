@@ -1,19 +1,18 @@
 //! The CPU device as a [`Backend`](cuda_core::Backend): streams are queues, worked off by a few threads
 //! ([`pumps`]), which a pool helps with the blocks of kernels.
 //!
-//! A command is resolved when it is enqueued (names to addresses, bounds, shapes), so that what can be known at
-//! once is told at once. What runs later is [`work::Work`]; a [`queue::Queue`] runs it in order, and hands its
-//! thread back when it has to wait for a [`signal::Signal`]. Idle threads sleep.
+//! A submission is resolved when it is made (names to addresses, bounds, shapes), so that its errors are returned at
+//! once where they can be known. A [`queue::Queue`] runs the resolved [`work::Work`] in order. It gives its thread back
+//! when the next job has to wait for another queue, for memory, or for a delay. Idle threads sleep.
 //!
-//! Whoever waits is told apart from the streams ([`notices`]), so that a waker that blocks holds up none. Memory
-//! is made when it is enqueued where there is room; where there is none until frees that are enqueued have run,
-//! the queue waits for it ([`parked`]).
+//! Notices are delivered apart from the queues ([`notices`]), so that a waker that blocks delays no stream. Memory is
+//! allocated at submission where there is room. Where there is room only after submitted frees have run, the queue waits
+//! ([`parked`]).
 //!
-//! A fault is kept in [`lost::Lost`]: from then on queues skip what is in them, everyone who waits is told of it,
-//! and enqueueing fails (but for what gives memory back) with `DeviceLost`, until the device is reset. A panic is a
-//! fault too.
+//! A fault is kept in [`lost::Lost`]. From then on queues skip their jobs, which fail with the fault, and submissions are
+//! refused with `DeviceLost` (frees are not), until the device is reset. A panic counts as a fault.
 //!
-//! No thread is joined, and none is needed to drop the device: the last handle may go on any of them.
+//! No thread is joined, and the last handle of the device may be dropped on any of them.
 
 mod backend;
 mod job;

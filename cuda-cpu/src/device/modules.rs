@@ -61,7 +61,7 @@ pub(crate) struct Modules {
 }
 
 enum State {
-    /// A helper thread loads it; these want to know.
+    /// A helper thread loads it; these requests are answered then.
     Loading(Vec<Answer>),
     Loaded(Arc<LoadedModule>),
     Failed(Error),
@@ -118,7 +118,7 @@ impl Modules {
         }
     }
 
-    /// Forgets a module. It goes with this, or with the last launch of it in flight.
+    /// Forgets a module. It is dropped here, or with its last launch in flight.
     pub(crate) fn unload(&self, id: ModuleId) {
         let removed = self.table.lock().remove(&id);
         drop(removed);

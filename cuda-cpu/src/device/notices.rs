@@ -1,7 +1,7 @@
 //! Delivery of notices.
 //!
 //! A waker may block, and may drop the device's last handle. So progress is delivered apart from the streams, by one
-//! thread at a time: the pump that finds no other at it. That pump has let go of its queue by then and does not count as
+//! thread at a time: the pump that finds no other at it. That pump has released its queue by then and does not count as
 //! a pump meanwhile, so a waker that blocks holds up other notices and nothing else. A pump is awake anyway when there is
 //! progress to report; waking another thread first would more than double how long a short operation takes. Failures
 //! wake no task, so the pump that meets one delivers it at once, before the progress that covers it.

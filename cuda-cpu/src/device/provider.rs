@@ -7,7 +7,7 @@ use cuda_core::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 use super::{CpuBackend, Timing};
 use crate::{Checks, MAX_SHARED_BYTES, Profile, Schedule};
 
-/// How a CPU device is made.
+/// The options of a CPU device.
 ///
 /// ```
 /// use cuda_cpu::{Checks, CpuOptions, CpuProvider, Schedule};
@@ -27,17 +27,17 @@ pub struct CpuOptions {
     pub workers: Option<usize>,
     /// Bytes of device memory; `None`: three quarters of the machine's.
     pub memory: Option<u64>,
-    /// When streams get to their work.
+    /// The time at which streams run their work.
     pub timing: Timing,
-    /// What is checked in every launch, beside what always is.
+    /// Further checks of every launch, beside those that are always made.
     pub checks: Checks,
-    /// In which order the blocks and warps of a launch run. Any other than [`Schedule::Parallel`] has one worker,
+    /// The order in which the blocks and warps of a launch run. Any other than [`Schedule::Parallel`] has one worker,
     /// whatever `workers` says.
     pub schedule: Schedule,
     /// Instructions that a launch may execute; with one more it is a fault
-    /// ([`Limits::instructions`](crate::Limits::instructions) says what counts). `None`: as many as it wants.
+    /// ([`Limits::instructions`](crate::Limits::instructions) says what counts). `None`: no limit.
     pub budget: Option<u64>,
-    /// Counts what all launches execute, by kernel.
+    /// Counts the executed instructions of all launches, by kernel.
     pub profile: Option<Arc<Profile>>,
 }
 
@@ -113,7 +113,7 @@ unsafe impl Provider for CpuProvider {
     }
 }
 
-/// By what the system says of itself, else a cautious guess.
+/// The memory of the machine as the system reports it, else a low estimate.
 fn three_quarters_of_memory() -> u64 {
     const GUESS: u64 = 8 << 30;
     let read = std::fs::read_to_string("/proc/meminfo").ok();

@@ -1,9 +1,9 @@
-//! The threads that work off queues, and tell of it.
+//! The threads that run queues and deliver notices.
 //!
-//! They are apart from those that run blocks, so that a short kernel never waits on a thread that is inside a
+//! They are separate from the threads that run blocks, so that a short kernel never waits for a thread that is inside a
 //! long one, and no stack holds more than one kernel. A thread is started when a queue is ready and all others
-//! are busy, up to a limit; idle ones sleep. The one that tells [`notices`](super::notices) does not count. A thread of
-//! the application that waits for a queue for which nobody has come yet pumps it itself: nobody has to be woken.
+//! are busy, up to a limit; idle ones sleep. The thread that delivers [`notices`](super::notices) does not count. A thread of
+//! the application that waits for a queue which no pump has begun pumps it itself, so that no thread has to be woken.
 
 use std::{collections::VecDeque, io, sync::Arc, thread};
 
@@ -23,7 +23,7 @@ struct Inner {
     most: usize,
 }
 
-/// A queue to pump, or none: then there is only something to tell.
+/// A queue to pump; with none there are only notices to deliver.
 type Job = (Option<Arc<Queue>>, Arc<Shared>);
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ struct State {
     idle: usize,
     /// Threads that pump.
     pumping: usize,
-    /// Whether a thread tells, which may take long.
+    /// Whether a thread delivers notices, which may take long.
     telling: bool,
     closed: bool,
 }
@@ -48,14 +48,14 @@ impl Pumps {
         Ok(Self(inner))
     }
 
-    /// Has a thread pump this queue; without one, has it look for something to tell.
+    /// Has a thread pump this queue; without a queue, has it deliver notices.
     pub(crate) fn start(&self, queue: Option<Arc<Queue>>, shared: Arc<Shared>) {
         let mut state = self.0.state.lock();
         state.ready.push_back((queue, shared));
         self.0.call(state);
     }
 
-    /// Pumps a queue on this thread until something has fired, if no other has come for it and one more may pump.
+    /// Pumps a queue on this thread until `until` has fired, if no other thread pumps it and one more may pump.
     pub(crate) fn pump_here(
         &self,
         queue: &Arc<Queue>,
@@ -87,10 +87,10 @@ impl Inner {
         thread::Builder::new().name(name).spawn(move || self.work()).map(drop)
     }
 
-    /// Sees to it that a thread comes for what is ready.
+    /// Wakes or starts a thread for the queues that are ready.
     fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        // Also where there are fewer of them than queues: when all slots were taken, who was told has slept again, and
-        // nobody else tells him that there is one now.
+        // Also where there are fewer idle threads than queues: a thread that was woken while all slots were taken sleeps
+        // again, and no other call wakes it when a slot is free.
         if state.idle > 0 {
             self.wake.notify_one();
         }
@@ -100,13 +100,13 @@ impl Inner {
             state.threads += 1;
             drop(state);
             if self.clone().spawn(index).is_err() {
-                // Those that there are will come to it.
+                // The threads that exist will take it.
                 self.state.lock().threads -= 1;
             }
         }
     }
 
-    /// Takes out a queue that is ready, as one that pumps.
+    /// Takes a ready queue out, and counts the caller as a pump.
     fn take_back(&self, queue: &Arc<Queue>) -> Option<Arc<Queue>> {
         let mut state = self.state.lock();
         if state.pumping >= self.most {
@@ -130,7 +130,7 @@ impl Inner {
         }
     }
 
-    /// Another thread pumps meanwhile what this one would have.
+    /// Another thread pumps meanwhile in place of this one.
     fn tell(self: &Arc<Self>, shared: &Shared) {
         let mut state = self.state.lock();
         state.telling = true;

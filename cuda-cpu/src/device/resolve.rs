@@ -79,7 +79,7 @@ impl Names {
     }
 }
 
-/// The block that a command names, and the bytes of it.
+/// The block that a submission names, and its bytes.
 pub(crate) fn host_range(
     region: HostRegion,
     bytes: u64,

@@ -1,46 +1,45 @@
-//! When streams get to their work: at once, or, to bring out what is not ordered, at random times.
+//! The time at which streams run their work: at once, or at random times, to show missing order.
 
 use std::time::{Duration, Instant};
 
 use crate::random::Random;
 
-/// When a CPU device does what it is given.
+/// The time at which a CPU device runs submissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Timing {
     /// At once.
     #[default]
     AsFastAsPossible,
-    /// At random times: for tests. What nothing orders happens in all orders, so a wait that is missing
-    /// between streams shows soon.
+    /// At random times, for tests. Submissions that are not ordered run in all orders, so a missing order between
+    /// streams shows soon.
     ///
-    /// - Every stream holds back its commands: one in sixteen by `max_delay`, which stalls all that is behind
-    ///   it, four in sixteen by up to an eighth of that.
-    /// - Memory comes into being when its stream gets to the allocation, not when that is enqueued: an access
-    ///   that is not ordered behind it is a fault.
+    /// - Every stream delays its submissions: one in sixteen by `max_delay`, which stalls everything behind it, four in
+    ///   sixteen by up to an eighth of that.
+    /// - Memory exists once its stream has run the allocation, not once that is submitted: an access that is not ordered
+    ///   after it is a fault.
     /// - Half of the notices are delivered late, by up to an eighth of `max_delay`; those of one stream in order.
     ///
-    /// A stream that is held back holds no thread: one clock starts it again, however many there are that wait. The
-    /// delays of a stream depend on `seed` and the stream's number alone; what the machine adds to them
-    /// differs from run to run.
+    /// A delayed stream occupies no thread: one timer restarts all of them. The delays of a stream depend on `seed` and
+    /// the stream's number alone; the delays of the machine come on top and differ from run to run.
     Adversarial {
-        /// Which delays.
+        /// Selects the delays.
         seed: u64,
         /// The longest one; no more than a year.
         max_delay: Duration,
     },
 }
 
-/// No delay is longer: the clock can tell when it is over.
+/// The longest delay, which the clock can still represent.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The delays of one stream.
 pub(crate) struct Pace {
     random: Random,
     max: Duration,
-    /// The next command has been held back.
+    /// Whether the next submission was already delayed.
     held: bool,
-    /// When the latest notice is due.
+    /// The due time of the latest notice.
     told: Instant,
 }
 
@@ -52,7 +51,7 @@ impl Pace {
         Some(Self { random, max: max.min(LONGEST), held: false, told: Instant::now() })
     }
 
-    /// How long the next command is held back: asked before and after that.
+    /// The delay of the next submission. Called before the delay and after it.
     pub(crate) fn hold(&mut self) -> Option<Duration> {
         if std::mem::take(&mut self.held) {
             return None;
@@ -66,7 +65,7 @@ impl Pace {
         Some(hold)
     }
 
-    /// When a notice is delivered; never before an earlier one.
+    /// The due time of a notice; never before that of an earlier one.
     pub(crate) fn notice_due(&mut self) -> Instant {
         let now = Instant::now();
         let due = if self.random.next().is_multiple_of(2) { now + self.short() } else { now };

@@ -1,4 +1,4 @@
-//! The engine's errors as the library's.
+//! Converts the engine's errors to the library's.
 
 use cuda_core::{Error, Fault, FaultKind, FaultSite};
 
@@ -47,13 +47,14 @@ fn fault(fault: &crate::Fault) -> Fault {
     Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).way_back(WAY_BACK)
 }
 
-/// Addresses below this one, or that near to the end, are nobody's: an offset from a null pointer.
+/// Addresses below this one, or as near to the end of the address space, belong to no allocation: they are offsets from a
+/// null pointer.
 const NULL_PAGE: u64 = 1 << 16;
 
-/// What is farther away has nothing to do with an access.
+/// An allocation that is farther away is not named in an error.
 const FAR: u64 = 1 << 36;
 
-/// What lies next to the address.
+/// The nearest allocation or variable, in words.
 fn near(fault: &crate::Fault) -> Option<String> {
     if let Some((FaultSpace::Global, address, _)) = fault.kind.access() {
         if !(NULL_PAGE..=u64::MAX - NULL_PAGE).contains(&address) {
@@ -71,7 +72,7 @@ fn near(fault: &crate::Fault) -> Option<String> {
     }
 }
 
-/// In words, without what the site says: the address, and where the nearest allocation is.
+/// The fault in words: the access, the address and the nearest allocation. The site is reported beside it.
 fn what(kind: &crate::FaultKind) -> String {
     use crate::FaultKind as Engine;
     let access = |write: &bool| if *write { "write" } else { "read" };
@@ -86,7 +87,7 @@ fn what(kind: &crate::FaultKind) -> String {
             format!("misaligned {} of {bytes} bytes in {space} memory", access(write))
         }
         Engine::Uninitialised { space, bytes, .. } => {
-            format!("read of {bytes} bytes of {space} memory that nobody has written")
+            format!("read of {bytes} bytes of {space} memory that was never written")
         }
         Engine::Race { bytes, write, atomic, other, .. } => {
             let how = Racing::how(*write, *atomic);

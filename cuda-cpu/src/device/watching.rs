@@ -1,4 +1,4 @@
-//! What a device's launches are watched for.
+//! The checks, order, budget and profile of a device's launches.
 
 use std::sync::Arc;
 

@@ -84,7 +84,7 @@ impl Work {
         }
     }
 
-    /// Does it.
+    /// Runs the work.
     pub(crate) fn carry_out(self, shared: &Shared) -> Result<()> {
         let memory = &shared.memory;
         match self {
@@ -124,8 +124,8 @@ impl From<Panicked> for Error {
     }
 }
 
-/// Runs `f` so that a panic does not end the thread. What `f` uses is either of its own, or atomic, or behind
-/// locks that hold between any two steps.
+/// Runs `f` so that a panic does not end the thread. The data that `f` uses is its own, or atomic, or behind locks and
+/// valid between any two steps.
 pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let said = message(&*panic);
@@ -176,13 +176,13 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// There was room on the device, and none on the host.
+/// The error where the device has room and the host has none.
 fn no_host_memory(error: &crate::OutOfMemory) -> Error {
     let what = format!("the host has no memory for an allocation of {} bytes", error.requested);
     Fault::new(FaultKind::Other, what).way_back(WAY_BACK).into()
 }
 
-/// For a range that was checked when the command was resolved.
+/// The error for a range that was checked when the work was resolved.
 pub(crate) fn missing_block() -> Error {
     Error::OutOfRange {
         what: "a copy".into(),

@@ -60,7 +60,7 @@ impl Written {
         }
     }
 
-    /// The first of these bytes that nobody has written.
+    /// The first of these bytes that was never written.
     pub(crate) fn first_missing(&self, from: u64, bytes: u64) -> Option<u64> {
         if self.all.load(Ordering::Relaxed) {
             return None;

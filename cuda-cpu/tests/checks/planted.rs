@@ -116,7 +116,7 @@ fn unwritten() {
     let expected = FaultKind::Uninitialised { space: FaultSpace::Shared, address: 252, bytes: 4 };
     assert_eq!(fault.kind, expected);
     assert!(
-        fault.to_string().contains("that nobody has written, at byte 252 of `tile` (256 bytes"),
+        fault.to_string().contains("that was never written, at byte 252 of `tile` (256 bytes"),
         "{fault}"
     );
 

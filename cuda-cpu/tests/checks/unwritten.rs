@@ -5,7 +5,7 @@ use cuda_cpu::{Checks, FaultKind, FaultSpace, LaunchError};
 use crate::args;
 use crate::host::Host;
 
-/// What was loaded of shared and local memory that nobody has written may be passed on, until something depends
+/// What was loaded of shared and local memory that was never written may be passed on, until something depends
 /// on it.
 #[test]
 fn what_nobody_has_written_may_be_passed_on() {

@@ -98,7 +98,7 @@ fn parse(dict: &str) -> Result<ArrayType, String> {
     ArrayType::new(dtype, shape)
 }
 
-/// What is left of the dict. Every method skips blanks first.
+/// The rest of the dict. Every method skips blanks first.
 struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {

@@ -1,7 +1,7 @@
 //! `.npy` files whose type is known only when they are read: a header, and the array's bytes as they are.
 //!
-//! Why not a crate: `ndarray-npy` and `npyz` want the element type at compile time; `npyz` also overflows on a
-//! shape that lies, takes memory for whatever length a header claims, and parses nested headers recursively.
+//! No crate fits: `ndarray-npy` and `npyz` need the element type at compile time; `npyz` also overflows on a false shape,
+//! allocates any length that a header claims, and parses nested headers recursively.
 
 mod header;
 
@@ -13,7 +13,7 @@ use crate::{array_type::ArrayType, failure::Failure};
 pub(crate) fn read(mut file: impl Read) -> Result<(ArrayType, Vec<u8>), Failure> {
     let array = header::read(&mut file)?;
     let mut bytes = Vec::new();
-    // One byte more than it should have shows whether it has more.
+    // Reading one byte more shows whether the file is too long.
     file.take(array.bytes() as u64 + 1).read_to_end(&mut bytes)?;
     let (found, wanted) = (bytes.len(), array.bytes());
     if found < wanted {

@@ -15,7 +15,7 @@ fn check_finds_what_else_goes_unnoticed() {
     let unwritten = format!("unwritten.ptx unwritten_shared {args}");
     bug(&unwritten, "").done();
     for words in [
-        "read of 4 bytes of shared memory that nobody has written in kernel `unwritten_shared`",
+        "read of 4 bytes of shared memory that was never written in kernel `unwritten_shared`",
         ", block (0, 0, 0), thread (0, 0, 0), PTX line ",
         ", kernels/bugs/unwritten.cu:",
         ", address 0xfc (at byte 252 of `tile` (256 bytes",
@@ -153,7 +153,7 @@ fn arrays_that_nobody_has_written() {
     };
     run("out", 8).done();
     run("uninit", 0).done();
-    run("uninit", 8).failed(3, "that nobody has written");
+    run("uninit", 8).failed(3, "that was never written");
 }
 
 /// An input is no output: with the arguments in the wrong order, nothing would be said of it.

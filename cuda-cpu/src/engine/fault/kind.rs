@@ -66,7 +66,7 @@ pub enum FaultKind {
         /// Those that wait elsewhere.
         elsewhere: Waiting,
     },
-    /// A read of memory that nobody has written. Found where
+    /// A read of memory that was never written. Found where
     /// [`Checks::uninitialised`](crate::Checks::uninitialised) is on.
     Uninitialised {
         /// Which memory.

@@ -33,7 +33,7 @@ impl fmt::Display for FaultKind {
             ),
             Self::Uninitialised { space, address, bytes } => write!(
                 f,
-                "read of {bytes} bytes of {space} memory at {address:#x} that nobody has written"
+                "read of {bytes} bytes of {space} memory at {address:#x} that was never written"
             ),
             Self::Race { address, bytes, write, atomic, other } => {
                 let how = Racing::how(*write, *atomic);

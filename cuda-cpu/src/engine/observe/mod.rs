@@ -29,7 +29,7 @@
 //! 1. Where the order is shuffled, the time slice may be over: the warp stops in front of the instruction.
 //! 2. It is counted: against the budget, for the clocks, for the profile.
 //! 3. What it reads has to be written, then what it writes is (`written`). A value that was loaded from shared or
-//!    local memory that nobody has written may be passed on, and is a fault once something depends on it
+//!    local memory that was never written may be passed on, and is a fault once something depends on it
 //!    (`undefined`). An access that is out of bounds or misaligned is passed over: the handler will say what is
 //!    wrong with it.
 //! 4. It is held against what other threads did to the same bytes of shared memory.

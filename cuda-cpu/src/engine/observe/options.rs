@@ -12,7 +12,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Checks {
-    /// A read of global, shared or local memory that nobody has written is a fault: see
+    /// A read of global, shared or local memory that was never written is a fault: see
     /// [`Checks::uninitialised`].
     pub uninitialised: bool,
     /// Threads of a block that use the same shared memory without order are a fault: see [`Checks::races`].
@@ -30,7 +30,7 @@ impl Checks {
         Self::none().uninitialised().races()
     }
 
-    /// Also: reads of memory that nobody has written.
+    /// Also: reads of memory that was never written.
     ///
     /// Global memory is written by the host (copies, fills), by initialisers of the module, and by kernels; a
     /// copy on the device copies also which bytes were written. It is followed from when it is allocated, so a

@@ -1,4 +1,4 @@
-//! Reads of memory that nobody has written: of global memory at once, of shared and local memory when something
+//! Reads of memory that was never written: of global memory at once, of shared and local memory when something
 //! depends on them ([`undefined`](super::undefined)).
 //!
 //! An op's reads are checked before its writes are marked, all lanes at a time: lanes run together, so none
@@ -85,7 +85,7 @@ impl Uninitialised {
         }
     }
 
-    /// A shuffle of what was shown: what these lanes get that nobody has written, or that comes from lanes that take no
+    /// A shuffle of what was shown: what these lanes get that was never written, or that comes from lanes that take no
     /// part.
     pub(crate) fn shuffle(
         &mut self,

@@ -54,7 +54,7 @@ impl Written {
         self.local.iter_mut().flat_map(|local| &mut local.0).for_each(Bits::clear_all);
     }
 
-    /// Whether some lane accesses a byte that nobody has written.
+    /// Whether some lane accesses a byte that was never written.
     pub(crate) fn misses_some(
         &mut self,
         ctx: &mut Ctx<'_>,
