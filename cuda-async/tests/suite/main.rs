@@ -5,6 +5,7 @@
 mod auto_traits;
 mod cancellation;
 mod combinators;
+mod completion;
 mod copies;
 mod devices;
 mod errors;
@@ -12,9 +13,11 @@ mod errors_as_values;
 mod faults;
 #[cfg(feature = "cuda")]
 mod faults_on_gpu;
+mod host_memory;
 mod kernels;
 mod limits;
 mod link;
+mod lost_contents;
 mod memory;
 mod misuse;
 mod ordering;
@@ -27,5 +30,7 @@ mod running;
 mod script;
 mod several_devices;
 mod shared_wakes;
+mod slices;
 mod time;
 mod wakes;
+mod wrapper;

@@ -31,7 +31,7 @@ fn slow(max_delay: Duration) -> Device {
 }
 
 /// Returns the result of `test`, and panics if it hangs.
-fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+pub fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     std::thread::spawn(move || done.send(test()));
     result.recv_timeout(Duration::from_secs(60)).expect("a task was never woken")

@@ -476,8 +476,13 @@ struct Claims {
 }
 
 impl Claims {
+    /// Claims an operand. An operand without bytes claims nothing: its place may belong to a neighbour that another
+    /// thread uses.
     #[inline]
     fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket) {
+        if operand.range.is_empty() {
+            return;
+        }
         let (whole, access) = (operand.is_whole(), operand.access);
         let mut pieces = operand.allocation.pieces.lock();
         pieces.claim(ticket, access, &operand.range, whole, &mut self.displaced);

@@ -88,8 +88,9 @@ pub fn uses_of(work: &Work<'_>) -> SmallVec<[Use; 2]> {
     uses
 }
 
+/// Whether two ranges have bytes in common. An empty range has none.
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
+    one.start.max(other.start) < one.end.min(other.end)
 }
 
 /// Takes the bytes of `of` out of what is poisoned.
@@ -156,6 +157,15 @@ mod tests {
         let expected = Error::ContentsLost { cause: Box::new(Error::AlreadyEnded) };
         assert_eq!(cause, expected);
         assert_eq!(cause.poison(), expected);
+    }
+
+    #[test]
+    fn use_of_no_bytes_reads_no_poison() {
+        let poison = Poison::default();
+        poison.spread(&used(0..8, Access::Write), &Error::AlreadyEnded);
+        assert!(reads(&poison, 4..4));
+        assert_eq!(poison.check(&used(4..4, Access::Write), false), None);
+        assert!(!reads(&poison, 4..5));
     }
 
     #[test]

@@ -1,35 +1,56 @@
 //! Builds operations from graphs.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use cuda_async::{
-    BoxedOp, Device, DeviceBuffer, Error, Function, LaunchConfig, Op, join_all, kernel::KernelArg,
-    launch, memory::BufferSource, op::Submit, ops, prelude::*, uninitialised, value,
+    BoxedOp, Device, DeviceBuffer, Error, Function, LaunchConfig, Op, join_all,
+    kernel::KernelArg,
+    launch,
+    memory::{BufferSource, BufferTarget, copy, fill, read_back, upload_into},
+    op::Submit,
+    ops,
+    prelude::*,
+    script, uninitialised, value,
 };
-use cuda_core::{Arguments, Slice};
+use cuda_core::{Arguments, SharedSlice, Slice, SliceMut};
 
 use super::{
-    program::{Failure, Node, Round},
-    reference::{LEN, changed},
+    program::{Change, Cut, Failure, Node, Round},
+    reference::{LEN, changed, counted, source_range},
 };
 
 pub type Buffer = DeviceBuffer<u32>;
 
 /// A buffer in one of its forms.
 pub enum Held {
-    Owned(Buffer),
+    Owned(Arc<Buffer>),
     /// Held by registers and by other users of a shared operation.
     Shared(Arc<Held>),
 }
 
 impl Held {
+    pub fn new(buffer: Buffer) -> Self {
+        Held::Owned(Arc::new(buffer))
+    }
+
+    /// Shares some elements.
+    pub fn share(&self, range: Range<usize>) -> SharedSlice<u32> {
+        match self {
+            Held::Owned(buffer) => buffer.share(range).unwrap(),
+            Held::Shared(shared) => shared.share(range),
+        }
+    }
+
     /// Returns the buffer if it has no other owner.
     fn exclusive(self) -> Result<Buffer, Held> {
         match self {
-            Held::Owned(buffer) => Ok(buffer),
+            Held::Owned(buffer) => Arc::try_unwrap(buffer).map_err(Held::Owned),
             Held::Shared(shared) => Arc::try_unwrap(shared).map_err(Held::Shared)?.exclusive(),
         }
     }
@@ -40,7 +61,7 @@ impl BufferSource for Held {
 
     fn as_slice(&self) -> Slice<'_, u32> {
         match self {
-            Held::Owned(buffer) => buffer.as_slice(),
+            Held::Owned(buffer) => (**buffer).as_slice(),
             Held::Shared(shared) => shared.as_slice(),
         }
     }
@@ -113,8 +134,100 @@ impl Kernels {
         unsafe { launch(&self.fill, BLOCK, (x, v, N)) }.map(|(x, ..)| x).boxed()
     }
 
+    /// Returns the buffer itself, or a copy if it has other owners.
+    pub fn own(&self, x: Held) -> BoxedOp<'static, Buffer> {
+        match x.exclusive() {
+            Ok(x) => value(x).boxed(),
+            Err(x) => uninitialised(LEN).then(move |new| copy(x, new)).map(|(_, new)| new).boxed(),
+        }
+    }
+
+    /// Applies a change to device memory.
+    pub fn change<'a, T>(&self, target: T, change: Prepared) -> BoxedOp<'a, T>
+    where
+        T: BufferTarget<Element = u32> + BufferSource<Element = u32> + KernelArg + 'a,
+    {
+        let len = BufferSource::as_slice(&target).len();
+        let n = len as u32;
+        match change {
+            Prepared::Mad(a, b) => {
+                // SAFETY: reads and writes the target, of n elements.
+                unsafe { launch(&self.mad, BLOCK, (target, a, b, n)) }.map(|(x, ..)| x).boxed()
+            }
+            Prepared::Fill(v) => fill(target, v).boxed(),
+            Prepared::Count(v) => {
+                // SAFETY: writes the target, of n elements.
+                unsafe { launch(&self.fill, BLOCK, (target, v, n)) }.map(|(x, ..)| x).boxed()
+            }
+            Prepared::Upload(v) => upload_into(target, counted(v)[..len].to_vec()).boxed(),
+            Prepared::Copy(from) => copy(from, target).map(|(_, x)| x).boxed(),
+            Prepared::Sum(a, b) => {
+                // SAFETY: reads a and b and writes the target, all of n elements.
+                unsafe { launch(&self.add, BLOCK, (a, b, target, n)) }
+                    .map(|(_, _, x, _)| x)
+                    .boxed()
+            }
+            Prepared::Host(v) => read_back(target)
+                .then(move |(words, target)| {
+                    let words: Vec<_> = words.iter().map(|word| word.wrapping_add(v)).collect();
+                    upload_into(target, words)
+                })
+                .boxed(),
+        }
+    }
+
+    /// Changes mutable slices of a buffer at the same time.
+    fn pieces(&self, x: Held, cut: Cut, changes: Vec<Prepared>) -> BoxedOp<'static, Buffer> {
+        let k = self.clone();
+        let run = move |mut x: Buffer| {
+            script(async move |cx| {
+                if let Cut::At(mid) = cut {
+                    let (first, second) = x.split_at_mut(mid)?;
+                    let mut changes = changes.into_iter();
+                    let mut changed = |at| changes.next().map(|change| k.change(at, change));
+                    if let (Some(first), Some(second)) = (changed(first), changed(second)) {
+                        cx.run(zip!(first, second)).await?;
+                    }
+                } else {
+                    let changed = slices(&mut x, cut)?.into_iter().zip(changes);
+                    cx.run(join_all(changed.map(|(at, change)| k.change(at, change)))).await?;
+                }
+                Ok(x)
+            })
+        };
+        self.own(x).then(run).boxed()
+    }
+
+    /// Fills the elements before `at`, and copies the others from a shared slice.
+    fn tail(&self, x: Held, at: usize, v: u32) -> BoxedOp<'static, Buffer> {
+        let tail = x.share(at..LEN);
+        uninitialised(LEN)
+            .then(move |mut new: Buffer| {
+                script(async move |cx| {
+                    let (front, back) = new.split_at_mut(at)?;
+                    cx.run(zip!(fill(front, v), copy(tail, back))).await?;
+                    Ok(new)
+                })
+            })
+            .boxed()
+    }
+
+    /// Splits a buffer into two owned parts and joins them in the other order.
+    fn swap(&self, x: Held, mid: usize) -> BoxedOp<'static, Buffer> {
+        let split = move |x: Buffer| {
+            script(async move |cx| {
+                let (first, second) = x.split_at(mid)?;
+                let mut new: Buffer = cx.run(uninitialised(LEN)).await?;
+                let (front, back) = new.split_at_mut(LEN - mid)?;
+                cx.run(zip!(copy(second, front), copy(first, back))).await?;
+                Ok(new)
+            })
+        };
+        self.own(x).then(split).boxed()
+    }
+
     fn zero(&self) -> BoxedOp<'static, Held> {
-        zeros(LEN).map(Held::Owned).boxed()
+        zeros(LEN).map(Held::new).boxed()
     }
 
     fn slot(&self) -> u32 {
@@ -131,8 +244,53 @@ impl Kernels {
         uninitialised(LEN)
             // SAFETY: writes x, of `LEN` elements, and reads the tape, which `slot` is on.
             .then(move |x: Buffer| unsafe { launch(&k, BLOCK, (x, slot, N)) })
-            .map(|(x, ..)| Held::Owned(x))
+            .map(|(x, ..)| Held::new(x))
             .boxed()
+    }
+}
+
+/// A [`Change`] with the slices that it reads.
+pub enum Prepared {
+    Mad(u32, u32),
+    Fill(u32),
+    Count(u32),
+    Upload(u32),
+    Copy(SharedSlice<u32>),
+    Sum(SharedSlice<u32>, SharedSlice<u32>),
+    Host(u32),
+}
+
+impl Prepared {
+    /// Prepares a change of `len` elements.
+    pub fn new(change: Change, len: usize, registers: &[Option<Arc<Held>>]) -> Self {
+        let source = |register: usize, at| {
+            registers[register].as_ref().unwrap().share(source_range(at, len))
+        };
+        match change {
+            Change::Mad(a, b) => Prepared::Mad(a, b),
+            Change::Fill(v) => Prepared::Fill(v),
+            Change::Count(v) => Prepared::Count(v),
+            Change::Upload(v) => Prepared::Upload(v),
+            Change::Copy { from, at } => Prepared::Copy(source(from, at)),
+            Change::Sum { a, b, at } => Prepared::Sum(source(a, at), source(b, at)),
+            Change::Host(v) => Prepared::Host(v),
+        }
+    }
+}
+
+/// Mutable slices of a buffer.
+pub fn slices(x: &mut Buffer, cut: Cut) -> Result<Vec<SliceMut<'_, u32>>, Error> {
+    match cut {
+        Cut::At(mid) => x.split_at_mut(mid).map(|(first, second)| vec![first, second]),
+        Cut::Every(size) => x.chunks_mut(size),
+    }
+}
+
+/// Owned parts of a buffer.
+pub fn parts(x: Buffer, cut: Cut) -> Result<Vec<Buffer>, Error> {
+    match cut {
+        Cut::At(mid) => x.split_at(mid).map(|(first, second)| vec![first, second]),
+        Cut::Every(size) => x.chunks(size),
     }
 }
 
@@ -170,15 +328,15 @@ impl<'a> Builder<'a> {
     fn single(&mut self, node: usize) -> Built {
         let (k, slot) = (self.kernels.clone(), self.slots[node]);
         match self.round.nodes[node].clone() {
-            Node::Upload(x) => h2d(vec![x; LEN]).map(Held::Owned).boxed(),
+            Node::Upload(x) => h2d(vec![x; LEN]).map(Held::new).boxed(),
             Node::Uninitialised(x) => {
-                uninitialised(LEN).then(move |b| k.fill(b, x)).map(Held::Owned).boxed()
+                uninitialised(LEN).then(move |b| k.fill(b, x)).map(Held::new).boxed()
             }
             Node::Register(register) => {
                 value(Held::Shared(self.registers[register].clone().unwrap())).boxed()
             }
             Node::Mad(of, a, b) => {
-                self.op(of).then(move |x| k.mad(x, a, b)).map(Held::Owned).boxed()
+                self.op(of).then(move |x| k.mad(x, a, b)).map(Held::new).boxed()
             }
             Node::Add(a, b) => {
                 zip!(self.op(a), self.op(b)).then(move |(a, b)| add(&k, a, b)).boxed()
@@ -188,7 +346,7 @@ impl<'a> Builder<'a> {
                 join_all(parts).then(move |parts| summed(&k, parts)).boxed()
             }
             Node::Host(of) => {
-                self.op(of).then(to_host).map(changed).then(h2d).map(Held::Owned).boxed()
+                self.op(of).then(to_host).map(changed).then(h2d).map(Held::new).boxed()
             }
             Node::Fork(of, v) => self.op(of).then(move |x| forked(k, x, slot, v)).boxed(),
             Node::Join(of, v) => joined(k, self.op(of), slot, v),
@@ -201,13 +359,27 @@ impl<'a> Builder<'a> {
                 let told = move |x| k.tape_get(slot).then(move |told| add(&k, told, x));
                 self.op(of).then(told).boxed()
             }
+            Node::Pieces(of, cut, changes) => {
+                let pieces = cut.ranges().into_iter().zip(changes.iter().cycle());
+                let prepared = |(range, change): (Range<usize>, &Change)| {
+                    Prepared::new(*change, range.len(), self.registers)
+                };
+                let changes = pieces.map(prepared).collect();
+                self.op(of).then(move |x| k.pieces(x, cut, changes)).map(Held::new).boxed()
+            }
+            Node::Tail(of, at, v) => {
+                self.op(of).then(move |x| k.tail(x, at, v)).map(Held::new).boxed()
+            }
+            Node::Swap(of, mid) => {
+                self.op(of).then(move |x| k.swap(x, mid)).map(Held::new).boxed()
+            }
             Node::Fail(of, failure) => failing(&k, self.op(of), failure),
         }
     }
 }
 
 fn add(k: &Kernels, a: Held, b: Held) -> Built {
-    k.add(a, b).map(Held::Owned).boxed()
+    k.add(a, b).map(Held::new).boxed()
 }
 
 fn summed(k: &Kernels, parts: Vec<Held>) -> Built {

@@ -1,5 +1,9 @@
 //! Random programs, and their generation from a seed.
 
+use std::ops::Range;
+
+use super::reference::LEN;
+
 /// The number of buffers that a program keeps from step to step.
 pub const REGISTERS: usize = 3;
 
@@ -29,6 +33,88 @@ pub enum Step {
     Fan { from: usize, into: usize, stream: usize },
     /// Reads a register and compares.
     Check { register: usize, stream: usize },
+    /// Splits a buffer into owned parts, changes them on several streams, and gathers them in a new buffer, each part on
+    /// a stream of its own.
+    Parts { register: usize, cut: Cut, changes: Vec<PartChange>, gather: Vec<usize> },
+    /// Borrows mutable slices of a buffer and changes them on several streams.
+    Borrowed { register: usize, cut: Cut, changes: Vec<PartChange> },
+    /// Reads a shared slice of a register and compares.
+    CheckSlice { register: usize, range: Range<usize>, stream: usize },
+}
+
+/// The boundaries at which a buffer is split.
+#[derive(Debug, Clone, Copy)]
+pub enum Cut {
+    /// Two halves, perhaps empty: `split_at`, `split_at_mut`.
+    At(usize),
+    /// Chunks of this size: `chunks`, `chunks_mut`.
+    Every(usize),
+}
+
+impl Cut {
+    pub fn ranges(self) -> Vec<Range<usize>> {
+        match self {
+            Cut::At(mid) => vec![0..mid, mid..LEN],
+            Cut::Every(size) => {
+                (0..LEN).step_by(size).map(|at| at..(at + size).min(LEN)).collect()
+            }
+        }
+    }
+
+    fn drawn(r: &mut Random) -> Self {
+        if r.below(2) == 0 { Cut::At(r.below(LEN + 1)) } else { Cut::Every(1 + r.below(LEN)) }
+    }
+}
+
+/// A change to one part of a split buffer. The number of the part counts modulo the number of parts.
+#[derive(Debug, Clone, Copy)]
+pub struct PartChange {
+    pub part: usize,
+    pub change: Change,
+    pub stream: usize,
+}
+
+/// A change to some elements of a buffer.
+#[derive(Debug, Clone, Copy)]
+pub enum Change {
+    /// `x * a + b`, by a kernel.
+    Mad(u32, u32),
+    /// `v`, by a fill.
+    Fill(u32),
+    /// `v`, `v + 1`, .., by a kernel.
+    Count(u32),
+    /// `v`, `v + 1`, .., by an upload.
+    Upload(u32),
+    /// Elements of a register, by a copy.
+    Copy { from: usize, at: usize },
+    /// The sum of elements of two registers, by a kernel.
+    Sum { a: usize, b: usize, at: usize },
+    /// Adds `v` on the host, between a download and an upload.
+    Host(u32),
+}
+
+impl Change {
+    /// Reads no register but those that `registers` gives.
+    fn drawn(r: &mut Random, registers: &dyn Fn(&mut Random) -> usize) -> Self {
+        let (from, at) = (registers(r), r.below(LEN + 1));
+        match r.below(13) {
+            0..4 => Change::Mad(r.word() | 1, r.word()),
+            4..6 => Change::Fill(r.word()),
+            6 => Change::Count(r.word()),
+            7..9 => Change::Upload(r.word()),
+            9 | 10 => Change::Copy { from, at },
+            11 => Change::Sum { a: from, b: registers(r), at },
+            _ => Change::Host(r.word()),
+        }
+    }
+}
+
+impl PartChange {
+    fn drawn(r: &mut Random, register: usize) -> Self {
+        let other = |r: &mut Random| (register + 1 + r.below(REGISTERS - 1)) % REGISTERS;
+        let (part, stream) = (r.below(LEN), r.below(STREAMS));
+        Self { part, change: Change::drawn(r, &other), stream }
+    }
 }
 
 /// A graph and the nodes of it that are run. A node that is used more than once is one shared operation.
@@ -60,6 +146,12 @@ pub enum Node {
     Mark(usize, u32),
     /// Reads the place that a mark has written.
     Told(usize),
+    /// Changes mutable slices of a buffer at the same time. The changes count modulo their number.
+    Pieces(usize, Cut, Vec<Change>),
+    /// Fills the elements before an offset, and copies the others from a shared slice.
+    Tail(usize, usize, u32),
+    /// Splits a buffer into two owned parts and joins them in the other order.
+    Swap(usize, usize),
     Fail(usize, Failure),
 }
 
@@ -109,6 +201,9 @@ impl Node {
             | Node::Join(of, _)
             | Node::Mark(of, _)
             | Node::Told(of)
+            | Node::Pieces(of, ..)
+            | Node::Tail(of, ..)
+            | Node::Swap(of, _)
             | Node::Fail(of, _) => vec![*of],
         }
     }
@@ -159,7 +254,7 @@ impl Program {
 impl Step {
     fn drawn(r: &mut Random) -> Self {
         let (register, stream) = (r.below(REGISTERS), r.below(STREAMS));
-        match r.below(11) {
+        match r.below(17) {
             0..3 => Step::Round(Round::drawn(r)),
             3..5 => Step::Mutate { register, a: r.word() | 1, b: r.word(), stream },
             5 => {
@@ -168,9 +263,25 @@ impl Step {
             }
             6..9 => Step::Double { from: register, into: r.below(REGISTERS), stream },
             9 => Step::Fan { from: register, into: r.below(REGISTERS), stream },
-            _ => Step::Check { register, stream },
+            10 => Step::Check { register, stream },
+            11 | 12 => {
+                let (cut, changes) = (Cut::drawn(r), changes(r, register));
+                let gather = (0..1 + r.below(3)).map(|_| r.below(STREAMS)).collect();
+                Step::Parts { register, cut, changes, gather }
+            }
+            13..16 => {
+                Step::Borrowed { register, cut: Cut::drawn(r), changes: changes(r, register) }
+            }
+            _ => {
+                let (a, b) = (r.below(LEN + 1), r.below(LEN + 1));
+                Step::CheckSlice { register, range: a.min(b)..a.max(b), stream }
+            }
         }
     }
+}
+
+fn changes(r: &mut Random, register: usize) -> Vec<PartChange> {
+    (0..1 + r.below(6)).map(|_| PartChange::drawn(r, register)).collect()
 }
 
 impl Round {
@@ -202,7 +313,7 @@ impl Node {
         };
         let of = any(r);
         let told = earlier.iter().rposition(|node| matches!(node, Node::Mark(..)));
-        match r.below(40) {
+        match r.below(46) {
             0..4 => Node::leaf(r),
             4..9 => Node::Mad(of, r.word(), r.word()),
             9..15 => Node::Add(of, any(r)),
@@ -212,6 +323,13 @@ impl Node {
             27..31 => Node::Join(of, r.word()),
             31..34 => Node::Mark(of, r.word()),
             34..39 => told.map_or(Node::Mark(of, r.word()), Node::Told),
+            39..42 => {
+                let any = |r: &mut Random| r.below(REGISTERS);
+                let changes = (0..1 + r.below(3)).map(|_| Change::drawn(r, &any)).collect();
+                Node::Pieces(of, Cut::drawn(r), changes)
+            }
+            42 | 43 => Node::Tail(of, r.below(LEN + 1), r.word()),
+            44 => Node::Swap(of, r.below(LEN + 1)),
             _ => Node::Fail(of, [Failure::Error, Failure::Panic, Failure::Arguments][r.below(3)]),
         }
     }

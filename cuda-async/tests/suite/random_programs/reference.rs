@@ -1,6 +1,8 @@
 //! Evaluates a graph in plain Rust.
 
-use super::program::{Node, Round};
+use std::ops::Range;
+
+use super::program::{Change, Node, Round};
 
 /// The number of elements of every buffer.
 pub const LEN: usize = 8;
@@ -30,6 +32,23 @@ pub fn value(round: &Round, registers: &[Words], node: usize) -> Result<Words, F
             Node::Mark(_, x) => Ok(added(&sub(of)?, &counted(*x))),
             other => panic!("{other:?} is no mark"),
         },
+        Node::Pieces(of, cut, changes) => {
+            let mut words = sub(of)?;
+            for (range, change) in cut.ranges().into_iter().zip(changes.iter().cycle()) {
+                apply(*change, &mut words[range], registers);
+            }
+            Ok(words)
+        }
+        Node::Tail(of, at, x) => {
+            let mut words = sub(of)?;
+            words[..*at].fill(*x);
+            Ok(words)
+        }
+        Node::Swap(of, mid) => {
+            let mut words = sub(of)?;
+            words.rotate_left(*mid);
+            Ok(words)
+        }
         Node::Fail(..) => Err(Fails),
     }
 }
@@ -45,6 +64,26 @@ pub fn added(a: &[u32], b: &[u32]) -> Words {
 /// `x`, `x + 1`, ..
 pub fn counted(x: u32) -> Words {
     (0..LEN as u32).map(|i| x.wrapping_add(i)).collect()
+}
+
+/// Applies a change to some elements.
+pub fn apply(change: Change, words: &mut [u32], registers: &[Words]) {
+    let source = |register: usize, at| &registers[register][source_range(at, words.len())];
+    let new = match change {
+        Change::Mad(a, b) => mad(words, a, b),
+        Change::Fill(v) => vec![v; words.len()],
+        Change::Count(v) | Change::Upload(v) => counted(v)[..words.len()].to_vec(),
+        Change::Copy { from, at } => source(from, at).to_vec(),
+        Change::Sum { a, b, at } => added(source(a, at), source(b, at)),
+        Change::Host(v) => mad(words, 1, v),
+    };
+    words.copy_from_slice(&new);
+}
+
+/// The elements that a change of `len` elements reads, at `at` or before it.
+pub fn source_range(at: usize, len: usize) -> Range<usize> {
+    let start = at.min(LEN - len);
+    start..start + len
 }
 
 /// The host's change to a value.

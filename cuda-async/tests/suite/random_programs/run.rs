@@ -8,6 +8,8 @@ use std::{
 
 use cuda_async::{
     BoxedOp, Device, DeviceFuture, Error, SchedulingPolicy, Stream,
+    kernel::KernelArg,
+    memory::{BufferSource, BufferTarget, copy},
     op::Submit,
     policy::{SingleStream, StreamPoolRoundRobin},
     prelude::*,
@@ -17,8 +19,8 @@ use futures::FutureExt;
 use tokio::task::JoinHandle;
 
 use super::{
-    build::{Buffer, Builder, Built, Held, Kernels},
-    program::{How, Program, REGISTERS, Round, Run, STREAMS, Step},
+    build::{Buffer, Builder, Built, Held, Kernels, Prepared, parts, slices},
+    program::{Change, Cut, How, PartChange, Program, REGISTERS, Round, Run, STREAMS, Step},
     reference::{self, Fails, LEN, Words, added, counted},
 };
 
@@ -98,7 +100,7 @@ impl<'w> Machine<'w> {
     }
 
     fn set(&mut self, register: usize, buffer: Buffer, value: Words) {
-        self.registers[register] = Some(Arc::new(Held::Owned(buffer)));
+        self.registers[register] = Some(Arc::new(Held::new(buffer)));
         self.values[register] = value;
     }
 
@@ -126,6 +128,15 @@ impl<'w> Machine<'w> {
             }
             Step::Fan { from, into, stream } => self.fan(from, into, &streams[stream])?,
             Step::Check { register, stream } => self.check(register, &streams[stream])?,
+            Step::Parts { register, cut, ref changes, ref gather } => {
+                self.parts(register, cut, changes, gather)?;
+            }
+            Step::Borrowed { register, cut, ref changes } => self.borrowed(register, cut, changes)?,
+            Step::CheckSlice { register, ref range, stream } => {
+                let got = to_host(self.held(register).share(range.clone())).sync_on(&streams[stream]);
+                let got = got.map_err(|error| error.to_string())?;
+                compare(got, &self.values[register][range.clone()].to_vec())?;
+            }
         }
         Ok(())
     }
@@ -145,10 +156,82 @@ impl<'w> Machine<'w> {
         self.mutate(from, 5, 1, stream)?;
         let zero = submit(h2d(vec![0; LEN]).boxed(), stream)?;
         let total = parts.into_iter().try_fold(zero, |total, part| {
-            submit(k.add(Held::Owned(total), Held::Owned(part)), stream)
+            submit(k.add(Held::new(total), Held::new(part)), stream)
         })?;
         self.set(into, total, sum);
         Ok(())
+    }
+
+    /// Takes the buffer of a register, or a copy of it.
+    fn take(&mut self, register: usize, stream: usize) -> Result<Buffer, Wrong> {
+        let held = Held::Shared(self.registers[register].take().unwrap());
+        submit(self.world.kernels.own(held), &self.world.streams[stream])
+    }
+
+    fn parts(
+        &mut self,
+        register: usize,
+        cut: Cut,
+        changes: &[PartChange],
+        gather: &[usize],
+    ) -> Result<(), Wrong> {
+        let buffer = self.take(register, changes[0].stream)?;
+        let mut parts: Vec<_> =
+            parts(buffer, cut).map_err(wrong)?.into_iter().map(Some).collect();
+        for change in changes {
+            let part = change.part % parts.len();
+            let changed = self.changed(register, cut, change, parts[part].take().unwrap())?;
+            parts[part] = Some(changed);
+        }
+        let streams = &self.world.streams;
+        let mut whole = submit(uninitialised(LEN).boxed(), &streams[gather[0]])?;
+        let places = slices(&mut whole, cut).map_err(wrong)?;
+        for ((part, place), stream) in parts.into_iter().zip(places).zip(gather.iter().cycle()) {
+            submit(copy(part.unwrap(), place), &streams[*stream])?;
+        }
+        self.registers[register] = Some(Arc::new(Held::new(whole)));
+        Ok(())
+    }
+
+    fn borrowed(
+        &mut self,
+        register: usize,
+        cut: Cut,
+        changes: &[PartChange],
+    ) -> Result<(), Wrong> {
+        let mut buffer = self.take(register, changes[0].stream)?;
+        let mut slices = slices(&mut buffer, cut).map_err(wrong)?;
+        for change in changes {
+            let part = change.part % slices.len();
+            self.changed(register, cut, change, slices[part].reborrow())?;
+        }
+        self.registers[register] = Some(Arc::new(Held::new(buffer)));
+        Ok(())
+    }
+
+    /// Changes one part of a register, on the device and in the reference.
+    fn changed<T>(
+        &mut self,
+        register: usize,
+        cut: Cut,
+        change: &PartChange,
+        target: T,
+    ) -> Result<T, Wrong>
+    where
+        T: BufferTarget<Element = u32> + BufferSource<Element = u32> + KernelArg,
+    {
+        let ranges = cut.ranges();
+        let range = ranges[change.part % ranges.len()].clone();
+        let mut value = std::mem::take(&mut self.values[register]);
+        reference::apply(change.change, &mut value[range.clone()], &self.values);
+        self.values[register] = value;
+        let stream = &self.world.streams[change.stream];
+        let prepared = Prepared::new(change.change, range.len(), &self.registers);
+        let op = self.world.kernels.change(target, prepared);
+        match change.change {
+            Change::Host(_) => op.sync_on(stream).map_err(wrong),
+            _ => submit(op, stream),
+        }
     }
 
     fn check(&self, register: usize, stream: &Stream) -> Result<(), Wrong> {
@@ -265,9 +348,13 @@ fn compare(got: Words, expected: &Words) -> Result<(), Wrong> {
 }
 
 /// Submits without waiting. Every later use of the output is ordered after it.
-fn submit(op: BoxedOp<'static, Buffer>, stream: &Stream) -> Result<Buffer, Wrong> {
+fn submit<O: DeviceOp>(op: O, stream: &Stream) -> Result<<O as DeviceOp>::Output, Wrong> {
     // SAFETY: outputs are used only by operations of the library.
-    unsafe { op.async_on(stream) }.map_err(|error| error.to_string())
+    unsafe { op.async_on(stream) }.map_err(wrong)
+}
+
+fn wrong(error: Error) -> Wrong {
+    error.to_string()
 }
 
 fn ended<E>(result: Result<Result<Given, Error>, E>) -> Ended {

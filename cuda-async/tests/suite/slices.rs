@@ -1,0 +1,223 @@
+//! Disjoint parts of one buffer are used at the same time, and the order of overlapping uses holds.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    mpsc::channel,
+};
+
+use cuda_async::{
+    Device, DeviceBuffer, Function, LaunchConfig, Stream,
+    cuda_cpu::CpuProvider,
+    join_all,
+    kernel::KernelArg,
+    launch,
+    memory::{fill, upload_into},
+    prelude::*,
+};
+use cuda_core::protocol::Work;
+
+use crate::{on_every_device, polling::concurrently, wrapper::WrapperProvider};
+
+on_every_device! {
+    borrowed_halves_run_at_the_same_time
+    owned_halves_run_at_the_same_time
+    chunks_of_one_operation_run_at_the_same_time
+    two_uses_of_one_half_run_in_order
+    shared_slices_of_one_buffer_run_at_the_same_time
+}
+
+/// Looks of a kernel that the other one is expected to end: seconds on every device.
+const LONG: u32 = 20_000_000;
+
+/// Looks of a kernel that ends by itself.
+const SHORT: u32 = 20_000;
+
+/// A kernel that writes whether another one runs at the same time.
+struct Meet {
+    kernel: Function,
+    flags: AtomicU32,
+}
+
+impl Meet {
+    fn load(device: &Device) -> Self {
+        let module = device.load_ptx(include_str!("slices.ptx")).unwrap();
+        Self { kernel: module.function("meet").unwrap(), flags: AtomicU32::new(0) }
+    }
+
+    /// Two flags that no other pair uses.
+    fn pair(&self) -> (u32, u32) {
+        let first = self.flags.fetch_add(2, Ordering::Relaxed);
+        (first, first + 1)
+    }
+
+    fn run<T: KernelArg>(
+        &self,
+        out: T,
+        (own, other): (u32, u32),
+        limit: u32,
+    ) -> impl DeviceOp<Output = T> + use<T> {
+        // SAFETY: writes the first element of `out`. The flags are the module's own.
+        unsafe { launch(&self.kernel, LaunchConfig::new(1, 1), (out, own, other, limit)) }
+            .map(|(out, ..)| out)
+    }
+}
+
+fn flip((a, b): (u32, u32)) -> (u32, u32) {
+    (b, a)
+}
+
+fn streams(device: &Device) -> [Stream; 2] {
+    [device.new_stream().unwrap(), device.new_stream().unwrap()]
+}
+
+/// Two words that another stream writes just before.
+fn written(device: &Device) -> DeviceBuffer<u32> {
+    let x = zeros::<u32>(2).sync_on(&device.new_stream().unwrap()).unwrap();
+    // SAFETY: only the library uses it.
+    unsafe { fill(x, 9).async_on(&device.new_stream().unwrap()) }.unwrap()
+}
+
+fn read(x: DeviceBuffer<u32>, stream: &Stream) -> Vec<u32> {
+    to_host(x).sync_on(stream).unwrap()
+}
+
+fn borrowed_halves_run_at_the_same_time(device: &Device) {
+    let meet = Meet::load(device);
+    concurrently(device, || {
+        let ([one, two], mut x) = (streams(device), written(device));
+        let (first, second) = x.split_at_mut(1).unwrap();
+        let pair = meet.pair();
+        // SAFETY: only the library uses the halves.
+        unsafe { meet.run(first, pair, LONG).async_on(&one) }.unwrap();
+        // SAFETY: as above.
+        unsafe { meet.run(second, flip(pair), LONG).async_on(&two) }.unwrap();
+        assert_eq!(read(x, &one), [1, 1]);
+    });
+}
+
+fn owned_halves_run_at_the_same_time(device: &Device) {
+    let meet = Meet::load(device);
+    concurrently(device, || {
+        let ([one, two], x) = (streams(device), written(device));
+        let (first, second) = x.split_at(1).unwrap();
+        let pair = meet.pair();
+        // SAFETY: only the library uses the halves.
+        let first = unsafe { meet.run(first, pair, LONG).async_on(&one) }.unwrap();
+        // SAFETY: as above.
+        let second = unsafe { meet.run(second, flip(pair), LONG).async_on(&two) }.unwrap();
+        assert_eq!([read(first, &two), read(second, &one)], [[1], [1]]);
+    });
+}
+
+fn chunks_of_one_operation_run_at_the_same_time(device: &Device) {
+    let meet = Meet::load(device);
+    concurrently(device, || {
+        let ([one, _], mut x) = (streams(device), written(device));
+        let pair = meet.pair();
+        let chunks = x.chunks_mut(1).unwrap().into_iter().zip([pair, flip(pair)]);
+        let ops = chunks.map(|(chunk, pair)| meet.run(chunk, pair, LONG));
+        join_all(ops).sync_on(&one).map(drop).unwrap();
+        assert_eq!(read(x, &one), [1, 1]);
+    });
+}
+
+/// The same measurement tells when kernels do not run at the same time.
+fn two_uses_of_one_half_run_in_order(device: &Device) {
+    let meet = Meet::load(device);
+    let ([one, two], mut x) = (streams(device), written(device));
+    let (mut first, second) = x.split_at_mut(1).unwrap();
+    let pair = meet.pair();
+    // SAFETY: only the library uses the halves.
+    unsafe { meet.run(first.reborrow(), pair, SHORT).async_on(&one) }.unwrap();
+    let before = to_host(first.as_slice()).sync_on(&one).unwrap();
+    // SAFETY: as above.
+    unsafe { meet.run(first, flip(pair), SHORT).async_on(&two) }.unwrap();
+    upload_into(second, [5]).sync_on(&one).map(drop).unwrap();
+    assert_eq!((before, read(x, &one)), (vec![0], vec![1, 5]));
+}
+
+fn shared_slices_of_one_buffer_run_at_the_same_time(device: &Device) {
+    let meet = Meet::load(device);
+    concurrently(device, || {
+        let ([one, two], x) = (streams(device), Arc::new(written(device)));
+        // Each kernel takes what it waits for from its scalar arguments, so reading twice the same memory suffices.
+        let (a, b) = (x.share(0..2).unwrap(), x.share(1..2).unwrap());
+        let mut outs = [written(device), written(device)];
+        let pair = meet.pair();
+        let [out_a, out_b] = &mut outs;
+        for (stream, source, out, pair) in
+            [(&one, a, out_a, pair), (&two, b, out_b, flip(pair))]
+        {
+            let target = out.slice_mut(0..source.len()).unwrap();
+            // SAFETY: only the library uses the buffers.
+            let (_, out) =
+                unsafe { cuda_async::memory::copy(source, target).async_on(stream) }.unwrap();
+            // SAFETY: as above.
+            unsafe { meet.run(out, pair, LONG).async_on(stream) }.unwrap();
+        }
+        let [a, b] = outs;
+        assert_eq!([read(a, &one)[0], read(b, &two)[0]], [1, 1]);
+    });
+}
+
+/// An empty part shares its place in the allocation with its neighbour, which another thread may use at the same time.
+#[test]
+fn empty_part_does_not_displace_uses_of_its_neighbour() {
+    let provider = WrapperProvider::new(CpuProvider::default());
+    let device = provider.open_device();
+    let meet = Meet::load(&device);
+    let (one, two, writer) = (
+        device.new_stream().unwrap(),
+        device.new_stream().unwrap(),
+        device.new_stream().unwrap(),
+    );
+    for mid in [0, 2] {
+        let x = zeros::<u32>(2).sync_on(&writer).unwrap();
+        // In flight while the others submit.
+        let (first, second) = x.split_at(if mid == 0 { 0 } else { 2 }).unwrap();
+        let (empty, all) = if mid == 0 { (first, second) } else { (second, first) };
+        // SAFETY: only the library uses it.
+        let all = unsafe { meet.run(all, (64, 65), LONG).async_on(&writer) }.unwrap();
+        let write = writer.record().ticket();
+        let (inside, wait_inside) = channel();
+        let (leave, wait_leave) = channel::<()>();
+        let (inside, wait_leave) = (Mutex::new(inside), Mutex::new(wait_leave));
+        let (held, orders) = (AtomicBool::new(false), Arc::new(Mutex::new(Vec::new())));
+        let (of_empty, seen) = (one.id(), orders.clone());
+        provider.watched.on_submit(move |submission| {
+            if submission.ticket.stream == of_empty
+                && matches!(submission.work, Work::Launch(_))
+                && !held.swap(true, Ordering::SeqCst)
+            {
+                inside.lock().unwrap().send(()).unwrap();
+                let _ = wait_leave.lock().unwrap().recv();
+            }
+            seen.lock().unwrap().push((submission.ticket.stream, submission.after.to_vec()));
+        });
+        std::thread::scope(|scope| {
+            let submits = scope.spawn(|| {
+                let fill = device.load_ptx(include_str!("random_programs/kernels.ptx")).unwrap();
+                let fill = fill.function("fill").unwrap();
+                // SAFETY: writes no element.
+                let op = unsafe { launch(&fill, LaunchConfig::new(1, 1), (empty, 1u32, 0u32)) };
+                // SAFETY: only the library uses it.
+                drop(unsafe { op.async_on(&one) }.unwrap());
+            });
+            wait_inside.recv().unwrap();
+            // SAFETY: only the library uses it.
+            drop(unsafe { fill(all, 3).async_on(&two) }.unwrap());
+            leave.send(()).unwrap();
+            submits.join().unwrap();
+        });
+        let orders = orders.lock().unwrap();
+        let after = orders.iter().find(|(stream, _)| *stream == two.id()).map(|(_, after)| after);
+        // The kernel may be known to be complete only if the test is very slow.
+        let known = writer.query().unwrap();
+        assert!(known || after.is_some_and(|after| after.contains(&write)), "{orders:?}");
+        drop(device.new_stream());
+        // Lets the kernel end.
+        let other = zeros::<u32>(1).sync_on(&device.new_stream().unwrap()).unwrap();
+        drop(meet.run(other, (65, 64), SHORT).sync_on(&device.new_stream().unwrap()).unwrap());
+    }
+}

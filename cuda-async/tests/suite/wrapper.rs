@@ -1,0 +1,177 @@
+//! A backend around another one. It counts live host blocks, and misbehaves on request.
+
+use std::{
+    any::Any,
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use cuda_async::{Device, Error, Result};
+use cuda_core::{
+    Backend, DeviceInfo, NoticeSink, Provider, Ticket,
+    protocol::{
+        Answer, Capabilities, Control, Foreign, HostBlock, Request, StreamId, Submission,
+    },
+};
+
+/// The state that a wrapped device and its test share.
+#[derive(Default)]
+pub struct Watched {
+    live: AtomicUsize,
+    peak: AtomicUsize,
+    /// The number of coming [`Control::Want`]s that are refused.
+    pub refused_wants: AtomicUsize,
+    /// Whether every host block has 4096 bytes.
+    pub short_blocks: AtomicBool,
+    on_submit: Mutex<Option<OnSubmit>>,
+}
+
+type OnSubmit = Arc<dyn Fn(&Submission<'_>) + Send + Sync>;
+
+impl Watched {
+    /// The number of host blocks that are not dropped.
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::SeqCst)
+    }
+
+    /// The largest number of live host blocks so far.
+    pub fn peak(&self) -> usize {
+        self.peak.load(Ordering::SeqCst)
+    }
+
+    /// Calls this before each submission reaches the device.
+    pub fn on_submit(&self, call: impl Fn(&Submission<'_>) + Send + Sync + 'static) {
+        *self.on_submit.lock().unwrap() = Some(Arc::new(call));
+    }
+
+    /// Waits until no host block is live, and returns the time that it took.
+    pub fn all_dropped(&self) -> Duration {
+        let start = Instant::now();
+        while self.live() > 0 {
+            let live = self.live();
+            assert!(start.elapsed() < Duration::from_secs(20), "{live} host blocks stay live");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        start.elapsed()
+    }
+}
+
+/// Opens wrapped devices.
+#[derive(Clone)]
+pub struct WrapperProvider {
+    inner: Arc<dyn Provider>,
+    pub watched: Arc<Watched>,
+}
+
+impl WrapperProvider {
+    pub fn new(inner: impl Provider + 'static) -> Self {
+        Self { inner: Arc::new(inner), watched: Arc::default() }
+    }
+
+    pub fn open_device(&self) -> Device {
+        Device::open(self, 0).unwrap()
+    }
+}
+
+// SAFETY: the wrapper forwards everything to a backend that keeps the rules, or refuses it.
+unsafe impl Provider for WrapperProvider {
+    fn scheme(&self) -> &'static str {
+        self.inner.scheme()
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.inner.devices()
+    }
+
+    fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
+        let inner = self.inner.open(ordinal, notices)?;
+        Ok(Arc::new(Wrapper { inner, watched: self.watched.clone() }))
+    }
+}
+
+struct Wrapper {
+    inner: Arc<dyn Backend>,
+    watched: Arc<Watched>,
+}
+
+/// Frees a block by dropping it.
+struct Counted {
+    block: Option<HostBlock>,
+    watched: Arc<Watched>,
+}
+
+impl Counted {
+    fn free(&mut self, _: NonNull<u8>) {
+        if self.block.take().is_some() {
+            self.watched.live.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+// SAFETY: as for the provider. Short blocks break the rule about lengths on purpose.
+unsafe impl Backend for Wrapper {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
+        let on_submit = self.watched.on_submit.lock().unwrap().clone();
+        if let Some(call) = on_submit {
+            call(submission);
+        }
+        // SAFETY: the caller keeps the rules.
+        unsafe { self.inner.submit(submission, host) }
+    }
+
+    unsafe fn control(&self, control: Control) -> Result<()> {
+        let less = |left: usize| left.checked_sub(1);
+        let left = &self.watched.refused_wants;
+        if matches!(control, Control::Want { .. })
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+        {
+            return Err(Error::unsupported("this want", "a test"));
+        }
+        // SAFETY: the caller keeps the rules.
+        unsafe { self.inner.control(control) }
+    }
+
+    fn request(&self, request: Request, answer: Answer) {
+        self.inner.request(request, answer);
+    }
+
+    fn peek(&self, stream: StreamId) -> Result<u64> {
+        self.inner.peek(stream)
+    }
+
+    fn block_until(&self, ticket: Ticket) -> Result<()> {
+        self.inner.block_until(ticket)
+    }
+
+    fn host_block(&self, bytes: usize) -> Result<HostBlock> {
+        let short = self.watched.short_blocks.load(Ordering::SeqCst);
+        let block = self.inner.host_block(if short { 4096 } else { bytes })?;
+        let live = self.watched.live.fetch_add(1, Ordering::SeqCst) + 1;
+        self.watched.peak.fetch_max(live, Ordering::SeqCst);
+        let start = NonNull::new(block.as_ptr()).unwrap();
+        let len = block.len();
+        let mut counted = Counted { block: Some(block), watched: self.watched.clone() };
+        // SAFETY: the memory is that of a block that lives until the new one is dropped.
+        Ok(unsafe { HostBlock::from_raw(start, len, move |start| counted.free(start)) })
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        self.inner.foreign()
+    }
+
+    fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
+        self.inner.close(retained);
+    }
+}
