@@ -14,7 +14,7 @@ const ADDRESS: usize = 8;
 pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
     let (takes, given) = (kernel.params.len(), args.len());
     if takes != given {
-        let params: Vec<_> = kernel.params.iter().map(|param| param.ty.as_str()).collect();
+        let params: Vec<_> = kernel.params.iter().map(|param| param.ty.to_string()).collect();
         return Err(Failure::bad_input(format_args!(
             "kernel `{}` takes {takes} arguments ({}), {given} were given",
             kernel.name,
@@ -37,7 +37,7 @@ pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
 
 /// Compares the kind of one argument.
 fn is_kind(param: &ParamInfo, kind: ArgumentKind) -> Result<(), Failure> {
-    if kind.fits(&param.ty) {
+    if kind.fits(param.ty) {
         return Ok(());
     }
     let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };

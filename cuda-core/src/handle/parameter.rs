@@ -1,6 +1,6 @@
 //! Parameters of kernels, and the arguments that fit them.
 
-use crate::protocol::ParamInfo;
+use crate::protocol::{ParamInfo, ParamType, ScalarKind};
 
 /// The kind of an argument, as far as the kernel's PTX states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +17,11 @@ pub enum ArgumentKind {
 impl ArgumentKind {
     /// Whether it can stand for a parameter that the PTX declares as `ty`. Compilers declare structs, and from
     /// CUDA 13 on many numbers, as plain bits, which anything fits.
-    pub fn fits(self, ty: &str) -> bool {
+    pub fn fits(self, ty: ParamType) -> bool {
+        use ScalarKind::{Bfloat, Float, Signed, Unsigned};
         match self {
-            ArgumentKind::Integer => !ty.starts_with(['f']) && !ty.starts_with("bf"),
-            ArgumentKind::Float => !ty.starts_with(['u', 's']),
+            ArgumentKind::Integer => !matches!(ty.kind(), Float | Bfloat),
+            ArgumentKind::Float => !matches!(ty.kind(), Unsigned | Signed),
             ArgumentKind::Bytes => true,
         }
     }
@@ -39,7 +40,7 @@ impl Place {
     #[cold]
     pub(super) fn misfit(&self, param: &ParamInfo) -> Option<String> {
         let Place { offset, size, kind } = *self;
-        let ty = &param.ty;
+        let ty = param.ty;
         if param.size != size {
             return Some(format!("is a {ty} of {} bytes, the argument has {size}", param.size));
         }
@@ -66,8 +67,8 @@ impl Slot {
         Self {
             offset: param.offset,
             size: param.size,
-            takes_integers: ArgumentKind::Integer.fits(&param.ty),
-            takes_floats: ArgumentKind::Float.fits(&param.ty),
+            takes_integers: ArgumentKind::Integer.fits(param.ty),
+            takes_floats: ArgumentKind::Float.fits(param.ty),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Kernels and their parameters, read from PTX by the client: the same on every backend.
 
+pub use cuda_ptx::{ParamType, ScalarKind};
+
 use super::{Error, Result};
 
 /// A kernel of a module.
@@ -26,7 +28,7 @@ pub struct ParamInfo {
     /// The name in the PTX.
     pub name: String,
     /// The type in the PTX, such as `u64`, or `b8[24]` for a struct.
-    pub ty: String,
+    pub ty: ParamType,
     /// Bytes from the start of the parameter block.
     pub offset: u32,
     /// Size in bytes.
@@ -40,7 +42,7 @@ pub struct ParamInfo {
 /// ```
 /// let ptx = ".version 7.0\n.target sm_50\n.entry k(.param .u64 p, .param .align 8 .b8 s[24]) { ret; }";
 /// let params = &cuda_core::protocol::entries(ptx)?[0].params;
-/// assert_eq!((params[0].ty.as_str(), params[1].ty.as_str()), ("u64", "b8[24]"));
+/// assert_eq!((params[0].ty.to_string(), params[1].ty.to_string()), ("u64".into(), "b8[24]".into()));
 /// # Ok::<(), cuda_core::Error>(())
 /// ```
 ///
@@ -62,22 +64,12 @@ fn params(params: &[cuda_ptx::Param]) -> Vec<ParamInfo> {
         .iter()
         .map(|param| ParamInfo {
             name: param.name.clone(),
-            ty: type_name(param),
+            ty: param.param_type,
             offset: param.offset,
             size: param.size,
             align: param.align,
         })
         .collect()
-}
-
-/// `u64`, or `b8[24]` for more than one of a type.
-fn type_name(param: &cuda_ptx::Param) -> String {
-    // PTX writes its types as their variants are called, in lower case.
-    let element = format!("{:?}", param.ty).to_ascii_lowercase();
-    match param.size / param.ty.size() {
-        0 | 1 => element,
-        count => format!("{element}[{count}]"),
-    }
 }
 
 #[cfg(test)]
@@ -102,9 +94,9 @@ mod tests {
     fn types_are_spelled_as_in_ptx() {
         for name in ["b8", "u16", "s32", "f16", "f16x2", "bf16", "bf16x2", "f32", "f64", "b64"] {
             assert!(ScalarType::from_name(name).is_some());
-            assert_eq!(params(&format!(".param .{name} x"))[0].ty, name);
+            assert_eq!(params(&format!(".param .{name} x"))[0].ty.to_string(), name);
         }
-        assert_eq!(params(".param .align 16 .b8 x[32]")[0].ty, "b8[32]");
-        assert_eq!(params(".param .u32 x[4]")[0].ty, "u32[4]");
+        assert_eq!(params(".param .align 16 .b8 x[32]")[0].ty.to_string(), "b8[32]");
+        assert_eq!(params(".param .u32 x[4]")[0].ty.to_string(), "u32[4]");
     }
 }

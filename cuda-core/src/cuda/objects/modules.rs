@@ -310,10 +310,10 @@ fn refuse_too_much_shared(primary: &Primary, text: &str) -> Result<()> {
         .try_for_each(|(kernel, bytes)| check_shared(kernel, *bytes, most))
 }
 
-/// The static shared memory that each kernel of a PTX text declares, in bytes, or less: a lower bound.
+/// The static shared memory that each kernel of a PTX text declares, in bytes, or less.
 ///
-/// This is the place for the size that cuda-ptx will compute per kernel. Until then, a kernel counts the variables of
-/// its own body, or the largest `.shared` variable of the module if that is larger. A text that cuda-ptx cannot parse is
+/// A lower bound, since a module may declare variables that a kernel does not use: the variables of the kernel's own
+/// body, or the largest `.shared` variable of the module if that is larger. A text that cuda-ptx cannot parse is
 /// left to the driver.
 fn declared_static_shared(text: &str) -> Vec<(String, u64)> {
     use cuda_ptx::{Space, Variable};
