@@ -7,10 +7,12 @@ mod argument;
 #[cfg(feature = "macros")]
 mod declare;
 mod launch;
+mod load;
 mod typed_args;
 
 pub use argument::{ByValue, KernelArg, KernelArgs};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use launch::{LaunchOp, launch};
+pub use load::{LoadPtx, load_ptx};
 pub use typed_args::{Aligned, Group, KernelInput, KernelOutput, Reads};

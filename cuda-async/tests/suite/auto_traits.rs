@@ -94,6 +94,11 @@ fn operations_are_send() {
     send::<Op<memory::ToHost<Buffer>>>();
     send::<Op<memory::ToPinned<Arc<Buffer>>>>();
     send::<Op<kernel::LaunchOp<(Buffer, f32)>>>();
+    send::<Op<kernel::LoadPtx<'static>>>();
+    send::<Op<memory::ReadBack<Buffer>>>();
+    send::<Op<memory::UploadInto<Buffer, Vec<f32>>>>();
+    send::<Op<memory::Fill<Buffer>>>();
+    send::<Op<memory::Copy<Buffer, Buffer>>>();
     send::<Op<ops::Map<ops::Value<u8>, fn(u8) -> u8>>>();
     send::<Op<ops::Inspect<ops::Value<u8>, fn(&u8)>>>();
     send::<Op<ops::Chain<ops::Value<u8>, ops::Plain<fn(u8) -> Op<ops::Value<u8>>>>>>();
