@@ -8,7 +8,7 @@
 
 use super::stream::Stream;
 use crate::{
-    protocol::Result,
+    protocol::{Error, Result},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,6 +18,9 @@ use crate::{
 /// Earlier runs that a handle tells apart. Beyond that the two oldest become one, which also reports failures of
 /// submissions of other handles between them.
 const MAX_RUNS: usize = 32;
+
+/// Joined handles after which those that are complete are forgotten.
+const SETTLE_EVERY: usize = 32;
 
 pub(super) struct Sent {
     first: AtomicU64,
@@ -30,8 +33,25 @@ pub(super) struct Sent {
 #[derive(Default)]
 struct More {
     runs: Vec<(u64, u64)>,
-    /// Handles whose submissions count as this one's.
+    /// Handles whose submissions count as this one's, as far as they are not known to be complete.
     joined: Vec<Stream>,
+    /// The failure of a joined handle that is complete.
+    failed: Option<Error>,
+}
+
+impl More {
+    /// Forgets joined handles that are complete, but for the first failure. So an operation that forks again and again
+    /// keeps no more of them than there are in flight.
+    fn settle(&mut self) {
+        let failed = &mut self.failed;
+        self.joined.retain(|joined| {
+            let complete = joined.progress().completed() >= joined.last().number;
+            if complete && failed.is_none() {
+                *failed = joined.sent_failure().err();
+            }
+            !complete
+        });
+    }
 }
 
 impl Sent {
@@ -84,6 +104,7 @@ impl Sent {
             let mut more = self.more.lock();
             more.runs.extend_from_slice(&theirs.runs);
             more.joined.extend(theirs.joined.iter().map(Stream::snapshot));
+            more.failed.clone_from(&theirs.failed);
             self.has_more.store(true, Ordering::Release);
         }
     }
@@ -91,6 +112,9 @@ impl Sent {
     /// Counts the submissions of another handle, also of another stream, as this one's.
     pub(super) fn join(&self, other: Stream) {
         let mut more = self.more.lock();
+        if more.joined.len() % SETTLE_EVERY == SETTLE_EVERY - 1 {
+            more.settle();
+        }
         more.joined.push(other);
         self.has_more.store(true, Ordering::Release);
     }
@@ -112,6 +136,7 @@ impl Sent {
         let earlier = more.runs.iter().filter(|(first, _)| *first <= until);
         let mut earlier = earlier.map(|(first, last)| stream.progress().failure_in(*first, *last));
         let failed = earlier.find_map(Result::err);
+        let failed = failed.or_else(|| more.failed.take());
         let failed = failed.or_else(|| more.joined.iter().find_map(|it| it.sent_failure().err()));
         let result = failed.map_or(run, Err);
         if result.is_err() {
@@ -135,6 +160,7 @@ impl Sent {
             let more = self.more.lock();
             let failure = |(first, last): &(u64, u64)| stream.progress().failure_in(*first, *last);
             more.runs.iter().try_for_each(failure)?;
+            more.failed.clone().map_or(Ok(()), Err)?;
             more.joined.iter().try_for_each(Stream::sent_failure)?;
         }
         Ok(())
