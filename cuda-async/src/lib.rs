@@ -16,6 +16,7 @@
 //! | to | use |
 //! |---|---|
 //! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
+//! | use memory again, or parts of it | [`memory::upload_into`], [`memory::fill`], [`memory::copy`], [`memory::read_back`], [`DeviceBuffer::slice`], [`DeviceBuffer::split_at_mut`] |
 //! | run kernels | [`launch`], [`kernels!`], [`kernel::KernelArg`] |
 //! | run operations in sequence | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`], [`script`] |
 //! | run operations concurrently | [`zip!`], tuples, [`join_all`], [`race()`], [`DeviceOp::shared`], [`unzip!`] |

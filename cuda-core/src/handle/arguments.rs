@@ -69,7 +69,7 @@ impl<'a> Arguments<'a> {
 
     #[inline(always)] // where it is used the size is known, and this becomes a few stores
     fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> &mut Self {
-        // Alignments are powers of two; anything else, from `raw`, fits no kernel and is told so.
+        // Alignments are powers of two; any other alignment, from `raw`, fits no kernel and is an error.
         let mask = align.clamp(1, MAX_ALIGN) - 1;
         let start = (self.bytes.len() + mask) & !mask;
         for _ in self.bytes.len()..start {

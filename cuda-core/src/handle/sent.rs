@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Earlier runs that a handle tells apart. Beyond that the two oldest become one, which also reports failures of
+/// Earlier runs that a handle keeps apart. Beyond that the two oldest become one, which also reports failures of
 /// submissions of other handles between them.
 const MAX_RUNS: usize = 32;
 

@@ -3,7 +3,7 @@
 //! This folder knows no device. It uses `protocol` (tickets, errors) and `sync`, and its files are checked alone under
 //! loom. `runtime` calls it for every submission: `history` names the tickets to wait for, `progress` keeps the
 //! waiters of a stream, `retention` keeps resources alive, `inferred_completion` carries completion over
-//! cross-stream waits, and `poison` tells backends which memory has lost its contents.
+//! cross-stream waits, and `poison` records which memory has lost its contents.
 
 pub(crate) mod history;
 pub(crate) mod inferred_completion;

@@ -1,6 +1,6 @@
 //! Poison: which bytes of device memory have lost their contents, and by which error.
 //!
-//! A backend asks before it runs work, and tells this ledger when work fails or overwrites memory. So the error of a
+//! A backend checks this ledger before it runs work, and updates it when work fails or overwrites memory. So the error of a
 //! failed submission reaches exactly the work that depends on it, on every stream and every backend.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Poisoned ranges of one allocation that are told apart. Beyond that the whole span between the first and the last
+/// Poisoned ranges of one allocation that are kept apart. Beyond that the whole span between the first and the last
 /// is poisoned.
 const MAX_RANGES: usize = 16;
 

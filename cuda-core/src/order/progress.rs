@@ -43,7 +43,7 @@ struct State {
     wakers: WakerSet<(u64, u64)>,
 }
 
-/// Stretches of failed submissions that a stream tells apart. Beyond that the two oldest become one, with the
+/// Ranges of failed submissions that a stream keeps apart. Beyond that the two oldest become one, with the
 /// submissions between them.
 const MAX_FAILED: usize = 64;
 

@@ -37,7 +37,7 @@ pub enum Control {
         /// Tickets of other streams that come first.
         after: Vec<Ticket>,
     },
-    /// Loads a module. [`Request::Loaded`](super::Request::Loaded) tells how that ended.
+    /// Loads a module. [`Request::Loaded`](super::Request::Loaded) asks for the result.
     LoadModule {
         /// The new module.
         id: ModuleId,
