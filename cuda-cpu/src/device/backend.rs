@@ -272,12 +272,11 @@ impl CpuBackend {
         queues.extend_from_slice(&self.leftover.lock());
         drop(streams);
         let last: Vec<_> = queues.iter().map(|queue| queue.accepted()).collect();
-        let lost = self.shared.lost.clear();
-        let epoch = self.shared.lost.epoch();
+        let epoch = self.shared.lost.begin_epoch();
         let shared = self.shared.clone();
         let wait = move || {
             queues.iter().zip(last).for_each(|(queue, last)| queue.wait(last, &shared));
-            shared.lost.forget_before(epoch);
+            let lost = shared.lost.end_before(epoch);
             answer.give(Ok(Reply::Reset { lost }));
         };
         // If there is no thread, the answer is dropped, and with that an error.

@@ -1,7 +1,7 @@
-//! The fault that a device is lost by.
+//! Faults that lose the device.
 //!
-//! A reset begins a new *epoch*. A job carries the epoch in which it was submitted, so a job from before a fault neither
-//! runs after the reset nor loses the device again.
+//! A reset begins a new *epoch*. A job carries the epoch in which it was submitted. A fault skips the jobs behind it in its
+//! own epoch only: jobs from before a reset are not run after it by mistake, and do not lose the device again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,8 +16,8 @@ pub(crate) const WAY_BACK: &str = "`Device::reset()` brings it back";
 pub(crate) struct Lost {
     /// Twice the epoch, plus one while the device is lost. Written under the lock.
     state: AtomicU64,
-    /// Faults by epoch, oldest first, of epochs whose jobs may still be in flight. The latest is always kept.
-    by: Mutex<Vec<(u64, Error)>>,
+    /// Faults with their epochs. Faults of epochs that have ended are removed.
+    faults: Mutex<Vec<(u64, Error)>>,
 }
 
 impl Lost {
@@ -26,33 +26,32 @@ impl Lost {
         self.state.load(Ordering::Acquire) / 2
     }
 
-    /// A job of this epoch has failed. Returns whether it is the first: only then is the error kept.
+    /// A job of this epoch has failed. Returns whether that loses the device now.
     pub(crate) fn set(&self, error: Error, epoch: u64) -> bool {
-        let mut by = self.by.lock();
-        let first = self.state.load(Ordering::Relaxed) == epoch * 2;
-        if first {
-            by.push((epoch, error));
+        let mut faults = self.faults.lock();
+        if faults.iter().all(|(of, _)| *of != epoch) {
+            faults.push((epoch, error));
+        }
+        let loses = self.state.load(Ordering::Relaxed) == epoch * 2;
+        if loses {
             self.state.store(epoch * 2 + 1, Ordering::Release);
         }
-        first
+        loses
     }
 
-    /// Begins a new epoch if the device is lost. Returns the fault that it was lost by.
-    pub(crate) fn clear(&self) -> Option<Error> {
-        let by = self.by.lock();
-        let state = self.state.load(Ordering::Relaxed);
-        self.state.store(state.next_multiple_of(2), Ordering::Release);
-        let lost = by.last().filter(|_| !state.is_multiple_of(2));
-        lost.map(|(_, error)| error.clone())
+    /// Begins a new epoch, in which the device is not lost. Returns it.
+    pub(crate) fn begin_epoch(&self) -> u64 {
+        let _faults = self.faults.lock();
+        let epoch = self.epoch() + 1;
+        self.state.store(epoch * 2, Ordering::Release);
+        epoch
     }
 
-    /// All jobs of epochs before this one have run or were skipped.
-    pub(crate) fn forget_before(&self, epoch: u64) {
-        let mut by = self.by.lock();
-        let done = by.partition_point(|(of, _)| *of < epoch);
-        // A thread may be about to submit a job of an old epoch, so one fault is kept.
-        let done = done.min(by.len().saturating_sub(1));
-        by.drain(..done);
+    /// All jobs of epochs before this one have run or were skipped. Returns the fault of the one before it.
+    pub(crate) fn end_before(&self, epoch: u64) -> Option<Error> {
+        let mut faults = self.faults.lock();
+        let mut ended = faults.extract_if(.., |(of, _)| *of < epoch);
+        ended.find_map(|(of, error)| (of + 1 == epoch).then_some(error))
     }
 
     /// The fault because of which a job of this epoch cannot run.
@@ -60,8 +59,8 @@ impl Lost {
         if self.state.load(Ordering::Acquire) == epoch * 2 {
             return Ok(());
         }
-        let by = self.by.lock();
-        let fault = by.iter().find(|(of, _)| *of == epoch).or(by.last());
+        let faults = self.faults.lock();
+        let fault = faults.iter().find(|(of, _)| *of == epoch);
         fault.map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
 }
@@ -84,14 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn jobs_from_before_a_reset_stay_lost() {
+    fn fault_skips_jobs_of_its_own_epoch_only() {
         let lost = Lost::default();
-        assert_eq!(lost.clear(), None);
-        assert_eq!(lost.epoch(), 0);
         assert!(lost.set(error("first"), 0));
         assert!(!lost.set(error("second"), 0));
         assert_eq!(lost.check_at(0), Err(error("first")));
-        assert_eq!(lost.clear(), Some(error("first")));
+        assert_eq!(lost.begin_epoch(), 1);
         assert_eq!(lost.check_at(1), Ok(()));
         assert_eq!(lost.check_at(0), Err(error("first")));
         assert!(!lost.set(error("late"), 0));
@@ -99,17 +96,19 @@ mod tests {
         assert!(lost.set(error("new"), 1));
         assert_eq!(lost.check_at(1), Err(error("new")));
         assert_eq!(lost.check_at(0), Err(error("first")));
+        assert_eq!(lost.end_before(1), Some(error("first")));
+        assert_eq!(lost.check_at(1), Err(error("new")));
     }
 
     #[test]
-    fn faults_of_finished_epochs_are_forgotten_except_the_latest() {
+    fn fault_behind_a_reset_request_belongs_to_the_reset() {
         let lost = Lost::default();
-        for epoch in 0..100 {
-            assert!(lost.set(error("fault"), epoch));
-            lost.clear();
-            lost.forget_before(epoch + 1);
-            assert_eq!(lost.check_at(epoch), Err(error("fault")));
-        }
-        assert_eq!(lost.by.lock().len(), 1);
+        let epoch = lost.begin_epoch();
+        assert_eq!(lost.check_at(0), Ok(()));
+        assert!(!lost.set(error("late"), 0));
+        assert_eq!((lost.check_at(0), lost.check_at(1)), (Err(error("late")), Ok(())));
+        assert_eq!(lost.end_before(epoch), Some(error("late")));
+        assert_eq!(lost.end_before(lost.begin_epoch()), None);
+        assert!(lost.faults.lock().is_empty());
     }
 }
