@@ -1,17 +1,36 @@
 //! A device whose work completes at once without any effect. The remaining time is the library's own.
 
-use std::sync::Arc;
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use cuda_core::{
-    Backend, Command, DeviceInfo, EntryInfo, HostBlock, MemoryInfo, ModuleInfo, NoticeSink,
-    ParamInfo, Provider, Reply, Request, Result, StreamId,
+    Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Provider, Result, Ticket,
+    protocol::{
+        Answer, Capabilities, Control, Foreign, HostBlock, Reply, Request, StreamId, Submission,
+    },
 };
 
 pub struct NullProvider;
 
-struct Null(DeviceInfo);
+struct Null {
+    info: DeviceInfo,
+    capabilities: Capabilities,
+    /// The largest number that was submitted to any stream. The client limits it to each stream's own.
+    last: AtomicU64,
+}
 
-impl Provider for NullProvider {
+/// Device memory, in bytes.
+const MEMORY: u64 = 1 << 40;
+/// The kernels that a module may have.
+const MAX_KERNELS: usize = 64;
+
+// SAFETY: the backend keeps the rules, see below.
+unsafe impl Provider for NullProvider {
     fn scheme(&self) -> &'static str {
         "null"
     }
@@ -21,39 +40,63 @@ impl Provider for NullProvider {
     }
 
     fn open(&self, _: u32, _: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(Null(DeviceInfo::new("null", "a device that does nothing"))))
+        let mut info = DeviceInfo::new("null", "a device that does nothing");
+        info.memory = MEMORY;
+        let capabilities = Capabilities::local(MEMORY);
+        Ok(Arc::new(Null { info, capabilities, last: AtomicU64::new(0) }))
     }
 }
 
-impl Backend for Null {
+// SAFETY: submissions have no effect, so they are complete when they are taken, and touch no memory.
+unsafe impl Backend for Null {
     fn info(&self) -> &DeviceInfo {
-        &self.0
+        &self.info
     }
 
-    unsafe fn enqueue(&self, _: StreamId, _: Command<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    unsafe fn submit(&self, submission: &Submission<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
+        // No read-modify-write, which would count as time of the library. One thread submits.
+        let number = submission.ticket.number;
+        if self.last.load(Relaxed) < number {
+            self.last.store(number, Relaxed);
+        }
         Ok(())
     }
 
-    fn request(&self, request: Request) -> Result<Reply> {
-        Ok(match request {
-            Request::LoadModule { .. } => Reply::Module(scale()),
-            Request::Query { .. } => Reply::Idle(true),
-            Request::Memory => Reply::Memory(MemoryInfo { used: 0, free: 0, total: 0 }),
-            _ => Reply::Done,
-        })
+    unsafe fn control(&self, _: Control) -> Result<()> {
+        Ok(())
     }
-}
 
-/// The parameters of `scale(x, a, n)` in its PTX.
-fn scale() -> ModuleInfo {
-    let param = |name: &str, ty: &str, offset, size| ParamInfo {
-        name: name.into(),
-        ty: ty.into(),
-        offset,
-        size,
-        align: size,
-    };
-    let params = vec![param("x", "u64", 0, 8), param("a", "f32", 8, 4), param("n", "u32", 12, 4)];
-    let entry = EntryInfo { name: "scale".into(), params, max_threads: 1024 };
-    ModuleInfo { entries: vec![entry], log: String::new() }
+    fn request(&self, request: Request, answer: Answer) {
+        answer.give(match request {
+            Request::Loaded { .. } => {
+                Ok(Reply::Loaded { max_threads: vec![1024; MAX_KERNELS], log: String::new() })
+            }
+            Request::Memory => {
+                Ok(Reply::Memory(MemoryInfo { used: 0, free: MEMORY, total: MEMORY }))
+            }
+            Request::Reach { .. } => Ok(Reply::Reached(false)),
+            Request::Reset => Ok(Reply::Reset { lost: None }),
+            _ => Err(Error::unsupported("this request", &self.info.address)),
+        });
+    }
+
+    fn peek(&self, _: StreamId) -> Result<u64> {
+        Ok(self.last.load(Relaxed))
+    }
+
+    fn block_until(&self, _: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+
+    fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
+        drop(retained);
+    }
 }
