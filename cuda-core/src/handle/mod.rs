@@ -17,6 +17,8 @@ mod sent;
 mod stream;
 
 pub use allocation::Allocation;
+#[cfg(all(test, loom))]
+pub(crate) use allocation::Operand;
 pub use arguments::{ArgumentKind, Arguments};
 pub use buffer::DeviceBuffer;
 pub use device::Device;
@@ -25,4 +27,6 @@ pub use memory_waiter::MemoryWaiter;
 pub use module::{Function, Loading, Module};
 pub use peer::Crossing;
 pub use pinned::{Landing, PinnedBuffer, Pinning};
+#[cfg(all(test, loom))]
+pub(crate) use stream::Keep;
 pub use stream::Stream;

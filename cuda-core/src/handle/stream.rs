@@ -45,9 +45,9 @@ pub(super) enum OnDrop {
 }
 
 /// A resource that a submission needs.
-pub(super) struct Keep {
-    pub(super) until: Until,
-    pub(super) resource: Arc<dyn Retain>,
+pub(crate) struct Keep {
+    pub(crate) until: Until,
+    pub(crate) resource: Arc<dyn Retain>,
 }
 
 impl Stream {
@@ -270,7 +270,7 @@ impl Stream {
 
     /// Submits work, after everything that has to come before it.
     #[inline]
-    pub(super) fn submit(
+    pub(crate) fn submit(
         &self,
         work: Work<'_>,
         operands: &[Operand<'_>],
