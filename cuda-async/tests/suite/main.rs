@@ -26,5 +26,6 @@ mod running;
 mod script;
 mod several_devices;
 mod shared_wakes;
+mod slow_link;
 mod time;
 mod wakes;
