@@ -1,11 +1,13 @@
-//! loom runs the code itself in every order in which its threads can meet (CONTRIBUTING.md has the command).
+//! loom models: loom runs the code itself in every order in which its threads can meet (CONTRIBUTING.md has the
+//! command).
 //!
-//! A model has few threads and small [limits](crate::sync::limit), and runs the real submissions, waiters
-//! and notices on a [backend] that only writes down what it is given.
-//! Models of more than two threads are bounded to a number of preemptions; the others are not.
+//! A model has few threads and small [limits](crate::sync::limit). It runs the real submissions, waiters and notices on
+//! a [backend] that only records what it is given. Models of more than two threads are bounded to a number of
+//! preemptions; the others are not.
 
 mod backend;
 mod notices;
+mod retention;
 mod tickets;
 mod waiters;
 
@@ -16,7 +18,7 @@ use std::{
 
 use ::loom::{model::Builder, sync::Notify};
 
-/// Checks a model; at most so many times is a thread interrupted that could have gone on.
+/// Checks a model with at most this many preemptions.
 pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = preemptions;

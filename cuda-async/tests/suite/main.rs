@@ -31,6 +31,7 @@ mod script;
 mod several_devices;
 mod shared_wakes;
 mod slices;
+mod slow_link;
 mod time;
 mod wakes;
 mod wrapper;

@@ -73,7 +73,7 @@ pub(crate) struct Operand<'a> {
 
 impl<'a> Operand<'a> {
     #[inline]
-    pub(super) fn new(allocation: &'a Allocation, range: Range<u64>, access: Access) -> Self {
+    pub(crate) fn new(allocation: &'a Allocation, range: Range<u64>, access: Access) -> Self {
         Self { allocation, range, access }
     }
 

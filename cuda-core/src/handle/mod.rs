@@ -22,6 +22,8 @@ mod stream;
 mod view;
 
 pub use allocation::Allocation;
+#[cfg(all(test, loom))]
+pub(crate) use allocation::Operand;
 pub use arguments::Arguments;
 pub use buffer::DeviceBuffer;
 pub use device::Device;
@@ -33,4 +35,6 @@ pub use peer::Crossing;
 pub use pinned::{Landing, PinnedBuffer, Pinning};
 pub use shared_slice::SharedSlice;
 pub use slice::{Slice, SliceMut};
+#[cfg(all(test, loom))]
+pub(crate) use stream::Keep;
 pub use stream::Stream;

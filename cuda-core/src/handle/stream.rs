@@ -52,9 +52,9 @@ pub(super) enum OnDrop {
 }
 
 /// A resource that a submission needs.
-pub(super) struct Keep {
-    pub(super) until: Until,
-    pub(super) resource: Arc<dyn Retain>,
+pub(crate) struct Keep {
+    pub(crate) until: Until,
+    pub(crate) resource: Arc<dyn Retain>,
 }
 
 impl Device {
@@ -268,6 +268,11 @@ impl Stream {
             if last.number == 0 {
                 continue;
             }
+            self.sent.join(other.snapshot());
+            // A submission that orders nothing would cost a wait for its own report.
+            if other.progress().completed() >= last.number {
+                continue;
+            }
             if last.stream != self.id() {
                 tickets.push(last);
             }
@@ -277,7 +282,6 @@ impl Stream {
             {
                 self.device().core().want(last);
             }
-            self.sent.join(other.snapshot());
         }
         match tickets.is_empty() {
             true => Ok(self.last()),
@@ -337,7 +341,7 @@ impl Stream {
 
     /// Submits work, after everything that has to come before it.
     #[inline]
-    pub(super) fn submit(
+    pub(crate) fn submit(
         &self,
         work: Work<'_>,
         operands: &[Operand<'_>],

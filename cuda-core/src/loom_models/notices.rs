@@ -1,4 +1,4 @@
-//! Notices: whoever waits is told in the end, though only one notice is on its way at a time here.
+//! Notices: reports of progress against submissions and waiters.
 
 use ::loom::thread;
 
@@ -7,9 +7,9 @@ use super::{
     block_on, check,
 };
 
-/// Two threads submit to one stream and wait for what they submitted, while a third delivers notices.
+/// Two threads submit to one stream and wait for their submissions, while a third delivers reports.
 #[test]
-fn everyone_who_waits_is_told() {
+fn all_waiters_of_a_stream_are_woken() {
     check(Some(2), || {
         let rig = Rig::new();
         let stream = rig.stream();
@@ -32,6 +32,28 @@ fn everyone_who_waits_is_told() {
         other.join().unwrap();
         rig.model.close();
         delivers.join().unwrap();
-        assert!(rig.model.tokens().is_sorted_by(|one, next| one < next));
+        assert!(stream.is_known_idle());
+    });
+}
+
+/// A report may come while the submission is still inside the backend, and may name a number that is too large.
+#[test]
+fn early_report_is_kept_and_completes_no_later_submission() {
+    check(None, || {
+        let rig = Rig::new();
+        let stream = rig.stream();
+        rig.model.report_eagerly(Some(5));
+        let delivers = thread::spawn({
+            let model = rig.model.clone();
+            move || model.deliver()
+        });
+        let first = nothing(&stream).unwrap();
+        rig.model.close();
+        delivers.join().unwrap();
+        assert_eq!(stream.outcome(first.number), Some(Ok(())));
+        assert!(stream.is_known_idle());
+        rig.model.report_eagerly(None);
+        let second = nothing(&stream).unwrap();
+        assert_eq!((stream.in_flight(), stream.outcome(second.number)), (1, None));
     });
 }

@@ -1,82 +1,105 @@
-//! Waiters: nobody sleeps for ever, and everyone is told the truth.
+//! Waiters: every waiter is woken, with the result of its own submission.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
 };
 
 use ::loom::thread;
 
 use super::{block_on, check};
-use crate::{
-    Error, Result, Waiter,
-    progress::{Progress, Woken},
-};
+use crate::{Error, Result, Waiter, order::progress::Progress, sync::Woken};
 
 fn wait(progress: &Arc<Progress>, number: u64) -> Result<()> {
     let mut waiter = Waiter::new(progress.clone(), number);
     block_on(|task| waiter.poll(task))
 }
 
-/// Runs this on a thread that learnt of it.
-fn learn(
+/// Runs this on the thread that takes notices.
+fn notice(
     progress: &Arc<Progress>,
-    learn: impl FnOnce(&Progress) -> Woken + 'static,
+    notice: impl FnOnce(&Progress) -> Woken + 'static,
 ) -> thread::JoinHandle<()> {
     let progress = progress.clone();
-    thread::spawn(move || drop(learn(&progress)))
+    thread::spawn(move || drop(notice(&progress)))
 }
 
 #[test]
-fn a_waiter_is_woken_by_what_it_waits_for() {
+fn progress_wakes_a_waiter_that_it_covers() {
     check(None, || {
         let progress = Arc::default();
-        let learnt = learn(&progress, |progress| progress.advance(2));
+        let noticed = notice(&progress, |progress| progress.advance(2));
         assert_eq!(wait(&progress, 1), Ok(()));
-        learnt.join().unwrap();
+        noticed.join().unwrap();
     });
 }
 
 #[test]
-fn a_waiter_is_told_that_its_submission_is_lost() {
+fn failed_submission_never_looks_successful() {
     check(None, || {
         let progress = Arc::default();
-        let learnt = learn(&progress, |progress| progress.lose(1, Error::AlreadyEnded));
+        let noticed = notice(&progress, |progress| {
+            progress.fail(1, Error::AlreadyEnded);
+            progress.advance(1)
+        });
         assert_eq!(wait(&progress, 1), Err(Error::AlreadyEnded));
         assert_eq!(progress.outcome(1), Some(Err(Error::AlreadyEnded)));
-        learnt.join().unwrap();
+        noticed.join().unwrap();
     });
 }
 
-/// What ran before the device failed did; what comes after the reset may.
+/// Submission 1 fails, 2 completes, and then the device is lost.
 #[test]
-fn a_failure_and_a_reset_end_what_was_in_flight() {
-    check(Some(3), || {
+fn lost_device_ends_submissions_that_are_not_complete() {
+    check(Some(2), || {
         let progress = Arc::default();
-        let learnt = learn(&progress, |progress| {
-            drop(progress.advance(1));
-            drop(progress.fail(Error::AlreadyEnded));
-            drop(progress.recover(2));
-            progress.advance(3)
+        let noticed = notice(&progress, |progress| {
+            progress.fail(1, Error::AlreadyEnded);
+            drop(progress.advance(2));
+            progress.fail_all(Error::NeedsHostData)
         });
-        let other = thread::spawn({
+        let waiters = [(1, Err(Error::AlreadyEnded)), (2, Ok(()))].map(|(number, result)| {
             let progress = progress.clone();
-            move || assert_eq!(wait(&progress, 1), Ok(()))
+            thread::spawn(move || assert_eq!(wait(&progress, number), result))
         });
-        assert_eq!(wait(&progress, 2), Err(Error::AlreadyEnded));
-        learnt.join().unwrap();
-        other.join().unwrap();
-        assert_eq!(progress.outcome(3), Some(Ok(())));
-        assert_eq!(progress.outcome(1), Some(Ok(())));
+        assert_eq!(wait(&progress, 3), Err(Error::NeedsHostData));
+        noticed.join().unwrap();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert!(progress.has_no_waiters());
     });
 }
 
-/// One that goes meanwhile takes no other's wake with it, and two that learn of progress at once wake everyone.
+/// The loss is learnt on another thread than the progress.
 #[test]
-fn waiters_come_and_go_while_the_stream_gets_further() {
+fn loss_beside_progress_wakes_every_waiter() {
+    check(Some(4), || {
+        let progress = Arc::<Progress>::default();
+        let advances = notice(&progress, |progress| {
+            progress.fail(1, Error::AlreadyEnded);
+            progress.advance(2)
+        });
+        let lost = notice(&progress, |progress| progress.fail_all(Error::NeedsHostData));
+        // The submission was complete before the loss, or was not.
+        let result = wait(&progress, 2);
+        assert!([Ok(()), Err(Error::NeedsHostData)].contains(&result), "{result:?}");
+        [advances, lost].into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(progress.outcome(1), Some(Err(Error::AlreadyEnded)));
+        assert_eq!(progress.outcome(2), Some(Ok(())));
+        assert_eq!(progress.outcome(3), Some(Err(Error::NeedsHostData)));
+        assert!(progress.has_no_waiters());
+    });
+}
+
+/// A waiter that is dropped meanwhile takes no other's wake with it, and two threads that report progress at once wake
+/// every waiter.
+#[test]
+fn waiters_come_and_go_while_the_stream_advances() {
     check(Some(2), || {
         let progress = Arc::<Progress>::default();
-        let learnt = [1, 2].map(|number| learn(&progress, move |p| p.advance(number)));
+        let noticed = [1, 2].map(|number| notice(&progress, move |p| p.advance(number)));
         let gone = thread::spawn({
             let progress = progress.clone();
             move || {
@@ -85,30 +108,29 @@ fn waiters_come_and_go_while_the_stream_gets_further() {
             }
         });
         assert_eq!(wait(&progress, 2), Ok(()));
-        learnt.into_iter().for_each(|thread| thread.join().unwrap());
+        noticed.into_iter().for_each(|thread| thread.join().unwrap());
         gone.join().unwrap();
         assert!(progress.has_no_waiters());
     });
 }
 
-/// Whoever is woken may ask the stream for anything: no lock is held.
+/// No lock is held while a waker runs.
 #[test]
-fn whoever_is_woken_may_ask_the_stream() {
-    struct Asks(Arc<Progress>, std::sync::atomic::AtomicBool);
+fn waker_may_ask_the_stream() {
+    struct Asks(Arc<Progress>, AtomicBool);
     impl std::task::Wake for Asks {
         fn wake(self: Arc<Self>) {
-            assert_eq!(self.0.failure(), None);
-            self.1.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(self.0.has_no_waiters());
+            self.1.store(true, Relaxed);
         }
     }
     check(None, || {
         let progress = Arc::<Progress>::default();
-        let asks = Arc::new(Asks(progress.clone(), false.into()));
+        let asks = Arc::new(Asks(progress.clone(), AtomicBool::new(false)));
         let mut waiter = Waiter::new(progress.clone(), 1);
-        let learnt = learn(&progress, |progress| progress.advance(1));
+        let noticed = notice(&progress, |progress| progress.advance(1));
         let polled = waiter.poll(&mut Context::from_waker(&Waker::from(asks.clone())));
-        learnt.join().unwrap();
-        let woken = asks.1.load(std::sync::atomic::Ordering::Relaxed);
-        assert!(woken || matches!(polled, Poll::Ready(Ok(()))));
+        noticed.join().unwrap();
+        assert!(asks.1.load(Relaxed) || matches!(polled, Poll::Ready(Ok(()))));
     });
 }

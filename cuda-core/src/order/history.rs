@@ -18,7 +18,7 @@ use crate::{
 
 /// The number of streams whose last reads a history remembers. One more reader waits for the oldest of them and
 /// replaces it: an edge too many, never one too few.
-pub const MAX_READERS: usize = limit(8, 1);
+pub const MAX_READERS: usize = limit(8, 2);
 
 /// The number of pieces that an allocation can have.
 pub(crate) const MAX_PIECES: usize = limit(4096, 4);

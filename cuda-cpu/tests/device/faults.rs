@@ -100,7 +100,29 @@ fn module_loads_while_a_reset_waits() {
     reply.recv().unwrap().unwrap();
 }
 
-/// A kernel of before the reset faults after it.
+/// The kernel was submitted before the reset and faults after the request.
+#[test]
+fn reset_covers_faults_of_submissions_in_flight() {
+    let d = Device::new(2);
+    let go = d.hold(A);
+    let trap = d.launch(A, TRAP, 1).unwrap();
+    let behind = d.launch(A, SHORT, 1).unwrap();
+    let reply = d.client.request(Request::Reset);
+    let new = d.launch(B, SHORT, 1).unwrap();
+    assert_eq!(d.outcome(new), Ok(()));
+    drop(go);
+    let Ok(Reply::Reset { lost: Some(fault) }) = reply.recv().unwrap() else { panic!() };
+    assert!(is_fault(&fault, FaultKind::Trap));
+    assert_eq!(
+        [trap, behind].map(|ticket| d.outcome(ticket)),
+        [(); 2].map(|()| Err(fault.clone()))
+    );
+    assert_eq!(d.sink.take_faults(), [], "the device is not lost");
+    let new = d.fill(A, 1).unwrap();
+    assert_eq!(d.outcome(new), Ok(()));
+}
+
+/// Work that was submitted before the reset is skipped, and dropping it panics after the reset.
 #[test]
 fn late_fault_of_an_old_kernel_does_not_lose_the_device_again() {
     let d = Device::new(2);
@@ -126,7 +148,9 @@ fn skipped_submissions_keep_the_fault_of_their_own_epoch() {
     let first = lose(&d);
     let reply = d.client.request(Request::Reset);
     // Another fault, behind the request.
+    let hold = d.hold(B);
     let second = upload_that_panics(&d, B);
+    drop(hold);
     assert!(is_fault(&d.outcome(second).unwrap_err(), FaultKind::Other));
     drop(go);
     assert_eq!(d.outcome(skipped), Err(first.clone()));
@@ -134,6 +158,7 @@ fn skipped_submissions_keep_the_fault_of_their_own_epoch() {
     assert!(d.client.reset().is_some_and(|lost| is_fault(&lost, FaultKind::Other)));
 }
 
+/// The stream is held, so that it drops the block and not the caller.
 fn upload_that_panics(d: &Device, stream: StreamId) -> Ticket {
     // SAFETY: 64 bytes that are zeroed and never freed.
     let block = unsafe { HostBlock::from_raw(leaked(), 64, |_| panic!("cannot be freed")) };

@@ -36,10 +36,6 @@ impl LinkProvider {
         Self { delay, options: CpuOptions::default(), trips: Arc::default() }
     }
 
-    pub fn options(self, options: CpuOptions) -> Self {
-        Self { options, ..self }
-    }
-
     pub fn open_device(&self) -> Device {
         Device::open(self, 0).unwrap()
     }
