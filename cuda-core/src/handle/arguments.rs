@@ -107,7 +107,7 @@ impl<'a> Arguments<'a> {
         self
     }
 
-    /// How many there are.
+    /// The number of arguments.
     pub fn len(&self) -> usize {
         self.places.len()
     }

@@ -1,6 +1,8 @@
 //! Loaded code and its kernels.
 
 use std::{
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -111,6 +113,14 @@ impl Loading {
         let (unloads, mut entries) = self.module.take().ok_or(Error::AlreadyEnded)?;
         entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
         Ok(Module::new(unloads, entries, log))
+    }
+}
+
+impl Future for Loading {
+    type Output = Result<Module>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Result<Module>> {
+        Loading::poll(self.get_mut(), task)
     }
 }
 

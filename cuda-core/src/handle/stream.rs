@@ -303,7 +303,7 @@ impl Stream {
     ///
     /// # Safety
     /// The commands that `submit` enqueues use no memory of this library in a way that other streams conflict with, and
-    /// touch host memory only while it lives.
+    /// touch host memory only while it lives. `submit` makes no call of this library with this stream.
     pub unsafe fn submit_foreign(
         &self,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
@@ -315,7 +315,8 @@ impl Stream {
         let _order = self.timeline().order.lock();
         let ticket = self.timeline().reserve();
         // SAFETY: the caller promises it.
-        unsafe { foreign.submit(ticket, &[], submit) }?;
+        let submitted = unsafe { foreign.submit(ticket, &[], submit) };
+        submitted.inspect_err(|_| self.timeline().give_back(ticket))?;
         self.publish(ticket);
         Ok(ticket)
     }
@@ -390,6 +391,7 @@ impl Stream {
                 timeline.retention.forget(ticket.number);
             }
             claims.give_back(operands, ticket);
+            timeline.give_back(ticket);
             return Err(error);
         }
         if !after.is_empty() {
@@ -406,7 +408,7 @@ impl Stream {
     fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
         let _order = self.timeline().order.lock();
         let ticket = self.timeline().reserve();
-        send(ticket)?;
+        send(ticket).inspect_err(|_| self.timeline().give_back(ticket))?;
         self.publish(ticket);
         Ok(ticket)
     }

@@ -24,7 +24,7 @@ pub trait Retain: Any + Send + Sync {
     }
 }
 
-/// How long a submission needs a resource.
+/// The end of a submission's need for a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// Until the backend has taken the bytes: the source of an upload.

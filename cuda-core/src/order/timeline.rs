@@ -48,7 +48,7 @@ const MAX_WATERMARKS: usize = 64;
 /// Submissions after which a report is asked for, if no caller waits for one.
 const REPORT_EVERY: u64 = 256;
 
-/// How far a stream is ordered after each other one.
+/// For each other stream, the number up to which this one is ordered after it.
 #[derive(Default)]
 pub(crate) struct Watermarks(FxHashMap<StreamId, u64>);
 
@@ -93,6 +93,12 @@ impl Timeline {
         let number = self.published.load(Ordering::Relaxed) + 1;
         self.reserved.store(number, Ordering::Release);
         Ticket { stream: self.id, number }
+    }
+
+    /// The backend refused the submission, so its number is used again. Called with `order` held.
+    #[cold]
+    pub(crate) fn give_back(&self, ticket: Ticket) {
+        self.reserved.store(ticket.number - 1, Ordering::Release);
     }
 
     /// The backend took the submission. Called with `order` held.
@@ -165,5 +171,25 @@ impl Timeline {
 impl HasProgress for Timeline {
     fn progress(&self) -> &Progress {
         &self.progress
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_completes_no_submission_that_was_never_made() {
+        let timeline = Timeline::new(StreamId(1), 0, true);
+        let ticket = timeline.reserve();
+        timeline.publish(ticket.number);
+        let refused = timeline.reserve();
+        timeline.give_back(refused);
+        timeline.advance(u64::MAX);
+        assert_eq!(timeline.progress.completed(), 1);
+        let next = timeline.reserve();
+        assert_eq!(next, refused);
+        timeline.advance(u64::MAX);
+        assert_eq!(timeline.progress.completed(), 2);
     }
 }

@@ -6,7 +6,7 @@ use super::{Error, StreamId, Ticket};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// How far a stream is. Cumulative: a later notice replaces an earlier one.
+    /// The progress of a stream. Cumulative: a later notice replaces an earlier one.
     ///
     /// Failures of everything that it covers, and of everything that this was ordered after, were reported before.
     Progress {

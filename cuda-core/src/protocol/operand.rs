@@ -37,7 +37,7 @@ pub struct Use {
     pub base: AllocId,
     /// Bytes from its start.
     pub range: Range<u64>,
-    /// How the submission accesses them.
+    /// The access of the submission to them.
     pub access: Access,
 }
 
@@ -50,7 +50,7 @@ pub struct Relocation {
     pub region: Region,
     /// Bytes that the kernel may access from there on.
     pub bytes: u64,
-    /// How it accesses them.
+    /// The access of the kernel to them.
     pub access: Access,
 }
 

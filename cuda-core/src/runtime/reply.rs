@@ -1,6 +1,8 @@
 //! Replies to requests: a value that arrives later, to be polled or waited for.
 
 use std::{
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -12,8 +14,8 @@ use crate::{
     sync::wake_each,
 };
 
-/// The reply to a request, on its way.
-#[must_use = "the reply is lost unless it is polled or waited for"]
+/// The reply to a request, on its way: a future, which [`wait`](Pending::wait) makes blocking.
+#[must_use = "the reply is lost unless it is awaited, polled or waited for"]
 pub struct Pending<T> {
     slot: Arc<Slot>,
     convert: Option<Box<dyn FnOnce(Reply) -> Result<T> + Send>>,
@@ -111,6 +113,14 @@ impl<T> Pending<T> {
     fn take(&mut self, reply: Result<Reply>) -> Result<T> {
         let convert = self.convert.take().ok_or(Error::AlreadyEnded)?;
         reply.and_then(convert)
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Result<T>> {
+        Pending::poll(self.get_mut(), task)
     }
 }
 

@@ -76,7 +76,7 @@ impl<T> Deref for MutexGuard<'_, T> {
     fn deref(&self) -> &T {
         match &self.held {
             Some(guard) => guard,
-            None => unreachable!("nobody looks while it waits"),
+            None => unreachable!("the guard is not used while it waits"),
         }
     }
 }
@@ -85,7 +85,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         match &mut self.held {
             Some(guard) => guard,
-            None => unreachable!("nobody looks while it waits"),
+            None => unreachable!("the guard is not used while it waits"),
         }
     }
 }
@@ -93,7 +93,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 #[derive(Default, Debug)]
 pub struct Condvar(loom::sync::Condvar);
 
-/// How a wait with a limit ended.
+/// The end of a wait with a limit.
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
