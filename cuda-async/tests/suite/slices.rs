@@ -173,12 +173,12 @@ fn empty_part_does_not_displace_uses_of_its_neighbour() {
         device.new_stream().unwrap(),
     );
     for mid in [0, 2] {
-        let x = zeros::<u32>(2).sync_on(&writer).unwrap();
-        // In flight while the others submit.
-        let (first, second) = x.split_at(if mid == 0 { 0 } else { 2 }).unwrap();
+        let (x, pair) = (zeros::<u32>(2).sync_on(&writer).unwrap(), meet.pair());
+        let (first, second) = x.split_at(mid).unwrap();
         let (empty, all) = if mid == 0 { (first, second) } else { (second, first) };
+        // In flight while the others submit.
         // SAFETY: only the library uses it.
-        let all = unsafe { meet.run(all, (64, 65), LONG).async_on(&writer) }.unwrap();
+        let all = unsafe { meet.run(all, pair, LONG).async_on(&writer) }.unwrap();
         let write = writer.record().ticket();
         let (inside, wait_inside) = channel();
         let (leave, wait_leave) = channel::<()>();
@@ -210,14 +210,13 @@ fn empty_part_does_not_displace_uses_of_its_neighbour() {
             leave.send(()).unwrap();
             submits.join().unwrap();
         });
-        let orders = orders.lock().unwrap();
+        let orders = orders.lock().unwrap().clone();
         let after = orders.iter().find(|(stream, _)| *stream == two.id()).map(|(_, after)| after);
         // The kernel may be known to be complete only if the test is very slow.
         let known = writer.query().unwrap();
         assert!(known || after.is_some_and(|after| after.contains(&write)), "{orders:?}");
-        drop(device.new_stream());
         // Lets the kernel end.
         let other = zeros::<u32>(1).sync_on(&device.new_stream().unwrap()).unwrap();
-        drop(meet.run(other, (65, 64), SHORT).sync_on(&device.new_stream().unwrap()).unwrap());
+        drop(meet.run(other, flip(pair), SHORT).sync_on(&device.new_stream().unwrap()).unwrap());
     }
 }
