@@ -146,9 +146,7 @@ fn shared_slices_of_one_buffer_run_at_the_same_time(device: &Device) {
         let mut outs = [written(device), written(device)];
         let pair = meet.pair();
         let [out_a, out_b] = &mut outs;
-        for (stream, source, out, pair) in
-            [(&one, a, out_a, pair), (&two, b, out_b, flip(pair))]
-        {
+        for (stream, source, out, pair) in [(&one, a, out_a, pair), (&two, b, out_b, flip(pair))] {
             let target = out.slice_mut(0..source.len()).unwrap();
             // SAFETY: only the library uses the buffers.
             let (_, out) =
@@ -167,11 +165,8 @@ fn empty_part_does_not_displace_uses_of_its_neighbour() {
     let provider = WrapperProvider::new(CpuProvider::default());
     let device = provider.open_device();
     let meet = Meet::load(&device);
-    let (one, two, writer) = (
-        device.new_stream().unwrap(),
-        device.new_stream().unwrap(),
-        device.new_stream().unwrap(),
-    );
+    let (one, two, writer) =
+        (device.new_stream().unwrap(), device.new_stream().unwrap(), device.new_stream().unwrap());
     for mid in [0, 2] {
         let (x, pair) = (zeros::<u32>(2).sync_on(&writer).unwrap(), meet.pair());
         let (first, second) = x.split_at(mid).unwrap();

@@ -13,9 +13,7 @@ use std::{
 use cuda_async::{Device, Error, Result};
 use cuda_core::{
     Backend, DeviceInfo, NoticeSink, Provider, Ticket,
-    protocol::{
-        Answer, Capabilities, Control, Foreign, HostBlock, Request, StreamId, Submission,
-    },
+    protocol::{Answer, Capabilities, Control, Foreign, HostBlock, Request, StreamId, Submission},
 };
 
 /// The state that a wrapped device and its test share.

@@ -163,9 +163,7 @@ impl Kernels {
             Prepared::Copy(from) => copy(from, target).map(|(_, x)| x).boxed(),
             Prepared::Sum(a, b) => {
                 // SAFETY: reads a and b and writes the target, all of n elements.
-                unsafe { launch(&self.add, BLOCK, (a, b, target, n)) }
-                    .map(|(_, _, x, _)| x)
-                    .boxed()
+                unsafe { launch(&self.add, BLOCK, (a, b, target, n)) }.map(|(_, _, x, _)| x).boxed()
             }
             Prepared::Host(v) => read_back(target)
                 .then(move |(words, target)| {
@@ -335,9 +333,7 @@ impl<'a> Builder<'a> {
             Node::Register(register) => {
                 value(Held::Shared(self.registers[register].clone().unwrap())).boxed()
             }
-            Node::Mad(of, a, b) => {
-                self.op(of).then(move |x| k.mad(x, a, b)).map(Held::new).boxed()
-            }
+            Node::Mad(of, a, b) => self.op(of).then(move |x| k.mad(x, a, b)).map(Held::new).boxed(),
             Node::Add(a, b) => {
                 zip!(self.op(a), self.op(b)).then(move |(a, b)| add(&k, a, b)).boxed()
             }
@@ -370,9 +366,7 @@ impl<'a> Builder<'a> {
             Node::Tail(of, at, v) => {
                 self.op(of).then(move |x| k.tail(x, at, v)).map(Held::new).boxed()
             }
-            Node::Swap(of, mid) => {
-                self.op(of).then(move |x| k.swap(x, mid)).map(Held::new).boxed()
-            }
+            Node::Swap(of, mid) => self.op(of).then(move |x| k.swap(x, mid)).map(Held::new).boxed(),
             Node::Fail(of, failure) => failing(&k, self.op(of), failure),
         }
     }

@@ -55,9 +55,7 @@ impl Cut {
     pub fn ranges(self) -> Vec<Range<usize>> {
         match self {
             Cut::At(mid) => vec![0..mid, mid..LEN],
-            Cut::Every(size) => {
-                (0..LEN).step_by(size).map(|at| at..(at + size).min(LEN)).collect()
-            }
+            Cut::Every(size) => (0..LEN).step_by(size).map(|at| at..(at + size).min(LEN)).collect(),
         }
     }
 

@@ -131,9 +131,12 @@ impl<'w> Machine<'w> {
             Step::Parts { register, cut, ref changes, ref gather } => {
                 self.parts(register, cut, changes, gather)?;
             }
-            Step::Borrowed { register, cut, ref changes } => self.borrowed(register, cut, changes)?,
+            Step::Borrowed { register, cut, ref changes } => {
+                self.borrowed(register, cut, changes)?
+            }
             Step::CheckSlice { register, ref range, stream } => {
-                let got = to_host(self.held(register).share(range.clone())).sync_on(&streams[stream]);
+                let got =
+                    to_host(self.held(register).share(range.clone())).sync_on(&streams[stream]);
                 let got = got.map_err(|error| error.to_string())?;
                 compare(got, &self.values[register][range.clone()].to_vec())?;
             }
@@ -176,8 +179,7 @@ impl<'w> Machine<'w> {
         gather: &[usize],
     ) -> Result<(), Wrong> {
         let buffer = self.take(register, changes[0].stream)?;
-        let mut parts: Vec<_> =
-            parts(buffer, cut).map_err(wrong)?.into_iter().map(Some).collect();
+        let mut parts: Vec<_> = parts(buffer, cut).map_err(wrong)?.into_iter().map(Some).collect();
         for change in changes {
             let part = change.part % parts.len();
             let changed = self.changed(register, cut, change, parts[part].take().unwrap())?;
@@ -193,12 +195,7 @@ impl<'w> Machine<'w> {
         Ok(())
     }
 
-    fn borrowed(
-        &mut self,
-        register: usize,
-        cut: Cut,
-        changes: &[PartChange],
-    ) -> Result<(), Wrong> {
+    fn borrowed(&mut self, register: usize, cut: Cut, changes: &[PartChange]) -> Result<(), Wrong> {
         let mut buffer = self.take(register, changes[0].stream)?;
         let mut slices = slices(&mut buffer, cut).map_err(wrong)?;
         for change in changes {
