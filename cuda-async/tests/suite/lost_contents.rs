@@ -102,9 +102,9 @@ fn writing_both_halves_makes_lost_contents_usable() {
         let [mut faulted, _] = lost(&device, &one);
         device.reset().unwrap();
         let (first, second) = faulted.split_at_mut(LEN / 2).unwrap();
-        drop(fill(first, 1).sync_on(&one).unwrap());
+        fill(first, 1).sync_on(&one).map(drop).unwrap();
         assert!(is_lost_by_a_trap(&to_host(second.as_slice()).sync_on(&one).unwrap_err()));
-        drop(upload_into(second, [2; LEN / 2]).sync_on(&two).unwrap());
+        upload_into(second, [2; LEN / 2]).sync_on(&two).map(drop).unwrap();
         let expected = [[1; LEN / 2], [2; LEN / 2]].concat();
         assert_eq!(to_host(&faulted).sync_on(&one), Ok(expected.clone()));
         assert_eq!(to_host(BufferSource::as_slice(&faulted)).sync_on(&two), Ok(expected));
