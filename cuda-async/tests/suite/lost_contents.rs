@@ -14,6 +14,7 @@ use futures::executor::block_on;
 
 use crate::{
     kernels::Kernels,
+    link::LinkProvider,
     polling::{iterations_for, own_devices},
 };
 
@@ -75,6 +76,24 @@ fn lost_contents_give_the_same_error_on_every_stream_until_overwritten() {
     }
 }
 
+/// Over a link the client submits behind a fault that it does not know yet, and the far end refuses.
+#[test]
+fn upload_that_the_far_end_refuses_is_lost_with_the_fault() {
+    let device = LinkProvider::new(Duration::from_millis(2)).open_device();
+    let streams = [device.new_stream().unwrap(), device.new_stream().unwrap()];
+    let target = h2d([1u32; LEN]).sync_on(&streams[1]).unwrap();
+    drop(lost(&device, &streams[0]));
+    // SAFETY: only the library uses the buffer.
+    let target = unsafe { upload_into(target, [3; LEN]).async_on(&streams[1]) }.unwrap();
+    let _ = streams[1].synchronize();
+    device.reset().unwrap();
+    let errors =
+        [0, 1].map(|stream: usize| to_host(&target).sync_on(&streams[stream]).unwrap_err());
+    assert!(errors.iter().all(is_lost_by_a_trap), "{errors:#?}");
+    let target = fill(target, 5).sync_on(&streams[0]).unwrap();
+    assert_eq!(to_host(&target).sync_on(&streams[1]), Ok(vec![5; LEN]));
+}
+
 /// Also where the halves are written one by one.
 #[test]
 fn writing_both_halves_makes_lost_contents_usable() {
@@ -83,9 +102,9 @@ fn writing_both_halves_makes_lost_contents_usable() {
         let [mut faulted, _] = lost(&device, &one);
         device.reset().unwrap();
         let (first, second) = faulted.split_at_mut(LEN / 2).unwrap();
-        drop(fill(first, 1).sync_on(&one).unwrap());
+        fill(first, 1).sync_on(&one).map(drop).unwrap();
         assert!(is_lost_by_a_trap(&to_host(second.as_slice()).sync_on(&one).unwrap_err()));
-        drop(upload_into(second, [2; LEN / 2]).sync_on(&two).unwrap());
+        upload_into(second, [2; LEN / 2]).sync_on(&two).map(drop).unwrap();
         let expected = [[1; LEN / 2], [2; LEN / 2]].concat();
         assert_eq!(to_host(&faulted).sync_on(&one), Ok(expected.clone()));
         assert_eq!(to_host(BufferSource::as_slice(&faulted)).sync_on(&two), Ok(expected));

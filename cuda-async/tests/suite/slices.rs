@@ -36,13 +36,17 @@ const SHORT: u32 = 20_000;
 /// A kernel that writes whether another one runs at the same time.
 struct Meet {
     kernel: Function,
+    /// The same kernel with one more buffer, which it is given to read.
+    reading: Function,
     flags: AtomicU32,
 }
 
 impl Meet {
     fn load(device: &Device) -> Self {
-        let module = device.load_ptx(include_str!("slices.ptx")).unwrap();
-        Self { kernel: module.function("meet").unwrap(), flags: AtomicU32::new(0) }
+        const PTX: &str = include_str!("slices.ptx");
+        let reading = PTX.replace(".param .u64 out,", ".param .u64 from, .param .u64 out,");
+        let load = |ptx: &str| device.load_ptx(ptx).unwrap().function("meet").unwrap();
+        Self { kernel: load(PTX), reading: load(&reading), flags: AtomicU32::new(0) }
     }
 
     /// Two flags that no other pair uses.
@@ -141,19 +145,18 @@ fn shared_slices_of_one_buffer_run_at_the_same_time(device: &Device) {
     let meet = Meet::load(device);
     concurrently(device, || {
         let ([one, two], x) = (streams(device), Arc::new(written(device)));
-        // Each kernel takes what it waits for from its scalar arguments, so reading twice the same memory suffices.
-        let (a, b) = (x.share(0..2).unwrap(), x.share(1..2).unwrap());
-        let mut outs = [written(device), written(device)];
+        let parts = [x.share(0..2).unwrap(), x.share(1..2).unwrap()];
+        let outs = [written(device), written(device)];
         let pair = meet.pair();
-        let [out_a, out_b] = &mut outs;
-        for (stream, source, out, pair) in [(&one, a, out_a, pair), (&two, b, out_b, flip(pair))] {
-            let target = out.slice_mut(0..source.len()).unwrap();
+        let read_by = |(stream, (part, out)), (own, other)| {
+            let args = (part, out, own, other, LONG);
+            // SAFETY: writes the first element of `out`. The flags are the module's own.
+            let op = unsafe { launch(&meet.reading, LaunchConfig::new(1, 1), args) };
             // SAFETY: only the library uses the buffers.
-            let (_, out) =
-                unsafe { cuda_async::memory::copy(source, target).async_on(stream) }.unwrap();
-            // SAFETY: as above.
-            unsafe { meet.run(out, pair, LONG).async_on(stream) }.unwrap();
-        }
+            unsafe { op.async_on(stream) }.map(|(_, out, ..)| out).unwrap()
+        };
+        let mut kernels = [&one, &two].into_iter().zip(parts.into_iter().zip(outs));
+        let outs = [pair, flip(pair)].map(|pair| read_by(kernels.next().unwrap(), pair));
         let [a, b] = outs;
         assert_eq!([read(a, &one)[0], read(b, &two)[0]], [1, 1]);
     });
@@ -168,12 +171,12 @@ fn empty_part_does_not_displace_uses_of_its_neighbour() {
     let (one, two, writer) =
         (device.new_stream().unwrap(), device.new_stream().unwrap(), device.new_stream().unwrap());
     for mid in [0, 2] {
-        let x = zeros::<u32>(2).sync_on(&writer).unwrap();
-        // In flight while the others submit.
-        let (first, second) = x.split_at(if mid == 0 { 0 } else { 2 }).unwrap();
+        let (x, pair) = (zeros::<u32>(2).sync_on(&writer).unwrap(), meet.pair());
+        let (first, second) = x.split_at(mid).unwrap();
         let (empty, all) = if mid == 0 { (first, second) } else { (second, first) };
+        // In flight while the others submit.
         // SAFETY: only the library uses it.
-        let all = unsafe { meet.run(all, (64, 65), LONG).async_on(&writer) }.unwrap();
+        let all = unsafe { meet.run(all, pair, LONG).async_on(&writer) }.unwrap();
         let write = writer.record().ticket();
         let (inside, wait_inside) = channel();
         let (leave, wait_leave) = channel::<()>();
@@ -205,14 +208,13 @@ fn empty_part_does_not_displace_uses_of_its_neighbour() {
             leave.send(()).unwrap();
             submits.join().unwrap();
         });
-        let orders = orders.lock().unwrap();
+        let orders = orders.lock().unwrap().clone();
         let after = orders.iter().find(|(stream, _)| *stream == two.id()).map(|(_, after)| after);
         // The kernel may be known to be complete only if the test is very slow.
         let known = writer.query().unwrap();
         assert!(known || after.is_some_and(|after| after.contains(&write)), "{orders:?}");
-        drop(device.new_stream());
         // Lets the kernel end.
         let other = zeros::<u32>(1).sync_on(&device.new_stream().unwrap()).unwrap();
-        drop(meet.run(other, (65, 64), SHORT).sync_on(&device.new_stream().unwrap()).unwrap());
+        drop(meet.run(other, flip(pair), SHORT).sync_on(&device.new_stream().unwrap()).unwrap());
     }
 }

@@ -78,6 +78,12 @@ impl Reclaimable for Objects {
             // The frees have run when the stream is idle again.
             return Some(self);
         }
+        if let Some(stream) = self.streams.first() {
+            // The stream is idle, so this returns at once. It has the driver see that the frees are over: a query is not
+            // enough for that, and the pool could not be trimmed.
+            // SAFETY: the stream is held.
+            _ = unsafe { primary.api.stream_synchronize(stream.raw) };
+        }
         primary.backend_closed(bound);
         // Both come back to the queue when they are dropped.
         drop((self.modules, self.streams));

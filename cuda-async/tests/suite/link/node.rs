@@ -27,6 +27,8 @@ struct Outbox {
     /// The largest number of round trips in a frame of the client.
     trips: u64,
     streams: HashMap<StreamId, Stream>,
+    /// The latest fault. Submissions that a lost device refuses fail with it, as those do that it skips.
+    fault: Option<Error>,
 }
 
 #[derive(Default)]
@@ -71,6 +73,12 @@ unsafe impl NoticeSink for Sink {
         let mut outbox = self.0.lock().unwrap();
         match notice {
             Notice::Progress { stream, complete, .. } => outbox.progress(stream, complete),
+            Notice::Failed { ticket, error } => {
+                if matches!(error, Error::Fault(_)) {
+                    outbox.fault = Some(error.clone());
+                }
+                outbox.send(&Answer::Notice(Notice::Failed { ticket, error }));
+            }
             other => outbox.send(&Answer::Notice(other)),
         }
     }
@@ -88,7 +96,8 @@ pub fn start(
     from_client: Receiver<Vec<u8>>,
     to_client: FarEnd,
 ) -> Result<DeviceInfo> {
-    let outbox = Arc::new(Mutex::new(Outbox { to_client, trips: 0, streams: HashMap::new() }));
+    let outbox =
+        Arc::new(Mutex::new(Outbox { to_client, trips: 0, streams: HashMap::new(), fault: None }));
     let backend = provider.open(0, Arc::new(Sink(outbox.clone())))?;
     let info = backend.info().clone();
     let node = Node { backend, outbox, poison: Poison::default() };
@@ -113,6 +122,7 @@ impl Node {
                 match made {
                     Ok(()) => self.took(at),
                     Err(error) => {
+                        let error = self.cause(error);
                         self.poison.spread_over(id, &error);
                         self.refuse(at, error);
                     }
@@ -137,7 +147,7 @@ impl Node {
         let (uses, overwrites) = (uses_of(&work), work.overwrites());
         let done = match self.poison.check(&uses, overwrites) {
             Some(error) => Err(error),
-            None => self.carry_out(ticket, after, work, bytes),
+            None => self.carry_out(ticket, after, work, bytes).map_err(|error| self.cause(error)),
         };
         match done {
             Ok(()) => self.took(ticket),
@@ -176,6 +186,14 @@ impl Node {
         let submission = Submission { ticket, after, work };
         // SAFETY: the client is held to the rules of `Backend`; blocks made here are used by this submission alone.
         unsafe { self.backend.submit(&submission, block.as_slice()) }
+    }
+
+    /// The root cause of a refusal.
+    fn cause(&self, error: Error) -> Error {
+        match error {
+            Error::DeviceLost { .. } => self.outbox.lock().unwrap().fault.clone().unwrap_or(error),
+            error => error,
+        }
     }
 
     fn took(&self, ticket: Ticket) {
