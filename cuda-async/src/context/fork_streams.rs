@@ -2,7 +2,6 @@
 
 use cuda_core::{Result, Stream};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
 /// The number of streams that the forks of one operation borrow in addition to its own. Further branches share them in
 /// turn.
@@ -13,7 +12,7 @@ pub(crate) struct ForkStreams(Mutex<Lent>);
 
 #[derive(Default)]
 struct Lent {
-    streams: SmallVec<[Stream; 4]>,
+    streams: Vec<Stream>,
     turns: usize,
 }
 

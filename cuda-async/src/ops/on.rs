@@ -22,7 +22,7 @@ enum State<S: Submit> {
     Idle(S, Device),
     /// The run uses the device already.
     SameDevice(S),
-    OtherDevice(OtherDevice<S>),
+    OtherDevice(Box<OtherDevice<S>>),
 }
 
 struct OtherDevice<S: Submit> {
@@ -61,7 +61,7 @@ impl<S: Submit> Submit for On<S> {
             self.0.set(if device == *cx.device() {
                 State::SameDevice(steps)
             } else {
-                State::OtherDevice(OtherDevice::new(steps, &device, cx, task)?)
+                State::OtherDevice(Box::new(OtherDevice::new(steps, &device, cx, task)?))
             });
         }
         let output = match self.0.get()? {

@@ -30,7 +30,7 @@ pub struct Shared<S: Submit> {
 }
 
 /// The steps, and their context once they have been polled.
-type Work<S> = (S, Option<ExecutionContext>);
+type Work<S> = (S, Option<Box<ExecutionContext>>);
 
 /// The result, and the event that a run has to wait for before it uses the result.
 struct Made<T> {
@@ -77,7 +77,7 @@ fn take_turn<S: Submit>(
     cx: &ExecutionContext,
     id: usize,
 ) -> Took<S, S::Output> {
-    let steps_cx = match steps_cx.map_or_else(|| cx.separate_root(id), Ok) {
+    let steps_cx = match steps_cx.map_or_else(|| cx.separate_root(id).map(Box::new), Ok) {
         Ok(steps_cx) => steps_cx,
         Err(error) => return Err(((steps, None), error)),
     };

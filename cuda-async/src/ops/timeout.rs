@@ -19,7 +19,7 @@ pub struct Timeout<S: Submit>(Live<State<S>>);
 
 enum State<S: Submit> {
     Idle(S, Duration),
-    Running(Running<S>),
+    Running(Box<Running<S>>),
 }
 
 struct Running<S: Submit> {
@@ -64,7 +64,7 @@ impl<S: Submit> Submit for Timeout<S> {
         if let State::Idle(..) = self.0.get()?
             && let State::Idle(steps, after) = self.0.take()?
         {
-            self.0.set(State::Running(Running::new(steps, after, cx, task)?));
+            self.0.set(State::Running(Box::new(Running::new(steps, after, cx, task)?)));
         }
         let State::Running(running) = self.0.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));

@@ -19,6 +19,7 @@ mod sent;
 mod shared_slice;
 mod slice;
 mod stream;
+mod submit;
 mod view;
 
 pub use allocation::Allocation;
@@ -35,6 +36,6 @@ pub use peer::Crossing;
 pub use pinned::{Landing, PinnedBuffer, Pinning};
 pub use shared_slice::SharedSlice;
 pub use slice::{Slice, SliceMut};
-#[cfg(all(test, loom))]
-pub(crate) use stream::Keep;
 pub use stream::Stream;
+#[cfg(all(test, loom))]
+pub(crate) use submit::Keep;

@@ -8,12 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{
-    buffer::DeviceBuffer,
-    device::Device,
-    slice::Slice,
-    stream::{Keep, Stream},
-};
+use super::{buffer::DeviceBuffer, device::Device, slice::Slice, stream::Stream, submit::Keep};
 use crate::{
     order::retention::Until,
     protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},

@@ -27,7 +27,8 @@ pub(super) struct Sent {
     last: AtomicU64,
     /// Whether `more` has anything, so that a look need not lock.
     has_more: AtomicBool,
-    more: Mutex<More>,
+    /// On the heap: most handles make one run of submissions and join nothing.
+    more: Mutex<Option<Box<More>>>,
 }
 
 #[derive(Default)]
@@ -87,6 +88,7 @@ impl Sent {
     #[cold]
     fn keep_run(&self, last: u64) {
         let mut more = self.more.lock();
+        let more = more.get_or_insert_default();
         more.runs.push((self.first.load(Ordering::Relaxed), last));
         if more.runs.len() > MAX_RUNS {
             let (first, _) = more.runs.remove(0);
@@ -101,7 +103,9 @@ impl Sent {
         self.last.store(other.last(), Ordering::Release);
         if other.has_more.load(Ordering::Acquire) {
             let theirs = other.more.lock();
+            let Some(theirs) = theirs.as_deref() else { return };
             let mut more = self.more.lock();
+            let more = more.get_or_insert_default();
             more.runs.extend_from_slice(&theirs.runs);
             more.joined.extend(theirs.joined.iter().map(Stream::snapshot));
             more.failed.clone_from(&theirs.failed);
@@ -112,6 +116,7 @@ impl Sent {
     /// Counts the submissions of another handle, also of another stream, as this one's.
     pub(super) fn join(&self, other: Stream) {
         let mut more = self.more.lock();
+        let more = more.get_or_insert_default();
         if more.joined.len() % SETTLE_EVERY == SETTLE_EVERY - 1 {
             more.settle();
         }
@@ -132,7 +137,9 @@ impl Sent {
 
     #[cold]
     fn report(&self, stream: &Stream, until: u64, run: Result<()>) -> Result<()> {
-        let mut more = self.more.lock();
+        let mut lock = self.more.lock();
+        let mut none = More::default();
+        let more = lock.as_deref_mut().unwrap_or(&mut none);
         let earlier = more.runs.iter().filter(|(first, _)| *first <= until);
         let mut earlier = earlier.map(|(first, last)| stream.progress().failure_in(*first, *last));
         let failed = earlier.find_map(Result::err);
@@ -142,9 +149,9 @@ impl Sent {
         if result.is_err() {
             // Reported once. `last` stays, since it is also what a wait is for.
             self.first.store(self.last.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let reported = std::mem::take(&mut *more);
+            let reported = lock.take();
             self.has_more.store(false, Ordering::Release);
-            drop(more);
+            drop(lock);
             drop(reported);
         }
         result
@@ -158,6 +165,7 @@ impl Sent {
         }
         if self.has_more.load(Ordering::Acquire) {
             let more = self.more.lock();
+            let Some(more) = more.as_deref() else { return Ok(()) };
             let failure = |(first, last): &(u64, u64)| stream.progress().failure_in(*first, *last);
             more.runs.iter().try_for_each(failure)?;
             more.failed.clone().map_or(Ok(()), Err)?;

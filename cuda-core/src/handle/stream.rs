@@ -1,30 +1,14 @@
-//! Streams: the one way by which work reaches a device.
+//! Streams: handles of ordered queues of work. `submit` holds the way of a submission.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{
-    allocation::{Allocation, Operand},
-    device::Device,
-    event::Event,
-    sent::Sent,
-};
+use super::{allocation::Allocation, device::Device, event::Event, sent::Sent};
 use crate::{
-    order::{
-        Retain, Waiter,
-        history::Displaced,
-        progress::Progress,
-        retention::Until,
-        timeline::{Timeline, Watermarks},
-    },
-    protocol::{
-        AllocId, Control, Error, HostBlock, RawStream, Result, StreamId, Submission, Ticket, Work,
-    },
+    order::{Waiter, progress::Progress, timeline::Timeline},
+    protocol::{AllocId, Control, Error, RawStream, Result, StreamId, Ticket, Work},
 };
-
-/// Tickets that a submission comes after.
-type After = SmallVec<[Ticket; 4]>;
 
 /// An ordered queue of work on a device.
 ///
@@ -49,12 +33,6 @@ struct Shared {
 pub(super) enum OnDrop {
     Destroy,
     Recycle,
-}
-
-/// A resource that a submission needs.
-pub(crate) struct Keep {
-    pub(crate) until: Until,
-    pub(crate) resource: Arc<dyn Retain>,
 }
 
 impl Device {
@@ -104,7 +82,7 @@ impl Stream {
     }
 
     #[inline]
-    fn timeline(&self) -> &Arc<Timeline> {
+    pub(super) fn timeline(&self) -> &Arc<Timeline> {
         &self.shared.timeline
     }
 
@@ -261,7 +239,7 @@ impl Stream {
     /// # Errors
     /// As [`join_stream`](Stream::join_stream).
     pub fn join_streams<'a>(&self, others: impl IntoIterator<Item = &'a Stream>) -> Result<Ticket> {
-        let mut tickets = After::new();
+        let mut tickets = SmallVec::<[Ticket; 4]>::new();
         for other in others {
             self.device().check_same("a stream", other.device())?;
             let last = other.last();
@@ -340,70 +318,6 @@ impl Stream {
         Ok(Allocation::new(device, id, bytes, ticket))
     }
 
-    /// Submits work, after everything that has to come before it.
-    #[inline]
-    pub(crate) fn submit(
-        &self,
-        work: Work<'_>,
-        operands: &[Operand<'_>],
-        keep: Option<Keep>,
-        host: Option<&Arc<HostBlock>>,
-    ) -> Result<Ticket> {
-        self.submit_after(work, operands, &[], keep, host)
-    }
-
-    #[inline]
-    fn submit_after(
-        &self,
-        work: Work<'_>,
-        operands: &[Operand<'_>],
-        joined: &[Ticket],
-        keep: Option<Keep>,
-        host: Option<&Arc<HostBlock>>,
-    ) -> Result<Ticket> {
-        let (device, timeline) = (self.device(), self.timeline());
-        let core = device.core();
-        core.reclaim_memory();
-        for operand in operands {
-            device.check_same("a buffer", operand.allocation.device())?;
-        }
-        let mut marks = timeline.order.lock();
-        let ticket = timeline.reserve();
-        let mut claims = Claims::default();
-        for (owner, operand) in operands.iter().enumerate() {
-            claims.claim(owner, operand, ticket);
-        }
-        let mut after = After::new();
-        if !joined.is_empty() || !claims.displaced.is_empty() {
-            self.come_after(&mut marks, joined, &claims, operands, &mut after);
-        }
-        // Retained first: a thread that sees the submission complete finds what it retained.
-        let keeps = keep.is_some();
-        let ask =
-            keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));
-        let submission = Submission { ticket, after: &after, work };
-        let blocks = host.map_or(&[][..], std::slice::from_ref);
-        // SAFETY: blocks and other devices' memory are retained until the ticket is complete, and given up by those
-        // that had the right to their bytes (see `pinned` and `peer`); `after` and the stream order conflicting uses; a
-        // launch keeps the promise of `Function::launch`'s caller; the caller holds everything that the work names.
-        if let Err(error) = unsafe { core.backend.submit(&submission, blocks) } {
-            if keeps {
-                timeline.retention.forget(ticket.number);
-            }
-            claims.give_back(operands, ticket);
-            timeline.give_back(ticket);
-            return Err(error);
-        }
-        if !after.is_empty() {
-            self.note_edges(&mut marks, ticket, &after);
-        }
-        self.publish(ticket);
-        if ask || timeline.is_report_due(ticket.number) {
-            core.want(ticket);
-        }
-        Ok(ticket)
-    }
-
     /// Submits a control that takes a ticket.
     fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
         let _order = self.timeline().order.lock();
@@ -415,106 +329,9 @@ impl Stream {
 
     /// The backend has taken a submission. Called with the order lock held.
     #[inline]
-    fn publish(&self, ticket: Ticket) {
+    pub(super) fn publish(&self, ticket: Ticket) {
         self.timeline().publish(ticket.number);
         self.sent.count(ticket.number);
-    }
-
-    /// Adds to `after` the tickets that this submission has to name.
-    #[cold]
-    fn come_after(
-        &self,
-        marks: &mut Watermarks,
-        joined: &[Ticket],
-        claims: &Claims,
-        operands: &[Operand<'_>],
-        after: &mut After,
-    ) {
-        for ticket in joined {
-            self.name(marks, *ticket, after);
-        }
-        for (index, (ticket, _)) in claims.displaced.iter().enumerate() {
-            if !self.name(marks, *ticket, after) {
-                // It is being submitted at this moment: a reader, which a later writer has to come after.
-                claims.restore(index, operands);
-            }
-        }
-    }
-
-    /// Has this submission name a ticket, unless it comes after it anyway. False if that is not submitted yet.
-    fn name(&self, marks: &Watermarks, ticket: Ticket, after: &mut After) -> bool {
-        if ticket.stream == self.id() || marks.covers(ticket) {
-            return true;
-        }
-        let Some(producer) = self.device().core().streams.find(ticket.stream) else {
-            return true;
-        };
-        if producer.progress.completed() >= ticket.number {
-            return true;
-        }
-        if producer.published() < ticket.number {
-            return false;
-        }
-        match after.iter_mut().find(|named| named.stream == ticket.stream) {
-            Some(named) => named.number = named.number.max(ticket.number),
-            None => after.push(ticket),
-        }
-        true
-    }
-
-    #[cold]
-    fn note_edges(&self, marks: &mut Watermarks, own: Ticket, after: &After) {
-        for ticket in after {
-            marks.raise(*ticket);
-            if let Some(producer) = self.device().core().streams.find(ticket.stream) {
-                self.timeline().inferred.note(own.number, &producer, ticket.number);
-            }
-        }
-    }
-}
-
-/// The accesses that a submission has displaced from the histories of its operands.
-#[derive(Default)]
-struct Claims {
-    displaced: Displaced,
-    /// For every displaced access, the index of the operand from whose history it comes.
-    owners: SmallVec<[u32; 4]>,
-}
-
-impl Claims {
-    /// Claims an operand. An operand without bytes claims nothing: its place may belong to a neighbour that another
-    /// thread uses.
-    #[inline]
-    fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket) {
-        if operand.range.is_empty() {
-            return;
-        }
-        let (whole, access) = (operand.is_whole(), operand.access);
-        let mut pieces = operand.allocation.pieces.lock();
-        pieces.claim(ticket, access, &operand.range, whole, &mut self.displaced);
-        drop(pieces);
-        if self.owners.len() < self.displaced.len() {
-            self.owners.resize(self.displaced.len(), owner as u32);
-        }
-    }
-
-    /// Puts one displaced access back to where it came from.
-    #[cold]
-    fn restore(&self, index: usize, operands: &[Operand<'_>]) {
-        let owner = self.owners.get(index);
-        if let Some(operand) = owner.and_then(|owner| operands.get(*owner as usize)) {
-            let displaced = std::slice::from_ref(&self.displaced[index]);
-            operand.allocation.pieces.lock().restore(&operand.range, displaced);
-        }
-    }
-
-    /// The submission was refused: takes back its claims, and puts back everything that they displaced.
-    #[cold]
-    fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
-        for operand in operands {
-            operand.allocation.pieces.lock().retract(ticket);
-        }
-        (0..self.displaced.len()).for_each(|index| self.restore(index, operands));
     }
 }
 

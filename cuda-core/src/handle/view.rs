@@ -6,7 +6,8 @@ use std::{ops::Range, sync::Arc};
 use super::{
     allocation::{Allocation, Operand},
     pinned::{Landing, PinnedBuffer, start_of},
-    stream::{Keep, Stream},
+    stream::Stream,
+    submit::Keep,
 };
 use crate::{
     order::retention::Until,
