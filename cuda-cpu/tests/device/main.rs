@@ -171,7 +171,7 @@ impl Device {
         let block = Arc::new(HostBlock::heap(4).unwrap());
         let to = HostRegion { block: block.id(), offset: 0 };
         let work = Work::Download { from: Region { offset, ..START }, to, bytes: 4 };
-        let ticket = self.client.submit(stream, after, work, &[block.clone()])?;
+        let ticket = self.client.submit(stream, after, work, std::slice::from_ref(&block))?;
         self.outcome(ticket)?;
         // SAFETY: the download has run.
         Ok(u32::from_ne_bytes(unsafe { block.shared_bytes() }.try_into().unwrap()))

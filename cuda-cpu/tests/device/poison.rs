@@ -34,9 +34,12 @@ fn reads_on_all_streams_are_skipped_with_the_same_error() {
     assert_eq!(d.outcome(ticket), Ok(()));
 }
 
+/// Overwrites the flag; the ticket of the work and the value it writes.
+type Overwrite = fn(&Device) -> (Ticket, u32);
+
 #[test]
 fn fill_upload_and_copy_end_poison() {
-    let overwrites: [fn(&Device) -> (Ticket, u32); 3] = [
+    let overwrites: [Overwrite; 3] = [
         |d| (d.fill(A, 7).unwrap(), 7),
         |d| (d.upload(A, HostBlock::heap(4).unwrap()), 0),
         |d| {

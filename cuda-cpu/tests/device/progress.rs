@@ -46,7 +46,7 @@ fn after_orders_across_streams() {
         let block = Arc::new(HostBlock::heap(4).unwrap());
         let to = HostRegion { block: block.id(), offset: 0 };
         let work = Work::Download { from: START, to, bytes: 4 };
-        let read = d.submit(B, &[ticket], work, &[block.clone()]).unwrap();
+        let read = d.submit(B, &[ticket], work, std::slice::from_ref(&block)).unwrap();
         scope.spawn(move || {
             d.block_until(read).unwrap();
             // SAFETY: the download has run.

@@ -458,7 +458,7 @@ fn get_fault(r: &mut Reader<'_>) -> Fault {
         site.address = r.option(Reader::get_u64);
         site.ptx_line = r.option(Reader::get_u32);
         site.nearest = r.option(Reader::text);
-        site.source = r.option(|r| SourceLine::new(&r.text(), r.get_u32(), r.get_u32()));
+        site.source = r.option(|r| SourceLine::new(r.text(), r.get_u32(), r.get_u32()));
         site
     });
     fault
