@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::{execution_context::ExecutionContext, shared::Shared};
+use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, shared::Shared};
 
 /// Marks that one context drives another one, until it is dropped.
 pub(crate) struct Driving<'a>(&'a Shared);
@@ -14,6 +14,18 @@ impl ExecutionContext {
         let before = root.root_place().driver.lock().replace(driver.shared().clone());
         drop(before);
         Driving(root)
+    }
+
+    /// The kind of waits in the run that polls these steps now. It differs from [`mode`](Self::mode) in the steps of a
+    /// `shared` operation, which several runs may drive.
+    pub(crate) fn mode_of_poll(&self) -> RunMode {
+        let mut mode = self.mode();
+        let mut context = self.known_shared().cloned();
+        while let Some(shared) = context {
+            mode = shared.mode();
+            context = shared.root_place().driver.lock().clone();
+        }
+        mode
     }
 
     /// Whether this context, or one that drives it, belongs to the `shared` operation `id`.

@@ -40,7 +40,8 @@ impl ExecutionContext {
     }
 
     /// Ready with a pinned buffer of `len` elements, which holds the bytes of an earlier copy. Memory that has to be
-    /// pinned first is pinned on a helper thread, or here if this run blocks its thread anyway.
+    /// pinned first is pinned on a helper thread, or here if the run that polls blocks its thread anyway or only
+    /// submits.
     pub(crate) fn poll_pinned<T: Element>(
         &self,
         pinning: &mut Option<Pinning<T>>,
@@ -48,7 +49,7 @@ impl ExecutionContext {
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
         let pending = pinning.get_or_insert_with(|| self.device().start_pinning(len));
-        let polled = match self.mode() {
+        let polled = match self.mode_of_poll() {
             RunMode::Async => pending.poll(task),
             RunMode::Blocking | RunMode::Detached => Poll::Ready(pending.wait()),
         };

@@ -160,6 +160,8 @@ fn alone(device: &Device, fault: &str) {
 fn with_hundreds(device: &Device, fault: &str) {
     let (kernels, busy) =
         (Kernels::load(device), iterations_for(device, Duration::from_millis(10)));
+    // First: a driver may load a module only once all kernels have ended.
+    let op = faulting(device, fault);
     let streams: Vec<_> = (0..8).map(|_| device.new_stream().unwrap()).collect();
     let work = |kernels: &Kernels| {
         let kernels = kernels.clone();
@@ -190,7 +192,6 @@ fn with_hundreds(device: &Device, fault: &str) {
         })
         .collect();
     let own = device.new_stream().unwrap();
-    let op = faulting(device, fault);
     let start = Instant::now();
     let faulted = runtime.spawn(op.schedule(&SingleStream::from(own)));
     let error = runtime.block_on(faulted).unwrap().map(drop).unwrap_err();

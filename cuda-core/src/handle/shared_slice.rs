@@ -15,7 +15,7 @@ impl<T> DeviceBuffer<T> {
     /// Some elements, to be read by operations that outlive this call.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if they are not inside.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if they are not inside.
     pub fn share(self: &Arc<Self>, range: Range<usize>) -> Result<SharedSlice<T>> {
         self.slice(range.clone())?;
         Ok(SharedSlice { buffer: self.clone(), range })

@@ -29,7 +29,8 @@ impl Lost {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// A job of this epoch has failed. Returns whether it is the first: only then is the error kept.
+    /// A job of this epoch has failed. The first error of an epoch is kept. Returns whether it loses the device now: a
+    /// fault of an earlier epoch belongs to the reset that ended that epoch.
     pub(crate) fn set(&self, error: Error, epoch: u64) -> bool {
         let mut by = self.by.lock();
         let first = !by.contains_key(&epoch);
@@ -37,11 +38,12 @@ impl Lost {
             by.insert(epoch, error);
             self.any.store(true, Ordering::Release);
         }
-        first
+        first && epoch == self.epoch()
     }
 
     /// Begins a new epoch. Returns the one before it.
     pub(crate) fn begin_epoch(&self) -> u64 {
+        let _by = self.by.lock();
         self.epoch.fetch_add(1, Ordering::AcqRel)
     }
 
@@ -92,7 +94,7 @@ mod tests {
         assert_eq!(lost.end_epoch(0), Some(error("first")));
         assert_eq!(lost.begin_epoch(), 1);
         // A job from before the reset faults after it.
-        assert!(lost.set(error("late"), 1));
+        assert!(!lost.set(error("late"), 1));
         assert_eq!((lost.check_at(1), lost.check_at(2)), (Err(error("late")), Ok(())));
         assert_eq!(lost.end_epoch(1), Some(error("late")));
         assert!(!lost.any.load(Ordering::Relaxed));
