@@ -19,27 +19,19 @@ impl ExecutionContext {
     /// The kind of waits in the run that polls these steps now. It differs from [`mode`](Self::mode) in the steps of a
     /// `shared` operation, which several runs may drive.
     pub(crate) fn mode_of_poll(&self) -> RunMode {
-        let mut mode = self.mode();
-        let mut context = self.known_shared().cloned();
-        while let Some(shared) = context {
-            mode = shared.mode();
-            context = shared.root_place().driver.lock().clone();
-        }
-        mode
+        self.drivers().last().map_or_else(|| self.mode(), |outermost| outermost.mode())
     }
 
     /// Whether this context, or one that drives it, belongs to the `shared` operation `id`.
     pub(crate) fn is_part_of(&self, id: usize) -> bool {
-        let mut context = self.known_shared().cloned();
-        while let Some(shared) = context {
-            let root = shared.root_place();
-            if root.part_of == Some(id) {
-                return true;
-            }
-            let driver: Option<Arc<Shared>> = root.driver.lock().clone();
-            context = driver;
-        }
-        false
+        self.drivers().any(|context| context.root_place().part_of == Some(id))
+    }
+
+    /// This context, the one that drives it now, the one that drives that one, and so on.
+    fn drivers(&self) -> impl Iterator<Item = Arc<Shared>> {
+        std::iter::successors(self.known_shared().cloned(), |context| {
+            context.root_place().driver.lock().clone()
+        })
     }
 }
 

@@ -1,14 +1,13 @@
-//! What nobody has written may be passed on, until something depends on it; and which of two faults is told.
+//! Unwritten values may be passed on until something depends on them; and which of two faults is reported.
 
 use cuda_cpu::{Checks, FaultKind, FaultSpace, LaunchError};
 
 use crate::args;
 use crate::host::Host;
 
-/// What was loaded of shared and local memory that was never written may be passed on, until something depends
-/// on it.
+/// A kernel may load shared and local memory that was never written, and may pass the value on.
 #[test]
-fn what_nobody_has_written_may_be_passed_on() {
+fn unwritten_values_may_be_passed_on() {
     let header = ".version 7.0\n.target sm_70\n.address_size 64\n";
     let kernel = ".visible .entry k(.param .u64 x) {
         .shared .b32 word[64]; .local .b32 own[4];

@@ -103,7 +103,7 @@ fn pieces_are_limited() {
     pieces.split(1).unwrap();
 }
 
-/// An access, its position, and the tickets that it was told to come after.
+/// An access, its position, and the tickets that it comes after.
 type Log = Vec<(Ticket, Access, Range<u64>, Vec<Ticket>)>;
 
 /// All accesses that the edges of the log put before `this`.
