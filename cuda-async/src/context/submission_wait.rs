@@ -61,10 +61,11 @@ impl ExecutionContext {
 
     /// Yields to the executor during long host work. Returns whether the caller must return pending.
     pub(crate) fn yield_now(&self, task: &mut Context<'_>) -> bool {
-        if self.mode() == RunMode::Async {
+        let yields = self.mode_of_poll() == RunMode::Async;
+        if yields {
             task.waker().wake_by_ref();
         }
-        self.mode() == RunMode::Async
+        yields
     }
 }
 

@@ -88,6 +88,35 @@ fn downloads_that_are_dropped_leave_no_host_blocks() {
     }
 }
 
+/// Nothing polls the operation again after `async_on`.
+#[test]
+fn async_on_pins_host_memory_at_once() {
+    let device = LinkProvider::new(Duration::from_millis(2)).with_slow_host_blocks().open_device();
+    let stream = device.new_stream().unwrap();
+    let plain = h2d(vec![7u8; MIB]);
+    let shared = h2d(vec![9u8; 2 * MIB]).shared();
+    // SAFETY: the outputs are used only by operations of this library.
+    let plain = unsafe { plain.async_on(&stream) }.unwrap();
+    // SAFETY: as above.
+    let first = unsafe { shared.clone().async_on(&stream) }.unwrap();
+    assert_eq!(to_host(plain).sync_on(&stream), Ok(vec![7; MIB]));
+    assert_eq!(first.len(), 2 * MIB);
+    let read = shared.then(to_host).sync_on(&stream);
+    assert_eq!(read, Ok(vec![9; 2 * MIB]));
+}
+
+/// An awaited operation yields while host memory is pinned.
+#[test]
+fn awaited_copies_pin_host_memory_on_the_helper_thread() {
+    let device = LinkProvider::new(Duration::from_millis(2)).with_slow_host_blocks().open_device();
+    let policy = StreamPoolRoundRobin::new(&device).unwrap();
+    let copies = (1..9u8).map(|i| h2d(vec![i; MIB]).then(to_host).schedule(&policy));
+    let copied = block_on(futures::future::join_all(copies.collect::<Vec<_>>()));
+    for (i, values) in (1..9u8).zip(copied) {
+        assert_eq!(values, Ok(vec![i; MIB]));
+    }
+}
+
 #[test]
 fn host_block_that_is_too_short_is_an_error() {
     for provider in providers() {

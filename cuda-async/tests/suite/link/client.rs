@@ -51,6 +51,7 @@ struct State {
 
 pub fn start(
     info: DeviceInfo,
+    slow_host_blocks: bool,
     to_node: FarEnd,
     from_node: Receiver<Vec<u8>>,
     sink: Arc<dyn NoticeSink>,
@@ -64,6 +65,7 @@ pub fn start(
     });
     let mut capabilities = Capabilities::local(info.memory);
     capabilities.ordered_visibility = false;
+    capabilities.slow_host_blocks = slow_host_blocks;
     let (to_node, requests) = (Mutex::new(to_node), AtomicU64::new(0));
     Arc::new(Client { info, capabilities, to_node, shared, requests })
 }

@@ -27,13 +27,20 @@ use cuda_cpu::{CpuOptions, CpuProvider};
 pub struct LinkProvider {
     delay: Duration,
     options: CpuOptions,
+    slow_host_blocks: bool,
     trips: Arc<AtomicU64>,
 }
 
 impl LinkProvider {
     /// With this delay in each direction.
     pub fn new(delay: Duration) -> Self {
-        Self { delay, options: CpuOptions::default(), trips: Arc::default() }
+        let (options, trips) = Default::default();
+        Self { delay, options, slow_host_blocks: false, trips }
+    }
+
+    /// Host memory is pinned on the helper thread, as on a GPU.
+    pub fn with_slow_host_blocks(self) -> Self {
+        Self { slow_host_blocks: true, ..self }
     }
 
     pub fn open_device(&self) -> Device {
@@ -60,6 +67,13 @@ unsafe impl Provider for LinkProvider {
         let (to_node, from_client) = delay::link(self.delay);
         let (to_client, from_node) = delay::link(self.delay);
         let info = node::start(CpuProvider::new(self.options.clone()), from_client, to_client)?;
-        Ok(client::start(info, to_node, from_node, notices, self.trips.clone()))
+        Ok(client::start(
+            info,
+            self.slow_host_blocks,
+            to_node,
+            from_node,
+            notices,
+            self.trips.clone(),
+        ))
     }
 }
