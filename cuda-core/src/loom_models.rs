@@ -6,6 +6,7 @@
 //! preemptions; the others are not.
 
 mod backend;
+mod memory_charge;
 mod notices;
 mod retention;
 mod tickets;

@@ -21,13 +21,19 @@ impl MemoryCharge {
     /// # Errors
     /// [`Error::OutOfMemory`] if it exceeds what is left of the quota.
     pub(crate) fn charge(&self, requested: u64) -> Result<()> {
-        let before = self.used.fetch_add(requested.min(self.quota), Ordering::Relaxed);
-        if requested <= self.quota.saturating_sub(before) {
-            return Ok(());
+        // Not an addition that is taken back: meanwhile it would refuse other allocations that fit.
+        let mut used = self.used.load(Ordering::Relaxed);
+        loop {
+            let sum = used.checked_add(requested).filter(|sum| *sum <= self.quota);
+            let Some(sum) = sum else {
+                let free = self.quota - used;
+                return Err(Error::OutOfMemory { requested, free, total: self.quota });
+            };
+            match self.used.compare_exchange(used, sum, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => used = now,
+            }
         }
-        self.credit(requested.min(self.quota));
-        let free = self.quota.saturating_sub(before);
-        Err(Error::OutOfMemory { requested, free, total: self.quota })
     }
 
     /// Gives back the charge of an allocation.

@@ -18,6 +18,8 @@ mod streams;
 
 pub use host_pool::HOST_POOL_LIMIT;
 pub(crate) use host_pool::Lease;
+#[cfg(all(test, loom))]
+pub(crate) use memory_charge::MemoryCharge;
 pub(crate) use reclaim::Freed;
 pub use reply::Pending;
 pub(crate) use reply::unexpected;
