@@ -1,10 +1,11 @@
-//! State that exists once per device and process: the primary context, the memory pool, the words of streams, and the
-//! queue of resources to reclaim.
+//! State that exists once per device and process: the primary context, the pools of device and host memory, the words of
+//! streams, and the queue of resources to reclaim.
 //!
 //! Uses `driver`, `protocol` and `sync`. Every folder above binds the context with [`Primary::bind`] before it calls
 //! the driver, and gives dropped resources to [`Reclaim`].
 
 mod bound;
+mod host_pool;
 mod id_cache;
 mod pool;
 mod primary;

@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{bound::Bound, pool::MemoryPool, reclaim::Reclaim, words::Words};
+use super::{bound::Bound, host_pool::HostPool, pool::MemoryPool, reclaim::Reclaim, words::Words};
 use crate::{
     cuda::driver::{
         api::{Api, CAPTURE_RELAXED, ContextHandle, StreamHandle, device_attribute as attribute},
@@ -29,6 +29,8 @@ pub(crate) struct Primary {
     pub(crate) limits: Limits,
     /// The pool of stream-ordered memory, where the device supports one.
     pub(crate) pool: Option<MemoryPool>,
+    /// The pool of pinned host memory, where the driver has one.
+    pub(crate) host_pool: Option<HostPool>,
     /// Whether streams can write words of eight bytes.
     pub(crate) writes_words: bool,
     /// From the most urgent to the least.
@@ -73,6 +75,7 @@ impl Primary {
             info: driver.describe(ordinal)?,
             limits: driver.limits(device)?,
             pool: None,
+            host_pool: None,
             writes_words: driver.attribute(device, attribute::WRITES_WORDS)? != 0,
             priorities: 0..=0,
             context: ContextHandle::NULL,
@@ -112,9 +115,19 @@ impl Primary {
         } else {
             None
         };
+        let host_pool = self.create_host_pool(driver, &bound);
         drop(bound);
-        (self.pool, self.priorities) = (pool, greatest..=least);
+        (self.pool, self.host_pool, self.priorities) = (pool, host_pool, greatest..=least);
         Ok(())
+    }
+
+    /// A pool of host memory. Without one, every block is pinned and unpinned by itself.
+    fn create_host_pool(&self, driver: &Driver, bound: &Bound) -> Option<HostPool> {
+        // Older drivers do not know the attribute.
+        driver.attribute(self.device, attribute::HOST_MEMORY_POOLS).ok().filter(|has| *has != 0)?;
+        let devices = (0..driver.devices).map(|ordinal| driver.device(ordinal));
+        let devices = devices.collect::<Result<Vec<_>>>().ok()?;
+        HostPool::create(self.api, &devices, bound).ok()
     }
 
     /// Makes the context current on this thread until the result is dropped.
@@ -222,12 +235,16 @@ impl Primary {
         self.backends.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a backend that is torn down. The last one returns the pool's free memory to the system. May block.
+    /// Counts a backend that is torn down. The last one returns the pools' free memory to the system. May block.
     pub(crate) fn backend_closed(&self, bound: &Bound) {
-        if self.backends.fetch_sub(1, Ordering::Relaxed) == 1
-            && let Some(pool) = &self.pool
-        {
+        if self.backends.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return;
+        }
+        if let Some(pool) = &self.pool {
             pool.trim(self.api, bound);
+        }
+        if let Some(pool) = &self.host_pool {
+            pool.trim_all(self.api, bound);
         }
     }
 

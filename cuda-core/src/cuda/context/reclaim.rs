@@ -28,7 +28,7 @@ pub(crate) trait Reclaimable: Send {
     ) -> Option<Box<dyn Reclaimable>>;
 
     /// Whether giving it back may wait for unrelated work of the device. Such resources are given back last.
-    fn waits_for_device(&self) -> bool {
+    fn waits_for_device(&self, _: &Primary) -> bool {
         false
     }
 }
@@ -131,7 +131,7 @@ fn give_back(
         }
         return items;
     };
-    items.sort_by_key(|item| item.waits_for_device());
+    items.sort_by_key(|item| item.waits_for_device(device));
     let reclaim = |item: Box<dyn Reclaimable>| {
         if device.is_lost() {
             std::mem::forget(item);

@@ -1,7 +1,7 @@
 //! The table of driver functions, looked up one by one.
 //!
-//! Every function here exists since driver 12.0, the oldest supported one. A function of a newer driver needs a table
-//! of `Option`s.
+//! Every function of [`Api`] exists since driver 12.0, the oldest supported one. [`Newer`] has the functions that a newer
+//! driver may have.
 //!
 //! The table is not `cudarc`'s. Its status type is a closed enum, so a status that a newer driver adds would be
 //! undefined behaviour. Its lazy loader panics where a library or a function is missing. Here a status is an integer,
@@ -46,6 +46,13 @@ handles! {
     PoolHandle;
     /// Pinned host memory.
     HostPointer;
+}
+
+impl HostPointer {
+    /// The memory at an address that host and device share.
+    pub(crate) const fn shared(address: Address) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(address as usize))
+    }
 }
 
 /// A `CUdeviceptr`.
@@ -93,6 +100,12 @@ impl PoolProps {
             reserved: [0; 8],
         }
     }
+
+    /// A pool of pinned host memory, for this process alone.
+    pub(crate) const fn of_host() -> Self {
+        // `CU_MEM_LOCATION_TYPE_HOST`, which has no ordinal.
+        Self { location_type: 2, ..Self::of(0) }
+    }
 }
 
 const _: () = assert!(size_of::<PoolProps>() == 88);
@@ -112,6 +125,8 @@ pub(crate) mod device_attribute {
     pub(crate) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
     pub(crate) const MEMORY_POOLS: i32 = 115;
     pub(crate) const WRITES_WORDS: i32 = 122;
+    /// Not known to drivers before 13.0.
+    pub(crate) const HOST_MEMORY_POOLS: i32 = 144;
 }
 
 /// The attributes of a function that are read or set: `CUfunction_attribute`.
@@ -150,11 +165,42 @@ pub(crate) const LAUNCH_PARAM: [*mut c_void; 3] = [
     std::ptr::without_provenance_mut(2),
 ];
 
+/// Functions that a newer driver may have.
+#[derive(Debug, Default)]
+pub(crate) struct Newer {
+    function_load: Option<unsafe extern "system" fn(FunctionHandle) -> c_int>,
+}
+
+impl Newer {
+    /// Looks up the functions that the driver has.
+    ///
+    /// # Safety
+    /// `library` is the CUDA driver and stays loaded.
+    unsafe fn look_up(library: &Library) -> Self {
+        // SAFETY: the driver's function of this name has this type.
+        Self { function_load: unsafe { library.get(b"cuFuncLoad\0") }.ok().map(|found| *found) }
+    }
+}
+
+impl Api {
+    /// `cuFuncLoad`, of drivers since 12.4: moves the code of a kernel to the device. Older drivers do this at the first
+    /// launch.
+    ///
+    /// # Safety
+    /// As the driver's manual says.
+    pub(crate) unsafe fn function_load(&self, function: FunctionHandle) -> Result<(), Failed> {
+        let Some(load) = self.newer.function_load else { return Ok(()) };
+        // SAFETY: the library is never unloaded; the rest is the caller's promise.
+        Failed::check("cuFuncLoad", unsafe { load(function) })
+    }
+}
+
 macro_rules! driver_calls {
     ($($method:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(,)?);)*) => {
         /// The table.
         #[derive(Debug)]
         pub(crate) struct Api {
+            newer: Newer,
             $($method: unsafe extern "system" fn($($ty),*) -> c_int,)*
         }
 
@@ -166,6 +212,8 @@ macro_rules! driver_calls {
             /// `library` is the CUDA driver and stays loaded.
             pub(crate) unsafe fn look_up(library: &Library) -> Result<Self, libloading::Error> {
                 Ok(Self {
+                    // SAFETY: the caller's promise.
+                    newer: unsafe { Newer::look_up(library) },
                     // SAFETY: the driver's function of this name has this type.
                     $($method: unsafe { *library.get(concat!($symbol, "\0").as_bytes())? },)*
                 })

@@ -14,17 +14,17 @@ use crate::{
 };
 
 /// A zeroed, pinned block. May block. Dropping it does not call the driver: the helper thread frees the memory.
-pub(crate) fn host_block(primary: &'static Primary, bytes: usize, _: &Bound) -> Result<HostBlock> {
-    let mut start = HostPointer::NULL;
+pub(crate) fn host_block(
+    primary: &'static Primary,
+    bytes: usize,
+    bound: &Bound,
+) -> Result<HostBlock> {
     let reserved = bytes.max(1); // the driver refuses 0 bytes
-    // SAFETY: writes one pointer.
-    unsafe { primary.api.host_alloc(&mut start, reserved, HOST_PORTABLE) }.map_err(|failed| {
-        match failed {
-            Failed { code: status::OUT_OF_MEMORY, .. } => {
-                Error::OutOfHostMemory { requested: bytes as u64 }
-            }
-            failed => primary.error(failed),
+    let start = allocate(primary, reserved, bound).map_err(|failed| match failed {
+        Failed { code: status::OUT_OF_MEMORY, .. } => {
+            Error::OutOfHostMemory { requested: bytes as u64 }
         }
+        failed => primary.error(failed),
     })?;
     let give_back = move || primary.reclaim.put(Box::new(Pinned(start)));
     let pointer = match NonNull::new(start.0.cast::<u8>()) {
@@ -44,6 +44,16 @@ pub(crate) fn host_block(primary: &'static Primary, bytes: usize, _: &Bound) -> 
     Ok(unsafe { HostBlock::from_raw(pointer, bytes, move |_| give_back()) })
 }
 
+fn allocate(primary: &Primary, bytes: usize, bound: &Bound) -> Result<HostPointer, Failed> {
+    if let Some(pool) = &primary.host_pool {
+        return pool.allocate(primary.api, bytes, bound);
+    }
+    let mut start = HostPointer::NULL;
+    // SAFETY: writes one pointer.
+    unsafe { primary.api.host_alloc(&mut start, bytes, HOST_PORTABLE) }?;
+    Ok(start)
+}
+
 /// The memory of a block that was dropped.
 struct Pinned(HostPointer);
 
@@ -51,14 +61,20 @@ impl Reclaimable for Pinned {
     fn reclaim(
         self: Box<Self>,
         primary: &'static Primary,
-        _: &Bound,
+        bound: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        // SAFETY: it came from `host_alloc`. Its block was dropped, so no submission in flight uses it (rule 7).
-        _ = unsafe { primary.api.host_free(self.0) };
+        // Its block was dropped, so no submission in flight uses the memory (rule 7).
+        match &primary.host_pool {
+            // SAFETY: it came from the pool, and see above.
+            Some(pool) => unsafe { pool.give_back(primary.api, self.0, bound) },
+            // SAFETY: it came from `host_alloc`, and see above. A failure means that the device is lost.
+            None => _ = unsafe { primary.api.host_free(self.0) },
+        }
         None
     }
 
-    fn waits_for_device(&self) -> bool {
-        true
+    /// Without a pool, the driver waits for every running kernel.
+    fn waits_for_device(&self, primary: &Primary) -> bool {
+        primary.host_pool.is_none()
     }
 }

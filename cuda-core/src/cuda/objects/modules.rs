@@ -231,7 +231,8 @@ impl State {
 }
 
 impl Module {
-    /// Compiles and loads PTX. Blocks.
+    /// Compiles and loads PTX, and moves the code of every kernel to the device. Blocks: the driver waits for running
+    /// kernels, and has other threads' launches wait meanwhile.
     fn load(primary: &'static Primary, text: String) -> Result<Self> {
         primary.alive()?;
         let kernels = entries(&text)?;
@@ -263,6 +264,9 @@ impl Module {
             unsafe { api.function_get(&mut value, attribute, raw) }.map_err(failed)?;
             Ok(value.max(0).unsigned_abs())
         };
+        // At the first launch this would delay the launch until every running kernel has ended.
+        // SAFETY: as above.
+        unsafe { api.function_load(raw) }.map_err(failed)?;
         let static_shared = ask(attribute::STATIC_SHARED)?;
         check_shared(&entry.name, static_shared.into(), primary.limits.shared)?;
         Ok(Function {
@@ -296,7 +300,7 @@ impl Reclaimable for Unloaded {
         None
     }
 
-    fn waits_for_device(&self) -> bool {
+    fn waits_for_device(&self, _: &Primary) -> bool {
         true
     }
 }
