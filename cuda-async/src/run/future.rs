@@ -53,6 +53,7 @@ impl<S: Submit> DeviceFuture<S> {
     /// polled.
     pub(crate) fn scheduled<P: SchedulingPolicy + ?Sized>(steps: S, policy: &P) -> Self {
         let begun = policy.place().and_then(|stream| {
+            stream.report_before_others();
             State::begin(steps, Run::on(stream), &mut Context::from_waker(Waker::noop()))
         });
         Self(Live::new(begun.unwrap_or_else(State::Failed)))

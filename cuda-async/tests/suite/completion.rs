@@ -7,7 +7,7 @@ use std::{
 };
 
 use cuda_async::{
-    Device, Error, LaunchConfig, SchedulingPolicy, cuda_cpu::CpuProvider, launch,
+    Device, Error, LaunchConfig, SchedulingPolicy, cuda_cpu::CpuProvider, launch, memory::fill,
     policy::SingleStream, prelude::*,
 };
 use futures::{FutureExt, executor::block_on, future::join_all};
@@ -16,9 +16,9 @@ use crate::{
     kernels::Kernels,
     link::LinkProvider,
     on_every_device,
-    polling::{iterations_for, own_devices},
+    polling::{idle_blocks, iterations_for, own_devices},
     wakes::in_time,
-    wrapper::WrapperProvider,
+    wrapper::{Logged, WrapperProvider},
 };
 
 on_every_device! {
@@ -48,6 +48,29 @@ fn future_does_not_wait_for_later_work_on_its_stream(device: &Device) {
     assert_eq!(block_on(to_host(second).schedule(&policy)), Ok(vec![0.0; 8]));
 }
 
+/// A device that reports only after a want reports everything that the stream has by then. So the want for a future
+/// that was scheduled and not polled comes before the work of another one.
+#[test]
+fn scheduled_work_is_asked_for_before_other_work_follows() {
+    let provider = WrapperProvider::new(LinkProvider::new(Duration::from_millis(300)));
+    let device = provider.open_device();
+    let policy = SingleStream::new(&device).unwrap();
+    let first = zeros::<u8>(8).then(|x| fill(x, 1)).schedule(&policy);
+    let last = policy.place().unwrap().submitted();
+    assert_eq!(last, 3, "an allocation and two fills");
+    let second = zeros::<u8>(8).schedule(&policy);
+    let log = provider.watched.log();
+    let submitted: Vec<_> = log.iter().filter(|it| matches!(it, Logged::Submitted(_))).collect();
+    let [.., Logged::Submitted(last), Logged::Submitted(next)] = submitted[..] else {
+        panic!("{log:?}")
+    };
+    let at = |wanted| log.iter().position(|it| *it == wanted);
+    let want = at(Logged::Wanted(*last)).expect("the first future's last submission is wanted");
+    assert!(at(Logged::Submitted(*last)).unwrap() < want);
+    assert!(want < at(Logged::Submitted(*next)).unwrap());
+    block_on(async { futures::join!(first, second) }).0.unwrap();
+}
+
 #[test]
 fn future_does_not_report_failures_of_other_work_on_its_stream() {
     for device in own_devices() {
@@ -56,6 +79,8 @@ fn future_does_not_report_failures_of_other_work_on_its_stream() {
         let trap = device.load_ptx(include_str!("../../../kernels/faults.ptx")).unwrap();
         let trap = trap.function("trap_at").unwrap();
         let lost = zeros::<u32>(64).sync_on(&stream).unwrap();
+        // Work that needs no new host memory is submitted at once.
+        idle_blocks(&device, 4, 8);
         let before = h2d([1u8; 8]).then(|x| zip!(to_host(x), zeros::<u8>(1))).schedule(&policy);
         let copied = h2d([1u8; 8]).schedule(&policy);
         // SAFETY: writes `lost`, of 64 elements, or traps.
@@ -79,6 +104,7 @@ fn future_does_not_report_failures_of_other_work_on_its_stream() {
         let (lost, ..) = unsafe { op.async_on(&stream) }.unwrap();
         let _ = stream.synchronize();
         device.reset().unwrap();
+        idle_blocks(&device, 4, 8);
         let first = h2d([1u8; 8]).schedule(&policy);
         let skipped = to_host(&lost).schedule(&policy);
         let second = h2d([2u8; 8]).then(to_host).schedule(&policy);

@@ -26,6 +26,15 @@ pub struct Watched {
     /// Whether every host block has 4096 bytes.
     pub short_blocks: AtomicBool,
     on_submit: Mutex<Option<OnSubmit>>,
+    /// The tickets that were submitted and asked for, in order.
+    log: Mutex<Vec<Logged>>,
+}
+
+/// A call of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logged {
+    Submitted(Ticket),
+    Wanted(Ticket),
 }
 
 type OnSubmit = Arc<dyn Fn(&Submission<'_>) + Send + Sync>;
@@ -44,6 +53,11 @@ impl Watched {
     /// Calls this before each submission reaches the device.
     pub fn on_submit(&self, call: impl Fn(&Submission<'_>) + Send + Sync + 'static) {
         *self.on_submit.lock().unwrap() = Some(Arc::new(call));
+    }
+
+    /// The submissions and the wants so far.
+    pub fn log(&self) -> Vec<Logged> {
+        self.log.lock().unwrap().clone()
     }
 
     /// Waits until no host block is live, and returns the time that it took.
@@ -125,11 +139,15 @@ unsafe impl Backend for Wrapper {
         if let Some(call) = on_submit {
             call(submission);
         }
+        self.watched.log.lock().unwrap().push(Logged::Submitted(submission.ticket));
         // SAFETY: the caller keeps the rules.
         unsafe { self.inner.submit(submission, host) }
     }
 
     unsafe fn control(&self, control: Control) -> Result<()> {
+        if let Control::Want { ticket } = control {
+            self.watched.log.lock().unwrap().push(Logged::Wanted(ticket));
+        }
         let less = |left: usize| left.checked_sub(1);
         let left = &self.watched.refused_wants;
         if matches!(control, Control::Want { .. })

@@ -27,6 +27,8 @@ pub(super) struct Sent {
     last: AtomicU64,
     /// Whether `more` has anything, so that a look need not lock.
     has_more: AtomicBool,
+    /// Whether a task will wait for the last submission.
+    awaited: AtomicBool,
     /// On the heap: most handles make one run of submissions and join nothing.
     more: Mutex<Option<Box<More>>>,
 }
@@ -58,13 +60,30 @@ impl More {
 impl Sent {
     pub(super) fn new() -> Self {
         let [first, last] = [1, 0].map(AtomicU64::new);
-        Self { first, last, has_more: AtomicBool::new(false), more: Mutex::default() }
+        let [has_more, awaited] = [false, false].map(AtomicBool::new);
+        Self { first, last, has_more, awaited, more: Mutex::default() }
     }
 
     /// The number of the last submission of this handle; 0 if there is none.
     #[inline]
     pub(super) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
+    }
+
+    /// Whether `number` follows the last submission of this handle, so that no other handle submitted in between.
+    #[inline]
+    pub(super) fn continues_with(&self, number: u64) -> bool {
+        self.last.load(Ordering::Relaxed) + 1 == number
+    }
+
+    /// A task will wait for the last submission, also for those to come.
+    pub(super) fn set_awaited(&self) {
+        self.awaited.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
     }
 
     /// Counts a submission. Called with the stream's order lock held.
@@ -101,6 +120,7 @@ impl Sent {
     pub(super) fn join_runs(&self, other: &Sent) {
         self.first.store(other.first.load(Ordering::Relaxed), Ordering::Relaxed);
         self.last.store(other.last(), Ordering::Release);
+        self.awaited.store(other.is_awaited(), Ordering::Release);
         if other.has_more.load(Ordering::Acquire) {
             let theirs = other.more.lock();
             let Some(theirs) = theirs.as_deref() else { return };

@@ -179,6 +179,26 @@ impl Stream {
         Ok(Waiter::new(self.timeline().clone(), number))
     }
 
+    /// Has the device report the submissions of this handle, from now on, before another handle's work follows them on the
+    /// stream. For a task that will wait for them later: a report that is only asked for then also covers the work that
+    /// was submitted meanwhile, and so comes later.
+    pub fn report_before_others(&self) {
+        self.sent.set_awaited();
+    }
+
+    /// Begins a submission: takes the next number, and asks for the report of another handle's submission before this
+    /// one follows it. Called with the order lock held.
+    #[inline]
+    pub(super) fn reserve(&self) -> Ticket {
+        let ticket = self.timeline().reserve();
+        if !self.sent.continues_with(ticket.number)
+            && let Some(number) = self.timeline().take_awaited()
+        {
+            self.device().core().want(Ticket { number, ..ticket });
+        }
+        ticket
+    }
+
     /// The result of the submissions that this handle made up to `number`, if that one is known to be complete: the
     /// first failure among them. A failure is reported once. Does not ask the device.
     #[inline]
@@ -291,7 +311,7 @@ impl Stream {
             return Err(Error::unsupported("foreign submissions", &self.device().info().address));
         };
         let _order = self.timeline().order.lock();
-        let ticket = self.timeline().reserve();
+        let ticket = self.reserve();
         // SAFETY: the caller promises it.
         let submitted = unsafe { foreign.submit(ticket, &[], submit) };
         submitted.inspect_err(|_| self.timeline().give_back(ticket))?;
@@ -321,7 +341,7 @@ impl Stream {
     /// Submits a control that takes a ticket.
     fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
         let _order = self.timeline().order.lock();
-        let ticket = self.timeline().reserve();
+        let ticket = self.reserve();
         send(ticket).inspect_err(|_| self.timeline().give_back(ticket))?;
         self.publish(ticket);
         Ok(ticket)
@@ -332,6 +352,9 @@ impl Stream {
     pub(super) fn publish(&self, ticket: Ticket) {
         self.timeline().publish(ticket.number);
         self.sent.count(ticket.number);
+        if self.sent.is_awaited() {
+            self.timeline().set_awaited(ticket.number);
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Stream {
             device.check_same("a buffer", operand.allocation.device())?;
         }
         let mut marks = timeline.order.lock();
-        let ticket = timeline.reserve();
+        let ticket = self.reserve();
         let mut claims = Claims::default();
         for (owner, operand) in operands.iter().enumerate() {
             claims.claim(owner, operand, ticket);

@@ -36,6 +36,9 @@ pub(crate) struct Timeline {
     published: AtomicU64,
     /// The last ticket whose progress was asked for because much was in flight.
     asked: AtomicU64,
+    /// The last ticket that a task will wait for, and that was not asked for yet; 0 if there is none. Stored under
+    /// `order`.
+    awaited: AtomicU64,
     pub(crate) progress: Progress,
     pub(crate) order: Mutex<Watermarks>,
     pub(crate) retention: Retention,
@@ -75,6 +78,7 @@ impl Timeline {
             reserved: AtomicU64::new(0),
             published: AtomicU64::new(0),
             asked: AtomicU64::new(0),
+            awaited: AtomicU64::new(0),
             progress: Progress::default(),
             order: Mutex::default(),
             retention: Retention::default(),
@@ -123,6 +127,24 @@ impl Timeline {
             self.asked.store(number, Ordering::Relaxed);
         }
         due
+    }
+
+    /// A task will wait for this submission. Called with `order` held.
+    #[inline]
+    pub(crate) fn set_awaited(&self, number: u64) {
+        self.awaited.store(number, Ordering::Relaxed);
+    }
+
+    /// The submission that a task will wait for, if it is not known to be complete. The caller asks for its report.
+    /// Called with `order` held.
+    #[inline]
+    pub(crate) fn take_awaited(&self) -> Option<u64> {
+        let number = self.awaited.load(Ordering::Relaxed);
+        if number <= self.progress.completed() {
+            return None;
+        }
+        self.awaited.store(0, Ordering::Relaxed);
+        Some(number)
     }
 
     pub(crate) fn is_busy(&self) -> bool {
