@@ -8,7 +8,7 @@ use cuda_async::{
 };
 use futures::executor::block_on;
 
-use crate::{link::LinkProvider, wrapper::WrapperProvider};
+use crate::{link::LinkProvider, polling::idle_blocks, wrapper::WrapperProvider};
 
 const MIB: usize = 1 << 20;
 
@@ -79,6 +79,7 @@ fn downloads_that_are_dropped_leave_no_host_blocks() {
     for provider in providers() {
         let device = provider.open_device();
         let policy = StreamPoolRoundRobin::with_streams(&device, 4).unwrap();
+        idle_blocks(&device, 60, MIB);
         for _ in 0..20 {
             drop(zeros::<u8>(3 * MIB).then(to_host).schedule(&policy));
         }
@@ -91,7 +92,7 @@ fn downloads_that_are_dropped_leave_no_host_blocks() {
 /// Nothing polls the operation again after `async_on`.
 #[test]
 fn async_on_pins_host_memory_at_once() {
-    let device = LinkProvider::new(Duration::from_millis(2)).with_slow_host_blocks().open_device();
+    let device = LinkProvider::new(Duration::from_millis(2)).open_device();
     let stream = device.new_stream().unwrap();
     let plain = h2d(vec![7u8; MIB]);
     let shared = h2d(vec![9u8; 2 * MIB]).shared();
@@ -108,7 +109,7 @@ fn async_on_pins_host_memory_at_once() {
 /// An awaited operation yields while host memory is pinned.
 #[test]
 fn awaited_copies_pin_host_memory_on_the_helper_thread() {
-    let device = LinkProvider::new(Duration::from_millis(2)).with_slow_host_blocks().open_device();
+    let device = LinkProvider::new(Duration::from_millis(2)).open_device();
     let policy = StreamPoolRoundRobin::new(&device).unwrap();
     let copies = (1..9u8).map(|i| h2d(vec![i; MIB]).then(to_host).schedule(&policy));
     let copied = block_on(futures::future::join_all(copies.collect::<Vec<_>>()));

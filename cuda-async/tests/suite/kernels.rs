@@ -1,9 +1,13 @@
 //! The kernels that the suite launches, wrapped as operations.
 
+use std::sync::OnceLock;
+
 use cuda_async::{
     Device, DeviceBuffer, DeviceOp, Function, LaunchConfig, kernel::KernelArg, launch,
     memory::BufferSource, zeros,
 };
+
+use crate::devices::cuda;
 
 /// The kernels of one device.
 #[derive(Clone)]
@@ -17,7 +21,17 @@ pub struct Kernels {
 pub type Floats = DeviceBuffer<f32>;
 
 impl Kernels {
+    /// Loads the kernels; on the GPU that the tests share, once. There a load waits for the running kernels of every other
+    /// test, and their launches wait with it.
     pub fn load(device: &Device) -> Self {
+        static SHARED: OnceLock<Kernels> = OnceLock::new();
+        if device.info().address.starts_with("cuda") && cuda().is_some_and(|it| it == *device) {
+            return SHARED.get_or_init(|| Self::load_anew(device)).clone();
+        }
+        Self::load_anew(device)
+    }
+
+    fn load_anew(device: &Device) -> Self {
         let function =
             |ptx: &str, name: &str| device.load_ptx(ptx).unwrap().function(name).unwrap();
         let basic = include_str!("../../../kernels/basic.ptx");

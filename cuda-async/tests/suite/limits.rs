@@ -17,7 +17,7 @@ use crate::{kernels::Kernels, on_every_device, polling::iterations_for};
 on_every_device! {
     submissions_wait_for_credit
     blocking_run_waits_for_credit
-    allocations_wait_for_memory
+    allocations_wait_for_credit
 }
 
 const MANY: u32 = 3000;
@@ -98,7 +98,7 @@ fn blocking_run_waits_for_credit(device: &Device) {
     });
 }
 
-fn allocations_wait_for_memory(device: &Device) {
+fn allocations_wait_for_credit(device: &Device) {
     let once = |_| {
         let kernels = Kernels::load(device);
         let long = iterations_for(device, Duration::from_millis(400));

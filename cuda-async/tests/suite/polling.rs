@@ -72,6 +72,12 @@ pub fn own_devices() -> [Device; 2] {
     providers.map(|provider| Device::open(provider, 0).unwrap())
 }
 
+/// Has the device keep this many idle blocks of host memory, so that the next copies need not wait for new ones.
+pub fn idle_blocks(device: &Device, count: usize, bytes: usize) {
+    let block = |_| device.landing_place::<u8>(bytes).unwrap();
+    drop((0..count).map(block).collect::<Vec<_>>());
+}
+
 /// Waits until the device has no more memory in use than `before`.
 pub fn memory_is_freed(device: &Device, before: u64) {
     let until = Instant::now() + Duration::from_secs(20);

@@ -51,7 +51,6 @@ struct State {
 
 pub fn start(
     info: DeviceInfo,
-    slow_host_blocks: bool,
     to_node: FarEnd,
     from_node: Receiver<Vec<u8>>,
     sink: Arc<dyn NoticeSink>,
@@ -65,7 +64,7 @@ pub fn start(
     });
     let mut capabilities = Capabilities::local(info.memory);
     capabilities.ordered_visibility = false;
-    capabilities.slow_host_blocks = slow_host_blocks;
+    capabilities.slow_host_blocks = true;
     let (to_node, requests) = (Mutex::new(to_node), AtomicU64::new(0));
     Arc::new(Client { info, capabilities, to_node, shared, requests })
 }

@@ -1,7 +1,7 @@
 //! A device behind a slow link: every submission, control, request, reply and notice travels as bytes, with a delay in
 //! each direction, and is carried out on a CPU device at the far end.
 //!
-//! It shows that the protocol is complete and that nothing waits for the link where it need not. Frames count round
+//! Host memory is pinned on a helper thread, as on a GPU. The link shows that the protocol is complete and that nothing waits for the link where it need not. Frames count round
 //! trips as a Lamport clock does: a frame of the client carries the number of round trips that it depends on, and a
 //! frame of the node one more than the largest it has received.
 
@@ -27,7 +27,6 @@ use cuda_cpu::{CpuOptions, CpuProvider};
 pub struct LinkProvider {
     delay: Duration,
     options: CpuOptions,
-    slow_host_blocks: bool,
     trips: Arc<AtomicU64>,
 }
 
@@ -35,12 +34,7 @@ impl LinkProvider {
     /// With this delay in each direction.
     pub fn new(delay: Duration) -> Self {
         let (options, trips) = Default::default();
-        Self { delay, options, slow_host_blocks: false, trips }
-    }
-
-    /// Host memory is pinned on the helper thread, as on a GPU.
-    pub fn with_slow_host_blocks(self) -> Self {
-        Self { slow_host_blocks: true, ..self }
+        Self { delay, options, trips }
     }
 
     pub fn open_device(&self) -> Device {
@@ -67,13 +61,6 @@ unsafe impl Provider for LinkProvider {
         let (to_node, from_client) = delay::link(self.delay);
         let (to_client, from_node) = delay::link(self.delay);
         let info = node::start(CpuProvider::new(self.options.clone()), from_client, to_client)?;
-        Ok(client::start(
-            info,
-            self.slow_host_blocks,
-            to_node,
-            from_node,
-            notices,
-            self.trips.clone(),
-        ))
+        Ok(client::start(info, to_node, from_node, notices, self.trips.clone()))
     }
 }
