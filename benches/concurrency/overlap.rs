@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Streams that share the chunks.
-const LANES: [usize; 2] = [3, 4];
+const LANES: [usize; 3] = [3, 4, 8];
 
 pub fn measure(
     raw: Option<&Raw>,
@@ -26,7 +26,7 @@ pub fn measure(
 ) -> Result<(), Box<dyn std::error::Error>> {
     section("Overlap", &["median us", "to the slowest alone"]);
     let lanes = match raw {
-        Some(raw) => (0..LANES[1]).map(|_| raw.lane(sizes.chunk * 8)).collect::<Result<_, _>>()?,
+        Some(raw) => (0..LANES[2]).map(|_| raw.lane(sizes.chunk * 8)).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
     let chunks = Chunks { ours, sizes, one: Place::new(ours.words(sizes.chunk)?) };
@@ -65,6 +65,7 @@ fn raw_ways<'a>(lanes: &'a [Lane<'_>], sizes: &'a Sizes) -> Vec<Way<'a>> {
         alone("raw driver, downloads alone", |lane, _| lane.download()),
         together("raw driver, 3 streams", &lanes[..LANES[0]]),
         together("raw driver, 4 streams", &lanes[..LANES[1]]),
+        together("raw driver, 8 streams", &lanes[..LANES[2]]),
     ]
 }
 
@@ -89,8 +90,11 @@ impl Chunks<'_> {
             Way::new("4 x `in_order`, `.sync_on`", || {
                 done(self.together(LANES[1]).sync_on(stream));
             }),
-            Way::new("4 x `in_order`, `.await`", move || {
-                done(executor.block_on(self.together(LANES[1]).into_future()));
+            Way::new("8 x `in_order`, `.sync_on`", || {
+                done(self.together(LANES[2]).sync_on(stream));
+            }),
+            Way::new("8 x `in_order`, `.await`", move || {
+                done(executor.block_on(self.together(LANES[2]).into_future()));
             }),
         ]
     }

@@ -1,0 +1,126 @@
+//! A GPU with a stream for the kernel that runs, and one for the launches beside it.
+
+use std::{ffi::c_void, mem::MaybeUninit, ptr, sync::Arc, time::Duration};
+
+use cudarc::driver::{CudaContext, result, sys};
+
+/// Errors that threads can pass on.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The context, its streams and its kernels. Nothing of it is freed.
+pub struct Gpu {
+    context: Arc<CudaContext>,
+    busy: sys::CUstream,
+    elsewhere: sys::CUstream,
+    idle: Stream,
+    timed: sys::CUfunction,
+    buffer: sys::CUdeviceptr,
+}
+
+/// A stream of the context.
+#[derive(Clone, Copy)]
+pub struct Stream(sys::CUstream);
+
+// SAFETY: the handle is never written, and the driver accepts it on every thread whose current context is its own.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub fn get(self) -> sys::CUstream {
+        self.0
+    }
+
+    pub fn synchronize(self) -> Result<()> {
+        // SAFETY: the stream lives as long as the process.
+        check(unsafe { sys::cuStreamSynchronize(self.0) })
+    }
+}
+
+// SAFETY: the handles are never written, and the driver accepts them on every thread whose current context is theirs.
+unsafe impl Sync for Gpu {}
+
+/// The kernel that runs for a stated time, and does little else.
+pub const PTX: &str = concat!(include_str!("../../kernels/timed.ptx"), "\0");
+
+impl Gpu {
+    pub fn open() -> Result<Self> {
+        let context = CudaContext::new(0)?;
+        context.bind_to_thread()?;
+        let stream = || result::stream::create(result::stream::StreamKind::NonBlocking);
+        // SAFETY: the text ends in a NUL byte; the context is current.
+        let timed = unsafe {
+            let module = result::module::load_data(PTX.as_ptr().cast())?;
+            result::module::get_function(module, c"timed".to_owned())?
+        };
+        // SAFETY: the context is current.
+        let buffer = unsafe { result::malloc_sync(4096)? };
+        let (busy, elsewhere, idle) = (stream()?, stream()?, Stream(stream()?));
+        let gpu = Self { context, busy, elsewhere, idle, timed, buffer };
+        gpu.run_for(Duration::ZERO)?;
+        gpu.launch_elsewhere()?;
+        gpu.synchronize()?;
+        Ok(gpu)
+    }
+
+    pub fn name(&self) -> Result<String> {
+        Ok(self.context.name()?)
+    }
+
+    /// Makes the context current on the calling thread.
+    pub fn bind(&self) -> Result<()> {
+        Ok(self.context.bind_to_thread()?)
+    }
+
+    /// Launches the kernel that the calls are measured beside.
+    pub fn run_for(&self, time: Duration) -> Result<()> {
+        self.launch(self.timed, self.busy, time)
+    }
+
+    pub fn launch_elsewhere(&self) -> Result<()> {
+        self.launch(self.timed, self.elsewhere, Duration::ZERO)
+    }
+
+    pub fn wait_elsewhere(&self) -> Result<()> {
+        Stream(self.elsewhere).synchronize()
+    }
+
+    /// A stream that is idle but for the calls that are measured.
+    pub fn idle(&self) -> Stream {
+        self.idle
+    }
+
+    /// Waits for everything.
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(self.context.synchronize()?)
+    }
+
+    /// Launches `function`, which takes a buffer and a number of nanoseconds, with one warp.
+    pub fn launch(
+        &self,
+        function: sys::CUfunction,
+        stream: sys::CUstream,
+        time: Duration,
+    ) -> Result<()> {
+        let nanos = u32::try_from(time.as_nanos())?;
+        let mut params = [ptr::from_ref(&self.buffer) as *mut c_void, ptr::from_ref(&nanos) as _];
+        // SAFETY: the parameters are those of `timed`, which writes less than the buffer has.
+        check(unsafe {
+            let params = params.as_mut_ptr();
+            sys::cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, params, ptr::null_mut())
+        })
+    }
+}
+
+/// The error of a driver call.
+pub fn check(status: sys::CUresult) -> Result<()> {
+    Ok(status.result()?)
+}
+
+/// The handle that a driver call writes.
+pub fn made<T>(make: impl FnOnce(*mut T) -> sys::CUresult) -> Result<T> {
+    let mut handle = MaybeUninit::uninit();
+    check(make(handle.as_mut_ptr()))?;
+    // SAFETY: the driver has written it, since it reported success.
+    Ok(unsafe { handle.assume_init() })
+}

@@ -1,0 +1,69 @@
+//! Which driver calls wait for kernels that run on other streams, and which have the launches of other threads wait
+//! meanwhile. Raw driver calls only.
+//!
+//! `cargo bench -p benches --bench driver_waits` needs a GPU with a driver of CUDA 13.0 or newer. A kernel runs for
+//! [`KERNEL`]. A second thread makes the call [`BEFORE_CALL`] later, and the first thread launches an empty kernel on
+//! another stream when the call has had [`BEFORE_LAUNCH`] to begin.
+
+mod calls;
+mod gpu;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use benches::section;
+
+use crate::{
+    calls::{Call, Handles, calls},
+    gpu::{Gpu, Result},
+};
+
+/// The time for which the kernel runs.
+const KERNEL: Duration = Duration::from_millis(250);
+/// The time from the launch of the kernel to the call.
+const BEFORE_CALL: Duration = Duration::from_millis(20);
+/// The time from there to the launch of the other thread.
+const BEFORE_LAUNCH: Duration = Duration::from_millis(20);
+
+fn main() -> Result<()> {
+    let gpu = Gpu::open()?;
+    println!("# {}", gpu.name()?);
+    section(
+        "Calls beside a kernel of 250 ms",
+        &["the call, ms", "a launch elsewhere, ms", "its end, ms"],
+    );
+    let handles = Handles::default();
+    for call in &calls(&gpu, &handles) {
+        let [calls, launches, ends] = beside_a_kernel(&gpu, call)?.map(|it| it.as_secs_f64() * 1e3);
+        println!("| driver | {} | {calls:.2} | {launches:.2} | {ends:.2} |", call.name);
+    }
+    Ok(())
+}
+
+/// The durations of the call, of the launch by the other thread, and of that thread's wait for its kernel.
+fn beside_a_kernel(gpu: &Gpu, call: &Call<'_>) -> Result<[Duration; 3]> {
+    gpu.synchronize()?;
+    gpu.run_for(KERNEL)?;
+    thread::sleep(BEFORE_CALL);
+    let times = thread::scope(|scope| {
+        let called = scope.spawn(|| {
+            gpu.bind()?;
+            time(|| (call.run)())
+        });
+        thread::sleep(BEFORE_LAUNCH);
+        let launched = time(|| gpu.launch_elsewhere());
+        let ended = time(|| gpu.wait_elsewhere());
+        let called = called.join().map_err(|_| "the call panicked")?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>([called?, launched?, ended?])
+    })?;
+    gpu.synchronize()?;
+    Ok(times)
+}
+
+fn time(run: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    let start = Instant::now();
+    run()?;
+    Ok(start.elapsed())
+}
