@@ -10,6 +10,7 @@ use benches::{
     section,
 };
 use cuda_async::{Error, Stream, in_order, iterate, join_all, ops::empty, prelude::*, to_pinned};
+use tokio::runtime::Runtime;
 
 use crate::{
     ours::{Ours, Words},
@@ -29,7 +30,8 @@ pub fn measure(
         Some(raw) => (0..LANES[2]).map(|_| raw.lane(sizes.chunk * 8)).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
-    let chunks = Chunks { ours, sizes, one: Place::new(ours.words(sizes.chunk)?) };
+    let (one, executor) = (Place::new(ours.words(sizes.chunk)?), one_thread());
+    let chunks = Chunks { ours, sizes, one, executor };
     let mut ways = raw_ways(&lanes, sizes);
     ways.extend(chunks.ways());
     let medians = medians(&mut ways, sizes.chunk_effort);
@@ -74,11 +76,12 @@ struct Chunks<'a> {
     sizes: &'a Sizes,
     /// The buffer of the rows with kernels or downloads alone.
     one: Place<Words>,
+    executor: Runtime,
 }
 
 impl Chunks<'_> {
     fn ways(&self) -> Vec<Way<'_>> {
-        let executor = one_thread();
+        let executor = &self.executor;
         let stream = &self.ours.stream;
         vec![
             Way::new("uploads alone", || done(self.uploads().sync_on(stream))),
@@ -93,8 +96,11 @@ impl Chunks<'_> {
             Way::new("8 x `in_order`, `.sync_on`", || {
                 done(self.together(LANES[2]).sync_on(stream));
             }),
-            Way::new("8 x `in_order`, `.await`", move || {
+            Way::new("8 x `in_order`, `.await`", || {
                 done(executor.block_on(self.together(LANES[2]).into_future()));
+            }),
+            Way::new("`join_all` of all, `.await`", || {
+                done(executor.block_on(self.together(self.sizes.chunks).into_future()));
             }),
         ]
     }

@@ -9,7 +9,7 @@ use std::{
 use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
 use crate::{
-    context::{Credit, ExecutionContext, MemoryWait},
+    context::{Credit, ExecutionContext, MemoryWait, RunMode},
     memory::{
         chunk::{COPY_WINDOW, chunk_elements},
         target::BufferTarget,
@@ -159,7 +159,10 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
     ) -> Poll<Result<()>> {
         while self.done < self.source.elements().len() {
             if self.in_flight.len() == COPY_WINDOW {
-                ready!(cx.poll_submission(self.in_flight[0], &mut self.waiter, task))?;
+                // A run that only submits never polls again, so it takes as many blocks as it needs.
+                if cx.mode_of_poll() != RunMode::Detached {
+                    ready!(cx.poll_submission(self.in_flight[0], &mut self.waiter, task))?;
+                }
                 self.in_flight.pop_front();
             }
             ready!(self.poll_chunk(task, cx))?;
