@@ -15,9 +15,9 @@ use crate::{
     },
 };
 
-/// Earlier runs that a handle keeps apart. Beyond that the two oldest become one, which also reports failures of
-/// submissions of other handles between them.
-const MAX_RUNS: usize = 32;
+/// Earlier runs that a handle keeps apart, in 16 KiB. Beyond that the two oldest become one, which also reports failures
+/// of submissions of other handles between them.
+const MAX_RUNS: usize = 1024;
 
 /// Joined handles after which those that are complete are forgotten.
 const SETTLE_EVERY: usize = 32;

@@ -7,6 +7,7 @@
 //! lock; they are cloned, dropped and woken without it. A failure is entered before `completed` covers it.
 
 use std::{
+    collections::VecDeque,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -16,6 +17,7 @@ use crate::{
     sync::{
         Mutex, WakerSet, Woken,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        limit,
     },
 };
 
@@ -37,15 +39,16 @@ pub(crate) struct Progress {
 struct State {
     /// The error that ended the stream: submissions that are not complete now never will be.
     ended: Option<Error>,
-    /// Submissions that failed or were skipped: first, last, cause. Sorted.
-    failed: Vec<(u64, u64, Error)>,
+    /// Submissions that failed or were skipped: first, last, cause. Sorted; no two overlap.
+    failed: VecDeque<(u64, u64, Error)>,
     /// By submission number, then by waiter.
     wakers: WakerSet<(u64, u64)>,
 }
 
-/// Ranges of failed submissions that a stream keeps apart. Beyond that the two oldest become one, with the
-/// submissions between them.
-const MAX_FAILED: usize = 64;
+/// Ranges of failed submissions that a stream keeps apart, about 400 KiB of them. Beyond that the two oldest become one,
+/// with the submissions between them: an operation that has been in flight for all that time may then report the failure
+/// of another one. No failure is forgotten.
+const MAX_FAILED: usize = limit(4096, 64);
 
 impl Progress {
     /// The last submission that is known to be complete.
@@ -151,23 +154,27 @@ impl Progress {
 
 impl State {
     fn failure_in(&self, first: u64, last: u64) -> Result<()> {
-        let hit = |(from, to, _): &&(u64, u64, Error)| *from <= last && first <= *to;
-        let hit = self.failed.iter().find(|failed| first <= last && hit(failed));
+        let place = self.failed.partition_point(|(_, to, _)| *to < first);
+        let hit = self.failed.get(place).filter(|(from, ..)| first <= last && *from <= last);
         hit.map_or(Ok(()), |(.., error)| Err(error.clone()))
     }
 
     fn add_failure(&mut self, number: u64, error: Error) {
-        if let Some((_, last, known)) = self.failed.last_mut()
+        if let Some((_, last, known)) = self.failed.back_mut()
             && *last + 1 == number
             && *known == error
         {
             *last = number;
             return;
         }
-        let place = self.failed.partition_point(|(first, ..)| *first < number);
+        let place = self.failed.partition_point(|(_, last, _)| *last < number);
+        if self.failed.get(place).is_some_and(|(first, ..)| *first <= number) {
+            return;
+        }
         self.failed.insert(place, (number, number, error));
-        if self.failed.len() > MAX_FAILED {
-            let (first, ..) = self.failed.remove(0);
+        if self.failed.len() > MAX_FAILED
+            && let Some((first, ..)) = self.failed.pop_front()
+        {
             self.failed[0].0 = first;
         }
     }
@@ -321,14 +328,16 @@ mod tests {
     #[test]
     fn failures_are_bounded_and_none_is_forgotten() {
         let progress = Progress::default();
-        for number in 1..100 {
+        let count = MAX_FAILED as u64 + 36;
+        for number in 1..=count {
             progress.fail(2 * number, Error::AlreadyEnded);
             drop(progress.advance(2 * number));
         }
-        assert!(
-            (1..100).all(|number| progress.outcome(2 * number) == Some(Err(Error::AlreadyEnded)))
-        );
-        assert!(progress.state.lock().failed.len() <= MAX_FAILED);
+        let failed = |number| progress.outcome(number) == Some(Err(Error::AlreadyEnded));
+        assert!((1..=count).all(|number| failed(2 * number)));
+        assert_eq!(progress.state.lock().failed.len(), MAX_FAILED);
+        // The oldest became one range. The others are apart.
+        assert!(failed(3) && !failed(2 * count - 1) && !failed(1) && !failed(2 * count + 1));
     }
 
     #[test]
