@@ -175,6 +175,17 @@ impl Lane<'_> {
         check(unsafe { sys::cuStreamSynchronize(self.stream) });
     }
 
+    /// Queries the stream until it is idle.
+    pub fn query_until_idle(&self) {
+        loop {
+            // SAFETY: the stream is this lane's own.
+            match unsafe { sys::cuStreamQuery(self.stream) } {
+                sys::CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
+                status => return check(status),
+            }
+        }
+    }
+
     /// Makes an event without timing.
     ///
     /// # Errors

@@ -85,13 +85,18 @@ fn one_launch(raw: Option<&Lane<'_>>, ours: &Ours) {
         raw.scale(raw.x);
         raw.synchronize();
     };
-    let packed = raw.map(|raw| {
-        Way::new("raw driver, parameters packed", move || {
+    let variants = raw.into_iter().flat_map(|raw| {
+        let packed = Way::new("raw driver, parameters packed", move || {
             raw.scale_packed();
             raw.synchronize();
-        })
+        });
+        let queried = Way::new("raw driver, launch + queries until idle", move || {
+            raw.scale(raw.x);
+            raw.query_until_idle();
+        });
+        [packed, queried]
     });
-    let ways = packed.into_iter().chain(ways);
+    let ways = variants.chain(ways);
     report("launch + synchronize", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
 }
 
