@@ -84,11 +84,11 @@ unsafe impl Backend for Null {
         });
     }
 
-    fn peek(&self, _: StreamId) -> Result<u64> {
+    unsafe fn peek(&self, _: StreamId) -> Result<u64> {
         Ok(self.last.load(Relaxed))
     }
 
-    fn block_until(&self, _: Ticket) -> Result<()> {
+    unsafe fn block_until(&self, _: Ticket) -> Result<()> {
         Ok(())
     }
 

@@ -163,12 +163,14 @@ unsafe impl Backend for Wrapper {
         self.inner.request(request, answer);
     }
 
-    fn peek(&self, stream: StreamId) -> Result<u64> {
-        self.inner.peek(stream)
+    unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
+        // SAFETY: the caller keeps the rules.
+        unsafe { self.inner.peek(stream) }
     }
 
-    fn block_until(&self, ticket: Ticket) -> Result<()> {
-        self.inner.block_until(ticket)
+    unsafe fn block_until(&self, ticket: Ticket) -> Result<()> {
+        // SAFETY: the caller keeps the rules.
+        unsafe { self.inner.block_until(ticket) }
     }
 
     fn host_block(&self, bytes: usize) -> Result<HostBlock> {

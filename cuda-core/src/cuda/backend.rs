@@ -210,9 +210,11 @@ unsafe impl Backend for CudaBackend {
         }
     }
 
-    fn peek(&self, stream: StreamId) -> Result<u64> {
+    #[inline]
+    unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
         self.primary.intact()?;
-        let stream = self.streams.find(stream)?;
+        // SAFETY: the caller does not retire the stream until this returns.
+        let stream = unsafe { self.streams.get(stream) }?;
         // Before the query: what is submitted meanwhile may not have run.
         let accepted = stream.accepted();
         let shown = stream.completed();
@@ -224,10 +226,12 @@ unsafe impl Backend for CudaBackend {
         Ok(if idle { accepted } else { stream.completed() })
     }
 
-    fn block_until(&self, ticket: Ticket) -> Result<()> {
+    #[inline]
+    unsafe fn block_until(&self, ticket: Ticket) -> Result<()> {
         self.primary.intact()?;
         let (primary, number) = (self.primary, ticket.number);
-        let stream = self.streams.find(ticket.stream)?;
+        // SAFETY: the caller does not retire the stream until this returns.
+        let stream = unsafe { self.streams.get(ticket.stream) }?;
         if stream.completed() >= number {
             return Ok(());
         }

@@ -189,11 +189,11 @@ unsafe impl Backend for Model {
         answer.give(Ok(Reply::Reached(false)));
     }
 
-    fn peek(&self, stream: StreamId) -> Result<u64> {
+    unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
         Ok(self.complete(stream))
     }
 
-    fn block_until(&self, ticket: Ticket) -> Result<()> {
+    unsafe fn block_until(&self, ticket: Ticket) -> Result<()> {
         self.completes(ticket);
         Ok(())
     }

@@ -54,13 +54,19 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The error that lost the device.
-    fn peek(&self, stream: StreamId) -> Result<u64>;
+    ///
+    /// # Safety
+    /// Until the call returns, the caller does not retire the stream.
+    unsafe fn peek(&self, stream: StreamId) -> Result<u64>;
 
     /// Blocks the calling thread until a ticket is complete and its failures are reported.
     ///
     /// # Errors
     /// The error that lost the device.
-    fn block_until(&self, ticket: Ticket) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`peek`](Backend::peek).
+    unsafe fn block_until(&self, ticket: Ticket) -> Result<()>;
 
     /// A zeroed block of host memory that the device copies from and to at full speed (pinned, for a GPU). Has at least
     /// `bytes` bytes. May block where [`Capabilities::slow_host_blocks`] says so.

@@ -90,7 +90,7 @@ impl DeviceCore {
         Ok(timeline)
     }
 
-    /// Blocks until submission `number` of a stream is complete.
+    /// Blocks until submission `number` of a stream, which the caller holds, is complete.
     ///
     /// # Errors
     /// The error that lost the device. Failures of submissions are not looked at.
@@ -99,7 +99,8 @@ impl DeviceCore {
         if timeline.progress.completed() >= number {
             return Ok(());
         }
-        let done = self.backend.block_until(Ticket { stream: timeline.id, number });
+        // SAFETY: the caller holds a handle of the stream, so it is not retired.
+        let done = unsafe { self.backend.block_until(Ticket { stream: timeline.id, number }) };
         if let Err(error) = done {
             return Err(self.lost(timeline, error));
         }
@@ -108,13 +109,14 @@ impl DeviceCore {
         Ok(())
     }
 
-    /// Looks, without blocking, how far a stream is.
+    /// Looks, without blocking, how far a stream is, which the caller holds.
     ///
     /// # Errors
     /// The error that lost the device.
     #[inline]
     pub(crate) fn query(&self, timeline: &Timeline) -> Result<()> {
-        match self.backend.peek(timeline.id) {
+        // SAFETY: as for `synchronize`.
+        match unsafe { self.backend.peek(timeline.id) } {
             Ok(complete) => {
                 timeline.advance(complete);
                 Ok(())

@@ -45,7 +45,7 @@ fn context_is_current_inside_and_restored_afterwards() {
     let mut submit = |raw: RawStream| {
         assert!(!raw.stream.is_null() && raw.context == current());
         // A call inside a call finds the context current and leaves it so.
-        gpu.backend.block_until(before).unwrap();
+        gpu.block_until(before).unwrap();
         assert_eq!(raw.context, current());
         Ok(())
     };
@@ -99,7 +99,7 @@ fn reports_do_not_disturb_a_capture() {
         // SAFETY: a stream of the device, which is held.
         assert_eq!(unsafe { begin(raw.stream, 2) }, 0);
         gpu.want(before).unwrap();
-        assert_eq!(gpu.backend.peek(stream), Ok(0));
+        assert_eq!(gpu.peek(stream), Ok(0));
         // Longer than the time after which the completion thread queries streams.
         gpu.no_notice_within(std::time::Duration::from_millis(120));
         let mut graph = null_mut();

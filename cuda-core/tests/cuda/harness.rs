@@ -200,9 +200,21 @@ impl Gpu {
         bytemuck::cast_slice(block.bytes()).to_vec()
     }
 
+    /// As the backend's.
+    pub(crate) fn peek(&self, stream: StreamId) -> Result<u64> {
+        // SAFETY: the tests retire streams on the thread that calls this.
+        unsafe { self.backend.peek(stream) }
+    }
+
+    /// As the backend's.
+    pub(crate) fn block_until(&self, ticket: Ticket) -> Result<()> {
+        // SAFETY: as for `peek`.
+        unsafe { self.backend.block_until(ticket) }
+    }
+
     /// Blocks until a stream has run everything.
     pub(crate) fn sync(&self, stream: StreamId) -> Result<()> {
-        self.backend.block_until(self.last(stream))
+        self.block_until(self.last(stream))
     }
 
     /// Loads a module. Returns its id, the largest block of each kernel, and the compiler's log.

@@ -37,8 +37,7 @@ fn assert_lost(gpu: Gpu) {
     let stream = StreamId(1);
     let begin = Instant::now();
     // Questions about work in flight return the fault itself.
-    let questions =
-        [gpu.want(gpu.last(stream)), gpu.sync(stream), gpu.backend.peek(stream).map(drop)];
+    let questions = [gpu.want(gpu.last(stream)), gpu.sync(stream), gpu.peek(stream).map(drop)];
     for result in questions {
         assert!(matches!(result, Err(Error::Fault(_))), "{result:?}");
     }

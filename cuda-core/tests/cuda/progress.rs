@@ -36,7 +36,7 @@ fn want_on_a_stream_that_is_already_idle_is_reported() {
     let stream = gpu.stream();
     let ticket = gpu.run(stream, Work::Join).unwrap();
     gpu.sync(stream).unwrap();
-    assert!(eventually(Duration::from_secs(1), || gpu.backend.peek(stream) == Ok(ticket.number)));
+    assert!(eventually(Duration::from_secs(1), || gpu.peek(stream) == Ok(ticket.number)));
     gpu.no_notice_within(Duration::from_millis(20));
     gpu.want(ticket).unwrap();
     assert_eq!(gpu.progress(), ticket);

@@ -86,7 +86,7 @@ fn wait_for_a_ticket_that_was_not_submitted_is_an_error() {
     let ticket = Ticket { stream: other, number: 1 };
     let refused = gpu.run_after(stream, &[ticket], Work::Join, &[]);
     assert!(matches!(refused, Err(Error::OutOfRange { .. })), "{refused:?}");
-    for refused in [gpu.want(ticket), gpu.backend.block_until(ticket)] {
+    for refused in [gpu.want(ticket), gpu.block_until(ticket)] {
         assert!(matches!(refused, Err(Error::OutOfRange { .. })), "{refused:?}");
     }
 }
@@ -95,14 +95,14 @@ fn wait_for_a_ticket_that_was_not_submitted_is_an_error() {
 fn peek_shows_everything_on_an_idle_stream_and_nothing_before_its_end() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
-    assert_eq!(gpu.backend.peek(stream), Ok(0));
+    assert_eq!(gpu.peek(stream), Ok(0));
     let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
     let before = gpu.last(stream).number;
-    assert_eq!(gpu.backend.peek(stream), Ok(before));
+    assert_eq!(gpu.peek(stream), Ok(before));
     gpu.launch(stream, store, ONE, &slow_store_params(1, 50_000_000), &[(8, to)]).unwrap();
-    assert!(gpu.backend.peek(stream).unwrap() <= before);
+    assert!(gpu.peek(stream).unwrap() <= before);
     gpu.sync(stream).unwrap();
-    assert_eq!(gpu.backend.peek(stream), Ok(before + 1));
+    assert_eq!(gpu.peek(stream), Ok(before + 1));
 }
 
 /// The caller's mark was made before the other submission, so neither question waits for that one.
@@ -117,8 +117,8 @@ fn wait_for_a_ticket_does_not_wait_for_submissions_behind_its_mark() {
     let first = launch(20_000_000).unwrap();
     gpu.want(first).unwrap();
     launch(1_000_000_000).unwrap();
-    gpu.backend.block_until(first).unwrap();
-    assert!(gpu.backend.peek(stream).unwrap() >= first.number);
+    gpu.block_until(first).unwrap();
+    assert!(gpu.peek(stream).unwrap() >= first.number);
     assert!(start_of.elapsed() < Duration::from_millis(700), "{:?}", start_of.elapsed());
     gpu.sync(stream).unwrap();
     // By the event: another stream waits for the ticket.
@@ -126,7 +126,7 @@ fn wait_for_a_ticket_does_not_wait_for_submissions_behind_its_mark() {
     let second = launch(20_000_000).unwrap();
     gpu.run_after(other, &[second], Work::Join, &[]).unwrap();
     launch(1_000_000_000).unwrap();
-    gpu.backend.block_until(second).unwrap();
+    gpu.block_until(second).unwrap();
     assert!(begin.elapsed() < Duration::from_millis(700), "{:?}", begin.elapsed());
     gpu.sync(stream).unwrap();
 }
@@ -139,8 +139,8 @@ fn wait_for_an_earlier_ticket_without_a_mark_ends() {
     let launch = || gpu.launch(stream, store, ONE, &slow_store_params(1, 1_000_000), &[(8, to)]);
     let first = launch().unwrap();
     launch().unwrap();
-    gpu.backend.block_until(first).unwrap();
-    gpu.backend.block_until(first).unwrap();
+    gpu.block_until(first).unwrap();
+    gpu.block_until(first).unwrap();
     gpu.sync(stream).unwrap();
 }
 
@@ -168,7 +168,7 @@ fn stream_after_a_retired_one_starts_at_zero() {
     let Some(gpu) = gpu() else { return };
     for _ in 0..100 {
         let stream = gpu.stream();
-        assert_eq!(gpu.backend.peek(stream), Ok(0));
+        assert_eq!(gpu.peek(stream), Ok(0));
         let ticket = gpu.run(stream, Work::Join).unwrap();
         gpu.want(ticket).unwrap();
         gpu.progress_to(ticket);

@@ -347,11 +347,11 @@ unsafe impl Backend for CpuBackend {
         }
     }
 
-    fn peek(&self, stream: StreamId) -> Result<u64> {
+    unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
         Ok(self.stream(stream)?.complete())
     }
 
-    fn block_until(&self, ticket: Ticket) -> Result<()> {
+    unsafe fn block_until(&self, ticket: Ticket) -> Result<()> {
         self.stream(ticket.stream)?.wait(ticket.number, &self.shared);
         Ok(())
     }

@@ -179,7 +179,13 @@ impl Client {
     }
 
     pub fn block_until(&self, ticket: Ticket) -> Result<(), Error> {
-        self.backend.block_until(ticket)
+        // SAFETY: the CPU device holds the stream meanwhile, so another thread may retire it.
+        unsafe { self.backend.block_until(ticket) }
+    }
+
+    pub fn peek(&self, stream: StreamId) -> Result<u64, Error> {
+        // SAFETY: as for `block_until`.
+        unsafe { self.backend.peek(stream) }
     }
 
     /// Blocks until everything that was submitted to a stream is complete.

@@ -15,7 +15,7 @@ fn want_of_a_complete_ticket_is_reported() {
         // Cumulative: at least this number.
         assert_eq!(d.next_report(), done);
     }
-    assert_eq!(d.client.backend.peek(A), Ok(done.number));
+    assert_eq!(d.client.peek(A), Ok(done.number));
 }
 
 #[test]

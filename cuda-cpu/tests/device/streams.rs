@@ -13,7 +13,7 @@ fn retired_stream_is_unknown() {
     d.client.retire_stream(B);
     let refused = d.submit(B, Work::Join);
     assert!(matches!(refused, Err(Error::OutOfRange { .. })));
-    assert!(matches!(d.client.backend.peek(B), Err(Error::OutOfRange { .. })));
+    assert!(matches!(d.client.peek(B), Err(Error::OutOfRange { .. })));
 }
 
 #[test]

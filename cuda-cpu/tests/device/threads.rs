@@ -196,7 +196,7 @@ fn all_waits_end_under_load() {
                             // The stream may be retired by now.
                             _ = client.block_until(last);
                         }
-                        10 => _ = client.backend.peek(stream).unwrap(),
+                        10 => _ = client.peek(stream).unwrap(),
                         11 if next(4) == 0 => {
                             drop(held);
                             client.reset();

@@ -31,11 +31,11 @@ impl Backend for Forger {
 
     fn request(&self, _: Request, _: Answer) {}
 
-    fn peek(&self, _: StreamId) -> Result<u64> {
+    unsafe fn peek(&self, _: StreamId) -> Result<u64> {
         Ok(u64::MAX)
     }
 
-    fn block_until(&self, _: Ticket) -> Result<()> {
+    unsafe fn block_until(&self, _: Ticket) -> Result<()> {
         Ok(())
     }
 

@@ -175,7 +175,7 @@ unsafe impl Backend for Client {
         }
     }
 
-    fn peek(&self, stream: StreamId) -> Result<u64> {
+    unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
         let state = self.shared.state.lock().unwrap();
         match &state.lost {
             Some(error) => Err(error.clone()),
@@ -183,7 +183,7 @@ unsafe impl Backend for Client {
         }
     }
 
-    fn block_until(&self, ticket: Ticket) -> Result<()> {
+    unsafe fn block_until(&self, ticket: Ticket) -> Result<()> {
         self.send(&Call::Control(Control::Want { ticket }));
         let mut state = self.shared.state.lock().unwrap();
         loop {
