@@ -2,7 +2,7 @@
 //! kernels. Also the heap allocations of operations.
 //!
 //! `cargo bench -p benches --bench concurrency [-- cpu|cuda [block..]]` runs the blocks `kernel`, `forks`, `tasks`,
-//! `heartbeat`, `building` and `overlap`, or all of them if none is named. On a GPU the first rows of each block are
+//! `heartbeat`, `building`, `overlap` and `vectors`, or all of them if none is named. On a GPU the first rows of each block are
 //! driver calls through `cudarc`.
 
 mod building;
@@ -13,6 +13,7 @@ mod ours;
 mod overlap;
 mod sizes;
 mod tasks;
+mod vectors;
 
 use benches::{heap::Counting, raw::Raw};
 
@@ -23,13 +24,14 @@ static HEAP: Counting = Counting;
 
 type Block = fn(Option<&Raw>, &Ours, &Sizes) -> Result<(), Box<dyn std::error::Error>>;
 
-const BLOCKS: [(&str, Block); 6] = [
+const BLOCKS: [(&str, Block); 7] = [
     ("kernel", kernel::measure),
     ("forks", forks::measure),
     ("tasks", tasks::measure),
     ("heartbeat", heartbeat::measure),
     ("building", building::measure),
     ("overlap", overlap::measure),
+    ("vectors", vectors::measure),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

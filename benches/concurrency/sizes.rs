@@ -27,6 +27,10 @@ pub struct Sizes {
     pub chunk_nanos: u32,
     /// Measurements of the chunks.
     pub chunk_effort: Effort,
+    /// Bytes of a vector that is copied.
+    pub vector: usize,
+    /// Measurements of the vectors.
+    pub vector_effort: Effort,
 }
 
 pub const GPU: Sizes = Sizes {
@@ -42,6 +46,8 @@ pub const GPU: Sizes = Sizes {
     chunks: 24,
     chunk_nanos: 100_000,
     chunk_effort: Effort { rounds: 10, in_a_row: 2 },
+    vector: 64 << 20,
+    vector_effort: Effort { rounds: 10, in_a_row: 2 },
 };
 
 pub const CPU: Sizes = Sizes {
@@ -52,5 +58,7 @@ pub const CPU: Sizes = Sizes {
     beside: 16,
     chunk: 1 << 14,
     chunk_effort: Effort { rounds: 3, in_a_row: 1 },
+    vector: 16 << 20,
+    vector_effort: Effort { rounds: 3, in_a_row: 1 },
     ..GPU
 };

@@ -169,6 +169,24 @@ impl Lane<'_> {
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(self.host, self.x, self.bytes, self.stream) });
     }
 
+    /// Copies ordinary memory to the device, and waits.
+    pub fn upload_from(&self, host: &[u8]) {
+        let bytes = host.len().min(self.bytes);
+        // SAFETY: both have that many bytes, and `host` lives until the stream is synchronised.
+        check(unsafe {
+            sys::cuMemcpyHtoDAsync_v2(self.x, host.as_ptr().cast(), bytes, self.stream)
+        });
+        self.synchronize();
+    }
+
+    /// Copies from the device to ordinary memory, and waits.
+    pub fn download_to(&self, host: &mut [u8]) {
+        let (bytes, to) = (host.len().min(self.bytes), host.as_mut_ptr().cast());
+        // SAFETY: as for `upload_from`.
+        check(unsafe { sys::cuMemcpyDtoHAsync_v2(to, self.x, bytes, self.stream) });
+        self.synchronize();
+    }
+
     /// Synchronises the stream.
     pub fn synchronize(&self) {
         // SAFETY: the stream is this lane's own.
