@@ -23,8 +23,9 @@ mod runtime;
 pub mod sync;
 
 pub use handle::{
-    Allocation, ArgumentKind, Arguments, Crossing, Device, DeviceBuffer, Event, Function, Landing,
-    Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut, Stream,
+    Allocation, ArgumentKind, Arguments, BlockingJob, Crossing, Device, DeviceBuffer, Event,
+    Function, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice,
+    SliceMut, Stream,
 };
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{

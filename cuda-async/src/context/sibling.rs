@@ -59,7 +59,7 @@ impl ExecutionContext {
     }
 
     /// Requests a notice for the work so far, so that its completion is known before later work completes.
-    fn request_notice(&self) -> Result<()> {
+    pub(crate) fn request_notice(&self) -> Result<()> {
         if let (Some(stream), Some(number)) = (self.known_stream(), self.last()) {
             drop(stream.waiter(number)?);
         }

@@ -7,13 +7,16 @@ use std::{
 };
 
 use cuda_core::{
-    DeviceBuffer, Element, Error, Landing, PinnedBuffer, Pinning, Result, SharedSlice, Slice,
-    SliceMut, Stream, Waiter,
+    BlockingJob, DeviceBuffer, Element, Error, Landing, PinnedBuffer, Pinning, Result, SharedSlice,
+    Slice, SliceMut, Stream, Waiter,
 };
 
 use crate::{
-    context::ExecutionContext,
-    memory::chunk::{COPY_WINDOW, chunk_elements},
+    context::{Credit, ExecutionContext},
+    memory::{
+        chunk::COPY_BYTES,
+        host_copy::{self, Copier},
+    },
     op::{Live, Op, Submit},
 };
 
@@ -82,8 +85,14 @@ pub struct ToHost<B: BufferSource> {
     requested: usize,
     in_flight: VecDeque<Landing<B::Element>>,
     waiter: Option<Waiter>,
+    credit: Credit,
     pinning: Option<Pinning<B::Element>>,
+    /// The output, or nothing while a job has it.
     landed: Vec<B::Element>,
+    /// The number of elements of `landed` that have their values.
+    done: usize,
+    /// The copy of landed elements to `landed`, if the helper thread makes it.
+    job: Option<BlockingJob<Vec<B::Element>>>,
 }
 
 impl<B: BufferSource> Submit for ToHost<B> {
@@ -103,50 +112,83 @@ impl<B: BufferSource> Submit for ToHost<B> {
 
 impl<B: BufferSource> ToHost<B> {
     fn new(buffer: B) -> Self {
-        let (in_flight, waiter, pinning, landed) = Default::default();
-        Self { source: Live::new(buffer), requested: 0, in_flight, waiter, pinning, landed }
+        let (in_flight, waiter, credit, pinning, landed, job) = Default::default();
+        let source = Live::new(buffer);
+        Self { source, requested: 0, in_flight, waiter, credit, pinning, landed, done: 0, job }
     }
 
     fn poll_copy(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
-        let len = self.source.get()?.as_slice().len();
-        self.reserve(len)?;
+        let all = self.source.get()?.as_slice().len();
+        if self.landed.len() != all && self.done == 0 && self.job.is_none() {
+            self.landed = host_copy::zeroed(all)?;
+        }
         loop {
-            // A chunk whose memory is not pinned yet does not hold up those that are in flight.
-            let submitted = self.poll_chunks(task, cx, len)?;
+            // A chunk that has to wait does not hold up those that are in flight.
+            let submitted = self.poll_chunks(task, cx, all)?;
+            if self.job.is_some() {
+                self.landed = ready!(cx.poll_job(&mut self.job, task))?;
+            }
             let Some(first) = self.in_flight.front_mut() else { return submitted.map(Ok) };
             let chunk = ready!(cx.poll_landing(first, &mut self.waiter, task))?;
-            self.landed.extend_from_slice(&chunk);
             self.in_flight.pop_front();
-            if self.landed.len() < len && cx.yield_now(task) {
+            if self.take(chunk, cx)? == Copier::Poll && self.done < all && cx.yield_now(task) {
                 return Poll::Pending;
             }
         }
     }
 
-    fn reserve(&mut self, len: usize) -> Result<()> {
-        let bytes = (len as u64).saturating_mul(size_of::<B::Element>() as u64);
-        let missing = len.saturating_sub(self.landed.len());
-        self.landed
-            .try_reserve_exact(missing)
-            .map_err(|_| Error::OutOfHostMemory { requested: bytes })
+    /// Copies landed elements to their places.
+    fn take(&mut self, chunk: PinnedBuffer<B::Element>, cx: &ExecutionContext) -> Result<Copier> {
+        let copier = self.copier(cx)?;
+        let places = self.done..self.done + chunk.len();
+        self.done = places.end;
+        match copier {
+            Copier::Poll => self.landed[places].copy_from_slice(&chunk),
+            Copier::Threads => host_copy::copy(&chunk, &mut self.landed[places]),
+            Copier::Helper => {
+                let mut landed = std::mem::take(&mut self.landed);
+                self.job = Some(cx.device().run_blocking(move || {
+                    host_copy::copy(&chunk, &mut landed[places]);
+                    landed
+                })?);
+            }
+        }
+        Ok(copier)
+    }
+
+    fn copier(&mut self, cx: &ExecutionContext) -> Result<Copier> {
+        let bytes = self.source.get()?.as_slice().len() * size_of::<B::Element>();
+        Ok(Copier::of(cx, bytes, true))
     }
 
     fn poll_chunks(
         &mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
-        len: usize,
+        all: usize,
     ) -> Result<Poll<()>> {
-        let source = self.source.get()?;
-        while self.requested < len && self.in_flight.len() < COPY_WINDOW {
-            let chunk = chunk_elements::<B::Element>().min(len - self.requested);
-            let range = self.requested..self.requested + chunk;
+        let copier = self.copier(cx)?;
+        while self.requested < all {
+            let chunk = copier.elements::<B::Element>().min(all - self.requested);
+            let in_flight: usize = self.in_flight.iter().map(Landing::len).sum();
+            let bytes = (in_flight + chunk).saturating_mul(size_of::<B::Element>());
+            if in_flight > 0 && bytes > COPY_BYTES {
+                break;
+            }
+            if cx.poll_credit(&mut self.credit, task)?.is_pending() {
+                return Ok(Poll::Pending);
+            }
             let Poll::Ready(host) = cx.poll_pinned(&mut self.pinning, chunk, task)? else {
                 return Ok(Poll::Pending);
             };
-            let part = source.as_slice().slice(range)?;
+            let part =
+                self.source.get()?.as_slice().slice(self.requested..self.requested + chunk)?;
             self.in_flight.push_back(cx.enqueue(|stream| part.download(stream, host))?);
             self.requested += chunk;
+            if copier != Copier::Poll {
+                // Asked for now, its report does not wait for the batches behind it.
+                cx.request_notice()?;
+            }
         }
         Ok(Poll::Ready(()))
     }
@@ -193,12 +235,14 @@ impl<B: BufferSource> Submit for ReadBack<B> {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
-    Op::new(ToPinned { source: Live::new(buffer), pinning: None, landing: None, waiter: None })
+    let (credit, pinning, landing, waiter) = Default::default();
+    Op::new(ToPinned { source: Live::new(buffer), credit, pinning, landing, waiter })
 }
 
 /// The steps of [`to_pinned`].
 pub struct ToPinned<B: BufferSource> {
     source: Live<B>,
+    credit: Credit,
     pinning: Option<Pinning<B::Element>>,
     landing: Option<Landing<B::Element>>,
     waiter: Option<Waiter>,
@@ -214,6 +258,7 @@ impl<B: BufferSource> Submit for ToPinned<B> {
     ) -> Poll<Result<Self::Output>> {
         if let Ok(source) = self.source.get() {
             let len = source.as_slice().len();
+            ready!(cx.poll_credit(&mut self.credit, task))?;
             let host = ready!(cx.poll_pinned(&mut self.pinning, len, task))?;
             let source = self.source.take()?;
             let download = |stream: &Stream| source.as_slice().download(stream, host);

@@ -6,14 +6,17 @@
 
 mod allocate;
 mod chunk;
+mod copying;
 mod download;
+mod host_copy;
+mod huge_pages;
 mod target;
 mod to_device;
 mod transfer;
 mod upload;
 
 pub use allocate::{Allocate, uninitialised, zeros};
-pub use chunk::{COPY_CHUNK, COPY_WINDOW};
+pub use chunk::{COPY_BYTES, COPY_CHUNK};
 pub use download::{BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_pinned};
 pub use target::BufferTarget;
 pub use to_device::to_device;

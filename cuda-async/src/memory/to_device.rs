@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Result, Waiter};
+use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Pending, Result, Waiter};
 
 use crate::{
     context::ExecutionContext,
@@ -12,7 +12,7 @@ use crate::{
         upload::h2d,
     },
     op::{Live, Op, Submit},
-    ops::{BoxedOp, DeviceOp, offload::Offload, value},
+    ops::{BoxedOp, DeviceOp, value},
 };
 
 /// Copies a device buffer to `device`. The operation may run on any device.
@@ -48,12 +48,27 @@ pub fn to_device<'a, B: BufferSource + 'a>(
         .boxed()
 }
 
-/// Whether the devices have peer access. Asks the driver once, on a helper thread.
+/// Whether the devices have peer access. Asks the driver once.
 fn reach(from: &Device, to: &Device) -> BoxedOp<'static, bool> {
-    let (from, to) = (from.clone(), to.clone());
-    match from.known_to_reach(&to) {
+    match from.known_to_reach(to) {
         Some(reached) => value(reached).boxed(),
-        None => Op::new(Offload::new(move || from.reach(&to).wait())).boxed(),
+        None => Op::new(Reach { from: from.clone(), to: to.clone(), asked: None }).boxed(),
+    }
+}
+
+/// The steps of the question whether a device can copy to another one.
+struct Reach {
+    from: Device,
+    to: Device,
+    asked: Option<Pending<bool>>,
+}
+
+impl Submit for Reach {
+    type Output = bool;
+
+    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<bool>> {
+        cx.may_wait()?;
+        self.asked.get_or_insert_with(|| self.from.reach(&self.to)).poll(task)
     }
 }
 

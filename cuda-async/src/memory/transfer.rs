@@ -6,11 +6,7 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
-    memory::{
-        download::BufferSource,
-        target::BufferTarget,
-        upload::{Copying, HostSource},
-    },
+    memory::{copying::Copying, download::BufferSource, target::BufferTarget, upload::HostSource},
     op::{Live, Op, Submit},
 };
 

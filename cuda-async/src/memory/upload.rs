@@ -1,19 +1,15 @@
 //! `h2d`: uploads host data to the device.
 
 use std::{
-    collections::VecDeque,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Pinning, Result, Stream, Waiter};
+use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream};
 
 use crate::{
-    context::{Credit, ExecutionContext, MemoryWait, RunMode},
-    memory::{
-        chunk::{COPY_WINDOW, chunk_elements},
-        target::BufferTarget,
-    },
+    context::{Credit, ExecutionContext, MemoryWait},
+    memory::copying::Copying,
     op::{Live, Op, Submit},
 };
 
@@ -30,6 +26,18 @@ pub trait HostSource: Send {
     /// All elements.
     fn elements(&self) -> &[Self::Element];
 
+    /// Moves the data to a place from where another thread can read it too, while the operation goes on. Large uploads in
+    /// async code are then copied by a helper thread.
+    ///
+    /// # Errors
+    /// Returns the data itself if it is only borrowed.
+    fn into_shared(self) -> Result<Arc<dyn HostSource<Element = Self::Element> + Sync>, Self>
+    where
+        Self: Sized,
+    {
+        Err(self)
+    }
+
     /// Converts the data into a pinned buffer if it is one.
     ///
     /// # Errors
@@ -43,25 +51,32 @@ pub trait HostSource: Send {
 }
 
 macro_rules! slices {
-    ($([$($generics:tt)*] $source:ty;)*) => {$(
+    ($([$($generics:tt)*] $source:ty $(, $owned:ident)?;)*) => {$(
         impl<$($generics)*> HostSource for $source {
             type Element = T;
 
             fn elements(&self) -> &[T] {
                 &self[..]
             }
+
+            $(slices! { @$owned })?
         }
     )*};
+    (@owned) => {
+        fn into_shared(self) -> Result<Arc<dyn HostSource<Element = T> + Sync>, Self> {
+            Ok(Arc::new(self))
+        }
+    };
 }
 
 slices! {
-    [T: Element] Vec<T>;
-    [T: Element] Box<[T]>;
-    [T: Element] Arc<[T]>;
-    [T: Element] Arc<Vec<T>>;
+    [T: Element] Vec<T>, owned;
+    [T: Element] Box<[T]>, owned;
+    [T: Element] Arc<[T]>, owned;
+    [T: Element] Arc<Vec<T>>, owned;
     [T: Element] &[T];
     [T: Element] &Vec<T>;
-    [T: Element, const N: usize] [T; N];
+    [T: Element, const N: usize] [T; N], owned;
     [T: Element, const N: usize] &[T; N];
 }
 
@@ -85,20 +100,10 @@ enum State<S: HostSource> {
     Copying(Copying<S, DeviceBuffer<S::Element>>),
 }
 
-/// A copy in chunks from ordinary host memory to device memory.
-pub(super) struct Copying<S: HostSource, B> {
-    source: S,
-    pub(super) target: B,
-    done: usize,
-    /// The submissions of the chunks in flight.
-    in_flight: VecDeque<u64>,
-    waiter: Option<Waiter>,
-    pinning: Option<Pinning<S::Element>>,
-}
-
 /// Uploads host data into a new device buffer.
 ///
-/// The data is copied through pinned blocks of [`COPY_CHUNK`](crate::memory::COPY_CHUNK) bytes, at most [`COPY_WINDOW`](crate::memory::COPY_WINDOW) of them at a time. A
+/// The data is copied through pinned blocks, at most [`COPY_BYTES`](crate::memory::COPY_BYTES) at a time. Several threads
+/// share a copy of some MiB: in async code those of a helper thread if the operation owns the data, as with a `Vec`. A
 /// [`PinnedBuffer`] is uploaded directly.
 ///
 /// ```
@@ -143,45 +148,5 @@ impl<S: HostSource> Submit for Upload<S> {
             State::Copying(copying) => Poll::Ready(copied.map(|()| copying.target)),
             State::Idle(..) => Poll::Ready(Err(Error::AlreadyEnded)),
         }
-    }
-}
-
-impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
-    pub(super) fn new(source: S, target: B) -> Self {
-        let (in_flight, waiter, pinning) = Default::default();
-        Self { source, target, done: 0, in_flight, waiter, pinning }
-    }
-
-    pub(super) fn poll(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<()>> {
-        while self.done < self.source.elements().len() {
-            if self.in_flight.len() == COPY_WINDOW {
-                // A run that only submits never polls again, so it takes as many blocks as it needs.
-                if cx.mode_of_poll() != RunMode::Detached {
-                    ready!(cx.poll_submission(self.in_flight[0], &mut self.waiter, task))?;
-                }
-                self.in_flight.pop_front();
-            }
-            ready!(self.poll_chunk(task, cx))?;
-            if self.done < self.source.elements().len() && cx.yield_now(task) {
-                return Poll::Pending;
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_chunk(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
-        let rest = self.source.elements().get(self.done..).unwrap_or_default();
-        let chunk = &rest[..chunk_elements::<S::Element>().min(rest.len())];
-        let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, chunk.len(), task))?;
-        pinned.copy_from_slice(chunk);
-        let mut target = self.target.as_slice_mut();
-        let ticket = cx.enqueue(|stream| target.upload(stream, self.done, pinned))?;
-        self.done += chunk.len();
-        self.in_flight.push_back(ticket.number);
-        Poll::Ready(Ok(()))
     }
 }

@@ -15,7 +15,6 @@ mod iterate;
 mod join_all;
 mod map;
 mod map_err;
-pub(crate) mod offload;
 mod on;
 mod once;
 mod or_else;

@@ -53,16 +53,21 @@ fn empty_buffers_work(device: &Device) {
     assert_eq!(h2d(Vec::<u8>::new()).then(to_pinned).sync_on(&stream).unwrap()[..], [0; 0]);
 }
 
-/// Copies more chunks than the window holds, and a last chunk that is not full.
+/// Copies more than may be in flight, and a last chunk that is not full: borrowed and owned, blocking and awaited.
 fn copies_of_many_chunks_are_complete(device: &Device) {
-    let len = (cuda_async::memory::COPY_CHUNK * (cuda_async::memory::COPY_WINDOW + 2)) / 4 + 3;
+    let len = (cuda_async::memory::COPY_BYTES * 9 / 8) / 4 + 3;
     let values: Vec<u32> = (0..len as u32).map(|x| x.wrapping_mul(2_654_435_761)).collect();
     let stream = device.new_stream().unwrap();
     assert!(h2d(&values).then(to_host).sync_on(&stream).unwrap() == values);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let policy = cuda_async::policy::SingleStream::from(stream);
-    let back = runtime.block_on(h2d(values.clone()).then(to_host).schedule(&policy)).unwrap();
-    assert!(back == values);
+    let owned = runtime.block_on(h2d(values.clone()).then(to_host).schedule(&policy)).unwrap();
+    let borrowed = runtime.block_on(h2d(&values).then(to_host).schedule(&policy)).unwrap();
+    assert!(owned == values && borrowed == values);
+    let stream = cuda_async::SchedulingPolicy::place(&policy).unwrap();
+    // SAFETY: the output is used on the same stream.
+    let detached = unsafe { h2d(values.clone()).async_on(&stream) }.unwrap();
+    assert!(to_host(detached).sync_on(&stream).unwrap() == values);
 }
 
 fn pinned_buffers_are_copied_directly(device: &Device) {

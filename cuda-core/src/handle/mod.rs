@@ -6,6 +6,7 @@
 
 mod allocation;
 mod arguments;
+mod blocking_job;
 mod buffer;
 mod device;
 mod event;
@@ -26,6 +27,7 @@ pub use allocation::Allocation;
 #[cfg(all(test, loom))]
 pub(crate) use allocation::Operand;
 pub use arguments::Arguments;
+pub use blocking_job::BlockingJob;
 pub use buffer::DeviceBuffer;
 pub use device::Device;
 pub use event::Event;

@@ -107,8 +107,8 @@ impl Loading {
     /// # Errors
     /// As [`Device::load_ptx`].
     pub fn wait(mut self) -> Result<Module> {
-        let (reply, _) = Pending::new(|_| Err(Error::AlreadyEnded));
-        let reply = std::mem::replace(&mut self.reply, reply).wait()?;
+        let taken = Pending::ready(Err(Error::AlreadyEnded));
+        let reply = std::mem::replace(&mut self.reply, taken).wait()?;
         self.take(reply)
     }
 

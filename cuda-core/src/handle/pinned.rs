@@ -10,16 +10,13 @@ use std::{
     marker::PhantomData,
     ops::{Deref, DerefMut},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, ready},
 };
 
-use parking_lot::Mutex;
-
-use super::{device::Device, stream::Stream};
+use super::{blocking_job::BlockingJob, device::Device, stream::Stream};
 use crate::{
     protocol::{Element, Error, HostBlock, HostRegion, Result, Ticket},
     runtime::Lease,
-    sync::wake_each,
 };
 
 /// Host memory of `len` elements, pinned where the device is a GPU; reads and writes like a slice.
@@ -119,24 +116,18 @@ fn bytes_of<T: Element>(len: usize) -> Result<usize> {
     bytes.ok_or(Error::OutOfHostMemory { requested: u64::MAX })
 }
 
-/// A pinned buffer on its way: memory that has to be pinned first is pinned on a helper thread of the device.
+/// A pinned buffer on its way: memory that has to be pinned first is pinned on the helper thread of the device.
 pub struct Pinning<T> {
     device: Device,
     len: usize,
-    /// Set once the helper thread was asked.
-    asked: Option<Arc<Mutex<Pinned>>>,
+    /// Present once the helper thread pins memory.
+    job: Option<BlockingJob<Result<Arc<Lease>>>>,
     element: PhantomData<T>,
-}
-
-#[derive(Default)]
-struct Pinned {
-    lease: Option<Result<Arc<Lease>>>,
-    waker: Option<Waker>,
 }
 
 impl<T: Element> Pinning<T> {
     pub(super) fn new(device: &Device, len: usize) -> Self {
-        Self { device: device.clone(), len, asked: None, element: PhantomData }
+        Self { device: device.clone(), len, job: None, element: PhantomData }
     }
 
     /// Ready with the buffer. It holds the bytes of an earlier copy.
@@ -144,30 +135,23 @@ impl<T: Element> Pinning<T> {
     /// # Errors
     /// [`Error::OutOfHostMemory`]; [`Error::Host`] if the helper thread cannot be started.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<PinnedBuffer<T>>> {
-        if let Some(asked) = &self.asked {
-            let waker = task.waker().clone();
-            let (lease, previous) = {
-                let mut pinned = asked.lock();
-                (pinned.lease.take(), pinned.waker.replace(waker))
-            };
-            drop(previous);
-            return lease.map_or(Poll::Pending, |lease| Poll::Ready(self.buffer(lease?)));
+        if self.job.is_none() {
+            let bytes = bytes_of::<T>(self.len)?;
+            let core = self.device.core();
+            if let Some(idle) = core.host.take_idle(bytes) {
+                return Poll::Ready(Ok(self.buffer(idle)));
+            }
+            if !core.capabilities.slow_host_blocks {
+                return Poll::Ready(self.wait());
+            }
+            self.job = Some(self.start(bytes)?);
         }
-        let bytes = bytes_of::<T>(self.len)?;
-        let core = self.device.core();
-        if let Some(idle) = core.host.take_idle(bytes) {
-            return Poll::Ready(self.buffer(idle));
-        }
-        if !core.capabilities.slow_host_blocks {
-            return Poll::Ready(
-                core.host.take(&*core.backend, bytes).and_then(|it| self.buffer(it)),
-            );
-        }
-        self.ask(bytes, task.waker().clone())?;
-        Poll::Pending
+        let Some(job) = &mut self.job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
+        let lease = ready!(job.poll(task)).flatten();
+        Poll::Ready(lease.map(|lease| self.buffer(lease)))
     }
 
-    /// Blocks the calling thread until the buffer is there.
+    /// Pins a buffer on the calling thread, which may block for as long as that takes.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
@@ -176,28 +160,13 @@ impl<T: Element> Pinning<T> {
     }
 
     #[cold]
-    fn ask(&mut self, bytes: usize, waker: Waker) -> Result<()> {
-        let pinned = Arc::new(Mutex::new(Pinned { lease: None, waker: Some(waker) }));
-        self.asked = Some(pinned.clone());
+    fn start(&self, bytes: usize) -> Result<BlockingJob<Result<Arc<Lease>>>> {
         let core = self.device.core().clone();
-        let pin = move || {
-            let lease = core.host.take(&*core.backend, bytes);
-            drop(core);
-            let waker = {
-                let mut pinned = pinned.lock();
-                pinned.lease = Some(lease);
-                pinned.waker.take()
-            };
-            wake_each(waker);
-        };
-        self.device.core().helper.run(pin).map_err(|error| {
-            let what = "failed to start the helper thread that pins host memory".into();
-            Error::Host { what, detail: error.to_string() }
-        })
+        self.device.run_blocking(move || core.host.take(&*core.backend, bytes))
     }
 
-    fn buffer(&self, lease: Arc<Lease>) -> Result<PinnedBuffer<T>> {
-        Ok(PinnedBuffer { lease, len: self.len, element: PhantomData })
+    fn buffer(&self, lease: Arc<Lease>) -> PinnedBuffer<T> {
+        PinnedBuffer { lease, len: self.len, element: PhantomData }
     }
 }
 
@@ -226,6 +195,16 @@ impl<T: Element> Landing<T> {
     /// The submission that fills the buffer.
     pub fn ticket(&self) -> Ticket {
         self.ticket
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |(_, len)| *len)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The buffer, if it is known that it has landed. Does not ask the device.

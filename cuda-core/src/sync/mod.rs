@@ -29,9 +29,11 @@ pub const fn limit(normal: usize, modelled: usize) -> usize {
 }
 
 mod helper_thread;
+mod one_shot;
 mod waker_set;
 mod wakes;
 
 pub use helper_thread::HelperThread;
+pub use one_shot::{Receiver, Sender, one_shot};
 pub use waker_set::{WakerSet, Woken};
 pub use wakes::{discard_panic, wake_each};

@@ -1,0 +1,184 @@
+//! `Copying`: a copy from ordinary host memory to device memory, through pinned blocks.
+
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cuda_core::{BlockingJob, PinnedBuffer, Pinning, Result, Waiter};
+
+use crate::{
+    context::{Credit, ExecutionContext, RunMode},
+    memory::{
+        chunk::COPY_BYTES,
+        host_copy::{self, Copier},
+        target::BufferTarget,
+        upload::HostSource,
+    },
+};
+
+/// A copy that has begun.
+pub(super) struct Copying<S: HostSource, B> {
+    source: Source<S>,
+    pub(super) target: B,
+    /// The number of elements whose upload is submitted.
+    done: usize,
+    in_flight: InFlight,
+    waiter: Option<Waiter>,
+    credit: Credit,
+    pinning: Option<Pinning<S::Element>>,
+    /// The copy of the next elements to pinned memory, if the helper thread makes it.
+    job: Option<BlockingJob<PinnedBuffer<S::Element>>>,
+}
+
+enum Source<S: HostSource> {
+    Own(S),
+    Shared(Arc<dyn HostSource<Element = S::Element> + Sync>),
+}
+
+/// The submissions whose blocks are not free yet, and the bytes of each.
+#[derive(Default)]
+struct InFlight {
+    submissions: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl InFlight {
+    fn push(&mut self, number: u64, bytes: usize) {
+        self.submissions.push_back((number, bytes));
+        self.bytes += bytes;
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.submissions.pop_front().map_or(0, |(_, bytes)| bytes);
+    }
+
+    /// The submission to wait for before `bytes` more are copied.
+    fn before(&self, bytes: usize) -> Option<u64> {
+        let (first, _) = *self.submissions.front()?;
+        (self.bytes + bytes > COPY_BYTES).then_some(first)
+    }
+}
+
+impl<S: HostSource> Source<S> {
+    fn new(source: S) -> Self {
+        if !host_copy::is_large(size_of_val(source.elements())) {
+            return Self::Own(source);
+        }
+        match source.into_shared() {
+            Ok(shared) => Self::Shared(shared),
+            Err(own) => Self::Own(own),
+        }
+    }
+
+    fn elements(&self) -> &[S::Element] {
+        match self {
+            Self::Own(own) => own.elements(),
+            Self::Shared(shared) => shared.elements(),
+        }
+    }
+}
+
+impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
+    pub(super) fn new(source: S, target: B) -> Self {
+        let (in_flight, waiter, credit, pinning, job) = Default::default();
+        let source = Source::new(source);
+        Self { source, target, done: 0, in_flight, waiter, credit, pinning, job }
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<()>> {
+        let all = self.source.elements().len();
+        while self.done < all {
+            let copier = self.copier(cx);
+            let range =
+                self.done..all.min(self.done.saturating_add(copier.elements::<S::Element>()));
+            ready!(self.poll_window(range.len() * size_of::<S::Element>(), task, cx))?;
+            ready!(cx.poll_credit(&mut self.credit, task))?;
+            let pinned = ready!(self.poll_pinned(copier, range, task, cx))?;
+            self.submit(pinned, copier, cx)?;
+            if copier == Copier::Poll && self.done < all && cx.yield_now(task) {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn copier(&self, cx: &ExecutionContext) -> Copier {
+        if self.job.is_some() {
+            return Copier::Helper;
+        }
+        let movable = matches!(self.source, Source::Shared(_));
+        Copier::of(cx, size_of_val(self.source.elements()), movable)
+    }
+
+    /// Ready when few enough blocks are in flight. A detached run never polls again, so it takes as many as it needs.
+    fn poll_window(
+        &mut self,
+        bytes: usize,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<()>> {
+        while let Some(first) = self.in_flight.before(bytes) {
+            if cx.mode_of_poll() != RunMode::Detached {
+                ready!(cx.poll_submission(first, &mut self.waiter, task))?;
+            }
+            self.in_flight.pop();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready with the elements of `range` in pinned memory.
+    fn poll_pinned(
+        &mut self,
+        copier: Copier,
+        range: Range<usize>,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<PinnedBuffer<S::Element>>> {
+        if self.job.is_none() {
+            let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, range.len(), task))?;
+            match (&self.source, copier) {
+                (Source::Shared(source), Copier::Helper) => {
+                    let source = source.clone();
+                    self.job = Some(cx.device().run_blocking(move || {
+                        host_copy::copy(&source.elements()[range], &mut pinned);
+                        pinned
+                    })?);
+                }
+                (source, Copier::Threads | Copier::Helper) => {
+                    host_copy::copy(&source.elements()[range], &mut pinned);
+                    return Poll::Ready(Ok(pinned));
+                }
+                (source, Copier::Poll) => {
+                    pinned.copy_from_slice(&source.elements()[range]);
+                    return Poll::Ready(Ok(pinned));
+                }
+            }
+        }
+        cx.poll_job(&mut self.job, task)
+    }
+
+    fn submit(
+        &mut self,
+        pinned: PinnedBuffer<S::Element>,
+        copier: Copier,
+        cx: &ExecutionContext,
+    ) -> Result<()> {
+        let (start, len) = (self.done, pinned.len());
+        let mut target = self.target.as_slice_mut();
+        let ticket = cx.enqueue(|stream| target.upload(stream, start, pinned))?;
+        self.done += len;
+        self.in_flight.push(ticket.number, len * size_of::<S::Element>());
+        if copier != Copier::Poll {
+            // Asked for now, its report does not wait for the batches behind it.
+            cx.request_notice()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Copies between ordinary and pinned host memory.
+//!
+//! One thread copies about a fifth as fast as the bus of a GPU, and new memory of the system costs it even more time. So
+//! several threads share a large copy. They live for [`BATCH`] bytes, since a device that is idle has no threads.
+
+use std::{sync::OnceLock, thread};
+
+use cuda_core::{Element, Error, Result};
+use parking_lot::Mutex;
+
+use crate::{
+    context::{ExecutionContext, RunMode},
+    memory::{chunk::COPY_CHUNK, huge_pages},
+};
+
+/// The number of bytes of a large copy that threads share at a time, and that go to or from the device at once.
+pub(super) const BATCH: usize = 8 << 20;
+
+/// Copies of fewer bytes are made by the thread that polls, chunk by chunk.
+const LARGE: usize = 4 << 20;
+
+/// The number of bytes that a thread takes at a time.
+const SHARE: usize = COPY_CHUNK / 2;
+
+const MAX_THREADS: usize = 8;
+
+/// The threads that make a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copier {
+    /// The thread that polls, which yields after each chunk.
+    Poll,
+    /// The thread that polls, with others. Only for runs that block their thread anyway.
+    Threads,
+    /// The helper thread of the device, with others.
+    Helper,
+}
+
+impl Copier {
+    /// The copier for a copy of `bytes` bytes in this poll. `movable` says that another thread can own both sides.
+    pub(super) fn of(cx: &ExecutionContext, bytes: usize, movable: bool) -> Self {
+        match cx.mode_of_poll() {
+            _ if !is_large(bytes) => Self::Poll,
+            RunMode::Blocking | RunMode::Detached => Self::Threads,
+            RunMode::Async if movable => Self::Helper,
+            RunMode::Async => Self::Poll,
+        }
+    }
+
+    /// The number of elements that it copies at a time.
+    pub(super) const fn elements<T>(self) -> usize {
+        let bytes = match self {
+            Self::Poll => COPY_CHUNK,
+            Self::Threads | Self::Helper => BATCH,
+        };
+        match size_of::<T>() {
+            0 => usize::MAX,
+            size if size > bytes => 1,
+            size => bytes / size,
+        }
+    }
+}
+
+/// Whether several threads share a copy of this many bytes.
+pub(super) const fn is_large(bytes: usize) -> bool {
+    bytes >= LARGE
+}
+
+/// Copies all elements of `from` to `to`, which has as many. Large copies are shared by several threads. Returns when all
+/// is copied.
+pub(super) fn copy<T: Element>(from: &[T], to: &mut [T]) {
+    let bytes = size_of_val(from);
+    if bytes <= SHARE {
+        return to.copy_from_slice(from);
+    }
+    let share = (SHARE / size_of::<T>().max(1)).max(1);
+    let shares = Mutex::new(from.chunks(share).zip(to.chunks_mut(share)));
+    let work = || {
+        loop {
+            let next = shares.lock().next();
+            let Some((from, to)) = next else { return };
+            to.copy_from_slice(from);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads().min(bytes.div_ceil(SHARE)) {
+            // If a thread cannot be started, the others copy its share.
+            _ = thread::Builder::new().name("cuda-copy".into()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+}
+
+/// The number of threads that share a copy: half of the cores, at least 2.
+fn threads() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    let count = || thread::available_parallelism().map_or(1, usize::from) / 2;
+    *THREADS.get_or_init(|| count().clamp(2, MAX_THREADS))
+}
+
+/// A vector of zeros for a download. The system provides the memory of a large one when it is first written, in large
+/// pages where it has them.
+///
+/// # Errors
+/// [`Error::OutOfHostMemory`].
+pub(super) fn zeroed<T: Element>(len: usize) -> Result<Vec<T>> {
+    let requested = (len as u64).saturating_mul(size_of::<T>() as u64);
+    let zeroed = bytemuck::allocation::try_zeroed_vec(len);
+    let mut memory = zeroed.map_err(|()| Error::OutOfHostMemory { requested })?;
+    if is_large(size_of_val(&memory[..])) {
+        huge_pages::advise(&mut memory);
+    }
+    Ok(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_by_several_threads_is_complete() {
+        for len in [0, 1, SHARE, SHARE + 1, 5 * SHARE / 2, BATCH + 3] {
+            let from: Vec<_> = (0..len as u32).map(|i| (i % 251) as u8).collect();
+            let mut to = zeroed(len).unwrap();
+            copy(&from, &mut to);
+            assert!(from == to, "{len}");
+        }
+        let (from, mut to) = (vec![[7u64; 3]; 100_000], zeroed(100_000).unwrap());
+        copy(&from, &mut to);
+        assert_eq!(to[..], from[..]);
+    }
+
+    #[test]
+    fn memory_that_does_not_exist_is_an_error() {
+        let none = zeroed::<u64>(usize::MAX / 16);
+        assert!(matches!(none, Err(Error::OutOfHostMemory { .. })));
+    }
+}
