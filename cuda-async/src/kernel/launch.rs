@@ -40,6 +40,7 @@ pub struct LaunchOp<A> {
 /// # Safety
 /// The kernel accesses no device memory except that of its buffer arguments, stays inside their bounds, and only
 /// reads the buffers that are given as `Arc` or by shared reference.
+#[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,
     config: LaunchConfig,
@@ -49,18 +50,25 @@ pub unsafe fn launch<A: KernelArgs>(
     Op::new(LaunchOp { function, config, args, credit: Credit::new() })
 }
 
-impl<A: KernelArgs> LaunchOp<A> {
-    #[inline]
-    fn enqueue(&self, args: &A, cx: &ExecutionContext) -> Result<()> {
-        cx.enqueue(|stream| {
-            let mut arguments = Arguments::new();
-            args.push_all(&mut arguments);
-            // SAFETY: the caller of `launch` promised it. `args` holds the buffers until the launch is enqueued,
-            // and their tickets hold them from then on.
-            unsafe { self.function.launch(stream, self.config, &arguments) }
-        })
-        .map(drop)
-    }
+/// Enqueues a launch.
+///
+/// # Safety
+/// As for [`launch`].
+#[inline(always)]
+unsafe fn enqueue<A: KernelArgs>(
+    function: &Function,
+    config: LaunchConfig,
+    args: &A,
+    cx: &ExecutionContext,
+) -> Result<()> {
+    cx.enqueue(|stream| {
+        let mut arguments = Arguments::new();
+        args.push_all(&mut arguments);
+        // SAFETY: the caller promises it. `args` holds the buffers until the launch is enqueued, and their tickets hold
+        // them from then on.
+        unsafe { function.launch(stream, config, &arguments) }
+    })
+    .map(drop)
 }
 
 impl<A: KernelArgs> Submit for LaunchOp<A> {
@@ -70,15 +78,21 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let args = self.args.take().ok_or(Error::AlreadyEnded)?;
-        Poll::Ready(self.enqueue(&args, cx).map(|()| args))
+        // SAFETY: the caller of `launch` promised it.
+        Poll::Ready(unsafe { enqueue(&self.function, self.config, &args, cx) }.map(|()| args))
     }
 
-    #[inline]
-    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+    #[inline(always)] // so the operation is taken apart where it was made, and never moved
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let Self { function, config, args, credit } = self;
+        let Some(args) = args else { return Ok(Err(Error::AlreadyEnded)) };
         if !cx.has_credit() {
-            return poll_once(self, task, cx);
+            return poll_once(Self { function, config, args: Some(args), credit }, task, cx);
         }
-        let Some(args) = self.args.take() else { return Ok(Err(Error::AlreadyEnded)) };
-        Ok(self.enqueue(&args, cx).map(|()| args))
+        // SAFETY: the caller of `launch` promised it.
+        match unsafe { enqueue(&function, config, &args, cx) } {
+            Ok(()) => Ok(Ok(args)),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }

@@ -72,11 +72,11 @@ impl<'a> Arguments<'a> {
         // Alignments are powers of two; any other alignment, from `raw`, fits no kernel and is an error.
         let mask = align.clamp(1, MAX_ALIGN) - 1;
         let start = (self.bytes.len() + mask) & !mask;
-        for _ in self.bytes.len()..start {
+        while self.bytes.len() < start {
             self.bytes.push(0);
         }
         self.bytes.extend(bytes);
-        self.places.push(Place { offset: start as u32, size: bytes.len() as u32, kind });
+        self.places.push(Place::new(start as u32, bytes.len() as u32, kind));
         self
     }
 
@@ -163,13 +163,13 @@ impl Function {
         stream.device().check_same("a kernel", self.device())?;
         self.check_shape(&config)?;
         arguments.check(self)?;
-        let launch = Launch {
+        let work = Work::Launch(Launch {
             function: self.id(),
             config,
             params: Cow::Borrowed(&arguments.bytes),
             relocations: Cow::Borrowed(&arguments.relocations),
-        };
-        stream.submit(Work::Launch(launch), &arguments.operands, None, None)
+        });
+        stream.submit_launch(&work, &arguments.operands)
     }
 
     /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.

@@ -164,6 +164,9 @@ impl Stream {
     #[inline]
     pub fn synchronize_to(&self, number: u64) -> Result<()> {
         let synchronized = self.device().core().synchronize(self.timeline(), number);
+        if synchronized.is_ok() && self.sent.is_flawless(self, number) {
+            return Ok(());
+        }
         self.outcome(number).unwrap_or(synchronized)
     }
 
@@ -242,7 +245,7 @@ impl Stream {
     /// # Errors
     /// An error of the device.
     pub fn join(&self, tickets: &[Ticket]) -> Result<Ticket> {
-        self.submit_after(Work::Join, &[], tickets, None, None)
+        self.submit_after(&Work::Join, &[], tickets, None, None)
     }
 
     /// Orders everything submitted to this stream from now on after everything that was submitted through `other`, and
