@@ -1,12 +1,13 @@
 //! Copies between ordinary and pinned host memory.
 //!
 //! One thread copies about a fifth as fast as the bus of a GPU, and new memory of the system costs it even more time. So
-//! several threads share a large copy. They live for [`BATCH`] bytes, since a device that is idle has no threads.
+//! several threads share a large copy. They start with the first one, and sleep between copies.
 
 use std::{sync::OnceLock, thread};
 
 use cuda_core::{Element, Error, Result};
 use parking_lot::Mutex;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     context::{ExecutionContext, RunMode},
@@ -22,7 +23,7 @@ const LARGE: usize = 4 << 20;
 /// The number of bytes that a thread takes at a time.
 const SHARE: usize = COPY_CHUNK / 2;
 
-const MAX_THREADS: usize = 8;
+const MAX_HELPERS: usize = 7;
 
 /// The threads that make a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,20 +82,24 @@ pub(super) fn copy<T: Element>(from: &[T], to: &mut [T]) {
             to.copy_from_slice(from);
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..threads().min(bytes.div_ceil(SHARE)) {
-            // If a thread cannot be started, the others copy its share.
-            _ = thread::Builder::new().name("cuda-copy".into()).spawn_scoped(scope, work);
-        }
+    let Some(helpers) = helpers() else { return work() };
+    let count = helpers.current_num_threads().min(bytes.div_ceil(SHARE) - 1);
+    helpers.in_place_scope(|scope| {
+        (0..count).for_each(|_| scope.spawn(|_| work()));
         work();
     });
 }
 
-/// The number of threads that share a copy: half of the cores, at least 2.
-fn threads() -> usize {
-    static THREADS: OnceLock<usize> = OnceLock::new();
-    let count = || thread::available_parallelism().map_or(1, usize::from) / 2;
-    *THREADS.get_or_init(|| count().clamp(2, MAX_THREADS))
+/// The threads that share copies with the one that makes them: half as many as there are cores, at least 1. `None` if they
+/// cannot be started.
+fn helpers() -> Option<&'static ThreadPool> {
+    static HELPERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
+    let start = || {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let builder = ThreadPoolBuilder::new().num_threads((cores / 2).clamp(1, MAX_HELPERS));
+        builder.thread_name(|index| format!("cuda-copy-{index}")).build().ok()
+    };
+    HELPERS.get_or_init(start).as_ref()
 }
 
 /// A vector of zeros for a download. The system provides the memory of a large one when it is first written, in large
