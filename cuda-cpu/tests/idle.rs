@@ -62,7 +62,7 @@ fn idle_device_takes_no_processor_time() {
             relocations: vec![].into(),
         });
         // SAFETY: the kernel does nothing.
-        unsafe { device.submit(&Submission { ticket, after: &[], work }, &[]) }.unwrap();
+        unsafe { device.submit(&Submission { ticket, after: &[], work: &work }, &[]) }.unwrap();
     }
     tickets.for_each(|ticket| device.block_until(ticket).unwrap());
     assert!(used() > 0, "the clock does not count");

@@ -49,18 +49,25 @@ pub unsafe fn launch<A: KernelArgs>(
     Op::new(LaunchOp { function, config, args, credit: Credit::new() })
 }
 
-impl<A: KernelArgs> LaunchOp<A> {
-    #[inline]
-    fn enqueue(&self, args: &A, cx: &ExecutionContext) -> Result<()> {
-        cx.enqueue(|stream| {
-            let mut arguments = Arguments::new();
-            args.push_all(&mut arguments);
-            // SAFETY: the caller of `launch` promised it. `args` holds the buffers until the launch is enqueued,
-            // and their tickets hold them from then on.
-            unsafe { self.function.launch(stream, self.config, &arguments) }
-        })
-        .map(drop)
-    }
+/// Enqueues a launch.
+///
+/// # Safety
+/// As for [`launch`].
+#[inline]
+unsafe fn enqueue<A: KernelArgs>(
+    function: &Function,
+    config: LaunchConfig,
+    args: &A,
+    cx: &ExecutionContext,
+) -> Result<()> {
+    cx.enqueue(|stream| {
+        let mut arguments = Arguments::new();
+        args.push_all(&mut arguments);
+        // SAFETY: the caller promises it. `args` holds the buffers until the launch is enqueued, and their tickets hold
+        // them from then on.
+        unsafe { function.launch(stream, config, &arguments) }
+    })
+    .map(drop)
 }
 
 impl<A: KernelArgs> Submit for LaunchOp<A> {
@@ -70,15 +77,19 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let args = self.args.take().ok_or(Error::AlreadyEnded)?;
-        Poll::Ready(self.enqueue(&args, cx).map(|()| args))
+        // SAFETY: the caller of `launch` promised it.
+        Poll::Ready(unsafe { enqueue(&self.function, self.config, &args, cx) }.map(|()| args))
     }
 
     #[inline]
-    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
         if !cx.has_credit() {
             return poll_once(self, task, cx);
         }
-        let Some(args) = self.args.take() else { return Ok(Err(Error::AlreadyEnded)) };
-        Ok(self.enqueue(&args, cx).map(|()| args))
+        let Self { function, config, args: Some(args), .. } = self else {
+            return Ok(Err(Error::AlreadyEnded));
+        };
+        // SAFETY: the caller of `launch` promised it.
+        Ok(unsafe { enqueue(&function, config, &args, cx) }.map(|()| args))
     }
 }

@@ -66,8 +66,8 @@ impl<S: Submit> Submit for Fallible<S> {
     }
 
     #[inline]
-    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        match self.0.take().flatten() {
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        match self.0.into_state().unwrap_or(Err(Error::AlreadyEnded)) {
             Ok(steps) => steps.submit_now(task, cx).map_err(|steps| Self(Live::new(Ok(steps)))),
             Err(error) => Ok(Err(error)),
         }

@@ -31,6 +31,12 @@ impl<S> Live<S> {
         self.0.take().ok_or(Error::AlreadyEnded)
     }
 
+    /// The state, by value: where the steps themselves are taken apart, nothing is stored in its place.
+    #[inline]
+    pub(crate) fn into_state(self) -> Option<S> {
+        self.0
+    }
+
     /// Stores the next state and borrows it.
     #[inline]
     pub(crate) fn set(&mut self, state: S) -> &mut S {

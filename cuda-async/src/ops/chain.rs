@@ -100,15 +100,15 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
     }
 
     #[inline]
-    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        let second = match self.0.take() {
-            Ok(State::First(first, next)) => match first.submit_now(task, cx) {
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let second = match self.0.into_state() {
+            Some(State::First(first, next)) => match first.submit_now(task, cx) {
                 Ok(Ok(output)) => next.next(cx, output),
                 Ok(Err(error)) => return Ok(Err(error)),
                 Err(first) => return Err(Self::new(first, next)),
             },
-            Ok(State::Second(second)) => second,
-            Err(error) => return Ok(Err(error)),
+            Some(State::Second(second)) => second,
+            None => return Ok(Err(Error::AlreadyEnded)),
         };
         let pending = |second| Self(Live::new(State::Second(second)));
         second.submit_now(task, cx).map_err(pending)

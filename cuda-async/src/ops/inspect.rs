@@ -39,8 +39,8 @@ where
     }
 
     #[inline]
-    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        let Ok((steps, f)) = self.0.take() else { return Ok(Err(Error::AlreadyEnded)) };
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let Some((steps, f)) = self.0.into_state() else { return Ok(Err(Error::AlreadyEnded)) };
         match steps.submit_now(task, cx) {
             Ok(output) => Ok(output.inspect(f)),
             Err(steps) => Err(Self::new(steps, f)),

@@ -84,11 +84,11 @@ where
 
     #[inline]
     fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        match self.turn.take() {
-            Ok(Turn::Next(state)) => run_turns(state, &mut self.f, task, cx)
+        match self.turn.into_state() {
+            Some(Turn::Next(state)) => run_turns(state, &mut self.f, task, cx)
                 .map_err(|turn| Self { turn: Live::new(turn), f: self.f }),
-            Ok(running) => poll_once(Self { turn: Live::new(running), f: self.f }, task, cx),
-            Err(error) => Ok(Err(error)),
+            Some(running) => poll_once(Self { turn: Live::new(running), f: self.f }, task, cx),
+            None => Ok(Err(Error::AlreadyEnded)),
         }
     }
 }

@@ -149,7 +149,7 @@ unsafe impl Backend for CudaBackend {
         let (primary, memory, modules) = (self.primary, &self.memory, &self.modules);
         let place = Place { primary, memory, modules, stream };
         // SAFETY: the caller's promises.
-        unsafe { work::enqueue(place, &submission.work, host, bound) }?;
+        unsafe { work::enqueue(place, submission.work, host, bound) }?;
         stream.accept(number);
         Ok(())
     }

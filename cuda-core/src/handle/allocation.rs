@@ -4,10 +4,9 @@ use std::{ops::Range, sync::Arc};
 
 use super::device::Device;
 use crate::{
-    order::{Retain, history::Pieces},
+    order::{Retain, accesses::Accesses},
     protocol::{Access, AllocId, Region, Ticket},
     runtime::Freed,
-    sync::Mutex,
 };
 
 /// Untyped device memory, freed in stream order after its last use.
@@ -15,13 +14,12 @@ pub struct Allocation {
     device: Device,
     id: AllocId,
     bytes: u64,
-    pub(super) pieces: Mutex<Pieces>,
+    pub(super) accesses: Accesses,
 }
 
 impl Allocation {
     pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
-        let pieces = Mutex::new(Pieces::written(allocated));
-        Arc::new(Self { device, id, bytes, pieces })
+        Arc::new(Self { device, id, bytes, accesses: Accesses::written(allocated) })
     }
 
     /// Its size in bytes, as requested.
@@ -43,7 +41,7 @@ impl Allocation {
     /// Whether everything that used it is known to be complete.
     pub(super) fn is_settled(&self) -> bool {
         let streams = &self.device.core().streams;
-        self.pieces.lock().last_uses().iter().all(|ticket| streams.is_complete(*ticket))
+        self.accesses.last_uses().iter().all(|ticket| streams.is_complete(*ticket))
     }
 }
 
@@ -51,7 +49,7 @@ impl Retain for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let last_uses = self.pieces.get_mut().last_uses();
+        let last_uses = self.accesses.last_uses();
         let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
         self.device.core().retire_allocation(freed);
     }

@@ -163,13 +163,13 @@ impl Function {
         stream.device().check_same("a kernel", self.device())?;
         self.check_shape(&config)?;
         arguments.check(self)?;
-        let launch = Launch {
+        let work = Work::Launch(Launch {
             function: self.id(),
             config,
             params: Cow::Borrowed(&arguments.bytes),
             relocations: Cow::Borrowed(&arguments.relocations),
-        };
-        stream.submit(Work::Launch(launch), &arguments.operands, None, None)
+        });
+        stream.submit_launch(&work, &arguments.operands)
     }
 
     /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.

@@ -176,7 +176,7 @@ impl<T> DeviceBuffer<T> {
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
         let (first, second) = (self.view().part::<T>(&(0..mid))?, self.len - mid);
         let (at, allocation) = (self.start + first.bytes, self.allocation.clone());
-        self.allocation.pieces.lock().split(at)?;
+        self.allocation.accesses.split([at])?;
         let second = Self { allocation, start: at, len: second, element: PhantomData };
         Ok((Self { len: mid, ..self }, second))
     }

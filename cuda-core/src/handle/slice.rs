@@ -117,12 +117,9 @@ impl<'a, T> SliceMut<'a, T> {
         let second =
             View { start: first.start + first.bytes, bytes: view.bytes - first.bytes, ..view };
         // Both ends too: a slice may begin inside a part.
-        let mut pieces = view.allocation.pieces.lock();
-        [view.start, second.start, view.start + view.bytes]
-            .into_iter()
-            .filter(|at| *at < view.allocation.bytes())
-            .try_for_each(|at| pieces.split(at))?;
-        drop(pieces);
+        let ends = [view.start, second.start, view.start + view.bytes];
+        let inside = |at: &u64| *at < view.allocation.bytes();
+        view.allocation.accesses.split(ends.into_iter().filter(inside))?;
         Ok((Self::new(first), Self::new(second)))
     }
 

@@ -222,7 +222,7 @@ impl Stream {
     /// # Errors
     /// An error of the device.
     pub fn join(&self, tickets: &[Ticket]) -> Result<Ticket> {
-        self.submit_after(Work::Join, &[], tickets, None, None)
+        self.submit_after(&Work::Join, &[], tickets, None, None)
     }
 
     /// Orders everything submitted to this stream from now on after everything that was submitted through `other`, and

@@ -27,7 +27,7 @@ impl Stream {
     #[inline]
     pub(crate) fn submit(
         &self,
-        work: Work<'_>,
+        work: &Work<'_>,
         operands: &[Operand<'_>],
         keep: Option<Keep>,
         host: Option<&Arc<HostBlock>>,
@@ -35,10 +35,20 @@ impl Stream {
         self.submit_after(work, operands, &[], keep, host)
     }
 
+    /// As [`submit`](Self::submit), for a launch, which retains nothing. Not inlined into the callers, which are many.
+    #[inline(never)]
+    pub(super) fn submit_launch(
+        &self,
+        work: &Work<'_>,
+        operands: &[Operand<'_>],
+    ) -> Result<Ticket> {
+        self.submit_after(work, operands, &[], None, None)
+    }
+
     #[inline]
     pub(super) fn submit_after(
         &self,
-        work: Work<'_>,
+        work: &Work<'_>,
         operands: &[Operand<'_>],
         joined: &[Ticket],
         keep: Option<Keep>,
@@ -157,9 +167,8 @@ impl Claims {
             return;
         }
         let (whole, access) = (operand.is_whole(), operand.access);
-        let mut pieces = operand.allocation.pieces.lock();
-        pieces.claim(ticket, access, &operand.range, whole, &mut self.displaced);
-        drop(pieces);
+        let accesses = &operand.allocation.accesses;
+        accesses.claim(ticket, access, &operand.range, whole, &mut self.displaced);
         if self.owners.len() < self.displaced.len() {
             self.owners.resize(self.displaced.len(), owner as u32);
         }
@@ -171,7 +180,7 @@ impl Claims {
         let owner = self.owners.get(index);
         if let Some(operand) = owner.and_then(|owner| operands.get(*owner as usize)) {
             let displaced = std::slice::from_ref(&self.displaced[index]);
-            operand.allocation.pieces.lock().restore(&operand.range, displaced);
+            operand.allocation.accesses.restore(&operand.range, displaced);
         }
     }
 
@@ -179,7 +188,7 @@ impl Claims {
     #[cold]
     fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
         for operand in operands {
-            operand.allocation.pieces.lock().retract(ticket);
+            operand.allocation.accesses.retract(ticket);
         }
         (0..self.displaced.len()).for_each(|index| self.restore(index, operands));
     }

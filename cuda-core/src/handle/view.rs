@@ -65,7 +65,7 @@ impl<'a> View<'a> {
         let work = Work::Upload { from: start_of(&lease), to: self.region(), bytes: self.bytes };
         let block = lease.block().clone();
         let keep = Keep { until: Until::Accepted, resource: lease };
-        stream.submit(work, &[self.operand(Access::Write)], Some(keep), Some(&block))
+        stream.submit(&work, &[self.operand(Access::Write)], Some(keep), Some(&block))
     }
 
     /// Copies all of this to `host`.
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
             let work = Work::Download { from, to, bytes: self.bytes };
             let keep = Keep { until: Until::Complete, resource: lease.clone() };
             let operand = self.operand(Access::Read);
-            stream.submit(work, &[operand], Some(keep), Some(lease.block()))?
+            stream.submit(&work, &[operand], Some(keep), Some(lease.block()))?
         };
         Ok(Landing::new(stream, ticket, lease, len))
     }
@@ -102,7 +102,7 @@ impl<'a> View<'a> {
             return Ok(nothing_on(stream));
         }
         let work = Work::Copy { from: from.region(), to: self.region(), bytes: self.bytes };
-        stream.submit(work, &[from.operand(Access::Read), self.operand(Access::Write)], None, None)
+        stream.submit(&work, &[from.operand(Access::Read), self.operand(Access::Write)], None, None)
     }
 
     /// Writes `value` to every element.
@@ -121,7 +121,7 @@ impl<'a> View<'a> {
             return Err(Error::unsupported(what, &stream.device().info().address));
         };
         let work = Work::Fill { to: self.region(), pattern, count: self.bytes / pattern.bytes() };
-        stream.submit(work, &[self.operand(Access::Write)], None, None)
+        stream.submit(&work, &[self.operand(Access::Write)], None, None)
     }
 
     fn same_length(self, what: &'static str, other: u64) -> Result<()> {

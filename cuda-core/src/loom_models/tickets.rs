@@ -104,6 +104,51 @@ fn refused_submission_loses_no_order() {
     }
 }
 
+/// One reads on the stream that wrote the memory, and needs no lock for it, while the other enters the histories. A
+/// later writer comes after both, also if one of them was refused.
+#[test]
+fn reader_of_the_writing_stream_meets_a_reader_of_another() {
+    for nth in 0..=3 {
+        check(None, move || {
+            let rig = Rig::new();
+            let [home, one, two] = [(); 3].map(|()| rig.stream());
+            let memory = rig.memory(&home);
+            if nth > 0 {
+                rig.model.refuse(nth);
+            }
+            let reader = thread::spawn({
+                let memory = memory.clone();
+                move || [(); 2].map(|()| read(&home, &memory).is_ok())
+            });
+            _ = read(&one, &memory);
+            reader.join().unwrap();
+            write(&two, &memory).or_else(|_| write(&two, &memory)).unwrap();
+            rig.model.check_order();
+        });
+    }
+}
+
+/// The one thread reads on the stream that wrote the memory, the other on another. The last to drop it frees it after
+/// both.
+#[test]
+fn memory_that_two_streams_read_is_freed_after_both() {
+    check(None, || {
+        let rig = Rig::new();
+        let [home, one] = [(); 2].map(|()| rig.stream());
+        let memory = rig.memory(&home);
+        let reader = thread::spawn({
+            let memory = memory.clone();
+            move || read(&home, &memory).map(|_| drop(memory)).unwrap()
+        });
+        read(&one, &memory).unwrap();
+        drop(memory);
+        reader.join().unwrap();
+        rig.device.core().reclaim_memory();
+        assert_eq!(rig.model.frees(), 1);
+        rig.model.check_order();
+    });
+}
+
 /// The refused writer displaced a writer. A reader that comes later is ordered after that one.
 #[test]
 fn refused_writer_restores_the_writer_that_it_displaced() {

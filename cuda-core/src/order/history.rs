@@ -12,7 +12,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::{
-    protocol::{Access, Error, Result, Ticket},
+    protocol::{Access, Error, Result, StreamId, Ticket},
     sync::limit,
 };
 
@@ -35,9 +35,12 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The history of memory that `ticket` has just allocated: to later accesses a write.
-    fn written(ticket: Ticket) -> Self {
-        Self { writers: SmallVec::from_buf([ticket]), readers: SmallVec::new() }
+    /// The history of memory that only `stream` has used: the numbers of its last write, and of its last read since
+    /// then. A 0 stands for none.
+    fn of_stream(stream: StreamId, written: u64, read: u64) -> Self {
+        let ticket = |number| Some(Ticket { stream, number }).filter(|_| number > 0);
+        let (writers, readers) = (ticket(written), ticket(read));
+        Self { writers: writers.into_iter().collect(), readers: readers.into_iter().collect() }
     }
 
     /// Enters the access that `ticket` is about to make, and adds to `displaced` the accesses of other streams that it
@@ -138,9 +141,10 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// One piece, which `ticket` has just allocated.
-    pub(crate) fn written(ticket: Ticket) -> Self {
-        Self { first: History::written(ticket), rest: Vec::new() }
+    /// One piece, which only `stream` has used: the numbers of its last write, and of its last read since then. A 0
+    /// stands for none.
+    pub(crate) fn of_stream(stream: StreamId, written: u64, read: u64) -> Self {
+        Self { first: History::of_stream(stream, written, read), rest: Vec::new() }
     }
 
     /// As [`History::claim`], for every piece that `range` touches. `whole` says that the access is to all bytes; a

@@ -14,8 +14,8 @@ pub struct Submission<'a> {
     pub ticket: Ticket,
     /// Tickets of other streams that come first. Each was accepted earlier.
     pub after: &'a [Ticket],
-    /// The work.
-    pub work: Work<'a>,
+    /// The work. Borrowed, since it is large and the submission is made around it.
+    pub work: &'a Work<'a>,
 }
 
 /// One step of work on a stream. Steps of one stream run in the order of their tickets.

@@ -157,7 +157,7 @@ impl Gpu {
     ) -> Result<Ticket> {
         self.number(stream, |ticket| {
             // SAFETY: each test uses its memory on one stream at a time, or orders its streams, and keeps its blocks.
-            unsafe { self.backend.submit(&Submission { ticket, after, work }, host) }
+            unsafe { self.backend.submit(&Submission { ticket, after, work: &work }, host) }
         })
     }
 

@@ -89,7 +89,7 @@ fn every_stream_is_reported_to_its_end_from_many_threads() {
                 control(Control::CreateStream { id: stream, priority: 0 });
                 for number in 1..=each {
                     let ticket = Ticket { stream, number };
-                    let submission = Submission { ticket, after: &[], work: Work::Join };
+                    let submission = Submission { ticket, after: &[], work: &Work::Join };
                     // SAFETY: touches no memory.
                     unsafe { backend.submit(&submission, &[]) }.unwrap();
                     control(Control::Want { ticket });

@@ -6,7 +6,7 @@ use cuda_async::cuda_core::{
 fn forge(sink: &dyn NoticeSink, backend: &dyn Backend, ticket: Ticket) {
     sink.notice(Notice::Progress { stream: StreamId(1), accepted: 9, complete: 9 });
     let _ = backend.control(Control::Want { ticket });
-    let _ = backend.submit(&Submission { ticket, after: &[], work: Work::Join }, &[]);
+    let _ = backend.submit(&Submission { ticket, after: &[], work: &Work::Join }, &[]);
 }
 
 fn main() {

@@ -156,7 +156,7 @@ unsafe impl Backend for Client {
             }
             _ => {}
         }
-        let (after, work) = (after.to_vec(), work.clone().into_owned());
+        let (after, work) = (after.to_vec(), (*work).clone().into_owned());
         self.send(&Call::Submit { ticket: *ticket, after, work, bytes });
         Ok(())
     }

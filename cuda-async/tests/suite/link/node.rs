@@ -183,7 +183,7 @@ impl Node {
             }
             other => (other, None),
         };
-        let submission = Submission { ticket, after, work };
+        let submission = Submission { ticket, after, work: &work };
         // SAFETY: the client is held to the rules of `Backend`; blocks made here are used by this submission alone.
         unsafe { self.backend.submit(&submission, block.as_slice()) }
     }

@@ -1,11 +1,12 @@
-//! Histories against a reference: the edges that are named order every conflicting pair of accesses.
+//! Histories against a reference: the edges that are named order every conflicting pair of accesses. The histories of an
+//! allocation run with and without the words in front of them.
 
 use std::collections::HashSet;
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::*;
-use crate::protocol::StreamId;
+use crate::order::accesses::Accesses;
 
 const LEN: u64 = 100;
 
@@ -25,14 +26,14 @@ fn claim_in(pieces: &mut Pieces, ticket: Ticket, access: Access, range: Range<u6
 
 #[test]
 fn read_comes_after_a_write_of_another_stream_only() {
-    let mut pieces = Pieces::written(ticket(1, 1));
+    let mut pieces = Pieces::of_stream(StreamId(1), 1, 0);
     assert_eq!(claim(&mut pieces, ticket(2, 1), Access::Read), [ticket(1, 1)]);
     assert!(claim(&mut pieces, ticket(1, 2), Access::Read).is_empty());
 }
 
 #[test]
 fn write_comes_after_every_reader_and_supersedes_them() {
-    let mut pieces = Pieces::written(ticket(1, 1));
+    let mut pieces = Pieces::of_stream(StreamId(1), 1, 0);
     for read in [ticket(2, 5), ticket(3, 7), ticket(2, 6)] {
         assert_eq!(claim(&mut pieces, read, Access::Read), [ticket(1, 1)]);
     }
@@ -54,7 +55,7 @@ fn one_reader_too_many_replaces_the_oldest() {
 /// A write on stream 2 is refused after it displaced the writer on stream 1: later reads still come after stream 1.
 #[test]
 fn restored_writer_stays_a_writer() {
-    let mut pieces = Pieces::written(ticket(1, 7));
+    let mut pieces = Pieces::of_stream(StreamId(1), 7, 0);
     let mut displaced = Displaced::new();
     pieces.claim(ticket(2, 3), Access::Write, &(0..LEN), true, &mut displaced);
     pieces.retract(ticket(2, 3));
@@ -66,7 +67,7 @@ fn restored_writer_stays_a_writer() {
 
 #[test]
 fn retracted_claim_leaves_the_earlier_use_of_its_stream() {
-    let mut pieces = Pieces::written(ticket(1, 7));
+    let mut pieces = Pieces::of_stream(StreamId(1), 7, 0);
     claim(&mut pieces, ticket(1, 8), Access::Write);
     pieces.retract(ticket(1, 8));
     assert_eq!(claim(&mut pieces, ticket(2, 1), Access::Read), [ticket(1, 7)]);
@@ -78,7 +79,7 @@ fn retracted_claim_leaves_the_earlier_use_of_its_stream() {
 
 #[test]
 fn pieces_are_ordered_separately_and_a_whole_write_joins_them() {
-    let mut pieces = Pieces::written(ticket(1, 1));
+    let mut pieces = Pieces::of_stream(StreamId(1), 1, 0);
     pieces.split(40).unwrap();
     pieces.split(70).unwrap();
     pieces.split(40).unwrap();
@@ -141,40 +142,121 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![8 => uses, 1 => (1..LEN).prop_map(Step::Split)], 1..60)
 }
 
-proptest! {
-    /// Of every two accesses to the same bytes, unless both read, the edges put the earlier one first: also after
-    /// splits, and after submissions that were refused and restored the accesses they had displaced.
-    #[test]
-    fn conflicting_accesses_are_ordered(steps in steps()) {
-        let (mut pieces, mut log, mut counts) = (Pieces::default(), Log::new(), [0u64; 12]);
-        for step in steps {
-            let (stream, write, range, refused) = match step {
-                Step::Split(at) => {
-                    pieces.split(at).unwrap();
-                    continue;
-                }
-                Step::Use { stream, write, range, refused } => (stream, write, range, refused),
-            };
-            let access = if write { Access::Write } else { Access::Read };
-            let this = ticket(stream, counts[stream as usize] + 1);
-            let mut displaced = Displaced::new();
-            pieces.claim(this, access, &range, false, &mut displaced);
-            if refused {
-                pieces.retract(this);
-                pieces.restore(&range, &displaced);
+/// The histories of an allocation, with or without the words in front of them.
+trait Histories {
+    fn enter(&mut self, by: Ticket, access: Access, range: &Range<u64>) -> Displaced;
+    fn refuse(&mut self, by: Ticket, range: &Range<u64>, displaced: &Displaced);
+    fn cut(&mut self, at: u64) -> Result<()>;
+    fn uses(&self) -> Vec<Ticket>;
+}
+
+impl Histories for Pieces {
+    fn enter(&mut self, by: Ticket, access: Access, range: &Range<u64>) -> Displaced {
+        let mut displaced = Displaced::new();
+        self.claim(by, access, range, false, &mut displaced);
+        displaced
+    }
+
+    fn refuse(&mut self, by: Ticket, range: &Range<u64>, displaced: &Displaced) {
+        self.retract(by);
+        self.restore(range, displaced);
+    }
+
+    fn cut(&mut self, at: u64) -> Result<()> {
+        self.split(at)
+    }
+
+    fn uses(&self) -> Vec<Ticket> {
+        self.last_uses().to_vec()
+    }
+}
+
+impl Histories for Accesses {
+    fn enter(&mut self, by: Ticket, access: Access, range: &Range<u64>) -> Displaced {
+        let mut displaced = Displaced::new();
+        self.claim(by, access, range, *range == (0..LEN), &mut displaced);
+        displaced
+    }
+
+    fn refuse(&mut self, by: Ticket, range: &Range<u64>, displaced: &Displaced) {
+        self.retract(by);
+        self.restore(range, displaced);
+    }
+
+    fn cut(&mut self, at: u64) -> Result<()> {
+        self.split([at])
+    }
+
+    fn uses(&self) -> Vec<Ticket> {
+        self.last_uses().to_vec()
+    }
+}
+
+/// Of every two accesses to the same bytes, unless both read, the edges put the earlier one first. The last uses come
+/// after all of them.
+fn check(mut histories: impl Histories, steps: Vec<Step>) -> TestCaseResult {
+    let allocated = ticket(0, 1);
+    let (mut log, mut counts) = (Log::new(), [0u64; 12]);
+    log.push((allocated, Access::Write, 0..LEN, Vec::new()));
+    counts[0] = 1;
+    for step in steps {
+        let (stream, write, range, refused) = match step {
+            Step::Split(at) => {
+                prop_assert!(histories.cut(at).is_ok());
                 continue;
             }
-            counts[stream as usize] += 1;
-            let after: Vec<_> = displaced.into_iter().map(|(ticket, _)| ticket).collect();
-            let before = before(&log, this, &after);
-            for (earlier, kind, theirs, _) in &log {
-                let conflict = write || *kind == Access::Write;
-                let same = theirs.start < range.end && range.start < theirs.end;
-                if conflict && same {
-                    prop_assert!(before.contains(&(earlier.stream.0, earlier.number)), "{earlier:?} {this:?}");
-                }
-            }
-            log.push((this, access, range, after));
+            Step::Use { stream, write, range, refused } => (stream, write, range, refused),
+        };
+        let access = if write { Access::Write } else { Access::Read };
+        let this = ticket(stream, counts[stream as usize] + 1);
+        let displaced = histories.enter(this, access, &range);
+        if refused {
+            histories.refuse(this, &range, &displaced);
+            continue;
         }
+        counts[stream as usize] += 1;
+        let after: Vec<_> = displaced.into_iter().map(|(ticket, _)| ticket).collect();
+        let before = before(&log, this, &after);
+        for (earlier, kind, theirs, _) in &log {
+            let conflict = write || *kind == Access::Write;
+            let same = theirs.start < range.end && range.start < theirs.end;
+            if conflict && same {
+                let known = before.contains(&(earlier.stream.0, earlier.number));
+                prop_assert!(known, "{earlier:?} {this:?}");
+            }
+        }
+        log.push((this, access, range, after));
+    }
+    let freed = before(&log, ticket(99, 1), &histories.uses());
+    prop_assert!(log.iter().all(|(use_, ..)| freed.contains(&(use_.stream.0, use_.number))));
+    Ok(())
+}
+
+proptest! {
+    /// Also after splits, and after submissions that were refused and restored the accesses they had displaced.
+    #[test]
+    fn conflicting_accesses_are_ordered(steps in steps()) {
+        check(Pieces::of_stream(StreamId(0), 1, 0), steps.clone())?;
+        check(Accesses::written(ticket(0, 1)), steps)?;
+    }
+}
+
+/// Few streams, so that one of them often uses the memory several times in a row.
+fn steps_of_few_streams() -> impl Strategy<Value = Vec<Step>> {
+    steps().prop_map(|mut steps| {
+        for step in &mut steps {
+            if let Step::Use { stream, .. } = step {
+                *stream /= 5;
+            }
+        }
+        steps
+    })
+}
+
+proptest! {
+    #[test]
+    fn conflicting_accesses_of_few_streams_are_ordered(steps in steps_of_few_streams()) {
+        check(Pieces::of_stream(StreamId(0), 1, 0), steps.clone())?;
+        check(Accesses::written(ticket(0, 1)), steps)?;
     }
 }
