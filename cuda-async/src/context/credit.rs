@@ -79,7 +79,7 @@ impl ExecutionContext {
     /// Whether the stream is known to have credit.
     #[inline]
     pub(crate) fn has_credit(&self) -> bool {
-        self.stream().is_ok_and(|stream| stream.in_flight() < limit(stream))
+        self.known_stream().is_some_and(|stream| stream.in_flight() < limit(stream))
     }
 }
 

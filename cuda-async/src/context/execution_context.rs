@@ -42,9 +42,12 @@ impl ExecutionContext {
     ///
     /// # Errors
     /// The error of `submit`, or of the device if it has no stream to lend.
-    #[inline]
+    #[inline(always)] // so that a launch is submitted from the values that it was made of
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
-        let stream = self.stream()?;
+        let stream = match &self.0 {
+            Repr::Inline(root) => root.stream(),
+            Repr::Shared(shared) => shared.stream()?,
+        };
         let result = submit(stream);
         if let Err(Error::DeviceLost { .. }) = result {
             return result.map_err(|lost| self.own_fault().unwrap_or(lost));
@@ -71,6 +74,7 @@ impl ExecutionContext {
     }
 
     /// The stream, if this context has one.
+    #[inline]
     pub(super) fn known_stream(&self) -> Option<&Stream> {
         match &self.0 {
             Repr::Inline(root) => Some(root.stream()),

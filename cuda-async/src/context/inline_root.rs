@@ -35,8 +35,10 @@ impl InlineRoot {
     /// The handle that counts the submissions of this run: after a promotion, the shared one.
     #[inline]
     pub(super) fn stream(&self) -> &Stream {
-        let shared = self.shared.get().and_then(|shared| shared.known_stream());
-        shared.unwrap_or(&self.stream)
+        match self.shared.get() {
+            None => &self.stream,
+            Some(shared) => shared.known_stream().unwrap_or(&self.stream),
+        }
     }
 
     #[inline]

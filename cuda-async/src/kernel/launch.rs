@@ -40,6 +40,7 @@ pub struct LaunchOp<A> {
 /// # Safety
 /// The kernel accesses no device memory except that of its buffer arguments, stays inside their bounds, and only
 /// reads the buffers that are given as `Arc` or by shared reference.
+#[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,
     config: LaunchConfig,
@@ -53,7 +54,7 @@ pub unsafe fn launch<A: KernelArgs>(
 ///
 /// # Safety
 /// As for [`launch`].
-#[inline]
+#[inline(always)]
 unsafe fn enqueue<A: KernelArgs>(
     function: &Function,
     config: LaunchConfig,
@@ -81,15 +82,17 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
         Poll::Ready(unsafe { enqueue(&self.function, self.config, &args, cx) }.map(|()| args))
     }
 
-    #[inline]
+    #[inline(always)] // so the operation is taken apart where it was made, and never moved
     fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let Self { function, config, args, credit } = self;
+        let Some(args) = args else { return Ok(Err(Error::AlreadyEnded)) };
         if !cx.has_credit() {
-            return poll_once(self, task, cx);
+            return poll_once(Self { function, config, args: Some(args), credit }, task, cx);
         }
-        let Self { function, config, args: Some(args), .. } = self else {
-            return Ok(Err(Error::AlreadyEnded));
-        };
         // SAFETY: the caller of `launch` promised it.
-        Ok(unsafe { enqueue(&function, config, &args, cx) }.map(|()| args))
+        match unsafe { enqueue(&function, config, &args, cx) } {
+            Ok(()) => Ok(Ok(args)),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }

@@ -72,11 +72,11 @@ impl<'a> Arguments<'a> {
         // Alignments are powers of two; any other alignment, from `raw`, fits no kernel and is an error.
         let mask = align.clamp(1, MAX_ALIGN) - 1;
         let start = (self.bytes.len() + mask) & !mask;
-        for _ in self.bytes.len()..start {
+        while self.bytes.len() < start {
             self.bytes.push(0);
         }
         self.bytes.extend(bytes);
-        self.places.push(Place { offset: start as u32, size: bytes.len() as u32, kind });
+        self.places.push(Place::new(start as u32, bytes.len() as u32, kind));
         self
     }
 

@@ -5,12 +5,13 @@ use std::ops::Deref;
 use arrayvec::ArrayVec;
 
 pub(super) struct List<T, const N: usize> {
+    /// Full once the list has spilled, so that a push has to look at nothing else.
     inline: ArrayVec<T, N>,
-    /// All items, once there are more than `N`.
+    /// All items, once they do not fit in place.
     spilled: Vec<T>,
 }
 
-impl<T, const N: usize> List<T, N> {
+impl<T: Clone, const N: usize> List<T, N> {
     #[inline]
     pub(super) const fn new() -> Self {
         Self { inline: ArrayVec::new_const(), spilled: Vec::new() }
@@ -18,29 +19,29 @@ impl<T, const N: usize> List<T, N> {
 
     #[inline]
     pub(super) fn push(&mut self, item: T) {
-        if self.spilled.is_empty() {
-            match self.inline.try_push(item) {
-                Ok(()) => {}
-                Err(full) => self.spill(full.element()),
-            }
-        } else {
-            self.spilled.push(item);
+        if let Err(full) = self.inline.try_push(item) {
+            self.spill(&[full.element()]);
         }
     }
 
     #[cold]
-    fn spill(&mut self, item: T) {
-        self.spilled.reserve(4 * N);
-        self.spilled.extend(self.inline.drain(..));
-        self.spilled.push(item);
+    fn spill(&mut self, items: &[T]) {
+        if self.spilled.is_empty() {
+            self.spilled.reserve(4 * N);
+            self.spilled.extend_from_slice(&self.inline);
+        }
+        self.spilled.extend_from_slice(items);
+        while let (Some(item), false) = (items.first(), self.inline.is_full()) {
+            self.inline.push(item.clone());
+        }
     }
 }
 
-impl<const N: usize> List<u8, N> {
+impl<T: Copy, const N: usize> List<T, N> {
     #[inline]
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
-        if !self.spilled.is_empty() || self.inline.try_extend_from_slice(bytes).is_err() {
-            bytes.iter().for_each(|byte| self.push(*byte));
+    pub(super) fn extend(&mut self, items: &[T]) {
+        if self.inline.try_extend_from_slice(items).is_err() {
+            self.spill(items);
         }
     }
 }

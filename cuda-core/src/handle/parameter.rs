@@ -30,16 +30,32 @@ impl ArgumentKind {
 /// The position of an argument, and its kind.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    pub(super) offset: u32,
-    pub(super) size: u32,
-    pub(super) kind: ArgumentKind,
+    at: Span,
+    kind: ArgumentKind,
+}
+
+/// A byte offset and a size in bytes, in one word: stored and compared at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Span(u64);
+
+impl Span {
+    #[inline]
+    fn new(offset: u32, size: u32) -> Self {
+        Self(u64::from(offset) << 32 | u64::from(size))
+    }
 }
 
 impl Place {
+    #[inline]
+    pub(super) fn new(offset: u32, size: u32, kind: ArgumentKind) -> Self {
+        Self { at: Span::new(offset, size), kind }
+    }
+
     /// The reason why it does not fit a parameter.
     #[cold]
     pub(super) fn misfit(&self, param: &ParamInfo) -> Option<String> {
-        let Place { offset, size, kind } = *self;
+        let Place { at: Span(at), kind } = *self;
+        let (offset, size) = ((at >> 32) as u32, at as u32);
         let ty = param.ty;
         if param.size != size {
             return Some(format!("is a {ty} of {} bytes, the argument has {size}", param.size));
@@ -56,29 +72,20 @@ impl Place {
 
 /// A parameter, as far as an argument is compared with it.
 pub(crate) struct Slot {
-    offset: u32,
-    size: u32,
-    takes_integers: bool,
-    takes_floats: bool,
+    at: Span,
+    /// Whether it takes an argument, by the argument's kind.
+    takes: [bool; 3],
 }
 
 impl Slot {
     pub(crate) fn new(param: &ParamInfo) -> Self {
-        Self {
-            offset: param.offset,
-            size: param.size,
-            takes_integers: ArgumentKind::Integer.fits(param.ty),
-            takes_floats: ArgumentKind::Float.fits(param.ty),
-        }
+        use ArgumentKind::{Bytes, Float, Integer};
+        let takes = [Integer, Float, Bytes].map(|kind| kind.fits(param.ty));
+        Self { at: Span::new(param.offset, param.size), takes }
     }
 
     #[inline]
     pub(super) fn takes(&self, place: &Place) -> bool {
-        let kind = match place.kind {
-            ArgumentKind::Integer => self.takes_integers,
-            ArgumentKind::Float => self.takes_floats,
-            ArgumentKind::Bytes => true,
-        };
-        kind && self.size == place.size && self.offset == place.offset
+        self.at == place.at && self.takes[place.kind as usize]
     }
 }
