@@ -124,6 +124,13 @@ impl Sent {
         self.has_more.store(true, Ordering::Release);
     }
 
+    /// Whether everything that was sent up to submission `until` is known to be complete, and none of it failed. False
+    /// also where this takes more than a look.
+    #[inline]
+    pub(super) fn is_flawless(&self, stream: &Stream, until: u64) -> bool {
+        stream.progress().is_flawless(until) && !self.has_more.load(Ordering::Acquire)
+    }
+
     /// The result of everything that was sent up to submission `until`, if that is known to be complete.
     #[inline]
     pub(super) fn outcome(&self, stream: &Stream, until: u64) -> Option<Result<()>> {
@@ -146,6 +153,11 @@ impl Sent {
         let failed = failed.or_else(|| more.failed.take());
         let failed = failed.or_else(|| more.joined.iter().find_map(|it| it.sent_failure().err()));
         let result = failed.map_or(run, Err);
+        // Complete and without a failure, so they never will have one.
+        more.runs.retain(|(_, last)| *last > until);
+        if result.is_ok() && more.runs.is_empty() && more.joined.is_empty() {
+            self.has_more.store(false, Ordering::Release);
+        }
         if result.is_err() {
             // Reported once. `last` stays, since it is also what a wait is for.
             self.first.store(self.last.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

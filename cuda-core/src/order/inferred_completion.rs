@@ -41,16 +41,16 @@ impl InferredCompletion {
         self.count.store(edges.len(), Ordering::Release);
     }
 
-    /// Adds to `known` what follows from the completion of everything up to `own`.
     #[inline]
-    pub(super) fn take_up_to(&self, own: u64, known: &mut Vec<(Arc<Timeline>, u64)>) {
-        if self.count.load(Ordering::Acquire) != 0 {
-            self.take(own, known);
-        }
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
     }
 
-    #[cold]
-    fn take(&self, own: u64, known: &mut Vec<(Arc<Timeline>, u64)>) {
+    /// Adds to `known` what follows from the completion of everything up to `own`.
+    pub(super) fn take_up_to(&self, own: u64, known: &mut Vec<(Arc<Timeline>, u64)>) {
+        if self.is_empty() {
+            return;
+        }
         let mut edges = self.edges.lock();
         let due = edges.partition_point(|edge| edge.own <= own);
         for edge in edges.drain(..due) {

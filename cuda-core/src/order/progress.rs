@@ -54,6 +54,12 @@ impl Progress {
         self.completed.load(Ordering::SeqCst)
     }
 
+    /// Whether everything up to `until` is known to be complete, and no submission of the stream ever failed.
+    #[inline]
+    pub(crate) fn is_flawless(&self, until: u64) -> bool {
+        self.completed() >= until && !self.lossy.load(Ordering::Acquire)
+    }
+
     /// The result of submission `number`, if it is known.
     #[inline]
     pub(crate) fn outcome(&self, number: u64) -> Option<Result<()>> {

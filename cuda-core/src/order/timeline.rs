@@ -136,10 +136,8 @@ impl Timeline {
         let number = number.min(self.reserved.load(Ordering::Acquire).max(self.published()));
         self.retention.release(number);
         let woken = self.progress.advance(number);
-        let mut known = Vec::new();
-        self.inferred.take_up_to(number, &mut known);
-        if !known.is_empty() {
-            self.advance_others(known);
+        if !self.inferred.is_empty() {
+            self.advance_others(number);
         }
         drop(woken);
     }
@@ -149,8 +147,11 @@ impl Timeline {
         self.retention.release_accepted(number.min(self.reserved.load(Ordering::Acquire)));
     }
 
+    /// Everything up to `number` is complete here, and with it the submissions of other streams that it came after.
     #[cold]
-    fn advance_others(&self, mut known: Vec<(Arc<Timeline>, u64)>) {
+    fn advance_others(&self, number: u64) {
+        let mut known = Vec::new();
+        self.inferred.take_up_to(number, &mut known);
         while let Some((other, number)) = known.pop() {
             if other.progress.completed() >= number {
                 continue;
