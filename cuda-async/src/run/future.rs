@@ -27,8 +27,8 @@ enum State<S: Submit> {
     Idle(S),
     /// The steps submit work, and some of them wait.
     Submitting(S, Run),
-    /// All work is submitted, and the device runs it.
-    Executing(S::Output, Run),
+    /// All work is submitted, and the device runs it. The output is taken when it is complete.
+    Executing(Option<S::Output>, Run),
     /// The operation failed before it could begin.
     Failed(Error),
 }
@@ -52,18 +52,15 @@ impl<S: Submit> DeviceFuture<S> {
     /// Submits the work that can be submitted now. Steps that wait are polled again, with a waker, when the future is
     /// polled.
     pub(crate) fn scheduled<P: SchedulingPolicy + ?Sized>(steps: S, policy: &P) -> Self {
-        let begun = policy.place().and_then(|stream| {
-            State::begin(steps, Run::on(stream), &mut Context::from_waker(Waker::noop()))
-        });
-        Self(Live::new(begun.unwrap_or_else(State::Failed)))
-    }
-}
-
-impl<S: Submit> State<S> {
-    fn begin(steps: S, run: Run, task: &mut Context<'_>) -> Result<Self> {
-        match steps.submit_now(task, &run.cx) {
-            Ok(output) => Ok(State::Executing(output?, run)),
-            Err(steps) => Ok(State::Submitting(steps, run)),
+        // Each state is made where it is returned: it is large.
+        let run = match policy.place() {
+            Ok(stream) => Run::on(stream),
+            Err(error) => return Self(Live::new(State::Failed(error))),
+        };
+        match steps.submit_now(&mut Context::from_waker(Waker::noop()), &run.cx) {
+            Ok(Ok(output)) => Self(Live::new(State::Executing(Some(output), run))),
+            Ok(Err(error)) => Self(Live::new(State::Failed(error))),
+            Err(steps) => Self(Live::new(State::Submitting(steps, run))),
         }
     }
 }
@@ -110,7 +107,7 @@ impl<S: Submit> DeviceFuture<S> {
                 let output = output?;
                 match run.poll(task) {
                     Poll::Ready(completed) => return Poll::Ready(completed.map(|()| output)),
-                    Poll::Pending => self.0.set(State::Executing(output, run)),
+                    Poll::Pending => self.0.set(State::Executing(Some(output), run)),
                 }
             }
             Err(steps) => self.0.set(State::Submitting(steps, run)),
@@ -131,19 +128,20 @@ impl<S: Submit> Future for DeviceFuture<S> {
                     return Poll::Ready(Err(Error::AlreadyEnded));
                 };
                 drop(steps);
-                self.0.set(State::Executing(output?, run));
+                self.0.set(State::Executing(Some(output?), run));
             }
             State::Executing(..) | State::Failed(_) => {}
         }
-        let completed = match self.0.get()? {
-            State::Executing(_, run) => ready!(run.poll(task)),
-            _ => Ok(()),
+        let ended = match self.0.get()? {
+            State::Executing(output, run) => match ready!(run.poll(task)) {
+                Ok(()) => output.take().ok_or(Error::AlreadyEnded),
+                Err(error) => Err(error),
+            },
+            State::Failed(error) => Err(std::mem::replace(error, Error::AlreadyEnded)),
+            State::Idle(_) | State::Submitting(..) => Err(Error::AlreadyEnded),
         };
-        match self.0.take()? {
-            State::Executing(output, _) => Poll::Ready(completed.map(|()| output)),
-            State::Failed(error) => Poll::Ready(Err(error)),
-            State::Idle(_) | State::Submitting(..) => Poll::Ready(Err(Error::AlreadyEnded)),
-        }
+        self.0.end();
+        Poll::Ready(ended)
     }
 }
 
