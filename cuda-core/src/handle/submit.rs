@@ -24,7 +24,6 @@ pub(crate) struct Keep {
 
 impl Stream {
     /// Submits work, after everything that has to come before it.
-    #[inline]
     pub(crate) fn submit(
         &self,
         work: &Work<'_>,
@@ -35,8 +34,7 @@ impl Stream {
         self.submit_after(work, operands, &[], keep, host)
     }
 
-    /// As [`submit`](Self::submit), for a launch, which retains nothing. Not inlined into the callers, which are many.
-    #[inline(never)]
+    /// As [`submit`](Self::submit), for a launch, which retains nothing.
     pub(super) fn submit_launch(
         &self,
         work: &Work<'_>,
@@ -45,7 +43,8 @@ impl Stream {
         self.submit_after(work, operands, &[], None, None)
     }
 
-    #[inline]
+    /// As [`submit`](Self::submit), also after the tickets in `joined`.
+    #[inline(always)] // into each of the few callers, without the parts that this caller does not use
     pub(super) fn submit_after(
         &self,
         work: &Work<'_>,

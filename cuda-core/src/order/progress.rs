@@ -106,16 +106,19 @@ impl Progress {
     }
 
     /// Everything up to `number` has run or was skipped.
-    #[inline]
     pub(crate) fn advance(&self, number: u64) -> Woken {
+        if self.raise(number) { self.take_up_to(number) } else { Woken::default() }
+    }
+
+    /// As [`advance`](Self::advance), but only tells whether any task waits. If so, the caller [takes](Self::take_up_to)
+    /// those that `number` covers.
+    #[inline]
+    pub(crate) fn raise(&self, number: u64) -> bool {
         // Most calls come from the one thread that uses the stream: a plain look avoids the read-modify-write.
         if self.completed.load(Ordering::Relaxed) < number {
             self.completed.fetch_max(number, Ordering::SeqCst);
         }
-        if self.waiters.load(Ordering::SeqCst) == 0 {
-            return Woken::default();
-        }
-        self.take_up_to(number)
+        self.waiters.load(Ordering::SeqCst) != 0
     }
 
     /// Submission `number` failed or was skipped. The progress that covers it follows.
@@ -137,7 +140,8 @@ impl Progress {
         woken
     }
 
-    fn take_up_to(&self, number: u64) -> Woken {
+    /// Takes out the wakers of the tasks that wait for a submission up to `number`.
+    pub(crate) fn take_up_to(&self, number: u64) -> Woken {
         let mut state = self.state.lock();
         let woken = state.wakers.take_below(&(number.saturating_add(1), 0));
         self.waiters.fetch_sub(woken.len() as u64, Ordering::SeqCst);

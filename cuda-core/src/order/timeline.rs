@@ -135,11 +135,9 @@ impl Timeline {
     pub(crate) fn advance(&self, number: u64) {
         let number = number.min(self.reserved.load(Ordering::Acquire).max(self.published()));
         self.retention.release(number);
-        let woken = self.progress.advance(number);
-        if !self.inferred.is_empty() {
-            self.advance_others(number);
+        if self.progress.raise(number) || !self.inferred.is_empty() {
+            self.pass_on(number);
         }
-        drop(woken);
     }
 
     /// Host memory that uploads up to `number` read may change again.
@@ -147,8 +145,14 @@ impl Timeline {
         self.retention.release_accepted(number.min(self.reserved.load(Ordering::Acquire)));
     }
 
-    /// Everything up to `number` is complete here, and with it the submissions of other streams that it came after.
+    /// Wakes the tasks that wait for a submission up to `number`, after the streams that these came after have advanced.
     #[cold]
+    fn pass_on(&self, number: u64) {
+        let woken = self.progress.take_up_to(number);
+        self.advance_others(number);
+        drop(woken);
+    }
+
     fn advance_others(&self, number: u64) {
         let mut known = Vec::new();
         self.inferred.take_up_to(number, &mut known);
