@@ -56,6 +56,7 @@ impl More {
 }
 
 impl Sent {
+    #[inline]
     pub(super) fn new() -> Self {
         let [first, last] = [1, 0].map(AtomicU64::new);
         Self { first, last, has_more: AtomicBool::new(false), more: Mutex::default() }
