@@ -1,6 +1,6 @@
 //! Copies of ordinary host memory, compared with the driver's own.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use benches::{Way, done, heartbeat::one_thread, raw::Raw, report, section};
 use cuda_async::{memory::upload_into, prelude::*};
@@ -15,7 +15,7 @@ pub fn measure(
     section("Vectors", &["median us", "to the first"]);
     let bytes = sizes.vector;
     let lane = raw.map(|raw| raw.lane(bytes)).transpose()?;
-    let source = vec![1u8; bytes];
+    let source = Arc::new(vec![1u8; bytes]);
     let buffer = RefCell::new(zeros::<u8>(bytes).sync_on(&ours.stream)?);
     let (stream, executor) = (&ours.stream, one_thread());
     let what = |what| format!("{what} of {} MiB", bytes >> 20);
@@ -23,11 +23,14 @@ pub fn measure(
         lane.iter().map(|lane| Way::new("raw driver, from a `Vec`", || lane.upload_from(&source)));
     let ours_up = [
         Way::new("`upload_into`, `.sync_on`", || {
-            done(upload_into(&mut *buffer.borrow_mut(), &source).sync_on(stream).map(drop));
+            done(upload_into(&mut *buffer.borrow_mut(), &*source).sync_on(stream).map(drop));
         }),
-        Way::new("`h2d`, `.sync_on`", || done(h2d(&source).sync_on(stream).map(drop))),
-        Way::new("`h2d`, `.await`", || {
-            done(executor.block_on(h2d(&source).map(drop).into_future()))
+        Way::new("`h2d`, `.sync_on`", || done(h2d(&*source).sync_on(stream).map(drop))),
+        Way::new("`h2d` of an `Arc<Vec>`, `.await`", || {
+            done(executor.block_on(h2d(source.clone()).map(drop).into_future()))
+        }),
+        Way::new("`h2d` of a borrowed `Vec`, `.await`", || {
+            done(executor.block_on(h2d(&*source).map(drop).into_future()))
         }),
     ];
     report(&what("upload"), uploads.chain(ours_up).collect(), sizes.vector_effort);

@@ -58,6 +58,7 @@ impl More {
 }
 
 impl Sent {
+    #[inline]
     pub(super) fn new() -> Self {
         let [first, last] = [1, 0].map(AtomicU64::new);
         let [has_more, awaited] = [false, false].map(AtomicBool::new);

@@ -363,6 +363,7 @@ impl Stream {
 
 impl Clone for Stream {
     /// Another handle of the same stream, which has submitted nothing yet.
+    #[inline]
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), sent: Sent::new() }
     }

@@ -113,8 +113,8 @@ impl Progress {
         if self.raise(number) { self.take_up_to(number) } else { Woken::default() }
     }
 
-    /// As [`advance`](Self::advance), but only tells whether any task waits. If so, the caller [takes](Self::take_up_to)
-    /// those that `number` covers.
+    /// As [`advance`](Self::advance), but wakes no task. Returns whether any waits; then the caller
+    /// [takes](Self::take_up_to) the wakers that `number` covers.
     #[inline]
     pub(crate) fn raise(&self, number: u64) -> bool {
         // Most calls come from the one thread that uses the stream: a plain look avoids the read-modify-write.

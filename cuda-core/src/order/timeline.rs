@@ -167,7 +167,7 @@ impl Timeline {
         self.retention.release_accepted(number.min(self.reserved.load(Ordering::Acquire)));
     }
 
-    /// Wakes the tasks that wait for a submission up to `number`, after the streams that these came after have advanced.
+    /// Advances the streams that submissions up to `number` came after, and then wakes the tasks that wait for these.
     #[cold]
     fn pass_on(&self, number: u64) {
         let woken = self.progress.take_up_to(number);

@@ -1,5 +1,5 @@
-//! Histories against a reference: the edges that are named order every conflicting pair of accesses. The histories of an
-//! allocation run with and without the words in front of them.
+//! Histories against a reference: the edges that are named order every conflicting pair of accesses. The histories of
+//! an allocation run with and without the words in front of them.
 
 use std::collections::HashSet;
 
@@ -228,7 +228,7 @@ fn check(mut histories: impl Histories, steps: Vec<Step>) -> TestCaseResult {
         log.push((this, access, range, after));
     }
     let freed = before(&log, ticket(99, 1), &histories.uses());
-    prop_assert!(log.iter().all(|(use_, ..)| freed.contains(&(use_.stream.0, use_.number))));
+    prop_assert!(log.iter().all(|(by, ..)| freed.contains(&(by.stream.0, by.number))));
     Ok(())
 }
 
