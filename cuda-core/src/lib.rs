@@ -26,6 +26,8 @@ pub use handle::{
     Allocation, ArgumentKind, Arguments, Crossing, Device, DeviceBuffer, Event, Function, Landing,
     Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut, Stream,
 };
+#[doc(hidden)]
+pub use handle::{MAX_RECORDED_BYTES, Recording};
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
     Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,

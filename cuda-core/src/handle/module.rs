@@ -53,7 +53,9 @@ struct Unloads {
 
 impl Drop for Unloads {
     fn drop(&mut self) {
-        self.device.core().retire_module(self.id);
+        let core = self.device.core();
+        core.modules.remove(self.id);
+        core.retire_module(self.id);
     }
 }
 
@@ -133,7 +135,10 @@ impl Module {
             max_shared_bytes,
         };
         let shapes = entries.iter().map(shape).collect();
-        Self(Arc::new(Loaded { unloads, entries, log, shapes }))
+        let loaded = Arc::new(Loaded { unloads, entries, log, shapes });
+        let (id, weak) = (loaded.unloads.id, Arc::downgrade(&loaded));
+        loaded.unloads.device.core().modules.insert(id, weak);
+        Self(loaded)
     }
 
     /// The device it is on.

@@ -93,6 +93,24 @@ impl Work<'_> {
         }
     }
 
+    /// The same work, borrowed.
+    pub fn borrowed(&self) -> Work<'_> {
+        match self {
+            Work::Join => Work::Join,
+            &Work::Upload { from, to, bytes } => Work::Upload { from, to, bytes },
+            &Work::Download { from, to, bytes } => Work::Download { from, to, bytes },
+            &Work::Copy { from, to, bytes } => Work::Copy { from, to, bytes },
+            &Work::Fill { to, pattern, count } => Work::Fill { to, pattern, count },
+            &Work::Send { from, transfer, bytes } => Work::Send { from, transfer, bytes },
+            Work::Launch(launch) => Work::Launch(Launch {
+                function: launch.function,
+                config: launch.config,
+                params: Cow::Borrowed(&launch.params),
+                relocations: Cow::Borrowed(&launch.relocations),
+            }),
+        }
+    }
+
     /// Calls `each` with every operand on the device.
     pub fn uses(&self, mut each: impl FnMut(Use)) {
         use Access::{Read, Write};

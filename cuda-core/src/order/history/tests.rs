@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::StreamId;
+use crate::{order::MAX_READERS, protocol::StreamId};
 
 const LEN: u64 = 100;
 
@@ -97,7 +97,7 @@ fn pieces_are_ordered_separately_and_a_whole_write_joins_them() {
 
 #[test]
 fn pieces_are_limited() {
-    let mut pieces = Pieces::default();
+    let mut pieces = Pieces::<Ticket>::default();
     (1..MAX_PIECES as u64).for_each(|at| pieces.split(at).unwrap());
     assert!(matches!(pieces.split(MAX_PIECES as u64), Err(Error::OutOfRange { .. })));
     pieces.split(1).unwrap();
