@@ -78,14 +78,15 @@ impl Recorder {
             _ => {}
         }
         let module = module_of(device, &work)?;
+        let in_order = module.as_ref().is_some_and(|it| it.has_variables);
         let memory = operands.iter().map(|it| it.allocation.shared().ok_or(Error::AlreadyEnded));
         let memory = memory.collect::<Result<SmallVec<[_; 6]>>>()?;
         let bytes = source.as_ref().map_or(0, |it| it.lease.host_bytes());
         recorded.check_room(bytes)?;
         let node = recorded.plan.next();
-        let number = recorded.plan.append(stream, work.into_owned())?;
+        let number = recorded.plan.append(stream, work.into_owned(), in_order)?;
         recorded.host_bytes += bytes;
-        recorded.modules.extend(module);
+        recorded.modules.extend(module.map(|it| (it.id, it.held)));
         recorded.uploads.extend(source.map(|source| (node, source)));
         memory.iter().for_each(|allocation| allocation.mark_recorded());
         recorded.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
@@ -115,15 +116,19 @@ impl Recorded {
 }
 
 /// The module of a launch.
-fn module_of(
-    device: &Device,
-    work: &Work<'_>,
-) -> Result<Option<(ModuleId, Arc<dyn Any + Send + Sync>)>> {
+struct LaunchModule {
+    id: ModuleId,
+    held: Arc<dyn Any + Send + Sync>,
+    has_variables: bool,
+}
+
+fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
     let Work::Launch(launch) = work else { return Ok(None) };
     let id = launch.function.module;
     // The launch has a handle of the kernel, so the module is loaded.
-    let module = device.core().modules.find(id).ok_or(Error::AlreadyEnded)?;
-    Ok(Some((id, module)))
+    let found = device.core().modules.find(id);
+    let (held, has_variables) = found.ok_or(Error::AlreadyEnded)?;
+    Ok(Some(LaunchModule { id, held, has_variables }))
 }
 
 #[cold]

@@ -9,9 +9,9 @@
 //! comes after it. So a fork and the joins of `zip!` order the same work as on streams.
 //!
 //! On a live stream two kernels in sequence that share no memory also run one after the other. A recording does not
-//! keep that order, because no result shows it: a kernel accesses no memory but its operands, and recordings take no
-//! foreign work. An order that a program can observe in another way, such as that of printed output, needs an operand
-//! of its own.
+//! keep that order where no result shows it: such a kernel accesses its operands only, and recordings take no foreign
+//! work. Kernels that share the variables of a module, or print, do show it. No operand names these, so nodes that may
+//! use them keep the order of their branch: they are *in order* ([`Plan::append`]).
 //!
 //! # Ranges
 //! A plan orders the bytes that operands name, not whole pieces: it splits its histories where a range begins and ends.
@@ -57,6 +57,8 @@ struct Branch {
     nodes: Vec<u32>,
     /// The places of the joins in `nodes`, counted from 0.
     joins: Vec<usize>,
+    /// The last node that is in order.
+    in_order: Option<u32>,
 }
 
 impl Branch {
@@ -83,11 +85,17 @@ impl Plan {
         self.nodes.len() as u32
     }
 
-    /// Adds work to a branch, after everything that it depends on. Returns its number on that branch.
+    /// Adds work to a branch, after everything that it depends on. If it is `in_order`, it also comes after all such
+    /// work of the branch. Returns its number on that branch.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there are [`MAX_NODES`] nodes.
-    pub(crate) fn append(&mut self, stream: StreamId, work: Work<'static>) -> Result<u64> {
+    pub(crate) fn append(
+        &mut self,
+        stream: StreamId,
+        work: Work<'static>,
+        in_order: bool,
+    ) -> Result<u64> {
         self.check_room()?;
         let mut uses = SmallVec::new();
         work.uses(|operand| {
@@ -96,7 +104,12 @@ impl Plan {
             }
         });
         let mut after = self.claim(&uses);
-        let (join, since) = self.branches.entry(stream).or_default().since_join();
+        let node = self.next();
+        let branch = self.branches.entry(stream).or_default();
+        if in_order {
+            after.extend(branch.in_order.replace(node));
+        }
+        let (join, since) = branch.since_join();
         // A dependency behind the join comes after it already.
         if !after.iter().any(|node| since.binary_search(node).is_ok()) {
             after.extend(join);

@@ -45,7 +45,7 @@ fn edges(plan: Plan) -> Vec<Vec<u32>> {
 fn independent_work_of_one_branch_has_no_edges() {
     let mut plan = Plan::default();
     for alloc in 0..4 {
-        assert_eq!(plan.append(stream(1), fill(alloc, 0..LEN)), Ok(alloc + 1));
+        assert_eq!(plan.append(stream(1), fill(alloc, 0..LEN), false), Ok(alloc + 1));
     }
     assert!(edges(plan).iter().all(Vec::is_empty));
 }
@@ -54,7 +54,7 @@ fn independent_work_of_one_branch_has_no_edges() {
 fn disjoint_ranges_have_no_edges_and_overlapping_ones_have() {
     let mut plan = Plan::default();
     for range in [0..16, 16..32, 32..64, 8..24] {
-        plan.append(stream(1), fill(1, range)).unwrap();
+        plan.append(stream(1), fill(1, range), false).unwrap();
     }
     assert_eq!(edges(plan), [vec![], vec![], vec![], vec![0, 1]]);
 }
@@ -63,11 +63,11 @@ fn disjoint_ranges_have_no_edges_and_overlapping_ones_have() {
 fn many_readers_are_independent() {
     let readers = 3 * crate::order::MAX_READERS as u32;
     let mut plan = Plan::default();
-    plan.append(stream(1), fill(1, 0..LEN)).unwrap();
+    plan.append(stream(1), fill(1, 0..LEN), false).unwrap();
     for _ in 0..readers {
-        plan.append(stream(1), work(&[(1, 0..LEN, Access::Read)])).unwrap();
+        plan.append(stream(1), work(&[(1, 0..LEN, Access::Read)]), false).unwrap();
     }
-    plan.append(stream(1), fill(1, 0..LEN)).unwrap();
+    plan.append(stream(1), fill(1, 0..LEN), false).unwrap();
     let edges = edges(plan);
     assert!(edges[1..=readers as usize].iter().all(|after| *after == [0]));
     assert_eq!(
@@ -80,12 +80,12 @@ fn many_readers_are_independent() {
 #[test]
 fn join_orders_both_branches_before_later_work() {
     let mut plan = Plan::default();
-    plan.append(stream(1), fill(1, 0..LEN)).unwrap();
-    plan.append(stream(2), fill(2, 0..LEN)).unwrap();
-    plan.append(stream(2), fill(3, 0..LEN)).unwrap();
+    plan.append(stream(1), fill(1, 0..LEN), false).unwrap();
+    plan.append(stream(2), fill(2, 0..LEN), false).unwrap();
+    plan.append(stream(2), fill(3, 0..LEN), false).unwrap();
     assert_eq!(plan.join(stream(1), &[ticket(2, 2)]), Ok(2));
-    plan.append(stream(1), fill(4, 0..LEN)).unwrap();
-    plan.append(stream(2), fill(5, 0..LEN)).unwrap();
+    plan.append(stream(1), fill(4, 0..LEN), false).unwrap();
+    plan.append(stream(2), fill(5, 0..LEN), false).unwrap();
     let expected: [&[u32]; 6] = [&[], &[], &[], &[0, 1, 2], &[3], &[]];
     assert_eq!(edges(plan), expected);
 }
@@ -93,8 +93,8 @@ fn join_orders_both_branches_before_later_work() {
 #[test]
 fn join_of_an_earlier_ticket_leaves_out_later_work() {
     let mut plan = Plan::default();
-    plan.append(stream(2), fill(2, 0..LEN)).unwrap();
-    plan.append(stream(2), fill(3, 0..LEN)).unwrap();
+    plan.append(stream(2), fill(2, 0..LEN), false).unwrap();
+    plan.append(stream(2), fill(3, 0..LEN), false).unwrap();
     plan.join(stream(1), &[ticket(2, 1)]).unwrap();
     assert_eq!(edges(plan), [vec![], vec![], vec![0]]);
 }
@@ -102,18 +102,28 @@ fn join_of_an_earlier_ticket_leaves_out_later_work() {
 #[test]
 fn tickets_of_live_streams_join_nothing() {
     let mut plan = Plan::default();
-    plan.append(stream(1), fill(1, 0..LEN)).unwrap();
+    plan.append(stream(1), fill(1, 0..LEN), false).unwrap();
     assert_eq!(plan.join(stream(1), &[ticket(77, 5)]), Ok(1));
     assert_eq!(plan.next(), 1);
+}
+
+#[test]
+fn work_that_is_in_order_keeps_the_order_of_its_branch() {
+    let mut plan = Plan::default();
+    for branch in [1, 1, 2, 1, 2] {
+        plan.append(stream(branch), work(&[]), true).unwrap();
+    }
+    plan.append(stream(1), work(&[]), false).unwrap();
+    assert_eq!(edges(plan), [vec![], vec![0], vec![], vec![1], vec![2], vec![]]);
 }
 
 #[test]
 fn nodes_are_limited() {
     let mut plan = Plan::default();
     for _ in 0..MAX_NODES {
-        plan.append(stream(1), work(&[])).unwrap();
+        plan.append(stream(1), work(&[]), false).unwrap();
     }
-    let full = plan.append(stream(1), work(&[]));
+    let full = plan.append(stream(1), work(&[]), false);
     assert!(matches!(full, Err(Error::OutOfRange { .. })), "{full:?}");
     assert_eq!(plan.next() as usize, MAX_NODES);
 }
@@ -121,9 +131,10 @@ fn nodes_are_limited() {
 #[test]
 fn access_set_is_the_union_of_all_uses() {
     let mut plan = Plan::default();
-    plan.append(stream(1), work(&[(7, 8..16, Access::Read), (3, 0..4, Access::Read)])).unwrap();
-    plan.append(stream(1), fill(7, 32..40)).unwrap();
-    plan.append(stream(1), work(&[(7, 0..4, Access::Read)])).unwrap();
+    plan.append(stream(1), work(&[(7, 8..16, Access::Read), (3, 0..4, Access::Read)]), false)
+        .unwrap();
+    plan.append(stream(1), fill(7, 32..40), false).unwrap();
+    plan.append(stream(1), work(&[(7, 0..4, Access::Read)]), false).unwrap();
     let expected = [
         Use { base: AllocId(3), range: 0..4, access: Access::Read },
         Use { base: AllocId(7), range: 0..40, access: Access::Write },
@@ -133,8 +144,8 @@ fn access_set_is_the_union_of_all_uses() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Work on a branch.
-    Use(u64, Vec<(u64, std::ops::Range<u64>, Access)>),
+    /// Work on a branch, perhaps in order.
+    Use(u64, Vec<(u64, std::ops::Range<u64>, Access)>, bool),
     /// The first branch comes after the second one, as far as that is now, less this many nodes.
     Join(u64, u64, u64),
 }
@@ -144,7 +155,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let range = prop_oneof![2 => range, 1 => Just(0..LEN)];
     let access = prop_oneof![2 => Just(Access::Read), 1 => Just(Access::Write)];
     let uses = prop::collection::vec((0..4u64, range, access), 0..4);
-    let uses = (0..5u64, uses).prop_map(|(branch, uses)| Step::Use(branch, uses));
+    let uses = (0..5u64, uses, prop::bool::weighted(0.2))
+        .prop_map(|(branch, uses, in_order)| Step::Use(branch, uses, in_order));
     let join = (0..5u64, 0..5u64, 0..3u64).prop_map(|(a, b, less)| Step::Join(a, b, less));
     prop::collection::vec(prop_oneof![5 => uses, 1 => join], 1..50)
 }
@@ -177,19 +189,24 @@ fn conflict(one: &Node, other: &Node) -> bool {
 
 proptest! {
     /// The edges order every two nodes that use the same bytes, unless both only read, and every two that a join puts in
-    /// order. They order no other nodes.
+    /// order, or that are in order on one branch. They order no other nodes.
     #[test]
-    fn exactly_conflicts_and_joins_are_ordered(steps in steps()) {
+    fn exactly_the_required_pairs_are_ordered(steps in steps()) {
         let mut plan = Plan::default();
         // Of each branch its nodes, and of each node the nodes that joins require before it.
         let (mut branches, mut required) = (vec![Vec::<u32>::new(); 5], Vec::<Vec<u32>>::new());
-        let mut joined = vec![Vec::<u32>::new(); 5];
+        let (mut joined, mut in_orders) = (vec![Vec::<u32>::new(); 5], vec![Vec::<u32>::new(); 5]);
         for step in steps {
             match step {
-                Step::Use(branch, uses) => {
-                    required.push(joined[branch as usize].clone());
+                Step::Use(branch, uses, in_order) => {
+                    let mut before = joined[branch as usize].clone();
+                    if in_order {
+                        before.extend(&in_orders[branch as usize]);
+                        in_orders[branch as usize].push(plan.next());
+                    }
+                    required.push(before);
                     branches[branch as usize].push(plan.next());
-                    plan.append(stream(branch), work(&uses)).unwrap();
+                    plan.append(stream(branch), work(&uses), in_order).unwrap();
                 }
                 Step::Join(branch, other, less) => {
                     let (this, number) = (branch as usize, branches[other as usize].len() as u64);
