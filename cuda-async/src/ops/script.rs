@@ -154,8 +154,10 @@ where
             }
             State::Running(future, script) => (future, script),
         };
-        // The futures that the script awaits use wakers.
-        cx.wait_by_wakers(task)?;
+        // The futures that the script awaits use wakers. Where steps may not wait, a script that is pending is an error.
+        if cx.may_wait().is_ok() {
+            cx.wait_by_wakers(task)?;
+        }
         let polled = {
             let _polling = Polling::new(&script, cx);
             future.as_mut().poll(task)

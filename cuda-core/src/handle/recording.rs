@@ -116,6 +116,19 @@ impl Recording {
     /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. The nodes
     /// before the one that was refused run.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
+        self.replay_in_order(stream, 0..self.len())
+    }
+
+    /// As [`replay`](Self::replay), with the nodes in another order. An order that does not keep
+    /// [`after`](Self::after) gives other results. An index that is no node is left out.
+    ///
+    /// # Errors
+    /// As [`replay`](Self::replay).
+    pub fn replay_in_order(
+        &self,
+        stream: &Stream,
+        order: impl IntoIterator<Item = usize>,
+    ) -> Result<Ticket> {
         self.device.check_same("a stream", stream.device())?;
         if stream.recorder().is_some() {
             let what = "a replay inside a recording";
@@ -126,10 +139,12 @@ impl Recording {
         // Dropped before the order lock, as they were taken after it.
         let _turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
         let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
-        for (node, upload) in self.nodes.iter().zip(&self.uploads) {
+        for at in order {
             // The order of the stream implies the joins.
-            if !matches!(node.work, Work::Join) {
-                last = self.submit(stream, &mut marks, node, upload.as_ref())?;
+            let node = self.nodes.get(at).filter(|node| !matches!(node.work, Work::Join));
+            if let Some(node) = node {
+                let upload = self.uploads.get(at).and_then(Option::as_ref);
+                last = self.submit(stream, &mut marks, node, upload)?;
             }
         }
         Ok(last)
