@@ -7,6 +7,7 @@
 
 mod backend;
 mod notices;
+mod recordings;
 mod retention;
 mod tickets;
 mod waiters;

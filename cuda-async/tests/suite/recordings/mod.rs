@@ -4,13 +4,13 @@ mod random;
 
 use cuda_async::Device;
 
-use crate::on_every_device;
+use crate::{devices, on_every_device};
 
 on_every_device! {
     random_recordings_agree
 }
 
 fn random_recordings_agree(device: &Device) {
-    let slow = device.info().address.starts_with("link");
-    random::random_recordings_agree(device, if slow { 20 } else { 300 });
+    let slow = devices::link().as_ref() == Some(device);
+    random::random_recordings_agree(device, if slow { 10 } else { 1000 });
 }
