@@ -1,6 +1,9 @@
 //! Recorded operations: replays agree with direct runs, beside everything else that uses the same memory.
 
+mod errors;
+mod ordering;
 mod random;
+mod recording;
 
 use cuda_async::Device;
 
