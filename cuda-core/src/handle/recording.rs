@@ -46,10 +46,12 @@ impl Device {
     /// recording come from [`lend_branch`](Stream::lend_branch).
     ///
     /// Memory that is allocated on it is memory of the device from then on. Everything that has to wait for the device
-    /// is [`Error::NeedsHostData`].
+    /// is [`Error::NeedsHostData`]. Events of it order nothing outside the recording, and events of other streams order
+    /// nothing inside.
     ///
     /// # Errors
     /// An error of the backend.
+    #[doc(hidden)]
     pub fn start_recording(&self) -> Result<Stream> {
         Ok(Stream::recording(self.lend_stream(0)?, Arc::new(Recorder::new())))
     }
@@ -60,6 +62,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Misuse`] if this is no stream of a recording or if that has ended.
+    #[doc(hidden)]
     pub fn end_recording(&self) -> Result<Recording> {
         let Some(recorder) = self.recorder() else {
             let detail = "it belongs to no recording; end the stream that `start_recording` gave";

@@ -110,6 +110,7 @@ impl Stream {
     ///
     /// # Errors
     /// An error of the backend.
+    #[doc(hidden)]
     pub fn lend_branch(&self) -> Result<Stream> {
         match &self.shared.recorded {
             Some(Recorded { recorder, home }) => {
@@ -120,6 +121,7 @@ impl Stream {
     }
 
     /// Whether work that is submitted here is recorded and does not run.
+    #[doc(hidden)]
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.shared.recorded.is_some()

@@ -156,7 +156,8 @@ impl<P: Position> Pieces<P> {
     }
 
     /// As [`History::claim`], for every piece that `range` touches. `whole` says that the access is to all bytes; a
-    /// write of all bytes makes one piece of them, since no part can be in other hands.
+    /// write of all bytes makes one piece of them: no part is in other hands, or the write is one of a recording, which
+    /// takes turns with their users.
     #[inline]
     pub(crate) fn claim(
         &mut self,

@@ -29,6 +29,9 @@ use crate::{
 /// The number of nodes that a recording can have.
 pub const MAX_NODES: usize = limit(1 << 16, 8);
 
+/// The number of edges that a recording can have: 4 MiB.
+pub const MAX_EDGES: usize = limit(1 << 20, 64);
+
 /// Earlier nodes, by index.
 type After = SmallVec<[u32; 2]>;
 
@@ -48,6 +51,9 @@ pub(crate) struct Plan {
     nodes: Vec<Node>,
     histories: FxHashMap<AllocId, Pieces<u32>>,
     branches: FxHashMap<StreamId, Branch>,
+    edges: usize,
+    /// Set by a node that had too many edges. Its accesses are entered, so no other node takes its place.
+    is_full: bool,
 }
 
 /// The nodes of one stream of the recording. The place of a node in the list, counted from 1, is its number on that
@@ -89,7 +95,7 @@ impl Plan {
     /// work of the branch. Returns its number on that branch.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there are [`MAX_NODES`] nodes.
+    /// [`Error::OutOfRange`] beyond [`MAX_NODES`] nodes or [`MAX_EDGES`] edges. Later calls fail too.
     pub(crate) fn append(
         &mut self,
         stream: StreamId,
@@ -114,7 +120,7 @@ impl Plan {
         if !after.iter().any(|node| since.binary_search(node).is_ok()) {
             after.extend(join);
         }
-        Ok(self.push(stream, work, after, uses))
+        self.push(stream, work, after, uses)
     }
 
     /// Orders everything later on a branch after everything earlier on it and after `tickets`, which name nodes of other
@@ -131,7 +137,7 @@ impl Plan {
         }
         self.check_room()?;
         after.extend(self.ends(stream, u64::MAX));
-        let number = self.push(stream, Work::Join, after, SmallVec::new());
+        let number = self.push(stream, Work::Join, after, SmallVec::new())?;
         if let Some(branch) = self.branches.get_mut(&stream) {
             branch.joins.push(branch.nodes.len() - 1);
         }
@@ -144,12 +150,20 @@ impl Plan {
     }
 
     fn check_room(&self) -> Result<()> {
-        if self.nodes.len() < MAX_NODES {
+        if self.nodes.len() < MAX_NODES && !self.is_full {
             return Ok(());
         }
-        let detail =
-            format!("it has {MAX_NODES} nodes, which is the limit; record parts of the operation");
-        Err(Error::OutOfRange { what: "a recording".into(), detail })
+        Err(self.full())
+    }
+
+    #[cold]
+    fn full(&self) -> Error {
+        let detail = format!(
+            "it has {} nodes and {} edges, and the limits are {MAX_NODES} and {MAX_EDGES}; record parts of the operation",
+            self.nodes.len(),
+            self.edges
+        );
+        Error::OutOfRange { what: "a recording".into(), detail }
     }
 
     /// Enters the accesses of the next node. Returns the nodes that it has to come after.
@@ -184,13 +198,18 @@ impl Plan {
         work: Work<'static>,
         after: After,
         uses: SmallVec<[Use; 4]>,
-    ) -> u64 {
+    ) -> Result<u64> {
         let after = self.reduced(after);
+        self.edges += after.len();
+        if self.edges > MAX_EDGES {
+            self.is_full = true;
+            return Err(self.full());
+        }
         let node = self.next();
         self.nodes.push(Node { work, after, uses });
         let branch = self.branches.entry(stream).or_default();
         branch.nodes.push(node);
-        branch.nodes.len() as u64
+        Ok(branch.nodes.len() as u64)
     }
 
     /// Leaves out nodes that come directly before another one of the list.

@@ -128,6 +128,22 @@ fn nodes_are_limited() {
     assert_eq!(plan.next() as usize, MAX_NODES);
 }
 
+/// Many writers of parts, and readers of all parts.
+#[test]
+fn edges_are_limited() {
+    let parts = 4000u64;
+    let mut plan = Plan::default();
+    for part in 0..parts {
+        plan.append(stream(1), fill(1, part..part + 1), false).unwrap();
+    }
+    let read = || work(&[(1, 0..parts, Access::Read)]);
+    let full = (0..MAX_EDGES).find_map(|_| plan.append(stream(1), read(), false).err());
+    assert!(matches!(full, Some(Error::OutOfRange { .. })), "{full:?}");
+    let (nodes, edges) = (plan.next(), MAX_EDGES as u64 / parts);
+    assert_eq!(u64::from(nodes), parts + edges);
+    assert_eq!(plan.append(stream(1), work(&[]), false).err(), full);
+}
+
 #[test]
 fn access_set_is_the_union_of_all_uses() {
     let mut plan = Plan::default();
