@@ -154,8 +154,8 @@ where
             }
             State::Running(future, script) => (future, script),
         };
-        // The futures that the script awaits use wakers. Where steps may not wait, a script that is pending is an error.
-        if cx.may_wait().is_ok() {
+        // The futures that the script awaits use wakers. A script that is pending while it is recorded is an error.
+        if !cx.is_recording() {
             cx.wait_by_wakers(task)?;
         }
         let polled = {

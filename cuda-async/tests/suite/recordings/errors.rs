@@ -9,7 +9,7 @@ use cuda_async::{
     launch,
     memory::{fill, read_back},
     prelude::*,
-    race, to_pinned, value, with_context,
+    race, script, to_pinned, value, with_context,
 };
 
 use crate::{on_every_device, polling::memory_is_freed};
@@ -46,6 +46,8 @@ fn waits_are_errors(device: &Device) {
     needs_host_data(x().or_else(|_| zeros(4)), device);
     needs_host_data(zip!(x(), x().then(to_host)), device);
     needs_host_data(x().on(&own()), device);
+    needs_host_data(script(async |cx| cx.run(zeros::<u32>(4).then(to_host)).await), device);
+    needs_host_data(script(async |_| std::future::pending::<Result<u8, Error>>().await), device);
     let synchronizes = with_context(|cx| {
         value(cx.enqueue(|stream| {
             fill(cuda_core::DeviceBuffer::<u8>::zeroed(stream, 1)?, 1).sync_on(stream).map(drop)
@@ -162,6 +164,41 @@ fn replay_on_a_lost_device_is_an_error_until_the_reset() {
     device.reset().unwrap();
     recorded.replay(&other).unwrap();
     assert_eq!(to_host(recorded.output()).sync_on(&other).unwrap(), [5; 8]);
+}
+
+/// Its static shared memory leaves no room for dynamic shared memory, which only the backend knows.
+const LARGE: &str = "
+    .version 8.0
+    .target sm_75
+    .address_size 64
+    .visible .entry large(.param .u64 p) {
+        .shared .align 4 .b8 tile[4096];
+        .reg .u32 %r<3>;
+        mov.u32 %r1, tile;
+        mov.u32 %r2, 1;
+        st.shared.u32 [%r1], %r2;
+        ret;
+    }";
+
+#[test]
+fn replay_that_is_refused_half_way_leaves_the_memory_usable() {
+    let device = own();
+    let [one, two] = [(); 2].map(|()| device.new_stream().unwrap());
+    let large = device.load_ptx(LARGE).unwrap().function("large").unwrap();
+    let config = LaunchConfig::new(1, 1).shared_bytes(device.info().max_shared_bytes);
+    let op = zeros::<u32>(4)
+        .then(|x| fill(x, 1))
+        // SAFETY: the kernel uses nothing of x.
+        .then(|x| unsafe { launch(&large, config, (x,)) })
+        .then(|(x,)| fill(x, 2));
+    let (x, recording) = record(op, &device).unwrap().into_parts();
+    for stream in [&one, &two, &one] {
+        let replayed = recording.replay(stream);
+        assert!(matches!(replayed, Err(Error::InvalidLaunch { .. })), "{replayed:?}");
+        assert_eq!(to_host(&x).sync_on(&two).unwrap(), [1; 4]);
+    }
+    let x = fill(x, 3).sync_on(&two).unwrap();
+    assert_eq!(to_host(x).sync_on(&one).unwrap(), [3; 4]);
 }
 
 /// The fault of one replay is reported by the stream, and poisons only its own memory.

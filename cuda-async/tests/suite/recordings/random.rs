@@ -292,7 +292,7 @@ fn agree(device: &Device, kernels: &Kernels, streams: &[Stream], seed: u64) {
                 set(replayed, &contents, &streams[r.below(streams.len())]);
             }
         }
-        direct = submit(kernels.clone().run(steps.clone(), direct), &streams[0]).unwrap();
+        direct = kernels.clone().run(steps.clone(), direct).sync_on(&streams[0]).unwrap();
         let order = some_order(&mut r, &recording);
         recording.replay_in_order(&streams[r.below(streams.len())], order.iter().copied()).unwrap();
         for (number, (direct, replayed)) in direct.iter().zip(&replayed).enumerate() {
