@@ -10,7 +10,8 @@ use crate::{op::IntoDeviceOp, run::blocking};
 /// - Buffers that the operation uses, and those that it allocates, are used again by every replay. They live as long as
 ///   the recording. Those that it allocates have unspecified contents before the first replay.
 /// - Uploads keep a copy of their bytes, which every replay uploads again.
-/// - Branches of `zip!` and `join_all`, and work without common data, have no order among them in the recording.
+/// - Branches of `zip!` and `join_all`, and work without common data, have no order among them in the recording. Kernels
+///   of modules that declare variables keep the order of their branch, because they may share these or print.
 /// - A `shared` operation that has already run is an input. One that begins here runs only in replays, so clones of it
 ///   give an error outside the recording.
 ///
@@ -21,9 +22,9 @@ use crate::{op::IntoDeviceOp, run::blocking};
 /// let device = open("cpu")?;
 /// let stream = device.new_stream()?;
 /// let mut x = zeros::<u32>(4).sync_on(&stream)?;
-/// let recorded = record(fill(&mut x, 7), &device)?;
+/// let (_, recording) = record(fill(&mut x, 7), &device)?.into_parts();
 /// assert_eq!(to_host(&x).sync_on(&stream)?, [0; 4]);
-/// recorded.replay(&stream)?;
+/// recording.replay(&stream)?;
 /// assert_eq!(to_host(&x).sync_on(&stream)?, [7; 4]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
