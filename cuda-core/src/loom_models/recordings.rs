@@ -9,7 +9,9 @@ use super::{
     backend::{Rig, read, write},
     check,
 };
-use crate::{Allocation, Recording, Result, Stream, sync::RwLock};
+use crate::{
+    Access, Allocation, Recording, Result, Stream, handle::Operand, protocol::Work, sync::RwLock,
+};
 
 /// A recording that writes these allocations, in this order.
 fn recorded(rig: &Rig, memory: &[&Arc<Allocation>]) -> Arc<Recording> {
@@ -45,6 +47,23 @@ fn replays_of_two_recordings_are_ordered() {
         let [a, b] = [(); 2].map(|()| rig.memory(&one));
         let replay = replaying(&recorded(&rig, &[&a, &b]), one);
         recorded(&rig, &[&b, &a]).replay(&two).unwrap();
+        replay.join().unwrap().unwrap();
+        rig.model.check_order();
+    });
+}
+
+/// Both hold the turns of two allocations.
+#[test]
+fn replay_and_a_submission_of_two_operands_do_not_wait_for_each_other() {
+    check(Some(4), || {
+        let rig = Rig::new();
+        let [one, two] = [(); 2].map(|()| rig.stream());
+        let [a, b] = [(); 2].map(|()| rig.memory(&one));
+        let replay = replaying(&recorded(&rig, &[&a, &b]), one);
+        for [first, second] in [[&a, &b], [&b, &a]] {
+            let operands = [first, second].map(|it| Operand::new(it, 0..1, Access::Write));
+            two.submit(Work::Join, &operands, None, None).unwrap();
+        }
         replay.join().unwrap().unwrap();
         rig.model.check_order();
     });
