@@ -22,7 +22,7 @@ on_every_device! {
     replay_inside_a_recording_is_an_error
     replay_on_another_device_is_an_error
     foreign_submissions_are_errors
-    destination_of_a_peer_copy_is_not_recorded
+    peer_copies_and_recordings_exclude_each_other
 }
 
 fn own() -> Device {
@@ -132,13 +132,16 @@ fn foreign_submissions_are_errors(device: &Device) {
     assert!(matches!(recorded.output(), Err(Error::Unsupported { .. })), "{recorded:?}");
 }
 
-/// A replay could use it during the copy.
-fn destination_of_a_peer_copy_is_not_recorded(device: &Device) {
+/// A replay could use the destination during the copy.
+fn peer_copies_and_recordings_exclude_each_other(device: &Device) {
     let other = own();
     let (stream, there) = (device.new_stream().unwrap(), other.new_stream().unwrap());
     let from = h2d([1u32, 2]).sync_on(&stream).unwrap();
-    let into = zeros::<u32>(2).sync_on(&there).unwrap();
-    let (into, _recording) = record(fill(into, 1), &other).unwrap().into_parts();
+    let into = || zeros::<u32>(2).sync_on(&there).unwrap();
+    let inside = device.start_recording().unwrap();
+    let copied = from.as_slice().copy_to_peer(&inside, into()).map(drop);
+    assert!(matches!(copied, Err(Error::Unsupported { .. })), "{copied:?}");
+    let (into, _recording) = record(fill(into(), 1), &other).unwrap().into_parts();
     let copied = from.as_slice().copy_to_peer(&stream, into).map(drop);
     let Err(Error::OutOfRange { detail, .. }) = copied else { panic!("{copied:?}") };
     assert!(detail.contains("recording"), "{detail}");
