@@ -39,6 +39,8 @@
 
 mod book;
 pub mod context;
+#[doc(hidden)]
+pub mod graph;
 pub mod kernel;
 pub mod memory;
 mod misuse;

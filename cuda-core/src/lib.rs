@@ -27,6 +27,8 @@ pub use handle::{
     Function, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice,
     SliceMut, Stream,
 };
+#[doc(hidden)]
+pub use handle::{MAX_RECORDED_BYTES, Recording};
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
     Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,

@@ -8,6 +8,7 @@
 mod backend;
 mod memory_charge;
 mod notices;
+mod recordings;
 mod retention;
 mod tickets;
 mod waiters;

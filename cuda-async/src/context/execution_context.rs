@@ -38,6 +38,14 @@ impl ExecutionContext {
         }
     }
 
+    /// Whether the run is recorded.
+    pub(crate) fn is_recording(&self) -> bool {
+        match &self.0 {
+            Repr::Inline(root) => root.stream().is_recording(),
+            Repr::Shared(shared) => shared.root_place().stream.is_recording(),
+        }
+    }
+
     /// Enqueues work on this context's stream. The operation is complete only after that work is complete.
     ///
     /// # Errors

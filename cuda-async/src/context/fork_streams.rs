@@ -19,9 +19,13 @@ struct Lent {
 impl ForkStreams {
     /// Returns the stream for one more branch of an operation on `stream`.
     pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
+        if stream.is_recording() {
+            // Branches of a recording cost the device nothing.
+            return stream.lend_branch();
+        }
         let mut lent = self.0.lock();
         if lent.streams.len() < MAX_FORK_STREAMS {
-            let borrowed = stream.device().lend_stream(stream.priority())?;
+            let borrowed = stream.lend_branch()?;
             lent.streams.push(borrowed.clone());
             return Ok(borrowed);
         }

@@ -7,6 +7,6 @@ pub(crate) enum RunMode {
     Async,
     /// A thread runs the operation and blocks. It asks the device directly.
     Blocking,
-    /// The operation is submitted only. No step may wait.
+    /// The operation is submitted only, or recorded. No step may wait.
     Detached,
 }

@@ -40,7 +40,8 @@ impl ExecutionContext {
     }
 
     fn other_root(&self, stream: Stream) -> Shared {
-        let root = Shared::root(stream, RunMode::Async, self.memory_wait(), 0);
+        let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
+        let root = Shared::root(stream, mode, self.memory_wait(), 0);
         root.set_nesting(self.nesting());
         root
     }

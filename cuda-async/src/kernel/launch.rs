@@ -39,7 +39,8 @@ pub struct LaunchOp<A> {
 ///
 /// # Safety
 /// The kernel accesses no device memory except that of its buffer arguments, stays inside their bounds, and only
-/// reads the buffers that are given as `Arc` or by shared reference.
+/// reads the buffers that are given as `Arc` or by shared reference. This holds for every run of the launch: if it is
+/// recorded, for every replay, with the contents that the buffers then have.
 #[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,

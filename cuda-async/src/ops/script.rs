@@ -154,8 +154,10 @@ where
             }
             State::Running(future, script) => (future, script),
         };
-        // The futures that the script awaits use wakers.
-        cx.wait_by_wakers(task)?;
+        // The futures that the script awaits use wakers. A script that is pending while it is recorded is an error.
+        if !cx.is_recording() {
+            cx.wait_by_wakers(task)?;
+        }
         let polled = {
             let _polling = Polling::new(&script, cx);
             future.as_mut().poll(task)

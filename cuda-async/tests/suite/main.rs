@@ -25,6 +25,7 @@ mod policies;
 mod polling;
 mod race_and_retry;
 mod random_programs;
+mod recordings;
 mod refusals_and_resets;
 mod running;
 mod script;

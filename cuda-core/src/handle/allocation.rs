@@ -1,12 +1,19 @@
 //! Device memory with its access histories.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use super::device::Device;
 use crate::{
     order::{Retain, accesses::Accesses},
     protocol::{Access, AllocId, Region, Ticket},
     runtime::Freed,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Untyped device memory, freed in stream order after its last use.
@@ -15,11 +22,25 @@ pub struct Allocation {
     id: AllocId,
     bytes: u64,
     pub(super) accesses: Accesses,
+    /// Whether a recording uses it: see `turns`.
+    recorded: AtomicBool,
+    pub(super) turn: Mutex<()>,
+    this: Weak<Self>,
 }
 
 impl Allocation {
     pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
-        Arc::new(Self { device, id, bytes, accesses: Accesses::written(allocated) })
+        let accesses = Accesses::written(allocated);
+        let (recorded, turn) = (AtomicBool::new(false), Mutex::new(()));
+        Arc::new_cyclic(|this| Self {
+            device,
+            id,
+            bytes,
+            accesses,
+            recorded,
+            turn,
+            this: this.clone(),
+        })
     }
 
     /// Its size in bytes, as requested.
@@ -31,6 +52,28 @@ impl Allocation {
     #[inline]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    #[inline]
+    pub(super) fn id(&self) -> AllocId {
+        self.id
+    }
+
+    /// Another owner of it. `None` if it was taken out of its `Arc`, and then no handle uses it.
+    pub(super) fn shared(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
+    }
+
+    /// Marks it as used by a recording, for ever. Called while the recorded work has the right to use it.
+    pub(super) fn mark_recorded(&self) {
+        self.recorded.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a recording uses it. Relaxed: the exclusive borrow, without which no conflicting use is possible, orders
+    /// the mark before a later look.
+    #[inline]
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorded.load(Ordering::Relaxed)
     }
 
     #[inline]

@@ -152,7 +152,8 @@ impl Function {
     /// # Safety
     /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
     /// bounds, and only reads those that were given as [`Access::Read`]. No other code uses a buffer that was
-    /// given as [`Access::Write`] while this call lasts.
+    /// given as [`Access::Write`] while this call lasts. If `stream` belongs to a recording, the first promise holds at
+    /// every replay, with the contents that the buffers then have.
     #[inline]
     pub unsafe fn launch(
         &self,

@@ -11,7 +11,7 @@ use super::{device::Device, parameter::Slot};
 use crate::{
     protocol::{
         Control, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Request, Result,
-        entries,
+        module,
     },
     runtime::{Pending, unexpected},
 };
@@ -38,8 +38,8 @@ pub(crate) struct Shape {
 /// A module that is being loaded. Dropping it unloads the module.
 #[derive(Debug)]
 pub struct Loading {
-    /// Taken when it is loaded.
-    module: Option<(Unloads, Vec<EntryInfo>)>,
+    /// With its kernels, and whether they may share variables. Taken when it is loaded.
+    module: Option<(Unloads, Vec<EntryInfo>, bool)>,
     /// The largest block of each kernel, and the compiler's log.
     reply: Pending<(Vec<u32>, String)>,
 }
@@ -53,7 +53,9 @@ struct Unloads {
 
 impl Drop for Unloads {
     fn drop(&mut self) {
-        self.device.core().retire_module(self.id);
+        let core = self.device.core();
+        core.modules.remove(self.id);
+        core.retire_module(self.id);
     }
 }
 
@@ -82,7 +84,7 @@ impl Device {
 impl Loading {
     pub(super) fn new(device: &Device, ptx: &str, image: ModuleImage) -> Result<Self> {
         let core = device.core();
-        let entries = entries(ptx)?;
+        let (entries, has_variables) = module(ptx)?;
         let id = ModuleId(core.next_id());
         // SAFETY: gives nothing up.
         unsafe { core.backend.control(Control::LoadModule { id, image }) }?;
@@ -90,7 +92,8 @@ impl Loading {
             Reply::Loaded { max_threads, log } => Ok((max_threads, log)),
             other => Err(unexpected(&other)),
         });
-        Ok(Self { module: Some((Unloads { device: device.clone(), id }, entries)), reply })
+        let unloads = Unloads { device: device.clone(), id };
+        Ok(Self { module: Some((unloads, entries, has_variables)), reply })
     }
 
     /// Ready with the module when it is loaded.
@@ -113,9 +116,10 @@ impl Loading {
     }
 
     fn take(&mut self, (max_threads, log): (Vec<u32>, String)) -> Result<Module> {
-        let (unloads, mut entries) = self.module.take().ok_or(Error::AlreadyEnded)?;
+        let (unloads, mut entries, has_variables) =
+            self.module.take().ok_or(Error::AlreadyEnded)?;
         entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
-        Ok(Module::new(unloads, entries, log))
+        Ok(Module::new(unloads, entries, has_variables, log))
     }
 }
 
@@ -128,7 +132,7 @@ impl Future for Loading {
 }
 
 impl Module {
-    fn new(unloads: Unloads, entries: Vec<EntryInfo>, log: String) -> Self {
+    fn new(unloads: Unloads, entries: Vec<EntryInfo>, has_variables: bool, log: String) -> Self {
         let max_shared_bytes = unloads.device.info().max_shared_bytes;
         let shape = |entry: &EntryInfo| Shape {
             slots: entry.params.iter().map(Slot::new).collect(),
@@ -136,7 +140,10 @@ impl Module {
             max_shared_bytes,
         };
         let shapes = entries.iter().map(shape).collect();
-        Self(Arc::new(Loaded { unloads, entries, log, shapes }))
+        let loaded = Arc::new(Loaded { unloads, entries, log, shapes });
+        let (id, weak) = (loaded.unloads.id, Arc::downgrade(&loaded));
+        loaded.unloads.device.core().modules.insert(id, weak, has_variables);
+        Self(loaded)
     }
 
     /// The device it is on.

@@ -62,6 +62,14 @@ impl<T: Element> Slice<'_, T> {
             let detail = "the destination has work left to run on its own device";
             return Err(wrong(format!("{detail}; wait for that first")));
         }
+        if stream.is_recording() {
+            let what = "a copy to another device inside a recording";
+            return Err(Error::unsupported(what, &self.device().info().address));
+        }
+        // A replay could use it while the other device writes.
+        if to.allocation().is_recorded() {
+            return Err(wrong("a recording uses the destination; copy into other memory".into()));
+        }
         if self.is_empty() {
             return Ok(Crossing {
                 stream: stream.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{allocation::Allocation, device::Device, event::Event, sent::Sent};
+use super::{allocation::Allocation, device::Device, event::Event, recorder::Recorder, sent::Sent};
 use crate::{
     order::{Waiter, progress::Progress, timeline::Timeline},
     protocol::{AllocId, Control, Error, RawStream, Result, StreamId, Ticket, Work},
@@ -26,6 +26,15 @@ struct Shared {
     device: Device,
     timeline: Arc<Timeline>,
     on_drop: OnDrop,
+    /// Of a stream of a recording.
+    recorded: Option<Recorded>,
+}
+
+/// The parts of a stream of a recording. The device knows no such stream.
+struct Recorded {
+    recorder: Arc<Recorder>,
+    /// The live stream on which memory is allocated.
+    home: Stream,
 }
 
 /// The action on a stream when its last handle is dropped.
@@ -33,6 +42,8 @@ struct Shared {
 pub(super) enum OnDrop {
     Destroy,
     Recycle,
+    /// For a stream of a recording.
+    Nothing,
 }
 
 impl Device {
@@ -78,7 +89,48 @@ impl Device {
 
 impl Stream {
     fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
-        Self { shared: Arc::new(Shared { device, timeline, on_drop }), sent: Sent::new() }
+        Self::with(Shared { device, timeline, on_drop, recorded: None })
+    }
+
+    fn with(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), sent: Sent::new() }
+    }
+
+    /// A stream of a recording, which allocates on `home`.
+    pub(super) fn recording(home: Stream, recorder: Arc<Recorder>) -> Self {
+        let device = home.device().clone();
+        let id = StreamId(device.core().next_id());
+        let timeline = Timeline::new(id, home.priority(), true);
+        let recorded = Some(Recorded { recorder, home });
+        Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recorded })
+    }
+
+    /// A stream beside this one: of the same recording, or [lent](Device::lend_stream) by the device with the same
+    /// priority.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    #[doc(hidden)]
+    pub fn lend_branch(&self) -> Result<Stream> {
+        match &self.shared.recorded {
+            Some(Recorded { recorder, home }) => {
+                Ok(Self::recording(home.clone(), recorder.clone()))
+            }
+            None => self.device().lend_stream(self.priority()),
+        }
+    }
+
+    /// Whether work that is submitted here is recorded and does not run.
+    #[doc(hidden)]
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.shared.recorded.is_some()
+    }
+
+    /// The recorder, if this is a stream of a recording.
+    #[inline]
+    pub(super) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.shared.recorded.as_ref().map(|recorded| &recorded.recorder)
     }
 
     #[inline]
@@ -143,6 +195,9 @@ impl Stream {
     /// # Errors
     /// The error that lost the device.
     pub fn query(&self) -> Result<bool> {
+        if self.is_recording() {
+            return Err(Error::NeedsHostData);
+        }
         let last = self.timeline().published();
         self.device().core().query(self.timeline())?;
         Ok(self.progress().completed() >= last)
@@ -217,6 +272,9 @@ impl Stream {
     /// The fault because of which submissions of this handle are skipped, if any of them are in flight or failed.
     #[cold]
     pub fn fault(&self) -> Option<Error> {
+        if self.is_recording() {
+            return None;
+        }
         if let Err(error) = self.sent_failure() {
             return Some(error);
         }
@@ -269,6 +327,10 @@ impl Stream {
             if last.number == 0 {
                 continue;
             }
+            if self.is_recording() || other.is_recording() {
+                tickets.extend(self.recorded_join(other)?);
+                continue;
+            }
             self.sent.join(other.snapshot());
             // A submission that orders nothing would cost a wait for its own report.
             if other.progress().completed() >= last.number {
@@ -288,6 +350,33 @@ impl Stream {
             true => Ok(self.last()),
             false => self.join(&tickets),
         }
+    }
+
+    /// The ticket of another stream to come after, where one of the two belongs to a recording. There is none for a live
+    /// stream in a recording: its work was submitted before every replay, and each replay is ordered after the uses of
+    /// the same memory.
+    #[cold]
+    fn recorded_join(&self, other: &Stream) -> Result<Option<Ticket>> {
+        let last = Some(other.last()).filter(|last| last.stream != self.id());
+        match (self.recorder(), other.recorder()) {
+            (Some(this), Some(other)) if Arc::ptr_eq(this, other) => Ok(last),
+            (_, None) => Ok(None),
+            (_, Some(_)) => {
+                let detail = "its work runs only when the recording is replayed; use the output of the recording";
+                let what = "joining a stream of a recording from outside";
+                Err(Error::Misuse { what: what.into(), detail: detail.into() })
+            }
+        }
+    }
+
+    /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once. Called
+    /// with the order lock held.
+    pub(super) fn publish_recorded(&self, number: u64) -> Ticket {
+        let ticket = Ticket { stream: self.id(), number };
+        self.progress().fail(number, Error::NeedsHostData);
+        drop(self.progress().advance(number));
+        self.publish(ticket);
+        ticket
     }
 
     /// Another handle, which counts the submissions that this one has made so far as its own.
@@ -310,6 +399,10 @@ impl Stream {
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
         let backend = &self.device().core().backend;
+        if self.is_recording() {
+            let what = "foreign submissions inside a recording";
+            return Err(Error::unsupported(what, &self.device().info().address));
+        }
         let Some(foreign) = backend.foreign() else {
             return Err(Error::unsupported("foreign submissions", &self.device().info().address));
         };
@@ -327,6 +420,9 @@ impl Stream {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
+        if let Some(Recorded { home, .. }) = &self.shared.recorded {
+            return home.allocate(bytes);
+        }
         let device = self.device().clone();
         let core = device.core();
         core.reclaim_memory();
@@ -373,6 +469,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         match self.on_drop {
             OnDrop::Destroy => self.device.core().retire_stream(self.timeline.id),
+            OnDrop::Nothing => {}
             OnDrop::Recycle => self.device.core().spare_streams.give(self.timeline.clone()),
         }
     }

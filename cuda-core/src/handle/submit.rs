@@ -2,12 +2,13 @@
 //!
 //! Under the stream's order lock, a submission takes the next number, claims the histories of its operands, names the
 //! tickets that it comes after, retains what it needs, and is handed to the backend. A refused one leaves nothing behind.
+//! Work of a recording goes to the recorder instead, and submissions that use recorded memory take turns.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{allocation::Operand, stream::Stream};
+use super::{allocation::Operand, recorder::UploadSource, stream::Stream, turns::Turns};
 use crate::{
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
     protocol::{HostBlock, Result, Submission, Ticket, Work},
@@ -53,13 +54,59 @@ impl Stream {
         keep: Option<Keep>,
         host: Option<&Arc<HostBlock>>,
     ) -> Result<Ticket> {
-        let (device, timeline) = (self.device(), self.timeline());
-        let core = device.core();
-        core.reclaim_memory();
+        let device = self.device();
+        device.core().reclaim_memory();
+        let mut recorded = self.recorder().is_some();
         for operand in operands {
             device.check_same("a buffer", operand.allocation.device())?;
+            recorded |= operand.allocation.is_recorded();
         }
-        let mut marks = timeline.order.lock();
+        if recorded {
+            return self.submit_recorded(work, operands, joined, keep, host);
+        }
+        let mut marks = self.timeline().order.lock();
+        self.submit_ordered(&mut marks, work, operands, joined, keep, host)
+    }
+
+    /// Submits work of a recording, or work on memory that a recording uses.
+    #[cold]
+    fn submit_recorded(
+        &self,
+        work: &Work<'_>,
+        operands: &[Operand<'_>],
+        joined: &[Ticket],
+        keep: Option<Keep>,
+        host: Option<&Arc<HostBlock>>,
+    ) -> Result<Ticket> {
+        let mut marks = self.timeline().order.lock();
+        let Some(recorder) = self.recorder() else {
+            // Dropped before the order lock, as they were taken after it.
+            let _turns = Turns::of_operands(operands);
+            return self.submit_ordered(&mut marks, work, operands, joined, keep, host);
+        };
+        let number = if joined.is_empty() {
+            let source = keep.zip(host.cloned());
+            let source = source.map(|(keep, block)| UploadSource { lease: keep.resource, block });
+            recorder.append(self.device(), self.id(), work, operands, source)?
+        } else {
+            recorder.join(self.id(), joined)?
+        };
+        Ok(self.publish_recorded(number))
+    }
+
+    /// Submits work. Called with the order lock held, with checked operands, and with the turns of recorded memory.
+    #[inline]
+    pub(super) fn submit_ordered(
+        &self,
+        marks: &mut Watermarks,
+        work: &Work<'_>,
+        operands: &[Operand<'_>],
+        joined: &[Ticket],
+        keep: Option<Keep>,
+        host: Option<&Arc<HostBlock>>,
+    ) -> Result<Ticket> {
+        let timeline = self.timeline();
+        let core = self.device().core();
         let ticket = self.reserve();
         let mut claims = Claims::default();
         for (owner, operand) in operands.iter().enumerate() {
@@ -67,7 +114,7 @@ impl Stream {
         }
         let mut after = After::new();
         if !joined.is_empty() || !claims.displaced.is_empty() {
-            self.come_after(&mut marks, joined, &claims, operands, &mut after);
+            self.come_after(marks, joined, &claims, operands, &mut after);
         }
         // Retained first: a thread that sees the submission complete finds what it retained.
         let keeps = keep.is_some();
@@ -87,7 +134,7 @@ impl Stream {
             return Err(error);
         }
         if !after.is_empty() {
-            self.note_edges(&mut marks, ticket, &after);
+            self.note_edges(marks, ticket, &after);
         }
         self.publish(ticket);
         if ask || timeline.is_report_due(ticket.number) {

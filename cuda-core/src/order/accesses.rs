@@ -4,8 +4,8 @@
 //! - `read` decides. Unless it is [`SHARED`], one stream alone has used the memory since it was last written whole:
 //!   `stream`, `written` and `read` are its history, and `pieces` is out of date. If it is `SHARED`, only `pieces`
 //!   counts.
-//! - A write has the memory to itself, as `&mut` has: while the words count there is one piece, so no other thread
-//!   claims anything until the write is claimed. Loads and stores suffice.
+//! - A write has the memory to itself, as `&mut` has, or it has the memory's turn (see `handle::turns`): while the words
+//!   count there is one piece, so no other thread claims anything until the write is claimed. Loads and stores suffice.
 //! - Reads come from several threads. A read of the stream that the words name replaces `read`, by compare-and-swap. It
 //!   changes neither of the other words, so they stay as the last write left them.
 //! - The lock is taken before `read` becomes `SHARED`. A read that replaced it before that is in the histories. One

@@ -1,4 +1,7 @@
-//! Access histories: which tickets an access has to come after. Knows no device.
+//! Access histories: which earlier accesses an access has to come after. Knows no device.
+//!
+//! The same rule serves live streams, whose accesses are at [tickets](Ticket), and recordings, whose accesses are at
+//! nodes: see [`Position`].
 //!
 //! A history keeps the last writes of some memory and, per stream, its last read since then. A read comes after the
 //! writes, a write after both. Accesses of one stream are ordered by the stream itself. A write replaces everything
@@ -11,27 +14,30 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::position::Position;
 use crate::{
     protocol::{Access, Error, Result, StreamId, Ticket},
     sync::limit,
 };
 
-/// The number of streams whose last reads a history remembers. One more reader waits for the oldest of them and
-/// replaces it: an edge too many, never one too few.
-pub const MAX_READERS: usize = limit(8, 2);
-
 /// The number of pieces that an allocation can have.
 pub(crate) const MAX_PIECES: usize = limit(4096, 4);
 
 /// Accesses that were displaced from histories: the access that displaced them has to come after them.
-pub(crate) type Displaced = SmallVec<[(Ticket, Access); 2]>;
+pub(crate) type Displaced<P = Ticket> = SmallVec<[(P, Access); 2]>;
 
 /// The last accesses of one piece of memory.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct History {
+#[derive(Debug, Clone)]
+pub(crate) struct History<P = Ticket> {
     /// One, except after a failed submission restored another.
-    writers: SmallVec<[Ticket; 1]>,
-    readers: SmallVec<[Ticket; 2]>,
+    writers: SmallVec<[P; 1]>,
+    readers: SmallVec<[P; 2]>,
+}
+
+impl<P> Default for History<P> {
+    fn default() -> Self {
+        Self { writers: SmallVec::new(), readers: SmallVec::new() }
+    }
 }
 
 impl History {
@@ -42,54 +48,54 @@ impl History {
         let (writers, readers) = (ticket(written), ticket(read));
         Self { writers: writers.into_iter().collect(), readers: readers.into_iter().collect() }
     }
+}
 
-    /// Enters the access that `ticket` is about to make, and adds to `displaced` the accesses of other streams that it
+impl<P: Position> History<P> {
+    /// Enters the access that is about to be made at `at`, and adds to `displaced` the accesses of other queues that it
     /// has to come after.
     ///
-    /// The ticket now supersedes these. If it cannot come after one of them, the caller [restores](Self::restore) it.
+    /// The access now supersedes these. If it cannot come after one of them, the caller [restores](Self::restore) it.
     #[inline]
-    fn claim(&mut self, ticket: Ticket, access: Access, displaced: &mut Displaced) {
-        if self.is_own(ticket, access) {
+    fn claim(&mut self, at: P, access: Access, displaced: &mut Displaced<P>) {
+        if self.is_own(at, access) {
             return;
         }
-        self.displace(ticket, access, displaced);
+        self.displace(at, access, displaced);
     }
 
-    /// Enters an access where one stream alone uses the memory: then nothing is displaced.
+    /// Enters an access where one queue alone uses the memory: then nothing is displaced.
     #[inline]
-    fn is_own(&mut self, ticket: Ticket, access: Access) -> bool {
+    fn is_own(&mut self, at: P, access: Access) -> bool {
         let [writer] = &mut self.writers[..] else { return false };
-        if writer.stream != ticket.stream {
+        if !writer.is_same_queue(at) {
             return false;
         }
         match (access, &mut self.readers[..]) {
-            (Access::Write, []) => writer.number = ticket.number,
-            (Access::Read, [reader]) if reader.stream == ticket.stream => {
-                reader.number = ticket.number;
-            }
+            (Access::Write, []) => *writer = at,
+            (Access::Read, [reader]) if reader.is_same_queue(at) => *reader = at,
             _ => return false,
         }
         true
     }
 
-    fn displace(&mut self, ticket: Ticket, access: Access, displaced: &mut Displaced) {
-        let other_stream = |other: &Ticket| other.stream != ticket.stream;
-        let write = |other: Ticket| (other, Access::Write);
-        let read = |other: Ticket| (other, Access::Read);
+    fn displace(&mut self, at: P, access: Access, displaced: &mut Displaced<P>) {
+        let other_queue = |other: &P| !other.is_same_queue(at);
+        let write = |other: P| (other, Access::Write);
+        let read = |other: P| (other, Access::Read);
         match access {
             Access::Write => {
-                displaced.extend(self.writers.drain(..).filter(other_stream).map(write));
+                displaced.extend(self.writers.drain(..).filter(other_queue).map(write));
                 if !self.readers.is_empty() {
-                    displaced.extend(self.readers.drain(..).filter(other_stream).map(read));
+                    displaced.extend(self.readers.drain(..).filter(other_queue).map(read));
                 }
-                self.writers.push(ticket);
+                self.writers.push(at);
             }
             Access::Read => {
-                displaced.extend(self.writers.iter().copied().filter(other_stream).map(write));
-                self.readers.retain(|other| other.stream != ticket.stream);
-                let surplus = (self.readers.len() + 1).saturating_sub(MAX_READERS);
+                displaced.extend(self.writers.iter().copied().filter(other_queue).map(write));
+                self.readers.retain(|other| !other.is_same_queue(at));
+                let surplus = (self.readers.len() + 1).saturating_sub(P::MAX_READERS);
                 displaced.extend(self.readers.drain(..surplus).map(read));
-                self.readers.push(ticket);
+                self.readers.push(at);
             }
         }
     }
@@ -97,13 +103,19 @@ impl History {
     /// Puts back an access that `claim` displaced and that the submission could not be ordered after. A writer stays a
     /// writer, so that later readers come after it too.
     #[cold]
-    fn restore(&mut self, ticket: Ticket, access: Access) {
+    fn restore(&mut self, at: P, access: Access) {
         match access {
-            Access::Write => keep_latest(&mut self.writers, ticket),
-            Access::Read => keep_latest(&mut self.readers, ticket),
+            Access::Write => keep_latest(&mut self.writers, at),
+            Access::Read => keep_latest(&mut self.readers, at),
         }
     }
 
+    fn last_uses(&self) -> impl Iterator<Item = P> + '_ {
+        self.writers.iter().chain(&self.readers).copied()
+    }
+}
+
+impl History {
     /// Takes back the claim of a submission that was refused. Its number will be used again, so the claim becomes one
     /// of everything before it on its stream.
     #[cold]
@@ -117,27 +129,29 @@ impl History {
         self.writers.retain(back);
         self.readers.retain(back);
     }
-
-    fn last_uses(&self) -> impl Iterator<Item = Ticket> + '_ {
-        self.writers.iter().chain(&self.readers).copied()
-    }
 }
 
-/// Adds a ticket to a list that has at most one per stream.
-fn keep_latest<A: smallvec::Array<Item = Ticket>>(list: &mut SmallVec<A>, ticket: Ticket) {
-    match list.iter_mut().find(|known| known.stream == ticket.stream) {
-        Some(known) => known.number = known.number.max(ticket.number),
-        None => list.push(ticket),
+/// Adds a position to a list that has at most one per queue.
+fn keep_latest<A: smallvec::Array<Item: Position>>(list: &mut SmallVec<A>, at: A::Item) {
+    match list.iter_mut().find(|known| known.is_same_queue(at)) {
+        Some(known) => *known = known.later(at),
+        None => list.push(at),
     }
 }
 
 /// The histories of an allocation, one per piece.
-#[derive(Debug, Default)]
-pub(crate) struct Pieces {
+#[derive(Debug)]
+pub(crate) struct Pieces<P = Ticket> {
     /// Of the first piece, which begins at byte 0.
-    first: History,
+    first: History<P>,
     /// Where the other pieces begin, in bytes, with their histories. Sorted; empty unless a buffer was split.
-    rest: Vec<(u64, History)>,
+    rest: Vec<(u64, History<P>)>,
+}
+
+impl<P> Default for Pieces<P> {
+    fn default() -> Self {
+        Self { first: History::default(), rest: Vec::new() }
+    }
 }
 
 impl Pieces {
@@ -146,22 +160,25 @@ impl Pieces {
     pub(crate) fn of_stream(stream: StreamId, written: u64, read: u64) -> Self {
         Self { first: History::of_stream(stream, written, read), rest: Vec::new() }
     }
+}
 
+impl<P: Position> Pieces<P> {
     /// As [`History::claim`], for every piece that `range` touches. `whole` says that the access is to all bytes; a
-    /// write of all bytes makes one piece of them, since no part can be in other hands.
+    /// write of all bytes makes one piece of them: no part is in other hands, or the write is one of a recording, which
+    /// takes turns with their users.
     #[inline]
     pub(crate) fn claim(
         &mut self,
-        ticket: Ticket,
+        at: P,
         access: Access,
         range: &Range<u64>,
         whole: bool,
-        displaced: &mut Displaced,
+        displaced: &mut Displaced<P>,
     ) {
         if self.rest.is_empty() {
-            return self.first.claim(ticket, access, displaced);
+            return self.first.claim(at, access, displaced);
         }
-        self.each_in(range, |history| history.claim(ticket, access, displaced));
+        self.each_in(range, |history| history.claim(at, access, displaced));
         if whole && access == Access::Write {
             self.rest.clear();
         }
@@ -169,16 +186,10 @@ impl Pieces {
 
     /// As [`History::restore`], for every piece that `range` touches.
     #[cold]
-    pub(crate) fn restore(&mut self, range: &Range<u64>, displaced: &[(Ticket, Access)]) {
+    pub(crate) fn restore(&mut self, range: &Range<u64>, displaced: &[(P, Access)]) {
         self.each_in(range, |history| {
-            displaced.iter().for_each(|(ticket, access)| history.restore(*ticket, *access));
+            displaced.iter().for_each(|(at, access)| history.restore(*at, *access));
         });
-    }
-
-    /// As [`History::retract`], for every piece.
-    #[cold]
-    pub(crate) fn retract(&mut self, ticket: Ticket) {
-        self.each_in(&(0..u64::MAX), |history| history.retract(ticket));
     }
 
     /// Adds a boundary at byte `at`, unless there is one.
@@ -206,17 +217,17 @@ impl Pieces {
         Ok(())
     }
 
-    /// Every ticket that has to be complete before the memory can be freed: the latest per stream.
-    pub(crate) fn last_uses(&self) -> SmallVec<[Ticket; 4]> {
-        let mut last = SmallVec::<[Ticket; 4]>::new();
+    /// Every position that has to be complete before the memory can be freed: the latest per queue.
+    pub(crate) fn last_uses(&self) -> SmallVec<[P; 4]> {
+        let mut last = SmallVec::<[P; 4]>::new();
         let histories = std::iter::once(&self.first).chain(self.rest.iter().map(|(_, it)| it));
-        for ticket in histories.flat_map(History::last_uses) {
-            keep_latest(&mut last, ticket);
+        for at in histories.flat_map(History::last_uses) {
+            keep_latest(&mut last, at);
         }
         last
     }
 
-    fn each_in(&mut self, range: &Range<u64>, mut each: impl FnMut(&mut History)) {
+    fn each_in(&mut self, range: &Range<u64>, mut each: impl FnMut(&mut History<P>)) {
         let after_first = self.rest.first().map_or(u64::MAX, |(start, _)| *start);
         if range.start < after_first {
             each(&mut self.first);
@@ -231,6 +242,14 @@ impl Pieces {
                 each(&mut self.rest[at].1);
             }
         }
+    }
+}
+
+impl Pieces {
+    /// As [`History::retract`], for every piece.
+    #[cold]
+    pub(crate) fn retract(&mut self, ticket: Ticket) {
+        self.each_in(&(0..u64::MAX), |history| history.retract(ticket));
     }
 }
 

@@ -3,17 +3,20 @@
 //! This folder knows no device. It uses `protocol` (tickets, errors) and `sync`, and its files are checked alone under
 //! loom. `runtime` calls it for every submission: `accesses` and `history` name the tickets to wait for, `progress`
 //! keeps the waiters of a stream, `retention` keeps resources alive, `inferred_completion` carries completion over
-//! cross-stream waits, and `poison` records which memory has lost its contents.
+//! cross-stream waits, and `poison` records which memory has lost its contents. `plan` orders the nodes of a recording
+//! with the same histories.
 
 pub(crate) mod accesses;
 pub(crate) mod history;
 pub(crate) mod inferred_completion;
+pub(crate) mod plan;
 pub(crate) mod poison;
+mod position;
 pub(crate) mod progress;
 pub(crate) mod retention;
 pub(crate) mod timeline;
 
-pub use history::MAX_READERS;
 pub use poison::{Poison, uses_of};
+pub use position::MAX_READERS;
 pub use progress::Waiter;
 pub use retention::{MAX_RETAINED, MAX_RETAINED_BYTES, Retain};

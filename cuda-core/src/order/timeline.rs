@@ -6,8 +6,9 @@
 //! - `reserved` is stored under `order` before the backend takes a submission, so that a report may come at once;
 //!   `published` is stored after it. Reports are clamped to `reserved`: a wrong report completes no submission that was
 //!   never made.
-//! - A history is claimed for a submission before that is published. Only a reader can be seen so early (a writer has
-//!   its memory to itself). A consumer restores such a reader instead of waiting for it; see `handle::stream`.
+//! - A history is claimed for a submission before that is published. Only a reader can be seen so early: the handle of
+//!   a writer has its memory to itself, and replays of recordings take turns with all others (see `handle::turns`). A
+//!   consumer restores such a reader instead of waiting for it; see `handle::submit`.
 //! - A thread that reports progress takes no `order`.
 
 use std::sync::Arc;

@@ -147,9 +147,9 @@ pub enum Error {
         /// The device.
         device: String,
     },
-    /// An op that needs host data half way was submitted without waiting.
+    /// An op that needs host data half way was submitted without waiting, or recorded.
     #[error(
-        "this op waits for data on the host, so it cannot be submitted without waiting; use `.await`, `.sync()` or `.sync_on(&stream)`"
+        "this op waits for data on the host, so it can neither be submitted without waiting nor recorded; use `.await`, `.sync()` or `.sync_on(&stream)`, and record only the part before it"
     )]
     NeedsHostData,
     /// An operation was put together or run in a way that could never end.

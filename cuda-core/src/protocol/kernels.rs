@@ -49,14 +49,23 @@ pub struct ParamInfo {
 /// # Errors
 /// [`Error::InvalidPtx`].
 pub fn entries(ptx: &str) -> Result<Vec<EntryInfo>> {
-    let kernels = cuda_ptx::signatures(ptx);
-    let kernels = kernels.map_err(|error| Error::InvalidPtx { detail: error.to_string() })?;
+    module(ptx).map(|(entries, _)| entries)
+}
+
+/// The kernels of a PTX text, as [`entries`], and whether the text declares variables that kernels share.
+///
+/// # Errors
+/// [`Error::InvalidPtx`].
+pub(crate) fn module(ptx: &str) -> Result<(Vec<EntryInfo>, bool)> {
+    let module = cuda_ptx::module_signature(ptx);
+    let module = module.map_err(|error| Error::InvalidPtx { detail: error.to_string() })?;
+    let has_variables = module.global_bytes != Some(0);
     let entry = |kernel: cuda_ptx::Signature| EntryInfo {
         params: params(&kernel.params),
         name: kernel.name,
         max_threads: 0,
     };
-    Ok(kernels.into_iter().map(entry).collect())
+    Ok((module.entries.into_iter().map(entry).collect(), has_variables))
 }
 
 fn params(params: &[cuda_ptx::Param]) -> Vec<ParamInfo> {

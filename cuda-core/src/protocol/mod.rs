@@ -37,6 +37,7 @@ pub use fault::{Fault, FaultKind, FaultSite};
 pub use foreign::{Foreign, RawStream};
 pub use host_block::HostBlock;
 pub use ids::{AllocId, FunctionId, HostId, ModuleId, StreamId, TransferId};
+pub(crate) use kernels::module;
 pub use kernels::{EntryInfo, ParamInfo, ParamType, ScalarKind, entries};
 pub use launch_config::LaunchConfig;
 pub use notice::Notice;

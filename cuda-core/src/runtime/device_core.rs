@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     host_pool::HostPool,
+    loaded_modules::LoadedModules,
     memory_charge::MemoryCharge,
     memory_waiters::MemoryWaiters,
     peers::Peers,
@@ -39,6 +40,7 @@ pub(crate) struct DeviceCore {
     pub(crate) charge: MemoryCharge,
     pub(crate) memory_waiters: MemoryWaiters,
     pub(crate) peers: Peers,
+    pub(crate) modules: LoadedModules,
     /// Runs what may block, for callers inside a poll.
     pub(crate) helper: HelperThread,
     ids: AtomicU64,
@@ -68,6 +70,7 @@ impl DeviceCore {
             host: Arc::default(),
             memory_waiters: MemoryWaiters::default(),
             peers: Peers::default(),
+            modules: LoadedModules::default(),
             helper: HelperThread::new("cuda-helper"),
             ids: AtomicU64::new(HOUSEKEEPING.0),
             attachment: OnceLock::new(),

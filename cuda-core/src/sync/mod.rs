@@ -7,7 +7,7 @@
 //! uses its count is `Streams::remove_unused`, which holds a lock.
 
 #[cfg(not(loom))]
-pub use parking_lot::{Condvar, Mutex, RwLock};
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(loom))]
 pub use std::{hint::spin_loop, sync::atomic};
 

@@ -31,6 +31,7 @@ use cuda_async::{
 #[cfg(feature = "cuda")]
 use cuda_core::cuda::CudaProvider;
 
+pub use self::program::Random;
 use self::{
     program::{Program, Step},
     run::{World, Wrong},

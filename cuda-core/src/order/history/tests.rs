@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::*;
-use crate::order::accesses::Accesses;
+use crate::order::{MAX_READERS, accesses::Accesses};
 
 const LEN: u64 = 100;
 
@@ -98,7 +98,7 @@ fn pieces_are_ordered_separately_and_a_whole_write_joins_them() {
 
 #[test]
 fn pieces_are_limited() {
-    let mut pieces = Pieces::default();
+    let mut pieces = Pieces::<Ticket>::default();
     (1..MAX_PIECES as u64).for_each(|at| pieces.split(at).unwrap());
     assert!(matches!(pieces.split(MAX_PIECES as u64), Err(Error::OutOfRange { .. })));
     pieces.split(1).unwrap();

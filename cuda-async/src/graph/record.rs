@@ -1,0 +1,74 @@
+//! `record`: records an operation.
+
+use cuda_core::{Device, Recording, Result, Stream, Ticket};
+
+use crate::{op::IntoDeviceOp, run::blocking};
+
+/// Records an operation: runs its closures once, now, and keeps its work to be [replayed](Recorded::replay). Nothing
+/// runs on the device before the first replay.
+///
+/// - Buffers that the operation uses, and those that it allocates, are used again by every replay. They live as long as
+///   the recording. Those that it allocates have unspecified contents before the first replay.
+/// - Uploads keep a copy of their bytes, which every replay uploads again.
+/// - Branches of `zip!` and `join_all`, and work without common data, have no order among them in the recording. Kernels
+///   of modules that declare variables keep the order of their branch, because they may share these or print.
+/// - A `shared` operation that has already run is an input. One that begins here runs only in replays, so clones of it
+///   give an error outside the recording.
+///
+/// Pins host memory for uploads if there is none that is idle, so it may block for as long as the driver pins memory.
+///
+/// ```
+/// use cuda_async::{graph::record, memory::fill, open, prelude::*};
+/// let device = open("cpu")?;
+/// let stream = device.new_stream()?;
+/// let mut x = zeros::<u32>(4).sync_on(&stream)?;
+/// let (_, recording) = record(fill(&mut x, 7), &device)?.into_parts();
+/// assert_eq!(to_host(&x).sync_on(&stream)?, [0; 4]);
+/// recording.replay(&stream)?;
+/// assert_eq!(to_host(&x).sync_on(&stream)?, [7; 4]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step waits for the device, as `to_host` and `settled` do;
+/// [`Error::Unsupported`](crate::Error::Unsupported) for foreign submissions;
+/// [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a recording; otherwise the error of a step.
+pub fn record<O: IntoDeviceOp>(op: O, device: &Device) -> Result<Recorded<O::Output>> {
+    let stream = device.start_recording()?;
+    let output = blocking::submit_only(op.into_op().into_steps(), stream.clone())?;
+    let recording = stream.end_recording()?;
+    Ok(Recorded { output, recording })
+}
+
+/// A recorded operation: its work, and the output that it gave while it was recorded.
+#[derive(Debug)]
+pub struct Recorded<T> {
+    output: T,
+    recording: Recording,
+}
+
+impl<T> Recorded<T> {
+    /// The output. Device memory in it holds its values after a [`replay`](Self::replay).
+    pub fn output(&self) -> &T {
+        &self.output
+    }
+
+    /// The recorded work.
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// The output and the recorded work. Each replay writes the memory of the output again.
+    pub fn into_parts(self) -> (T, Recording) {
+        (self.output, self.recording)
+    }
+
+    /// Submits the recorded work to `stream` and returns without waiting. Other uses of the same memory, on every stream
+    /// and through every handle, are ordered before or after the whole replay.
+    ///
+    /// # Errors
+    /// As [`Recording::replay`].
+    pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
+        self.recording.replay(stream)
+    }
+}

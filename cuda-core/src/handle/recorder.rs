@@ -1,0 +1,138 @@
+//! The recorder: takes work instead of a backend, and keeps everything that the work names.
+
+use std::{any::Any, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{
+    allocation::{Allocation, Operand},
+    device::Device,
+};
+use crate::{
+    order::{Retain, plan::Plan},
+    protocol::{AllocId, Error, HostBlock, ModuleId, Result, StreamId, Ticket, Work},
+    sync::Mutex,
+};
+
+/// The bytes of host memory that the uploads of one recording keep.
+pub const MAX_RECORDED_BYTES: usize = 1 << 30;
+
+/// The work of one recording so far. All its streams share it. `None` once the recording has ended.
+pub(super) struct Recorder(Mutex<Option<Recorded>>);
+
+/// Recorded work and its resources.
+#[derive(Default)]
+pub(super) struct Recorded {
+    pub(super) plan: Plan,
+    /// The memory that the nodes name.
+    pub(super) memory: FxHashMap<AllocId, Arc<Allocation>>,
+    /// The modules of the launches.
+    pub(super) modules: FxHashMap<ModuleId, Arc<dyn Any + Send + Sync>>,
+    /// By node.
+    pub(super) uploads: FxHashMap<u32, UploadSource>,
+    host_bytes: usize,
+}
+
+/// The bytes of an upload. They never change again, because the upload has used up the buffer that had the right to
+/// them.
+pub(super) struct UploadSource {
+    pub(super) lease: Arc<dyn Retain>,
+    pub(super) block: Arc<HostBlock>,
+}
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Some(Recorded::default())))
+    }
+
+    /// Ends the recording.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if it has ended.
+    pub(super) fn end(&self) -> Result<Recorded> {
+        self.0.lock().take().ok_or_else(ended)
+    }
+
+    /// Records work of one stream, after everything that it depends on. Returns its number on that stream.
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`] for a download, [`Error::Unsupported`] for a copy to another device,
+    /// [`Error::OutOfRange`] beyond the limits of a recording, [`Error::Misuse`] if it has ended.
+    pub(super) fn append(
+        &self,
+        device: &Device,
+        stream: StreamId,
+        work: &Work<'_>,
+        operands: &[Operand<'_>],
+        source: Option<UploadSource>,
+    ) -> Result<u64> {
+        let mut recorded = self.0.lock();
+        let recorded = recorded.as_mut().ok_or_else(ended)?;
+        match work {
+            Work::Download { .. } => return Err(Error::NeedsHostData),
+            Work::Send { .. } => {
+                let what = "a copy to another device inside a recording";
+                return Err(Error::unsupported(what, &device.info().address));
+            }
+            _ => {}
+        }
+        let module = module_of(device, work)?;
+        let in_order = module.as_ref().is_some_and(|it| it.has_variables);
+        let memory = operands.iter().map(|it| it.allocation.shared().ok_or(Error::AlreadyEnded));
+        let memory = memory.collect::<Result<SmallVec<[_; 6]>>>()?;
+        let bytes = source.as_ref().map_or(0, |it| it.lease.host_bytes());
+        recorded.check_room(bytes)?;
+        let node = recorded.plan.next();
+        let number = recorded.plan.append(stream, work.clone().into_owned(), in_order)?;
+        recorded.host_bytes += bytes;
+        recorded.modules.extend(module.map(|it| (it.id, it.held)));
+        recorded.uploads.extend(source.map(|source| (node, source)));
+        memory.iter().for_each(|allocation| allocation.mark_recorded());
+        recorded.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
+        Ok(number)
+    }
+
+    /// Orders later work of a stream after other streams of the recording. Returns the number of its last node.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(super) fn join(&self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
+        self.0.lock().as_mut().ok_or_else(ended)?.plan.join(stream, tickets)
+    }
+}
+
+impl Recorded {
+    fn check_room(&self, bytes: usize) -> Result<()> {
+        if self.host_bytes.saturating_add(bytes) <= MAX_RECORDED_BYTES {
+            return Ok(());
+        }
+        let detail = format!(
+            "its uploads keep more than {MAX_RECORDED_BYTES} bytes of host memory, which is the limit; upload before \
+             the recording"
+        );
+        Err(Error::OutOfRange { what: "a recording".into(), detail })
+    }
+}
+
+/// The module of a launch.
+struct LaunchModule {
+    id: ModuleId,
+    held: Arc<dyn Any + Send + Sync>,
+    has_variables: bool,
+}
+
+fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
+    let Work::Launch(launch) = work else { return Ok(None) };
+    let id = launch.function.module;
+    // The launch has a handle of the kernel, so the module is loaded.
+    let found = device.core().modules.find(id);
+    let (held, has_variables) = found.ok_or(Error::AlreadyEnded)?;
+    Ok(Some(LaunchModule { id, held, has_variables }))
+}
+
+#[cold]
+fn ended() -> Error {
+    let detail = "the recording has ended; use a stream of the device";
+    Error::Misuse { what: "a stream of a recording".into(), detail: detail.into() }
+}

@@ -1,0 +1,182 @@
+//! Recordings: work that was recorded once and is submitted again and again.
+//!
+//! A stream of a recording takes work as every stream does, but gives it to a [`Recorder`] instead of a backend. Ending
+//! the recording gives a [`Recording`], which replays on a live stream.
+
+use std::{any::Any, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{
+    allocation::{Allocation, Operand},
+    device::Device,
+    recorder::{Recorder, UploadSource},
+    stream::Stream,
+    submit::Keep,
+    turns::Turns,
+};
+use crate::{
+    order::{
+        plan::{Node, access_set},
+        retention::Until,
+        timeline::Watermarks,
+    },
+    protocol::{Error, Result, Ticket, Use, Work},
+};
+
+/// Recorded work, which can be replayed on every stream of its device.
+///
+/// It keeps the memory, the modules and the uploaded bytes that it names. A replay writes this memory again. It is
+/// ordered with every other use of the same memory, on whichever stream and through whichever handle.
+pub struct Recording {
+    device: Device,
+    /// In an order in which they can run.
+    nodes: Vec<Node>,
+    accesses: Vec<Use>,
+    /// Everything that the nodes name, sorted by id.
+    memory: Vec<Arc<Allocation>>,
+    /// Of each node that is an upload, its source.
+    uploads: Vec<Option<UploadSource>>,
+    /// Held for the launches.
+    _modules: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Device {
+    /// A stream of a new recording. Work that is submitted to it is recorded and does not run. Other streams of the same
+    /// recording come from [`lend_branch`](Stream::lend_branch).
+    ///
+    /// Memory that is allocated on it is memory of the device from then on. Everything that has to wait for the device
+    /// is [`Error::NeedsHostData`]. Events of it order nothing outside the recording, and events of other streams order
+    /// nothing inside.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    #[doc(hidden)]
+    pub fn start_recording(&self) -> Result<Stream> {
+        Ok(Stream::recording(self.lend_stream(0)?, Arc::new(Recorder::new())))
+    }
+}
+
+impl Stream {
+    /// Ends the recording of this stream, for all its streams.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if this is no stream of a recording or if that has ended.
+    #[doc(hidden)]
+    pub fn end_recording(&self) -> Result<Recording> {
+        let Some(recorder) = self.recorder() else {
+            let detail = "it belongs to no recording; end the stream that `start_recording` gave";
+            return Err(Error::Misuse {
+                what: "the end of a recording".into(),
+                detail: detail.into(),
+            });
+        };
+        let mut recorded = recorder.end()?;
+        let nodes = recorded.plan.into_nodes();
+        let accesses = access_set(&nodes);
+        let mut memory: Vec<_> = recorded.memory.into_values().collect();
+        memory.sort_unstable_by_key(|it| it.id().0);
+        let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
+        let modules = recorded.modules.into_values().collect();
+        let device = self.device().clone();
+        Ok(Recording { device, nodes, accesses, memory, uploads, _modules: modules })
+    }
+}
+
+impl Recording {
+    /// The device that it replays on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The number of nodes, with those that only join branches.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether it has no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The memory that a replay uses: one entry per allocation, with the strongest access.
+    pub fn accesses(&self) -> &[Use] {
+        &self.accesses
+    }
+
+    /// The nodes that come before a node, directly. All have smaller indices.
+    pub fn after(&self, node: usize) -> Option<&[u32]> {
+        self.nodes.get(node).map(|node| &node.after[..])
+    }
+
+    /// Submits everything once more to `stream`, after everything that uses the same memory. Every later use of that
+    /// memory comes after the whole replay.
+    ///
+    /// Enqueues as many submissions as there are nodes, so it takes the time of that many launches. Other submissions to
+    /// the same memory wait for that long.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. The nodes
+    /// before the one that was refused run.
+    pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
+        self.replay_in_order(stream, 0..self.len())
+    }
+
+    /// As [`replay`](Self::replay), with the nodes in another order. An order that does not keep
+    /// [`after`](Self::after) gives other results. An index that is no node is left out.
+    ///
+    /// # Errors
+    /// As [`replay`](Self::replay).
+    pub fn replay_in_order(
+        &self,
+        stream: &Stream,
+        order: impl IntoIterator<Item = usize>,
+    ) -> Result<Ticket> {
+        self.device.check_same("a stream", stream.device())?;
+        if stream.recorder().is_some() {
+            let what = "a replay inside a recording";
+            return Err(Error::unsupported(what, &self.device.info().address));
+        }
+        self.device.core().reclaim_memory();
+        let mut marks = stream.timeline().order.lock();
+        // Dropped before the order lock, as they were taken after it.
+        let _turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
+        let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
+        for at in order {
+            // The order of the stream implies the joins.
+            let node = self.nodes.get(at).filter(|node| !matches!(node.work, Work::Join));
+            if let Some(node) = node {
+                let upload = self.uploads.get(at).and_then(Option::as_ref);
+                last = self.submit(stream, &mut marks, node, upload)?;
+            }
+        }
+        Ok(last)
+    }
+
+    fn submit(
+        &self,
+        stream: &Stream,
+        marks: &mut Watermarks,
+        node: &Node,
+        upload: Option<&UploadSource>,
+    ) -> Result<Ticket> {
+        let operands: SmallVec<[Operand<'_>; 6]> =
+            node.uses.iter().map(|used| self.operand(used)).collect::<Result<_>>()?;
+        let keep = upload.map(|it| Keep { until: Until::Accepted, resource: it.lease.clone() });
+        let block = upload.map(|it| &it.block);
+        stream.submit_ordered(marks, &node.work, &operands, &[], keep, block)
+    }
+
+    fn operand(&self, used: &Use) -> Result<Operand<'_>> {
+        let found = self.memory.binary_search_by_key(&used.base.0, |it| it.id().0);
+        // The recorder keeps all memory that it records a use of.
+        let at = found.map_err(|_| Error::AlreadyEnded)?;
+        Ok(Operand::new(&self.memory[at], used.range.clone(), used.access))
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Recording({} nodes on {})", self.len(), self.device.info().address)
+    }
+}

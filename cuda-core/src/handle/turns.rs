@@ -1,0 +1,42 @@
+//! Turns: submissions that use recorded memory make their claims one after the other.
+//!
+//! # Rules
+//! A history may hold the claim of a submission that is not published yet, and another submission cannot come after
+//! that. Among live handles such a claim only reads, because a writer holds its memory exclusively while it submits. A
+//! replay holds no such right: it writes memory whose handles are elsewhere. So:
+//! - An allocation is *marked* when a recording uses it, while the recorded operation holds the handle. It stays marked.
+//! - A submission that uses a marked allocation holds that allocation's turn from before its claims until it is
+//!   published or refused. A replay holds the turns of everything that it uses until its last node is published.
+//! - Turns are taken with the order lock of the stream held, in the order of the allocations' ids. So they form no ring
+//!   with each other or with order locks.
+//!
+//! A submission that found an allocation unmarked may meet a replay on it. Both then only read. If one of them wrote,
+//! its handle was exclusive: the submission ended before the recording used the memory, or began after that and found
+//! the mark.
+
+use smallvec::SmallVec;
+
+use super::allocation::{Allocation, Operand};
+use crate::sync::MutexGuard;
+
+/// The turns of some allocations, until they are dropped.
+pub(super) struct Turns<'a>(
+    // Held, never read.
+    #[allow(dead_code)] SmallVec<[MutexGuard<'a, ()>; 4]>,
+);
+
+impl<'a> Turns<'a> {
+    /// Takes the turns of those operands whose allocation is marked. Called with the order lock held.
+    pub(super) fn of_operands(operands: &[Operand<'a>]) -> Self {
+        let marked = operands.iter().map(|it| it.allocation).filter(|it| it.is_recorded());
+        let mut marked: SmallVec<[&Allocation; 4]> = marked.collect();
+        marked.sort_unstable_by_key(|it| it.id().0);
+        marked.dedup_by_key(|it| it.id());
+        Self::of_sorted(marked)
+    }
+
+    /// Takes the turns of different allocations, which are sorted by their ids. Called with the order lock held.
+    pub(super) fn of_sorted(allocations: impl IntoIterator<Item = &'a Allocation>) -> Self {
+        Self(allocations.into_iter().map(|it| it.turn.lock()).collect())
+    }
+}

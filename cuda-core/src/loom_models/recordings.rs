@@ -1,0 +1,134 @@
+//! Recordings: a replay and the submissions of live handles are ordered, although no borrow excludes one while the other
+//! is made.
+
+use std::sync::Arc;
+
+use ::loom::thread;
+
+use super::{
+    backend::{Rig, read, write},
+    check,
+};
+use crate::{
+    Access, Allocation, Recording, Result, Stream, handle::Operand, protocol::Work, sync::RwLock,
+};
+
+/// A recording that writes these allocations, in this order.
+fn recorded(rig: &Rig, memory: &[&Arc<Allocation>]) -> Arc<Recording> {
+    let stream = rig.device.start_recording().unwrap();
+    memory.iter().for_each(|it| _ = write(&stream, it).unwrap());
+    Arc::new(stream.end_recording().unwrap())
+}
+
+fn replaying(recording: &Arc<Recording>, stream: Stream) -> thread::JoinHandle<Result<()>> {
+    let recording = recording.clone();
+    thread::spawn(move || recording.replay(&stream).map(drop))
+}
+
+#[test]
+fn replay_and_live_writer_are_ordered() {
+    check(None, || {
+        let rig = Rig::new();
+        let [one, two] = [(); 2].map(|()| rig.stream());
+        let memory = rig.memory(&one);
+        let replay = replaying(&recorded(&rig, &[&memory]), one);
+        write(&two, &memory).unwrap();
+        read(&two, &memory).unwrap();
+        replay.join().unwrap().unwrap();
+        rig.model.check_order();
+    });
+}
+
+#[test]
+fn replays_of_two_recordings_are_ordered() {
+    check(Some(4), || {
+        let rig = Rig::new();
+        let [one, two] = [(); 2].map(|()| rig.stream());
+        let [a, b] = [(); 2].map(|()| rig.memory(&one));
+        let replay = replaying(&recorded(&rig, &[&a, &b]), one);
+        recorded(&rig, &[&b, &a]).replay(&two).unwrap();
+        replay.join().unwrap().unwrap();
+        rig.model.check_order();
+    });
+}
+
+/// Both hold the turns of two allocations.
+#[test]
+fn replay_and_a_submission_of_two_operands_do_not_wait_for_each_other() {
+    check(Some(4), || {
+        let rig = Rig::new();
+        let [one, two] = [(); 2].map(|()| rig.stream());
+        let [a, b] = [(); 2].map(|()| rig.memory(&one));
+        let replay = replaying(&recorded(&rig, &[&a, &b]), one);
+        for [first, second] in [[&a, &b], [&b, &a]] {
+            let operands = [first, second].map(|it| Operand::new(it, 0..1, Access::Write));
+            two.submit(Work::Join, &operands, None, None).unwrap();
+        }
+        replay.join().unwrap().unwrap();
+        rig.model.check_order();
+    });
+}
+
+/// The reader may have looked for the mark before the recording set it. The recording reads too then.
+#[test]
+fn reader_that_submits_during_the_recording_is_ordered() {
+    check(Some(4), || {
+        let rig = Rig::new();
+        let [one, two, three] = [(); 3].map(|()| rig.stream());
+        let memory = Arc::new(RwLock::new(rig.memory(&one)));
+        let other = rig.memory(&one);
+        let reader = thread::spawn({
+            let memory = memory.clone();
+            move || read(&two, &memory.read()).map(drop)
+        });
+        let recording = {
+            let stream = rig.device.start_recording().unwrap();
+            write(&stream, &memory.write()).unwrap();
+            write(&stream, &other).unwrap();
+            stream.end_recording().unwrap()
+        };
+        recording.replay(&three).unwrap();
+        write(&one, &memory.write()).unwrap();
+        reader.join().unwrap().unwrap();
+        rig.model.check_order();
+    });
+}
+
+/// Whichever submission is refused, the other ones stay ordered.
+#[test]
+fn refused_node_loses_no_order() {
+    for nth in 1..=3 {
+        check(Some(3), move || {
+            let rig = Rig::new();
+            let [one, two] = [(); 2].map(|()| rig.stream());
+            let [a, b] = [(); 2].map(|()| rig.memory(&one));
+            let recording = recorded(&rig, &[&a, &b]);
+            rig.model.refuse(nth);
+            let replay = replaying(&recording, one);
+            _ = write(&two, &a);
+            _ = read(&two, &b);
+            _ = replay.join().unwrap();
+            write(&two, &b).unwrap();
+            write(&two, &a).unwrap();
+            rig.model.check_order();
+        });
+    }
+}
+
+/// The last owner of the memory is the recording.
+#[test]
+fn memory_of_a_recording_is_freed_after_its_replays() {
+    check(Some(4), || {
+        let rig = Rig::new();
+        let [one, two] = [(); 2].map(|()| rig.stream());
+        let memory = rig.memory(&one);
+        let recording = recorded(&rig, &[&memory]);
+        let replay = replaying(&recording, one);
+        read(&two, &memory).unwrap();
+        drop((memory, recording));
+        replay.join().unwrap().unwrap();
+        rig.device.core().reclaim_memory();
+        assert_eq!(rig.model.frees(), 1);
+        rig.model.check_order();
+    });
+}

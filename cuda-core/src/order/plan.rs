@@ -1,0 +1,243 @@
+//! Plans: the order of recorded work. Knows no device.
+//!
+//! A plan is a list of nodes, each with the earlier nodes that it comes after. The same [histories](super::history) as
+//! for live submissions name them, so a recording orders the accesses to the same bytes as streams do.
+//!
+//! # Branches
+//! A stream of a recording is a *branch*. Its nodes are in no queue: only data and joins order them. A join is a node.
+//! It comes after everything on its own branch and after the branches that it names, and everything later on its branch
+//! comes after it. So a fork and the joins of `zip!` order the same work as on streams.
+//!
+//! On a live stream two kernels in sequence that share no memory also run one after the other. A recording does not
+//! keep that order where no result shows it: such a kernel accesses its operands only, and recordings take no foreign
+//! work. Kernels that share the variables of a module, or print, do show it. No operand names these, so nodes that may
+//! use them keep the order of their branch: they are *in order* ([`Plan::append`]).
+//!
+//! # Ranges
+//! A plan orders the bytes that operands name, not whole pieces: it splits its histories where a range begins and ends.
+//! Beyond [`MAX_PIECES`](super::history::MAX_PIECES) it orders larger ranges: an edge too many, never one too few.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::history::{Displaced, Pieces};
+use crate::{
+    protocol::{Access, AllocId, Error, Result, StreamId, Ticket, Use, Work},
+    sync::limit,
+};
+
+/// The number of nodes that a recording can have.
+pub const MAX_NODES: usize = limit(1 << 16, 8);
+
+/// The number of edges that a recording can have: 4 MiB.
+pub const MAX_EDGES: usize = limit(1 << 20, 64);
+
+/// Earlier nodes, by index.
+type After = SmallVec<[u32; 2]>;
+
+/// A step of recorded work.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) work: Work<'static>,
+    /// The nodes that come first, in ascending order. Each index is smaller than that of this node.
+    pub(crate) after: After,
+    /// The operands that have bytes.
+    pub(crate) uses: SmallVec<[Use; 4]>,
+}
+
+/// Recorded work and its order.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    nodes: Vec<Node>,
+    histories: FxHashMap<AllocId, Pieces<u32>>,
+    branches: FxHashMap<StreamId, Branch>,
+    edges: usize,
+    /// Set by a node that had too many edges. Its accesses are entered, so no other node takes its place.
+    is_full: bool,
+}
+
+/// The nodes of one stream of the recording. The place of a node in the list, counted from 1, is its number on that
+/// stream.
+#[derive(Debug, Default)]
+struct Branch {
+    nodes: Vec<u32>,
+    /// The places of the joins in `nodes`, counted from 0.
+    joins: Vec<usize>,
+    /// The last node that is in order.
+    in_order: Option<u32>,
+}
+
+impl Branch {
+    /// The last join, and the nodes behind it.
+    fn since_join(&self) -> (Option<u32>, &[u32]) {
+        match self.joins.last() {
+            Some(place) => (Some(self.nodes[*place]), &self.nodes[place + 1..]),
+            None => (None, &self.nodes),
+        }
+    }
+
+    /// The nodes up to a number that do not all come before a join: it, if there is one, and those behind it.
+    fn open_nodes(&self, number: u64) -> &[u32] {
+        let end = usize::try_from(number).map_or(self.nodes.len(), |it| it.min(self.nodes.len()));
+        let joins = self.joins.partition_point(|place| *place < end);
+        let start = joins.checked_sub(1).map_or(0, |last| self.joins[last]);
+        &self.nodes[start..end]
+    }
+}
+
+impl Plan {
+    /// The index of the next node.
+    pub(crate) fn next(&self) -> u32 {
+        self.nodes.len() as u32
+    }
+
+    /// Adds work to a branch, after everything that it depends on. If it is `in_order`, it also comes after all such
+    /// work of the branch. Returns its number on that branch.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] beyond [`MAX_NODES`] nodes or [`MAX_EDGES`] edges. Later calls fail too.
+    pub(crate) fn append(
+        &mut self,
+        stream: StreamId,
+        work: Work<'static>,
+        in_order: bool,
+    ) -> Result<u64> {
+        self.check_room()?;
+        let mut uses = SmallVec::new();
+        work.uses(|operand| {
+            if !operand.range.is_empty() {
+                uses.push(operand);
+            }
+        });
+        let mut after = self.claim(&uses);
+        let node = self.next();
+        let branch = self.branches.entry(stream).or_default();
+        if in_order {
+            after.extend(branch.in_order.replace(node));
+        }
+        let (join, since) = branch.since_join();
+        // A dependency behind the join comes after it already.
+        if !after.iter().any(|node| since.binary_search(node).is_ok()) {
+            after.extend(join);
+        }
+        self.push(stream, work, after, uses)
+    }
+
+    /// Orders everything later on a branch after everything earlier on it and after `tickets`, which name nodes of other
+    /// branches and what is before them there. Tickets of live streams order nothing here. Returns the number of the
+    /// join, or of the node before it if there is nothing to join.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(crate) fn join(&mut self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
+        let others = tickets.iter().filter(|ticket| ticket.stream != stream);
+        let mut after: After = others.flat_map(|it| self.ends(it.stream, it.number)).collect();
+        if after.is_empty() {
+            return Ok(self.branches.get(&stream).map_or(0, |branch| branch.nodes.len() as u64));
+        }
+        self.check_room()?;
+        after.extend(self.ends(stream, u64::MAX));
+        let number = self.push(stream, Work::Join, after, SmallVec::new())?;
+        if let Some(branch) = self.branches.get_mut(&stream) {
+            branch.joins.push(branch.nodes.len() - 1);
+        }
+        Ok(number)
+    }
+
+    /// The nodes, in an order in which they can run.
+    pub(crate) fn into_nodes(self) -> Vec<Node> {
+        self.nodes
+    }
+
+    fn check_room(&self) -> Result<()> {
+        if self.nodes.len() < MAX_NODES && !self.is_full {
+            return Ok(());
+        }
+        Err(self.full())
+    }
+
+    #[cold]
+    fn full(&self) -> Error {
+        let detail = format!(
+            "it has {} nodes and {} edges, and the limits are {MAX_NODES} and {MAX_EDGES}; record parts of the operation",
+            self.nodes.len(),
+            self.edges
+        );
+        Error::OutOfRange { what: "a recording".into(), detail }
+    }
+
+    /// Enters the accesses of the next node. Returns the nodes that it has to come after.
+    fn claim(&mut self, uses: &[Use]) -> After {
+        let (at, mut displaced) = (self.next(), Displaced::new());
+        for Use { base, range, access } in uses {
+            let pieces = self.histories.entry(*base).or_default();
+            for boundary in [range.start, range.end] {
+                // At the limit the pieces stay larger than the range.
+                _ = pieces.split(boundary);
+            }
+            pieces.claim(at, *access, range, false, &mut displaced);
+        }
+        displaced.into_iter().map(|(node, _)| node).collect()
+    }
+
+    /// Nodes of a branch such that everything on it up to a number is one of them or comes before one of them.
+    fn ends(&self, stream: StreamId, number: u64) -> After {
+        let Some(branch) = self.branches.get(&stream) else { return After::new() };
+        let open = branch.open_nodes(number);
+        let inner: FxHashSet<u32> = open.iter().flat_map(|it| self.after(*it)).copied().collect();
+        open.iter().copied().filter(|node| !inner.contains(node)).collect()
+    }
+
+    fn after(&self, node: u32) -> &[u32] {
+        &self.nodes[node as usize].after
+    }
+
+    fn push(
+        &mut self,
+        stream: StreamId,
+        work: Work<'static>,
+        after: After,
+        uses: SmallVec<[Use; 4]>,
+    ) -> Result<u64> {
+        let after = self.reduced(after);
+        self.edges += after.len();
+        if self.edges > MAX_EDGES {
+            self.is_full = true;
+            return Err(self.full());
+        }
+        let node = self.next();
+        self.nodes.push(Node { work, after, uses });
+        let branch = self.branches.entry(stream).or_default();
+        branch.nodes.push(node);
+        Ok(branch.nodes.len() as u64)
+    }
+
+    /// Leaves out nodes that come directly before another one of the list.
+    fn reduced(&self, mut after: After) -> After {
+        after.sort_unstable();
+        after.dedup();
+        let inner: FxHashSet<u32> = after.iter().flat_map(|it| self.after(*it)).copied().collect();
+        after.retain(|node| !inner.contains(node));
+        after
+    }
+}
+
+/// The access set of some nodes: for every allocation one use that covers all of theirs, with the strongest access.
+/// Sorted by allocation.
+pub(crate) fn access_set(nodes: &[Node]) -> Vec<Use> {
+    let mut all = FxHashMap::<AllocId, Use>::default();
+    for operand in nodes.iter().flat_map(|node| &node.uses) {
+        let known = all.entry(operand.base).or_insert_with(|| operand.clone());
+        let (start, end) = (known.range.start, known.range.end);
+        known.range = start.min(operand.range.start)..end.max(operand.range.end);
+        if operand.access == Access::Write {
+            known.access = Access::Write;
+        }
+    }
+    let mut all: Vec<_> = all.into_values().collect();
+    all.sort_unstable_by_key(|operand| operand.base.0);
+    all
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,50 @@
+//! Positions: the place of an access in an order. A live access has the ticket of its submission, a recorded one the
+//! index of its node.
+
+use crate::{protocol::Ticket, sync::limit};
+
+/// The number of streams whose last reads a history remembers. One more reader waits for the oldest of them and
+/// replaces it: an edge too many, never one too few.
+pub const MAX_READERS: usize = limit(8, 2);
+
+/// The place of an access, as a [history](super::history) remembers it.
+pub(crate) trait Position: Copy + Eq {
+    /// The number of readers that a history remembers.
+    const MAX_READERS: usize;
+
+    /// Whether the two are in one queue, so that the later one follows the earlier one without an edge.
+    fn is_same_queue(self, other: Self) -> bool;
+
+    /// The later one of two in one queue.
+    fn later(self, other: Self) -> Self;
+}
+
+/// Submissions of one stream are in one queue.
+impl Position for Ticket {
+    const MAX_READERS: usize = MAX_READERS;
+
+    #[inline]
+    fn is_same_queue(self, other: Self) -> bool {
+        self.stream == other.stream
+    }
+
+    #[inline]
+    fn later(self, other: Self) -> Self {
+        Ticket { number: self.number.max(other.number), ..self }
+    }
+}
+
+/// Nodes of a recording have no queue: only edges order them. A node that uses the same memory twice needs no edge to
+/// itself.
+impl Position for u32 {
+    /// All: an edge too many would make one branch wait for another.
+    const MAX_READERS: usize = usize::MAX;
+
+    fn is_same_queue(self, other: Self) -> bool {
+        self == other
+    }
+
+    fn later(self, _: Self) -> Self {
+        self
+    }
+}
