@@ -19,6 +19,10 @@ impl ExecutionContext {
     /// The kind of waits in the run that polls these steps now. It differs from [`mode`](Self::mode) in the steps of a
     /// `shared` operation, which several runs may drive.
     pub(crate) fn mode_of_poll(&self) -> RunMode {
+        let is_driven = |shared: &Arc<Shared>| shared.root_place().driver.lock().is_some();
+        if !self.known_shared().is_some_and(is_driven) {
+            return self.mode();
+        }
         self.drivers().last().map_or_else(|| self.mode(), |outermost| outermost.mode())
     }
 

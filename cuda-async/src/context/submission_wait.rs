@@ -50,6 +50,11 @@ impl ExecutionContext {
         len: usize,
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
+        if pinning.is_none()
+            && let Some(idle) = self.device().idle_landing_place(len)?
+        {
+            return Poll::Ready(Ok(idle));
+        }
         let pending = pinning.get_or_insert_with(|| self.device().start_pinning(len));
         let polled = match self.mode_of_poll() {
             RunMode::Async => pending.poll(task),

@@ -119,8 +119,9 @@ impl<B: BufferSource> ToHost<B> {
 
     fn poll_copy(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
         let all = self.source.get()?.as_slice().len();
-        if self.landed.len() != all && self.done == 0 && self.job.is_none() {
-            self.landed = host_copy::zeroed(all)?;
+        if self.requested == 0 && self.landed.capacity() == 0 {
+            let large = host_copy::is_large(all * size_of::<B::Element>());
+            self.landed = if large { host_copy::zeroed(all)? } else { host_copy::reserved(all)? };
         }
         loop {
             // A chunk that has to wait does not hold up those that are in flight.
@@ -143,7 +144,7 @@ impl<B: BufferSource> ToHost<B> {
         let places = self.done..self.done + chunk.len();
         self.done = places.end;
         match copier {
-            Copier::Poll => self.landed[places].copy_from_slice(&chunk),
+            Copier::Poll => self.landed.extend_from_slice(&chunk),
             Copier::Threads => host_copy::copy(&chunk, &mut self.landed[places]),
             Copier::Helper => {
                 let mut landed = std::mem::take(&mut self.landed);

@@ -39,8 +39,10 @@ pub(super) enum Copier {
 impl Copier {
     /// The copier for a copy of `bytes` bytes in this poll. `movable` says that another thread can own both sides.
     pub(super) fn of(cx: &ExecutionContext, bytes: usize, movable: bool) -> Self {
+        if !is_large(bytes) {
+            return Self::Poll;
+        }
         match cx.mode_of_poll() {
-            _ if !is_large(bytes) => Self::Poll,
             RunMode::Blocking | RunMode::Detached => Self::Threads,
             RunMode::Async if movable => Self::Helper,
             RunMode::Async => Self::Poll,
@@ -102,19 +104,31 @@ fn helpers() -> Option<&'static ThreadPool> {
     HELPERS.get_or_init(start).as_ref()
 }
 
-/// A vector of zeros for a download. The system provides the memory of a large one when it is first written, in large
-/// pages where it has them.
+/// An empty vector with room for `len` elements.
+///
+/// # Errors
+/// [`Error::OutOfHostMemory`].
+pub(super) fn reserved<T: Element>(len: usize) -> Result<Vec<T>> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(len).map_err(|_| no_memory::<T>(len))?;
+    Ok(memory)
+}
+
+/// A vector of `len` zeros for a large download. The system provides its memory when it is first written, in large pages
+/// where it has them.
 ///
 /// # Errors
 /// [`Error::OutOfHostMemory`].
 pub(super) fn zeroed<T: Element>(len: usize) -> Result<Vec<T>> {
-    let requested = (len as u64).saturating_mul(size_of::<T>() as u64);
     let zeroed = bytemuck::allocation::try_zeroed_vec(len);
-    let mut memory = zeroed.map_err(|()| Error::OutOfHostMemory { requested })?;
-    if is_large(size_of_val(&memory[..])) {
-        huge_pages::advise(&mut memory);
-    }
+    let mut memory = zeroed.map_err(|()| no_memory::<T>(len))?;
+    huge_pages::advise(&mut memory);
     Ok(memory)
+}
+
+#[cold]
+fn no_memory<T>(len: usize) -> Error {
+    Error::OutOfHostMemory { requested: (len as u64).saturating_mul(size_of::<T>() as u64) }
 }
 
 #[cfg(test)]
@@ -136,7 +150,8 @@ mod tests {
 
     #[test]
     fn memory_that_does_not_exist_is_an_error() {
-        let none = zeroed::<u64>(usize::MAX / 16);
-        assert!(matches!(none, Err(Error::OutOfHostMemory { .. })));
+        for none in [zeroed::<u64>(usize::MAX / 16), reserved(usize::MAX / 16)] {
+            assert!(matches!(none, Err(Error::OutOfHostMemory { .. })));
+        }
     }
 }

@@ -44,6 +44,15 @@ impl Device {
         PinnedBuffer::uninitialised(self, len)
     }
 
+    /// As [`landing_place`](Device::landing_place), if there is memory that was pinned before and is idle.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`] for more elements than there can be.
+    pub fn idle_landing_place<T: Element>(&self, len: usize) -> Result<Option<PinnedBuffer<T>>> {
+        let idle = self.core().host.take_idle(bytes_of::<T>(len)?);
+        Ok(idle.map(|lease| PinnedBuffer { lease, len, element: PhantomData }))
+    }
+
     /// As [`landing_place`](Device::landing_place), without ever blocking: memory that has to be pinned first is pinned
     /// on a helper thread.
     pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
