@@ -62,7 +62,7 @@ fn replay_and_a_submission_of_two_operands_do_not_wait_for_each_other() {
         let replay = replaying(&recorded(&rig, &[&a, &b]), one);
         for [first, second] in [[&a, &b], [&b, &a]] {
             let operands = [first, second].map(|it| Operand::new(it, 0..1, Access::Write));
-            two.submit(Work::Join, &operands, None, None).unwrap();
+            two.submit(&Work::Join, &operands, None, None).unwrap();
         }
         replay.join().unwrap().unwrap();
         rig.model.check_order();
