@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{BlockingJob, PinnedBuffer, Pinning, Result, Waiter};
+use cuda_core::{BlockingJob, Error, PinnedBuffer, Pinning, Result, Waiter};
 
 use crate::{
     context::{Credit, ExecutionContext, RunMode},
@@ -23,6 +23,8 @@ use crate::{
 pub(super) struct Copying<S: HostSource, B> {
     source: Source<S>,
     pub(super) target: B,
+    /// The number of elements of the target. A source that has fewer later is an error.
+    len: usize,
     /// The number of elements whose upload is submitted.
     done: usize,
     in_flight: InFlight,
@@ -30,7 +32,7 @@ pub(super) struct Copying<S: HostSource, B> {
     credit: Credit,
     pinning: Option<Pinning<S::Element>>,
     /// The copy of the next elements to pinned memory, if the helper thread makes it.
-    job: Option<BlockingJob<PinnedBuffer<S::Element>>>,
+    job: Option<BlockingJob<Result<PinnedBuffer<S::Element>>>>,
 }
 
 enum Source<S: HostSource> {
@@ -82,10 +84,12 @@ impl<S: HostSource> Source<S> {
 }
 
 impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
-    pub(super) fn new(source: S, target: B) -> Self {
+    /// The source has as many elements as the target.
+    pub(super) fn new(source: S, mut target: B) -> Self {
         let (in_flight, waiter, credit, pinning, job) = Default::default();
+        let len = target.as_slice_mut().len();
         let source = Source::new(source);
-        Self { source, target, done: 0, in_flight, waiter, credit, pinning, job }
+        Self { source, target, len, done: 0, in_flight, waiter, credit, pinning, job }
     }
 
     pub(super) fn poll(
@@ -93,16 +97,15 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<()>> {
-        let all = self.source.elements().len();
-        while self.done < all {
+        while self.done < self.len {
             let copier = self.copier(cx);
-            let range =
-                self.done..all.min(self.done.saturating_add(copier.elements::<S::Element>()));
+            let end = self.done.saturating_add(copier.elements::<S::Element>());
+            let range = self.done..end.min(self.len);
             ready!(self.poll_window(range.len() * size_of::<S::Element>(), task, cx))?;
             ready!(cx.poll_credit(&mut self.credit, task))?;
             let pinned = ready!(self.poll_pinned(copier, range, task, cx))?;
             self.submit(pinned, copier, cx)?;
-            if copier == Copier::Poll && self.done < all && cx.yield_now(task) {
+            if copier == Copier::Poll && self.done < self.len && cx.yield_now(task) {
                 return Poll::Pending;
             }
         }
@@ -114,7 +117,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
             return Copier::Helper;
         }
         let movable = matches!(self.source, Source::Shared(_));
-        Copier::of(cx, size_of_val(self.source.elements()), movable)
+        Copier::of(cx, self.len * size_of::<S::Element>(), movable)
     }
 
     /// Ready when few enough blocks are in flight. A detached run never polls again, so it takes as many as it needs.
@@ -147,21 +150,21 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
                 (Source::Shared(source), Copier::Helper) => {
                     let source = source.clone();
                     self.job = Some(cx.device().run_blocking(move || {
-                        host_copy::copy(&source.elements()[range], &mut pinned);
-                        pinned
+                        host_copy::copy(part(source.elements(), range)?, &mut pinned);
+                        Ok(pinned)
                     })?);
                 }
                 (source, Copier::Threads | Copier::Helper) => {
-                    host_copy::copy(&source.elements()[range], &mut pinned);
+                    host_copy::copy(part(source.elements(), range)?, &mut pinned);
                     return Poll::Ready(Ok(pinned));
                 }
                 (source, Copier::Poll) => {
-                    pinned.copy_from_slice(&source.elements()[range]);
+                    pinned.copy_from_slice(part(source.elements(), range)?);
                     return Poll::Ready(Ok(pinned));
                 }
             }
         }
-        cx.poll_job(&mut self.job, task)
+        cx.poll_job(&mut self.job, task).map(Result::flatten)
     }
 
     fn submit(
@@ -181,4 +184,13 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
         }
         Ok(())
     }
+}
+
+/// Some elements of a source.
+fn part<T>(elements: &[T], range: Range<usize>) -> Result<&[T]> {
+    let len = elements.len();
+    elements.get(range).ok_or_else(|| {
+        let detail = format!("its `HostSource` has only {len} elements now, and had more before");
+        Error::OutOfRange { what: "an upload".into(), detail }
+    })
 }

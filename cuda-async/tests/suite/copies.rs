@@ -1,8 +1,17 @@
 //! Uploads, downloads, pinned memory, new allocations.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use cuda_async::{Device, DeviceBuffer, Error, prelude::*, to_pinned};
+use cuda_async::{
+    Device, DeviceBuffer, Error,
+    memory::{COPY_BYTES, HostSource},
+    policy::SingleStream,
+    prelude::*,
+    to_pinned,
+};
 
 use crate::on_every_device;
 
@@ -11,6 +20,7 @@ on_every_device! {
     every_host_source_uploads
     empty_buffers_work
     copies_of_many_chunks_are_complete
+    source_that_shrinks_is_an_error
     pinned_buffers_are_copied_directly
     zeros_are_zero
     device_to_device
@@ -55,12 +65,12 @@ fn empty_buffers_work(device: &Device) {
 
 /// Copies more than may be in flight, and a last chunk that is not full: borrowed and owned, blocking and awaited.
 fn copies_of_many_chunks_are_complete(device: &Device) {
-    let len = (cuda_async::memory::COPY_BYTES * 9 / 8) / 4 + 3;
+    let len = (COPY_BYTES * 9 / 8) / 4 + 3;
     let values: Vec<u32> = (0..len as u32).map(|x| x.wrapping_mul(2_654_435_761)).collect();
     let stream = device.new_stream().unwrap();
     assert!(h2d(&values).then(to_host).sync_on(&stream).unwrap() == values);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let policy = cuda_async::policy::SingleStream::from(stream);
+    let policy = SingleStream::from(stream);
     let owned = runtime.block_on(h2d(values.clone()).then(to_host).schedule(&policy)).unwrap();
     let borrowed = runtime.block_on(h2d(&values).then(to_host).schedule(&policy)).unwrap();
     assert!(owned == values && borrowed == values);
@@ -68,6 +78,32 @@ fn copies_of_many_chunks_are_complete(device: &Device) {
     // SAFETY: the output is used on the same stream.
     let detached = unsafe { h2d(values.clone()).async_on(&stream) }.unwrap();
     assert!(to_host(detached).sync_on(&stream).unwrap() == values);
+}
+
+/// A source that has fewer elements each time it is asked.
+struct Shrinks(Vec<u8>, AtomicUsize);
+
+impl HostSource for Shrinks {
+    type Element = u8;
+
+    fn elements(&self) -> &[u8] {
+        let asked = self.1.fetch_add(1, Ordering::Relaxed);
+        &self.0[..self.0.len().saturating_sub(asked)]
+    }
+
+    fn into_shared(self) -> Result<Arc<dyn HostSource<Element = u8> + Sync>, Self> {
+        Ok(Arc::new(self))
+    }
+}
+
+fn source_that_shrinks_is_an_error(device: &Device) {
+    let (stream, policy) = (device.new_stream().unwrap(), SingleStream::new(device).unwrap());
+    let is_error = |end: Result<(), Error>| assert!(matches!(end, Err(Error::OutOfRange { .. })));
+    for len in [10, COPY_BYTES] {
+        let op = || h2d(Shrinks(vec![7; len], AtomicUsize::new(0))).map(drop);
+        is_error(op().sync_on(&stream));
+        is_error(futures::executor::block_on(op().schedule(&policy)));
+    }
 }
 
 fn pinned_buffers_are_copied_directly(device: &Device) {
