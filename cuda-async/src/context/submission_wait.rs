@@ -34,6 +34,10 @@ impl ExecutionContext {
         match self.mode() {
             RunMode::Detached => Poll::Ready(Ok(())),
             RunMode::Blocking => {
+                if self.known_shared().is_none() {
+                    // The run is one sequence of steps: none of them could go on meanwhile.
+                    return Poll::Ready(stream.synchronize_to(number));
+                }
                 let known = stream.outcome(number).or_else(|| self.take_failure(stream, number));
                 known.map_or_else(|| self.block_on(stream, number), Poll::Ready)
             }
