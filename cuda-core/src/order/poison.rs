@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Poisoned ranges of one allocation that are kept apart. Beyond that the whole span between the first and the last
+/// The number of separate poisoned ranges of one allocation. Beyond it the whole span from the first to the last range
 /// is poisoned.
 const MAX_RANGES: usize = 16;
 

@@ -86,7 +86,7 @@ impl Retention {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Releases what no submission after `number` uses.
+    /// Releases every resource whose last use is submission `number` or an earlier one.
     #[inline]
     pub(crate) fn release(&self, number: u64) {
         if !self.is_empty() {
@@ -103,7 +103,7 @@ impl Retention {
         drop(released);
     }
 
-    /// Releases what only uploads up to `number` read.
+    /// Releases every resource of [`Until::Accepted`] whose last use is submission `number` or an earlier one.
     #[inline]
     pub(crate) fn release_accepted(&self, number: u64) {
         if !self.is_empty() {
