@@ -190,7 +190,7 @@ impl<B: BufferSource> ToHost<B> {
             self.in_flight.push_back(cx.enqueue(|stream| part.download(stream, host))?);
             self.requested += chunk;
             if copier != Copier::Poll {
-                // Asked for now, its report does not wait for the batches behind it.
+                // The report is requested now, so it does not wait for later batches.
                 cx.request_notice()?;
             }
         }

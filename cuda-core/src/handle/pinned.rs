@@ -77,7 +77,7 @@ impl<T: Element> PinnedBuffer<T> {
         Ok(buffer)
     }
 
-    /// Gives up the right to the bytes, to a submission.
+    /// Passes the block to a submission.
     pub(super) fn into_lease(self) -> Arc<Lease> {
         self.lease
     }

@@ -25,7 +25,7 @@ const SETTLE_EVERY: usize = 32;
 pub(super) struct Sent {
     first: AtomicU64,
     last: AtomicU64,
-    /// Whether `more` has anything, so that a look need not lock.
+    /// Whether `more` has anything. Readable without the lock.
     has_more: AtomicBool,
     /// Whether a task will wait for the last submission.
     awaited: AtomicBool,

@@ -107,8 +107,8 @@ impl Stream {
         Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recorded })
     }
 
-    /// A stream beside this one: of the same recording, or [lent](Device::lend_stream) by the device with the same
-    /// priority.
+    /// Another stream: one of the same recording, or one with the same priority that the device
+    /// [lends](Device::lend_stream).
     ///
     /// # Errors
     /// An error of the backend.

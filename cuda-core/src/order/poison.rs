@@ -23,7 +23,7 @@ const MAX_RANGES: usize = 16;
 /// The poisoned memory of a device.
 #[derive(Debug, Default)]
 pub struct Poison {
-    /// Whether there is any, so that a look need not lock. Stored under the lock.
+    /// Whether there is any. Readable without the lock. Stored under the lock.
     any: AtomicBool,
     lost: Mutex<FxHashMap<AllocId, Ranges>>,
 }

@@ -26,9 +26,9 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Progress {
     completed: AtomicU64,
-    /// Whether `state.failed` has anything, so that a look need not lock.
+    /// Whether `state.failed` has anything. Readable without the lock.
     lossy: AtomicBool,
-    /// Whether `state.ended` is set, so that a look need not lock.
+    /// Whether `state.ended` is set. Readable without the lock.
     ended: AtomicBool,
     /// The number of wakers that `state` has, or is about to have: without any, progress takes no lock.
     waiters: AtomicU64,

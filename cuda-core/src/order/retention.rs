@@ -10,10 +10,10 @@ use crate::{
     },
 };
 
-/// Resources that a stream retains before it asks for a report of its progress.
+/// The number of resources that a stream retains before it requests a report of its progress.
 pub const MAX_RETAINED: usize = 64;
 
-/// Bytes that a stream retains before it asks for a report of its progress.
+/// The number of bytes that a stream retains before it requests a report of its progress.
 pub const MAX_RETAINED_BYTES: usize = 64 << 20;
 
 /// A resource that submissions use: a block of host memory, memory of another device.
@@ -37,7 +37,7 @@ pub(crate) enum Until {
 #[derive(Default)]
 pub(crate) struct Retention {
     held: Mutex<Held>,
-    /// The number of resources, so that a look need not lock. Stored under the lock.
+    /// The number of resources. Readable without the lock. Stored under the lock.
     count: AtomicUsize,
 }
 

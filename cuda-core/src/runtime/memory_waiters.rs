@@ -14,7 +14,7 @@ use crate::sync::{
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {
     waiting: Mutex<Waiting>,
-    /// Whether any task waits, so that a look need not lock.
+    /// Whether any task waits. Readable without the lock.
     any: AtomicBool,
 }
 
