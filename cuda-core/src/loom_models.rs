@@ -2,8 +2,7 @@
 //! command).
 //!
 //! A model has few threads and small [limits](crate::sync::limit). It runs the real submissions, waiters and notices on
-//! a [backend] that only records what it is given. Models of more than two threads are bounded to a number of
-//! preemptions; the others are not.
+//! a [backend] that only records the calls. Larger models bound the number of preemptions; `check` takes that bound.
 
 mod backend;
 mod memory_charge;

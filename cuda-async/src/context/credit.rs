@@ -6,8 +6,8 @@ use cuda_core::{Result, Stream, Waiter};
 
 use crate::context::{execution_context::ExecutionContext, run_mode::RunMode};
 
-/// The wait of one step for credit on its stream; see [`ExecutionContext::poll_credit`]. Every step has one, because
-/// several steps that wait at the same time may share a context. A clone does not wait.
+/// The state of one step's wait for credit; see [`ExecutionContext::poll_credit`]. Each step owns one, because several
+/// waiting steps may share a context. A clone starts without a wait.
 #[derive(Default)]
 pub struct Credit(Option<Box<Waiter>>);
 
@@ -65,8 +65,9 @@ impl std::fmt::Debug for Credit {
 
 impl ExecutionContext {
     /// Ready when the stream has fewer submissions in flight than its device allows
-    /// ([`Device::submissions_in_flight`](cuda_core::Device::submissions_in_flight)); at once if steps may not wait. With
-    /// many more submissions in flight a driver blocks the thread that enqueues.
+    /// ([`Device::submissions_in_flight`](cuda_core::Device::submissions_in_flight)). Always ready in
+    /// [`async_on`](crate::DeviceOp::async_on) and in recordings, where steps may not wait. With many more submissions
+    /// in flight a driver blocks the thread that enqueues.
     #[inline]
     pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;

@@ -1,10 +1,10 @@
-//! Which context drives which: finds `shared` operations that wait for themselves.
+//! Records which context polls the steps of another. Detects `shared` operations that wait for themselves.
 
 use std::sync::Arc;
 
 use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, shared::Shared};
 
-/// Marks that one context drives another one, until it is dropped.
+/// Marks a root context as driven by another context. The mark ends when this guard is dropped.
 pub(crate) struct Driving<'a>(&'a Shared);
 
 impl ExecutionContext {
@@ -31,7 +31,7 @@ impl ExecutionContext {
         self.drivers().any(|context| context.root_place().part_of == Some(id))
     }
 
-    /// This context, the one that drives it now, the one that drives that one, and so on.
+    /// The chain of drivers: this context, then its driver, then the driver of that, up to the outermost.
     fn drivers(&self) -> impl Iterator<Item = Arc<Shared>> {
         std::iter::successors(self.known_shared().cloned(), |context| {
             context.root_place().driver.lock().clone()

@@ -64,8 +64,8 @@ impl ExecutionContext {
         result
     }
 
-    /// Returns the fault that took the device, if work of this operation was in flight: then the fault is this
-    /// operation's own error, although a later submission met it.
+    /// Returns the fault that lost the device, if work of this operation was in flight. The operation then reports the
+    /// fault, and not the `DeviceLost` of its later submission.
     #[cold]
     fn own_fault(&self) -> Option<Error> {
         let own = self.known_stream().and_then(Stream::fault);

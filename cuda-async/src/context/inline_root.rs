@@ -19,7 +19,7 @@ use crate::context::{run_mode::RunMode, shared::Shared};
 pub(super) struct InlineRoot {
     stream: Stream,
     pub(super) mode: RunMode,
-    /// The number of the last submission that was made through this handle, or 0.
+    /// The number of the last submission that was made through this context, or 0.
     last: Cell<u64>,
     /// The number of nested polls of boxes.
     nesting: Cell<usize>,

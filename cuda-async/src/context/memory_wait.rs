@@ -12,8 +12,8 @@ use crate::{
     wake::timer::Sleep,
 };
 
-/// The pause before an allocation is tried again without a notice that memory was freed. Each pause is twice as long as
-/// the previous one, and at most [`LONGEST_PAUSE`].
+/// The first pause between two tries of an allocation, if no wake comes earlier. Each further pause is twice as long,
+/// and at most [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest such pause.
@@ -65,8 +65,8 @@ impl ExecutionContext {
         self.known_shared().and_then(|shared| shared.memory_wait)
     }
 
-    /// Enqueues an allocation. If this context waits for memory and the device has too little, the allocation is pending
-    /// until it succeeds or the time is over.
+    /// Enqueues an allocation. If this context waits for memory and the device has too little, the allocation is
+    /// pending until it succeeds or the time is over.
     pub(crate) fn poll_allocation<R>(
         &self,
         wait: &mut MemoryWait,
@@ -88,7 +88,7 @@ impl ExecutionContext {
                 return Poll::Ready(Err(error));
             }
             waits.waiter.register(task);
-            // Memory that was freed before the registration is seen by another try.
+            // After the first registration the loop tries again: memory may have been freed just before it.
             if !first {
                 ready!(waits.poll(task))?;
             }

@@ -11,8 +11,8 @@ use crate::context::{
 };
 
 impl ExecutionContext {
-    /// Makes a context on the same stream, behind the work of this one. Its work counts as this context's only after
-    /// [`join_sibling`](Self::join_sibling). Until then the run can give it up.
+    /// Makes a second context on the same stream. This context counts the sibling's work only after
+    /// [`join_sibling`](Self::join_sibling). A run that drops the sibling before that does not wait for its work.
     pub(crate) fn sibling(&self) -> Result<Self> {
         self.request_notice()?;
         self.on_this_stream(self.memory_wait())

@@ -1,9 +1,10 @@
 //! A short spin before a future registers a waker.
 //!
-//! A wake by the driver takes about 50 us: a host function, a thread, the executor. A query of the stream takes 0.2 us,
-//! and a small kernel is complete about 9 us after its launch. So a future that is the only one in flight queries for
-//! at most [`max_spin`] before it registers its waker. After a spin in vain, the next [`RETRY`] waits do not spin. With
-//! several futures in flight no future spins, because the executor has other tasks to run.
+//! A wake passes two threads: the completion thread sees the progress, and the executor polls the task. A query of the
+//! stream takes 0.2 us, and a small kernel is complete about 9 us after its launch. So a future that is the only one in
+//! flight queries for at most [`max_spin`] before it registers its waker. After a spin that found no result, the next
+//! [`RETRY`] waits do not spin. With several futures in flight no future spins, because the executor has other tasks to
+//! run.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
@@ -12,7 +13,7 @@ use std::{
 
 use cuda_core::{Result, Stream};
 
-/// The number of waits that do not spin after a spin in vain.
+/// The number of waits that do not spin after a spin that found no result.
 pub const RETRY: u32 = 16;
 
 /// The upper limit of [`set_max_spin`]: no poll blocks its executor thread for longer.

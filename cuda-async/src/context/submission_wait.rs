@@ -23,7 +23,8 @@ impl ExecutionContext {
         Poll::Ready(landing.try_take().unwrap_or(Err(Error::AlreadyEnded)))
     }
 
-    /// Ready when submission `number` of this context's stream is complete; at once if steps may not wait.
+    /// Ready when submission `number` of this context's stream is complete. In a detached run, where steps may not
+    /// wait, it is ready at once.
     pub(crate) fn poll_submission(
         &self,
         number: u64,
@@ -45,9 +46,9 @@ impl ExecutionContext {
         }
     }
 
-    /// Ready with a pinned buffer of `len` elements, which holds the bytes of an earlier copy. Memory that has to be
-    /// pinned first is pinned on a helper thread, or here if the run that polls blocks its thread anyway or only
-    /// submits.
+    /// Ready with a pinned buffer of `len` elements, which holds bytes of an earlier copy. If a new block has to be
+    /// pinned, a helper thread does so in an async run on a GPU. In a blocking or detached run the calling thread pins
+    /// it.
     pub(crate) fn poll_pinned<T: Element>(
         &self,
         pinning: &mut Option<Pinning<T>>,
@@ -70,8 +71,8 @@ impl ExecutionContext {
         polled
     }
 
-    /// Ready with the result of a job on the helper thread, which is taken out. A run that only submits waits for it here,
-    /// since it never polls again.
+    /// Takes out the job when it has ended, and is ready with its result. A detached run blocks here until then,
+    /// because it never polls again.
     pub(crate) fn poll_job<T>(
         &self,
         job: &mut Option<BlockingJob<T>>,
@@ -114,7 +115,7 @@ fn poll_waiter(
     let polled = waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
     if polled.is_ready() {
         *waiter = None;
-        // The waiter knows its own submission only.
+        // The waiter reports one submission. The handle also reports failures of its earlier ones.
         if let Some(outcome) = stream.outcome(number) {
             return Poll::Ready(outcome);
         }

@@ -38,9 +38,9 @@ pub struct LaunchOp<A> {
 /// ```
 ///
 /// # Safety
-/// The kernel accesses no device memory except that of its buffer arguments, stays inside their bounds, and only
-/// reads the buffers that are given as `Arc` or by shared reference. This holds for every run of the launch: if it is
-/// recorded, for every replay, with the contents that the buffers then have.
+/// The kernel accesses no device memory except that of its buffer arguments and stays inside their bounds. It does not
+/// write to arguments given as `Arc`, by shared reference, as `Slice` or as `SharedSlice`. This holds for every run of
+/// the launch: if it is recorded, for every replay, with the contents that the buffers then have.
 #[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,
@@ -65,8 +65,8 @@ unsafe fn enqueue<A: KernelArgs>(
     cx.enqueue(|stream| {
         let mut arguments = Arguments::new();
         args.push_all(&mut arguments);
-        // SAFETY: the caller promises it. `args` holds the buffers until the launch is enqueued, and their tickets hold
-        // them from then on.
+        // SAFETY: the caller promises it. `args` holds the buffers until the launch is enqueued. A buffer that is
+        // dropped afterwards is freed behind the launch.
         unsafe { function.launch(stream, config, &arguments) }
     })
     .map(drop)

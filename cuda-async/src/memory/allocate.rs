@@ -37,6 +37,9 @@ impl<T> Clone for Allocate<T> {
 /// assert_eq!(zeros::<f64>(2).then(to_host).sync()?, [0.0, 0.0]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
+///
+/// # Errors
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
 pub const fn zeros<T: Element>(len: usize) -> Op<Allocate<T>> {
     Op::new(Allocate::new(len, DeviceBuffer::zeroed))
 }
@@ -49,6 +52,9 @@ pub const fn zeros<T: Element>(len: usize) -> Op<Allocate<T>> {
 /// assert_eq!(uninitialised::<f32>(5).then(to_host).sync()?.len(), 5);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
+///
+/// # Errors
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
 pub const fn uninitialised<T: Element>(len: usize) -> Op<Allocate<T>> {
     Op::new(Allocate::new(len, DeviceBuffer::uninitialised))
 }

@@ -179,7 +179,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
         self.done += len;
         self.in_flight.push(ticket.number, len * size_of::<S::Element>());
         if copier != Copier::Poll {
-            // Asked for now, its report does not wait for the batches behind it.
+            // The report is requested now, so it does not wait for later batches.
             cx.request_notice()?;
         }
         Ok(())

@@ -74,6 +74,10 @@ sources! {
 /// assert_eq!(total.sync()?, 6);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
+///
+/// # Errors
+/// [`Error::ContentsLost`] if the memory has lost its contents, [`Error::OutOfHostMemory`], [`Error::NeedsHostData`] in
+/// [`async_on`](crate::DeviceOp::async_on), or an error of the device.
 pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
     Op::new(ToHost::new(buffer))
 }
@@ -187,7 +191,7 @@ impl<B: BufferSource> ToHost<B> {
             self.in_flight.push_back(cx.enqueue(|stream| part.download(stream, host))?);
             self.requested += chunk;
             if copier != Copier::Poll {
-                // Asked for now, its report does not wait for the batches behind it.
+                // The report is requested now, so it does not wait for later batches.
                 cx.request_notice()?;
             }
         }
@@ -195,7 +199,7 @@ impl<B: BufferSource> ToHost<B> {
     }
 }
 
-/// Downloads all elements, and gives the memory back beside them.
+/// Downloads all elements. The output is the values and the device memory.
 ///
 /// ```
 /// use cuda_async::{memory::read_back, prelude::*};
@@ -205,7 +209,7 @@ impl<B: BufferSource> ToHost<B> {
 /// ```
 ///
 /// # Errors
-/// An error of the device.
+/// The same as for [`to_host`].
 pub fn read_back<B: BufferSource>(buffer: B) -> Op<ReadBack<B>> {
     Op::new(ReadBack(ToHost::new(buffer)))
 }
@@ -235,6 +239,9 @@ impl<B: BufferSource> Submit for ReadBack<B> {
 /// assert_eq!(h2d([7u8, 8]).then(to_pinned).sync()?[..], [7, 8]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
+///
+/// # Errors
+/// The same as for [`to_host`].
 pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
     let (credit, pinning, landing, waiter) = Default::default();
     Op::new(ToPinned { source: Live::new(buffer), credit, pinning, landing, waiter })

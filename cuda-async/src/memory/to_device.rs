@@ -31,7 +31,8 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// Out of memory on `device`, or an error of either device.
+/// [`Error::OutOfMemory`] of `device`; [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on) if a step
+/// has to wait; or an error of either device.
 pub fn to_device<'a, B: BufferSource + 'a>(
     buffer: B,
     device: &Device,

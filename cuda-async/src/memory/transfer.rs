@@ -47,7 +47,9 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
             let (here, there) = (target.as_slice_mut().len(), source.elements().len());
             if here != there {
                 self.0.end();
-                let detail = format!("{there} elements into device memory of {here}");
+                let detail = format!(
+                    "{there} elements do not fit device memory of {here}; both must have the same length"
+                );
                 return Poll::Ready(Err(Error::OutOfRange { what: "an upload".into(), detail }));
             }
             ready!(cx.poll_credit(credit, task))?;

@@ -111,6 +111,9 @@ enum State<S: HostSource> {
 /// assert_eq!(h2d([1.5f32, 2.5]).then(to_host).sync()?, [1.5, 2.5]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
+///
+/// # Errors
+/// [`Error::OutOfMemory`], [`Error::OutOfHostMemory`], or an error of the device.
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
     Op::new(Upload(Live::new(State::Idle(source, Credit::new(), MemoryWait::new()))))
 }

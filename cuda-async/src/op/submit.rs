@@ -30,8 +30,8 @@ pub trait Submit: Send {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>>;
 
-    /// Does the same as [`poll_submit`](Submit::poll_submit), by value. A run calls this first, and combinators call
-    /// it on the steps inside them, so steps that need not wait are never stored.
+    /// Does the same as [`poll_submit`](Submit::poll_submit), by value. A run calls this before `poll_submit`, and so
+    /// do combinators for the steps inside them. Steps that need not wait are then never stored.
     ///
     /// The default implementation polls. Override it where polling would move a large state.
     ///

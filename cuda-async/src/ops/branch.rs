@@ -56,8 +56,8 @@ impl<S: Submit> Branch<S> {
     }
 }
 
-/// Returns whether any branches are pending, given their number. A blocking thread waits for one stream at a time. With
-/// more than one pending branch it would follow one to its end before it polls the others, so it waits by wakers.
+/// Returns whether branches are pending, and makes a blocking run wait by wakers if there are several. Its thread would
+/// otherwise wait for the stream of one branch to its end before it polls the others.
 pub(crate) fn any_pending(
     pending: usize,
     task: &Context<'_>,

@@ -1,4 +1,4 @@
-//! `then`, `then_with_context`: runs an operation, and then another one that a closure makes of its output.
+//! `then`, `then_with_context`: runs an operation, passes its output to a closure, and runs the operation it returns.
 
 use std::task::{Context, Poll, ready};
 

@@ -65,7 +65,7 @@ pub trait DeviceOp:
     /// Takes the steps out, for combinators.
     fn into_steps(self) -> <Self as DeviceOp>::Steps;
 
-    /// Runs the operation that `f` makes of this one's output, on the same stream and after this one.
+    /// Passes the output to `f` and runs the operation that `f` returns, on the same stream and after this one.
     ///
     /// The closure runs when this operation is submitted. The device may still be writing buffers in the output, but
     /// host data in the output is complete.
@@ -128,8 +128,8 @@ pub trait DeviceOp:
         Op::new(MapErr::new(self.into_steps(), f))
     }
 
-    /// Runs the operation that `f` makes of the error if this one fails, on the host or on the device. This operation is
-    /// [`settled`](DeviceOp::settled) first.
+    /// If this operation fails, on the host or on the device, passes the error to `f` and runs the operation that `f`
+    /// returns. Waits until this operation is [`settled`](DeviceOp::settled).
     ///
     /// ```
     /// use cuda_async::{Error, prelude::*, uninitialised};
@@ -148,8 +148,8 @@ pub trait DeviceOp:
         Op::new(OrElse::new(self.into_steps(), f))
     }
 
-    /// Waits until the device has completed this operation and its status was read. So later steps see errors of the
-    /// device as [`Error`] values. An operation that fails half way waits for the work that it has submitted.
+    /// Waits until the device has completed this operation. A later step then sees an error of the device as an
+    /// [`Error`]. If a step fails, the operation still waits for the work that it has submitted.
     ///
     /// # Errors
     /// The error of a step, or else the error of the device. [`Error::NeedsHostData`] in
@@ -188,9 +188,10 @@ pub trait DeviceOp:
     /// Runs this operation on `device`, on a stream of the device's policy (see
     /// [`set_device_policy`](crate::runtime::set_device_policy)).
     ///
-    /// If the run uses that device already, the operation continues on the run's stream. Otherwise it starts
-    /// immediately; only values flow in, and device work before it is not ordered. It is [`settled`](DeviceOp::settled)
-    /// before later steps start, because the host keeps the order between devices. Output buffers live on `device`.
+    /// If the run already uses that device, the operation continues on the run's stream. Otherwise it starts
+    /// immediately and is not ordered after earlier device work of the run; only the values of earlier steps reach it.
+    /// Later steps start when it is [`settled`](DeviceOp::settled), because the host keeps the order between devices.
+    /// Output buffers live on `device`.
     ///
     /// ```
     /// use cuda_async::{cuda_cpu::CpuProvider, prelude::*};
@@ -277,8 +278,8 @@ pub trait DeviceOp:
     /// Runs on the default policy and blocks the calling thread until the operation is complete. It needs no executor.
     ///
     /// # Errors
-    /// The error of a step, or the error of the device. An error in a waker on the library's timer thread, if a step
-    /// needs wakers.
+    /// The error of a step, or the error of the device. [`Error::Misuse`](crate::Error::Misuse) if a step needs wakers
+    /// and this is called inside a waker, on the library's timer thread or on the device's completion thread.
     fn sync(self) -> Result<<Self as DeviceOp>::Output> {
         blocking::sync(self.into_steps())
     }

@@ -17,8 +17,8 @@ pub struct InOrder<I, S: Submit> {
     outputs: Vec<S::Output>,
 }
 
-/// Runs operations in sequence on one stream and gives their outputs in order. The iterator is asked for the next
-/// operation when the previous one is submitted. The first error ends the sequence.
+/// Runs operations in sequence on one stream and gives their outputs in order. Takes the next operation from the
+/// iterator when the previous one is submitted. The first error ends the sequence.
 ///
 /// ```
 /// use cuda_async::{in_order, prelude::*};

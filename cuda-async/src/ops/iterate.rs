@@ -28,8 +28,8 @@ enum Turn<T, S> {
     Running(S),
 }
 
-/// Runs the operation that `f` makes of the state, repeatedly. An output of `Continue` holds the next state, and
-/// `Break` ends the loop with its value. Memory use does not depend on the number of turns.
+/// Passes the state to `f`, runs the operation that `f` returns, and repeats. The output `Continue(state)` starts the
+/// next turn, and `Break(value)` ends the loop. Memory use does not depend on the number of turns.
 ///
 /// ```
 /// use std::ops::ControlFlow::{Break, Continue};

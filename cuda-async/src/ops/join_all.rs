@@ -16,8 +16,10 @@ pub struct JoinAll<S: Submit> {
     fork: Fork,
 }
 
-/// Runs all operations concurrently on a bounded number of streams and gives their outputs in order. The first error
-/// ends the operation.
+/// Runs all operations concurrently and gives their outputs in order. They use the operation's stream and at most
+/// [`MAX_FORK_STREAMS`](crate::context::MAX_FORK_STREAMS) more.
+///
+/// The first error ends the operation. Work that the other operations have submitted runs to its end.
 ///
 /// ```
 /// use cuda_async::{join_all, prelude::*};

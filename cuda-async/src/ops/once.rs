@@ -1,4 +1,4 @@
-//! `Once`: work that several members drive in turns, and whose result all of them get. Knows no device.
+//! `Once`: work that several members share. They poll it in turns, and each of them gets the result. Knows no device.
 //!
 //! # Rules
 //! A member takes the work out for a turn and puts it back, so no lock is held while the work runs. A member stores
@@ -45,11 +45,11 @@ impl<W, R: Clone> Member<W, R> {
         Self { once: Arc::new(Once { state, waiting: Arc::default(), broken }), key: None }
     }
 
-    /// Returns the result. If there is none, takes a turn unless another member does, and wakes `waker` when the member
-    /// should poll again.
+    /// Returns the result. If there is none yet and no other member polls the work, polls it with `turn`. `waker` is
+    /// woken when this member should poll again.
     ///
     /// # Errors
-    /// The error of a turn that could not begin and has returned the work. A turn of another member may succeed.
+    /// The error of a turn that could not begin. The work is kept, and another member may try.
     pub(super) fn poll<E>(
         &mut self,
         waker: &Waker,

@@ -31,7 +31,8 @@ pub struct Race<S: Submit> {
 /// ```
 ///
 /// # Errors
-/// The error of the first operation that ends; [`Error::OutOfRange`] if there are no operations.
+/// The error of the first operation that ends; [`Error::OutOfRange`] if there are no operations;
+/// [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on), where steps may not wait.
 pub fn race<I>(ops: I) -> Op<Race<<I::Item as IntoDeviceOp>::Steps>>
 where
     I: IntoIterator<Item: IntoDeviceOp>,

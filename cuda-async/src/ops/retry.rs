@@ -99,7 +99,8 @@ enum Turn<S: Submit> {
 /// ```
 ///
 /// # Errors
-/// The error of the last try.
+/// The error of the last try. [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on), where steps may not
+/// wait.
 pub fn retry<P, F, O>(retry: Retry<P>, make: F) -> Op<Retrying<P, F, O::Steps>>
 where
     P: FnMut(&Error) -> bool + Send,

@@ -49,7 +49,8 @@ enum State<F, Fut> {
 /// ```
 ///
 /// # Errors
-/// The error that the closure returns.
+/// The error that the closure returns; [`Error::NeedsHostData`](crate::Error::NeedsHostData) in
+/// [`async_on`](crate::DeviceOp::async_on), where steps may not wait.
 pub fn script<F, Fut, T>(f: F) -> Op<Script<F, Fut>>
 where
     F: FnOnce(ScriptContext) -> Fut + Send,

@@ -32,7 +32,8 @@ pub struct Shared<S: Submit> {
 /// The steps, and their context once they have been polled.
 type Work<S> = (S, Option<Box<ExecutionContext>>);
 
-/// The result, and the event that a run has to wait for before it uses the result.
+/// The result, and a stream handle that counts the submissions which made it. Later work of a run is ordered after
+/// them.
 struct Made<T> {
     result: Result<Arc<T>>,
     after: Option<Arc<Stream>>,

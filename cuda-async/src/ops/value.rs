@@ -38,7 +38,7 @@ impl<T: Send> Submit for Value<T> {
     }
 }
 
-/// Runs the operation that `f` makes when this one is run. Use it to defer the construction of an operation.
+/// When this operation is run, calls `f` and runs the operation that it returns. Use it to construct an operation late.
 ///
 /// ```
 /// use cuda_async::{ops::empty, prelude::*};
@@ -54,7 +54,8 @@ where
     value(()).then(|()| f())
 }
 
-/// Runs the operation that `f` makes of the context when this one is run. Use it to enqueue work by hand.
+/// When this operation is run, passes the context to `f` and runs the operation that `f` returns. Use it to enqueue
+/// work by hand.
 ///
 /// ```
 /// use cuda_async::{DeviceBuffer, prelude::*, value, with_context};

@@ -34,8 +34,8 @@ impl Devices {
         Self::in_turn_over(policies(devices)?)
     }
 
-    /// Chooses the device with the fewest submissions that are not known to be complete, with [`LeastLoaded`] on each. Of
-    /// several such devices it prefers the one that was used last.
+    /// Chooses the device with the fewest submissions that are not known to be complete, with [`LeastLoaded`] on each.
+    /// On a tie it takes the device that was used last.
     ///
     /// # Errors
     /// The same as for [`in_turn`](Devices::in_turn).
@@ -61,8 +61,8 @@ impl Devices {
 
     fn over(policies: Vec<Arc<dyn SchedulingPolicy>>, by_load: bool) -> Result<Self> {
         if policies.is_empty() {
-            let available = "none in the list".into();
-            return Err(Error::NoDevice { address: "any of several".into(), available });
+            let available = "none, the list of devices is empty; pass at least one".into();
+            return Err(Error::NoDevice { address: "any".into(), available });
         }
         Ok(Self { policies, turn: AtomicUsize::new(0), by_load })
     }

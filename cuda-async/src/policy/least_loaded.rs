@@ -9,8 +9,8 @@ use crate::policy::{
     scheduling_policy::SchedulingPolicy,
 };
 
-/// Chooses the stream with the fewest submissions that are not known to be complete. Of several such streams it prefers
-/// the one that was used last, because its state is in the caches.
+/// Chooses the stream with the fewest submissions that are not known to be complete. On a tie it takes the stream that
+/// was used last, because that stream's state is in the CPU caches.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use cuda_core::{Device, Result, Stream};
 
-/// The number of streams that [`StreamPoolRoundRobin::new`](crate::policy::StreamPoolRoundRobin::new) starts with.
+/// The number of streams of a policy that is made with `new`. Only
+/// [`StreamPoolRoundRobin::new`](crate::policy::StreamPoolRoundRobin::new) adds more.
 pub const DEFAULT_STREAMS: usize = 4;
 
 /// The largest number of streams in one policy. Larger requests are reduced to it.

@@ -17,9 +17,9 @@ pub const MAX_STREAMS: usize = 16;
 
 /// Chooses from a few streams in turn. This is the default policy.
 ///
-/// The current stream is used again while it is known to be idle, because its state is in the caches. Otherwise the
-/// turn goes to the next stream that is known to be idle, so no operation is placed behind a stuck stream while another
-/// one is free. If no stream is idle, the turn goes to the next stream to which no other thread is submitting.
+/// Chooses the stream that it chose last while that is known to be idle, because its state is in the CPU caches.
+/// Otherwise it chooses the next idle stream, so that no operation waits behind a stuck stream while another one is
+/// idle. If no stream is idle, it chooses the next one to which no other thread is submitting.
 #[derive(Debug)]
 pub struct StreamPoolRoundRobin {
     device: Device,

@@ -41,15 +41,16 @@ fn submit_blocking<S: Submit>(mut steps: S, cx: &ExecutionContext) -> Result<S::
     poll_until_ready(cx, |task| steps.poll_submit(task, cx))
 }
 
-/// Waits for one submission only: the stream may hold later work that the run has given up.
+/// Waits for one submission by a waker. A blocking wait could also wait for later work on the stream, which the run may
+/// have given up.
 #[cold]
 fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
     let mut waiter = None;
     poll_until_ready(cx, |task| cx.poll_submission(number, &mut waiter, task))
 }
 
-/// Polls until the result is ready, and blocks for the submission or the waker that is waited for. The first poll comes
-/// at once, because an earlier poll had no waker.
+/// Polls until the result is ready. Between polls it blocks until the submission that a step named is complete, or
+/// until the waker is called. The first poll comes at once, because the poll before it had a no-op waker.
 fn poll_until_ready<T>(
     cx: &ExecutionContext,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
@@ -67,7 +68,7 @@ fn poll_until_ready<T>(
     }
 }
 
-/// Submits an operation without waiting. An operation that has to wait is an error.
+/// Submits an operation without waiting. Returns [`Error::NeedsHostData`] if a step has to wait.
 pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
     let cx = ExecutionContext::root(stream, RunMode::Detached);
     let submitted = steps.submit_now(&mut Context::from_waker(Waker::noop()), &cx);

@@ -31,7 +31,7 @@ enum Default {
     Failed(Error),
 }
 
-/// Sets the policy on which operations run that name none. It holds for all threads from now on.
+/// Sets the default policy of the process. From now on, operations that name no policy run on it.
 pub fn set_default_policy(policy: Arc<dyn SchedulingPolicy>) {
     settle(|_| Some(Default::Set(policy)));
 }
@@ -45,11 +45,12 @@ pub fn set_default_device(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Returns the policy on which operations run that name none. Unless it was set, this is [`StreamPoolRoundRobin`] on the
-/// first GPU, or on the CPU device if there is no GPU. Blocks while the device is opened.
+/// Returns the default policy. Operations that name no policy run on it. Unless it was set, it is
+/// [`StreamPoolRoundRobin`] on the first GPU, or on the CPU device if there is no GPU. Blocks while the device is
+/// opened.
 ///
 /// # Errors
-/// The error of opening the device.
+/// The error of opening the device. Later calls return the same error, until a default is set.
 pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
     let mut default = DEFAULT.lock();
     loop {

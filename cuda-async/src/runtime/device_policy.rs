@@ -1,8 +1,8 @@
 //! The policy of each device, for operations that [`DeviceOp::on`](crate::ops::DeviceOp::on) sends there.
 //!
-//! A policy holds streams, and a stream holds its device. So a device cannot own a policy: it would stay open until the
-//! process ends. A device owns the constructor of its policy. The policy lives while it is used, and the next one
-//! takes the same streams.
+//! A policy holds streams, and a stream holds its device. A device that owned its policy would never be closed. So the
+//! device owns the policy's constructor. The policy lives while it is used; the next one borrows the same streams from
+//! the device's pool.
 
 use std::{
     sync::{Arc, Weak},

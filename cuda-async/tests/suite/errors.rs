@@ -52,9 +52,10 @@ fn arguments_are_checked(device: &Device) {
     let too_few = unsafe { launch(&vecadd, config, (1u64, 2u64)) }.sync_on(&stream);
     // SAFETY: as above.
     let too_wide = unsafe { launch(&vecadd, config, (1u64, 2u64, 3u64, 4u64)) }.sync_on(&stream);
-    for (refused, why) in
-        [(too_few.map(drop), "takes 4 and was given 2"), (too_wide.map(drop), "4 bytes")]
-    {
+    for (refused, why) in [
+        (too_few.map(drop), "takes 4 arguments, the launch has 2"),
+        (too_wide.map(drop), "4 bytes"),
+    ] {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Arguments { .. }), "{error:?}");
         assert!(error.to_string().contains(why), "{error}");

@@ -28,15 +28,15 @@ use crate::{
 
 /// One NVIDIA GPU.
 ///
-/// Copies run beside the host's work only with blocks of [`Backend::host_block`]: the driver stages other memory itself,
-/// and may block for it.
+/// Copies are asynchronous only from and to blocks of [`Backend::host_block`]. The driver stages other host memory
+/// itself, and may block the caller meanwhile.
 ///
-/// A kernel that faults loses the device for this process. The call that meets the fault returns [`Error::Fault`], and so
-/// do questions about work that was in flight. Everything submitted afterwards returns [`Error::DeviceLost`]. CUDA offers
-/// no way back but a new process.
+/// A kernel that faults loses the device for this process. The call that meets the fault returns [`Error::Fault`], and
+/// so do later queries of work that was in flight. Later submissions return [`Error::DeviceLost`]. Only a new process
+/// can use the device again.
 ///
-/// A launch of a module that is still loading blocks until it is loaded, and on a device without memory pools an
-/// allocation may wait for the device. No other submission or control blocks.
+/// A launch blocks while its module is loading. On a device without memory pools an allocation may wait for the device.
+/// No other submission or control blocks.
 pub struct CudaBackend {
     primary: &'static Primary,
     capabilities: Capabilities,

@@ -18,8 +18,8 @@
 //!    device retains it, and it is never released. `context::Primary` lives as long, and so does the memory pool in it.
 //!    A call that needs a context is made while a `context::Bound` lives, which restores the thread's own context when it
 //!    is dropped. The completion thread binds for its whole life.
-//! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`
-//!    whose caller promises not to retire the stream. An outstanding report holds one too.
+//! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
+//!    `peek` or `block_until`, whose caller promises not to retire the stream. An outstanding report holds one too.
 //! 4. **Functions** are used inside `submit` only, whose caller promises not to unload their module. So a launch finds
 //!    them without a lock (`context::IdCache`). A module that is unloaded is evicted there first.
 //! 5. **Events** belong to a stream and are destroyed with it.
@@ -32,8 +32,9 @@
 //!    is held across a driver call, and drops nothing of a user's.
 //! 9. **Progress** is reported only after the stream's word shows the number and the stream's status was read, or after
 //!    a query found the stream idle. A number is read before the query that it relies on.
-//! 10. **No `Drop` calls the driver.** A dropped resource goes to `context::Reclaim`. A resource of a client that goes
-//!     away stays there until its streams have run everything. On a lost device it is leaked.
+//! 10. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::Reclaim`. When a backend is
+//!     dropped, its resources stay there until its streams have run everything. On a lost device they are leaked. Two
+//!     guards call the driver when they are dropped: `context::Bound` and `backend::ForeignCall`.
 //!
 //! # Threads
 //!

@@ -1,4 +1,4 @@
-//! Teardown: what a client that goes away leaves to the helper thread.
+//! Teardown: the resources that a dropped backend leaves to the helper thread.
 
 use std::{
     any::Any,
@@ -19,7 +19,7 @@ pub(super) struct Retained(pub(super) Vec<Use>);
 
 /// A resource, and its last use.
 pub(super) struct Use {
-    /// Nothing if the stream was retired: then it has run everything.
+    /// `None` if the stream was retired, which means that it has run everything.
     pub(super) stream: Option<Arc<Stream>>,
     pub(super) number: u64,
     pub(super) resource: Box<dyn Any + Send + Sync>,
@@ -50,7 +50,7 @@ impl Reclaimable for Retained {
 }
 
 impl Drop for Retained {
-    /// Nothing is left here, unless the thread unwinds: then the rest is leaked, since the device may use it.
+    /// Leaks the remaining resources, because the device may still use them. There are none unless the thread unwinds.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.0));
     }

@@ -64,7 +64,8 @@ impl Allocation {
         self.this.upgrade()
     }
 
-    /// Marks it as used by a recording, for ever. Called while the recorded work has the right to use it.
+    /// Marks it as used by a recording. The mark is never removed. Called while the recorded operation holds the
+    /// handle.
     pub(super) fn mark_recorded(&self) {
         self.recorded.store(true, Ordering::Relaxed);
     }

@@ -67,9 +67,9 @@ impl<'a> Arguments<'a> {
         self.push(bytes, align, ArgumentKind::Bytes)
     }
 
-    #[inline(always)] // where it is used the size is known, and this becomes a few stores
+    #[inline(always)] // the size is known at every call, so this compiles to a few stores
     fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> &mut Self {
-        // Alignments are powers of two; any other alignment, from `raw`, fits no kernel and is an error.
+        // `raw` may pass an alignment that is no power of two. The check against the kernel then returns an error.
         let mask = align.clamp(1, MAX_ALIGN) - 1;
         let start = (self.bytes.len() + mask) & !mask;
         while self.bytes.len() < start {
@@ -137,7 +137,8 @@ impl<'a> Arguments<'a> {
             let why = place.misfit(param)?;
             Some(format!("parameter {index} (`{}`) {why}", param.name))
         });
-        let counts = (want != have).then(|| format!("it takes {want} and was given {have}"));
+        let counts =
+            (want != have).then(|| format!("it takes {want} arguments, the launch has {have}"));
         wrong(counts.into_iter().chain(misfits).next().unwrap_or_default())
     }
 }

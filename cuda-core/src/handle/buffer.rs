@@ -58,7 +58,8 @@ impl<T: Element> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// Copies all of `host` to the elements from `at` on. The host buffer is used up.
+    /// Copies all of `host` to the elements from index `at` on. Enqueues the copy and returns. The host block returns
+    /// to its device's pool when the device has read it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if it does not fit, or an error of the device.
@@ -130,7 +131,7 @@ impl<T> DeviceBuffer<T> {
         Slice::new(self.view())
     }
 
-    /// Some elements, to be read.
+    /// The elements of `range`, to be read.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if they are not inside.
@@ -143,11 +144,11 @@ impl<T> DeviceBuffer<T> {
         SliceMut::new(self.view())
     }
 
-    /// Some elements, to be written. Their use counts against the whole buffer (or the whole part that they are in): to
-    /// use parts on several streams at the same time, split the buffer.
+    /// The elements of `range`, to be written. The library orders a use of this slice like a use of every piece that it
+    /// touches. A buffer that was never split is one piece: to use parts on several streams at the same time, split it.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if they are not inside.
+    /// [`Error::OutOfRange`] if `range` is not inside the buffer.
     pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SliceMut<'_, T>> {
         self.view().part::<T>(&range).map(SliceMut::new)
     }

@@ -12,9 +12,9 @@ use crate::{
 pub struct Device(Arc<DeviceCore>);
 
 impl Device {
-    /// Opens a device of `provider`. Every call makes a device of its own, with its own streams and memory, also
-    /// where the address is the same: objects of one cannot be used with the other ([`Error::WrongDevice`]).
-    /// `cuda_async::open` gives the same one every time.
+    /// Opens a device of `provider`. Every call opens a separate device with its own streams and memory, even for the
+    /// same address. Objects of one cannot be used with another ([`Error::WrongDevice`]). `cuda_async::open` returns
+    /// the same device for the same address.
     ///
     /// # Errors
     /// The error of [`Provider::open`].
@@ -27,14 +27,16 @@ impl Device {
         self.0.backend.info()
     }
 
-    /// A value that a layer above keeps with this device, made when it is first asked for. There is one; none where it
-    /// is of another type.
+    /// A value that a layer above stores in this device. The first call creates it with `T::default()`. A device holds
+    /// one such value: returns `None` if it has another type than `T`.
     pub fn attachment<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
 
-    /// Memory in use and free. Memory that was dropped is freed first, in stream order; whether it counts as used until
-    /// its stream has run everything before it depends on the backend (on the CPU device it does not). Blocks.
+    /// Device memory in use and free, in bytes. Blocks until the device replies.
+    ///
+    /// Frees of dropped buffers are submitted first. On the CPU device such memory counts as free at once. On a GPU it
+    /// may count as used until its stream reaches the free.
     ///
     /// # Errors
     /// An error of the backend.
@@ -47,30 +49,33 @@ impl Device {
         memory.wait()
     }
 
-    /// Blocks until every stream of this device has run what it has.
+    /// Blocks until everything that was submitted to this device before the call is complete.
     ///
     /// # Errors
-    /// The error that lost the device. Failures of submissions are reported where these are waited for.
+    /// The error that lost the device. Failed submissions are no error here; the stream handle that made them reports
+    /// them.
     pub fn synchronize(&self) -> Result<()> {
         let streams = self.0.streams.all();
         streams.iter().try_for_each(|it| self.0.synchronize(it, it.published()))
     }
 
-    /// Brings the device back after a fault. Blocks until the kernels that run have ended: in async code poll
+    /// Resets the device after a fault. Blocks until the running kernels have ended. In async code use
     /// [`start_reset`](Device::start_reset).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on a GPU: there a fault ends CUDA for the whole process.
+    /// [`Error::Unsupported`] on a GPU: after a fault the process cannot use it any more and has to be restarted.
     pub fn reset(&self) -> Result<()> {
         let reset = self.start_reset().wait();
         self.0.reclaim_all();
         reset
     }
 
-    /// Brings the device back after a fault, without blocking. Memory and modules stay. Work that had not begun is
-    /// skipped, and its futures fail with the fault. Running kernels end by themselves. Buffers that skipped or faulted work
-    /// would have written have lost their contents: reading one is [`Error::ContentsLost`], until it is overwritten whole or
-    /// dropped. Work that is submitted after this call runs.
+    /// Resets the device after a fault, without blocking. The reply arrives when the running kernels have ended. Work
+    /// that is submitted after this call runs.
+    ///
+    /// Memory and modules are kept. Work that had not begun is skipped, and its futures fail with the fault. Buffers
+    /// that this work or the faulted kernel would have written have lost their contents: a read is
+    /// [`Error::ContentsLost`] until the buffer is overwritten as a whole.
     pub fn start_reset(&self) -> Pending<()> {
         self.0.request(Request::Reset, |reply| match reply {
             Reply::Reset { .. } => Ok(()),
@@ -78,13 +83,14 @@ impl Device {
         })
     }
 
-    /// Whether the calling thread is waking tasks of this device, as it does inside a waker. Waiting for a wake-up of
-    /// this device would then never end.
+    /// Whether the calling thread is delivering this device's notices, which is the case inside a waker. Such a thread
+    /// must not wait for a notice of this device: no other thread delivers it.
     pub fn delivers_here(&self) -> bool {
         self.0.streams.delivers_here()
     }
 
-    /// Submissions that a stream of this device may have in flight. More should wait.
+    /// The number of submissions that a stream of this device should have in flight. Beyond it a caller waits for
+    /// credit; with many more, a driver blocks the thread that enqueues.
     pub fn submissions_in_flight(&self) -> u64 {
         self.0.capabilities.submissions_in_flight
     }

@@ -1,4 +1,4 @@
-//! A short list in place, which moves to the heap when it grows: what a launch fills and reads once.
+//! A list that is stored inline and moves to the heap when it grows. A launch fills it and reads it once.
 
 use std::ops::Deref;
 

@@ -18,7 +18,8 @@ impl Device {
 }
 
 impl MemoryWaiter {
-    /// Wakes the task once, when memory is freed or some work has ended from now on. It does not say how much there is.
+    /// Registers `task` to be woken once, when memory is freed or work completes after this call. The wake does not
+    /// mean that enough memory is free: try the allocation again, and register again if it fails.
     pub fn register(&mut self, task: &Context<'_>) {
         let waiters = &self.device.core().memory_waiters;
         self.key = Some(waiters.enter(self.key, task.waker().clone()));

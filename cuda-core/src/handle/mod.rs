@@ -2,7 +2,7 @@
 //!
 //! Every call here enqueues at once on a stream that the caller names. Uses `runtime` and everything below it; the lazy
 //! layer, `cuda-async`, is built on these types alone. A typical call, such as `DeviceBuffer::upload`, goes next to
-//! [`Stream`]'s `submit`, the one way by which work reaches a backend.
+//! [`Stream`]'s `submit`, which sends every `Work` to the backend.
 
 mod allocation;
 mod arguments;

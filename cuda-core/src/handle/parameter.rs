@@ -64,9 +64,9 @@ impl Place {
             let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
             return Some(format!("is a {ty}, the argument is {given}"));
         }
-        let advice = "align the struct as the kernel's own is";
+        let advice = "give the struct the alignment that the kernel declares";
         (param.offset != offset)
-            .then(|| format!("stands at byte {}, the argument at {offset}; {advice}", param.offset))
+            .then(|| format!("is at byte {}, the argument at {offset}; {advice}", param.offset))
     }
 }
 

@@ -1,10 +1,9 @@
 //! Copies from device to device.
 //!
 //! # Rules
-//! Tickets order the work of one device, not of two. So a destination is handed over for the copy: the caller gives up
-//! the buffer, which has nothing left to run on its own device, and gets it back from a [`Crossing`] when the source's
-//! stream is known to have passed the copy. Until then that stream retains the memory, so dropping or forgetting a
-//! `Crossing` is fine.
+//! A ticket orders work of one device only. So the caller gives up the destination buffer for the time of the copy.
+//! Work that used it on its own device is complete by then. A [`Crossing`] returns the buffer when the source's stream
+//! has passed the copy. Until then that stream retains the memory, so a `Crossing` may be dropped or forgotten.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,14 +18,14 @@ use crate::{
 static NEXT_TRANSFER: AtomicU64 = AtomicU64::new(1);
 
 impl Device {
-    /// Whether this device is known to be able to copy to the other one's memory. None before
-    /// [`reach`](Device::reach) was called. Does not ask the device.
+    /// Whether this device can copy to the memory of `other` (peer access). `None` before the reply of
+    /// [`reach`](Device::reach). Does not ask the device.
     pub fn known_to_reach(&self, other: &Device) -> Option<bool> {
         self.core().peers.known(&other.info().address)
     }
 
-    /// Makes it possible for this device to copy to the other one's memory, where the devices can. The reply says whether
-    /// it is. A driver may take some milliseconds the first time.
+    /// Enables copies from this device to the memory of `other` (peer access). The reply is false if that is not
+    /// possible. The first call for a pair of GPUs may take some milliseconds.
     pub fn reach(&self, other: &Device) -> Pending<bool> {
         if let Some(known) = self.known_to_reach(other) {
             return Pending::ready(Ok(known));
@@ -46,17 +45,20 @@ impl Device {
 }
 
 impl<T: Element> Slice<'_, T> {
-    /// Copies all of its elements into `to`, which has as many elements, is on another device, and has nothing left to
-    /// run there. `stream` is one of this slice's device.
+    /// Copies all elements into `to`, a buffer of the same length on another device. `stream` is a stream of this
+    /// slice's device. All work that uses `to` on its own device must be complete before the call.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the lengths differ or `to` has work left to run, [`Error::Unsupported`] if this device
-    /// does not [`reach`](Device::reach) the other one, or an error of the backend.
+    /// [`Error::OutOfRange`] if the lengths differ or work that uses `to` is not known to be complete;
+    /// [`Error::Unsupported`] if this device does not [`reach`](Device::reach) the other one; or an error of the
+    /// backend.
     pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<Crossing<T>> {
         let wrong = |detail| Error::OutOfRange { what: "a copy to another device".into(), detail };
         if to.len() != self.len() {
             let (from, to) = (self.len(), to.len());
-            return Err(wrong(format!("{from} elements into a buffer of {to}")));
+            return Err(wrong(format!(
+                "{from} elements and a buffer of {to}; both must have the same length"
+            )));
         }
         if !to.allocation().is_settled() {
             let detail = "the destination has work left to run on its own device";
@@ -97,7 +99,7 @@ impl<T: Element> Slice<'_, T> {
     }
 }
 
-/// A copy to another device on its way.
+/// A copy to another device in flight. Gives the destination buffer when the copy is complete.
 #[derive(Debug)]
 pub struct Crossing<T> {
     stream: Stream,
@@ -112,7 +114,7 @@ impl<T: Element> Crossing<T> {
         self.ticket
     }
 
-    /// The buffer, if it is known that the copy has arrived. Does not ask the device.
+    /// Returns the buffer if the copy is known to be complete, else `None`. Does not ask the device.
     pub fn try_take(&mut self) -> Option<Result<DeviceBuffer<T>>> {
         let outcome = self.stream.progress().outcome(self.ticket.number)?;
         let buffer = self.buffer.take().ok_or(Error::AlreadyEnded);

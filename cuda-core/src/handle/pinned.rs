@@ -1,10 +1,10 @@
 //! Typed host memory that a device copies from and to at full speed.
 //!
 //! # Rules
-//! A [`PinnedBuffer`] is the right to its block's bytes: while one exists, no submission in flight names the block.
-//! Uploading consumes it. A download consumes it too and gives back a [`Landing`], which becomes a `PinnedBuffer` again
-//! only when the stream has passed the copy. The block itself is retained by the stream, so dropping or forgetting
-//! either is fine.
+//! A [`PinnedBuffer`] has exclusive access to its block: while it exists, no submission in flight names the block. An
+//! upload consumes it. A download consumes it too and returns a [`Landing`], which gives the `PinnedBuffer` back only
+//! when the stream has passed the copy. The stream retains the block, so a `PinnedBuffer` or a `Landing` may be dropped
+//! or forgotten at any time.
 
 use std::{
     marker::PhantomData,
@@ -36,7 +36,8 @@ impl Device {
         PinnedBuffer::new(self, len)
     }
 
-    /// As [`pinned`](Device::pinned) for a download to overwrite: it holds the bytes of an earlier copy.
+    /// As [`pinned`](Device::pinned), but not zeroed: the buffer holds bytes of an earlier copy. Use it as the target
+    /// of a download.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
@@ -53,8 +54,8 @@ impl Device {
         Ok(idle.map(|lease| PinnedBuffer { lease, len, element: PhantomData }))
     }
 
-    /// As [`landing_place`](Device::landing_place), without ever blocking: memory that has to be pinned first is pinned
-    /// on a helper thread.
+    /// As [`landing_place`](Device::landing_place), without blocking. If a GPU has no idle block of that size, a
+    /// helper thread pins a new one.
     pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
         Pinning::new(self, len)
     }
@@ -85,7 +86,7 @@ impl<T: Element> PinnedBuffer<T> {
         Ok(buffer)
     }
 
-    /// Gives up the right to the bytes, to a submission.
+    /// Passes the block to a submission.
     pub(super) fn into_lease(self) -> Arc<Lease> {
         self.lease
     }
@@ -125,7 +126,7 @@ fn bytes_of<T: Element>(len: usize) -> Result<usize> {
     bytes.ok_or(Error::OutOfHostMemory { requested: u64::MAX })
 }
 
-/// A pinned buffer on its way: memory that has to be pinned first is pinned on the helper thread of the device.
+/// A request for a pinned buffer. If a GPU has no idle block of that size, a helper thread pins a new one.
 pub struct Pinning<T> {
     device: Device,
     len: usize,
@@ -185,12 +186,12 @@ impl<T> std::fmt::Debug for Pinning<T> {
     }
 }
 
-/// A download on its way.
+/// A download in flight. Gives the pinned buffer when the bytes have arrived.
 pub struct Landing<T> {
-    /// A handle that sent nothing but the download.
+    /// A clone of the handle that submitted the download. It counts no submissions.
     stream: Stream,
     ticket: Ticket,
-    /// Taken when it has landed.
+    /// `None` after the buffer was taken.
     buffer: Option<(Arc<Lease>, usize)>,
     element: PhantomData<T>,
 }
@@ -216,7 +217,7 @@ impl<T: Element> Landing<T> {
         self.len() == 0
     }
 
-    /// The buffer, if it is known that it has landed. Does not ask the device.
+    /// Returns the buffer if the download is known to be complete, else `None`. Does not ask the device.
     ///
     /// # Errors
     /// The failure of the download.

@@ -34,8 +34,7 @@ pub(super) struct Recorded {
     host_bytes: usize,
 }
 
-/// The bytes of an upload. They never change again, because the upload has used up the buffer that had the right to
-/// them.
+/// The bytes of an upload. They never change again, because the upload has consumed the buffer that owned them.
 pub(super) struct UploadSource {
     pub(super) lease: Arc<dyn Retain>,
     pub(super) block: Arc<HostBlock>,

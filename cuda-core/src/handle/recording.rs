@@ -27,7 +27,7 @@ use crate::{
 /// Recorded work, which can be replayed on every stream of its device.
 ///
 /// It keeps the memory, the modules and the uploaded bytes that it names. A replay writes this memory again. It is
-/// ordered with every other use of the same memory, on whichever stream and through whichever handle.
+/// ordered with every other use of the same memory, on every stream and through every handle.
 pub struct Recording {
     device: Device,
     /// In an order in which they can run.
@@ -116,8 +116,8 @@ impl Recording {
     /// the same memory wait for that long.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. The nodes
-    /// before the one that was refused run.
+    /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. If a node
+    /// is refused, the nodes before it still run.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
         self.replay_in_order(stream, 0..self.len())
     }

@@ -2,9 +2,9 @@
 //! failures, not those of other tasks on the stream.
 //!
 //! # Which thread may touch which field
-//! `first` and `last` are written under the stream's order lock. Consecutive numbers extend the run `first..=last`; a
-//! gap, made by another handle's submission, moves the run to `more`. Failures are reported once: after that the runs
-//! begin anew, so that an op which handled an error is not told of it again.
+//! `first` and `last` are written under the stream's order lock. Consecutive numbers extend the run `first..=last`. If
+//! another handle submitted in between, the run moves to `more` and a new one begins. A failure is reported once. The
+//! report clears the runs, so an op that handled an error does not see it again.
 
 use super::stream::Stream;
 use crate::{
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// Earlier runs that a handle keeps apart, in 16 KiB. Beyond that the two oldest become one, which also reports failures
-/// of submissions of other handles between them.
+/// The number of separate earlier runs that a handle stores, 16 KiB. Beyond it the two oldest runs are merged. The
+/// merged run also reports failures of other handles' submissions between them.
 const MAX_RUNS: usize = 1024;
 
 /// Joined handles after which those that are complete are forgotten.
@@ -25,7 +25,7 @@ const SETTLE_EVERY: usize = 32;
 pub(super) struct Sent {
     first: AtomicU64,
     last: AtomicU64,
-    /// Whether `more` has anything, so that a look need not lock.
+    /// Whether `more` has anything. Readable without the lock.
     has_more: AtomicBool,
     /// Whether a task will wait for the last submission.
     awaited: AtomicBool,
@@ -36,7 +36,7 @@ pub(super) struct Sent {
 #[derive(Default)]
 struct More {
     runs: Vec<(u64, u64)>,
-    /// Handles whose submissions count as this one's, as far as they are not known to be complete.
+    /// Joined handles that may have submissions in flight. Their submissions count as this handle's.
     joined: Vec<Stream>,
     /// The failure of a joined handle that is complete.
     failed: Option<Error>,
@@ -77,7 +77,7 @@ impl Sent {
         self.last.load(Ordering::Relaxed) + 1 == number
     }
 
-    /// A task will wait for the last submission, also for those to come.
+    /// Marks that a task will wait for the last submission of this handle, also after later submissions.
     pub(super) fn set_awaited(&self) {
         self.awaited.store(true, Ordering::Release);
     }
@@ -117,7 +117,7 @@ impl Sent {
         self.has_more.store(true, Ordering::Release);
     }
 
-    /// Counts what another handle of the same stream has sent so far as this one's too.
+    /// Copies the runs of another handle of the same stream, so that this handle counts its submissions too.
     pub(super) fn join_runs(&self, other: &Sent) {
         self.first.store(other.first.load(Ordering::Relaxed), Ordering::Relaxed);
         self.last.store(other.last(), Ordering::Release);
@@ -180,7 +180,7 @@ impl Sent {
             self.has_more.store(false, Ordering::Release);
         }
         if result.is_err() {
-            // Reported once. `last` stays, since it is also what a wait is for.
+            // Reported once, so the run becomes empty. `last` stays, because waits use it.
             self.first.store(self.last.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             let reported = lock.take();
             self.has_more.store(false, Ordering::Release);

@@ -12,10 +12,10 @@ pub struct SharedSlice<T> {
 }
 
 impl<T> DeviceBuffer<T> {
-    /// Some elements, to be read by operations that outlive this call.
+    /// The elements of `range`, to be read by operations that outlive this call. The slice keeps the buffer alive.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if they are not inside.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the buffer.
     pub fn share(self: &Arc<Self>, range: Range<usize>) -> Result<SharedSlice<T>> {
         self.slice(range.clone())?;
         Ok(SharedSlice { buffer: self.clone(), range })

@@ -1,9 +1,9 @@
 //! Slices of device buffers: borrowed to read, and borrowed to write.
 //!
 //! # Rules
-//! A [`SliceMut`] is the right to its bytes, as `&mut` is: it comes from an exclusive borrow, and its parts do not
-//! overlap. A boundary between parts is entered into the allocation before the parts exist, so their uses are ordered
-//! separately; a slice that is forgotten loses nothing.
+//! A [`SliceMut`] has exclusive access to its bytes, as `&mut` does: it comes from an exclusive borrow, and its parts
+//! do not overlap. A split adds the boundary to the allocation before the parts exist, so uses of the parts are ordered
+//! separately. Forgetting a slice is sound.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -56,7 +56,7 @@ impl<'a, T> Slice<'a, T> {
     /// Some of its elements.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if they are not inside.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
     pub fn slice(&self, range: Range<usize>) -> Result<Slice<'a, T>> {
         self.view.part::<T>(&range).map(Slice::new)
     }
@@ -116,7 +116,7 @@ impl<'a, T> SliceMut<'a, T> {
         let first = view.part::<T>(&(0..mid))?;
         let second =
             View { start: first.start + first.bytes, bytes: view.bytes - first.bytes, ..view };
-        // Both ends too: a slice may begin inside a part.
+        // Adds boundaries at both ends too: a slice may begin or end inside a piece.
         let ends = [view.start, second.start, view.start + view.bytes];
         let inside = |at: &u64| *at < view.allocation.bytes();
         view.allocation.accesses.split(ends.into_iter().filter(inside))?;
@@ -144,7 +144,8 @@ impl<'a, T> SliceMut<'a, T> {
 }
 
 impl<T: Element> SliceMut<'_, T> {
-    /// Copies all of `host` to the elements from `at` on. The host buffer is used up.
+    /// Copies all of `host` to the elements from index `at` on. Enqueues the copy and returns. The host block returns
+    /// to its device's pool when the device has read it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it does not fit, or an error of the device.

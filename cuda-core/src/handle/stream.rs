@@ -55,7 +55,8 @@ impl Device {
         self.new_stream_with_priority(0)
     }
 
-    /// A new stream. Lower priorities run first where the device knows them.
+    /// A new stream with a priority. Lower numbers run first, and 0 is the default. A device uses the nearest priority
+    /// that it has; one without priorities ignores it.
     ///
     /// # Errors
     /// An error of the backend.
@@ -64,8 +65,8 @@ impl Device {
         Ok(Stream::new(self.clone(), self.core().create_stream(priority)?, OnDrop::Destroy))
     }
 
-    /// A stream for a while, from a pool of the device's own, since making one is slow. It goes back when the last
-    /// handle is dropped, perhaps with work in flight.
+    /// Borrows a stream from the device's pool, because creating one is slow. An idle stream is preferred. The stream
+    /// goes back to the pool when its last handle is dropped, also with work in flight.
     ///
     /// # Errors
     /// An error of the backend.
@@ -73,7 +74,8 @@ impl Device {
         self.lend(priority, self.core().spare_streams.take(priority))
     }
 
-    /// As [`lend_stream`](Device::lend_stream), but a stream that is known to be idle.
+    /// As [`lend_stream`](Device::lend_stream), but only a stream that is known to be idle. Creates one if the pool has
+    /// none.
     ///
     /// # Errors
     /// An error of the backend.
@@ -105,8 +107,8 @@ impl Stream {
         Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recorded })
     }
 
-    /// A stream beside this one: of the same recording, or [lent](Device::lend_stream) by the device with the same
-    /// priority.
+    /// Another stream: one of the same recording, or one with the same priority that the device
+    /// [lends](Device::lend_stream).
     ///
     /// # Errors
     /// An error of the backend.
@@ -225,10 +227,11 @@ impl Stream {
         self.outcome(number).unwrap_or(synchronized)
     }
 
-    /// Waits for submission `number` without a thread: asks the device for a report.
+    /// A waiter for submission `number`; blocks no thread. Asks the device for a report if the submission is not known
+    /// to be complete.
     ///
     /// # Errors
-    /// The error of the backend if no report can be had.
+    /// The error of the backend if it refuses to report.
     pub fn waiter(&self, number: u64) -> Result<Waiter> {
         let number = number.min(self.timeline().published());
         if self.progress().completed() < number {
@@ -237,15 +240,17 @@ impl Stream {
         Ok(Waiter::new(self.timeline().clone(), number))
     }
 
-    /// Has the device report the submissions of this handle, from now on, before another handle's work follows them on the
-    /// stream. For a task that will wait for them later: a report that is only asked for then also covers the work that
-    /// was submitted meanwhile, and so comes later.
+    /// Requests a report for the submissions of this handle before another handle submits behind them. It applies to
+    /// submissions from now on.
+    ///
+    /// For a task that waits later: a report covers everything submitted until it is requested. If the task requested
+    /// it only when it waits, it would also wait for the later work of other handles.
     pub fn report_before_others(&self) {
         self.sent.set_awaited();
     }
 
-    /// Begins a submission: takes the next number, and asks for the report of another handle's submission before this
-    /// one follows it. Called with the order lock held.
+    /// Begins a submission: takes the next number. If a task awaits the last submission of another handle, requests the
+    /// report of that one before this one follows it. Called with the order lock held.
     #[inline]
     pub(super) fn reserve(&self) -> Ticket {
         let ticket = self.timeline().reserve();
@@ -269,7 +274,8 @@ impl Stream {
         self.sent.failure(self)
     }
 
-    /// The fault because of which submissions of this handle are skipped, if any of them are in flight or failed.
+    /// Returns the first failure of a submission of this handle; else the error that lost the device; else, while
+    /// submissions of this handle are in flight, the device's latest fault. Does not ask the device.
     #[cold]
     pub fn fault(&self) -> Option<Error> {
         if self.is_recording() {
@@ -289,7 +295,7 @@ impl Stream {
         Event::new(self.device().clone(), ticket)
     }
 
-    /// Orders everything submitted to this stream from now on after `event`.
+    /// Orders later work on this stream after `event`. The host does not wait.
     ///
     /// # Errors
     /// [`Error::WrongDevice`], or an error of the device.
@@ -298,7 +304,7 @@ impl Stream {
         self.join(&[event.ticket()])
     }
 
-    /// Orders everything submitted to this stream from now on after `tickets` of other streams of the device.
+    /// Orders later work on this stream after `tickets` of other streams of the device.
     ///
     /// # Errors
     /// An error of the device.
@@ -306,8 +312,8 @@ impl Stream {
         self.submit_after(&Work::Join, &[], tickets, None, None)
     }
 
-    /// Orders everything submitted to this stream from now on after everything that was submitted through `other`, and
-    /// counts those submissions as this handle's: their failures are reported here.
+    /// Orders later work on this stream after all submissions of the handle `other`. This handle counts those
+    /// submissions as its own, so it also reports their failures.
     ///
     /// # Errors
     /// [`Error::WrongDevice`], or an error of the device.
@@ -315,7 +321,7 @@ impl Stream {
         self.join_streams(std::iter::once(other))
     }
 
-    /// As [`join_stream`](Stream::join_stream) for several, with one submission.
+    /// As [`join_stream`](Stream::join_stream) for several handles, with one submission for all of them.
     ///
     /// # Errors
     /// As [`join_stream`](Stream::join_stream).
@@ -332,7 +338,7 @@ impl Stream {
                 continue;
             }
             self.sent.join(other.snapshot());
-            // A submission that orders nothing would cost a wait for its own report.
+            // A join of complete work orders nothing, and a task would wait for the report of the join.
             if other.progress().completed() >= last.number {
                 continue;
             }
@@ -379,7 +385,7 @@ impl Stream {
         ticket
     }
 
-    /// Another handle, which counts the submissions that this one has made so far as its own.
+    /// A second handle of the stream. It counts the submissions of this handle up to now as its own, unlike a clone.
     pub fn snapshot(&self) -> Stream {
         let handle = self.clone();
         handle.sent.join_runs(&self.sent);
@@ -392,8 +398,10 @@ impl Stream {
     /// [`Error::Unsupported`] where the device is no GPU of this process, or the error of `submit`.
     ///
     /// # Safety
-    /// The commands that `submit` enqueues use no memory of this library in a way that other streams conflict with, and
-    /// touch host memory only while it lives. `submit` makes no call of this library with this stream.
+    /// - Device memory of this library that the enqueued commands access is used by no unordered work on another
+    ///   stream, unless both only read.
+    /// - Host memory that the commands access stays valid until they have run.
+    /// - `submit` passes this stream to no function of this library.
     pub unsafe fn submit_foreign(
         &self,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
@@ -458,7 +466,7 @@ impl Stream {
 }
 
 impl Clone for Stream {
-    /// Another handle of the same stream, which has submitted nothing yet.
+    /// A second handle of the stream that counts no submissions yet.
     #[inline]
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), sent: Sent::new() }

@@ -1,4 +1,4 @@
-//! Submission: the one way by which work reaches a backend.
+//! Submission: sends every [`Work`] to the backend.
 //!
 //! Under the stream's order lock, a submission takes the next number, claims the histories of its operands, names the
 //! tickets that it comes after, retains what it needs, and is handed to the backend. A refused one leaves nothing behind.
@@ -122,9 +122,12 @@ impl Stream {
             keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));
         let submission = Submission { ticket, after: &after, work };
         let blocks = host.map_or(&[][..], std::slice::from_ref);
-        // SAFETY: blocks and other devices' memory are retained until the ticket is complete, and given up by those
-        // that had the right to their bytes (see `pinned` and `peer`); `after` and the stream order conflicting uses; a
-        // launch keeps the promise of `Function::launch`'s caller; the caller holds everything that the work names.
+        // SAFETY:
+        // - Host blocks and memory of other devices are retained until the ticket is complete. Their owners were
+        //   consumed by the call (see `pinned` and `peer`).
+        // - `after` and the stream order conflicting uses of device memory.
+        // - The caller of `Function::launch` has promised that the kernel stays inside its arguments.
+        // - The caller of this function holds everything that the work names.
         if let Err(error) = unsafe { core.backend.submit(&submission, blocks) } {
             if keeps {
                 timeline.retention.forget(ticket.number);
@@ -158,13 +161,15 @@ impl Stream {
         }
         for (index, (ticket, _)) in claims.displaced.iter().enumerate() {
             if !self.name(marks, *ticket, after) {
-                // It is being submitted at this moment: a reader, which a later writer has to come after.
+                // Another thread is submitting this read now. It stays in the history, so a later writer comes after
+                // it.
                 claims.restore(index, operands);
             }
         }
     }
 
-    /// Has this submission name a ticket, unless it comes after it anyway. False if that is not submitted yet.
+    /// Adds `ticket` to `after`, unless the submission is already ordered after it. Returns false if `ticket` is not
+    /// published yet.
     fn name(&self, marks: &Watermarks, ticket: Ticket, after: &mut After) -> bool {
         if ticket.stream == self.id() || marks.covers(ticket) {
             return true;

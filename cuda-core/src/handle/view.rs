@@ -1,5 +1,5 @@
-//! A view: some bytes of an allocation, with everything that can be submitted for them. Buffers and slices differ in who
-//! may hold which view; what they submit is the same.
+//! A view: a range of bytes of an allocation, and the copies and fills on it. Buffers and slices own or borrow a view
+//! under different rules, and submit the same work.
 
 use std::{ops::Range, sync::Arc};
 
@@ -41,7 +41,7 @@ impl<'a> View<'a> {
         let size = size_of::<T>() as u64;
         let len = self.bytes.checked_div(size).unwrap_or(0);
         if range.start > range.end || range.end as u64 > len {
-            let detail = format!("elements {range:?} of {len}");
+            let detail = format!("elements {range:?} are not inside 0..{len}; use a smaller range");
             return Err(Error::OutOfRange { what: "a slice of a buffer".into(), detail });
         }
         let start = self.start + range.start as u64 * size;
@@ -128,7 +128,10 @@ impl<'a> View<'a> {
         if self.bytes == other {
             return Ok(());
         }
-        let detail = format!("{other} bytes on one side and {} on the other", self.bytes);
+        let here = self.bytes;
+        let detail = format!(
+            "{other} bytes and {here} bytes of device memory; both sides must have the same length"
+        );
         Err(Error::OutOfRange { what: what.into(), detail })
     }
 }
@@ -151,7 +154,7 @@ pub(super) fn no_size() -> Error {
     Error::OutOfRange { what: "splitting a buffer".into(), detail }
 }
 
-/// The ticket of a call that had nothing to submit: complete from the start.
+/// The ticket that a call returns if it has nothing to submit. Number 0 counts as complete.
 pub(super) fn nothing_on(stream: &Stream) -> Ticket {
     Ticket { stream: stream.id(), number: 0 }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Accesses {
 const SHARED: u64 = u64::MAX;
 
 impl Accesses {
-    /// Those of memory that `ticket` has just allocated: to later accesses a write.
+    /// The accesses of memory that `ticket` has just allocated. The allocation counts as a write.
     pub(crate) fn written(ticket: Ticket) -> Self {
         Self {
             stream: AtomicU64::new(ticket.stream.0),
@@ -70,7 +70,7 @@ impl Accesses {
         }
     }
 
-    /// Enters a write if the stream alone uses the memory. Then it displaces nothing.
+    /// Records a write and returns true, if the stream alone uses the memory. Such a write displaces nothing.
     #[inline]
     fn write_again(&self, ticket: Ticket) -> bool {
         let read = self.read.load(Ordering::Acquire);
@@ -84,7 +84,7 @@ impl Accesses {
         true
     }
 
-    /// Enters a read if the stream alone uses the memory. Then it displaces nothing.
+    /// Records a read and returns true, if the stream alone uses the memory. Such a read displaces nothing.
     #[inline]
     fn read_again(&self, ticket: Ticket) -> bool {
         let read = self.read.load(Ordering::Acquire);

@@ -29,7 +29,7 @@ pub(crate) type Displaced<P = Ticket> = SmallVec<[(P, Access); 2]>;
 /// The last accesses of one piece of memory.
 #[derive(Debug, Clone)]
 pub(crate) struct History<P = Ticket> {
-    /// One, except after a failed submission restored another.
+    /// One entry, unless a refused submission restored another.
     writers: SmallVec<[P; 1]>,
     readers: SmallVec<[P; 2]>,
 }
@@ -54,7 +54,8 @@ impl<P: Position> History<P> {
     /// Enters the access that is about to be made at `at`, and adds to `displaced` the accesses of other queues that it
     /// has to come after.
     ///
-    /// The access now supersedes these. If it cannot come after one of them, the caller [restores](Self::restore) it.
+    /// The access now supersedes the displaced ones. If it cannot come after a displaced access, the caller
+    /// [restores](Self::restore) that one.
     #[inline]
     fn claim(&mut self, at: P, access: Access, displaced: &mut Displaced<P>) {
         if self.is_own(at, access) {
@@ -63,7 +64,7 @@ impl<P: Position> History<P> {
         self.displace(at, access, displaced);
     }
 
-    /// Enters an access where one queue alone uses the memory: then nothing is displaced.
+    /// Records the access and returns true, if one queue alone uses the memory. Such an access displaces nothing.
     #[inline]
     fn is_own(&mut self, at: P, access: Access) -> bool {
         let [writer] = &mut self.writers[..] else { return false };
@@ -116,8 +117,8 @@ impl<P: Position> History<P> {
 }
 
 impl History {
-    /// Takes back the claim of a submission that was refused. Its number will be used again, so the claim becomes one
-    /// of everything before it on its stream.
+    /// Undoes the claim of a refused submission. The next submission of its stream gets the same number, so the entry
+    /// is lowered to the previous number of that stream.
     #[cold]
     fn retract(&mut self, ticket: Ticket) {
         let back = |other: &mut Ticket| {
@@ -163,9 +164,9 @@ impl Pieces {
 }
 
 impl<P: Position> Pieces<P> {
-    /// As [`History::claim`], for every piece that `range` touches. `whole` says that the access is to all bytes; a
-    /// write of all bytes makes one piece of them: no part is in other hands, or the write is one of a recording, which
-    /// takes turns with their users.
+    /// As [`History::claim`], for every piece that `range` touches. `whole` states that the access covers all bytes. A
+    /// write of all bytes merges the pieces into one: its caller has exclusive access to every part, or it is a write
+    /// of a recording, which takes turns with the users of the parts.
     #[inline]
     pub(crate) fn claim(
         &mut self,

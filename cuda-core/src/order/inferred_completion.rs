@@ -1,5 +1,5 @@
-//! Completion inferred through cross-stream waits: when a stream has passed a submission that came after a ticket of
-//! another stream, that ticket is complete too. Without this a joined stream would count as busy until it was asked.
+//! Completion inferred through cross-stream waits: if a submission came after a ticket of another stream and is
+//! complete, that ticket is complete too. Without this, a joined stream would count as busy until its own report.
 
 use std::{
     collections::VecDeque,
@@ -12,13 +12,13 @@ use crate::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Edges that a stream remembers. Forgetting one costs a question that was not needed.
+/// The number of edges that a stream stores. A lost edge costs one unnecessary report.
 const MAX_EDGES: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct InferredCompletion {
     edges: Mutex<VecDeque<Edge>>,
-    /// The number of edges, so that a look need not lock. Stored under the lock.
+    /// The number of edges, readable without the lock. Stored under the lock.
     count: AtomicUsize,
 }
 
@@ -46,7 +46,8 @@ impl InferredCompletion {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Adds to `known` what follows from the completion of everything up to `own`.
+    /// Takes the edges of submissions up to `own`. Adds to `known` the streams and numbers that are complete because of
+    /// them.
     pub(super) fn take_up_to(&self, own: u64, known: &mut Vec<(Arc<Timeline>, u64)>) {
         if self.is_empty() {
             return;

@@ -16,14 +16,14 @@ use crate::{
     },
 };
 
-/// Poisoned ranges of one allocation that are kept apart. Beyond that the whole span between the first and the last
+/// The number of separate poisoned ranges of one allocation. Beyond it the whole span from the first to the last range
 /// is poisoned.
 const MAX_RANGES: usize = 16;
 
 /// The poisoned memory of a device.
 #[derive(Debug, Default)]
 pub struct Poison {
-    /// Whether there is any, so that a look need not lock. Stored under the lock.
+    /// Whether there is any. Readable without the lock. Stored under the lock.
     any: AtomicBool,
     lost: Mutex<FxHashMap<AllocId, Ranges>>,
 }

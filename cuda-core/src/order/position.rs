@@ -3,8 +3,8 @@
 
 use crate::{protocol::Ticket, sync::limit};
 
-/// The number of streams whose last reads a history remembers. One more reader waits for the oldest of them and
-/// replaces it: an edge too many, never one too few.
+/// The number of streams whose last reads a history stores. One more reader is ordered after the oldest of them and
+/// replaces it. This may add an unnecessary edge, but omits none.
 pub const MAX_READERS: usize = limit(8, 2);
 
 /// The place of an access, as a [history](super::history) remembers it.

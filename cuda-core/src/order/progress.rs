@@ -1,10 +1,11 @@
 //! Progress of a stream, and the tasks that wait for it.
 //!
 //! # Which thread may touch which field
-//! `completed` only grows. The thread that learns of progress (a backend's completion thread, or one that synchronised)
-//! raises it *before* it looks whether a task waits. A waiter counts itself *before* it looks at `completed` again. All
-//! four are sequentially consistent, so one of the two sees the other and no wake is lost. Wakers are kept under the
-//! lock; they are cloned, dropped and woken without it. A failure is entered before `completed` covers it.
+//! `completed` only grows. The thread that reports progress (a completion thread, or a thread that synchronised) raises
+//! `completed` *before* it loads `waiters`. A waiter increments `waiters` *before* it loads `completed` again. These
+//! four accesses are sequentially consistent: either the reporting thread sees the waiter, or the waiter sees the
+//! progress. So no wake is lost. Wakers are stored under the lock; they are cloned, dropped and woken without it. A
+//! failure is stored before `completed` covers it.
 
 use std::{
     collections::VecDeque,
@@ -25,9 +26,9 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Progress {
     completed: AtomicU64,
-    /// Whether `state.failed` has anything, so that a look need not lock.
+    /// Whether `state.failed` has anything. Readable without the lock.
     lossy: AtomicBool,
-    /// Whether `state.ended` is set, so that a look need not lock.
+    /// Whether `state.ended` is set. Readable without the lock.
     ended: AtomicBool,
     /// The number of wakers that `state` has, or is about to have: without any, progress takes no lock.
     waiters: AtomicU64,
@@ -45,9 +46,9 @@ struct State {
     wakers: WakerSet<(u64, u64)>,
 }
 
-/// Ranges of failed submissions that a stream keeps apart, about 400 KiB of them. Beyond that the two oldest become one,
-/// with the submissions between them: an operation that has been in flight for all that time may then report the failure
-/// of another one. No failure is forgotten.
+/// The number of separate ranges of failed submissions that a stream stores, about 400 KiB. Beyond it the two oldest
+/// ranges are merged, including the submissions between them. An operation that was in flight all that time may then
+/// report the failure of another one. No failure is lost.
 const MAX_FAILED: usize = limit(4096, 64);
 
 impl Progress {
@@ -69,8 +70,8 @@ impl Progress {
         self.outcome_of(number, number, number)
     }
 
-    /// The result of the submissions `first..=last`, which may be none, if submission `until` is known to be complete: the first failure
-    /// among them.
+    /// The first failure among the submissions `first..=last`, or success. `None` if submission `until` is not known to
+    /// be complete. The range may be empty.
     #[inline]
     pub(crate) fn outcome_of(&self, first: u64, last: u64, until: u64) -> Option<Result<()>> {
         if self.completed() >= until {
@@ -108,7 +109,8 @@ impl Progress {
         self.state.lock().ended.clone()
     }
 
-    /// Everything up to `number` has run or was skipped.
+    /// Records that every submission up to `number` has run or was skipped. Returns the wakers of the waiters it
+    /// covers.
     pub(crate) fn advance(&self, number: u64) -> Woken {
         if self.raise(number) { self.take_up_to(number) } else { Woken::default() }
     }
@@ -124,7 +126,7 @@ impl Progress {
         self.waiters.load(Ordering::SeqCst) != 0
     }
 
-    /// Submission `number` failed or was skipped. The progress that covers it follows.
+    /// Records that submission `number` failed or was skipped. Called before the progress that covers it.
     #[cold]
     pub(crate) fn fail(&self, number: u64, error: Error) {
         let mut state = self.state.lock();
@@ -132,7 +134,7 @@ impl Progress {
         self.lossy.store(true, Ordering::Release);
     }
 
-    /// The device is lost: what is not complete now never will be.
+    /// Ends the stream: submissions that are not complete now fail with `error`. Called when the device is lost.
     #[cold]
     pub(crate) fn fail_all(&self, error: Error) -> Woken {
         let mut state = self.state.lock();

@@ -10,10 +10,10 @@ use crate::{
     },
 };
 
-/// Resources that a stream retains before it asks for a report of its progress.
+/// The number of resources that a stream retains before it requests a report of its progress.
 pub const MAX_RETAINED: usize = 64;
 
-/// Bytes that a stream retains before it asks for a report of its progress.
+/// The number of bytes that a stream retains before it requests a report of its progress.
 pub const MAX_RETAINED_BYTES: usize = 64 << 20;
 
 /// A resource that submissions use: a block of host memory, memory of another device.
@@ -37,7 +37,7 @@ pub(crate) enum Until {
 #[derive(Default)]
 pub(crate) struct Retention {
     held: Mutex<Held>,
-    /// The number of resources, so that a look need not lock. Stored under the lock.
+    /// The number of resources. Readable without the lock. Stored under the lock.
     count: AtomicUsize,
 }
 
@@ -86,7 +86,7 @@ impl Retention {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Releases what no submission after `number` uses.
+    /// Releases every resource whose last use is submission `number` or an earlier one.
     #[inline]
     pub(crate) fn release(&self, number: u64) {
         if !self.is_empty() {
@@ -103,7 +103,7 @@ impl Retention {
         drop(released);
     }
 
-    /// Releases what only uploads up to `number` read.
+    /// Releases every resource of [`Until::Accepted`] whose last use is submission `number` or an earlier one.
     #[inline]
     pub(crate) fn release_accepted(&self, number: u64) {
         if !self.is_empty() {

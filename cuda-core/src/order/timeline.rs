@@ -6,9 +6,9 @@
 //! - `reserved` is stored under `order` before the backend takes a submission, so that a report may come at once;
 //!   `published` is stored after it. Reports are clamped to `reserved`: a wrong report completes no submission that was
 //!   never made.
-//! - A history is claimed for a submission before that is published. Only a reader can be seen so early: the handle of
-//!   a writer has its memory to itself, and replays of recordings take turns with all others (see `handle::turns`). A
-//!   consumer restores such a reader instead of waiting for it; see `handle::submit`.
+//! - A submission claims its histories before it is published. Another stream can see such a claim only if it is a
+//!   read: the handle of a writer has exclusive access, and replays of recordings take turns with all others (see
+//!   `handle::turns`). The other stream restores that claim instead of waiting for it; see `handle::submit`.
 //! - A thread that reports progress takes no `order`.
 
 use std::sync::Arc;
@@ -31,14 +31,14 @@ use crate::{
 pub(crate) struct Timeline {
     pub(crate) id: StreamId,
     pub(crate) priority: i32,
-    /// Completion here makes the host bytes of other streams visible that this one was ordered after.
+    /// See [`Capabilities::ordered_visibility`](crate::protocol::Capabilities::ordered_visibility).
     ordered_visibility: bool,
     reserved: AtomicU64,
     published: AtomicU64,
-    /// The last ticket whose progress was asked for because much was in flight.
+    /// The number for which a report was last requested because many submissions were in flight.
     asked: AtomicU64,
-    /// The last ticket that a task will wait for, and that was not asked for yet; 0 if there is none. Stored under
-    /// `order`.
+    /// The last number that a task will wait for and for which no report was requested yet; 0 if there is none. Stored
+    /// under `order`.
     awaited: AtomicU64,
     pub(crate) progress: Progress,
     pub(crate) order: Mutex<Watermarks>,
@@ -46,10 +46,10 @@ pub(crate) struct Timeline {
     pub(crate) inferred: InferredCompletion,
 }
 
-/// Streams whose watermarks a stream remembers. Forgetting one costs a wait that was not needed.
+/// The number of other streams whose watermarks a stream stores. A lost watermark costs one unnecessary wait.
 const MAX_WATERMARKS: usize = 64;
 
-/// Submissions after which a report is asked for, if no caller waits for one.
+/// A report is requested after this many submissions, if no caller waits.
 const REPORT_EVERY: u64 = 256;
 
 /// For each other stream, the number up to which this one is ordered after it.
@@ -118,8 +118,8 @@ impl Timeline {
         self.published().saturating_sub(self.progress.completed())
     }
 
-    /// Whether so much is in flight that it is time to ask for a report, so that a task which waits for credit need not
-    /// wait for everything. Called with `order` held.
+    /// Whether a report is due: [`REPORT_EVERY`] submissions were made since the last request or known completion. So a
+    /// task that waits for credit gets it before everything is complete. Called with `order` held.
     #[inline]
     pub(crate) fn is_report_due(&self, number: u64) -> bool {
         let known = self.asked.load(Ordering::Relaxed).max(self.progress.completed());
@@ -152,8 +152,9 @@ impl Timeline {
         self.in_flight() > 0 && self.progress.ended().is_none()
     }
 
-    /// Everything up to `number` is complete, and the bytes of its downloads are visible. Wakes its waiters and releases
-    /// what it retained; the same for the streams that it came after, and for those that they came after.
+    /// Records that everything up to `number` is complete and that the bytes of its downloads are visible. Wakes
+    /// waiters and releases resources. Does the same for other streams, as far as their completion follows through
+    /// edges.
     #[inline]
     pub(crate) fn advance(&self, number: u64) {
         let number = number.min(self.reserved.load(Ordering::Acquire).max(self.published()));
@@ -186,7 +187,7 @@ impl Timeline {
             if self.ordered_visibility {
                 other.retention.release(number);
             } else if !other.retention.is_empty() {
-                // Its host bytes may not have arrived: only its own report says so.
+                // The host bytes of the other stream's downloads may not be visible before its own report.
                 continue;
             }
             let woken = other.progress.advance(number);

@@ -10,11 +10,11 @@ use super::{
 /// A device: takes submissions and controls, sends notices.
 ///
 /// # Safety
-/// The library hands out host bytes and reuses device memory on an implementation's word. An implementation keeps
-/// these rules:
-/// - Submissions of one stream run in the order of their numbers, each after its `after`. Streams run beside each other.
+/// The library gives out host bytes and reuses device memory when an implementation reports completion. An
+/// implementation keeps these rules:
+/// - Submissions of one stream run in the order of their numbers, each after its `after`. Streams run concurrently.
 /// - A [`Notice::Progress`] covers only submissions that have run or were skipped. `complete` means that no copy up to
-///   it touches host memory any more and that the bytes of its downloads are there.
+///   that number accesses host memory any more, and that the bytes of the downloads are visible.
 /// - A submission that fails or is skipped is reported by [`Notice::Failed`] before any progress that covers it.
 /// - [`Backend::host_block`] gives a block of at least the requested length.
 pub unsafe trait Backend: Send + Sync + 'static {
@@ -44,13 +44,13 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// no effect.
     ///
     /// # Safety
-    /// The memory, stream or module that a control gives up is used by no submission behind it.
+    /// No later submission uses the memory, stream or module that the control frees, retires or unloads.
     unsafe fn control(&self, control: Control) -> Result<()>;
 
-    /// Asks a question. Never blocks; `answer` is given exactly once, on any thread, perhaps before this returns.
+    /// Takes a request. Never blocks. Calls [`Answer::give`] exactly once, on any thread, perhaps before this returns.
     fn request(&self, request: Request, answer: Answer);
 
-    /// The number up to which a stream is known to be complete, by a look that does no I/O.
+    /// The number up to which a stream is known to be complete. Does no I/O and does not block.
     ///
     /// # Errors
     /// The error that lost the device.

@@ -6,10 +6,12 @@
 pub struct Capabilities {
     /// Submissions that a stream may have in flight. A client that has more to submit waits.
     pub submissions_in_flight: u64,
-    /// Bytes of device memory that this client may allocate. The client counts them and refuses more by itself.
+    /// The number of bytes of device memory that this client may allocate. The client counts them, and refuses an
+    /// allocation beyond the quota without asking the backend.
     pub memory_quota: u64,
-    /// Completion of a submission also makes the host bytes visible of everything that it was ordered after. True for
-    /// devices of this process. Where it is false, a client asks each stream itself before it touches host memory.
+    /// Whether the completion of a submission also makes visible the host bytes of every submission that it came after,
+    /// on any stream. True for devices of this process. If it is false, the client waits for each stream's own report
+    /// before it touches host memory.
     pub ordered_visibility: bool,
     /// [`Backend::host_block`](super::Backend::host_block) may take long, since it pins memory. Clients then call it
     /// on a helper thread when they are inside a poll.

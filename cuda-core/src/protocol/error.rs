@@ -26,7 +26,7 @@ pub enum Error {
         detail: String,
     },
     /// An address that names no device.
-    #[error("no device `{address}`; there is {available}")]
+    #[error("no device `{address}`; available: {available}")]
     NoDevice {
         /// The requested address.
         address: String,
@@ -46,7 +46,9 @@ pub enum Error {
         total: u64,
     },
     /// Out of (pinned) host memory.
-    #[error("the host has no {requested} bytes to pin; copy in smaller pieces")]
+    #[error(
+        "out of host memory: {requested} bytes requested; free host memory or copy in smaller pieces"
+    )]
     OutOfHostMemory {
         /// Bytes asked for.
         requested: u64,
@@ -92,7 +94,7 @@ pub enum Error {
         detail: String,
     },
     /// The launch shape is not one that the device can run.
-    #[error("kernel `{kernel}` cannot be launched like that: {detail}")]
+    #[error("kernel `{kernel}` has an invalid launch configuration: {detail}")]
     InvalidLaunch {
         /// The kernel.
         kernel: String,
@@ -152,20 +154,20 @@ pub enum Error {
         "this op waits for data on the host, so it can neither be submitted without waiting nor recorded; use `.await`, `.sync()` or `.sync_on(&stream)`, and record only the part before it"
     )]
     NeedsHostData,
-    /// An operation was put together or run in a way that could never end.
+    /// An operation was composed or run in a way that would hang or overflow the stack.
     #[error("{what}: {detail}")]
     Misuse {
         /// The operation.
         what: Cow<'static, str>,
-        /// Why it could not end, and what to do instead.
+        /// The reason, and what to do instead.
         detail: String,
     },
     /// An op was polled again after its end.
-    #[error("this op has already ended and cannot be run again")]
+    #[error("this op has already ended and cannot be run again; build a new one")]
     AlreadyEnded,
-    /// An op was not done in time.
+    /// An op was not complete within its time limit.
     #[error(
-        "not done within {after:?}: the wait ends, what was submitted runs on, and its memory lives until the device is done with it"
+        "the operation was not complete within {after:?}; submitted work runs on and keeps its memory until then; allow more time, or have less work in flight"
     )]
     TimedOut {
         /// The time it was given.

@@ -63,15 +63,15 @@ pub enum FaultKind {
     Assert,
     /// A `trap` instruction.
     Trap,
-    /// Threads wait at barriers or for each other in a way that never ends.
+    /// Threads wait at barriers or for each other, and none can continue.
     Deadlock,
-    /// Threads of a warp do not come to the same barrier, which all of them have to execute.
+    /// Threads of a warp wait at different barriers, where all of them must execute the same one.
     BarrierDivergence,
     /// A read of memory that was never written.
     Uninitialised,
     /// Two threads use the same memory, one of them writes, and nothing orders them.
     Race,
-    /// The kernel has used up the instructions it was given.
+    /// The launch executed more instructions than its budget allows.
     Budget,
     /// Anything else.
     Other,

@@ -1,10 +1,10 @@
 //! Host memory that devices copy from and to.
 //!
 //! # Rules
-//! A block's bytes are accessed by one side at a time. While a block is *owned* (not shared) its owner
-//! reads and writes it through safe methods. Once it is shared ([`Arc<HostBlock>`]) and named by a submission,
-//! it belongs to the device until that submission is complete; the host accesses the bytes of a shared block only
-//! through the unsafe methods, whose callers have waited.
+//! Either the host or the device accesses a block's bytes, never both at once. The owner of a block that is not shared
+//! reads and writes it through safe methods. A shared block ([`Arc<HostBlock>`]) that a submission names belongs to the
+//! device until that submission is complete. The host accesses the bytes of a shared block only through the unsafe
+//! methods, and their callers wait for the submission first.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},

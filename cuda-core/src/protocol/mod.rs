@@ -1,12 +1,12 @@
-//! The protocol between the library and a device: plain data and four traits, no behaviour.
+//! The protocol between the library and a device: plain data, and the traits of a backend.
 //!
 //! A client sends [`Submission`]s (work on a stream, ordered by [`Ticket`]s) and [`Control`]s; a [`Backend`] answers
 //! with [`Notice`]s. Only [`Request`]s have replies, and a reply never blocks the caller. The client chooses every id
 //! and never reuses one, so nothing that is created needs an answer. No device address crosses these types.
 //!
-//! This folder uses nothing of the crate but `sync`. Everything else is built on it: `order` plans with it, `runtime`
-//! sends it, and `cuda` and other crates implement [`Backend`]. A typical call goes next to `order::history`, which
-//! decides what a submission comes after.
+//! This folder uses nothing else of the crate. `order` computes with its tickets, `runtime` sends its controls and
+//! requests, and `cuda` and other crates implement [`Backend`]. A typical call goes next to `order::history`, which
+//! finds the tickets that a submission comes after.
 
 mod backend;
 mod capabilities;

@@ -2,13 +2,14 @@
 
 use super::{Error, StreamId, Ticket};
 
-/// A report of a backend. A client never asks for one; [`Control::Want`](super::Control::Want) only hurries it.
+/// A report that a backend sends without being asked. [`Control::Want`](super::Control::Want) makes it send
+/// [`Progress`](Notice::Progress) earlier.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
     /// The progress of a stream. Cumulative: a later notice replaces an earlier one.
     ///
-    /// Failures of everything that it covers, and of everything that this was ordered after, were reported before.
+    /// Failures of the submissions that it covers, and of those that these came after, were reported before.
     Progress {
         /// The stream.
         stream: StreamId,
@@ -31,7 +32,7 @@ pub enum Notice {
         /// The fault.
         error: Error,
     },
-    /// The device is lost for ever: nothing that is not complete will be.
+    /// The device is lost permanently: submissions that are not complete will never complete.
     Lost {
         /// The cause.
         error: Error,

@@ -41,7 +41,7 @@ pub struct Use {
     pub access: Access,
 }
 
-/// "At byte `at` of the parameters stands the address of `region`", eight bytes wide.
+/// Tells the backend to write the device address of `region`, eight bytes, at byte `at` of the launch parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relocation {
     /// Byte offset into the parameter block.

@@ -1,6 +1,6 @@
 //! Work: one step on a stream.
 //!
-//! A CUDA stream turns it into one driver call, the CPU device queues it, a wire carries it, a graph records it.
+//! The CUDA backend turns it into one driver call, the CPU device queues it, and a recording keeps it for replays.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{TransferId, Use};
 pub struct Submission<'a> {
     /// The stream, and the number of this submission on it. Numbers of a stream count up by one.
     pub ticket: Ticket,
-    /// Tickets of other streams that come first. Each was accepted earlier.
+    /// Tickets of other streams that come first. The backend took each of them earlier.
     pub after: &'a [Ticket],
     /// The work. Borrowed, since it is large and the submission is made around it.
     pub work: &'a Work<'a>,

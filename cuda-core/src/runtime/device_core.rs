@@ -31,7 +31,7 @@ pub(crate) struct DeviceCore {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) capabilities: Capabilities,
     pub(crate) streams: Arc<Streams>,
-    /// The stream on which memory is freed whose own streams are idle.
+    /// The stream that carries the free of memory if every stream that used the memory is idle.
     pub(crate) housekeeping: Arc<Timeline>,
     /// Streams that were lent and came back.
     pub(crate) spare_streams: SpareStreams,
@@ -93,10 +93,10 @@ impl DeviceCore {
         Ok(timeline)
     }
 
-    /// Blocks until submission `number` of a stream, which the caller holds, is complete.
+    /// Blocks until submission `number` of a stream is complete. The caller holds the stream.
     ///
     /// # Errors
-    /// The error that lost the device. Failures of submissions are not looked at.
+    /// The error that lost the device. Failed submissions are no error here.
     #[inline]
     pub(crate) fn synchronize(&self, timeline: &Timeline, number: u64) -> Result<()> {
         if timeline.progress.completed() >= number {
@@ -112,7 +112,7 @@ impl DeviceCore {
         Ok(())
     }
 
-    /// Looks, without blocking, how far a stream is, which the caller holds.
+    /// Updates the known progress of a stream, without blocking. The caller holds the stream.
     ///
     /// # Errors
     /// The error that lost the device.

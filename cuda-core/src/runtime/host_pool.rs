@@ -57,8 +57,9 @@ impl HostPool {
 
 #[cold]
 fn too_short(requested: usize, given: usize) -> Error {
-    let detail =
-        format!("{requested} bytes were requested and {given} came; this is a bug of the backend");
+    let detail = format!(
+        "{requested} bytes were requested, the block has {given}; report this bug of the backend"
+    );
     Error::Host { what: "a block of host memory is too short".into(), detail }
 }
 

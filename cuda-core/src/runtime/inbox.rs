@@ -1,4 +1,4 @@
-//! A list that many threads push to and one empties, cheap to find empty.
+//! A list that many threads push to and one thread takes. A check for items takes no lock.
 
 use crate::sync::{
     Mutex,
@@ -7,7 +7,7 @@ use crate::sync::{
 
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,
-    /// Its length, so that a look need not lock. Stored under the lock.
+    /// The number of items, readable without the lock. Stored under the lock.
     waiting: AtomicUsize,
 }
 

@@ -1,5 +1,5 @@
-//! The client's own account of device memory: charged when an allocation is sent, credited when its free is sent. So
-//! out of memory is an immediate error also where the device is far away.
+//! The client's own count of device memory: charged when an allocation is sent, credited when its free is sent. So out
+//! of memory is known without a round trip to the device.
 
 use crate::{
     protocol::{Error, Result},
@@ -21,7 +21,7 @@ impl MemoryCharge {
     /// # Errors
     /// [`Error::OutOfMemory`] if it exceeds what is left of the quota.
     pub(crate) fn charge(&self, requested: u64) -> Result<()> {
-        // Not an addition that is taken back: meanwhile it would refuse other allocations that fit.
+        // A compare-and-swap loop: adding first and undoing it would refuse other allocations that fit.
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
             let sum = used.checked_add(requested).filter(|sum| *sum <= self.quota);

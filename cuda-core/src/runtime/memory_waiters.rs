@@ -1,8 +1,8 @@
 //! Tasks that wait for device memory to come back.
 //!
 //! # Which thread may touch which field
-//! Wakers are cloned, dropped and woken without the lock. `Drop` of a buffer wakes no task, since it may run anywhere:
-//! its memory comes back with the next submission or notice, which wake.
+//! Wakers are cloned, dropped and woken without the lock. The `Drop` of a buffer wakes no task, because it may run on
+//! any thread. The next submission or notice frees the memory and wakes the waiting tasks.
 
 use std::task::Waker;
 
@@ -14,7 +14,7 @@ use crate::sync::{
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {
     waiting: Mutex<Waiting>,
-    /// Whether any task waits, so that a look need not lock.
+    /// Whether any task waits. Readable without the lock.
     any: AtomicBool,
 }
 

@@ -1,8 +1,8 @@
 //! The runtime of a device: its streams, its memory accounting, delivery of notices, and reclaiming of what was dropped.
 //!
-//! Uses `protocol`, `order` and `sync`; the types in `handle`, which users hold, are built on it. A submission of a
-//! handle passes [`device_core`] to its backend; the way back begins in [`streams`], which takes the backend's notices,
-//! advances `order::timeline` and so wakes the tasks that wait.
+//! Uses `protocol`, `order` and `sync`; the types in `handle`, which users hold, are built on it. A handle submits to
+//! the backend of its [`device_core`]. The backend's notices arrive in [`streams`], which advances `order::timeline`
+//! and so wakes the waiting tasks.
 
 pub(crate) mod device_core;
 mod host_pool;

@@ -1,5 +1,5 @@
-//! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them; see
-//! [`device_core`](super::device_core)'s `reclaim_memory` and `reclaim_all`.
+//! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them;
+//! `reclaim_memory` and `reclaim_all` in `retire` empty them.
 
 use smallvec::SmallVec;
 

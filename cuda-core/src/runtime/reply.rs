@@ -11,7 +11,7 @@ use crate::{
     sync::{Receiver, one_shot},
 };
 
-/// The reply to a request, on its way: a future, which [`wait`](Pending::wait) makes blocking.
+/// A reply to a request that has not arrived yet. Await it, or block on it with [`wait`](Pending::wait).
 #[must_use = "the reply is lost unless it is awaited, polled or waited for"]
 pub struct Pending<T>(State<T>);
 
@@ -68,8 +68,8 @@ impl<T> Pending<T> {
 /// The backend dropped the answer.
 #[cold]
 fn no_reply() -> Error {
-    let cause = "its backend went away before it replied".into();
-    Error::DeviceLost { address: "of this request".into(), cause }
+    let cause = "its backend dropped a request without a reply; open the device again".into();
+    Error::DeviceLost { address: "unknown".into(), cause }
 }
 
 // Nothing of it is pinned.
@@ -89,8 +89,8 @@ impl<T> std::fmt::Debug for Pending<T> {
     }
 }
 
-/// The error for a reply of another kind than was asked for.
+/// The error for a reply that does not match its request.
 pub(crate) fn unexpected(reply: &Reply) -> Error {
-    let what = "the backend gave a reply of another kind than was asked for".into();
+    let what = "the backend sent a reply of the wrong kind; report this bug of the backend".into();
     Error::Host { what, detail: format!("{reply:?}") }
 }

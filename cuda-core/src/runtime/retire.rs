@@ -1,8 +1,8 @@
-//! Reclaiming: resources that were dropped and still have to be given back to the device. `Drop` only queues them here.
+//! Reclaiming: gives dropped resources back to the device. `Drop` only pushes them to the queues in `reclaim`.
 //!
-//! Freeing memory is a control on the stream of the last use; the next submission, synchronisation or notice sends it.
-//! Streams and modules go when everything that used them is known to be complete; synchronisations, module loads, new
-//! streams and notices look after them.
+//! A free is a control on the stream of the last use. The next submission, synchronisation or notice sends it. A stream
+//! is retired, and a module unloaded, once everything that used it is known to be complete. Synchronisations, module
+//! loads, new streams and notices check for that.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl DeviceCore {
     fn free(&self, freed: &Freed) {
         let mut after: Vec<_> = freed.last_uses.to_vec();
         after.retain(|ticket| !self.streams.is_complete(*ticket));
-        // Held, so that the stream is not retired meanwhile.
+        // `home` keeps the stream from being retired meanwhile.
         let home = after.pop().and_then(|ticket| self.streams.find(ticket.stream));
         let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
         after.retain(|ticket| ticket.stream != stream);
@@ -99,7 +99,7 @@ impl DeviceCore {
         self.charge.credit(freed.bytes);
     }
 
-    /// A control whose failure leaves nothing to be done: the device is lost.
+    /// Sends a control and ignores its error: it can only mean that the device is lost.
     fn send(&self, control: Control) {
         // SAFETY: every user of the resource dropped it, and the submissions of those users come first.
         let _ = unsafe { self.backend.control(control) };

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use crate::{order::timeline::Timeline, sync::Mutex};
 
-/// Streams of one priority that came back with work in flight, before one of them is lent again.
+/// The number of busy spare streams of one priority from which on the oldest of them is lent again.
 const MAX_BUSY_SPARES: usize = 16;
 
 #[derive(Default)]
 pub(crate) struct SpareStreams(Mutex<Vec<Arc<Timeline>>>);
 
 impl SpareStreams {
-    /// A stream that is known to be idle. A busy one may run abandoned work for long, so it is lent only if there are
-    /// [`MAX_BUSY_SPARES`] of those, and then the one that came back longest ago.
+    /// Takes an idle stream of this priority. If there is none, but at least [`MAX_BUSY_SPARES`] busy ones, takes the
+    /// one that came back first. Busy streams are avoided because they may run abandoned work for a long time.
     pub(crate) fn take(&self, priority: i32) -> Option<Arc<Timeline>> {
         self.take_idle(priority).or_else(|| {
             self.take_nth(|spare| {

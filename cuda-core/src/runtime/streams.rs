@@ -30,7 +30,7 @@ pub(crate) trait AfterProgress: Send + Sync {
 }
 
 impl Streams {
-    /// Sets the device whose work goes on when a stream made progress.
+    /// Sets the device that is called after progress.
     pub(crate) fn attach(&self, device: Weak<dyn AfterProgress>) {
         let _ = self.device.set(device);
     }
@@ -39,10 +39,10 @@ impl Streams {
         self.table.write().insert(timeline.id, timeline);
     }
 
-    /// Removes a stream, unless it is held: then another thread may be about to order something after it.
+    /// Removes a stream if only the table holds it. Otherwise another thread may be about to order work after it.
     pub(crate) fn remove_unused(&self, id: StreamId) -> bool {
         let mut table = self.table.write();
-        // No thread can find it while the table is locked, so a count of one stays one.
+        // No thread can clone it while the table is locked, so a count of one stays one.
         let unused = table.get(&id).is_some_and(|timeline| Arc::strong_count(timeline) == 1);
         let removed = if unused { table.remove(&id) } else { None };
         drop(table);
@@ -58,7 +58,7 @@ impl Streams {
         self.table.read().values().cloned().collect()
     }
 
-    /// The device is lost: nothing that is not complete on any stream will be.
+    /// Ends every stream: submissions that are not complete fail with `error`. Called when the device is lost.
     #[cold]
     pub(crate) fn fail_all(&self, error: &Error) {
         let woken: Vec<_> =
@@ -91,7 +91,7 @@ impl Streams {
     }
 }
 
-// SAFETY: notices are acted upon as they are.
+// SAFETY: this sink forwards no notices.
 unsafe impl NoticeSink for Streams {
     unsafe fn notice(&self, notice: Notice) {
         match notice {

@@ -1,10 +1,11 @@
 //! Locks, condition variables, atomics, wakers and helper threads. The lowest layer: it uses nothing of the crate.
 //!
-//! Every value that several threads change, here and in `cuda-async`, is made of these, so that loom can run the real
-//! code. Without `cfg(loom)` they are parking_lot's and std's, at no cost. With it (see CONTRIBUTING.md) they are
-//! `modelled`: the same names and signatures, and every use is a point where loom may switch threads. A `static` stays
-//! as it is, since loom's types only exist while a model runs. `Arc` is std's in models too: the only protocol that
-//! uses its count is `Streams::remove_unused`, which holds a lock.
+//! The protocols between threads that a loom model covers, here and in `cuda-async`, are made of these, so that loom
+//! runs the real code. Without `cfg(loom)` they are parking_lot's and std's, at no cost. With it (see CONTRIBUTING.md)
+//! they are `modelled`: the same names and signatures, and every use is a point where loom may switch threads. Tables,
+//! counters and other values that no model covers use parking_lot and std directly. So does every `static`, because
+//! loom's types only exist while a model runs. `Arc` is std's in models too: the only protocol that uses its count is
+//! `Streams::remove_unused`, which holds a lock.
 
 #[cfg(not(loom))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};

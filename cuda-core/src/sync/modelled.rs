@@ -1,7 +1,7 @@
-//! loom's locks with parking_lot's signatures, and its atomics with what it leaves out.
+//! loom's locks with parking_lot's signatures, and its atomics with sequential consistency.
 //!
-//! loom knows nothing of time: a wait with a limit of less than [`SHORT`] ends at once, one with a longer limit
-//! never by itself, so that a lost wake is a deadlock that loom reports.
+//! loom has no clock. A wait with a time limit below [`SHORT`] returns at once. A wait with a longer limit returns only
+//! when it is notified, so loom reports a lost wake as a deadlock.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ pub fn now() -> Instant {
     *START
 }
 
-/// loom locks no poison: a panic ends the model.
+/// Unwraps a lock result. loom's locks are never poisoned, because a panic ends the model.
 fn lock<T, E>(locked: Result<T, E>) -> T {
     match locked {
         Ok(guard) => guard,

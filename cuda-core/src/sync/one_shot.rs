@@ -29,12 +29,12 @@ struct State<T> {
 enum Value<T> {
     Expected,
     Sent(T),
-    /// It was taken, or the sender was dropped.
+    /// The value was taken, or the sender was dropped.
     Gone,
 }
 
 impl<T> Value<T> {
-    /// Takes the value, unless it may still come. Returns `None` inside if there will be none.
+    /// Takes the value. Returns `None` while it may still come, and `Some(None)` if no value will come.
     fn take(&mut self) -> Option<Option<T>> {
         match std::mem::replace(self, Value::Gone) {
             Value::Expected => {

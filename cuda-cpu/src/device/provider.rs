@@ -107,7 +107,7 @@ unsafe impl Provider for CpuProvider {
     fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
         if ordinal != 0 {
             let address = format!("cpu:{ordinal}");
-            return Err(Error::NoDevice { address, available: "one CPU device, `cpu`".into() });
+            return Err(Error::NoDevice { address, available: "`cpu`".into() });
         }
         Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), &self.options, notices)?))
     }

@@ -17,20 +17,21 @@ use crate::{
     protocol::{Error, NoticeSink, Result},
 };
 
-/// The way in which a CUDA device reports progress. Either way one thread sees the report, reads the status of the
-/// stream, and only then wakes the tasks that wait. With nothing in flight it sleeps and costs nothing.
+/// The way in which a CUDA device reports progress. In both ways the completion thread sees the report, reads the
+/// status of the stream, and then wakes the waiting tasks. With nothing in flight it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completion {
-    /// The stream writes a word of host memory, which the thread polls. The stream is not delayed, and the wake comes
-    /// some microseconds after the work. The default where the device supports it.
+    /// The stream writes a word of host memory, which the completion thread polls. The stream is not delayed, and the
+    /// wake comes some microseconds after the work. The default if the device supports it; else `HostFunction` is used.
     StreamWrite {
-        /// The time that the thread spins after an event. Then it sleeps between looks, for at most 1/32 of the time
-        /// that it has waited. It keeps a core busy while work comes and goes faster than this.
+        /// The time for which the thread spins after an event. After that it sleeps between looks, each time for at
+        /// most 1/32 of the time that it has waited. While events are closer together than `spin`, the thread keeps a
+        /// core busy.
         spin: Duration,
     },
-    /// The driver calls a function on a thread of its own, which wakes the thread. Nothing spins, but a wake takes some
-    /// 20 us more, and the stream stands still meanwhile.
+    /// The driver calls a host function on its own thread, and the function wakes the completion thread. No thread
+    /// spins. A wake takes about 20 us more, and the stream runs no work while the function runs.
     HostFunction,
 }
 

@@ -1,10 +1,10 @@
-//! The budget of a thread that waits for streams: how long it spins, sleeps, and lets pass before it queries them. Uses
-//! no CUDA and no clock.
+//! The wait budget of a thread that waits for streams: the times for which it spins and sleeps, and the time after
+//! which it queries the streams. Uses no CUDA and no clock.
 
 use std::time::Duration;
 
-/// The time after which streams are queried while reports are outstanding and none comes. After a fault the device takes
-/// about three times as long to return an error.
+/// Streams with outstanding reports are queried after this time without a report. After a fault the device takes about
+/// three times as long to return an error.
 pub(super) const WATCH: Duration = Duration::from_millis(50);
 
 /// The shortest sleep; waking up costs about as much.
@@ -35,8 +35,8 @@ pub(crate) enum Wakeup {
     Signalled,
 }
 
-/// The next step. `idle`: nothing is waited for. `since_event`: since a word changed or an entry came. `since_query`:
-/// since a word changed, the streams were queried, or the first entry came.
+/// Returns the next step. `idle` means that no entry is watched. `since_event` is the time since a word changed or an
+/// entry came. `since_query` is the time since a word changed, the streams were queried, or the first entry came.
 pub(super) fn next_step(
     wakeup: Wakeup,
     idle: bool,

@@ -2,7 +2,8 @@
 //!
 //! # Rules
 //! - Callers put entries into the [`Inbox`]. The thread alone takes them out and owns them from then on.
-//! - An entry is put there *after* its write was enqueued: the word keeps a value that arrived before.
+//! - An entry is put there *after* its write was enqueued. If the write arrives before the entry, the word keeps its
+//!   value.
 //! - Every entry ends in a [`Notice::Progress`] that covers its number, or in [`Notice::Lost`].
 //! - The inbox's lock is not held across a call of the driver or of the client. Notices are delivered with no lock held.
 
@@ -44,7 +45,7 @@ impl Entry {
 pub(crate) struct Inbox {
     state: Mutex<State>,
     wake: Condvar,
-    /// Whether an entry or the end has come, so that a look need not lock.
+    /// Whether an entry was added or the inbox was closed. Readable without the lock.
     changed: AtomicBool,
 }
 
@@ -90,7 +91,7 @@ impl Inbox {
         let mut state = self.state.lock();
         let came = !state.entries.is_empty();
         watched.append(&mut state.entries);
-        // The end stays a change until the thread has seen it with nothing left to watch.
+        // While the inbox is closed, every later call reports that again.
         self.changed.store(state.closed, Ordering::Release);
         (came, state.closed)
     }
@@ -148,11 +149,11 @@ struct Watcher<'a, D> {
     inbox: &'a Inbox,
     notices: &'a dyn NoticeSink,
     watched: Vec<Entry>,
-    /// When a word changed or an entry came.
+    /// The last time at which a word changed or an entry was added.
     event: Instant,
-    /// When a word changed, the streams were queried, or the first of `watched` came.
+    /// The last time at which a word changed, the streams were queried, or an entry was added to an empty `watched`.
     checked: Instant,
-    /// When the streams were queried, or the first of `watched` came.
+    /// The last time at which the streams were queried, or an entry was added to an empty `watched`.
     queried: Instant,
 }
 
@@ -218,7 +219,7 @@ impl<D: Device> Watcher<'_, D> {
         for entries in due.chunk_by(|a, b| a.stream.id == b.stream.id) {
             let stream = &entries[0].stream;
             stream.writes_arrived(entries.len() as u32);
-            // The word shows the number also of a stream that cannot be queried: a faulted device writes no word.
+            // If the stream cannot be queried, the word is reported: a faulted device writes no word.
             match self.device.status(stream) {
                 Ok(idle) => self.report(stream, idle.unwrap_or(0).max(stream.completed())),
                 Err(error) => {
@@ -230,7 +231,7 @@ impl<D: Device> Watcher<'_, D> {
         true
     }
 
-    /// Queries every stream once. Finds faults, and the end of entries without a write.
+    /// Queries every watched stream once. Finds faults, and the completion of entries without a write.
     fn query_all(&mut self) {
         let mut streams: Vec<_> = self.watched.iter().map(|entry| entry.stream.clone()).collect();
         streams.sort_by_key(|stream| stream.id);

@@ -17,7 +17,7 @@ use crate::cuda::driver::{
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
     raw: PoolHandle,
-    /// Held while internal dependencies are allowed, so that no thread forbids them for another one.
+    /// Held while internal dependencies are allowed, so that no other thread disables them meanwhile.
     scarce: Mutex<()>,
 }
 
@@ -35,7 +35,7 @@ impl MemoryPool {
         Ok(pool)
     }
 
-    /// Allocates in the order of a stream. Takes no memory that another stream has yet to free.
+    /// Allocates in the order of a stream. Does not reuse memory whose free on another stream has not run.
     ///
     /// # Safety
     /// The caller holds the stream.
@@ -52,8 +52,8 @@ impl MemoryPool {
         Ok(address)
     }
 
-    /// Allocates memory that another stream may have yet to free, and has this stream wait for that. For use where there
-    /// is no other memory.
+    /// Allocates, and may reuse memory whose free on another stream has not run. The stream then waits for that free.
+    /// Use it only after [`allocate`](Self::allocate) found no memory.
     ///
     /// # Safety
     /// As for [`allocate`](Self::allocate).

@@ -1,8 +1,8 @@
 //! The queue of resources that were dropped and still have to be given back to the driver.
 //!
 //! # Rules
-//! - No `Drop` calls the driver: a driver call may block, and a `Drop` may run inside a poll or on a driver's thread. A
-//!   dropped resource goes into this queue instead.
+//! - The `Drop` of a resource does not call the driver: a driver call may block, and a `Drop` may run inside a poll or
+//!   on a driver's thread. A dropped resource goes into this queue instead.
 //! - A helper thread gives the resources back. The first resource starts it. It tries again every few milliseconds while
 //!   the device still uses some of them, and ends when the queue is empty.
 //! - On a lost device resources are leaked: the driver takes nothing back any more.
@@ -20,7 +20,8 @@ use crate::sync::{Condvar, HelperThread, Mutex, discard_panic};
 pub(crate) trait Reclaimable: Send {
     /// Gives the resource back, or returns it if the device still uses it. Runs on the helper thread. May block.
     ///
-    /// A driver that refuses a resource is not asked again: a lost device is reported to the threads that use it.
+    /// If the driver refuses to take a resource back, the resource is leaked. The error is ignored: threads that use a
+    /// lost device see its error themselves.
     fn reclaim(
         self: Box<Self>,
         primary: &'static Primary,
@@ -57,7 +58,8 @@ impl Default for Helper {
     }
 }
 
-/// The time between two looks at resources that are in use: it doubles from the first to the second.
+/// The shortest and the longest time between two checks of resources in use. The time doubles after a check that frees
+/// none.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(32));
 
 impl Reclaim {
@@ -76,7 +78,7 @@ impl Reclaim {
         self.hurry();
     }
 
-    /// Has the helper thread look at the queue at once. Starts the thread if it could not be started before.
+    /// Makes the helper thread check the queue now. Starts the thread if it does not run.
     pub(crate) fn hurry(&self) {
         let Some(device) = self.device.get().copied() else { return };
         {
@@ -88,7 +90,7 @@ impl Reclaim {
             state.running = true;
         }
         if self.helper.0.run(|| device.reclaim.work(device)).is_err() {
-            // No thread at present. The next resource tries again.
+            // The thread could not be started. The next resource tries again.
             self.state.lock().running = false;
         }
     }

@@ -35,7 +35,8 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// The value that the device wrote last. Reads and writes of the stream up to it are visible to this thread.
+    /// The value that the device wrote last. Memory operations of the stream before that write are visible to this
+    /// thread.
     #[inline]
     pub(crate) fn load(self) -> u64 {
         self.value.load(Ordering::Acquire)
@@ -68,14 +69,14 @@ struct Unused {
 }
 
 impl Words {
-    /// Pins the first page, so that [`take`](Self::take) need not, unless there are more than 1024 streams.
+    /// Pins the first page, so that [`take`](Self::take) pins memory only for more than 1024 streams.
     pub(super) fn reserve(&self, api: &Api, bound: &Bound) -> Result<(), Failed> {
         let page = page(api, bound)?;
         self.0.lock().extend(page.map(|word| Unused { word, last: 0 }));
         Ok(())
     }
 
-    /// A word that shows 0.
+    /// Takes an unused word and sets it to 0.
     pub(crate) fn take(&self, api: &Api, bound: &Bound) -> Result<Word, Failed> {
         let mut unused = self.0.lock();
         let settled = |it: &Unused| it.word.load() >= it.last;

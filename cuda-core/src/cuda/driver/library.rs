@@ -45,8 +45,8 @@ impl Driver {
     /// Only success is cached: a driver that cannot be used now may be usable later.
     ///
     /// # Errors
-    /// [`Error::NoDriver`] and [`Error::DriverUnusable`]. A machine with a driver and no device has
-    /// a driver with no devices.
+    /// [`Error::NoDriver`] and [`Error::DriverUnusable`]. If there is a driver and no device, this succeeds and
+    /// `devices` is 0.
     pub(crate) fn probe() -> Result<Self> {
         static LOADED: OnceLock<Api> = OnceLock::new();
         let api = match LOADED.get() {
@@ -67,7 +67,9 @@ impl Driver {
                 return Ok(Self { api, version, devices: 0 });
             }
             Err(Failed { code: status::STUB_LIBRARY, .. }) => {
-                let detail = format!("the {LIBRARY} found is a stub to link against");
+                let detail = format!(
+                    "{LIBRARY} is the toolkit's stub library; remove it from the library search path"
+                );
                 return Err(Error::NoDriver { detail });
             }
             Err(failed) => return Err(unusable(api, failed)),
@@ -207,7 +209,7 @@ fn unusable(api: &Api, failed: Failed) -> Error {
 
 fn no_device(ordinal: u32, devices: u32) -> Error {
     let available = match devices {
-        0 => "no CUDA device".into(),
+        0 => "no CUDA device (run `nvidia-smi` to check the driver)".into(),
         1 => "`cuda:0`".into(),
         more => format!("`cuda:0` to `cuda:{}`", more - 1),
     };
@@ -254,8 +256,9 @@ mod tests {
     #[test]
     fn missing_device_error_lists_available_devices() {
         let said = |ordinal, devices| no_device(ordinal, devices).to_string();
-        assert_eq!(said(0, 0), "no device `cuda:0`; there is no CUDA device");
-        assert_eq!(said(1, 1), "no device `cuda:1`; there is `cuda:0`");
-        assert_eq!(said(9, 4), "no device `cuda:9`; there is `cuda:0` to `cuda:3`");
+        let none = "no CUDA device (run `nvidia-smi` to check the driver)";
+        assert_eq!(said(0, 0), format!("no device `cuda:0`; available: {none}"));
+        assert_eq!(said(1, 1), "no device `cuda:1`; available: `cuda:0`");
+        assert_eq!(said(9, 4), "no device `cuda:9`; available: `cuda:0` to `cuda:3`");
     }
 }

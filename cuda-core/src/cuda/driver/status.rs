@@ -63,7 +63,7 @@ pub(crate) fn meaning(code: i32) -> Meaning {
         717 => (IllegalAddress, "an access to memory of the wrong address space"),
         718 => (Other, "a jump to an invalid address"),
         719 => (Trap, "a trap, or a failure that the device does not specify"),
-        721 => (Other, "tensor memory that was not given back"),
+        721 => (Other, "tensor memory that the kernel did not free"),
         _ => return Meaning::Call,
     };
     Meaning::Lost(Fault::new(kind, format!("{what} (CUDA status {code})")))
@@ -86,7 +86,7 @@ pub(crate) fn meaning_of_state(code: i32) -> Meaning {
 /// Advice for a status of `cuInit`.
 pub(crate) fn init_advice(code: i32) -> &'static str {
     match code {
-        802 => "the system is not ready; is the fabric manager running?",
+        802 => "the system is not ready; start the fabric manager (`nvidia-fabricmanager`)",
         803 => "the driver library and the kernel module differ; reboot, or reload the module",
         804 => "a compatibility library in the search path does not fit this GPU; remove it",
         _ => "run `nvidia-smi`: the kernel module may not be loaded, or the device files missing",

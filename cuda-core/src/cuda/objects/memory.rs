@@ -55,7 +55,7 @@ impl Memory {
         }
         let address = match self.request(bytes, stream.raw, false, bound) {
             Err(Failed { code: status::OUT_OF_MEMORY, .. }) => {
-                // Memory that other streams have yet to free may suffice. Dropped memory comes back on the helper thread.
+                // The helper thread may free dropped memory. Memory whose free has not run yet may be reused.
                 self.primary.reclaim.hurry();
                 self.request(bytes, stream.raw, true, bound)
             }
@@ -127,7 +127,7 @@ impl Memory {
         std::mem::take(&mut *self.table.write()).into_values().map(|it| it.address).collect()
     }
 
-    /// `scarce`: may take memory that another stream has yet to free.
+    /// `scarce` allows memory whose free on another stream has not run.
     fn request(
         &self,
         bytes: u64,
@@ -214,6 +214,6 @@ impl Reclaimable for Freed {
 /// The error for bytes that are not inside the object they name.
 #[cold]
 pub(crate) fn outside(what: &str, id: u64, has: u64, offset: u64, bytes: u64) -> Error {
-    let detail = format!("{bytes} bytes at offset {offset} do not fit, it has {has}");
+    let detail = format!("{bytes} bytes at offset {offset} are outside its {has} bytes");
     Error::OutOfRange { what: format!("{what} {id}").into(), detail }
 }

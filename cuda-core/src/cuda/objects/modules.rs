@@ -1,9 +1,9 @@
 //! Modules: loaded on a helper thread, their kernels found by launches.
 //!
 //! # Rules
-//! - A module is in the table from the control that loads it to the control that unloads it. Its slot tells whether it is
-//!   loading, loaded, or has failed. A launch that names a loading module blocks until that ends; a client avoids this
-//!   with [`Request::Loaded`](crate::protocol::Request::Loaded).
+//! - A module is in the table from the control that loads it to the control that unloads it. The state of its slot is
+//!   loading, loaded or failed. A launch blocks while its module is loading. A client avoids this by waiting for
+//!   [`Request::Loaded`](crate::protocol::Request::Loaded) first.
 //! - A slot that is dropped gives its module to the helper thread that unloads it. The load job holds the slot too.
 
 use std::{
@@ -47,7 +47,7 @@ pub(crate) struct Slot {
 }
 
 enum State {
-    /// With the questions to be answered when it is loaded.
+    /// With the requests to answer when loading ends.
     Loading(Vec<Answer>),
     Loaded(Module),
     Failed(Error),
@@ -110,7 +110,7 @@ impl Modules {
         }
     }
 
-    /// Unloads a module. No launch uses it, and from here on none finds it.
+    /// Unloads a module that no launch uses. Later launches do not find it.
     pub(crate) fn unload(&self, id: ModuleId) -> Result<()> {
         let removed = self.table.write().remove(&id);
         let slot = removed.ok_or_else(|| self.unknown(id))?;

@@ -37,7 +37,9 @@ impl Transfers {
     pub(crate) fn announce(&self, transfer: TransferId, target: Target) -> Result<()> {
         let mut table = self.0.lock();
         if table.len() >= MAX_ANNOUNCED {
-            let detail = format!("{MAX_ANNOUNCED} transfers are announced and not sent");
+            let detail = format!(
+                "{MAX_ANNOUNCED} transfers are announced and not sent, the limit; send some first"
+            );
             return Err(Error::OutOfRange { what: "a transfer".into(), detail });
         }
         table.insert(transfer, target);

@@ -17,7 +17,7 @@ use crate::protocol::Error;
 /// The error for an id that names nothing.
 #[cold]
 pub(crate) fn unknown(what: impl Into<String>, address: &str) -> Error {
-    let detail = format!("there is none on `{address}`");
+    let detail = format!("it does not exist on `{address}`");
     Error::OutOfRange { what: what.into().into(), detail }
 }
 

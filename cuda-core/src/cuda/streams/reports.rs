@@ -1,13 +1,13 @@
-//! Decides when a stream writes its word: few writes are in flight, however many callers wait.
+//! Decides when a stream writes its word. The number of writes in flight is bounded for any number of waiting callers.
 //!
 //! # Rules
 //! - `writing` is held while a write is enqueued, so values reach the driver in order. No thread waits for it inside a
 //!   poll: a thread that finds it held has stored its number in `wanted`, and the holder looks there again after it
 //!   released the lock.
-//! - A written value is the stream's `accepted`, read before the write is enqueued: everything up to it is in front,
-//!   perhaps with more behind it.
-//! - `covered` is the last value that the completion thread will report. `written` is the last one that the driver took a
-//!   write for. They differ while the driver refuses writes: then the completion thread queries the stream.
+//! - A written value is the stream's `accepted`, read before the write is enqueued. So every submission up to that
+//!   value is ahead of the write in the stream.
+//! - `covered` is the last value that the completion thread will report. `written` is the last value for which the
+//!   driver took a write. They differ while the driver refuses writes. The completion thread then queries the stream.
 
 use crate::sync::{
     Mutex,
@@ -15,8 +15,8 @@ use crate::sync::{
     limit,
 };
 
-/// Writes of the word that a stream has in flight: one costs half a launch. Callers beyond that share the next write,
-/// and so also wait for submissions that were made until then.
+/// The number of word writes that a stream may have in flight. A write costs half as much as a launch. Further callers
+/// share the next write, so they also wait for later submissions.
 pub(crate) const MAX_WRITES: u32 = limit(4, 1) as u32;
 
 #[derive(Default)]
@@ -43,9 +43,9 @@ impl Reports {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Asks for a report that covers `number`, which was accepted: now, or when an earlier write has arrived. `enqueue`
-    /// enqueues a write of its value and enters it at the completion thread; it returns whether the driver took the
-    /// write.
+    /// Requests a report that covers `number`, a submission that the driver took. The write is enqueued now, or when an
+    /// earlier write has arrived. `enqueue` enqueues a write of its value and adds an entry at the completion thread.
+    /// It returns whether the driver took the write.
     pub(crate) fn want(&self, number: u64, accepted: &AtomicU64, enqueue: impl Fn(u64) -> bool) {
         self.wanted.fetch_max(number, Ordering::SeqCst);
         self.ask(accepted, enqueue);

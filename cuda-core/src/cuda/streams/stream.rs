@@ -3,10 +3,10 @@
 //! # Which thread may touch which field
 //! - `accepted` is stored by the thread that submits, after the driver took the submission. A reader that sees a number
 //!   may rely on it: everything up to it is in the driver's stream.
-//! - `event` is created and recorded under its lock. Its number is `accepted`, read before the recording: the recording
-//!   covers that number, perhaps more. A wait may see a later recording of another thread, which covers more, never less.
-//! - `foreign` is changed while no write of the word can be enqueued. While it is set, none is: foreign code may be
-//!   capturing the stream, and a captured write would later lower the word.
+//! - `event` is created and recorded under its lock. Its number is `accepted`, read before the recording, so the
+//!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
+//! - `foreign` changes only while no write of the word can be enqueued. While it is set, no write is enqueued: foreign
+//!   code may be capturing the stream. A captured write, replayed later, would set the word back.
 
 use super::Reports;
 use crate::{

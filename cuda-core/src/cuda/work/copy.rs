@@ -116,6 +116,6 @@ fn size(count: u64) -> Result<Option<usize>> {
 
 #[cold]
 fn too_large() -> Error {
-    let detail = "more bytes than an address can count".into();
+    let detail = "more bytes than the address space has".into();
     Error::OutOfRange { what: "a transfer".into(), detail }
 }

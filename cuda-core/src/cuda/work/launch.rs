@@ -19,8 +19,9 @@ use crate::{
 /// Parameters of up to this many words of eight bytes stay on the stack.
 const INLINE_WORDS: usize = 16;
 
-/// Launches a kernel. The driver checks the shape: a second check here would cost time in every launch. If the driver
-/// refuses it, [`misfit`] finds the number that is too large.
+/// Launches a kernel. `Function::launch` has checked the limits that every backend has, and the driver checks the rest
+/// of the shape: another check here would cost time in every launch. If the driver refuses the launch, [`misfit`] finds
+/// the number that is too large.
 ///
 /// # Safety
 /// No thread unloads the kernel's module or retires the stream before this returns. The caller promises that the kernel
@@ -96,8 +97,8 @@ fn patch(
     Ok(())
 }
 
-/// Lets the kernel have all the dynamic shared memory that the device can give. Sets the maximum at once, so that the
-/// order of two threads does not matter.
+/// Allows the kernel the most dynamic shared memory that the device has. Always sets the maximum, so that two threads
+/// cannot overwrite each other's value with a smaller one.
 #[cold]
 fn allow_dynamic_shared(
     primary: &Primary,

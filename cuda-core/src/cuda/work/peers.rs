@@ -11,7 +11,7 @@ use crate::{
     protocol::{Region, Result, TransferId},
 };
 
-/// Makes it possible to send from `primary` to the device at `address`. Returns whether it is. May block.
+/// Enables copies from `primary` to the device at `address`. Returns false if the devices do not support it. May block.
 pub(crate) fn reach(primary: &Primary, address: &str, bound: &Bound) -> Result<bool> {
     let ordinal = address.strip_prefix("cuda:").and_then(|number| number.parse().ok());
     let Some(peer) = ordinal.and_then(Primary::opened) else { return Ok(false) };
@@ -38,7 +38,7 @@ pub(crate) fn reach(primary: &Primary, address: &str, bound: &Bound) -> Result<b
     Ok(true)
 }
 
-/// Copies to the announced memory of a device that was reached. Takes the announcement, also if the copy is refused.
+/// Copies to the announced memory of another device. Removes the announcement, even if the copy is refused.
 pub(super) fn send(
     place: Place<'_>,
     from: Region,

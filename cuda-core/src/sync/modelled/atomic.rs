@@ -1,6 +1,7 @@
-//! loom takes sequentially consistent accesses for acquire and release alone, and so reports executions that
-//! cannot be. Here such a load has a fence before it, and such a store or change one behind it: what compilers make of
-//! them on most machines. Of two threads that each write and then read what the other wrote, one sees the other.
+//! loom treats sequentially consistent accesses as acquire and release only, so it explores executions that are
+//! impossible. These types add a `SeqCst` fence before a `SeqCst` load and after a `SeqCst` store or read-modify-write,
+//! as compilers do on most machines. If two threads each write and then read the other's value, at least one sees the
+//! other's write.
 
 pub use loom::sync::atomic::{Ordering, fence};
 
