@@ -4,12 +4,14 @@
 //! layer, `cuda-async`, is built on these types alone. A typical call, such as `DeviceBuffer::upload`, goes next to
 //! [`Stream`]'s `submit`, which sends every `Work` to the backend.
 
+mod allocate;
 mod allocation;
 mod arguments;
 mod blocking_job;
 mod buffer;
 mod device;
 mod event;
+mod join;
 mod list;
 mod memory_waiter;
 mod module;

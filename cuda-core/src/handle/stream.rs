@@ -1,13 +1,11 @@
-//! Streams: handles of ordered queues of work. `submit` holds the way of a submission.
+//! Streams: handles of ordered queues of work. `submit` holds the way of a submission, `join` the order among streams.
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::{allocation::Allocation, device::Device, event::Event, recorder::Recorder, sent::Sent};
+use super::{device::Device, recorder::Recorder, sent::Sent};
 use crate::{
     order::{Waiter, progress::Progress, timeline::Timeline},
-    protocol::{AllocId, Control, Error, RawStream, Result, StreamId, Ticket, Work},
+    protocol::{Error, Result, StreamId, Ticket},
 };
 
 /// An ordered queue of work on a device.
@@ -19,7 +17,7 @@ use crate::{
 /// [`outcome`](Stream::outcome) are about these.
 pub struct Stream {
     shared: Arc<Shared>,
-    sent: Sent,
+    pub(super) sent: Sent,
 }
 
 struct Shared {
@@ -133,6 +131,11 @@ impl Stream {
     #[inline]
     pub(super) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.shared.recorded.as_ref().map(|recorded| &recorded.recorder)
+    }
+
+    /// The live stream that memory comes from, if this is a stream of a recording.
+    pub(super) fn home(&self) -> Option<&Stream> {
+        self.shared.recorded.as_ref().map(|recorded| &recorded.home)
     }
 
     #[inline]
@@ -249,19 +252,6 @@ impl Stream {
         self.sent.set_awaited();
     }
 
-    /// Begins a submission: takes the next number. If a task awaits the last submission of another handle, requests the
-    /// report of that one before this one follows it. Called with the order lock held.
-    #[inline]
-    pub(super) fn reserve(&self) -> Ticket {
-        let ticket = self.timeline().reserve();
-        if !self.sent.continues_with(ticket.number)
-            && let Some(number) = self.timeline().take_awaited()
-        {
-            self.device().core().want(Ticket { number, ..ticket });
-        }
-        ticket
-    }
-
     /// The result of the submissions that this handle made up to `number`, if that one is known to be complete: the
     /// first failure among them. A failure is reported once. Does not ask the device.
     #[inline]
@@ -287,181 +277,6 @@ impl Stream {
         let in_flight = self.progress().completed() < self.last().number;
         let fault = || self.device().core().streams.last_fault();
         self.progress().ended().or_else(|| if in_flight { fault() } else { None })
-    }
-
-    /// Marks this point of the stream.
-    pub fn record(&self) -> Event {
-        let ticket = Ticket { stream: self.id(), number: self.timeline().published() };
-        Event::new(self.device().clone(), ticket)
-    }
-
-    /// Orders later work on this stream after `event`. The host does not wait.
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`], or an error of the device.
-    pub fn wait_event(&self, event: &Event) -> Result<Ticket> {
-        self.device().check_same("an event", event.device())?;
-        self.join(&[event.ticket()])
-    }
-
-    /// Orders later work on this stream after `tickets` of other streams of the device.
-    ///
-    /// # Errors
-    /// An error of the device.
-    pub fn join(&self, tickets: &[Ticket]) -> Result<Ticket> {
-        self.submit_after(&Work::Join, &[], tickets, None, None)
-    }
-
-    /// Orders later work on this stream after all submissions of the handle `other`. This handle counts those
-    /// submissions as its own, so it also reports their failures.
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`], or an error of the device.
-    pub fn join_stream(&self, other: &Stream) -> Result<Ticket> {
-        self.join_streams(std::iter::once(other))
-    }
-
-    /// As [`join_stream`](Stream::join_stream) for several handles, with one submission for all of them.
-    ///
-    /// # Errors
-    /// As [`join_stream`](Stream::join_stream).
-    pub fn join_streams<'a>(&self, others: impl IntoIterator<Item = &'a Stream>) -> Result<Ticket> {
-        let mut tickets = SmallVec::<[Ticket; 4]>::new();
-        for other in others {
-            self.device().check_same("a stream", other.device())?;
-            let last = other.last();
-            if last.number == 0 {
-                continue;
-            }
-            if self.is_recording() || other.is_recording() {
-                tickets.extend(self.recorded_join(other)?);
-                continue;
-            }
-            self.sent.join(other.snapshot());
-            // A join of complete work orders nothing, and a task would wait for the report of the join.
-            if other.progress().completed() >= last.number {
-                continue;
-            }
-            if last.stream != self.id() {
-                tickets.push(last);
-            }
-            let timeline = other.timeline();
-            if !self.device().core().capabilities.ordered_visibility
-                && !timeline.retention.is_empty()
-            {
-                self.device().core().want(last);
-            }
-        }
-        match tickets.is_empty() {
-            true => Ok(self.last()),
-            false => self.join(&tickets),
-        }
-    }
-
-    /// The ticket of another stream to come after, where one of the two belongs to a recording. There is none for a live
-    /// stream in a recording: its work was submitted before every replay, and each replay is ordered after the uses of
-    /// the same memory.
-    #[cold]
-    fn recorded_join(&self, other: &Stream) -> Result<Option<Ticket>> {
-        let last = Some(other.last()).filter(|last| last.stream != self.id());
-        match (self.recorder(), other.recorder()) {
-            (Some(this), Some(other)) if Arc::ptr_eq(this, other) => Ok(last),
-            (_, None) => Ok(None),
-            (_, Some(_)) => {
-                let detail = "its work runs only when the recording is replayed; use the output of the recording";
-                let what = "joining a stream of a recording from outside";
-                Err(Error::Misuse { what: what.into(), detail: detail.into() })
-            }
-        }
-    }
-
-    /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once. Called
-    /// with the order lock held.
-    pub(super) fn publish_recorded(&self, number: u64) -> Ticket {
-        let ticket = Ticket { stream: self.id(), number };
-        self.progress().fail(number, Error::NeedsHostData);
-        drop(self.progress().advance(number));
-        self.publish(ticket);
-        ticket
-    }
-
-    /// A second handle of the stream. It counts the submissions of this handle up to now as its own, unlike a clone.
-    pub fn snapshot(&self) -> Stream {
-        let handle = self.clone();
-        handle.sent.join_runs(&self.sent);
-        handle
-    }
-
-    /// Runs foreign code that enqueues on the raw stream, and counts what it enqueues as one submission.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where the device is no GPU of this process, or the error of `submit`.
-    ///
-    /// # Safety
-    /// - Device memory of this library that the enqueued commands access is used by no unordered work on another
-    ///   stream, unless both only read.
-    /// - Host memory that the commands access stays valid until they have run.
-    /// - `submit` passes this stream to no function of this library.
-    pub unsafe fn submit_foreign(
-        &self,
-        submit: &mut dyn FnMut(RawStream) -> Result<()>,
-    ) -> Result<Ticket> {
-        let backend = &self.device().core().backend;
-        if self.is_recording() {
-            let what = "foreign submissions inside a recording";
-            return Err(Error::unsupported(what, &self.device().info().address));
-        }
-        let Some(foreign) = backend.foreign() else {
-            return Err(Error::unsupported("foreign submissions", &self.device().info().address));
-        };
-        let _order = self.timeline().order.lock();
-        let ticket = self.reserve();
-        // SAFETY: the caller promises it.
-        let submitted = unsafe { foreign.submit(ticket, &[], submit) };
-        submitted.inspect_err(|_| self.timeline().give_back(ticket))?;
-        self.publish(ticket);
-        Ok(ticket)
-    }
-
-    /// Allocates in the order of a stream; usable on every stream of the device at once. The contents are unspecified.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
-    pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
-        if let Some(Recorded { home, .. }) = &self.shared.recorded {
-            return home.allocate(bytes);
-        }
-        let device = self.device().clone();
-        let core = device.core();
-        core.reclaim_memory();
-        let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
-        core.charge.charge(charged)?;
-        let allocate = |at: Ticket| {
-            // SAFETY: gives nothing up.
-            unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
-        };
-        // Made only once the backend took the allocation: dropping it frees.
-        let ticket = self.submit_control(allocate).inspect_err(|_| core.charge.credit(charged))?;
-        Ok(Allocation::new(device, id, bytes, ticket))
-    }
-
-    /// Submits a control that takes a ticket.
-    fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
-        let _order = self.timeline().order.lock();
-        let ticket = self.reserve();
-        send(ticket).inspect_err(|_| self.timeline().give_back(ticket))?;
-        self.publish(ticket);
-        Ok(ticket)
-    }
-
-    /// The backend has taken a submission. Called with the order lock held.
-    #[inline]
-    pub(super) fn publish(&self, ticket: Ticket) {
-        self.timeline().publish(ticket.number);
-        self.sent.count(ticket.number);
-        if self.sent.is_awaited() {
-            self.timeline().set_awaited(ticket.number);
-        }
     }
 }
 

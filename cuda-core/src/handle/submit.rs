@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::{allocation::Operand, recorder::UploadSource, stream::Stream, turns::Turns};
 use crate::{
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
-    protocol::{HostBlock, Result, Submission, Ticket, Work},
+    protocol::{Error, HostBlock, RawStream, Result, Submission, Ticket, Work},
 };
 
 /// Tickets that a submission comes after.
@@ -144,6 +144,79 @@ impl Stream {
             core.want(ticket);
         }
         Ok(ticket)
+    }
+
+    /// Submits a control that takes a ticket.
+    pub(super) fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
+        let _order = self.timeline().order.lock();
+        let ticket = self.reserve();
+        send(ticket).inspect_err(|_| self.timeline().give_back(ticket))?;
+        self.publish(ticket);
+        Ok(ticket)
+    }
+
+    /// Runs foreign code that enqueues on the raw stream, and counts what it enqueues as one submission.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the device is no GPU of this process, or the error of `submit`.
+    ///
+    /// # Safety
+    /// - Device memory of this library that the enqueued commands access is used by no unordered work on another
+    ///   stream, unless both only read.
+    /// - Host memory that the commands access stays valid until they have run.
+    /// - `submit` passes this stream to no function of this library.
+    pub unsafe fn submit_foreign(
+        &self,
+        submit: &mut dyn FnMut(RawStream) -> Result<()>,
+    ) -> Result<Ticket> {
+        let backend = &self.device().core().backend;
+        if self.is_recording() {
+            let what = "foreign submissions inside a recording";
+            return Err(Error::unsupported(what, &self.device().info().address));
+        }
+        let Some(foreign) = backend.foreign() else {
+            return Err(Error::unsupported("foreign submissions", &self.device().info().address));
+        };
+        let _order = self.timeline().order.lock();
+        let ticket = self.reserve();
+        // SAFETY: the caller promises it.
+        let submitted = unsafe { foreign.submit(ticket, &[], submit) };
+        submitted.inspect_err(|_| self.timeline().give_back(ticket))?;
+        self.publish(ticket);
+        Ok(ticket)
+    }
+
+    /// Begins a submission: takes the next number. If a task awaits the last submission of another handle, requests the
+    /// report of that one before this one follows it. Called with the order lock held.
+    #[inline]
+    fn reserve(&self) -> Ticket {
+        let ticket = self.timeline().reserve();
+        if !self.sent.continues_with(ticket.number)
+            && let Some(number) = self.timeline().take_awaited()
+        {
+            self.device().core().want(Ticket { number, ..ticket });
+        }
+        ticket
+    }
+
+    /// The backend has taken a submission. Called with the order lock held.
+    #[inline]
+    fn publish(&self, ticket: Ticket) {
+        self.timeline().publish(ticket.number);
+        self.sent.count(ticket.number);
+        if self.sent.is_awaited() {
+            self.timeline().set_awaited(ticket.number);
+        }
+    }
+
+    /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once. Called
+    /// with the order lock held.
+    fn publish_recorded(&self, number: u64) -> Ticket {
+        let ticket = Ticket { stream: self.id(), number };
+        self.progress().fail(number, Error::NeedsHostData);
+        drop(self.progress().advance(number));
+        self.publish(ticket);
+        ticket
     }
 
     /// Adds to `after` the tickets that this submission has to name.

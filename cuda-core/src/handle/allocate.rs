@@ -1,0 +1,30 @@
+//! Allocating in the order of a stream.
+
+use std::sync::Arc;
+
+use super::{allocation::Allocation, stream::Stream};
+use crate::protocol::{AllocId, Control, Result, Ticket};
+
+impl Stream {
+    /// Allocates in the order of a stream; usable on every stream of the device at once. The contents are unspecified.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
+    pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
+        if let Some(home) = self.home() {
+            return home.allocate(bytes);
+        }
+        let device = self.device().clone();
+        let core = device.core();
+        core.reclaim_memory();
+        let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
+        core.charge.charge(charged)?;
+        let allocate = |at: Ticket| {
+            // SAFETY: gives nothing up.
+            unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
+        };
+        // Made only once the backend took the allocation: dropping it frees.
+        let ticket = self.submit_control(allocate).inspect_err(|_| core.charge.credit(charged))?;
+        Ok(Allocation::new(device, id, bytes, ticket))
+    }
+}
