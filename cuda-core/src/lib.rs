@@ -23,9 +23,8 @@ mod runtime;
 pub mod sync;
 
 pub use handle::{
-    Allocation, ArgumentKind, Arguments, BlockingJob, Crossing, Device, DeviceBuffer, Event,
-    Function, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice,
-    SliceMut, Stream,
+    Allocation, ArgumentKind, Arguments, Crossing, Device, DeviceBuffer, Event, Function, Landing,
+    Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut, Stream,
 };
 #[doc(hidden)]
 pub use handle::{MAX_RECORDED_BYTES, Recording};

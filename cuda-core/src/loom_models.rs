@@ -9,6 +9,7 @@ mod memory_charge;
 mod notices;
 mod recordings;
 mod retention;
+mod splits;
 mod tickets;
 mod waiters;
 

@@ -2,9 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{
-    BlockingJob, Element, Error, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter,
-};
+use cuda_core::{Element, Error, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
 use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, spin};
 
@@ -67,24 +65,6 @@ impl ExecutionContext {
         };
         if polled.is_ready() {
             *pinning = None;
-        }
-        polled
-    }
-
-    /// Takes out the job when it has ended, and is ready with its result. A detached run blocks here until then,
-    /// because it never polls again.
-    pub(crate) fn poll_job<T>(
-        &self,
-        job: &mut Option<BlockingJob<T>>,
-        task: &mut Context<'_>,
-    ) -> Poll<Result<T>> {
-        let Some(running) = job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
-        let polled = match self.mode_of_poll() {
-            RunMode::Async | RunMode::Blocking => running.poll(task),
-            RunMode::Detached => Poll::Ready(running.wait()),
-        };
-        if polled.is_ready() {
-            *job = None;
         }
         polled
     }

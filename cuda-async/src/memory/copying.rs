@@ -7,12 +7,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{BlockingJob, Error, PinnedBuffer, Pinning, Result, Waiter};
+use cuda_core::{Error, PinnedBuffer, Pinning, Result, Waiter};
 
 use crate::{
     context::{Credit, ExecutionContext, RunMode},
     memory::{
         chunk::COPY_BYTES,
+        copy_job::CopyJob,
         host_copy::{self, Copier},
         target::BufferTarget,
         upload::HostSource,
@@ -32,7 +33,7 @@ pub(super) struct Copying<S: HostSource, B> {
     credit: Credit,
     pinning: Option<Pinning<S::Element>>,
     /// The copy of the next elements to pinned memory, if the helper thread makes it.
-    job: Option<BlockingJob<Result<PinnedBuffer<S::Element>>>>,
+    job: Option<CopyJob<Result<PinnedBuffer<S::Element>>>>,
 }
 
 enum Source<S: HostSource> {
@@ -146,10 +147,12 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
     ) -> Poll<Result<PinnedBuffer<S::Element>>> {
         if self.job.is_none() {
             let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, range.len(), task))?;
+            // Another run may have begun to pin it, for a copier with smaller pieces.
+            let range = range.start..range.start + pinned.len();
             match (&self.source, copier) {
                 (Source::Shared(source), Copier::Helper) => {
                     let source = source.clone();
-                    self.job = Some(cx.device().run_blocking(move || {
+                    self.job = Some(CopyJob::start(move || {
                         host_copy::copy(part(source.elements(), range)?, &mut pinned);
                         Ok(pinned)
                     })?);
@@ -164,7 +167,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
                 }
             }
         }
-        cx.poll_job(&mut self.job, task).map(Result::flatten)
+        CopyJob::poll(&mut self.job, task, cx).map(Result::flatten)
     }
 
     fn submit(

@@ -7,14 +7,15 @@ use std::{
 };
 
 use cuda_core::{
-    BlockingJob, DeviceBuffer, Element, Error, Landing, PinnedBuffer, Pinning, Result, SharedSlice,
-    Slice, SliceMut, Stream, Waiter,
+    DeviceBuffer, Element, Error, Landing, PinnedBuffer, Pinning, Result, SharedSlice, Slice,
+    SliceMut, Stream, Waiter,
 };
 
 use crate::{
     context::{Credit, ExecutionContext},
     memory::{
         chunk::COPY_BYTES,
+        copy_job::CopyJob,
         host_copy::{self, Copier},
     },
     op::{Live, Op, Submit},
@@ -85,6 +86,8 @@ pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
 /// The steps of [`to_host`].
 pub struct ToHost<B: BufferSource> {
     source: Live<B>,
+    /// The number of elements, once the copy has begun. A source that has fewer later is an error.
+    len: Option<usize>,
     /// The number of elements whose download is submitted.
     requested: usize,
     in_flight: VecDeque<Landing<B::Element>>,
@@ -96,7 +99,7 @@ pub struct ToHost<B: BufferSource> {
     /// The number of elements of `landed` that have their values.
     done: usize,
     /// The copy of landed elements to `landed`, if the helper thread makes it.
-    job: Option<BlockingJob<Vec<B::Element>>>,
+    job: Option<CopyJob<Vec<B::Element>>>,
 }
 
 impl<B: BufferSource> Submit for ToHost<B> {
@@ -118,20 +121,30 @@ impl<B: BufferSource> ToHost<B> {
     fn new(buffer: B) -> Self {
         let (in_flight, waiter, credit, pinning, landed, job) = Default::default();
         let source = Live::new(buffer);
-        Self { source, requested: 0, in_flight, waiter, credit, pinning, landed, done: 0, job }
+        Self {
+            source,
+            len: None,
+            requested: 0,
+            in_flight,
+            waiter,
+            credit,
+            pinning,
+            landed,
+            done: 0,
+            job,
+        }
     }
 
     fn poll_copy(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
-        let all = self.source.get()?.as_slice().len();
-        if self.requested == 0 && self.landed.capacity() == 0 {
-            let large = host_copy::is_large(all * size_of::<B::Element>());
-            self.landed = if large { host_copy::zeroed(all)? } else { host_copy::reserved(all)? };
-        }
+        let all = match self.len {
+            Some(len) => len,
+            None => self.begin()?,
+        };
         loop {
             // A chunk that has to wait does not hold up those that are in flight.
             let submitted = self.poll_chunks(task, cx, all)?;
             if self.job.is_some() {
-                self.landed = ready!(cx.poll_job(&mut self.job, task))?;
+                self.landed = ready!(CopyJob::poll(&mut self.job, task, cx))?;
             }
             let Some(first) = self.in_flight.front_mut() else { return submitted.map(Ok) };
             let chunk = ready!(cx.poll_landing(first, &mut self.waiter, task))?;
@@ -142,9 +155,18 @@ impl<B: BufferSource> ToHost<B> {
         }
     }
 
+    /// Makes room for the output. Returns the number of its elements.
+    fn begin(&mut self) -> Result<usize> {
+        let len = self.source.get()?.as_slice().len();
+        let large = host_copy::is_large(len * size_of::<B::Element>());
+        self.landed = if large { host_copy::zeroed(len)? } else { host_copy::reserved(len)? };
+        self.len = Some(len);
+        Ok(len)
+    }
+
     /// Copies landed elements to their places.
     fn take(&mut self, chunk: PinnedBuffer<B::Element>, cx: &ExecutionContext) -> Result<Copier> {
-        let copier = self.copier(cx)?;
+        let copier = self.copier(cx);
         let places = self.done..self.done + chunk.len();
         self.done = places.end;
         match copier {
@@ -152,7 +174,7 @@ impl<B: BufferSource> ToHost<B> {
             Copier::Threads => host_copy::copy(&chunk, &mut self.landed[places]),
             Copier::Helper => {
                 let mut landed = std::mem::take(&mut self.landed);
-                self.job = Some(cx.device().run_blocking(move || {
+                self.job = Some(CopyJob::start(move || {
                     host_copy::copy(&chunk, &mut landed[places]);
                     landed
                 })?);
@@ -161,9 +183,8 @@ impl<B: BufferSource> ToHost<B> {
         Ok(copier)
     }
 
-    fn copier(&mut self, cx: &ExecutionContext) -> Result<Copier> {
-        let bytes = self.source.get()?.as_slice().len() * size_of::<B::Element>();
-        Ok(Copier::of(cx, bytes, true))
+    fn copier(&self, cx: &ExecutionContext) -> Copier {
+        Copier::of(cx, self.len.unwrap_or(0) * size_of::<B::Element>(), true)
     }
 
     fn poll_chunks(
@@ -172,7 +193,7 @@ impl<B: BufferSource> ToHost<B> {
         cx: &ExecutionContext,
         all: usize,
     ) -> Result<Poll<()>> {
-        let copier = self.copier(cx)?;
+        let copier = self.copier(cx);
         while self.requested < all {
             let chunk = copier.elements::<B::Element>().min(all - self.requested);
             let in_flight: usize = self.in_flight.iter().map(Landing::len).sum();

@@ -6,6 +6,7 @@
 
 mod allocate;
 mod chunk;
+mod copy_job;
 mod copying;
 mod download;
 mod host_copy;

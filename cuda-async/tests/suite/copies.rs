@@ -1,17 +1,21 @@
 //! Uploads, downloads, pinned memory, new allocations.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Waker},
 };
 
 use cuda_async::{
-    Device, DeviceBuffer, Error,
+    Device, DeviceBuffer, Error, SchedulingPolicy,
     memory::{COPY_BYTES, HostSource},
     policy::SingleStream,
     prelude::*,
     to_pinned,
 };
+use futures::FutureExt;
 
 use crate::on_every_device;
 
@@ -21,6 +25,7 @@ on_every_device! {
     empty_buffers_work
     copies_of_many_chunks_are_complete
     source_that_shrinks_is_an_error
+    shared_upload_goes_on_in_a_blocking_run
     pinned_buffers_are_copied_directly
     zeros_are_zero
     device_to_device
@@ -74,7 +79,7 @@ fn copies_of_many_chunks_are_complete(device: &Device) {
     let owned = runtime.block_on(h2d(values.clone()).then(to_host).schedule(&policy)).unwrap();
     let borrowed = runtime.block_on(h2d(&values).then(to_host).schedule(&policy)).unwrap();
     assert!(owned == values && borrowed == values);
-    let stream = cuda_async::SchedulingPolicy::place(&policy).unwrap();
+    let stream = SchedulingPolicy::place(&policy).unwrap();
     // SAFETY: the output is used on the same stream.
     let detached = unsafe { h2d(values.clone()).async_on(&stream) }.unwrap();
     assert!(to_host(detached).sync_on(&stream).unwrap() == values);
@@ -104,6 +109,20 @@ fn source_that_shrinks_is_an_error(device: &Device) {
         is_error(op().sync_on(&stream));
         is_error(futures::executor::block_on(op().schedule(&policy)));
     }
+}
+
+/// A task begins to pin memory for one chunk of a shared upload. Then another run, which copies in larger pieces, goes on
+/// with it.
+fn shared_upload_goes_on_in_a_blocking_run(device: &Device) {
+    let values: Vec<[u8; 3]> = (0..6u32 << 20).map(|i| [i as u8, (i >> 8) as u8, 7]).collect();
+    let policy = SingleStream::new(device).unwrap();
+    let stream = SchedulingPolicy::place(&policy).unwrap();
+    let shared = h2d(&values).shared();
+    let mut task = shared.clone().schedule(&policy);
+    let polled = task.poll_unpin(&mut Context::from_waker(Waker::noop()));
+    let buffer = shared.sync_on(&stream).unwrap();
+    assert!(to_host(buffer).sync_on(&stream).unwrap() == values);
+    drop((polled, task));
 }
 
 fn pinned_buffers_are_copied_directly(device: &Device) {

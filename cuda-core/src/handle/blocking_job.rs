@@ -10,7 +10,7 @@ use crate::{
 
 /// A job on the helper thread of a device. Dropping it does not stop the job.
 #[must_use = "the result of the job is lost unless it is polled or waited for"]
-pub struct BlockingJob<T>(Receiver<T>);
+pub(crate) struct BlockingJob<T>(Receiver<T>);
 
 impl Device {
     /// Runs a job that may block on the helper thread of this device. The thread starts with the first job and ends after
@@ -18,7 +18,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Host`] if the thread cannot be started.
-    pub fn run_blocking<T: Send + 'static>(
+    pub(crate) fn run_blocking<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<BlockingJob<T>> {
@@ -36,16 +36,8 @@ impl<T> BlockingJob<T> {
     ///
     /// # Errors
     /// [`Error::Host`] if the job panicked, or if its result was taken before.
-    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<T>> {
+    pub(crate) fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<T>> {
         self.0.poll(task).map(|result| result.ok_or_else(no_result))
-    }
-
-    /// Blocks the calling thread until the job has ended.
-    ///
-    /// # Errors
-    /// As [`poll`](BlockingJob::poll).
-    pub fn wait(&mut self) -> Result<T> {
-        self.0.wait().ok_or_else(no_result)
     }
 }
 

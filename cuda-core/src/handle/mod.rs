@@ -32,7 +32,6 @@ pub use allocation::Allocation;
 #[cfg(all(test, loom))]
 pub(crate) use allocation::Operand;
 pub use arguments::Arguments;
-pub use blocking_job::BlockingJob;
 pub use buffer::DeviceBuffer;
 pub use device::Device;
 pub use event::Event;

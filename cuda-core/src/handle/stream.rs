@@ -223,6 +223,7 @@ impl Stream {
     /// As [`synchronize`](Stream::synchronize).
     #[inline]
     pub fn synchronize_to(&self, number: u64) -> Result<()> {
+        let number = number.min(self.timeline().published());
         let synchronized = self.device().core().synchronize(self.timeline(), number);
         if synchronized.is_ok() && self.sent.is_flawless(self, number) {
             return Ok(());

@@ -291,8 +291,12 @@ impl Claims {
             return;
         }
         let (whole, access) = (operand.is_whole(), operand.access);
-        let accesses = &operand.allocation.accesses;
-        accesses.claim(ticket, access, &operand.range, whole, &mut self.displaced);
+        let (accesses, displaced) = (&operand.allocation.accesses, &mut self.displaced);
+        if operand.allocation.is_recorded() {
+            accesses.claim_locked(ticket, access, &operand.range, whole, displaced);
+        } else {
+            accesses.claim(ticket, access, &operand.range, whole, displaced);
+        }
         if self.owners.len() < self.displaced.len() {
             self.owners.resize(self.displaced.len(), owner as u32);
         }

@@ -39,7 +39,8 @@ impl<'a> View<'a> {
     /// [`Error::OutOfRange`] if they are not inside.
     pub(super) fn part<T>(self, range: &Range<usize>) -> Result<Self> {
         let size = size_of::<T>() as u64;
-        let len = self.bytes.checked_div(size).unwrap_or(0);
+        // Memory has room for any number of elements without bytes.
+        let len = self.bytes.checked_div(size).unwrap_or(u64::MAX);
         if range.start > range.end || range.end as u64 > len {
             let detail = format!("elements {range:?} are not inside 0..{len}; use a smaller range");
             return Err(Error::OutOfRange { what: "a slice of a buffer".into(), detail });

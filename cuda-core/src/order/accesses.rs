@@ -4,8 +4,9 @@
 //! - `read` decides. Unless it is [`SHARED`], one stream alone has used the memory since it was last written whole:
 //!   `stream`, `written` and `read` are its history, and `pieces` is out of date. If it is `SHARED`, only `pieces`
 //!   counts.
-//! - A write has the memory to itself, as `&mut` has, or it has the memory's turn (see `handle::turns`): while the words
-//!   count there is one piece, so no other thread claims anything until the write is claimed. Loads and stores suffice.
+//! - A write that needs no lock has the memory to itself, as `&mut` has: while the words count there is one piece, so no
+//!   other thread claims or splits anything until the write is claimed. Loads and stores suffice. A replay of a recording
+//!   does not have its memory to itself, so accesses to recorded memory take the lock ([`Accesses::claim_locked`]).
 //! - Reads come from several threads. A read of the stream that the words name replaces `read`, by compare-and-swap. It
 //!   changes neither of the other words, so they stay as the last write left them.
 //! - The lock is taken before `read` becomes `SHARED`. A read that replaced it before that is in the histories. One
@@ -94,8 +95,9 @@ impl Accesses {
         own && replace(ticket.number).is_ok()
     }
 
+    /// As [`claim`](Self::claim), with the lock. For a write whose caller does not have the memory to itself.
     #[cold]
-    fn claim_locked(
+    pub(crate) fn claim_locked(
         &self,
         ticket: Ticket,
         access: Access,
@@ -125,7 +127,8 @@ impl Accesses {
         self.with_pieces(|pieces| pieces.retract(ticket));
     }
 
-    /// Adds boundaries, as [`Pieces::split`]. The caller has the bytes on both sides of each to itself.
+    /// Adds boundaries, as [`Pieces::split`]. The caller has the bytes on both sides of each to itself, but for replays,
+    /// which take the lock too.
     pub(crate) fn split(&self, at: impl IntoIterator<Item = u64>) -> Result<()> {
         self.with_pieces(|pieces| at.into_iter().try_for_each(|at| pieces.split(at)))
     }

@@ -93,7 +93,7 @@ impl<P: Position> History<P> {
             }
             Access::Read => {
                 displaced.extend(self.writers.iter().copied().filter(other_queue).map(write));
-                self.readers.retain(|other| !other.is_same_queue(at));
+                at.remove_from(&mut self.readers);
                 let surplus = (self.readers.len() + 1).saturating_sub(P::MAX_READERS);
                 displaced.extend(self.readers.drain(..surplus).map(read));
                 self.readers.push(at);
@@ -226,6 +226,13 @@ impl<P: Position> Pieces<P> {
             keep_latest(&mut last, at);
         }
         last
+    }
+
+    /// The number of pieces that `range` touches.
+    pub(crate) fn count_in(&self, range: &Range<u64>) -> usize {
+        let end = self.rest.partition_point(|(start, _)| *start < range.end);
+        let start = self.rest.partition_point(|(start, _)| *start <= range.start);
+        end - start.min(end) + 1
     }
 
     fn each_in(&mut self, range: &Range<u64>, mut each: impl FnMut(&mut History<P>)) {

@@ -32,6 +32,9 @@ pub const MAX_NODES: usize = limit(1 << 16, 8);
 /// The number of edges that a recording can have: 4 MiB.
 pub const MAX_EDGES: usize = limit(1 << 20, 64);
 
+/// The number of accesses that a recording can remember, one for each piece of memory that an operand touches: 16 MiB.
+pub const MAX_ACCESSES: usize = limit(1 << 22, 256);
+
 /// Earlier nodes, by index.
 type After = SmallVec<[u32; 2]>;
 
@@ -52,7 +55,9 @@ pub(crate) struct Plan {
     histories: FxHashMap<AllocId, Pieces<u32>>,
     branches: FxHashMap<StreamId, Branch>,
     edges: usize,
-    /// Set by a node that had too many edges. Its accesses are entered, so no other node takes its place.
+    /// Accesses so far: one for each piece of memory that an operand touches.
+    accesses: usize,
+    /// Set by a node that exceeded a limit. Some of its accesses are entered, so no other node takes its place.
     is_full: bool,
 }
 
@@ -95,7 +100,8 @@ impl Plan {
     /// work of the branch. Returns its number on that branch.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] beyond [`MAX_NODES`] nodes or [`MAX_EDGES`] edges. Later calls fail too.
+    /// [`Error::OutOfRange`] beyond [`MAX_NODES`] nodes, [`MAX_EDGES`] edges or [`MAX_ACCESSES`] accesses. Later calls
+    /// fail too.
     pub(crate) fn append(
         &mut self,
         stream: StreamId,
@@ -109,7 +115,7 @@ impl Plan {
                 uses.push(operand);
             }
         });
-        let mut after = self.claim(&uses);
+        let mut after = self.claim(&uses)?;
         let node = self.next();
         let branch = self.branches.entry(stream).or_default();
         if in_order {
@@ -159,15 +165,20 @@ impl Plan {
     #[cold]
     fn full(&self) -> Error {
         let detail = format!(
-            "it has {} nodes and {} edges, and the limits are {MAX_NODES} and {MAX_EDGES}; record parts of the operation",
+            "it has {} nodes, {} edges and {} accesses to pieces of memory, and the limits are {MAX_NODES}, {MAX_EDGES} \
+             and {MAX_ACCESSES}; record parts of the operation",
             self.nodes.len(),
-            self.edges
+            self.edges,
+            self.accesses
         );
         Error::OutOfRange { what: "a recording".into(), detail }
     }
 
     /// Enters the accesses of the next node. Returns the nodes that it has to come after.
-    fn claim(&mut self, uses: &[Use]) -> After {
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    fn claim(&mut self, uses: &[Use]) -> Result<After> {
         let (at, mut displaced) = (self.next(), Displaced::new());
         for Use { base, range, access } in uses {
             let pieces = self.histories.entry(*base).or_default();
@@ -175,9 +186,14 @@ impl Plan {
                 // At the limit the pieces stay larger than the range.
                 _ = pieces.split(boundary);
             }
+            self.accesses += pieces.count_in(range);
+            if self.accesses > MAX_ACCESSES {
+                self.is_full = true;
+                return Err(self.full());
+            }
             pieces.claim(at, *access, range, false, &mut displaced);
         }
-        displaced.into_iter().map(|(node, _)| node).collect()
+        Ok(displaced.into_iter().map(|(node, _)| node).collect())
     }
 
     /// Nodes of a branch such that everything on it up to a number is one of them or comes before one of them.

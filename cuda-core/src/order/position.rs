@@ -1,6 +1,8 @@
 //! Positions: the place of an access in an order. A live access has the ticket of its submission, a recorded one the
 //! index of its node.
 
+use smallvec::SmallVec;
+
 use crate::{protocol::Ticket, sync::limit};
 
 /// The number of streams whose last reads a history stores. One more reader is ordered after the oldest of them and
@@ -17,6 +19,9 @@ pub(crate) trait Position: Copy + Eq {
 
     /// The later one of two in one queue.
     fn later(self, other: Self) -> Self;
+
+    /// Removes the reader that is in the queue of `self`, if there is one. Readers were entered in their order.
+    fn remove_from(self, readers: &mut SmallVec<[Self; 2]>);
 }
 
 /// Submissions of one stream are in one queue.
@@ -32,6 +37,11 @@ impl Position for Ticket {
     fn later(self, other: Self) -> Self {
         Ticket { number: self.number.max(other.number), ..self }
     }
+
+    #[inline]
+    fn remove_from(self, readers: &mut SmallVec<[Self; 2]>) {
+        readers.retain(|other| other.stream != self.stream);
+    }
 }
 
 /// Nodes of a recording have no queue: only edges order them. A node that uses the same memory twice needs no edge to
@@ -46,5 +56,12 @@ impl Position for u32 {
 
     fn later(self, _: Self) -> Self {
         self
+    }
+
+    /// Only the last reader can be this node: a look at all of them would make a recording with many readers slow.
+    fn remove_from(self, readers: &mut SmallVec<[Self; 2]>) {
+        if readers.last() == Some(&self) {
+            readers.pop();
+        }
     }
 }

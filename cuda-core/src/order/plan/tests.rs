@@ -59,6 +59,20 @@ fn disjoint_ranges_have_no_edges_and_overlapping_ones_have() {
     assert_eq!(edges(plan), [vec![], vec![], vec![], vec![0, 1]]);
 }
 
+/// Every read of a whole buffer is remembered in each of its pieces.
+#[test]
+fn accesses_to_many_pieces_are_limited() {
+    let (mut plan, parts) = (Plan::default(), 4000);
+    for part in 0..parts {
+        plan.append(stream(1), work(&[(1, part..part + 1, Access::Read)]), false).unwrap();
+    }
+    let read = || work(&[(1, 0..parts, Access::Read)]);
+    let reads = (0..MAX_NODES).take_while(|_| plan.append(stream(1), read(), false).is_ok());
+    assert_eq!(reads.count(), (MAX_ACCESSES - parts as usize) / parts as usize);
+    let refused = plan.append(stream(2), fill(2, 0..LEN), false).unwrap_err();
+    assert!(refused.to_string().contains("accesses to pieces of memory"), "{refused}");
+}
+
 #[test]
 fn many_readers_are_independent() {
     let readers = 3 * crate::order::MAX_READERS as u32;

@@ -1,0 +1,60 @@
+//! Jobs that copy large host memory, for copies in async code.
+
+use std::{
+    sync::OnceLock,
+    task::{Context, Poll},
+};
+
+use cuda_core::{
+    Error, Result,
+    sync::{HelperThread, Receiver, one_shot},
+};
+
+use crate::context::{ExecutionContext, RunMode};
+
+/// A job on the thread that makes large copies. Dropping it does not stop the job.
+pub(super) struct CopyJob<T>(Receiver<T>);
+
+impl<T: Send + 'static> CopyJob<T> {
+    /// Starts a job. The process has one thread for them: each job uses several threads itself.
+    ///
+    /// # Errors
+    /// [`Error::Host`] if the thread cannot be started.
+    pub(super) fn start(job: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
+        static COPIER: OnceLock<HelperThread> = OnceLock::new();
+        let copier = COPIER.get_or_init(|| HelperThread::new("cuda-copy"));
+        let (sender, receiver) = one_shot();
+        copier.run(move || sender.send(job())).map_err(|error| {
+            let what = "failed to start the thread that copies host memory".into();
+            Error::Host { what, detail: error.to_string() }
+        })?;
+        Ok(Self(receiver))
+    }
+
+    /// Ready with the result of the job in `job`, which is taken out. A run that only submits waits for it here, since it
+    /// never polls again.
+    ///
+    /// # Errors
+    /// [`Error::Host`] if the job panicked; [`Error::AlreadyEnded`] if there is none.
+    pub(super) fn poll(
+        job: &mut Option<Self>,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<T>> {
+        let Some(Self(running)) = job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
+        let polled = match cx.mode_of_poll() {
+            RunMode::Async | RunMode::Blocking => running.poll(task),
+            RunMode::Detached => Poll::Ready(running.wait()),
+        };
+        if polled.is_ready() {
+            *job = None;
+        }
+        polled.map(|result| result.ok_or_else(panicked))
+    }
+}
+
+#[cold]
+fn panicked() -> Error {
+    let detail = "it panicked; a `HostSource` of your own may be the cause".into();
+    Error::Host { what: "a copy of host memory".into(), detail }
+}
