@@ -1,6 +1,6 @@
 //! A pool of host blocks: pinning memory is slow, so blocks are used again and again.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     order::Retain,
@@ -20,7 +20,8 @@ pub(crate) struct HostPool(Mutex<Idle>);
 
 #[derive(Default)]
 struct Idle {
-    blocks: Vec<Arc<HostBlock>>,
+    /// The one that was idle for longest first.
+    blocks: VecDeque<Arc<HostBlock>>,
     bytes: usize,
 }
 
@@ -70,19 +71,24 @@ fn block_size(bytes: usize) -> usize {
 impl Idle {
     fn take(&mut self, size: usize) -> Option<Arc<HostBlock>> {
         let found = self.blocks.iter().rposition(|block| block.len() == size)?;
-        let block = self.blocks.swap_remove(found);
+        let block = self.blocks.remove(found)?;
         self.bytes -= block.len();
         Some(block)
     }
 
-    /// Takes a block back, or returns it where the pool is full.
-    fn give(&mut self, block: Arc<HostBlock>) -> Option<Arc<HostBlock>> {
-        if self.bytes + block.len() > HOST_POOL_LIMIT {
-            return Some(block);
-        }
+    /// Takes a block back. Returns the blocks that have been idle for longest, as many as exceed the limit: sizes that
+    /// are not needed any more make room for those that are.
+    fn give(&mut self, block: Arc<HostBlock>) -> Vec<Arc<HostBlock>> {
         self.bytes += block.len();
-        self.blocks.push(block);
-        None
+        self.blocks.push_back(block);
+        let mut surplus = Vec::new();
+        while self.bytes > HOST_POOL_LIMIT
+            && let Some(oldest) = self.blocks.pop_front()
+        {
+            self.bytes -= oldest.len();
+            surplus.push(oldest);
+        }
+        surplus
     }
 }
 
@@ -108,5 +114,25 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let surplus = self.pool.0.lock().give(self.block.clone());
         drop(surplus);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_were_idle_for_longest_make_room() {
+        let block = |bytes| Arc::new(HostBlock::heap(bytes).unwrap());
+        let mut idle = Idle::default();
+        let half = HOST_POOL_LIMIT / 2;
+        assert!(idle.give(block(half)).is_empty() && idle.give(block(half)).is_empty());
+        let surplus = idle.give(block(SMALLEST));
+        assert_eq!(surplus.iter().map(|it| it.len()).collect::<Vec<_>>(), [half]);
+        assert!(idle.take(SMALLEST).is_some() && idle.take(half).is_some());
+        assert!(idle.take(half).is_none());
+        assert_eq!(idle.bytes, 0);
+        let larger = idle.give(block(HOST_POOL_LIMIT + SMALLEST));
+        assert_eq!((larger.len(), idle.bytes), (1, 0));
     }
 }
