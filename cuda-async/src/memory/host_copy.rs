@@ -32,7 +32,7 @@ pub(super) enum Copier {
     Poll,
     /// The thread that polls, with others. Only for runs that block their thread anyway.
     Threads,
-    /// The helper thread of the device, with others.
+    /// The thread of [`CopyJob`](super::copy_job::CopyJob), with others.
     Helper,
 }
 

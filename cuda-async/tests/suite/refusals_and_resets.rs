@@ -14,8 +14,8 @@ use cuda_cpu::CpuProvider;
 
 use crate::{kernels::Kernels, polling::iterations_for};
 
-/// Takes a pointer. Its static shared memory leaves no room for dynamic shared memory.
-const LARGE: &str = "
+/// Takes a pointer. Its static shared memory leaves no room for dynamic shared memory, which only the backend knows.
+pub const LARGE: &str = "
     .version 8.0
     .target sm_75
     .address_size 64

@@ -46,9 +46,3 @@ fn no_result() -> Error {
     let what = "a job on the helper thread of the device".into();
     Error::Host { what, detail: "it panicked, or its result was taken before".into() }
 }
-
-impl<T> std::fmt::Debug for BlockingJob<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BlockingJob")
-    }
-}

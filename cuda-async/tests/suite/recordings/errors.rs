@@ -12,7 +12,7 @@ use cuda_async::{
     race, script, to_pinned, value, with_context,
 };
 
-use crate::{on_every_device, polling::memory_is_freed};
+use crate::{on_every_device, polling::memory_is_freed, refusals_and_resets::LARGE};
 
 on_every_device! {
     waits_are_errors
@@ -169,20 +169,6 @@ fn replay_on_a_lost_device_is_an_error_until_the_reset() {
     recorded.replay(&other).unwrap();
     assert_eq!(to_host(recorded.output()).sync_on(&other).unwrap(), [5; 8]);
 }
-
-/// Its static shared memory leaves no room for dynamic shared memory, which only the backend knows.
-const LARGE: &str = "
-    .version 8.0
-    .target sm_75
-    .address_size 64
-    .visible .entry large(.param .u64 p) {
-        .shared .align 4 .b8 tile[4096];
-        .reg .u32 %r<3>;
-        mov.u32 %r1, tile;
-        mov.u32 %r2, 1;
-        st.shared.u32 [%r1], %r2;
-        ret;
-    }";
 
 #[test]
 fn replay_that_is_refused_half_way_leaves_the_memory_usable() {
