@@ -18,14 +18,11 @@ impl Credit {
         Self(None)
     }
 
-    /// Ready when the stream has completed half of the submissions that were in flight at the first poll.
+    /// Ready when the stream has completed half of the work that was in flight at the first poll.
     fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
         let mut waiter = match self.0.take() {
             Some(waiter) => waiter,
-            None => {
-                let number = stream.submitted().saturating_sub(limit(stream) / 2);
-                Box::new(stream.waiter(number)?)
-            }
+            None => Box::new(stream.credit_waiter()?),
         };
         let polled = waiter.poll(task);
         if polled.is_pending() {
@@ -64,14 +61,13 @@ impl std::fmt::Debug for Credit {
 }
 
 impl ExecutionContext {
-    /// Ready when the stream has fewer submissions in flight than its device allows
-    /// ([`Device::submissions_in_flight`](cuda_core::Device::submissions_in_flight)). Always ready in
-    /// [`async_on`](crate::DeviceOp::async_on) and in recordings, where steps may not wait. With many more submissions
-    /// in flight a driver blocks the thread that enqueues.
+    /// Ready when the stream [has credit](cuda_core::Stream::has_credit): fewer submissions, and fewer bytes of host
+    /// memory, in flight than its device allows. Always ready in [`async_on`](crate::DeviceOp::async_on), which checks the
+    /// credit before the first step, and in recordings: steps may not wait there.
     #[inline]
     pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;
-        if stream.in_flight() < limit(stream) || self.mode() == RunMode::Detached {
+        if stream.has_credit() || self.mode() == RunMode::Detached {
             return Poll::Ready(Ok(()));
         }
         wait_for_credit(stream, credit, task)
@@ -80,14 +76,8 @@ impl ExecutionContext {
     /// Whether the stream is known to have credit.
     #[inline]
     pub(crate) fn has_credit(&self) -> bool {
-        self.known_stream().is_some_and(|stream| stream.in_flight() < limit(stream))
+        self.known_stream().is_some_and(Stream::has_credit)
     }
-}
-
-/// The submissions that the stream may have in flight.
-#[inline]
-fn limit(stream: &Stream) -> u64 {
-    stream.device().submissions_in_flight()
 }
 
 /// Checks again after each wait, because another step may have taken the credit.
@@ -97,7 +87,7 @@ fn wait_for_credit(
     credit: &mut Credit,
     task: &mut Context<'_>,
 ) -> Poll<Result<()>> {
-    while stream.in_flight() >= limit(stream) {
+    while !stream.has_credit() {
         ready!(credit.poll(stream, task))?;
     }
     Poll::Ready(Ok(()))

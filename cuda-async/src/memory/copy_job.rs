@@ -7,7 +7,7 @@ use std::{
 
 use cuda_core::{
     Error, Result,
-    sync::{HelperThread, Receiver, one_shot},
+    sync::{HelperThread, Receiver},
 };
 
 use crate::context::{ExecutionContext, RunMode};
@@ -23,12 +23,8 @@ impl<T: Send + 'static> CopyJob<T> {
     pub(super) fn start(job: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
         static COPIER: OnceLock<HelperThread> = OnceLock::new();
         let copier = COPIER.get_or_init(|| HelperThread::new("cuda-copy"));
-        let (sender, receiver) = one_shot();
-        copier.run(move || sender.send(job())).map_err(|error| {
-            let what = "failed to start the thread that copies host memory".into();
-            Error::Host { what, detail: error.to_string() }
-        })?;
-        Ok(Self(receiver))
+        let started = copier.start(job);
+        started.map(Self).map_err(|error| Error::no_thread("the copies of host memory", &error))
     }
 
     /// Ready with the result of the job in `job`, which is taken out. A run that only submits waits for it here, since it

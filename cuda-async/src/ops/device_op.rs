@@ -306,8 +306,9 @@ pub trait DeviceOp:
     /// Submits to `stream` and returns, without waiting for the device.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step has to wait; work that was submitted before that
-    /// runs. Otherwise the error of a step.
+    /// [`Error::Busy`](crate::Error::Busy) if the stream has as much in flight as its device allows; nothing is submitted
+    /// then. [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step has to wait; work that was submitted before
+    /// that runs. Otherwise the error of a step.
     ///
     /// # Safety
     /// The caller accepts that errors which the device meets later are not reported. Handles in the output are safe to

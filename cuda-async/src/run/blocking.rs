@@ -68,8 +68,10 @@ fn poll_until_ready<T>(
     }
 }
 
-/// Submits an operation without waiting. Returns [`Error::NeedsHostData`] if a step has to wait.
+/// Submits an operation without waiting. Returns [`Error::Busy`] if the stream has no credit, and
+/// [`Error::NeedsHostData`] if a step has to wait.
 pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
+    stream.check_credit()?;
     let cx = ExecutionContext::root(stream, RunMode::Detached);
     let submitted = steps.submit_now(&mut Context::from_waker(Waker::noop()), &cx);
     submitted.unwrap_or(Err(Error::NeedsHostData))

@@ -1,16 +1,19 @@
-//! Limits on submissions in flight.
+//! Limits on submissions and host memory in flight.
 
 use std::{
     future::Future,
     ops::ControlFlow::{Break, Continue},
     pin::pin,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
 
-use cuda_async::{Device, in_order, iterate, policy::SingleStream, prelude::*};
+use cuda_async::{Device, Error, Stream, in_order, iterate, policy::SingleStream, prelude::*};
 
 use crate::{kernels::Kernels, on_every_device, polling::iterations_for};
 
@@ -18,6 +21,8 @@ on_every_device! {
     submissions_wait_for_credit
     blocking_run_waits_for_credit
     allocations_wait_for_credit
+    uploads_wait_for_credit_of_host_memory
+    async_on_is_busy_beyond_the_limit
 }
 
 const MANY: u32 = 3000;
@@ -45,27 +50,39 @@ fn many_launches_behind_a_long_kernel(
         .then(to_host)
 }
 
-/// Polls the operation until it ends, and checks that the limit always holds. Returns whether the limit was reached.
+/// Polls the operation until it ends, and checks that the limit of submissions always holds. Returns whether the limit
+/// was reached.
 fn reaches_the_limit<O: DeviceOp>(
     device: &Device,
     op: O,
     check: impl Fn(<O as DeviceOp>::Output),
 ) -> bool {
+    let limit = device.capabilities().submissions_in_flight;
+    let most = most_in_flight(device, op, check, Stream::in_flight);
+    assert!(most <= limit + MORE, "{most}");
+    most >= limit
+}
+
+/// Polls the operation until it ends. Returns the largest `count` of its stream.
+fn most_in_flight<O: DeviceOp>(
+    device: &Device,
+    op: O,
+    check: impl Fn(<O as DeviceOp>::Output),
+    count: fn(&Stream) -> u64,
+) -> u64 {
     let stream = device.new_stream().unwrap();
     let mut future = pin!(op.schedule(&SingleStream::from(stream.clone())));
     let mut most = 0;
     let output = loop {
         let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        most = most.max(stream.in_flight());
+        most = most.max(count(&stream));
         match polled {
             Poll::Ready(output) => break output,
             Poll::Pending => thread::yield_now(),
         }
     };
     check(output.unwrap());
-    let limit = device.submissions_in_flight();
-    assert!(most <= limit + MORE, "{most}");
-    most >= limit
+    most
 }
 
 /// Tries a few times, because other tests change the time that the long kernel takes.
@@ -94,7 +111,7 @@ fn blocking_run_waits_for_credit(device: &Device) {
         let sum = many_launches_behind_a_long_kernel(device).sync_on(&stream).unwrap();
         ended.store(true, Ordering::Relaxed);
         assert_eq!(sum, [MANY as f32; 16]);
-        assert!(watch.join().unwrap() <= device.submissions_in_flight() + MORE);
+        assert!(watch.join().unwrap() <= device.capabilities().submissions_in_flight + MORE);
     });
 }
 
@@ -107,4 +124,62 @@ fn allocations_wait_for_credit(device: &Device) {
         reaches_the_limit(device, op, |len| assert_eq!(len, 1000))
     };
     assert!((0..8).any(once));
+}
+
+/// Each upload is too small to wait for its own blocks.
+fn uploads_wait_for_credit_of_host_memory(device: &Device) {
+    const BYTES: usize = 8 << 20;
+    let limit = device.capabilities().host_bytes_in_flight;
+    let uploads = 3 * limit as usize / (2 * BYTES);
+    let data: Arc<[u8]> = vec![7; BYTES].into();
+    let once = |_| {
+        let (kernels, data) = (Kernels::load(device), data.clone());
+        let long = iterations_for(device, Duration::from_millis(400));
+        let slow = zeros::<u32>(32).then(move |out| kernels.spin(out, long));
+        let upload = move |_| h2d(data.clone());
+        let op = slow.then(move |_| in_order((0..uploads).map(upload))).map(|all| all.len());
+        let check = |len| assert_eq!(len, uploads);
+        let most = most_in_flight(device, op, check, Stream::host_bytes_in_flight);
+        assert!(most < limit + 2 * BYTES as u64, "{most}");
+        most >= limit
+    };
+    assert!((0..8).any(once));
+}
+
+fn async_on_is_busy_beyond_the_limit(device: &Device) {
+    let kernels = Kernels::load(device);
+    let long = iterations_for(device, Duration::from_millis(400));
+    let stream = device.new_stream().unwrap();
+    let add = |x| kernels.add_scalar(x, 1.0);
+    let limit = device.capabilities().submissions_in_flight;
+    let mut once = |_| {
+        // SAFETY: the outputs are only used by operations.
+        unsafe {
+            let slow = zeros::<u32>(32).then(|out| kernels.spin(out, long));
+            drop(slow.async_on(&stream).unwrap());
+            let mut buffer = zeros::<f32>(16).async_on(&stream).unwrap();
+            for submitted in 0..MANY {
+                let before = stream.submitted();
+                match add(buffer).async_on(&stream) {
+                    Ok(next) => buffer = next,
+                    Err(error) => {
+                        assert!(
+                            matches!(error, Error::Busy { unit: "submissions", .. }),
+                            "{error}"
+                        );
+                        assert!(error.is_retryable());
+                        assert_eq!(stream.submitted(), before);
+                        assert!(u64::from(submitted) + MORE >= limit);
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    };
+    assert!((0..8).any(&mut once));
+    stream.synchronize().unwrap();
+    // SAFETY: as above.
+    let x = unsafe { zeros::<f32>(16).then(add).async_on(&stream) }.unwrap();
+    assert_eq!(to_host(x).sync_on(&stream).unwrap(), [1.0; 16]);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    protocol::{DeviceInfo, Error, MemoryInfo, Provider, Reply, Request, Result},
+    protocol::{Capabilities, DeviceInfo, Error, MemoryInfo, Provider, Reply, Request, Result},
     runtime::{Pending, device_core::DeviceCore, unexpected},
 };
 
@@ -89,10 +89,9 @@ impl Device {
         self.0.streams.delivers_here()
     }
 
-    /// The number of submissions that a stream of this device should have in flight. Beyond it a caller waits for
-    /// credit; with many more, a driver blocks the thread that enqueues.
-    pub fn submissions_in_flight(&self) -> u64 {
-        self.0.capabilities.submissions_in_flight
+    /// The limits and properties of this device's backend.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.0.capabilities
     }
 
     #[inline]

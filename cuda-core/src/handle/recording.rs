@@ -8,12 +8,8 @@ use std::{any::Any, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{
-    allocation::{Allocation, Operand},
     device::Device,
-    recorder::{Recorder, UploadSource},
-    stream::Stream,
-    submit::Keep,
-    turns::Turns,
+    stream::{Allocation, Keep, Operand, Recorder, Stream, Turns, UploadSource},
 };
 use crate::{
     order::{

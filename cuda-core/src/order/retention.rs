@@ -39,10 +39,13 @@ pub(crate) struct Retention {
     held: Mutex<Held>,
     /// The number of resources. Readable without the lock. Stored under the lock.
     count: AtomicUsize,
+    /// The host memory of the resources, in bytes. As `count`.
+    bytes: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Held {
+    bytes: usize,
     /// With the submission that uses each, oldest first.
     queue: VecDeque<Entry>,
     /// Since the stream last asked for a report.
@@ -56,14 +59,23 @@ struct Entry {
     resource: Arc<dyn Retain>,
 }
 
+impl Held {
+    /// These entries are not in the queue any more.
+    fn credit(&mut self, released: &[Entry]) {
+        self.bytes -= released.iter().map(|entry| entry.resource.host_bytes()).sum::<usize>();
+    }
+}
+
 impl Retention {
     /// Retains a resource for a submission. Returns whether it is time to ask for a report of the stream's progress.
     pub(crate) fn keep(&self, last_use: u64, until: Until, resource: Arc<dyn Retain>) -> bool {
         let mut held = self.held.lock();
+        let bytes = resource.host_bytes();
+        held.bytes += bytes;
         held.unasked += 1;
-        held.unasked_bytes += resource.host_bytes();
+        held.unasked_bytes += bytes;
         held.queue.push_back(Entry { last_use, until, resource });
-        self.count.store(held.queue.len(), Ordering::Release);
+        self.show(&held);
         let ask = held.unasked >= MAX_RETAINED || held.unasked_bytes >= MAX_RETAINED_BYTES;
         if ask {
             (held.unasked, held.unasked_bytes) = (0, 0);
@@ -76,7 +88,8 @@ impl Retention {
     pub(crate) fn forget(&self, number: u64) {
         let mut held = self.held.lock();
         let refused = held.queue.pop_back_if(|entry| entry.last_use == number);
-        self.count.store(held.queue.len(), Ordering::Release);
+        held.credit(refused.as_slice());
+        self.show(&held);
         drop(held);
         drop(refused);
     }
@@ -84,6 +97,33 @@ impl Retention {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// The host memory that it holds, in bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// The submission with whose completion at most `bytes` bytes of host memory are left; 0 if no more are held now.
+    pub(crate) fn leaves_at_most(&self, bytes: usize) -> u64 {
+        let held = self.held.lock();
+        let mut left = held.bytes;
+        let mut entries = held.queue.iter();
+        let mut number = 0;
+        while left > bytes
+            && let Some(entry) = entries.next()
+        {
+            left -= entry.resource.host_bytes();
+            number = entry.last_use;
+        }
+        number
+    }
+
+    /// Makes the sums readable without the lock. Called after each change, with the lock held.
+    fn show(&self, held: &Held) {
+        self.count.store(held.queue.len(), Ordering::Release);
+        self.bytes.store(held.bytes, Ordering::Release);
     }
 
     /// Releases every resource whose last use is submission `number` or an earlier one.
@@ -98,7 +138,8 @@ impl Retention {
         let mut held = self.held.lock();
         let done = held.queue.partition_point(|entry| entry.last_use <= number);
         let released: Vec<_> = held.queue.drain(..done).collect();
-        self.count.store(held.queue.len(), Ordering::Release);
+        held.credit(&released);
+        self.show(&held);
         drop(held);
         drop(released);
     }
@@ -111,7 +152,8 @@ impl Retention {
             let due = |entry: &Entry| entry.until == Until::Accepted && entry.last_use <= number;
             let (released, kept) = held.queue.drain(..).partition::<Vec<_>, _>(due);
             held.queue = kept.into();
-            self.count.store(held.queue.len(), Ordering::Release);
+            held.credit(&released);
+            self.show(&held);
             drop(held);
             drop(released);
         }
@@ -120,8 +162,8 @@ impl Retention {
     /// Takes everything out, with the tickets that it was retained for.
     pub(crate) fn take(&self, stream: StreamId) -> Vec<(Ticket, Box<dyn Any + Send + Sync>)> {
         let mut held = self.held.lock();
-        self.count.store(0, Ordering::Release);
-        let all = std::mem::take(&mut held.queue);
+        let all = std::mem::take(&mut *held).queue;
+        self.show(&held);
         drop(held);
         let boxed = |resource| Box::new(resource) as Box<dyn Any + Send + Sync>;
         let at = |number| Ticket { stream, number };

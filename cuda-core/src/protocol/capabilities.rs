@@ -6,6 +6,9 @@
 pub struct Capabilities {
     /// Submissions that a stream may have in flight. A client that has more to submit waits.
     pub submissions_in_flight: u64,
+    /// The number of bytes of host memory that the copies in flight on a stream may use. A client that has more to submit
+    /// waits. One copy may use more: it is submitted when less than the limit is in flight.
+    pub host_bytes_in_flight: u64,
     /// The number of bytes of device memory that this client may allocate. The client counts them, and refuses an
     /// allocation beyond the quota without asking the backend.
     pub memory_quota: u64,
@@ -23,6 +26,7 @@ impl Capabilities {
     pub fn local(memory: u64) -> Self {
         Self {
             submissions_in_flight: 768,
+            host_bytes_in_flight: 256 << 20,
             memory_quota: memory,
             ordered_visibility: true,
             slow_host_blocks: false,

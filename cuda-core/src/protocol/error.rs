@@ -154,6 +154,18 @@ pub enum Error {
         "this op waits for data on the host, so it can neither be submitted without waiting nor recorded; use `.await`, `.sync()` or `.sync_on(&stream)`, and record only the part before it"
     )]
     NeedsHostData,
+    /// A stream has too much in flight for an operation that was submitted without waiting. Nothing was submitted.
+    #[error(
+        "the stream has {in_flight} {unit} in flight, and the limit is {limit}; try again when some of that work has run, or use `.await`, `.sync()` or `.sync_on(&stream)`, which wait"
+    )]
+    Busy {
+        /// Submissions, or bytes of host memory that copies use.
+        unit: &'static str,
+        /// The number of them in flight.
+        in_flight: u64,
+        /// The limit of the device.
+        limit: u64,
+    },
     /// An operation was composed or run in a way that would hang or overflow the stack.
     #[error("{what}: {detail}")]
     Misuse {
@@ -239,6 +251,13 @@ impl Error {
         Error::Unsupported { what: what.into(), device: device.into() }
     }
 
+    /// The error of an attempt to start a thread for `purpose`.
+    #[cold]
+    pub fn no_thread(purpose: &str, error: &std::io::Error) -> Self {
+        let what = format!("failed to start a thread for {purpose}").into();
+        Error::Host { what, detail: error.to_string() }
+    }
+
     /// The error of work that reads memory which this error has poisoned.
     pub fn poison(self) -> Self {
         match self {
@@ -257,7 +276,7 @@ impl Error {
         match self {
             // More memory than the device has never becomes free.
             Error::OutOfMemory { requested, total, .. } => requested <= total,
-            Error::OutOfHostMemory { .. } => true,
+            Error::OutOfHostMemory { .. } | Error::Busy { .. } => true,
             _ => false,
         }
     }

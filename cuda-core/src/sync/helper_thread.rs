@@ -13,7 +13,10 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use super::discard_panic;
+use super::{
+    discard_panic,
+    one_shot::{Receiver, one_shot},
+};
 
 /// The time that a helper thread waits for another job before it ends.
 const LINGER: Duration = Duration::from_millis(500);
@@ -68,6 +71,20 @@ impl HelperThread {
                 Err(error)
             }
         }
+    }
+
+    /// As [`run`](Self::run), for a job with a result. Dropping the receiver does not stop the job. If the job panics, no
+    /// result comes.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn start<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Receiver<T>> {
+        let (sender, receiver) = one_shot();
+        self.run(move || sender.send(job()))?;
+        Ok(receiver)
     }
 }
 

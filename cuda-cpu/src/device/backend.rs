@@ -254,10 +254,8 @@ impl CpuBackend {
         self.shared.modules.announce(id);
         let (shared, most) = (self.shared.clone(), self.info.max_threads_per_block);
         let load = move || shared.modules.load(id, &image, &shared.memory, most);
-        self.loader.run(load).map_err(|error| Error::Host {
-            what: "failed to start the thread that loads modules for the CPU device".into(),
-            detail: error.to_string(),
-        })
+        let started = self.loader.run(load);
+        started.map_err(|error| Error::no_thread("loading modules of the CPU device", &error))
     }
 
     fn memory(&self) -> MemoryInfo {

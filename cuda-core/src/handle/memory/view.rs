@@ -4,32 +4,31 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    allocation::{Allocation, Operand},
-    pinned::{Landing, PinnedBuffer, start_of},
-    stream::Stream,
-    submit::Keep,
+    landing::Landing,
+    pinned::{PinnedBuffer, start_of},
 };
 use crate::{
+    handle::stream::{Allocation, Keep, Operand, Stream},
     order::retention::Until,
     protocol::{Access, Element, Error, Pattern, Region, Result, Ticket, Work},
 };
 
 /// Bytes of an allocation.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
-    pub(super) allocation: &'a Arc<Allocation>,
-    pub(super) start: u64,
-    pub(super) bytes: u64,
+pub(crate) struct View<'a> {
+    pub(crate) allocation: &'a Arc<Allocation>,
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
 }
 
 impl<'a> View<'a> {
     #[inline]
-    pub(super) fn region(self) -> Region {
+    pub(crate) fn region(self) -> Region {
         self.allocation.region(self.start)
     }
 
     #[inline]
-    pub(super) fn operand(self, access: Access) -> Operand<'a> {
+    pub(crate) fn operand(self, access: Access) -> Operand<'a> {
         Operand::new(self.allocation, self.start..self.start + self.bytes, access)
     }
 
@@ -53,7 +52,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
-    pub(super) fn upload<T: Element>(
+    pub(crate) fn upload<T: Element>(
         self,
         stream: &Stream,
         host: PinnedBuffer<T>,
@@ -73,7 +72,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
-    pub(super) fn download<T: Element>(
+    pub(crate) fn download<T: Element>(
         self,
         stream: &Stream,
         host: PinnedBuffer<T>,
@@ -110,7 +109,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for elements that are no repetition of one, two or four bytes, or an error of the device.
-    pub(super) fn fill<T: Element>(self, stream: &Stream, value: &T) -> Result<Ticket> {
+    pub(crate) fn fill<T: Element>(self, stream: &Stream, value: &T) -> Result<Ticket> {
         if self.bytes == 0 {
             return Ok(nothing_on(stream));
         }

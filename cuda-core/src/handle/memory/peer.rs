@@ -7,8 +7,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{buffer::DeviceBuffer, device::Device, slice::Slice, stream::Stream, submit::Keep};
+use super::{buffer::DeviceBuffer, slice::Slice};
 use crate::{
+    handle::{
+        device::Device,
+        stream::{Keep, Stream},
+    },
     order::retention::Until,
     protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},
     runtime::{Pending, unexpected},

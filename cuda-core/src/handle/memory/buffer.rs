@@ -3,14 +3,18 @@
 use std::{marker::PhantomData, ops::Range, sync::Arc};
 
 use super::{
-    allocation::Allocation,
-    device::Device,
-    pinned::{Landing, PinnedBuffer},
+    landing::Landing,
+    pinned::PinnedBuffer,
     slice::{Slice, SliceMut},
-    stream::Stream,
     view::{View, no_size},
 };
-use crate::protocol::{Element, Error, Result, Ticket};
+use crate::{
+    handle::{
+        device::Device,
+        stream::{Allocation, Stream},
+    },
+    protocol::{Element, Error, Result, Ticket},
+};
 
 /// Owned device memory for `len` elements, freed in stream order after its last use.
 ///
@@ -121,7 +125,7 @@ impl<T> DeviceBuffer<T> {
     }
 
     #[inline]
-    pub(super) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         let bytes = self.len as u64 * size_of::<T>() as u64;
         View { allocation: &self.allocation, start: self.start, bytes }
     }
@@ -177,7 +181,7 @@ impl<T> DeviceBuffer<T> {
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
         let (first, second) = (self.view().part::<T>(&(0..mid))?, self.len - mid);
         let (at, allocation) = (self.start + first.bytes, self.allocation.clone());
-        self.allocation.accesses.split([at])?;
+        self.allocation.split([at])?;
         let second = Self { allocation, start: at, len: second, element: PhantomData };
         Ok((Self { len: mid, ..self }, second))
     }

@@ -1,19 +1,16 @@
 //! The arguments of a launch: bytes, addresses to fill in, and the buffers that are read and written.
 
-use std::borrow::Cow;
-
 use super::{
-    allocation::Operand,
-    buffer::DeviceBuffer,
     list::List,
     module::Function,
     parameter::{ArgumentKind, Place},
-    slice::{Slice, SliceMut},
-    stream::Stream,
-    view::View,
 };
-use crate::protocol::{
-    Access, Element, Error, Launch, LaunchConfig, Relocation, Result, Ticket, Work,
+use crate::{
+    handle::{
+        memory::{DeviceBuffer, Slice, SliceMut, View},
+        stream::Operand,
+    },
+    protocol::{Access, Element, Error, Relocation, Result},
 };
 
 /// Bytes of arguments that need no heap.
@@ -24,10 +21,10 @@ const MAX_ALIGN: usize = 256;
 
 /// Arguments, in the order of the kernel's parameters; buffers are borrowed.
 pub struct Arguments<'a> {
-    bytes: List<u8, INLINE_BYTES>,
+    pub(super) bytes: List<u8, INLINE_BYTES>,
     places: List<Place, 16>,
-    relocations: List<Relocation, 6>,
-    operands: List<Operand<'a>, 6>,
+    pub(super) relocations: List<Relocation, 6>,
+    pub(super) operands: List<Operand<'a>, 6>,
 }
 
 impl Default for Arguments<'_> {
@@ -119,7 +116,7 @@ impl<'a> Arguments<'a> {
 
     /// Checks number, sizes and kinds against the kernel's parameters.
     #[inline]
-    fn check(&self, function: &Function) -> Result<()> {
+    pub(super) fn check(&self, function: &Function) -> Result<()> {
         let slots = &function.shape().slots;
         let fit = slots.len() == self.places.len()
             && slots.iter().zip(self.places.iter()).all(|(slot, place)| slot.takes(place));
@@ -140,63 +137,5 @@ impl<'a> Arguments<'a> {
         let counts =
             (want != have).then(|| format!("it takes {want} arguments, the launch has {have}"));
         wrong(counts.into_iter().chain(misfits).next().unwrap_or_default())
-    }
-}
-
-impl Function {
-    /// Launches on `stream`, ordered with every other use of the buffers among the arguments.
-    ///
-    /// # Errors
-    /// [`Error::Arguments`] if number, sizes or kinds do not fit the kernel's parameters,
-    /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or an error of the backend.
-    ///
-    /// # Safety
-    /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
-    /// bounds, and only reads those that were given as [`Access::Read`]. No other code uses a buffer that was
-    /// given as [`Access::Write`] while this call lasts. If `stream` belongs to a recording, the first promise holds at
-    /// every replay, with the contents that the buffers then have.
-    #[inline]
-    pub unsafe fn launch(
-        &self,
-        stream: &Stream,
-        config: LaunchConfig,
-        arguments: &Arguments<'_>,
-    ) -> Result<Ticket> {
-        stream.device().check_same("a kernel", self.device())?;
-        self.check_shape(&config)?;
-        arguments.check(self)?;
-        let work = Work::Launch(Launch {
-            function: self.id(),
-            config,
-            params: Cow::Borrowed(&arguments.bytes),
-            relocations: Cow::Borrowed(&arguments.relocations),
-        });
-        stream.submit_launch(&work, &arguments.operands)
-    }
-
-    /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.
-    #[inline]
-    fn check_shape(&self, config: &LaunchConfig) -> Result<()> {
-        let shape = self.shape();
-        let fits = !config.is_empty()
-            && config.threads_per_block() <= u64::from(shape.max_threads)
-            && config.shared_bytes <= shape.max_shared_bytes;
-        if fits { Ok(()) } else { Err(self.wrong_shape(config)) }
-    }
-
-    #[cold]
-    fn wrong_shape(&self, config: &LaunchConfig) -> Error {
-        let LaunchConfig { grid, block, shared_bytes } = config;
-        let shape = self.shape();
-        let (threads, most) = (config.threads_per_block(), shape.max_threads);
-        let detail = if config.is_empty() {
-            format!("grid {grid:?} or block {block:?} has a 0")
-        } else if threads > u64::from(most) {
-            format!("{threads} threads per block, the limit is {most}")
-        } else {
-            let most = shape.max_shared_bytes;
-            format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}")
-        };
-        Error::InvalidLaunch { kernel: self.name().to_owned(), detail }
     }
 }

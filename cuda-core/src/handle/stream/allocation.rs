@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use super::device::Device;
 use crate::{
+    handle::device::Device,
     order::{Retain, accesses::Accesses},
-    protocol::{Access, AllocId, Region, Ticket},
+    protocol::{Access, AllocId, Region, Result, Ticket},
     runtime::Freed,
     sync::{
         Mutex,
@@ -55,13 +55,21 @@ impl Allocation {
     }
 
     #[inline]
-    pub(super) fn id(&self) -> AllocId {
+    pub(crate) fn id(&self) -> AllocId {
         self.id
     }
 
     /// Another owner of it. `None` if it was taken out of its `Arc`, and then no handle uses it.
-    pub(super) fn shared(&self) -> Option<Arc<Self>> {
+    pub(crate) fn shared(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
+    }
+
+    /// Adds boundaries, so that the parts on both sides are ordered separately. The caller has these parts to itself.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) at the limit of pieces.
+    pub(crate) fn split(&self, at: impl IntoIterator<Item = u64>) -> Result<()> {
+        self.accesses.split(at)
     }
 
     /// Marks it as used by a recording. The mark is never removed. Called while the recorded operation holds the
@@ -73,7 +81,7 @@ impl Allocation {
     /// Whether a recording uses it. Relaxed: the exclusive borrow, without which no conflicting use is possible, orders
     /// the mark before a later look.
     #[inline]
-    pub(super) fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         self.recorded.load(Ordering::Relaxed)
     }
 
@@ -83,7 +91,7 @@ impl Allocation {
     }
 
     /// Whether everything that used it is known to be complete.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let streams = &self.device.core().streams;
         self.accesses.last_uses().iter().all(|ticket| streams.is_complete(*ticket))
     }
@@ -108,9 +116,9 @@ impl std::fmt::Debug for Allocation {
 /// The use of some bytes of an allocation by a submission.
 #[derive(Debug, Clone)]
 pub(crate) struct Operand<'a> {
-    pub(super) allocation: &'a Allocation,
-    pub(super) range: Range<u64>,
-    pub(super) access: Access,
+    pub(crate) allocation: &'a Allocation,
+    pub(crate) range: Range<u64>,
+    pub(crate) access: Access,
 }
 
 impl<'a> Operand<'a> {

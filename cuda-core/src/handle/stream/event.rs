@@ -1,7 +1,6 @@
 //! Events: marks in streams.
 
-use super::device::Device;
-use crate::protocol::Ticket;
+use crate::{handle::device::Device, protocol::Ticket};
 
 /// A point of a stream that other streams can be ordered after.
 ///

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{device::Device, recorder::Recorder, sent::Sent};
+use super::{recorder::Recorder, sent::Sent};
 use crate::{
+    handle::device::Device,
     order::{Waiter, progress::Progress, timeline::Timeline},
     protocol::{Error, Result, StreamId, Ticket},
 };
@@ -44,51 +45,8 @@ pub(super) enum OnDrop {
     Nothing,
 }
 
-impl Device {
-    /// A new stream.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn new_stream(&self) -> Result<Stream> {
-        self.new_stream_with_priority(0)
-    }
-
-    /// A new stream with a priority. Lower numbers run first, and 0 is the default. A device uses the nearest priority
-    /// that it has; one without priorities ignores it.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
-        self.core().reclaim_all();
-        Ok(Stream::new(self.clone(), self.core().create_stream(priority)?, OnDrop::Destroy))
-    }
-
-    /// Borrows a stream from the device's pool, because creating one is slow. An idle stream is preferred. The stream
-    /// goes back to the pool when its last handle is dropped, also with work in flight.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
-        self.lend(priority, self.core().spare_streams.take(priority))
-    }
-
-    /// As [`lend_stream`](Device::lend_stream), but only a stream that is known to be idle. Creates one if the pool has
-    /// none.
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
-        self.lend(priority, self.core().spare_streams.take_idle(priority))
-    }
-
-    fn lend(&self, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
-        let timeline = spare.map_or_else(|| self.core().create_stream(priority), Ok)?;
-        Ok(Stream::new(self.clone(), timeline, OnDrop::Recycle))
-    }
-}
-
 impl Stream {
-    fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
+    pub(super) fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
         Self::with(Shared { device, timeline, on_drop, recorded: None })
     }
 
@@ -97,7 +55,7 @@ impl Stream {
     }
 
     /// A stream of a recording, which allocates on `home`.
-    pub(super) fn recording(home: Stream, recorder: Arc<Recorder>) -> Self {
+    pub(crate) fn recording(home: Stream, recorder: Arc<Recorder>) -> Self {
         let device = home.device().clone();
         let id = StreamId(device.core().next_id());
         let timeline = Timeline::new(id, home.priority(), true);
@@ -129,7 +87,7 @@ impl Stream {
 
     /// The recorder, if this is a stream of a recording.
     #[inline]
-    pub(super) fn recorder(&self) -> Option<&Arc<Recorder>> {
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.shared.recorded.as_ref().map(|recorded| &recorded.recorder)
     }
 
@@ -139,12 +97,12 @@ impl Stream {
     }
 
     #[inline]
-    pub(super) fn timeline(&self) -> &Arc<Timeline> {
+    pub(crate) fn timeline(&self) -> &Arc<Timeline> {
         &self.shared.timeline
     }
 
     #[inline]
-    pub(super) fn progress(&self) -> &Progress {
+    pub(crate) fn progress(&self) -> &Progress {
         &self.timeline().progress
     }
 
@@ -193,6 +151,61 @@ impl Stream {
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.timeline().order.is_locked()
+    }
+
+    /// Bytes of host memory that the copies in flight use, as far as they are not known to have run. Does not ask the
+    /// device.
+    #[inline]
+    pub fn host_bytes_in_flight(&self) -> u64 {
+        self.timeline().retention.bytes() as u64
+    }
+
+    /// Whether the stream has fewer submissions, and fewer bytes of host memory, in flight than its device allows
+    /// ([`Capabilities`](crate::protocol::Capabilities)). Does not ask the device.
+    ///
+    /// Submitting more is no error, but a driver may then block the thread that enqueues, and host memory is used without
+    /// a limit.
+    #[inline]
+    pub fn has_credit(&self) -> bool {
+        let capabilities = &self.device().core().capabilities;
+        self.in_flight() < capabilities.submissions_in_flight
+            && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
+    }
+
+    /// A waiter for the time at which half of each limit is in flight.
+    ///
+    /// # Errors
+    /// As [`waiter`](Self::waiter).
+    pub fn credit_waiter(&self) -> Result<Waiter> {
+        let capabilities = &self.device().core().capabilities;
+        let submissions = self.submitted().saturating_sub(capabilities.submissions_in_flight / 2);
+        let bytes = usize::try_from(capabilities.host_bytes_in_flight / 2).unwrap_or(usize::MAX);
+        self.waiter(submissions.max(self.timeline().retention.leaves_at_most(bytes)))
+    }
+
+    /// Checks that the stream [has credit](Self::has_credit), for a caller that cannot wait for it. Asks the device,
+    /// without blocking, if the progress that is known leaves no credit.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], or the error that lost the device.
+    pub fn check_credit(&self) -> Result<()> {
+        if self.has_credit() || self.is_recording() {
+            return Ok(());
+        }
+        self.query()?;
+        if self.has_credit() { Ok(()) } else { Err(self.busy()) }
+    }
+
+    #[cold]
+    fn busy(&self) -> Error {
+        let capabilities = &self.device().core().capabilities;
+        let (in_flight, limit) = (self.in_flight(), capabilities.submissions_in_flight);
+        if in_flight >= limit {
+            return Error::Busy { unit: "submissions", in_flight, limit };
+        }
+        let in_flight = self.host_bytes_in_flight();
+        let limit = capabilities.host_bytes_in_flight;
+        Error::Busy { unit: "bytes of host memory", in_flight, limit }
     }
 
     /// Asks the device, without blocking, whether everything submitted so far has run.

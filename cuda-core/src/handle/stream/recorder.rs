@@ -5,11 +5,9 @@ use std::{any::Any, sync::Arc};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{
-    allocation::{Allocation, Operand},
-    device::Device,
-};
+use super::allocation::{Allocation, Operand};
 use crate::{
+    handle::device::Device,
     order::{Retain, plan::Plan},
     protocol::{AllocId, Error, HostBlock, ModuleId, Result, StreamId, Ticket, Work},
     sync::Mutex,
@@ -19,29 +17,29 @@ use crate::{
 pub const MAX_RECORDED_BYTES: usize = 1 << 30;
 
 /// The work of one recording so far. All its streams share it. `None` once the recording has ended.
-pub(super) struct Recorder(Mutex<Option<Recorded>>);
+pub(crate) struct Recorder(Mutex<Option<Recorded>>);
 
 /// Recorded work and its resources.
 #[derive(Default)]
-pub(super) struct Recorded {
-    pub(super) plan: Plan,
+pub(crate) struct Recorded {
+    pub(crate) plan: Plan,
     /// The memory that the nodes name.
-    pub(super) memory: FxHashMap<AllocId, Arc<Allocation>>,
+    pub(crate) memory: FxHashMap<AllocId, Arc<Allocation>>,
     /// The modules of the launches.
-    pub(super) modules: FxHashMap<ModuleId, Arc<dyn Any + Send + Sync>>,
+    pub(crate) modules: FxHashMap<ModuleId, Arc<dyn Any + Send + Sync>>,
     /// By node.
-    pub(super) uploads: FxHashMap<u32, UploadSource>,
+    pub(crate) uploads: FxHashMap<u32, UploadSource>,
     host_bytes: usize,
 }
 
 /// The bytes of an upload. They never change again, because the upload has consumed the buffer that owned them.
-pub(super) struct UploadSource {
-    pub(super) lease: Arc<dyn Retain>,
-    pub(super) block: Arc<HostBlock>,
+pub(crate) struct UploadSource {
+    pub(crate) lease: Arc<dyn Retain>,
+    pub(crate) block: Arc<HostBlock>,
 }
 
 impl Recorder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Mutex::new(Some(Recorded::default())))
     }
 
@@ -49,7 +47,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`Error::Misuse`] if it has ended.
-    pub(super) fn end(&self) -> Result<Recorded> {
+    pub(crate) fn end(&self) -> Result<Recorded> {
         self.0.lock().take().ok_or_else(ended)
     }
 

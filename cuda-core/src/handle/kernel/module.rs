@@ -7,8 +7,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::{device::Device, parameter::Slot};
+use super::parameter::Slot;
 use crate::{
+    handle::device::Device,
     protocol::{
         Control, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Request, Result,
         module,
@@ -29,10 +30,10 @@ struct Loaded {
 }
 
 /// The limits of launches of a kernel, ready to be compared.
-pub(crate) struct Shape {
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) max_threads: u32,
-    pub(crate) max_shared_bytes: u32,
+pub(super) struct Shape {
+    pub(super) slots: Vec<Slot>,
+    pub(super) max_threads: u32,
+    pub(super) max_shared_bytes: u32,
 }
 
 /// A module that is being loaded. Dropping it unloads the module.
@@ -212,13 +213,13 @@ impl Function {
     }
 
     #[inline]
-    pub(crate) fn shape(&self) -> &Shape {
+    pub(super) fn shape(&self) -> &Shape {
         // As for `info`.
         &self.module.0.shapes[self.entry as usize]
     }
 
     #[inline]
-    pub(crate) fn id(&self) -> FunctionId {
+    pub(super) fn id(&self) -> FunctionId {
         FunctionId { module: self.module.0.unloads.id, entry: self.entry }
     }
 }

@@ -71,14 +71,14 @@ impl Place {
 }
 
 /// A parameter, as far as an argument is compared with it.
-pub(crate) struct Slot {
+pub(super) struct Slot {
     at: Span,
     /// Whether it takes an argument, by the argument's kind.
     takes: [bool; 3],
 }
 
 impl Slot {
-    pub(crate) fn new(param: &ParamInfo) -> Self {
+    pub(super) fn new(param: &ParamInfo) -> Self {
         use ArgumentKind::{Bytes, Float, Integer};
         let takes = [Integer, Float, Bytes].map(|kind| kind.fits(param.ty));
         Self { at: Span::new(param.offset, param.size), takes }

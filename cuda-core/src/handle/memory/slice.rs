@@ -8,12 +8,14 @@
 use std::{marker::PhantomData, ops::Range};
 
 use super::{
-    device::Device,
-    pinned::{Landing, PinnedBuffer},
-    stream::Stream,
+    landing::Landing,
+    pinned::PinnedBuffer,
     view::{View, no_size},
 };
-use crate::protocol::{Element, Result, Ticket};
+use crate::{
+    handle::{device::Device, stream::Stream},
+    protocol::{Element, Result, Ticket},
+};
 
 /// Elements of a device buffer, borrowed to be read.
 #[derive(Clone, Copy)]
@@ -34,7 +36,7 @@ impl<'a, T> Slice<'a, T> {
     }
 
     #[inline]
-    pub(super) fn view(&self) -> View<'a> {
+    pub(crate) fn view(&self) -> View<'a> {
         self.view
     }
 
@@ -78,7 +80,7 @@ impl<'a, T> SliceMut<'a, T> {
     }
 
     #[inline]
-    pub(super) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         self.view
     }
 
@@ -119,7 +121,7 @@ impl<'a, T> SliceMut<'a, T> {
         // Adds boundaries at both ends too: a slice may begin or end inside a piece.
         let ends = [view.start, second.start, view.start + view.bytes];
         let inside = |at: &u64| *at < view.allocation.bytes();
-        view.allocation.accesses.split(ends.into_iter().filter(inside))?;
+        view.allocation.split(ends.into_iter().filter(inside))?;
         Ok((Self::new(first), Self::new(second)))
     }
 

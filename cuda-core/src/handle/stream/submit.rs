@@ -36,7 +36,7 @@ impl Stream {
     }
 
     /// As [`submit`](Self::submit), for a launch, which retains nothing.
-    pub(super) fn submit_launch(
+    pub(crate) fn submit_launch(
         &self,
         work: &Work<'_>,
         operands: &[Operand<'_>],
@@ -96,7 +96,7 @@ impl Stream {
 
     /// Submits work. Called with the order lock held, with checked operands, and with the turns of recorded memory.
     #[inline]
-    pub(super) fn submit_ordered(
+    pub(crate) fn submit_ordered(
         &self,
         marks: &mut Watermarks,
         work: &Work<'_>,

@@ -20,7 +20,7 @@ use super::allocation::{Allocation, Operand};
 use crate::sync::MutexGuard;
 
 /// The turns of some allocations, until they are dropped.
-pub(super) struct Turns<'a>(
+pub(crate) struct Turns<'a>(
     // Held, never read.
     #[allow(dead_code)] SmallVec<[MutexGuard<'a, ()>; 4]>,
 );
@@ -36,7 +36,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Takes the turns of different allocations, which are sorted by their ids. Called with the order lock held.
-    pub(super) fn of_sorted(allocations: impl IntoIterator<Item = &'a Allocation>) -> Self {
+    pub(crate) fn of_sorted(allocations: impl IntoIterator<Item = &'a Allocation>) -> Self {
         Self(allocations.into_iter().map(|it| it.turn.lock()).collect())
     }
 }

@@ -1,0 +1,130 @@
+//! Typed host memory that a device copies from and to at full speed.
+//!
+//! # Rules
+//! A [`PinnedBuffer`] has exclusive access to its block: while it exists, no submission in flight names the block. An
+//! upload consumes it. A download consumes it too and returns a [`Landing`](super::Landing), which gives the `PinnedBuffer` back only
+//! when the stream has passed the copy. The stream retains the block, so a `PinnedBuffer` or a `Landing` may be dropped
+//! or forgotten at any time.
+
+use std::{
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
+
+use crate::{
+    handle::device::Device,
+    protocol::{Element, Error, HostBlock, HostRegion, Result},
+    runtime::Lease,
+};
+
+/// Host memory of `len` elements, pinned where the device is a GPU; reads and writes like a slice.
+pub struct PinnedBuffer<T> {
+    lease: Arc<Lease>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl Device {
+    /// A zeroed host buffer of `len` elements that this device copies from and to at full speed. May block for as long
+    /// as the driver pins memory: inside a poll use [`start_pinning`](Device::start_pinning).
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn pinned<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::new(self, len)
+    }
+
+    /// As [`pinned`](Device::pinned), but not zeroed: the buffer holds bytes of an earlier copy. Use it as the target
+    /// of a download.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn landing_place<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::uninitialised(self, len)
+    }
+
+    /// As [`landing_place`](Device::landing_place), if there is memory that was pinned before and is idle.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`] for more elements than there can be.
+    pub fn idle_landing_place<T: Element>(&self, len: usize) -> Result<Option<PinnedBuffer<T>>> {
+        let idle = self.core().host.take_idle(bytes_of::<T>(len)?);
+        Ok(idle.map(|lease| PinnedBuffer::of_lease(lease, len)))
+    }
+}
+
+impl<T: Element> PinnedBuffer<T> {
+    /// A zeroed buffer.
+    pub(super) fn new(device: &Device, len: usize) -> Result<Self> {
+        let mut buffer = Self::uninitialised(device, len)?;
+        buffer.fill(T::zeroed());
+        Ok(buffer)
+    }
+
+    /// A buffer with the bytes of the block's last use.
+    pub(super) fn uninitialised(device: &Device, len: usize) -> Result<Self> {
+        let core = device.core();
+        let lease = core.host.take(&*core.backend, bytes_of::<T>(len)?)?;
+        Ok(Self::of_lease(lease, len))
+    }
+
+    /// The first `len` elements of a block that no submission in flight names.
+    pub(super) fn of_lease(lease: Arc<Lease>, len: usize) -> Self {
+        Self { lease, len, element: PhantomData }
+    }
+
+    /// A buffer with a copy of `values`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn copied_from(device: &Device, values: &[T]) -> Result<Self> {
+        let mut buffer = Self::uninitialised(device, values.len())?;
+        buffer.copy_from_slice(values);
+        Ok(buffer)
+    }
+
+    /// Passes the block to a submission.
+    pub(super) fn into_lease(self) -> Arc<Lease> {
+        self.lease
+    }
+}
+
+impl<T: Element> Deref for PinnedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: no submission in flight names the block while a `PinnedBuffer` has it (see the rules).
+        let bytes = unsafe { self.lease.block().shared_bytes() };
+        // SAFETY: blocks are aligned for every element and hold at least `len` of them, initialised;
+        // an `Element` takes any bits.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Element> DerefMut for PinnedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        let start = self.lease.block().as_ptr();
+        // SAFETY: as in `deref`; exclusive because this is the only right to the bytes and it is
+        // borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(start.cast(), self.len) }
+    }
+}
+
+impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PinnedBuffer({} x {})", self.len, std::any::type_name::<T>())
+    }
+}
+
+/// The size of `len` elements in bytes.
+pub(super) fn bytes_of<T: Element>(len: usize) -> Result<usize> {
+    const { assert!(align_of::<T>() <= HostBlock::ALIGN, "elements are aligned to 64 bytes at most") };
+    let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= isize::MAX as usize);
+    bytes.ok_or(Error::OutOfHostMemory { requested: u64::MAX })
+}
+
+/// The start of a lease's block.
+pub(super) fn start_of(lease: &Lease) -> HostRegion {
+    HostRegion { block: lease.block().id(), offset: 0 }
+}

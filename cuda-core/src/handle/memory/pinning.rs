@@ -1,0 +1,85 @@
+//! A request for a pinned buffer.
+
+use std::{
+    marker::PhantomData,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use super::pinned::{PinnedBuffer, bytes_of};
+use crate::{
+    handle::device::Device,
+    protocol::{Element, Error, Result},
+    runtime::Lease,
+    sync::Receiver,
+};
+
+/// A request for a pinned buffer. If a GPU has no idle block of that size, a helper thread pins a new one.
+pub struct Pinning<T> {
+    device: Device,
+    len: usize,
+    /// Present once the helper thread pins memory.
+    job: Option<Receiver<Result<Arc<Lease>>>>,
+    element: PhantomData<T>,
+}
+
+impl Device {
+    /// As [`landing_place`](Device::landing_place), without blocking. If a GPU has no idle block of that size, a
+    /// helper thread pins a new one.
+    pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
+        Pinning { device: self.clone(), len, job: None, element: PhantomData }
+    }
+}
+
+impl<T: Element> Pinning<T> {
+    /// Ready with the buffer. It holds the bytes of an earlier copy.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`]; [`Error::Host`] if the helper thread cannot be started.
+    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<PinnedBuffer<T>>> {
+        if self.job.is_none() {
+            let bytes = bytes_of::<T>(self.len)?;
+            let core = self.device.core();
+            if let Some(idle) = core.host.take_idle(bytes) {
+                return Poll::Ready(Ok(PinnedBuffer::of_lease(idle, self.len)));
+            }
+            if !core.capabilities.slow_host_blocks {
+                return Poll::Ready(self.wait());
+            }
+            self.job = Some(self.start(bytes)?);
+        }
+        let Some(job) = &mut self.job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
+        let lease = ready!(job.poll(task)).unwrap_or_else(|| Err(no_result()));
+        Poll::Ready(lease.map(|lease| PinnedBuffer::of_lease(lease, self.len)))
+    }
+
+    /// Pins a buffer on the calling thread, which may block for as long as that takes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn wait(&mut self) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::uninitialised(&self.device, self.len)
+    }
+
+    #[cold]
+    fn start(&self, bytes: usize) -> Result<Receiver<Result<Arc<Lease>>>> {
+        let core = self.device.core();
+        let job = {
+            let core = core.clone();
+            move || core.host.take(&*core.backend, bytes)
+        };
+        core.helper.start(job).map_err(|error| Error::no_thread("the helper of the device", &error))
+    }
+}
+
+#[cold]
+fn no_result() -> Error {
+    let what = "pinning host memory on the helper thread of the device".into();
+    Error::Host { what, detail: "it panicked, or its result was taken before".into() }
+}
+
+impl<T> std::fmt::Debug for Pinning<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pinning({} x {})", self.len, std::any::type_name::<T>())
+    }
+}

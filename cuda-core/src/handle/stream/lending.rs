@@ -1,0 +1,49 @@
+//! Streams of a device: new ones, and those that it lends.
+
+use std::sync::Arc;
+
+use super::stream::{OnDrop, Stream};
+use crate::{handle::device::Device, order::timeline::Timeline, protocol::Result};
+
+impl Device {
+    /// A new stream.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn new_stream(&self) -> Result<Stream> {
+        self.new_stream_with_priority(0)
+    }
+
+    /// A new stream with a priority. Lower numbers run first, and 0 is the default. A device uses the nearest priority
+    /// that it has; one without priorities ignores it.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        self.core().reclaim_all();
+        Ok(Stream::new(self.clone(), self.core().create_stream(priority)?, OnDrop::Destroy))
+    }
+
+    /// Borrows a stream from the device's pool, because creating one is slow. An idle stream is preferred. The stream
+    /// goes back to the pool when its last handle is dropped, also with work in flight.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
+        self.lend(priority, self.core().spare_streams.take(priority))
+    }
+
+    /// As [`lend_stream`](Device::lend_stream), but only a stream that is known to be idle. Creates one if the pool has
+    /// none.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
+        self.lend(priority, self.core().spare_streams.take_idle(priority))
+    }
+
+    fn lend(&self, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
+        let timeline = spare.map_or_else(|| self.core().create_stream(priority), Ok)?;
+        Ok(Stream::new(self.clone(), timeline, OnDrop::Recycle))
+    }
+}
