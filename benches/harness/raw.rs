@@ -49,6 +49,10 @@ pub struct Lane<'a> {
 // SAFETY: see the rules.
 unsafe impl Send for Lane<'_> {}
 
+/// A kernel that belongs to no context.
+#[derive(Clone, Copy)]
+pub struct LibraryKernel(sys::CUkernel);
+
 /// An event.
 pub struct Event(sys::CUevent);
 
@@ -97,6 +101,32 @@ impl Raw {
 }
 
 impl Lane<'_> {
+    /// Loads `scale` as a kernel of a library, which belongs to no context. A launch takes the context of the stream.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    pub fn library_kernel(&self) -> Result<LibraryKernel, DriverError> {
+        let basic = concat!(include_str!("../../kernels/basic.ptx"), "\0");
+        let (mut library, mut kernel) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the text ends in a NUL byte, there are no options, and both calls write one handle.
+        unsafe {
+            let text = basic.as_ptr().cast();
+            sys::cuLibraryLoadData(
+                &mut library,
+                text,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+            )
+            .result()?;
+            sys::cuLibraryGetKernel(&mut kernel, library, c"scale".as_ptr()).result()?;
+        }
+        Ok(LibraryKernel(kernel))
+    }
+
     /// Makes the context current on the calling thread.
     ///
     /// # Errors
@@ -123,6 +153,23 @@ impl Lane<'_> {
 
     /// The same with the parameters packed in one buffer, as a library does that does not know the kernel.
     pub fn scale_packed(&self) {
+        self.packed(self.raw.scale);
+    }
+
+    /// The same with a kernel of a library.
+    pub fn scale_by(&self, kernel: LibraryKernel) {
+        self.packed(kernel.0.cast());
+    }
+
+    /// Asks for the current context.
+    pub fn query_context(&self) {
+        let mut context = ptr::null_mut();
+        // SAFETY: writes one handle.
+        check(unsafe { sys::cuCtxGetCurrent(&mut context) });
+        std::hint::black_box(context);
+    }
+
+    fn packed(&self, function: sys::CUfunction) {
         #[repr(C)]
         struct Params(Address, f32, u32);
         assert!(self.bytes >= LEN * 4, "too small to be scaled");
@@ -132,7 +179,7 @@ impl Lane<'_> {
         let [pointer, bytes, end] = [1usize, 2, 0].map(|tag| tag as *mut c_void);
         let params = ptr::from_ref(&params) as *mut c_void;
         let mut extra = [pointer, params, bytes, ptr::from_ref(&size) as *mut c_void, end];
-        self.launch(self.raw.scale, [LEN as u32 / 256, 256], [], extra.as_mut_ptr());
+        self.launch(function, [LEN as u32 / 256, 256], [], extra.as_mut_ptr());
     }
 
     /// Launches `timed` with one warp.

@@ -3,6 +3,7 @@
 //! `cargo bench -p benches --bench overhead [-- cpu|cuda|null]`. On a GPU the first row of each block is driver
 //! calls through `cudarc`; on the CPU device it is `.sync_on`.
 
+mod bare;
 mod null;
 mod ours;
 
@@ -13,7 +14,7 @@ use benches::{
 };
 use cuda_async::Device;
 
-use crate::{null::NullProvider, ours::Ours};
+use crate::{bare::Bare, null::NullProvider, ours::Ours};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
@@ -29,8 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     let device = asked.map_or_else(cuda_async::default_device, cuda_async::open)?;
     let info = device.info();
-    let raw = if info.address.starts_with("cuda") { Some(Raw::new()?) } else { None };
-    let raw = raw.as_ref().map(|raw| raw.lane(LEN * 4)).transpose()?;
+    let driver = if info.address.starts_with("cuda") { Some(Raw::new()?) } else { None };
+    let raw = driver.as_ref().map(|raw| raw.lane(LEN * 4)).transpose()?;
     heading(&format!("{} ({}), driver {:?}", info.name, info.address, info.driver));
     let ours = Ours::new(&device)?;
     one_launch(raw.as_ref(), &ours);
@@ -38,6 +39,9 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
         chain(raw.as_ref(), &ours, launches, rounds);
     }
     read_back(raw.as_ref(), &ours);
+    if let Some(raw) = &raw {
+        layers(raw, &ours)?;
+    }
     Ok(())
 }
 
@@ -111,6 +115,40 @@ fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {
     };
     let what = format!("chain of {launches}");
     report(&what, with_raw(raw, run, ways), Effort { rounds, in_a_row: 5 });
+}
+
+/// A chain of launches, layer by layer: which part of the time is the library's, and which the driver's.
+fn layers(raw: &Lane<'_>, ours: &Ours) -> Result<(), Box<dyn std::error::Error>> {
+    const LAUNCHES: usize = 100;
+    let (bare, library) = (Bare::new()?, raw.library_kernel()?);
+    let null = Ours::new(&Device::open(&NullProvider, 0)?)?;
+    let chain = |launch: &dyn Fn()| {
+        (0..LAUNCHES).for_each(|_| launch());
+        raw.synchronize();
+    };
+    let ways = vec![
+        Way::new("raw driver", || chain(&|| raw.scale(raw.x))),
+        Way::new("raw driver, parameters packed", || chain(&|| raw.scale_packed())),
+        Way::new("raw driver, packed, context queried before each", || {
+            chain(&|| {
+                raw.query_context();
+                raw.scale_packed();
+            })
+        }),
+        Way::new("raw driver, packed, kernel of a library", || chain(&|| raw.scale_by(library))),
+        Way::new("raw driver, packed, `cuda-core` without a driver before each", || {
+            chain(&|| {
+                null.core_alone(1, 2);
+                raw.scale_packed();
+            })
+        }),
+        Way::new("the CUDA backend alone", || bare.chain(LAUNCHES)),
+        Way::new("`cuda-core`", || ours.core_alone(LAUNCHES, LAUNCHES)),
+        Way::new("`iterate`, `.sync_on`", || ours.chain_sync(LAUNCHES)),
+        Way::new("`cuda-core` without a driver", || null.core_alone(LAUNCHES, LAUNCHES)),
+    ];
+    report("chain of 100, by layers", ways, Effort { rounds: 60, in_a_row: 5 });
+    Ok(())
 }
 
 fn read_back(raw: Option<&Lane<'_>>, ours: &Ours) {
