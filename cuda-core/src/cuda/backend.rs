@@ -14,7 +14,7 @@ use super::{
     completion::{Completion, Reporter, block_on_word},
     context::{Bound, Primary},
     objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
-    streams::{Stream, Streams},
+    streams::{DriverStream, StreamTable},
     teardown::{Objects, Retained, Use},
     work::{self, Place},
 };
@@ -41,7 +41,7 @@ pub struct CudaBackend {
     primary: &'static Primary,
     capabilities: Capabilities,
     id: BackendId,
-    streams: Streams,
+    streams: StreamTable,
     memory: Memory,
     modules: Modules,
     reporter: Reporter,
@@ -65,7 +65,7 @@ impl CudaBackend {
             primary,
             capabilities,
             id: BackendId(NEXT.fetch_add(1, Ordering::Relaxed)),
-            streams: Streams::new(primary),
+            streams: StreamTable::new(primary),
             memory: Memory::new(primary),
             modules: Modules::new(primary),
             reporter: Reporter::new(primary, notices, completion),
@@ -75,7 +75,7 @@ impl CudaBackend {
 
     /// Orders what comes next on a stream after tickets of other streams. A stream that is gone has run everything.
     #[cold]
-    fn wait_for(&self, stream: &Stream, after: &[Ticket], bound: &Bound) -> Result<()> {
+    fn wait_for(&self, stream: &DriverStream, after: &[Ticket], bound: &Bound) -> Result<()> {
         for ticket in after.iter().filter(|ticket| ticket.stream != stream.id) {
             if let Ok(producer) = self.streams.find(ticket.stream) {
                 producer.wait_for(ticket.number, stream.raw, self.primary, bound)?;
@@ -306,12 +306,12 @@ unsafe impl Foreign for CudaBackend {
 /// code may be capturing the stream.
 struct ForeignCall<'a> {
     backend: &'a CudaBackend,
-    stream: &'a Arc<Stream>,
+    stream: &'a Arc<DriverStream>,
     bound: &'a Bound,
 }
 
 impl<'a> ForeignCall<'a> {
-    fn begin(backend: &'a CudaBackend, stream: &'a Arc<Stream>, bound: &'a Bound) -> Self {
+    fn begin(backend: &'a CudaBackend, stream: &'a Arc<DriverStream>, bound: &'a Bound) -> Self {
         stream.begin_foreign();
         Self { backend, stream, bound }
     }

@@ -16,7 +16,7 @@ use super::{
     },
     context::{IdCache, Word},
     driver::api::StreamHandle,
-    streams::Stream,
+    streams::DriverStream,
 };
 use crate::{
     loom_models::check,
@@ -42,11 +42,11 @@ impl Device for Model {
         None
     }
 
-    fn status(&self, _: &Stream) -> Result<Option<u64>, Error> {
+    fn status(&self, _: &DriverStream) -> Result<Option<u64>, Error> {
         Ok(None)
     }
 
-    fn write_word(&self, stream: &Stream, value: u64) -> bool {
+    fn write_word(&self, stream: &DriverStream, value: u64) -> bool {
         self.driver.lock().writes.push_back((stream.word, value));
         self.came.notify_one();
         true
@@ -88,10 +88,10 @@ unsafe impl NoticeSink for Reported {
 }
 
 /// A stream whose word and whose place in the reclaim queue are never given back, as outside of models.
-fn stream() -> Arc<Stream> {
+fn stream() -> Arc<DriverStream> {
     let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
     let word = Word::on_the_heap();
-    Arc::new(Stream::new(StreamId(1), StreamHandle::NULL, word, reclaim, words))
+    Arc::new(DriverStream::new(StreamId(1), StreamHandle::NULL, word, reclaim, words))
 }
 
 /// A caller wants two submissions, while the driver writes and the thread looks, sleeps or parks. Then the backend is
@@ -181,7 +181,7 @@ fn no_write_is_enqueued_during_a_foreign_call() {
     check(None, || {
         let (stream, capturing) = (stream(), Arc::new(Plain::new(false)));
         stream.accept(1);
-        let enqueue = |stream: &Arc<Stream>, capturing: &Arc<Plain<bool>>| {
+        let enqueue = |stream: &Arc<DriverStream>, capturing: &Arc<Plain<bool>>| {
             let (stream, capturing) = (stream.clone(), capturing.clone());
             move |_: u64| {
                 let writes = !stream.is_foreign();

@@ -10,7 +10,7 @@ use super::{
     context::{Bound, Primary, Reclaimable},
     driver::api::Address,
     objects::Slot,
-    streams::Stream,
+    streams::DriverStream,
 };
 use crate::sync::discard_panic;
 
@@ -20,7 +20,7 @@ pub(super) struct Retained(pub(super) Vec<Use>);
 /// A resource, and its last use.
 pub(super) struct Use {
     /// `None` if the stream was retired, which means that it has run everything.
-    pub(super) stream: Option<Arc<Stream>>,
+    pub(super) stream: Option<Arc<DriverStream>>,
     pub(super) number: u64,
     pub(super) resource: Box<dyn Any + Send + Sync>,
 }
@@ -58,7 +58,7 @@ impl Drop for Retained {
 
 /// The objects of a backend that was dropped. Given back when its streams have run everything.
 pub(super) struct Objects {
-    pub(super) streams: Vec<Arc<Stream>>,
+    pub(super) streams: Vec<Arc<DriverStream>>,
     pub(super) memory: Vec<Address>,
     pub(super) modules: Vec<Arc<Slot>>,
 }
@@ -69,7 +69,7 @@ impl Reclaimable for Objects {
         primary: &'static Primary,
         bound: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        let busy = |it: &Arc<Stream>| !primary.is_idle(it.raw, bound).unwrap_or(false);
+        let busy = |it: &Arc<DriverStream>| !primary.is_idle(it.raw, bound).unwrap_or(false);
         if self.streams.iter().any(busy) {
             return Some(self);
         }

@@ -12,7 +12,7 @@ use crate::{
     cuda::{
         context::{Bound, Primary, StreamStatus, Word},
         driver::status::Failed,
-        streams::Stream,
+        streams::DriverStream,
     },
     protocol::{Error, NoticeSink, Result},
 };
@@ -78,7 +78,12 @@ impl Reporter {
     /// # Errors
     /// The fault that lost the device, a number that was not submitted, or the error of starting the thread. The next
     /// call tries that again.
-    pub(crate) fn want(&self, stream: &Arc<Stream>, number: u64, bound: &Bound) -> Result<()> {
+    pub(crate) fn want(
+        &self,
+        stream: &Arc<DriverStream>,
+        number: u64,
+        bound: &Bound,
+    ) -> Result<()> {
         stream.check_accepted(number)?;
         if stream.will_report(number) {
             return Ok(());
@@ -89,7 +94,7 @@ impl Reporter {
     }
 
     /// Foreign code that enqueued on the stream has returned: enqueues the write that was held back.
-    pub(crate) fn end_foreign(&self, stream: &Arc<Stream>, bound: &Bound) {
+    pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) {
         let (device, inbox) = (self.device(bound), &self.core.inbox);
         stream.end_foreign(|value| watcher::enqueue(&device, inbox, stream, value));
     }
@@ -151,7 +156,7 @@ impl Device for BoundDevice<'_> {
         self.core.primary.fault().or_else(|| self.bound.err().cloned())
     }
 
-    fn status(&self, stream: &Stream) -> Result<Option<u64>> {
+    fn status(&self, stream: &DriverStream) -> Result<Option<u64>> {
         let bound = self.bound.map_err(Error::clone)?;
         // Before the query: what is submitted meanwhile may not have run.
         let accepted = stream.accepted();
@@ -159,7 +164,7 @@ impl Device for BoundDevice<'_> {
         Ok((status == StreamStatus::Idle).then_some(accepted))
     }
 
-    fn write_word(&self, stream: &Stream, value: u64) -> bool {
+    fn write_word(&self, stream: &DriverStream, value: u64) -> bool {
         let (primary, word) = (self.core.primary, stream.word);
         if self.bound.is_err() {
             return false;
@@ -178,7 +183,7 @@ impl Device for BoundDevice<'_> {
 
 impl Core {
     /// Enqueues a host function that writes the stream's word.
-    fn call(&self, stream: &Stream, value: u64) -> std::result::Result<(), Failed> {
+    fn call(&self, stream: &DriverStream, value: u64) -> std::result::Result<(), Failed> {
         let call = Box::new(Call { inbox: Arc::clone(&self.inbox), word: stream.word, value });
         let data = Box::into_raw(call);
         // SAFETY: the caller holds the stream; `fire` takes over the box when it runs, at most once.

@@ -15,7 +15,7 @@ use std::{
 
 use super::wait_budget::{Step, Wakeup, next_step};
 use crate::{
-    cuda::streams::Stream,
+    cuda::streams::DriverStream,
     protocol::{Error, Notice, NoticeSink},
     sync::{
         self, Condvar, Mutex,
@@ -27,7 +27,7 @@ use crate::{
 /// A report that a caller waits for.
 pub(crate) struct Entry {
     /// Held, so that its status can be read also after the stream was retired.
-    stream: Arc<Stream>,
+    stream: Arc<DriverStream>,
     /// The submission that the report has to cover.
     number: u64,
     /// Whether the stream will write the word. If not, the thread queries the stream.
@@ -120,14 +120,14 @@ pub(crate) trait Device {
     ///
     /// # Errors
     /// The error that lost the device.
-    fn status(&self, stream: &Stream) -> Result<Option<u64>, Error>;
+    fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error>;
 
     /// Has the stream write its word. Returns whether the driver took the write.
-    fn write_word(&self, stream: &Stream, value: u64) -> bool;
+    fn write_word(&self, stream: &DriverStream, value: u64) -> bool;
 }
 
 /// Has a stream report progress that covers `number`.
-pub(crate) fn want(device: &impl Device, inbox: &Inbox, stream: &Arc<Stream>, number: u64) {
+pub(crate) fn want(device: &impl Device, inbox: &Inbox, stream: &Arc<DriverStream>, number: u64) {
     stream.want_report(number, |value| enqueue(device, inbox, stream, value));
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn want(device: &impl Device, inbox: &Inbox, stream: &Arc<Stream>, nu
 pub(crate) fn enqueue(
     device: &impl Device,
     inbox: &Inbox,
-    stream: &Arc<Stream>,
+    stream: &Arc<DriverStream>,
     value: u64,
 ) -> bool {
     let written = !stream.is_foreign() && device.write_word(stream, value);
@@ -246,7 +246,7 @@ impl<D: Device> Watcher<'_, D> {
     }
 
     /// Delivers the progress of a stream. Ends its entries up to there, and asks for the next write.
-    fn report(&mut self, stream: &Arc<Stream>, complete: u64) {
+    fn report(&mut self, stream: &Arc<DriverStream>, complete: u64) {
         let ends = |entry: &mut Entry| entry.stream.id == stream.id && entry.number <= complete;
         let ended = self.watched.extract_if(.., ends).count();
         stream.writes_arrived(ended as u32);
@@ -285,13 +285,13 @@ mod tests {
         protocol::StreamId,
     };
 
-    fn stream(id: u64) -> Arc<Stream> {
+    fn stream(id: u64) -> Arc<DriverStream> {
         let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
         let word = Word::on_the_heap();
-        Arc::new(Stream::new(StreamId(id), StreamHandle::NULL, word, reclaim, words))
+        Arc::new(DriverStream::new(StreamId(id), StreamHandle::NULL, word, reclaim, words))
     }
 
-    fn entry(stream: &Arc<Stream>, number: u64, written: bool) -> Entry {
+    fn entry(stream: &Arc<DriverStream>, number: u64, written: bool) -> Entry {
         Entry { stream: stream.clone(), number, written }
     }
 
@@ -308,13 +308,13 @@ mod tests {
             self.lost.borrow().clone()
         }
 
-        fn status(&self, stream: &Stream) -> Result<Option<u64>, Error> {
+        fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error> {
             self.queried.borrow_mut().push(stream.id);
             let idle = self.idle.iter().find(|(id, _)| *id == stream.id);
             self.lost().map_or(Ok(idle.map(|(_, number)| *number)), Err)
         }
 
-        fn write_word(&self, _: &Stream, _: u64) -> bool {
+        fn write_word(&self, _: &DriverStream, _: u64) -> bool {
             true
         }
     }

@@ -15,7 +15,7 @@ use crate::{
             api::{Address, EventHandle, StreamHandle},
             status::{self, Failed, Meaning, meaning_of_state},
         },
-        streams::{Stream, new_event, taken, unknown},
+        streams::{DriverStream, new_event, taken, unknown},
     },
     protocol::{AllocId, Error, MemoryInfo, Region, Result},
 };
@@ -46,7 +46,7 @@ impl Memory {
         &self,
         id: AllocId,
         bytes: u64,
-        stream: &Stream,
+        stream: &DriverStream,
         bound: &Bound,
     ) -> Result<()> {
         if bytes == 0 {
@@ -78,7 +78,7 @@ impl Memory {
     }
 
     /// Frees after everything that the stream has.
-    pub(crate) fn free(&self, id: AllocId, stream: &Stream, bound: &Bound) -> Result<()> {
+    pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
         let Some(allocation) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
@@ -151,7 +151,7 @@ impl Memory {
         }
     }
 
-    fn release(&self, address: Address, stream: &Stream, bound: &Bound) -> Result<()> {
+    fn release(&self, address: Address, stream: &DriverStream, bound: &Bound) -> Result<()> {
         let api = self.primary.api;
         if self.primary.pool.is_some() {
             // SAFETY: allocated from the pool, no longer in the table, and freed after its uses (rule 6).

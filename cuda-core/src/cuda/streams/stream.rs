@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A stream. Destroyed some time after its last holder dropped it.
-pub(crate) struct Stream {
+pub(crate) struct DriverStream {
     pub(crate) id: StreamId,
     pub(crate) raw: StreamHandle,
     pub(crate) word: Word,
@@ -44,7 +44,7 @@ struct Recorded {
     number: u64,
 }
 
-impl Stream {
+impl DriverStream {
     pub(crate) fn new(
         id: StreamId,
         raw: StreamHandle,
@@ -189,7 +189,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for DriverStream {
     fn drop(&mut self) {
         self.words.give(self.word, self.reports.written());
         let event = self.event.get_mut().event;
@@ -234,9 +234,9 @@ pub(crate) fn new_event(primary: &Primary, _: &Bound) -> Result<EventHandle> {
 mod tests {
     use super::*;
 
-    fn stream() -> Stream {
+    fn stream() -> DriverStream {
         let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
-        Stream::new(StreamId(7), StreamHandle::NULL, Word::on_the_heap(), reclaim, words)
+        DriverStream::new(StreamId(7), StreamHandle::NULL, Word::on_the_heap(), reclaim, words)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::cuda::{
     context::Primary,
     objects::{Memory, Modules},
-    streams::Stream,
+    streams::DriverStream,
 };
 
 /// The place where work is enqueued: a stream that the caller holds, and the objects of its backend.
@@ -12,5 +12,5 @@ pub(crate) struct Place<'a> {
     pub(crate) primary: &'static Primary,
     pub(crate) memory: &'a Memory,
     pub(crate) modules: &'a Modules,
-    pub(crate) stream: &'a Stream,
+    pub(crate) stream: &'a DriverStream,
 }
