@@ -15,7 +15,7 @@ use super::{
     context::{Bound, Primary},
     objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
     streams::{DriverStream, StreamTable},
-    teardown::{Objects, Retained, Use},
+    teardown::{LastUse, Objects, Retained},
     work::{self, Place},
 };
 use crate::{
@@ -268,7 +268,7 @@ unsafe impl Backend for CudaBackend {
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
         let last_use = |(ticket, resource): (Ticket, _)| {
             let stream = self.streams.find(ticket.stream).ok();
-            Use { stream, number: ticket.number, resource }
+            LastUse { stream, number: ticket.number, resource }
         };
         let uses: Vec<_> = retained.into_iter().map(last_use).collect();
         if !uses.is_empty() {

@@ -12,7 +12,7 @@ use ::loom::thread;
 use super::{
     completion::{
         Wakeup, host_call,
-        watcher::{Device, Inbox, want, watch},
+        watcher::{ReportInbox, WatchedDevice, want, watch},
     },
     context::{IdCache, Word},
     driver::api::StreamHandle,
@@ -37,7 +37,7 @@ struct Driver {
     closed: bool,
 }
 
-impl Device for Model {
+impl WatchedDevice for Model {
     fn lost(&self) -> Option<Error> {
         None
     }
@@ -98,9 +98,9 @@ fn stream() -> Arc<DriverStream> {
 /// dropped. Both are reported, in order.
 fn every_want_is_reported(
     wakeup: Wakeup,
-    carry_out: impl Fn(&Arc<Inbox>, Word, u64) + Send + 'static,
+    carry_out: impl Fn(&Arc<ReportInbox>, Word, u64) + Send + 'static,
 ) {
-    let (inbox, stream, model) = (Arc::<Inbox>::default(), stream(), Arc::<Model>::default());
+    let (inbox, stream, model) = (Arc::<ReportInbox>::default(), stream(), Arc::<Model>::default());
     let reported = Arc::<Reported>::default();
     let watcher = thread::spawn({
         let (inbox, reported, model) = (inbox.clone(), reported.clone(), model.clone());
@@ -127,7 +127,7 @@ fn host_function_wakes_the_completion_thread() {
     check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_call));
 }
 
-fn write(_: &Arc<Inbox>, word: Word, value: u64) {
+fn write(_: &Arc<ReportInbox>, word: Word, value: u64) {
     word.store(value);
 }
 

@@ -9,23 +9,23 @@ use std::{
 use super::{
     context::{Bound, Primary, Reclaimable},
     driver::api::Address,
-    objects::Slot,
+    objects::ModuleSlot,
     streams::DriverStream,
 };
 use crate::sync::discard_panic;
 
 /// Resources that submissions in flight still use. Each is dropped when its stream has passed its submission.
-pub(super) struct Retained(pub(super) Vec<Use>);
+pub(super) struct Retained(pub(super) Vec<LastUse>);
 
 /// A resource, and its last use.
-pub(super) struct Use {
+pub(super) struct LastUse {
     /// `None` if the stream was retired, which means that it has run everything.
     pub(super) stream: Option<Arc<DriverStream>>,
     pub(super) number: u64,
     pub(super) resource: Box<dyn Any + Send + Sync>,
 }
 
-impl Use {
+impl LastUse {
     fn is_complete(&self, primary: &Primary, bound: &Bound) -> bool {
         let Some(stream) = &self.stream else { return true };
         // A stream whose query fails counts as busy. If the device is lost, the queue leaks what it holds.
@@ -60,7 +60,7 @@ impl Drop for Retained {
 pub(super) struct Objects {
     pub(super) streams: Vec<Arc<DriverStream>>,
     pub(super) memory: Vec<Address>,
-    pub(super) modules: Vec<Arc<Slot>>,
+    pub(super) modules: Vec<Arc<ModuleSlot>>,
 }
 
 impl Reclaimable for Objects {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::{
     wait_budget::Wakeup,
-    watcher::{self, Device, Inbox},
+    watcher::{self, ReportInbox, WatchedDevice},
 };
 use crate::{
     cuda::{
@@ -56,7 +56,7 @@ pub(crate) struct Reporter {
 struct Core {
     primary: &'static Primary,
     wakeup: Wakeup,
-    inbox: Arc<Inbox>,
+    inbox: Arc<ReportInbox>,
 }
 
 impl Reporter {
@@ -151,7 +151,7 @@ struct BoundDevice<'a> {
     bound: std::result::Result<&'a Bound, &'a Error>,
 }
 
-impl Device for BoundDevice<'_> {
+impl WatchedDevice for BoundDevice<'_> {
     fn lost(&self) -> Option<Error> {
         self.core.primary.fault().or_else(|| self.bound.err().cloned())
     }
@@ -198,7 +198,7 @@ impl Core {
 
 /// The data of a host function. If the device is lost it never runs, and its few bytes are leaked.
 struct Call {
-    inbox: Arc<Inbox>,
+    inbox: Arc<ReportInbox>,
     word: Word,
     value: u64,
 }
@@ -213,7 +213,7 @@ unsafe extern "system" fn fire(data: *mut c_void) {
 
 /// Runs a host function as the driver does.
 #[cfg(all(test, loom))]
-pub(crate) fn host_call(inbox: &Arc<Inbox>, word: Word, value: u64) {
+pub(crate) fn host_call(inbox: &Arc<ReportInbox>, word: Word, value: u64) {
     let call = Box::new(Call { inbox: Arc::clone(inbox), word, value });
     // SAFETY: made here, run once.
     unsafe { fire(Box::into_raw(call).cast()) };
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn host_function_writes_the_word_and_wakes_the_thread() {
-        let (inbox, word) = (Arc::new(Inbox::default()), Word::on_the_heap());
+        let (inbox, word) = (Arc::new(ReportInbox::default()), Word::on_the_heap());
         let call = Call { inbox: Arc::clone(&inbox), word, value: 7 };
         let data = Box::into_raw(Box::new(call)) as usize;
         let driver = std::thread::spawn(move || {

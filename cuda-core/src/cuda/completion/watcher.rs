@@ -1,7 +1,7 @@
 //! The completion thread: watches the words of streams and delivers notices.
 //!
 //! # Rules
-//! - Callers put entries into the [`Inbox`]. The thread alone takes them out and owns them from then on.
+//! - Callers put entries into the [`ReportInbox`]. The thread alone takes them out and owns them from then on.
 //! - An entry is put there *after* its write was enqueued. If the write arrives before the entry, the word keeps its
 //!   value.
 //! - Every entry ends in a [`Notice::Progress`] that covers its number, or in [`Notice::Lost`].
@@ -42,7 +42,7 @@ impl Entry {
 
 /// The state that the thread shares with callers.
 #[derive(Default)]
-pub(crate) struct Inbox {
+pub(crate) struct ReportInbox {
     state: Mutex<State>,
     wake: Condvar,
     /// Whether an entry was added or the inbox was closed. Readable without the lock.
@@ -59,7 +59,7 @@ struct State {
     closed: bool,
 }
 
-impl Inbox {
+impl ReportInbox {
     fn put(&self, entry: Entry) {
         self.change(|state| state.entries.push(entry));
     }
@@ -111,7 +111,7 @@ impl Inbox {
 }
 
 /// The device, as the thread uses it.
-pub(crate) trait Device {
+pub(crate) trait WatchedDevice {
     /// The error that lost the device.
     fn lost(&self) -> Option<Error>;
 
@@ -127,14 +127,19 @@ pub(crate) trait Device {
 }
 
 /// Has a stream report progress that covers `number`.
-pub(crate) fn want(device: &impl Device, inbox: &Inbox, stream: &Arc<DriverStream>, number: u64) {
+pub(crate) fn want(
+    device: &impl WatchedDevice,
+    inbox: &ReportInbox,
+    stream: &Arc<DriverStream>,
+    number: u64,
+) {
     stream.want_report(number, |value| enqueue(device, inbox, stream, value));
 }
 
 /// Enqueues a write of the stream's word, and enters it at the thread.
 pub(crate) fn enqueue(
-    device: &impl Device,
-    inbox: &Inbox,
+    device: &impl WatchedDevice,
+    inbox: &ReportInbox,
     stream: &Arc<DriverStream>,
     value: u64,
 ) -> bool {
@@ -146,7 +151,7 @@ pub(crate) fn enqueue(
 /// The thread's state.
 struct Watcher<'a, D> {
     device: &'a D,
-    inbox: &'a Inbox,
+    inbox: &'a ReportInbox,
     notices: &'a dyn NoticeSink,
     watched: Vec<Entry>,
     /// The last time at which a word changed or an entry was added.
@@ -158,7 +163,12 @@ struct Watcher<'a, D> {
 }
 
 /// Watches until the backend is dropped and every entry is reported.
-pub(crate) fn watch(device: &impl Device, wakeup: Wakeup, inbox: &Inbox, notices: &dyn NoticeSink) {
+pub(crate) fn watch(
+    device: &impl WatchedDevice,
+    wakeup: Wakeup,
+    inbox: &ReportInbox,
+    notices: &dyn NoticeSink,
+) {
     let now = sync::now();
     let (watched, event, checked, queried) = (Vec::new(), now, now, now);
     let mut watcher = Watcher { device, inbox, notices, watched, event, checked, queried };
@@ -192,7 +202,7 @@ pub(crate) fn watch(device: &impl Device, wakeup: Wakeup, inbox: &Inbox, notices
     }
 }
 
-impl<D: Device> Watcher<'_, D> {
+impl<D: WatchedDevice> Watcher<'_, D> {
     /// The time since the last event, and since the streams were last checked. An entry without a write depends on the
     /// queries alone, however often the words of other streams change.
     fn times(&self, now: Instant) -> (Duration, Duration) {
@@ -303,7 +313,7 @@ mod tests {
         queried: RefCell<Vec<StreamId>>,
     }
 
-    impl Device for Fake {
+    impl WatchedDevice for Fake {
         fn lost(&self) -> Option<Error> {
             self.lost.borrow().clone()
         }
@@ -329,7 +339,11 @@ mod tests {
         }
     }
 
-    fn watcher<'a>(device: &'a Fake, inbox: &'a Inbox, notices: &'a Notices) -> Watcher<'a, Fake> {
+    fn watcher<'a>(
+        device: &'a Fake,
+        inbox: &'a ReportInbox,
+        notices: &'a Notices,
+    ) -> Watcher<'a, Fake> {
         let now = sync::now();
         let (event, checked, queried) = (now, now, now);
         Watcher { device, inbox, notices, watched: Vec::new(), event, checked, queried }
@@ -390,7 +404,7 @@ mod tests {
 
     #[test]
     fn entry_is_taken_once_and_the_end_is_seen_behind_it() {
-        let (inbox, mut watched) = (Inbox::default(), Vec::new());
+        let (inbox, mut watched) = (ReportInbox::default(), Vec::new());
         assert_eq!(inbox.take(&mut watched), (false, false));
         inbox.put(entry(&stream(1), 1, true));
         inbox.close();
@@ -401,7 +415,7 @@ mod tests {
 
     #[test]
     fn signal_before_the_sleep_is_not_lost() {
-        let inbox = Inbox::default();
+        let inbox = ReportInbox::default();
         inbox.wake();
         inbox.wait(None);
         inbox.wait(Some(Duration::from_millis(1)));
@@ -409,7 +423,7 @@ mod tests {
 
     #[test]
     fn sleeping_thread_is_woken_by_an_entry() {
-        let inbox = Arc::new(Inbox::default());
+        let inbox = Arc::new(ReportInbox::default());
         let thread = {
             let inbox = Arc::clone(&inbox);
             std::thread::spawn(move || inbox.wait(None))

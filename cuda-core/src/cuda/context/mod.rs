@@ -2,7 +2,7 @@
 //! streams, and the queue of resources to reclaim.
 //!
 //! Uses `driver`, `protocol` and `sync`. Every folder above binds the context with [`Primary::bind`] before it calls
-//! the driver, and gives dropped resources to [`Reclaim`].
+//! the driver, and gives dropped resources to [`ReclaimQueue`].
 
 mod bound;
 mod host_pool;
@@ -15,5 +15,5 @@ mod words;
 pub(crate) use bound::Bound;
 pub(crate) use id_cache::IdCache;
 pub(crate) use primary::{Primary, StreamStatus};
-pub(crate) use reclaim::{Reclaim, Reclaimable};
+pub(crate) use reclaim::{ReclaimQueue, Reclaimable};
 pub(crate) use words::{Word, Words};

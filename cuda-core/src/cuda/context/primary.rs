@@ -11,7 +11,9 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{bound::Bound, host_pool::HostPool, pool::MemoryPool, reclaim::Reclaim, words::Words};
+use super::{
+    bound::Bound, host_pool::HostMemoryPool, pool::MemoryPool, reclaim::ReclaimQueue, words::Words,
+};
 use crate::{
     cuda::driver::{
         api::{Api, CAPTURE_RELAXED, ContextHandle, StreamHandle, device_attribute as attribute},
@@ -30,13 +32,13 @@ pub(crate) struct Primary {
     /// The pool of stream-ordered memory, where the device supports one.
     pub(crate) pool: Option<MemoryPool>,
     /// The pool of pinned host memory, where the driver has one.
-    pub(crate) host_pool: Option<HostPool>,
+    pub(crate) host_pool: Option<HostMemoryPool>,
     /// Whether streams can write words of eight bytes.
     pub(crate) writes_words: bool,
     /// From the most urgent to the least.
     pub(crate) priorities: RangeInclusive<i32>,
     pub(crate) context: ContextHandle,
-    pub(crate) reclaim: Reclaim,
+    pub(crate) reclaim: ReclaimQueue,
     pub(crate) words: Words,
     pub(crate) ordinal: u32,
     /// The driver's name for the device.
@@ -79,7 +81,7 @@ impl Primary {
             writes_words: driver.attribute(device, attribute::WRITES_WORDS)? != 0,
             priorities: 0..=0,
             context: ContextHandle::NULL,
-            reclaim: Reclaim::default(),
+            reclaim: ReclaimQueue::default(),
             words: Words::default(),
             ordinal,
             device,
@@ -122,12 +124,12 @@ impl Primary {
     }
 
     /// A pool of host memory. Without one, every block is pinned and unpinned by itself.
-    fn create_host_pool(&self, driver: &Driver, bound: &Bound) -> Option<HostPool> {
+    fn create_host_pool(&self, driver: &Driver, bound: &Bound) -> Option<HostMemoryPool> {
         // Older drivers do not know the attribute.
         driver.attribute(self.device, attribute::HOST_MEMORY_POOLS).ok().filter(|has| *has != 0)?;
         let devices = (0..driver.devices).map(|ordinal| driver.device(ordinal));
         let devices = devices.collect::<Result<Vec<_>>>().ok()?;
-        HostPool::create(self.api, &devices, bound).ok()
+        HostMemoryPool::create(self.api, &devices, bound).ok()
     }
 
     /// Makes the context current on this thread until the result is dropped.

@@ -9,5 +9,5 @@ mod transfers;
 
 pub(crate) use host_memory::host_block;
 pub(crate) use memory::{Memory, outside};
-pub(crate) use modules::{Function, Modules, Slot};
+pub(crate) use modules::{DriverFunction, ModuleSlot, Modules};
 pub(crate) use transfers::{BackendId, Target, Transfers};

@@ -36,12 +36,12 @@ const LOG_BYTES: usize = 16 << 10;
 /// The modules of one backend.
 pub(crate) struct Modules {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<ModuleId, Arc<Slot>>>,
+    table: RwLock<FxHashMap<ModuleId, Arc<ModuleSlot>>>,
     cache: IdCache,
 }
 
-/// The place of a module.
-pub(crate) struct Slot {
+/// The slot of a module. It exists before the module is loaded.
+pub(crate) struct ModuleSlot {
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -49,21 +49,21 @@ pub(crate) struct Slot {
 enum State {
     /// With the requests to answer when loading ends.
     Loading(Vec<Answer>),
-    Loaded(Module),
+    Loaded(LoadedModule),
     Failed(Error),
 }
 
 /// A loaded module. Unloaded when it is dropped, by a helper thread.
-struct Module {
+struct LoadedModule {
     primary: &'static Primary,
     raw: ModuleHandle,
-    functions: Box<[Function]>,
+    functions: Box<[DriverFunction]>,
     log: String,
 }
 
 /// A kernel, and the limits of its launches.
 #[derive(Debug)]
-pub(crate) struct Function {
+pub(crate) struct DriverFunction {
     pub(crate) raw: FunctionHandle,
     pub(crate) name: String,
     pub(crate) param_bytes: u32,
@@ -86,7 +86,7 @@ impl Modules {
         helper: &HelperThread,
     ) -> Result<()> {
         let ModuleImage::Ptx(text) = image;
-        let (primary, slot) = (self.primary, Arc::new(Slot::loading()));
+        let (primary, slot) = (self.primary, Arc::new(ModuleSlot::loading()));
         {
             let mut table = self.table.write();
             if table.contains_key(&id) {
@@ -129,7 +129,7 @@ impl Modules {
     /// # Safety
     /// No thread unloads the module while the result is used.
     #[inline]
-    pub(crate) unsafe fn find(&self, id: FunctionId) -> Result<&Function> {
+    pub(crate) unsafe fn find(&self, id: FunctionId) -> Result<&DriverFunction> {
         let found = match self.cache.get([id.module.0, id.entry.into()]) {
             Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
             None => self.look_up(id)?,
@@ -140,7 +140,7 @@ impl Modules {
     }
 
     #[cold]
-    fn look_up(&self, id: FunctionId) -> Result<*const Function> {
+    fn look_up(&self, id: FunctionId) -> Result<*const DriverFunction> {
         let slot = self.table.read().get(&id.module).cloned();
         let slot = slot.ok_or_else(|| self.unknown(id.module))?;
         let mut state = slot.state.lock();
@@ -162,7 +162,7 @@ impl Modules {
     }
 
     /// Takes out every module, for a backend that is dropped.
-    pub(crate) fn take(&mut self) -> Vec<Arc<Slot>> {
+    pub(crate) fn take(&mut self) -> Vec<Arc<ModuleSlot>> {
         std::mem::take(self.table.get_mut()).into_values().collect()
     }
 
@@ -172,7 +172,7 @@ impl Modules {
     }
 }
 
-impl Slot {
+impl ModuleSlot {
     fn loading() -> Self {
         Self { state: Mutex::new(State::Loading(Vec::new())), ended: Condvar::new() }
     }
@@ -183,7 +183,7 @@ impl Slot {
         let loaded = if Arc::strong_count(&self) == 1 {
             Err(unknown("a module that was unloaded", &primary.info.address))
         } else {
-            Module::load(primary, text)
+            LoadedModule::load(primary, text)
         };
         let ended = loaded.map_or_else(State::Failed, State::Loaded);
         let (answers, reply) = {
@@ -230,7 +230,7 @@ impl State {
     }
 }
 
-impl Module {
+impl LoadedModule {
     /// Compiles and loads PTX, and moves the code of every kernel to the device. Blocks: the driver waits for running
     /// kernels, and has other threads' launches wait meanwhile.
     fn load(primary: &'static Primary, text: String) -> Result<Self> {
@@ -244,13 +244,13 @@ impl Module {
         let bound = primary.bind_own_thread()?;
         let (raw, log) = compile(primary, &text, version, &bound)?;
         // From here on, dropping it unloads it.
-        let mut module = Module { primary, raw, functions: Box::default(), log };
+        let mut module = LoadedModule { primary, raw, functions: Box::default(), log };
         let functions = kernels.iter().map(|kernel| module.function(kernel, &bound));
         module.functions = functions.collect::<Result<_>>()?;
         Ok(module)
     }
 
-    fn function(&self, entry: &EntryInfo, _: &Bound) -> Result<Function> {
+    fn function(&self, entry: &EntryInfo, _: &Bound) -> Result<DriverFunction> {
         let (primary, api) = (self.primary, self.primary.api);
         let failed = |failed| primary.error(failed);
         let name = CString::new(entry.name.as_str())
@@ -269,7 +269,7 @@ impl Module {
         unsafe { api.function_load(raw) }.map_err(failed)?;
         let static_shared = ask(attribute::STATIC_SHARED)?;
         check_shared(&entry.name, static_shared.into(), primary.limits.shared)?;
-        Ok(Function {
+        Ok(DriverFunction {
             raw,
             name: entry.name.clone(),
             param_bytes: entry.param_bytes(),
@@ -280,7 +280,7 @@ impl Module {
     }
 }
 
-impl Drop for Module {
+impl Drop for LoadedModule {
     fn drop(&mut self) {
         self.primary.reclaim.put(Box::new(Unloaded(self.raw)));
     }

@@ -11,7 +11,7 @@
 use super::Reports;
 use crate::{
     cuda::{
-        context::{Bound, Primary, Reclaim, Reclaimable, Word, Words},
+        context::{Bound, Primary, ReclaimQueue, Reclaimable, Word, Words},
         driver::api::{EVENT_DISABLE_TIMING, EventHandle, StreamHandle},
     },
     protocol::{Error, Result, StreamId},
@@ -27,18 +27,18 @@ pub(crate) struct DriverStream {
     pub(crate) raw: StreamHandle,
     pub(crate) word: Word,
     accepted: AtomicU64,
-    event: Mutex<Recorded>,
+    event: Mutex<RecordedEvent>,
     foreign: AtomicBool,
     reports: Reports,
     /// The last number that was reported. Used by the completion thread alone.
     reported: AtomicU64,
-    reclaim: &'static Reclaim,
+    reclaim: &'static ReclaimQueue,
     words: &'static Words,
 }
 
 /// The event of a stream, created by the first wait.
 #[derive(Default)]
-struct Recorded {
+struct RecordedEvent {
     event: Option<EventHandle>,
     /// The number up to which its latest recording covers the stream.
     number: u64,
@@ -49,7 +49,7 @@ impl DriverStream {
         id: StreamId,
         raw: StreamHandle,
         word: Word,
-        reclaim: &'static Reclaim,
+        reclaim: &'static ReclaimQueue,
         words: &'static Words,
     ) -> Self {
         Self {
@@ -193,17 +193,17 @@ impl Drop for DriverStream {
     fn drop(&mut self) {
         self.words.give(self.word, self.reports.written());
         let event = self.event.get_mut().event;
-        self.reclaim.put(Box::new(Retired { stream: self.raw, event }));
+        self.reclaim.put(Box::new(RetiredStream { stream: self.raw, event }));
     }
 }
 
 /// The handles of a stream that was dropped.
-struct Retired {
+struct RetiredStream {
     stream: StreamHandle,
     event: Option<EventHandle>,
 }
 
-impl Reclaimable for Retired {
+impl Reclaimable for RetiredStream {
     fn reclaim(
         self: Box<Self>,
         primary: &'static Primary,
