@@ -243,7 +243,7 @@ unsafe impl Backend for CudaBackend {
                 .map_err(|failed| primary.state_error(failed));
         }
         // Other threads have submitted more. A mark that was made before that does not wait for it.
-        if stream.will_show(number) {
+        if stream.reports.written() >= number {
             return block_on_word(stream.word, number, || {
                 primary.status(stream.raw, bound).map(drop)
             });
