@@ -222,7 +222,7 @@ unsafe impl Backend for CudaBackend {
         if shown >= accepted || stream.is_foreign() {
             return Ok(shown);
         }
-        let idle = self.primary.is_idle(stream.raw, &self.primary.bind()?)?;
+        let idle = stream.is_idle(self.primary, &self.primary.bind()?)?;
         Ok(if idle { accepted } else { stream.completed() })
     }
 
@@ -244,9 +244,7 @@ unsafe impl Backend for CudaBackend {
         }
         // Other threads have submitted more. A mark that was made before that does not wait for it.
         if stream.reports.written() >= number {
-            return block_on_word(stream.word, number, || {
-                primary.status(stream.raw, bound).map(drop)
-            });
+            return block_on_word(stream.word, number, || stream.status(primary, bound).map(drop));
         }
         let event = stream.event_after(number, primary, bound)?;
         // SAFETY: the stream is held and owns the event (rule 5).

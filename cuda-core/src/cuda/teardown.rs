@@ -29,7 +29,7 @@ impl LastUse {
     fn is_complete(&self, primary: &Primary, bound: &Bound) -> bool {
         let Some(stream) = &self.stream else { return true };
         // A stream whose query fails counts as busy. If the device is lost, the queue leaks what it holds.
-        stream.completed() >= self.number || primary.is_idle(stream.raw, bound).unwrap_or(false)
+        stream.completed() >= self.number || stream.is_idle(primary, bound).unwrap_or(false)
     }
 }
 
@@ -69,7 +69,7 @@ impl Reclaimable for Objects {
         primary: &'static Primary,
         bound: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        let busy = |it: &Arc<DriverStream>| !primary.is_idle(it.raw, bound).unwrap_or(false);
+        let busy = |it: &Arc<DriverStream>| !it.is_idle(primary, bound).unwrap_or(false);
         if self.streams.iter().any(busy) {
             return Some(self);
         }

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     cuda::{
-        context::{Bound, Primary, StreamStatus},
-        streams::DriverStream,
+        context::{Bound, Primary},
+        streams::{DriverStream, StreamStatus},
     },
     protocol::Error,
 };
@@ -62,7 +62,7 @@ impl WatchedDevice for BoundDevice<'_> {
         let bound = self.bound.map_err(Error::clone)?;
         // Before the query: what is submitted meanwhile may not have run.
         let accepted = stream.accepted();
-        let status = self.primary.status(stream.raw, bound)?;
+        let status = stream.status(self.primary, bound)?;
         Ok((status == StreamStatus::Idle).then_some(accepted))
     }
 

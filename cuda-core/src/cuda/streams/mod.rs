@@ -2,12 +2,14 @@
 //!
 //! Uses `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every submission, orders
 //! it after other streams with [`DriverStream::wait_for`], and stores the number of the submission. `completion` reads
-//! [`DriverStream::completed`] and decides with [`Reports`] when to write the word.
+//! [`DriverStream::completed`] and [`DriverStream::status`], and decides with [`Reports`] when to write the word.
 
+mod query;
 mod reports;
 mod stream;
 mod table;
 
+pub(crate) use query::StreamStatus;
 use reports::Reports;
 pub(crate) use stream::{DriverStream, new_event};
 pub(crate) use table::StreamTable;
