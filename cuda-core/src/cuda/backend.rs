@@ -14,8 +14,8 @@ use super::{
     completion::{Completion, Reporter, block_on_word},
     context::{Bound, Primary},
     objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
-    streams::{Stream, Streams},
-    teardown::{Objects, Retained, Use},
+    streams::{DriverStream, StreamTable},
+    teardown::{LastUse, Objects, Retained},
     work::{self, Place},
 };
 use crate::{
@@ -41,7 +41,7 @@ pub struct CudaBackend {
     primary: &'static Primary,
     capabilities: Capabilities,
     id: BackendId,
-    streams: Streams,
+    streams: StreamTable,
     memory: Memory,
     modules: Modules,
     reporter: Reporter,
@@ -65,7 +65,7 @@ impl CudaBackend {
             primary,
             capabilities,
             id: BackendId(NEXT.fetch_add(1, Ordering::Relaxed)),
-            streams: Streams::new(primary),
+            streams: StreamTable::new(primary),
             memory: Memory::new(primary),
             modules: Modules::new(primary),
             reporter: Reporter::new(primary, notices, completion),
@@ -75,7 +75,7 @@ impl CudaBackend {
 
     /// Orders what comes next on a stream after tickets of other streams. A stream that is gone has run everything.
     #[cold]
-    fn wait_for(&self, stream: &Stream, after: &[Ticket], bound: &Bound) -> Result<()> {
+    fn wait_for(&self, stream: &DriverStream, after: &[Ticket], bound: &Bound) -> Result<()> {
         for ticket in after.iter().filter(|ticket| ticket.stream != stream.id) {
             if let Ok(producer) = self.streams.find(ticket.stream) {
                 producer.wait_for(ticket.number, stream.raw, self.primary, bound)?;
@@ -222,7 +222,7 @@ unsafe impl Backend for CudaBackend {
         if shown >= accepted || stream.is_foreign() {
             return Ok(shown);
         }
-        let idle = self.primary.is_idle(stream.raw, &self.primary.bind()?)?;
+        let idle = stream.is_idle(self.primary, &self.primary.bind()?)?;
         Ok(if idle { accepted } else { stream.completed() })
     }
 
@@ -243,10 +243,8 @@ unsafe impl Backend for CudaBackend {
                 .map_err(|failed| primary.state_error(failed));
         }
         // Other threads have submitted more. A mark that was made before that does not wait for it.
-        if stream.will_show(number) {
-            return block_on_word(stream.word, number, || {
-                primary.status(stream.raw, bound).map(drop)
-            });
+        if stream.reports.written() >= number {
+            return block_on_word(stream.word, number, || stream.status(primary, bound).map(drop));
         }
         let event = stream.event_after(number, primary, bound)?;
         // SAFETY: the stream is held and owns the event (rule 5).
@@ -268,7 +266,7 @@ unsafe impl Backend for CudaBackend {
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
         let last_use = |(ticket, resource): (Ticket, _)| {
             let stream = self.streams.find(ticket.stream).ok();
-            Use { stream, number: ticket.number, resource }
+            LastUse { stream, number: ticket.number, resource }
         };
         let uses: Vec<_> = retained.into_iter().map(last_use).collect();
         if !uses.is_empty() {
@@ -306,12 +304,12 @@ unsafe impl Foreign for CudaBackend {
 /// code may be capturing the stream.
 struct ForeignCall<'a> {
     backend: &'a CudaBackend,
-    stream: &'a Arc<Stream>,
+    stream: &'a Arc<DriverStream>,
     bound: &'a Bound,
 }
 
 impl<'a> ForeignCall<'a> {
-    fn begin(backend: &'a CudaBackend, stream: &'a Arc<Stream>, bound: &'a Bound) -> Self {
+    fn begin(backend: &'a CudaBackend, stream: &'a Arc<DriverStream>, bound: &'a Bound) -> Self {
         stream.begin_foreign();
         Self { backend, stream, bound }
     }

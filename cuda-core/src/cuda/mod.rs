@@ -32,9 +32,9 @@
 //!    is held across a driver call, and drops nothing of a user's.
 //! 9. **Progress** is reported only after the stream's word shows the number and the stream's status was read, or after
 //!    a query found the stream idle. A number is read before the query that it relies on.
-//! 10. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::Reclaim`. When a backend is
-//!     dropped, its resources stay there until its streams have run everything. On a lost device they are leaked. Two
-//!     guards call the driver when they are dropped: `context::Bound` and `backend::ForeignCall`.
+//! 10. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
+//!     is dropped, its resources stay there until its streams have run everything. On a lost device they are leaked.
+//!     Two guards call the driver when they are dropped: `context::Bound` and `backend::ForeignCall`.
 //!
 //! # Threads
 //!

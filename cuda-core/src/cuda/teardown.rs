@@ -9,27 +9,27 @@ use std::{
 use super::{
     context::{Bound, Primary, Reclaimable},
     driver::api::Address,
-    objects::Slot,
-    streams::Stream,
+    objects::ModuleSlot,
+    streams::DriverStream,
 };
 use crate::sync::discard_panic;
 
 /// Resources that submissions in flight still use. Each is dropped when its stream has passed its submission.
-pub(super) struct Retained(pub(super) Vec<Use>);
+pub(super) struct Retained(pub(super) Vec<LastUse>);
 
 /// A resource, and its last use.
-pub(super) struct Use {
+pub(super) struct LastUse {
     /// `None` if the stream was retired, which means that it has run everything.
-    pub(super) stream: Option<Arc<Stream>>,
+    pub(super) stream: Option<Arc<DriverStream>>,
     pub(super) number: u64,
     pub(super) resource: Box<dyn Any + Send + Sync>,
 }
 
-impl Use {
+impl LastUse {
     fn is_complete(&self, primary: &Primary, bound: &Bound) -> bool {
         let Some(stream) = &self.stream else { return true };
         // A stream whose query fails counts as busy. If the device is lost, the queue leaks what it holds.
-        stream.completed() >= self.number || primary.is_idle(stream.raw, bound).unwrap_or(false)
+        stream.completed() >= self.number || stream.is_idle(primary, bound).unwrap_or(false)
     }
 }
 
@@ -58,9 +58,9 @@ impl Drop for Retained {
 
 /// The objects of a backend that was dropped. Given back when its streams have run everything.
 pub(super) struct Objects {
-    pub(super) streams: Vec<Arc<Stream>>,
+    pub(super) streams: Vec<Arc<DriverStream>>,
     pub(super) memory: Vec<Address>,
-    pub(super) modules: Vec<Arc<Slot>>,
+    pub(super) modules: Vec<Arc<ModuleSlot>>,
 }
 
 impl Reclaimable for Objects {
@@ -69,7 +69,7 @@ impl Reclaimable for Objects {
         primary: &'static Primary,
         bound: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        let busy = |it: &Arc<Stream>| !primary.is_idle(it.raw, bound).unwrap_or(false);
+        let busy = |it: &Arc<DriverStream>| !it.is_idle(primary, bound).unwrap_or(false);
         if self.streams.iter().any(busy) {
             return Some(self);
         }

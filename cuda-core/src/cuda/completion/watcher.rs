@@ -1,11 +1,8 @@
 //! The completion thread: watches the words of streams and delivers notices.
 //!
 //! # Rules
-//! - Callers put entries into the [`Inbox`]. The thread alone takes them out and owns them from then on.
-//! - An entry is put there *after* its write was enqueued. If the write arrives before the entry, the word keeps its
-//!   value.
 //! - Every entry ends in a [`Notice::Progress`] that covers its number, or in [`Notice::Lost`].
-//! - The inbox's lock is not held across a call of the driver or of the client. Notices are delivered with no lock held.
+//! - Notices are delivered with no lock held.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,140 +10,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::wait_budget::{Step, Wakeup, next_step};
-use crate::{
-    cuda::streams::Stream,
-    protocol::{Error, Notice, NoticeSink},
-    sync::{
-        self, Condvar, Mutex,
-        atomic::{AtomicBool, Ordering},
-        discard_panic, spin_loop,
-    },
+use super::{
+    device::{WatchedDevice, enqueue_write},
+    inbox::{Entry, ReportInbox},
+    wait_budget::{Step, Wakeup, next_step},
 };
-
-/// A report that a caller waits for.
-pub(crate) struct Entry {
-    /// Held, so that its status can be read also after the stream was retired.
-    stream: Arc<Stream>,
-    /// The submission that the report has to cover.
-    number: u64,
-    /// Whether the stream will write the word. If not, the thread queries the stream.
-    written: bool,
-}
-
-impl Entry {
-    fn is_due(&self) -> bool {
-        self.stream.completed() >= self.number
-    }
-}
-
-/// The state that the thread shares with callers.
-#[derive(Default)]
-pub(crate) struct Inbox {
-    state: Mutex<State>,
-    wake: Condvar,
-    /// Whether an entry was added or the inbox was closed. Readable without the lock.
-    changed: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    entries: Vec<Entry>,
-    /// A signal that came while the thread was awake.
-    signalled: bool,
-    sleeping: bool,
-    /// The backend was dropped.
-    closed: bool,
-}
-
-impl Inbox {
-    fn put(&self, entry: Entry) {
-        self.change(|state| state.entries.push(entry));
-    }
-
-    /// Ends the thread once every entry is reported.
-    pub(crate) fn close(&self) {
-        self.change(|state| state.closed = true);
-    }
-
-    pub(crate) fn wake(&self) {
-        self.change(|_| {});
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state.lock();
-        change(&mut state);
-        state.signalled = true;
-        self.changed.store(true, Ordering::Release);
-        if state.sleeping {
-            self.wake.notify_one();
-        }
-    }
-
-    /// Moves new entries to `watched`. Returns whether there were any, and whether the backend was dropped.
-    fn take(&self, watched: &mut Vec<Entry>) -> (bool, bool) {
-        if !self.changed.load(Ordering::Acquire) {
-            return (false, false);
-        }
-        let mut state = self.state.lock();
-        let came = !state.entries.is_empty();
-        watched.append(&mut state.entries);
-        // While the inbox is closed, every later call reports that again.
-        self.changed.store(state.closed, Ordering::Release);
-        (came, state.closed)
-    }
-
-    /// Sleeps until something changes, or for this long.
-    pub(crate) fn wait(&self, most: Option<Duration>) {
-        let mut state = self.state.lock();
-        state.sleeping = true;
-        if !state.signalled {
-            match most {
-                Some(most) => _ = self.wake.wait_for(&mut state, most),
-                None => self.wake.wait(&mut state),
-            }
-        }
-        (state.signalled, state.sleeping) = (false, false);
-    }
-}
-
-/// The device, as the thread uses it.
-pub(crate) trait Device {
-    /// The error that lost the device.
-    fn lost(&self) -> Option<Error>;
-
-    /// Reads the status of a stream. Returns the number up to which that shows it to be complete, or nothing if work is
-    /// in flight or the stream cannot be queried.
-    ///
-    /// # Errors
-    /// The error that lost the device.
-    fn status(&self, stream: &Stream) -> Result<Option<u64>, Error>;
-
-    /// Has the stream write its word. Returns whether the driver took the write.
-    fn write_word(&self, stream: &Stream, value: u64) -> bool;
-}
-
-/// Has a stream report progress that covers `number`.
-pub(crate) fn want(device: &impl Device, inbox: &Inbox, stream: &Arc<Stream>, number: u64) {
-    stream.want_report(number, |value| enqueue(device, inbox, stream, value));
-}
-
-/// Enqueues a write of the stream's word, and enters it at the thread.
-pub(crate) fn enqueue(
-    device: &impl Device,
-    inbox: &Inbox,
-    stream: &Arc<Stream>,
-    value: u64,
-) -> bool {
-    let written = !stream.is_foreign() && device.write_word(stream, value);
-    inbox.put(Entry { stream: stream.clone(), number: value, written });
-    written
-}
+use crate::{
+    cuda::streams::DriverStream,
+    protocol::{Error, Notice, NoticeSink},
+    sync::{self, discard_panic, spin_loop},
+};
 
 /// The thread's state.
 struct Watcher<'a, D> {
     device: &'a D,
-    inbox: &'a Inbox,
+    inbox: &'a ReportInbox,
     notices: &'a dyn NoticeSink,
     watched: Vec<Entry>,
     /// The last time at which a word changed or an entry was added.
@@ -158,7 +36,12 @@ struct Watcher<'a, D> {
 }
 
 /// Watches until the backend is dropped and every entry is reported.
-pub(crate) fn watch(device: &impl Device, wakeup: Wakeup, inbox: &Inbox, notices: &dyn NoticeSink) {
+pub(crate) fn watch(
+    device: &impl WatchedDevice,
+    wakeup: Wakeup,
+    inbox: &ReportInbox,
+    notices: &dyn NoticeSink,
+) {
     let now = sync::now();
     let (watched, event, checked, queried) = (Vec::new(), now, now, now);
     let mut watcher = Watcher { device, inbox, notices, watched, event, checked, queried };
@@ -192,7 +75,7 @@ pub(crate) fn watch(device: &impl Device, wakeup: Wakeup, inbox: &Inbox, notices
     }
 }
 
-impl<D: Device> Watcher<'_, D> {
+impl<D: WatchedDevice> Watcher<'_, D> {
     /// The time since the last event, and since the streams were last checked. An entry without a write depends on the
     /// queries alone, however often the words of other streams change.
     fn times(&self, now: Instant) -> (Duration, Duration) {
@@ -218,7 +101,7 @@ impl<D: Device> Watcher<'_, D> {
         due.sort_by_key(|entry| entry.stream.id);
         for entries in due.chunk_by(|a, b| a.stream.id == b.stream.id) {
             let stream = &entries[0].stream;
-            stream.writes_arrived(entries.len() as u32);
+            stream.reports.arrived(entries.len() as u32);
             // If the stream cannot be queried, the word is reported: a faulted device writes no word.
             match self.device.status(stream) {
                 Ok(idle) => self.report(stream, idle.unwrap_or(0).max(stream.completed())),
@@ -246,20 +129,21 @@ impl<D: Device> Watcher<'_, D> {
     }
 
     /// Delivers the progress of a stream. Ends its entries up to there, and asks for the next write.
-    fn report(&mut self, stream: &Arc<Stream>, complete: u64) {
+    fn report(&mut self, stream: &Arc<DriverStream>, complete: u64) {
         let ends = |entry: &mut Entry| entry.stream.id == stream.id && entry.number <= complete;
         let ended = self.watched.extract_if(.., ends).count();
-        stream.writes_arrived(ended as u32);
+        stream.reports.arrived(ended as u32);
         if stream.is_news(complete) {
             self.deliver(Notice::Progress { stream: stream.id, accepted: complete, complete });
         }
-        stream.ask_for_report(|value| enqueue(self.device, self.inbox, stream, value));
+        let enqueue = |value| enqueue_write(self.device, self.inbox, stream, value);
+        stream.reports.ask(|| stream.accepted(), enqueue);
     }
 
     /// Tells the client that the device is lost. Ends every entry.
     fn report_lost(&mut self, error: Error) {
         for entry in self.watched.drain(..) {
-            entry.stream.writes_arrived(1);
+            entry.stream.reports.arrived(1);
         }
         self.deliver(Notice::Lost { error });
     }
@@ -280,18 +164,13 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::{
-        cuda::{context::Word, driver::api::StreamHandle},
-        protocol::StreamId,
-    };
+    use crate::protocol::StreamId;
 
-    fn stream(id: u64) -> Arc<Stream> {
-        let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
-        let word = Word::on_the_heap();
-        Arc::new(Stream::new(StreamId(id), StreamHandle::NULL, word, reclaim, words))
+    fn stream(id: u64) -> Arc<DriverStream> {
+        Arc::new(DriverStream::without_driver(id))
     }
 
-    fn entry(stream: &Arc<Stream>, number: u64, written: bool) -> Entry {
+    fn entry(stream: &Arc<DriverStream>, number: u64, written: bool) -> Entry {
         Entry { stream: stream.clone(), number, written }
     }
 
@@ -303,18 +182,18 @@ mod tests {
         queried: RefCell<Vec<StreamId>>,
     }
 
-    impl Device for Fake {
+    impl WatchedDevice for Fake {
         fn lost(&self) -> Option<Error> {
             self.lost.borrow().clone()
         }
 
-        fn status(&self, stream: &Stream) -> Result<Option<u64>, Error> {
+        fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error> {
             self.queried.borrow_mut().push(stream.id);
             let idle = self.idle.iter().find(|(id, _)| *id == stream.id);
             self.lost().map_or(Ok(idle.map(|(_, number)| *number)), Err)
         }
 
-        fn write_word(&self, _: &Stream, _: u64) -> bool {
+        fn write_word(&self, _: &DriverStream, _: u64) -> bool {
             true
         }
     }
@@ -329,7 +208,11 @@ mod tests {
         }
     }
 
-    fn watcher<'a>(device: &'a Fake, inbox: &'a Inbox, notices: &'a Notices) -> Watcher<'a, Fake> {
+    fn watcher<'a>(
+        device: &'a Fake,
+        inbox: &'a ReportInbox,
+        notices: &'a Notices,
+    ) -> Watcher<'a, Fake> {
         let now = sync::now();
         let (event, checked, queried) = (now, now, now);
         Watcher { device, inbox, notices, watched: Vec::new(), event, checked, queried }
@@ -386,38 +269,5 @@ mod tests {
         watcher.watched = vec![entry(&stream, 3, true)];
         assert!(watcher.report_due());
         assert_eq!(*notices.0.lock(), [lost.clone(), lost]);
-    }
-
-    #[test]
-    fn entry_is_taken_once_and_the_end_is_seen_behind_it() {
-        let (inbox, mut watched) = (Inbox::default(), Vec::new());
-        assert_eq!(inbox.take(&mut watched), (false, false));
-        inbox.put(entry(&stream(1), 1, true));
-        inbox.close();
-        assert_eq!(inbox.take(&mut watched), (true, true));
-        assert_eq!(watched.len(), 1);
-        assert_eq!(inbox.take(&mut watched), (false, true));
-    }
-
-    #[test]
-    fn signal_before_the_sleep_is_not_lost() {
-        let inbox = Inbox::default();
-        inbox.wake();
-        inbox.wait(None);
-        inbox.wait(Some(Duration::from_millis(1)));
-    }
-
-    #[test]
-    fn sleeping_thread_is_woken_by_an_entry() {
-        let inbox = Arc::new(Inbox::default());
-        let thread = {
-            let inbox = Arc::clone(&inbox);
-            std::thread::spawn(move || inbox.wait(None))
-        };
-        while !inbox.state.lock().sleeping {
-            std::thread::yield_now();
-        }
-        inbox.put(entry(&stream(1), 1, true));
-        thread.join().unwrap();
     }
 }

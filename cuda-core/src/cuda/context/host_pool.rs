@@ -24,12 +24,12 @@ const KEPT: usize = 32 << 20;
 
 /// A pool of pinned host memory that every device can access. Never destroyed (rule 2).
 #[derive(Debug)]
-pub(crate) struct HostPool {
+pub(crate) struct HostMemoryPool {
     raw: PoolHandle,
     stream: StreamHandle,
 }
 
-impl HostPool {
+impl HostMemoryPool {
     /// Creates a pool that `devices` can access.
     pub(super) fn create(api: &Api, devices: &[c_int], _: &Bound) -> Result<Self, Failed> {
         let (mut raw, mut stream) = (PoolHandle::NULL, StreamHandle::NULL);

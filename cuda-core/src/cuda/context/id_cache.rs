@@ -19,17 +19,17 @@ pub(crate) type Key = [u64; 2];
 /// The value of an id.
 pub(crate) type Value = [u64; 2];
 
-pub(crate) struct IdCache(Box<[Slot]>);
+pub(crate) struct IdCache(Box<[CacheSlot]>);
 
 #[derive(Default)]
-struct Slot {
+struct CacheSlot {
     version: AtomicU64,
     words: [AtomicU64; 4],
 }
 
 impl Default for IdCache {
     fn default() -> Self {
-        Self((0..SLOTS).map(|_| Slot::default()).collect())
+        Self((0..SLOTS).map(|_| CacheSlot::default()).collect())
     }
 }
 
@@ -64,12 +64,12 @@ impl IdCache {
     }
 
     #[inline]
-    fn slot(&self, [a, b]: Key) -> &Slot {
+    fn slot(&self, [a, b]: Key) -> &CacheSlot {
         &self.0[(a.wrapping_add(b.wrapping_mul(7)) as usize) % SLOTS]
     }
 }
 
-impl Slot {
+impl CacheSlot {
     /// Changes the words, and returns `true`, unless another thread owns the slot.
     fn write(&self, change: impl FnOnce([u64; 4]) -> Option<[u64; 4]>) -> bool {
         let version = self.version.load(Ordering::Relaxed);

@@ -1,12 +1,13 @@
-//! State that exists once per device and process: the primary context, the pools of device and host memory, the words of
-//! streams, and the queue of resources to reclaim.
+//! State that exists once per device and process: the primary context and its loss, the pools of device and host memory,
+//! the words of streams, and the queue of resources to reclaim.
 //!
 //! Uses `driver`, `protocol` and `sync`. Every folder above binds the context with [`Primary::bind`] before it calls
-//! the driver, and gives dropped resources to [`Reclaim`].
+//! the driver, and gives dropped resources to [`ReclaimQueue`].
 
 mod bound;
 mod host_pool;
 mod id_cache;
+mod lost;
 mod pool;
 mod primary;
 mod reclaim;
@@ -14,6 +15,6 @@ mod words;
 
 pub(crate) use bound::Bound;
 pub(crate) use id_cache::IdCache;
-pub(crate) use primary::{Primary, StreamStatus};
-pub(crate) use reclaim::{Reclaim, Reclaimable};
+pub(crate) use primary::Primary;
+pub(crate) use reclaim::{ReclaimQueue, Reclaimable};
 pub(crate) use words::{Word, Words};

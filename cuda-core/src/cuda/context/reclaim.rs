@@ -36,7 +36,7 @@ pub(crate) trait Reclaimable: Send {
 
 /// The queue of one device.
 #[derive(Default)]
-pub(crate) struct Reclaim {
+pub(crate) struct ReclaimQueue {
     state: Mutex<State>,
     came: Condvar,
     helper: Helper,
@@ -62,7 +62,7 @@ impl Default for Helper {
 /// none.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(32));
 
-impl Reclaim {
+impl ReclaimQueue {
     /// Sets the device. Without one, resources stay in the queue.
     pub(super) fn attach(&self, device: &'static Primary) {
         _ = self.device.set(device);
@@ -147,8 +147,8 @@ fn give_back(
     items.into_iter().filter_map(reclaim).collect()
 }
 
-impl std::fmt::Debug for Reclaim {
+impl std::fmt::Debug for ReclaimQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Reclaim")
+        f.write_str("ReclaimQueue")
     }
 }

@@ -15,7 +15,7 @@ use crate::{
             api::{Address, EventHandle, StreamHandle},
             status::{self, Failed, Meaning, meaning_of_state},
         },
-        streams::{Stream, new_event, taken, unknown},
+        streams::{DriverStream, new_event, taken, unknown},
     },
     protocol::{AllocId, Error, MemoryInfo, Region, Result},
 };
@@ -23,14 +23,14 @@ use crate::{
 /// The allocations of one backend.
 pub(crate) struct Memory {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<AllocId, Allocation>>,
+    table: RwLock<FxHashMap<AllocId, AddressRange>>,
     cache: IdCache,
     /// Bytes of all of them.
     used: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Allocation {
+struct AddressRange {
     address: Address,
     bytes: u64,
 }
@@ -46,7 +46,7 @@ impl Memory {
         &self,
         id: AllocId,
         bytes: u64,
-        stream: &Stream,
+        stream: &DriverStream,
         bound: &Bound,
     ) -> Result<()> {
         if bytes == 0 {
@@ -64,7 +64,7 @@ impl Memory {
         .map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let inserted = match self.table.write().entry(id) {
             Entry::Vacant(entry) => {
-                entry.insert(Allocation { address, bytes });
+                entry.insert(AddressRange { address, bytes });
                 true
             }
             Entry::Occupied(_) => false,
@@ -78,7 +78,7 @@ impl Memory {
     }
 
     /// Frees after everything that the stream has.
-    pub(crate) fn free(&self, id: AllocId, stream: &Stream, bound: &Bound) -> Result<()> {
+    pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
         let Some(allocation) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
@@ -91,7 +91,7 @@ impl Memory {
     #[inline]
     pub(crate) fn locate(&self, region: Region, bytes: u64) -> Result<Address> {
         let allocation = match self.cache.get([region.alloc.0, 0]) {
-            Some([address, bytes]) => Allocation { address, bytes },
+            Some([address, bytes]) => AddressRange { address, bytes },
             None => self.look_up(region.alloc)?,
         };
         match region.offset.checked_add(bytes) {
@@ -101,7 +101,7 @@ impl Memory {
     }
 
     #[cold]
-    fn look_up(&self, id: AllocId) -> Result<Allocation> {
+    fn look_up(&self, id: AllocId) -> Result<AddressRange> {
         let table = self.table.read();
         let allocation = table.get(&id).copied().ok_or_else(|| self.unknown(id))?;
         self.cache.insert([id.0, 0], [allocation.address, allocation.bytes]);
@@ -151,7 +151,7 @@ impl Memory {
         }
     }
 
-    fn release(&self, address: Address, stream: &Stream, bound: &Bound) -> Result<()> {
+    fn release(&self, address: Address, stream: &DriverStream, bound: &Bound) -> Result<()> {
         let api = self.primary.api;
         if self.primary.pool.is_some() {
             // SAFETY: allocated from the pool, no longer in the table, and freed after its uses (rule 6).
@@ -164,7 +164,7 @@ impl Memory {
         // SAFETY: the caller holds the stream, and the event is owned here.
         unsafe { api.event_record(after, stream.raw) }
             .map_err(|failed| self.primary.error(failed))?;
-        self.primary.reclaim.put(Box::new(Freed { address, after }));
+        self.primary.reclaim.put(Box::new(FreedMemory { address, after }));
         Ok(())
     }
 
@@ -186,12 +186,12 @@ impl Memory {
 }
 
 /// Memory outside of a pool, to be freed once the event is reached.
-struct Freed {
+struct FreedMemory {
     address: Address,
     after: EventHandle,
 }
 
-impl Reclaimable for Freed {
+impl Reclaimable for FreedMemory {
     fn reclaim(
         self: Box<Self>,
         primary: &'static Primary,

@@ -1,7 +1,9 @@
 //! The objects of a backend besides its streams: device memory, pinned host memory, modules, announced transfers.
 //!
 //! Uses `streams`, `context` and `driver`. `work` looks memory, functions and transfers up here for every submission.
+//! [`modules`] loads a module with the driver's PTX compiler ([`compiler`]).
 
+mod compiler;
 mod host_memory;
 mod memory;
 mod modules;
@@ -9,5 +11,5 @@ mod transfers;
 
 pub(crate) use host_memory::host_block;
 pub(crate) use memory::{Memory, outside};
-pub(crate) use modules::{Function, Modules, Slot};
+pub(crate) use modules::{DriverFunction, ModuleSlot, Modules};
 pub(crate) use transfers::{BackendId, Target, Transfers};

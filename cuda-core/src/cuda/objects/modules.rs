@@ -7,7 +7,7 @@
 //! - A slot that is dropped gives its module to the helper thread that unloads it. The load job holds the slot too.
 
 use std::{
-    ffi::{CStr, CString, c_void},
+    ffi::CString,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::AtomicU32},
 };
@@ -15,13 +15,11 @@ use std::{
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
+use super::compiler::{check_shared, compile, ptx_version, refuse_too_much_shared};
 use crate::{
     cuda::{
         context::{Bound, IdCache, Primary, Reclaimable},
-        driver::{
-            api::{FunctionHandle, ModuleHandle, function_attribute as attribute, jit_option},
-            status::{self, Failed},
-        },
+        driver::api::{FunctionHandle, ModuleHandle, function_attribute as attribute},
         streams::{taken, unknown},
     },
     protocol::{
@@ -30,18 +28,15 @@ use crate::{
     sync::{HelperThread, discard_panic},
 };
 
-/// Bytes of each of the compiler's two logs; the rest of a longer log is cut off.
-const LOG_BYTES: usize = 16 << 10;
-
 /// The modules of one backend.
 pub(crate) struct Modules {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<ModuleId, Arc<Slot>>>,
+    table: RwLock<FxHashMap<ModuleId, Arc<ModuleSlot>>>,
     cache: IdCache,
 }
 
-/// The place of a module.
-pub(crate) struct Slot {
+/// The slot of a module. It exists before the module is loaded.
+pub(crate) struct ModuleSlot {
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -49,21 +44,21 @@ pub(crate) struct Slot {
 enum State {
     /// With the requests to answer when loading ends.
     Loading(Vec<Answer>),
-    Loaded(Module),
+    Loaded(LoadedModule),
     Failed(Error),
 }
 
 /// A loaded module. Unloaded when it is dropped, by a helper thread.
-struct Module {
+struct LoadedModule {
     primary: &'static Primary,
     raw: ModuleHandle,
-    functions: Box<[Function]>,
+    functions: Box<[DriverFunction]>,
     log: String,
 }
 
 /// A kernel, and the limits of its launches.
 #[derive(Debug)]
-pub(crate) struct Function {
+pub(crate) struct DriverFunction {
     pub(crate) raw: FunctionHandle,
     pub(crate) name: String,
     pub(crate) param_bytes: u32,
@@ -86,7 +81,7 @@ impl Modules {
         helper: &HelperThread,
     ) -> Result<()> {
         let ModuleImage::Ptx(text) = image;
-        let (primary, slot) = (self.primary, Arc::new(Slot::loading()));
+        let (primary, slot) = (self.primary, Arc::new(ModuleSlot::loading()));
         {
             let mut table = self.table.write();
             if table.contains_key(&id) {
@@ -129,7 +124,7 @@ impl Modules {
     /// # Safety
     /// No thread unloads the module while the result is used.
     #[inline]
-    pub(crate) unsafe fn find(&self, id: FunctionId) -> Result<&Function> {
+    pub(crate) unsafe fn find(&self, id: FunctionId) -> Result<&DriverFunction> {
         let found = match self.cache.get([id.module.0, id.entry.into()]) {
             Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
             None => self.look_up(id)?,
@@ -140,7 +135,7 @@ impl Modules {
     }
 
     #[cold]
-    fn look_up(&self, id: FunctionId) -> Result<*const Function> {
+    fn look_up(&self, id: FunctionId) -> Result<*const DriverFunction> {
         let slot = self.table.read().get(&id.module).cloned();
         let slot = slot.ok_or_else(|| self.unknown(id.module))?;
         let mut state = slot.state.lock();
@@ -162,7 +157,7 @@ impl Modules {
     }
 
     /// Takes out every module, for a backend that is dropped.
-    pub(crate) fn take(&mut self) -> Vec<Arc<Slot>> {
+    pub(crate) fn take(&mut self) -> Vec<Arc<ModuleSlot>> {
         std::mem::take(self.table.get_mut()).into_values().collect()
     }
 
@@ -172,7 +167,7 @@ impl Modules {
     }
 }
 
-impl Slot {
+impl ModuleSlot {
     fn loading() -> Self {
         Self { state: Mutex::new(State::Loading(Vec::new())), ended: Condvar::new() }
     }
@@ -183,7 +178,7 @@ impl Slot {
         let loaded = if Arc::strong_count(&self) == 1 {
             Err(unknown("a module that was unloaded", &primary.info.address))
         } else {
-            Module::load(primary, text)
+            LoadedModule::load(primary, text)
         };
         let ended = loaded.map_or_else(State::Failed, State::Loaded);
         let (answers, reply) = {
@@ -230,7 +225,7 @@ impl State {
     }
 }
 
-impl Module {
+impl LoadedModule {
     /// Compiles and loads PTX, and moves the code of every kernel to the device. Blocks: the driver waits for running
     /// kernels, and has other threads' launches wait meanwhile.
     fn load(primary: &'static Primary, text: String) -> Result<Self> {
@@ -244,13 +239,13 @@ impl Module {
         let bound = primary.bind_own_thread()?;
         let (raw, log) = compile(primary, &text, version, &bound)?;
         // From here on, dropping it unloads it.
-        let mut module = Module { primary, raw, functions: Box::default(), log };
+        let mut module = LoadedModule { primary, raw, functions: Box::default(), log };
         let functions = kernels.iter().map(|kernel| module.function(kernel, &bound));
         module.functions = functions.collect::<Result<_>>()?;
         Ok(module)
     }
 
-    fn function(&self, entry: &EntryInfo, _: &Bound) -> Result<Function> {
+    fn function(&self, entry: &EntryInfo, _: &Bound) -> Result<DriverFunction> {
         let (primary, api) = (self.primary, self.primary.api);
         let failed = |failed| primary.error(failed);
         let name = CString::new(entry.name.as_str())
@@ -269,7 +264,7 @@ impl Module {
         unsafe { api.function_load(raw) }.map_err(failed)?;
         let static_shared = ask(attribute::STATIC_SHARED)?;
         check_shared(&entry.name, static_shared.into(), primary.limits.shared)?;
-        Ok(Function {
+        Ok(DriverFunction {
             raw,
             name: entry.name.clone(),
             param_bytes: entry.param_bytes(),
@@ -280,7 +275,7 @@ impl Module {
     }
 }
 
-impl Drop for Module {
+impl Drop for LoadedModule {
     fn drop(&mut self) {
         self.primary.reclaim.put(Box::new(Unloaded(self.raw)));
     }
@@ -302,185 +297,5 @@ impl Reclaimable for Unloaded {
 
     fn waits_for_device(&self, _: &Primary) -> bool {
         true
-    }
-}
-
-/// Refuses PTX whose kernels declare more static shared memory than a block of the device can have. The driver truncates
-/// such a size to 32 bits: it loads the module, and the first launch faults.
-fn refuse_too_much_shared(primary: &Primary, text: &str) -> Result<()> {
-    let most = primary.limits.shared;
-    declared_static_shared(text)
-        .iter()
-        .try_for_each(|(kernel, bytes)| check_shared(kernel, *bytes, most))
-}
-
-/// The static shared memory that each kernel of a PTX text declares, in bytes, or less.
-///
-/// A lower bound, since a module may declare variables that a kernel does not use: the variables of the kernel's own
-/// body, or the largest `.shared` variable of the module if that is larger. A text that cuda-ptx cannot parse is
-/// left to the driver.
-fn declared_static_shared(text: &str) -> Vec<(String, u64)> {
-    use cuda_ptx::{Space, Variable};
-    if !text.contains(".shared") {
-        return Vec::new();
-    }
-    let Ok(module) = cuda_ptx::parse(text) else { return Vec::new() };
-    let shared = |variable: &Variable| match variable.space {
-        Space::Shared if !variable.external => variable.size.unwrap_or(0),
-        _ => 0,
-    };
-    let largest = module.variables.iter().map(shared).max().unwrap_or(0);
-    let kernels = module.functions.iter().filter(|function| function.is_entry);
-    let declared = |function: &cuda_ptx::Function| {
-        let own = function.body.iter().flat_map(|body| &body.variables).map(shared);
-        let own = own.fold(0, u64::saturating_add);
-        (function.name.clone(), own.max(largest))
-    };
-    kernels.map(declared).collect()
-}
-
-fn check_shared(kernel: &str, bytes: u64, most: u32) -> Result<()> {
-    if bytes <= most.into() {
-        return Ok(());
-    }
-    Err(Error::LoadFailed {
-        log: format!(
-            "kernel `{kernel}` declares {bytes} bytes of static shared memory; a block of this device has at most \
-             {most}; declare less, or use dynamic shared memory"
-        ),
-    })
-}
-
-fn compile(
-    primary: &Primary,
-    text: &CStr,
-    version: Option<(u32, u32)>,
-    _: &Bound,
-) -> Result<(ModuleHandle, String)> {
-    let (mut info, mut errors) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
-    let mut names = [
-        jit_option::INFO_LOG,
-        jit_option::INFO_LOG_BYTES,
-        jit_option::ERROR_LOG,
-        jit_option::ERROR_LOG_BYTES,
-    ];
-    let size = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES);
-    let mut values = [info.as_mut_ptr().cast(), size, errors.as_mut_ptr().cast(), size];
-    let mut raw = ModuleHandle::NULL;
-    // SAFETY: the text ends with a NUL; each option has its value, each buffer its size; the
-    // buffers outlive the call.
-    let loaded = unsafe {
-        primary.api.module_load(
-            &mut raw,
-            text.as_ptr().cast(),
-            names.len() as u32,
-            names.as_mut_ptr(),
-            values.as_mut_ptr(),
-        )
-    };
-    match loaded {
-        Ok(()) => Ok((raw, log(&info))),
-        Err(failed) => Err(refused(primary, failed, version, &log(&errors))),
-    }
-}
-
-#[cold]
-fn refused(primary: &Primary, failed: Failed, version: Option<(u32, u32)>, log: &str) -> Error {
-    let info = &primary.info;
-    let (cuda, (major, minor)) = (info.driver.unwrap_or_default(), info.compute_capability);
-    match failed.code {
-        code if code == status::UNSUPPORTED_PTX_VERSION || newest_ptx(log).is_some() => {
-            let detail = match newest_ptx(log) {
-                Some(newest) => format!("PTX ISA {newest} and older"),
-                None => format!("what the toolkit of CUDA {}.{} makes", cuda.0, cuda.1),
-            };
-            let (major, minor) = version.unwrap_or_default();
-            Error::PtxTooNew { major, minor, detail }
-        }
-        status::INVALID_PTX | status::INVALID_IMAGE | status::INVALID_SOURCE => {
-            Error::LoadFailed { log: or_else(log, "the compiler gave no reason") }
-        }
-        status::NO_BINARY_FOR_GPU => {
-            let why = format!("its target is newer than this GPU, which is an sm_{major}{minor}");
-            Error::LoadFailed { log: format!("{why}\n{log}").trim_end().into() }
-        }
-        status::JIT_COMPILER_NOT_FOUND | status::JIT_COMPILATION_DISABLED => {
-            let detail = "the driver's PTX compiler is missing or switched off; install the \
-                          driver completely and unset CUDA_DISABLE_PTX_JIT";
-            Error::DriverUnusable { detail: detail.into() }
-        }
-        _ => primary.error(failed),
-    }
-}
-
-/// The text in a buffer that a C function filled.
-fn log(buffer: &[u8]) -> String {
-    let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
-    String::from_utf8_lossy(&buffer[..end]).trim().to_owned()
-}
-
-fn or_else(text: &str, otherwise: &str) -> String {
-    if text.is_empty() { otherwise.into() } else { text.into() }
-}
-
-/// The version that `.version` states.
-fn ptx_version(text: &str) -> Option<(u32, u32)> {
-    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(".version"))?;
-    let (major, minor) = line.split_whitespace().next()?.split_once('.')?;
-    let digits = minor.find(|c: char| !c.is_ascii_digit()).map_or(minor, |end| &minor[..end]);
-    Some((major.parse().ok()?, digits.parse().ok()?))
-}
-
-/// The newest version that the compiler takes, if its log says that the text is newer.
-fn newest_ptx(log: &str) -> Option<&str> {
-    let (_, said) = log.split_once("Unsupported .version")?;
-    let (_, rest) = said.split_once("current version is '")?;
-    rest.split_once('\'').map(|(newest, _)| newest)
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn version_is_found_behind_comments_and_spaces() {
-        assert_eq!(ptx_version("// .version 1.0\n.version 8.4\n"), Some((8, 4)));
-        assert_eq!(ptx_version("\n  .version 9.0// new\n.target sm_90"), Some((9, 0)));
-        assert_eq!(ptx_version(".target sm_90"), None);
-        assert_eq!(ptx_version(".version x"), None);
-    }
-
-    #[test]
-    fn newest_version_is_read_from_the_log() {
-        let log = "ptxas application ptx input, line 1; fatal   : Unsupported .version 99.3; \
-                   current version is '9.0'";
-        assert_eq!(newest_ptx(log), Some("9.0"));
-        assert_eq!(newest_ptx("fatal : something else"), None);
-    }
-
-    #[test]
-    fn log_ends_at_its_nul_if_it_has_one() {
-        assert_eq!(log(b"a line\n\0rest"), "a line");
-        assert_eq!(log(b"full"), "full");
-        assert_eq!(log(b""), "");
-    }
-
-    const SHARED: &str = ".version 7.0\n.target sm_50\n.shared .b8 outer[100];\n\
-        .visible .entry a() { .shared .b8 x[64]; .shared .b8 y[1099511627776]; ret; }\n\
-        .visible .entry b() { .shared .b8 x[64]; ret; }";
-
-    #[test]
-    fn declared_shared_memory_counts_the_body_or_the_largest_variable_of_the_module() {
-        let declared = declared_static_shared(SHARED);
-        assert_eq!(declared, [("a".into(), (1 << 40) + 64), ("b".into(), 100)]);
-        assert_eq!(declared_static_shared("no PTX with .shared"), []);
-    }
-
-    #[test]
-    fn kernel_with_more_static_shared_memory_than_the_device_is_refused() {
-        assert_eq!(check_shared("k", 232_448, 232_448), Ok(()));
-        let error = check_shared("k", 1 << 40, 232_448).unwrap_err().to_string();
-        assert!(error.contains("kernel `k` declares 1099511627776 bytes"), "{error}");
-        assert!(error.contains("at most 232448"), "{error}");
     }
 }

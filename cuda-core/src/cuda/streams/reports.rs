@@ -44,9 +44,15 @@ impl Reports {
     }
 
     /// Requests a report that covers `number`, a submission that the driver took. The write is enqueued now, or when an
-    /// earlier write has arrived. `enqueue` enqueues a write of its value and adds an entry at the completion thread.
-    /// It returns whether the driver took the write.
-    pub(crate) fn want(&self, number: u64, accepted: &AtomicU64, enqueue: impl Fn(u64) -> bool) {
+    /// earlier write has arrived. `accepted` reads the number of the last submission that the driver took. `enqueue`
+    /// enqueues a write of its value and puts an entry into the inbox of the completion thread. It returns whether the
+    /// driver took the write.
+    pub(crate) fn want(
+        &self,
+        number: u64,
+        accepted: impl Fn() -> u64,
+        enqueue: impl Fn(u64) -> bool,
+    ) {
         self.wanted.fetch_max(number, Ordering::SeqCst);
         self.ask(accepted, enqueue);
     }
@@ -57,11 +63,11 @@ impl Reports {
     }
 
     /// Enqueues a write if a caller waits for more than the last one covers, and few are in flight.
-    pub(crate) fn ask(&self, accepted: &AtomicU64, enqueue: impl Fn(u64) -> bool) {
+    pub(crate) fn ask(&self, accepted: impl Fn() -> u64, enqueue: impl Fn(u64) -> bool) {
         while self.is_due() {
             let Some(writing) = self.writing.try_lock() else { return };
             if self.is_due() {
-                self.write(accepted, &enqueue);
+                self.write(&accepted, &enqueue);
             }
             drop(writing);
             // Orders the unlock before the next look: of two threads, one sees the other's number.
@@ -70,11 +76,11 @@ impl Reports {
     }
 
     /// Enqueues a write if the driver took none for the last report.
-    pub(crate) fn renew(&self, accepted: &AtomicU64, enqueue: impl Fn(u64) -> bool) {
+    pub(crate) fn renew(&self, accepted: impl Fn() -> u64, enqueue: impl Fn(u64) -> bool) {
         {
             let _writing = self.writing.lock();
             if self.covered.load(Ordering::Relaxed) > self.written.load(Ordering::Relaxed) {
-                self.write(accepted, &enqueue);
+                self.write(&accepted, &enqueue);
             }
         }
         fence(Ordering::SeqCst);
@@ -88,8 +94,8 @@ impl Reports {
     }
 
     /// Called with `writing` held.
-    fn write(&self, accepted: &AtomicU64, enqueue: &impl Fn(u64) -> bool) {
-        let value = accepted.load(Ordering::Acquire);
+    fn write(&self, accepted: &impl Fn() -> u64, enqueue: &impl Fn(u64) -> bool) {
+        let value = accepted();
         // Before the write, which may arrive at once.
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         if enqueue(value) {
@@ -126,16 +132,16 @@ mod tests {
         }
     }
 
-    fn accepted(number: u64) -> AtomicU64 {
-        AtomicU64::new(number)
+    fn accepted(number: u64) -> impl Fn() -> u64 {
+        move || number
     }
 
     #[test]
     fn one_write_covers_everything_accepted() {
         let (reports, driver) = (Reports::default(), Driver::default());
-        reports.want(2, &accepted(5), driver.enqueue());
-        reports.want(5, &accepted(6), driver.enqueue());
-        reports.want(6, &accepted(6), driver.enqueue());
+        reports.want(2, accepted(5), driver.enqueue());
+        reports.want(5, accepted(6), driver.enqueue());
+        reports.want(6, accepted(6), driver.enqueue());
         assert_eq!(*driver.values.borrow(), [5, 6]);
         assert!(reports.covers(6) && !reports.covers(7));
         assert_eq!(reports.written(), 6);
@@ -145,25 +151,25 @@ mod tests {
     fn wants_beyond_the_limit_share_the_next_write() {
         let (reports, driver) = (Reports::default(), Driver::default());
         for number in 1..=10 {
-            reports.want(number, &accepted(number), driver.enqueue());
+            reports.want(number, accepted(number), driver.enqueue());
         }
         assert_eq!(*driver.values.borrow(), [1, 2, 3, 4]);
         reports.arrived(1);
-        reports.ask(&accepted(10), driver.enqueue());
+        reports.ask(accepted(10), driver.enqueue());
         reports.arrived(1);
-        reports.ask(&accepted(12), driver.enqueue());
+        reports.ask(accepted(12), driver.enqueue());
         assert_eq!(*driver.values.borrow(), [1, 2, 3, 4, 10]);
     }
 
     #[test]
     fn refused_write_is_covered_and_renewed_later() {
         let (reports, driver) = (Reports::default(), Driver { refuses: true, ..Driver::default() });
-        reports.want(1, &accepted(1), driver.enqueue());
+        reports.want(1, accepted(1), driver.enqueue());
         assert!(reports.covers(1));
         assert_eq!(reports.written(), 0);
         let driver = Driver::default();
-        reports.renew(&accepted(1), driver.enqueue());
-        reports.renew(&accepted(1), driver.enqueue());
+        reports.renew(accepted(1), driver.enqueue());
+        reports.renew(accepted(1), driver.enqueue());
         assert_eq!(*driver.values.borrow(), [1]);
         assert_eq!(reports.written(), 1);
     }

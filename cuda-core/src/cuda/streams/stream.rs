@@ -11,7 +11,7 @@
 use super::Reports;
 use crate::{
     cuda::{
-        context::{Bound, Primary, Reclaim, Reclaimable, Word, Words},
+        context::{Bound, Primary, ReclaimQueue, Reclaimable, Word, Words},
         driver::api::{EVENT_DISABLE_TIMING, EventHandle, StreamHandle},
     },
     protocol::{Error, Result, StreamId},
@@ -22,34 +22,34 @@ use crate::{
 };
 
 /// A stream. Destroyed some time after its last holder dropped it.
-pub(crate) struct Stream {
+pub(crate) struct DriverStream {
     pub(crate) id: StreamId,
     pub(crate) raw: StreamHandle,
     pub(crate) word: Word,
     accepted: AtomicU64,
-    event: Mutex<Recorded>,
+    event: Mutex<RecordedEvent>,
     foreign: AtomicBool,
-    reports: Reports,
+    pub(crate) reports: Reports,
     /// The last number that was reported. Used by the completion thread alone.
     reported: AtomicU64,
-    reclaim: &'static Reclaim,
+    reclaim: &'static ReclaimQueue,
     words: &'static Words,
 }
 
 /// The event of a stream, created by the first wait.
 #[derive(Default)]
-struct Recorded {
+struct RecordedEvent {
     event: Option<EventHandle>,
     /// The number up to which its latest recording covers the stream.
     number: u64,
 }
 
-impl Stream {
+impl DriverStream {
     pub(crate) fn new(
         id: StreamId,
         raw: StreamHandle,
         word: Word,
-        reclaim: &'static Reclaim,
+        reclaim: &'static ReclaimQueue,
         words: &'static Words,
     ) -> Self {
         Self {
@@ -64,6 +64,13 @@ impl Stream {
             reclaim,
             words,
         }
+    }
+
+    /// A stream that no driver knows. When it is dropped, no driver is called.
+    #[cfg(test)]
+    pub(crate) fn without_driver(id: u64) -> Self {
+        let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
+        Self::new(StreamId(id), StreamHandle::NULL, Word::on_the_heap(), reclaim, words)
     }
 
     /// The number of the last submission that the driver took.
@@ -136,32 +143,6 @@ impl Stream {
         Ok(event)
     }
 
-    /// Whether a report that covers this number was delivered or will be.
-    #[inline]
-    pub(crate) fn will_report(&self, number: u64) -> bool {
-        self.reports.covers(number)
-    }
-
-    /// Whether a write of the word that covers this number is in flight or has arrived.
-    pub(crate) fn will_show(&self, number: u64) -> bool {
-        self.reports.written() >= number
-    }
-
-    /// Asks for a report that covers `number`. See [`Reports::want`].
-    pub(crate) fn want_report(&self, number: u64, enqueue: impl Fn(u64) -> bool) {
-        self.reports.want(number, &self.accepted, enqueue);
-    }
-
-    /// Takes note of writes that arrived.
-    pub(crate) fn writes_arrived(&self, writes: u32) {
-        self.reports.arrived(writes);
-    }
-
-    /// Enqueues the next write if a caller waits for it.
-    pub(crate) fn ask_for_report(&self, enqueue: impl Fn(u64) -> bool) {
-        self.reports.ask(&self.accepted, enqueue);
-    }
-
     /// Takes note of a report. Returns whether it is news. Called by the completion thread alone.
     pub(crate) fn is_news(&self, number: u64) -> bool {
         let news = self.reported.load(Ordering::Relaxed) < number;
@@ -185,25 +166,25 @@ impl Stream {
     /// Foreign code has returned. Enqueues the write that was held back, if there is one.
     pub(crate) fn end_foreign(&self, enqueue: impl Fn(u64) -> bool) {
         self.reports.without_writes(|| self.foreign.store(false, Ordering::Release));
-        self.reports.renew(&self.accepted, enqueue);
+        self.reports.renew(|| self.accepted(), enqueue);
     }
 }
 
-impl Drop for Stream {
+impl Drop for DriverStream {
     fn drop(&mut self) {
         self.words.give(self.word, self.reports.written());
         let event = self.event.get_mut().event;
-        self.reclaim.put(Box::new(Retired { stream: self.raw, event }));
+        self.reclaim.put(Box::new(RetiredStream { stream: self.raw, event }));
     }
 }
 
 /// The handles of a stream that was dropped.
-struct Retired {
+struct RetiredStream {
     stream: StreamHandle,
     event: Option<EventHandle>,
 }
 
-impl Reclaimable for Retired {
+impl Reclaimable for RetiredStream {
     fn reclaim(
         self: Box<Self>,
         primary: &'static Primary,
@@ -234,14 +215,9 @@ pub(crate) fn new_event(primary: &Primary, _: &Bound) -> Result<EventHandle> {
 mod tests {
     use super::*;
 
-    fn stream() -> Stream {
-        let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
-        Stream::new(StreamId(7), StreamHandle::NULL, Word::on_the_heap(), reclaim, words)
-    }
-
     #[test]
     fn number_beyond_the_last_submission_is_an_error() {
-        let stream = stream();
+        let stream = DriverStream::without_driver(7);
         stream.accept(3);
         assert_eq!(stream.check_accepted(3), Ok(()));
         let error = stream.check_accepted(4).unwrap_err().to_string();
@@ -250,7 +226,7 @@ mod tests {
 
     #[test]
     fn no_write_is_enqueued_while_foreign_code_runs() {
-        let stream = stream();
+        let stream = DriverStream::without_driver(7);
         let writes = std::cell::RefCell::new(Vec::new());
         let enqueue = |value| {
             let takes = !stream.is_foreign();
@@ -259,11 +235,11 @@ mod tests {
         };
         stream.accept(1);
         stream.begin_foreign();
-        stream.want_report(1, enqueue);
-        assert!(stream.will_report(1) && !stream.will_show(1));
+        stream.reports.want(1, || stream.accepted(), enqueue);
+        assert!(stream.reports.covers(1) && stream.reports.written() < 1);
         stream.accept(2);
         stream.end_foreign(enqueue);
-        assert!(stream.will_show(2));
+        assert!(stream.reports.covers(2) && stream.reports.written() == 2);
         assert_eq!(*writes.borrow(), [(1, false), (2, true)]);
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::hash_map::Entry, sync::Arc};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-use super::{Stream, taken, unknown};
+use super::{DriverStream, taken, unknown};
 use crate::{
     cuda::{
         context::{Bound, IdCache, Primary},
@@ -14,13 +14,13 @@ use crate::{
     protocol::{Error, Result, StreamId},
 };
 
-pub(crate) struct Streams {
+pub(crate) struct StreamTable {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<StreamId, Arc<Stream>>>,
+    table: RwLock<FxHashMap<StreamId, Arc<DriverStream>>>,
     cache: IdCache,
 }
 
-impl Streams {
+impl StreamTable {
     pub(crate) fn new(primary: &'static Primary) -> Self {
         Self { primary, table: RwLock::default(), cache: IdCache::default() }
     }
@@ -30,7 +30,7 @@ impl Streams {
     /// # Safety
     /// No thread retires the stream while the result is used.
     #[inline]
-    pub(crate) unsafe fn get(&self, id: StreamId) -> Result<&Stream> {
+    pub(crate) unsafe fn get(&self, id: StreamId) -> Result<&DriverStream> {
         let found = match self.cache.get([id.0, 0]) {
             Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
             None => self.look_up(id)?,
@@ -41,7 +41,7 @@ impl Streams {
     }
 
     #[cold]
-    fn look_up(&self, id: StreamId) -> Result<*const Stream> {
+    fn look_up(&self, id: StreamId) -> Result<*const DriverStream> {
         let table = self.table.read();
         let found = table.get(&id).ok_or_else(|| self.unknown(id))?;
         let stream = Arc::as_ptr(found);
@@ -51,7 +51,7 @@ impl Streams {
 
     /// The stream with this id, held.
     #[inline]
-    pub(crate) fn find(&self, id: StreamId) -> Result<Arc<Stream>> {
+    pub(crate) fn find(&self, id: StreamId) -> Result<Arc<DriverStream>> {
         self.table.read().get(&id).cloned().ok_or_else(|| self.unknown(id))
     }
 
@@ -72,7 +72,7 @@ impl Streams {
                 self.primary.error(failed)
             },
         )?;
-        let stream = Arc::new(Stream::new(id, raw, word, reclaim, words));
+        let stream = Arc::new(DriverStream::new(id, raw, word, reclaim, words));
         match self.table.write().entry(id) {
             Entry::Vacant(entry) => entry.insert(stream),
             Entry::Occupied(_) => return Err(taken(format!("stream {}", id.0))),
@@ -88,7 +88,7 @@ impl Streams {
     }
 
     /// Takes out every stream, for a backend that is dropped.
-    pub(crate) fn take(&mut self) -> Vec<Arc<Stream>> {
+    pub(crate) fn take(&mut self) -> Vec<Arc<DriverStream>> {
         std::mem::take(self.table.get_mut()).into_values().collect()
     }
 

@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use super::place::Place;
 use crate::{
-    cuda::{
-        context::Bound,
-        driver::{api::Api, status::Failed},
-        objects::outside,
-        streams::unknown,
-    },
+    cuda::context::Bound,
     protocol::{Error, HostBlock, HostRegion, Pattern, Region, Result},
 };
 
@@ -82,31 +77,6 @@ pub(super) fn fill(
             Pattern::Word(value) => api.fill_32(to, value, times, stream),
         }
     })
-}
-
-impl Place<'_> {
-    fn api(&self) -> &'static Api {
-        self.primary.api
-    }
-
-    fn check(&self, status: Result<(), Failed>) -> Result<()> {
-        status.map_err(|failed| self.primary.error(failed))
-    }
-
-    /// The address of `size` bytes of host memory, if they are inside the block that is named.
-    fn host(&self, region: HostRegion, size: usize, host: &[Arc<HostBlock>]) -> Result<*mut u8> {
-        let block = host.iter().find(|block| block.id() == region.block).ok_or_else(|| {
-            unknown(format!("host block {}", region.block.0), &self.primary.info.address)
-        })?;
-        let start = usize::try_from(region.offset)
-            .ok()
-            .filter(|start| start.checked_add(size).is_some_and(|end| end <= block.len()));
-        let start = start.ok_or_else(|| {
-            outside("host block", block.id().0, block.len() as u64, region.offset, size as u64)
-        })?;
-        // Inside the block, so the driver may use the pointer.
-        Ok(block.as_ptr().wrapping_add(start))
-    }
 }
 
 /// A number of bytes or elements as the driver takes it; nothing for 0.

@@ -11,7 +11,7 @@ use crate::{
             library::Limits,
             status::{INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES},
         },
-        objects::{Function, Memory},
+        objects::{DriverFunction, Memory},
     },
     protocol::{Error, Launch, LaunchConfig, Relocation, Result},
 };
@@ -84,7 +84,7 @@ fn patch(
     params: &mut [u8],
     relocations: &[Relocation],
     memory: &Memory,
-    function: &Function,
+    function: &DriverFunction,
 ) -> Result<()> {
     for relocation in relocations {
         let address = memory.locate(relocation.region, relocation.bytes)?;
@@ -102,7 +102,7 @@ fn patch(
 #[cold]
 fn allow_dynamic_shared(
     primary: &Primary,
-    function: &Function,
+    function: &DriverFunction,
     config: &LaunchConfig,
     _: &Bound,
 ) -> Result<()> {
@@ -118,13 +118,13 @@ fn allow_dynamic_shared(
     Ok(())
 }
 
-fn most_shared(limits: &Limits, function: &Function) -> u32 {
+fn most_shared(limits: &Limits, function: &DriverFunction) -> u32 {
     limits.shared.saturating_sub(function.static_shared)
 }
 
 /// The error for a launch shape that the device cannot run, if there is a number that exceeds its limit.
 #[cold]
-fn misfit(config: &LaunchConfig, limits: &Limits, function: &Function) -> Option<Error> {
+fn misfit(config: &LaunchConfig, limits: &Limits, function: &DriverFunction) -> Option<Error> {
     let names = ["grid x", "grid y", "grid z", "block x", "block y", "block z"];
     let values = config.grid.into_iter().chain(config.block);
     let most = limits.grid.into_iter().chain(limits.block);
@@ -146,13 +146,13 @@ fn misfit(config: &LaunchConfig, limits: &Limits, function: &Function) -> Option
 }
 
 #[cold]
-fn wrong_size(function: &Function, given: usize) -> Error {
+fn wrong_size(function: &DriverFunction, given: usize) -> Error {
     let detail = format!("{given} bytes of parameters, it takes {}", function.param_bytes);
     Error::Arguments { kernel: function.name.clone(), detail }
 }
 
 #[cold]
-fn outside_parameters(function: &Function, at: usize) -> Error {
+fn outside_parameters(function: &DriverFunction, at: usize) -> Error {
     let detail = format!("an address at byte {at} is outside of its parameters");
     Error::Arguments { kernel: function.name.clone(), detail }
 }
@@ -169,8 +169,8 @@ mod tests {
         shared: 200 << 10,
     };
 
-    fn kernel() -> Function {
-        Function {
+    fn kernel() -> DriverFunction {
+        DriverFunction {
             raw: FunctionHandle::NULL,
             name: "scale".into(),
             param_bytes: 12,

@@ -1,9 +1,15 @@
 //! The place where work is enqueued.
 
-use crate::cuda::{
-    context::Primary,
-    objects::{Memory, Modules},
-    streams::Stream,
+use std::sync::Arc;
+
+use crate::{
+    cuda::{
+        context::Primary,
+        driver::{api::Api, status::Failed},
+        objects::{Memory, Modules, outside},
+        streams::{DriverStream, unknown},
+    },
+    protocol::{HostBlock, HostRegion, Result},
 };
 
 /// The place where work is enqueued: a stream that the caller holds, and the objects of its backend.
@@ -12,5 +18,36 @@ pub(crate) struct Place<'a> {
     pub(crate) primary: &'static Primary,
     pub(crate) memory: &'a Memory,
     pub(crate) modules: &'a Modules,
-    pub(crate) stream: &'a Stream,
+    pub(crate) stream: &'a DriverStream,
+}
+
+impl Place<'_> {
+    pub(super) fn api(&self) -> &'static Api {
+        self.primary.api
+    }
+
+    /// The error of a failed call. A fault loses the device.
+    pub(super) fn check(&self, status: Result<(), Failed>) -> Result<()> {
+        status.map_err(|failed| self.primary.error(failed))
+    }
+
+    /// The address of `size` bytes of host memory, if they are inside the block that is named.
+    pub(super) fn host(
+        &self,
+        region: HostRegion,
+        size: usize,
+        host: &[Arc<HostBlock>],
+    ) -> Result<*mut u8> {
+        let block = host.iter().find(|block| block.id() == region.block).ok_or_else(|| {
+            unknown(format!("host block {}", region.block.0), &self.primary.info.address)
+        })?;
+        let start = usize::try_from(region.offset)
+            .ok()
+            .filter(|start| start.checked_add(size).is_some_and(|end| end <= block.len()));
+        let start = start.ok_or_else(|| {
+            outside("host block", block.id().0, block.len() as u64, region.offset, size as u64)
+        })?;
+        // Inside the block, so the driver may use the pointer.
+        Ok(block.as_ptr().wrapping_add(start))
+    }
 }

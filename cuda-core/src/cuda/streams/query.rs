@@ -1,0 +1,56 @@
+//! Queries of a stream's status.
+
+use super::DriverStream;
+use crate::{
+    cuda::{
+        context::{Bound, Primary},
+        driver::status::{self, Failed},
+    },
+    protocol::{Error, Result},
+};
+
+/// The status of a stream, as far as a query shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamStatus {
+    /// Everything that was enqueued before the query has run.
+    Idle,
+    /// Work is in flight.
+    Busy,
+    /// Foreign code is capturing the stream, so it cannot be queried.
+    Unknown,
+}
+
+impl DriverStream {
+    /// Queries the stream. Not for a stream that foreign code may be capturing: the query would end the capture.
+    #[inline]
+    pub(crate) fn is_idle(&self, primary: &Primary, _: &Bound) -> Result<bool> {
+        // SAFETY: the caller holds the stream (rule 3).
+        match unsafe { primary.api.stream_query(self.raw) } {
+            Ok(()) => Ok(true),
+            Err(Failed { code: status::NOT_READY, .. }) => Ok(false),
+            Err(failed) => Err(primary.state_error(failed)),
+        }
+    }
+
+    /// Queries the stream, unless it is being captured. An error means that the device is lost.
+    pub(crate) fn status(&self, primary: &Primary, bound: &Bound) -> Result<StreamStatus> {
+        let mut capturing = 0;
+        // SAFETY: writes one integer; the caller holds the stream.
+        let asked = unsafe { primary.api.stream_is_capturing(self.raw, &mut capturing) };
+        if let Err(failed) = asked {
+            return unknown_unless_lost(primary, primary.state_error(failed));
+        }
+        if capturing != 0 {
+            return Ok(StreamStatus::Unknown);
+        }
+        match self.is_idle(primary, bound) {
+            Ok(true) => Ok(StreamStatus::Idle),
+            Ok(false) => Ok(StreamStatus::Busy),
+            Err(error) => unknown_unless_lost(primary, error),
+        }
+    }
+}
+
+fn unknown_unless_lost(primary: &Primary, error: Error) -> Result<StreamStatus> {
+    if primary.is_lost() { Err(error) } else { Ok(StreamStatus::Unknown) }
+}
