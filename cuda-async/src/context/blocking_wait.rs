@@ -5,7 +5,10 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result, Stream, Ticket};
 
 use crate::{
-    context::{execution_context::ExecutionContext, run_mode::RunMode, spin::InFlight},
+    context::{
+        execution_context::ExecutionContext,
+        run_mode::{InFlight, RunMode},
+    },
     misuse,
     wake::timer::is_timer_thread,
 };

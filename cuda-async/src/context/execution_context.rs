@@ -3,7 +3,7 @@
 //! The contexts of a run form a tree. The root has the stream that the policy chose. Each branch of a fork has a
 //! context, which borrows a stream when it first enqueues something. A context belongs to one sequence of steps.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cuda_core::{Device, Error, Result, Stream, Ticket};
 
@@ -135,6 +135,11 @@ impl ExecutionContext {
             Repr::Inline(root) => root.mode,
             Repr::Shared(shared) => shared.first_mode(),
         }
+    }
+
+    /// The time for which allocations of this context may wait for memory.
+    pub(super) fn memory_wait(&self) -> Option<Duration> {
+        self.known_shared().and_then(|shared| shared.memory_wait)
     }
 
     pub(super) fn nesting(&self) -> usize {

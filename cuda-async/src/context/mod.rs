@@ -24,4 +24,4 @@ pub use execution_context::ExecutionContext;
 pub use fork_streams::MAX_FORK_STREAMS;
 pub(crate) use memory_wait::MemoryWait;
 pub use nesting::MAX_NESTED_BOXES;
-pub(crate) use run_mode::RunMode;
+pub(crate) use run_mode::{InFlight, RunMode};

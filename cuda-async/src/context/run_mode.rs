@@ -1,4 +1,6 @@
-//! `RunMode`: the kind of waits in a run.
+//! `RunMode`: the kind of waits in a run. `InFlight` counts the runs that wait by wakers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The kind of waits in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,4 +11,31 @@ pub(crate) enum RunMode {
     Blocking,
     /// The operation is submitted only, or recorded. No step may wait.
     Detached,
+}
+
+static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a run that waits by wakers and has not ended: a future that has begun, or a blocking run from its first wait
+/// by a waker on. A forgotten future counts until the process ends.
+pub(crate) struct InFlight(());
+
+impl InFlight {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+
+    /// Whether the process has exactly one such run.
+    #[inline]
+    pub(super) fn is_only_one() -> bool {
+        IN_FLIGHT.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Drop for InFlight {
+    #[inline]
+    fn drop(&mut self) {
+        IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
+    }
 }

@@ -12,7 +12,10 @@ use cuda_core::{Error, Result, Stream, Ticket};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::context::{fork_streams::ForkStreams, run_mode::RunMode, spin::InFlight};
+use crate::context::{
+    fork_streams::ForkStreams,
+    run_mode::{InFlight, RunMode},
+};
 
 /// The data of a context behind an `Arc`.
 pub(super) struct Shared {
