@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use cuda_core::{Result, Stream};
 
-use crate::context::{
+use crate::context::tree::{
     execution_context::ExecutionContext,
-    shared::{After, Place},
+    shared_context::{After, Place},
 };
 
 impl ExecutionContext {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, shared::Shared};
+use crate::context::tree::{
+    execution_context::ExecutionContext, run_mode::RunMode, shared_context::Shared,
+};
 
 /// Marks a root context as driven by another context. The mark ends when this guard is dropped.
 pub(crate) struct Driving<'a>(&'a Shared);

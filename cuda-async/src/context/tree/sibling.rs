@@ -4,10 +4,10 @@ use std::{sync::OnceLock, time::Duration};
 
 use cuda_core::{Result, Stream};
 
-use crate::context::{
+use crate::context::tree::{
     execution_context::ExecutionContext,
     run_mode::RunMode,
-    shared::{After, Shared},
+    shared_context::{After, Shared},
 };
 
 impl ExecutionContext {

@@ -13,7 +13,7 @@ use std::{
 
 use cuda_core::{Result, Stream};
 
-use crate::context::run_mode::InFlight;
+use crate::context::tree::InFlight;
 
 /// The number of waits that do not spin after a spin that found no result.
 pub const RETRY: u32 = 16;

@@ -5,10 +5,7 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result, Stream, Ticket};
 
 use crate::{
-    context::{
-        execution_context::ExecutionContext,
-        run_mode::{InFlight, RunMode},
-    },
+    context::tree::{ExecutionContext, InFlight, RunMode},
     misuse,
     wake::timer::is_timer_thread,
 };

@@ -14,7 +14,7 @@ use std::{
 
 use cuda_core::Stream;
 
-use crate::context::{run_mode::RunMode, shared::Shared};
+use crate::context::tree::{run_mode::RunMode, shared_context::Shared};
 
 pub(super) struct InlineRoot {
     stream: Stream,

@@ -1,13 +1,12 @@
 //! `ExecutionContext`: the stream and the submissions of a part of a run.
 //!
-//! The contexts of a run form a tree. The root has the stream that the policy chose. Each branch of a fork has a
-//! context, which borrows a stream when it first enqueues something. A context belongs to one sequence of steps.
+//! A context belongs to one sequence of steps. It is either an inline root or one of the handles of a shared context.
 
 use std::{sync::Arc, time::Duration};
 
 use cuda_core::{Device, Error, Result, Stream, Ticket};
 
-use crate::context::{inline_root::InlineRoot, run_mode::RunMode, shared::Shared};
+use crate::context::tree::{inline_root::InlineRoot, run_mode::RunMode, shared_context::Shared};
 
 /// The place in which an operation runs: its device and its stream. Clones are the same context.
 ///
@@ -74,7 +73,7 @@ impl ExecutionContext {
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
     #[inline]
-    pub(super) fn stream(&self) -> Result<&Stream> {
+    pub(in crate::context) fn stream(&self) -> Result<&Stream> {
         match &self.0 {
             Repr::Inline(root) => Ok(root.stream()),
             Repr::Shared(shared) => shared.stream(),
@@ -83,7 +82,7 @@ impl ExecutionContext {
 
     /// The stream, if this context has one.
     #[inline]
-    pub(super) fn known_stream(&self) -> Option<&Stream> {
+    pub(in crate::context) fn known_stream(&self) -> Option<&Stream> {
         match &self.0 {
             Repr::Inline(root) => Some(root.stream()),
             Repr::Shared(shared) => shared.known_stream(),
@@ -130,7 +129,7 @@ impl ExecutionContext {
     }
 
     /// The kind of waits with which this run began.
-    pub(super) fn first_mode(&self) -> RunMode {
+    pub(in crate::context) fn first_mode(&self) -> RunMode {
         match &self.0 {
             Repr::Inline(root) => root.mode,
             Repr::Shared(shared) => shared.first_mode(),
@@ -138,18 +137,18 @@ impl ExecutionContext {
     }
 
     /// The time for which allocations of this context may wait for memory.
-    pub(super) fn memory_wait(&self) -> Option<Duration> {
+    pub(in crate::context) fn memory_wait(&self) -> Option<Duration> {
         self.known_shared().and_then(|shared| shared.memory_wait)
     }
 
-    pub(super) fn nesting(&self) -> usize {
+    pub(in crate::context) fn nesting(&self) -> usize {
         match &self.0 {
             Repr::Inline(root) => root.nesting(),
             Repr::Shared(shared) => shared.nesting(),
         }
     }
 
-    pub(super) fn set_nesting(&self, nesting: usize) {
+    pub(in crate::context) fn set_nesting(&self, nesting: usize) {
         match &self.0 {
             Repr::Inline(root) => root.set_nesting(nesting),
             Repr::Shared(shared) => shared.set_nesting(nesting),
@@ -157,7 +156,7 @@ impl ExecutionContext {
     }
 
     /// The shared form of this context. Promotes an inline root.
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(in crate::context) fn shared(&self) -> &Arc<Shared> {
         match &self.0 {
             Repr::Inline(root) => root.shared(),
             Repr::Shared(shared) => shared,
@@ -165,7 +164,7 @@ impl ExecutionContext {
     }
 
     /// The shared form of this context, if it has one.
-    pub(super) fn known_shared(&self) -> Option<&Arc<Shared>> {
+    pub(in crate::context) fn known_shared(&self) -> Option<&Arc<Shared>> {
         match &self.0 {
             Repr::Inline(root) => root.known_shared(),
             Repr::Shared(shared) => Some(shared),

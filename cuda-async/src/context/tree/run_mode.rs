@@ -28,7 +28,7 @@ impl InFlight {
 
     /// Whether the process has exactly one such run.
     #[inline]
-    pub(super) fn is_only_one() -> bool {
+    pub(in crate::context) fn is_only_one() -> bool {
         IN_FLIGHT.load(Ordering::Relaxed) == 1
     }
 }

@@ -12,13 +12,13 @@ use cuda_core::{Error, Result, Stream, Ticket};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::context::{
+use crate::context::tree::{
     fork_streams::ForkStreams,
     run_mode::{InFlight, RunMode},
 };
 
 /// The data of a context behind an `Arc`.
-pub(super) struct Shared {
+pub(in crate::context) struct Shared {
     pub(super) place: Place,
     mode: RunMode,
     /// The time for which an allocation may wait for memory.
@@ -34,14 +34,14 @@ pub(super) enum Place {
     Branch(Branch),
 }
 
-pub(super) struct Root {
+pub(in crate::context) struct Root {
     pub(super) stream: Stream,
     /// The streams of the forks of this run.
     fork_streams: ForkStreams,
     /// The submission that a blocking run waits for.
-    pub(super) blocked: Mutex<Blocked>,
+    pub(in crate::context) blocked: Mutex<Blocked>,
     /// Set in a blocking run once one of its steps waits for more than one stream.
-    pub(super) by_wakers: OnceLock<InFlight>,
+    pub(in crate::context) by_wakers: OnceLock<InFlight>,
     /// The `shared` operation whose steps this root belongs to.
     pub(super) part_of: Option<usize>,
     /// The context whose steps poll the steps of this root now.
@@ -50,9 +50,9 @@ pub(super) struct Root {
 
 /// Passes a wait from the steps of a blocking run to the thread that runs them, and a failure back.
 #[derive(Default)]
-pub(super) struct Blocked {
-    pub(super) on: Option<(Stream, u64)>,
-    pub(super) failed: Option<(Ticket, Error)>,
+pub(in crate::context) struct Blocked {
+    pub(in crate::context) on: Option<(Stream, u64)>,
+    pub(in crate::context) failed: Option<(Ticket, Error)>,
 }
 
 pub(super) struct Branch {
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn root_place(&self) -> &Root {
+    pub(in crate::context) fn root_place(&self) -> &Root {
         match &self.place {
             Place::Root(root) => root,
             // The root of a branch is never a branch.

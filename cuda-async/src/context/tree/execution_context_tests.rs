@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use cuda_cpu::CpuProvider;
 
 use super::*;
-use crate::context::shared::Place;
+use crate::context::tree::shared_context::Place;
 
 fn stream() -> Result<Stream> {
     Device::open(&CpuProvider::default(), 0)?.new_stream()

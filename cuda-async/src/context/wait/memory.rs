@@ -8,7 +8,7 @@ use std::{
 use cuda_core::{Error, MemoryWaiter, Result, Stream};
 
 use crate::{
-    context::{execution_context::ExecutionContext, run_mode::RunMode},
+    context::tree::{ExecutionContext, RunMode},
     wake::timer::Sleep,
 };
 
