@@ -6,7 +6,9 @@ use std::{sync::Arc, time::Duration};
 
 use cuda_core::{Device, Error, Result, Stream, Ticket};
 
-use crate::context::tree::{inline_root::InlineRoot, run_mode::RunMode, shared_context::Shared};
+use crate::context::tree::{
+    inline_root::InlineRoot, run_mode::RunMode, shared_context::SharedContext,
+};
 
 /// The place in which an operation runs: its device and its stream. Clones are the same context.
 ///
@@ -15,7 +17,7 @@ pub struct ExecutionContext(Repr);
 
 enum Repr {
     Inline(InlineRoot),
-    Shared(Arc<Shared>),
+    Shared(Arc<SharedContext>),
 }
 
 impl ExecutionContext {
@@ -25,7 +27,7 @@ impl ExecutionContext {
         Self(Repr::Inline(InlineRoot::new(stream, mode)))
     }
 
-    pub(super) fn from_shared(shared: Shared) -> Self {
+    pub(super) fn from_shared(shared: SharedContext) -> Self {
         Self(Repr::Shared(Arc::new(shared)))
     }
 
@@ -33,7 +35,7 @@ impl ExecutionContext {
     pub fn device(&self) -> &Device {
         match &self.0 {
             Repr::Inline(root) => root.stream().device(),
-            Repr::Shared(shared) => shared.root_place().stream.device(),
+            Repr::Shared(shared) => shared.root_data().stream.device(),
         }
     }
 
@@ -41,7 +43,7 @@ impl ExecutionContext {
     pub(crate) fn is_recording(&self) -> bool {
         match &self.0 {
             Repr::Inline(root) => root.stream().is_recording(),
-            Repr::Shared(shared) => shared.root_place().stream.is_recording(),
+            Repr::Shared(shared) => shared.root_data().stream.is_recording(),
         }
     }
 
@@ -156,7 +158,7 @@ impl ExecutionContext {
     }
 
     /// The shared form of this context. Promotes an inline root.
-    pub(in crate::context) fn shared(&self) -> &Arc<Shared> {
+    pub(in crate::context) fn shared(&self) -> &Arc<SharedContext> {
         match &self.0 {
             Repr::Inline(root) => root.shared(),
             Repr::Shared(shared) => shared,
@@ -164,7 +166,7 @@ impl ExecutionContext {
     }
 
     /// The shared form of this context, if it has one.
-    pub(in crate::context) fn known_shared(&self) -> Option<&Arc<Shared>> {
+    pub(in crate::context) fn known_shared(&self) -> Option<&Arc<SharedContext>> {
         match &self.0 {
             Repr::Inline(root) => root.known_shared(),
             Repr::Shared(shared) => Some(shared),
@@ -172,7 +174,7 @@ impl ExecutionContext {
     }
 
     fn root_context(&self) -> Self {
-        Self(Repr::Shared(Shared::root_of(self.shared()).clone()))
+        Self(Repr::Shared(SharedContext::root_of(self.shared()).clone()))
     }
 }
 

@@ -1,49 +1,53 @@
-//! Records which context polls the steps of another. Detects `shared` operations that wait for themselves.
+//! Polled roots: roots whose steps another context polls. That context is the poller.
+//!
+//! The steps of [`on`](crate::ops::DeviceOp::on) run in a root on another device, and one context polls them until they
+//! end. The steps of a [`shared`](crate::ops::DeviceOp::shared) operation run in a root of their own. Any run that has a
+//! clone of the operation may poll them next. The chain of pollers shows whether a `shared` operation waits for itself.
 
 use std::sync::Arc;
 
 use crate::context::tree::{
-    execution_context::ExecutionContext, run_mode::RunMode, shared_context::Shared,
+    execution_context::ExecutionContext, run_mode::RunMode, shared_context::SharedContext,
 };
 
-/// Marks a root context as driven by another context. The mark ends when this guard is dropped.
-pub(crate) struct Driving<'a>(&'a Shared);
+/// Holds the poller of a root. Its drop removes the poller.
+pub(crate) struct PollerGuard<'a>(&'a SharedContext);
 
 impl ExecutionContext {
-    /// Marks that steps in `driver` poll the steps of this root.
-    pub(crate) fn drive_in(&self, driver: &ExecutionContext) -> Driving<'_> {
-        let root = &**Shared::root_of(self.shared());
-        let before = root.root_place().driver.lock().replace(driver.shared().clone());
+    /// Makes `poller` the poller of this context's root, until the guard is dropped.
+    pub(crate) fn set_poller(&self, poller: &ExecutionContext) -> PollerGuard<'_> {
+        let root = &**SharedContext::root_of(self.shared());
+        let before = root.root_data().poller.lock().replace(poller.shared().clone());
         drop(before);
-        Driving(root)
+        PollerGuard(root)
     }
 
-    /// The kind of waits in the run that polls these steps now. It differs from [`mode`](Self::mode) in the steps of a
-    /// `shared` operation, which several runs may drive.
+    /// The kind of waits in the run that polls these steps now. It may differ from [`mode`](Self::mode) in the steps
+    /// of a polled root.
     pub(crate) fn mode_of_poll(&self) -> RunMode {
-        let is_driven = |shared: &Arc<Shared>| shared.root_place().driver.lock().is_some();
-        if !self.known_shared().is_some_and(is_driven) {
+        let has_poller = |shared: &Arc<SharedContext>| shared.root_data().poller.lock().is_some();
+        if !self.known_shared().is_some_and(has_poller) {
             return self.mode();
         }
-        self.drivers().last().map_or_else(|| self.mode(), |outermost| outermost.mode())
+        self.poll_chain().last().map_or_else(|| self.mode(), |outermost| outermost.mode())
     }
 
-    /// Whether this context, or one that drives it, belongs to the `shared` operation `id`.
+    /// Whether this context, or one of its pollers, is part of the `shared` operation `id`.
     pub(crate) fn is_part_of(&self, id: usize) -> bool {
-        self.drivers().any(|context| context.root_place().part_of == Some(id))
+        self.poll_chain().any(|context| context.root_data().part_of == Some(id))
     }
 
-    /// The chain of drivers: this context, then its driver, then the driver of that, up to the outermost.
-    fn drivers(&self) -> impl Iterator<Item = Arc<Shared>> {
+    /// This context, then the poller of its root, then the poller of that one's root, up to the outermost.
+    fn poll_chain(&self) -> impl Iterator<Item = Arc<SharedContext>> {
         std::iter::successors(self.known_shared().cloned(), |context| {
-            context.root_place().driver.lock().clone()
+            context.root_data().poller.lock().clone()
         })
     }
 }
 
-impl Drop for Driving<'_> {
+impl Drop for PollerGuard<'_> {
     fn drop(&mut self) {
-        let driver = self.0.root_place().driver.lock().take();
-        drop(driver);
+        let poller = self.0.root_data().poller.lock().take();
+        drop(poller);
     }
 }
