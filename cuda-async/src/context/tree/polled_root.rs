@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use cuda_core::{Result, Stream};
+
 use crate::context::tree::{
     execution_context::ExecutionContext, run_mode::RunMode, shared_context::SharedContext,
 };
@@ -14,6 +16,27 @@ use crate::context::tree::{
 pub(crate) struct PollerGuard<'a>(&'a SharedContext);
 
 impl ExecutionContext {
+    /// Makes a root context on another stream, perhaps of another device. This context is its poller, and does not count
+    /// its work.
+    pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
+        let root = self.other_root(stream);
+        *root.root_data().poller.lock() = Some(self.shared().clone());
+        Self::from_shared(root)
+    }
+
+    /// Makes a root context on the same stream for the steps of the `shared` operation `id`, which several runs may
+    /// poll. It has no poller until [`set_poller`](Self::set_poller).
+    pub(crate) fn separate_root(&self, id: usize) -> Result<Self> {
+        Ok(Self::from_shared(self.other_root(self.stream()?.clone()).with_part_of(id)))
+    }
+
+    fn other_root(&self, stream: Stream) -> SharedContext {
+        let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
+        let root = SharedContext::root(stream, mode, self.memory_wait(), 0);
+        root.set_nesting(self.nesting());
+        root
+    }
+
     /// Makes `poller` the poller of this context's root, until the guard is dropped.
     pub(crate) fn set_poller(&self, poller: &ExecutionContext) -> PollerGuard<'_> {
         let root = &**SharedContext::root_of(self.shared());
