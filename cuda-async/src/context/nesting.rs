@@ -2,7 +2,7 @@
 
 use cuda_core::Result;
 
-use crate::{context::execution_context::ExecutionContext, misuse};
+use crate::{context::tree::ExecutionContext, misuse};
 
 /// The number of [`boxed`](crate::ops::DeviceOp::boxed) operations that may be nested in one operation: 128. More of
 /// them are an error, because polls and drops of nested boxes use the stack. The limit fits in a stack of 2 MiB, with

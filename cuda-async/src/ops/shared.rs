@@ -5,7 +5,7 @@
 //! - *Running*: one clone polls the steps. The others have stored their wakers and wait.
 //! - *Ended*: the result is available to all clones.
 //!
-//! The steps run in a context of their own, so any run can drive them. A wake of the steps wakes every clone that
+//! The steps run in a context of their own, so any run can poll them. A wake of the steps wakes every clone that
 //! waits. A clone that is dropped while it waits wakes the others, so that one of them continues. If a wake comes while
 //! a clone polls the steps, the clones are woken again after that poll, because the polling clone may never return.
 
@@ -83,7 +83,7 @@ fn take_turn<S: Submit>(
         Err(error) => return Err(((steps, None), error)),
     };
     let polled = {
-        let _driving = steps_cx.drive_in(cx);
+        let _guard = steps_cx.set_poller(cx);
         steps.poll_submit(&mut Context::from_waker(waker), &steps_cx)
     };
     let Poll::Ready(output) = polled else {

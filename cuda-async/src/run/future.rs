@@ -9,7 +9,7 @@ use std::{
 use cuda_core::{Error, Result, Stream, Waiter};
 
 use crate::{
-    context::{ExecutionContext, RunMode, spin::InFlight},
+    context::{ExecutionContext, InFlight, RunMode},
     op::{Live, Op, Submit},
     policy::SchedulingPolicy,
     runtime::defaults,

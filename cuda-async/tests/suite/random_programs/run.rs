@@ -306,7 +306,7 @@ impl<'w> Machine<'w> {
     ) -> Result<(), Wrong> {
         let given = match (ended, &expected) {
             (Ended::Cancelled, _) => return Ok(()),
-            // A step waited for the host, or another run was driving the shared part.
+            // A step waited for the host, or another run was polling the shared part.
             (Ended::Failed(Error::NeedsHostData), _) if matches!(run.how, How::Detach { .. }) => {
                 return Ok(());
             }

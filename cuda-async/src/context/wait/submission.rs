@@ -4,7 +4,10 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Element, Error, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
-use crate::context::{execution_context::ExecutionContext, run_mode::RunMode, spin};
+use crate::context::{
+    tree::{ExecutionContext, RunMode},
+    wait::spin,
+};
 
 impl ExecutionContext {
     /// Ready when the bytes of a download have arrived.

@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use cuda_cpu::CpuProvider;
 
 use super::*;
-use crate::context::shared::Place;
+use crate::context::tree::shared_context::ContextKind;
 
 fn stream() -> Result<Stream> {
     Device::open(&CpuProvider::default(), 0)?.new_stream()
@@ -17,11 +17,11 @@ fn refused_edge_of_a_branch_is_kept() {
     let root = ExecutionContext::root(stream.clone(), RunMode::Async);
     let after = [other.join(&[]).unwrap()].into_iter().collect();
     let cx =
-        ExecutionContext::from_shared(root.shared().branch(OnceLock::from(stream), after, None));
+        ExecutionContext::from_shared(root.shared().child(OnceLock::from(stream), after, None));
     assert!(cx.enqueue(|_| Err::<(), _>(Error::AlreadyEnded)).is_err());
     assert!(cx.enqueue(|stream| stream.join(&[])).unwrap().number >= 2);
-    let Place::Branch(branch) = &cx.shared().place else { panic!("it is a branch") };
-    assert!(branch.after.lock().is_empty());
+    let ContextKind::Child(child) = &cx.shared().kind else { panic!("it is a child") };
+    assert!(child.after.lock().is_empty());
 }
 
 #[test]

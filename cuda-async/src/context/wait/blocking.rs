@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result, Stream, Ticket};
 
 use crate::{
-    context::{execution_context::ExecutionContext, run_mode::RunMode, spin::InFlight},
+    context::tree::{ExecutionContext, InFlight, RunMode},
     misuse,
     wake::timer::is_timer_thread,
 };
@@ -34,7 +34,7 @@ impl ExecutionContext {
             if is_timer_thread() || self.device().delivers_here() {
                 return Err(misuse::blocks_in_waker());
             }
-            self.shared().root_place().by_wakers.get_or_init(InFlight::new);
+            self.shared().root_data().by_wakers.get_or_init(InFlight::new);
             // Steps that were polled before this have registered no waker.
             task.waker().wake_by_ref();
         }
@@ -43,7 +43,7 @@ impl ExecutionContext {
 
     /// Tells the blocking thread that a step waits for this submission.
     pub(super) fn block_on<T>(&self, stream: &Stream, number: u64) -> Poll<Result<T>> {
-        self.shared().root_place().blocked.lock().on = Some((stream.clone(), number));
+        self.shared().root_data().blocked.lock().on = Some((stream.clone(), number));
         Poll::Pending
     }
 
@@ -59,7 +59,7 @@ impl ExecutionContext {
     /// If the wait fails, the step that waits gets the error and decides what follows.
     pub(crate) fn block(&self) -> bool {
         let Some(shared) = self.known_shared() else { return false };
-        let root = shared.root_place();
+        let root = shared.root_data();
         let blocked_on = root.blocked.lock().on.take();
         let Some((stream, number)) = blocked_on.filter(|_| self.mode() == RunMode::Blocking) else {
             return false;
@@ -73,7 +73,7 @@ impl ExecutionContext {
 
     /// Takes the error of a failed wait for this submission.
     pub(super) fn take_failure(&self, stream: &Stream, number: u64) -> Option<Result<()>> {
-        let mut blocked = self.known_shared()?.root_place().blocked.lock();
+        let mut blocked = self.known_shared()?.root_data().blocked.lock();
         let ticket = Ticket { stream: stream.id(), number };
         let (_, error) = blocked.failed.take_if(|(failed, _)| *failed == ticket)?;
         Some(Err(error))

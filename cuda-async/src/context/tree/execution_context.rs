@@ -1,13 +1,14 @@
 //! `ExecutionContext`: the stream and the submissions of a part of a run.
 //!
-//! The contexts of a run form a tree. The root has the stream that the policy chose. Each branch of a fork has a
-//! context, which borrows a stream when it first enqueues something. A context belongs to one sequence of steps.
+//! A context belongs to one sequence of steps. It is either an inline root or one of the handles of a shared context.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cuda_core::{Device, Error, Result, Stream, Ticket};
 
-use crate::context::{inline_root::InlineRoot, run_mode::RunMode, shared::Shared};
+use crate::context::tree::{
+    inline_root::InlineRoot, run_mode::RunMode, shared_context::SharedContext,
+};
 
 /// The place in which an operation runs: its device and its stream. Clones are the same context.
 ///
@@ -16,7 +17,7 @@ pub struct ExecutionContext(Repr);
 
 enum Repr {
     Inline(InlineRoot),
-    Shared(Arc<Shared>),
+    Shared(Arc<SharedContext>),
 }
 
 impl ExecutionContext {
@@ -26,7 +27,7 @@ impl ExecutionContext {
         Self(Repr::Inline(InlineRoot::new(stream, mode)))
     }
 
-    pub(super) fn from_shared(shared: Shared) -> Self {
+    pub(super) fn from_shared(shared: SharedContext) -> Self {
         Self(Repr::Shared(Arc::new(shared)))
     }
 
@@ -34,7 +35,7 @@ impl ExecutionContext {
     pub fn device(&self) -> &Device {
         match &self.0 {
             Repr::Inline(root) => root.stream().device(),
-            Repr::Shared(shared) => shared.root_place().stream.device(),
+            Repr::Shared(shared) => shared.root_data().stream.device(),
         }
     }
 
@@ -42,7 +43,7 @@ impl ExecutionContext {
     pub(crate) fn is_recording(&self) -> bool {
         match &self.0 {
             Repr::Inline(root) => root.stream().is_recording(),
-            Repr::Shared(shared) => shared.root_place().stream.is_recording(),
+            Repr::Shared(shared) => shared.root_data().stream.is_recording(),
         }
     }
 
@@ -74,7 +75,7 @@ impl ExecutionContext {
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
     #[inline]
-    pub(super) fn stream(&self) -> Result<&Stream> {
+    pub(in crate::context) fn stream(&self) -> Result<&Stream> {
         match &self.0 {
             Repr::Inline(root) => Ok(root.stream()),
             Repr::Shared(shared) => shared.stream(),
@@ -83,7 +84,7 @@ impl ExecutionContext {
 
     /// The stream, if this context has one.
     #[inline]
-    pub(super) fn known_stream(&self) -> Option<&Stream> {
+    pub(in crate::context) fn known_stream(&self) -> Option<&Stream> {
         match &self.0 {
             Repr::Inline(root) => Some(root.stream()),
             Repr::Shared(shared) => shared.known_stream(),
@@ -130,21 +131,26 @@ impl ExecutionContext {
     }
 
     /// The kind of waits with which this run began.
-    pub(super) fn first_mode(&self) -> RunMode {
+    pub(in crate::context) fn first_mode(&self) -> RunMode {
         match &self.0 {
             Repr::Inline(root) => root.mode,
             Repr::Shared(shared) => shared.first_mode(),
         }
     }
 
-    pub(super) fn nesting(&self) -> usize {
+    /// The time for which allocations of this context may wait for memory.
+    pub(in crate::context) fn memory_wait(&self) -> Option<Duration> {
+        self.known_shared().and_then(|shared| shared.memory_wait)
+    }
+
+    pub(in crate::context) fn nesting(&self) -> usize {
         match &self.0 {
             Repr::Inline(root) => root.nesting(),
             Repr::Shared(shared) => shared.nesting(),
         }
     }
 
-    pub(super) fn set_nesting(&self, nesting: usize) {
+    pub(in crate::context) fn set_nesting(&self, nesting: usize) {
         match &self.0 {
             Repr::Inline(root) => root.set_nesting(nesting),
             Repr::Shared(shared) => shared.set_nesting(nesting),
@@ -152,7 +158,7 @@ impl ExecutionContext {
     }
 
     /// The shared form of this context. Promotes an inline root.
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(in crate::context) fn shared(&self) -> &Arc<SharedContext> {
         match &self.0 {
             Repr::Inline(root) => root.shared(),
             Repr::Shared(shared) => shared,
@@ -160,7 +166,7 @@ impl ExecutionContext {
     }
 
     /// The shared form of this context, if it has one.
-    pub(super) fn known_shared(&self) -> Option<&Arc<Shared>> {
+    pub(in crate::context) fn known_shared(&self) -> Option<&Arc<SharedContext>> {
         match &self.0 {
             Repr::Inline(root) => root.known_shared(),
             Repr::Shared(shared) => Some(shared),
@@ -168,7 +174,7 @@ impl ExecutionContext {
     }
 
     fn root_context(&self) -> Self {
-        Self(Repr::Shared(Shared::root_of(self.shared()).clone()))
+        Self(Repr::Shared(SharedContext::root_of(self.shared()).clone()))
     }
 }
 

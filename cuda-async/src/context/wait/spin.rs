@@ -4,14 +4,16 @@
 //! stream takes 0.2 us, and a small kernel is complete about 9 us after its launch. So a future that is the only one in
 //! flight queries for at most [`max_spin`] before it registers its waker. After a spin that found no result, the next
 //! [`RETRY`] waits do not spin. With several futures in flight no future spins, because the executor has other tasks to
-//! run.
+//! run. A forgotten future stays in flight.
 
 use std::{
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
 use cuda_core::{Result, Stream};
+
+use crate::context::tree::InFlight;
 
 /// The number of waits that do not spin after a spin that found no result.
 pub const RETRY: u32 = 16;
@@ -20,7 +22,6 @@ pub const RETRY: u32 = 16;
 pub const MAX_SPIN_LIMIT: Duration = Duration::from_millis(1);
 
 static MAX_SPIN_NANOS: AtomicU64 = AtomicU64::new(20_000);
-static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 /// The number of coming waits that do not spin.
 static SKIP: AtomicU32 = AtomicU32::new(0);
 
@@ -36,30 +37,11 @@ pub fn set_max_spin(spin: Duration) {
     MAX_SPIN_NANOS.store(nanos, Ordering::Relaxed);
 }
 
-/// Counts a future that has begun and has not ended. A forgotten future counts until the process ends, and then no
-/// future spins.
-pub(crate) struct InFlight(());
-
-impl InFlight {
-    #[inline]
-    pub(crate) fn new() -> Self {
-        IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
-        Self(())
-    }
-}
-
-impl Drop for InFlight {
-    #[inline]
-    fn drop(&mut self) {
-        IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Returns the outcome of submission `number`, if it is known or a short spin finds it.
 #[inline]
 pub(crate) fn outcome(stream: &Stream, number: u64) -> Option<Result<()>> {
     let known = stream.outcome(number);
-    if known.is_some() || IN_FLIGHT.load(Ordering::Relaxed) != 1 {
+    if known.is_some() || !InFlight::is_only_one() {
         return known;
     }
     spin(stream, number)

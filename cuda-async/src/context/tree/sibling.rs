@@ -1,14 +1,10 @@
-//! Contexts that a part of an operation runs in: on the same stream, or apart from the run.
+//! Siblings: second contexts on the stream of another one.
 
 use std::{sync::OnceLock, time::Duration};
 
-use cuda_core::{Result, Stream};
+use cuda_core::Result;
 
-use crate::context::{
-    execution_context::ExecutionContext,
-    run_mode::RunMode,
-    shared::{After, Shared},
-};
+use crate::context::tree::{execution_context::ExecutionContext, shared_context::After};
 
 impl ExecutionContext {
     /// Makes a second context on the same stream. This context counts the sibling's work only after
@@ -32,29 +28,9 @@ impl ExecutionContext {
         }
     }
 
-    /// Makes a root context on another stream, perhaps of another device. Its work does not count as this context's.
-    pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
-        let root = self.other_root(stream);
-        *root.root_place().driver.lock() = Some(self.shared().clone());
-        Self::from_shared(root)
-    }
-
-    fn other_root(&self, stream: Stream) -> Shared {
-        let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
-        let root = Shared::root(stream, mode, self.memory_wait(), 0);
-        root.set_nesting(self.nesting());
-        root
-    }
-
-    /// Makes a root context on the same stream for the steps of the `shared` operation `id`, which several runs may
-    /// drive.
-    pub(crate) fn separate_root(&self, id: usize) -> Result<Self> {
-        Ok(Self::from_shared(self.other_root(self.stream()?.clone()).with_part_of(id)))
-    }
-
     fn on_this_stream(&self, memory_wait: Option<Duration>) -> Result<Self> {
         let stream = OnceLock::from(self.stream()?.clone());
-        let sibling = self.shared().branch(stream, After::new(), memory_wait);
+        let sibling = self.shared().child(stream, After::new(), memory_wait);
         sibling.note(self.last().unwrap_or(0));
         Ok(Self::from_shared(sibling))
     }

@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use cuda_core::{Result, Stream};
 
-use crate::context::{
+use crate::context::tree::{
     execution_context::ExecutionContext,
-    shared::{After, Place},
+    shared_context::{After, ContextKind},
 };
 
 impl ExecutionContext {
@@ -17,14 +17,14 @@ impl ExecutionContext {
         branches.push(self.clone());
         if count > 1 {
             let shared = self.shared();
-            let mut after = match &shared.place {
-                Place::Root(_) => After::new(),
-                Place::Branch(branch) => branch.after.lock().clone(),
+            let mut after = match &shared.kind {
+                ContextKind::Root(_) => After::new(),
+                ContextKind::Child(child) => child.after.lock().clone(),
             };
             after.extend(self.last_ticket());
             branches.extend((1..count).map(|_| {
                 let (stream, after) = (OnceLock::new(), after.clone());
-                Self::from_shared(shared.branch(stream, after, shared.memory_wait))
+                Self::from_shared(shared.child(stream, after, shared.memory_wait))
             }));
         }
         Ok(branches)

@@ -1,4 +1,5 @@
-//! `Shared`: a context that several handles refer to.
+//! `SharedContext`: a context that several handles refer to. Every context is one, except an inline root that was not
+//! promoted.
 
 use std::{
     sync::{
@@ -12,11 +13,14 @@ use cuda_core::{Error, Result, Stream, Ticket};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::context::{fork_streams::ForkStreams, run_mode::RunMode, spin::InFlight};
+use crate::context::tree::{
+    fork_streams::ForkStreams,
+    run_mode::{InFlight, RunMode},
+};
 
-/// The data of a context behind an `Arc`.
-pub(super) struct Shared {
-    pub(super) place: Place,
+/// The data of a context behind an `Arc`. Its kind holds the data that only a root or only a child has.
+pub(in crate::context) struct SharedContext {
+    pub(super) kind: ContextKind,
     mode: RunMode,
     /// The time for which an allocation may wait for memory.
     pub(super) memory_wait: Option<Duration>,
@@ -26,53 +30,55 @@ pub(super) struct Shared {
     nesting: AtomicUsize,
 }
 
-pub(super) enum Place {
-    Root(Root),
-    Branch(Branch),
+pub(super) enum ContextKind {
+    Root(RootData),
+    Child(ChildData),
 }
 
-pub(super) struct Root {
+/// The data of a root, which all contexts of its tree use.
+pub(in crate::context) struct RootData {
     pub(super) stream: Stream,
     /// The streams of the forks of this run.
     fork_streams: ForkStreams,
     /// The submission that a blocking run waits for.
-    pub(super) blocked: Mutex<Blocked>,
+    pub(in crate::context) blocked: Mutex<Blocked>,
     /// Set in a blocking run once one of its steps waits for more than one stream.
-    pub(super) by_wakers: OnceLock<InFlight>,
+    pub(in crate::context) by_wakers: OnceLock<InFlight>,
     /// The `shared` operation whose steps this root belongs to.
     pub(super) part_of: Option<usize>,
     /// The context whose steps poll the steps of this root now.
-    pub(super) driver: Mutex<Option<Arc<Shared>>>,
+    pub(super) poller: Mutex<Option<Arc<SharedContext>>>,
 }
 
 /// Passes a wait from the steps of a blocking run to the thread that runs them, and a failure back.
 #[derive(Default)]
-pub(super) struct Blocked {
-    pub(super) on: Option<(Stream, u64)>,
-    pub(super) failed: Option<(Ticket, Error)>,
+pub(in crate::context) struct Blocked {
+    pub(in crate::context) on: Option<(Stream, u64)>,
+    pub(in crate::context) failed: Option<(Ticket, Error)>,
 }
 
-pub(super) struct Branch {
-    root: Arc<Shared>,
-    /// Borrowed when the branch first enqueues something.
+/// The data of a context that is not a root: a branch of a fork, or a sibling.
+pub(super) struct ChildData {
+    root: Arc<SharedContext>,
+    /// The stream of a branch is borrowed when the branch first enqueues something.
     stream: OnceLock<Stream>,
-    /// The tickets that come before the next work of this branch.
+    /// The tickets that come before the next work of this context.
     pub(super) after: Mutex<After>,
     has_after: AtomicBool,
 }
 
 pub(super) type After = SmallVec<[Ticket; 2]>;
 
-impl Shared {
+impl SharedContext {
     fn new(
-        place: Place,
+        kind: ContextKind,
         mode: RunMode,
         memory_wait: Option<Duration>,
         last: u64,
         nesting: usize,
     ) -> Self {
         let (last, nesting) = (AtomicU64::new(last), AtomicUsize::new(nesting));
-        Self { place, mode, memory_wait, last, nesting }
+        Self { kind, mode, memory_wait, last, nesting }
     }
 
     /// The root context of a run on `stream`, whose last submission so far is `last`.
@@ -82,19 +88,19 @@ impl Shared {
         memory_wait: Option<Duration>,
         last: u64,
     ) -> Self {
-        let place = Place::Root(Root {
+        let kind = ContextKind::Root(RootData {
             stream,
             fork_streams: ForkStreams::default(),
             blocked: Mutex::default(),
             by_wakers: OnceLock::new(),
             part_of: None,
-            driver: Mutex::default(),
+            poller: Mutex::default(),
         });
-        Self::new(place, mode, memory_wait, last, 0)
+        Self::new(kind, mode, memory_wait, last, 0)
     }
 
     /// A context of the same run. Without a stream it borrows one at its first use.
-    pub(super) fn branch(
+    pub(super) fn child(
         self: &Arc<Self>,
         stream: OnceLock<Stream>,
         after: After,
@@ -102,21 +108,22 @@ impl Shared {
     ) -> Self {
         let root = Self::root_of(self).clone();
         let has_after = AtomicBool::new(!after.is_empty());
-        let place = Place::Branch(Branch { root, stream, after: Mutex::new(after), has_after });
-        Self::new(place, self.mode, memory_wait, 0, self.nesting())
+        let kind =
+            ContextKind::Child(ChildData { root, stream, after: Mutex::new(after), has_after });
+        Self::new(kind, self.mode, memory_wait, 0, self.nesting())
     }
 
     /// The root of this context's run.
     pub(super) fn root_of(this: &Arc<Self>) -> &Arc<Self> {
-        match &this.place {
-            Place::Root(_) => this,
-            Place::Branch(branch) => &branch.root,
+        match &this.kind {
+            ContextKind::Root(_) => this,
+            ContextKind::Child(child) => &child.root,
         }
     }
 
-    /// Makes this context's root a part of a `shared` operation.
+    /// Makes this root a part of a `shared` operation.
     pub(super) fn with_part_of(mut self, id: usize) -> Self {
-        if let Place::Root(root) = &mut self.place {
+        if let ContextKind::Root(root) = &mut self.kind {
             root.part_of = Some(id);
         }
         self
@@ -124,31 +131,32 @@ impl Shared {
 
     /// The stream, for a step that enqueues something now.
     pub(super) fn stream(&self) -> Result<&Stream> {
-        match &self.place {
-            Place::Root(root) => Ok(&root.stream),
-            Place::Branch(branch) => branch.stream(),
+        match &self.kind {
+            ContextKind::Root(root) => Ok(&root.stream),
+            ContextKind::Child(child) => child.stream(),
         }
     }
 
     /// The stream, if this context has one.
     pub(super) fn known_stream(&self) -> Option<&Stream> {
-        match &self.place {
-            Place::Root(root) => Some(&root.stream),
-            Place::Branch(branch) => branch.stream.get(),
+        match &self.kind {
+            ContextKind::Root(root) => Some(&root.stream),
+            ContextKind::Child(child) => child.stream.get(),
         }
     }
 
-    pub(super) fn root_place(&self) -> &Root {
-        match &self.place {
-            Place::Root(root) => root,
-            // The root of a branch is never a branch.
-            Place::Branch(branch) => branch.root.root_place(),
+    /// The data of the root of this context's run.
+    pub(in crate::context) fn root_data(&self) -> &RootData {
+        match &self.kind {
+            ContextKind::Root(root) => root,
+            // The root of a child is never a child.
+            ContextKind::Child(child) => child.root.root_data(),
         }
     }
 
     pub(super) fn mode(&self) -> RunMode {
         match self.mode {
-            RunMode::Blocking if self.root_place().by_wakers.get().is_some() => RunMode::Async,
+            RunMode::Blocking if self.root_data().by_wakers.get().is_some() => RunMode::Async,
             mode => mode,
         }
     }
@@ -175,12 +183,12 @@ impl Shared {
     }
 }
 
-impl Branch {
+impl ChildData {
     fn stream(&self) -> Result<&Stream> {
         let stream = match self.stream.get() {
             Some(stream) => stream,
             None => {
-                let root = self.root.root_place();
+                let root = self.root.root_data();
                 let borrowed = root.fork_streams.next(&root.stream)?;
                 self.stream.get_or_init(|| borrowed)
             }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Result, Stream, Waiter};
 
-use crate::context::{execution_context::ExecutionContext, run_mode::RunMode};
+use crate::context::tree::{ExecutionContext, RunMode};
 
 /// The state of one step's wait for credit; see [`ExecutionContext::poll_credit`]. Each step owns one, because several
 /// waiting steps may share a context. A clone starts without a wait.

@@ -14,7 +14,7 @@ use std::{
 
 use cuda_core::Stream;
 
-use crate::context::{run_mode::RunMode, shared::Shared};
+use crate::context::tree::{run_mode::RunMode, shared_context::SharedContext};
 
 pub(super) struct InlineRoot {
     stream: Stream,
@@ -23,7 +23,7 @@ pub(super) struct InlineRoot {
     last: Cell<u64>,
     /// The number of nested polls of boxes.
     nesting: Cell<usize>,
-    shared: OnceCell<Arc<Shared>>,
+    shared: OnceCell<Arc<SharedContext>>,
 }
 
 impl InlineRoot {
@@ -68,14 +68,15 @@ impl InlineRoot {
 
     /// The shared context, if this one was promoted.
     #[inline]
-    pub(super) fn known_shared(&self) -> Option<&Arc<Shared>> {
+    pub(super) fn known_shared(&self) -> Option<&Arc<SharedContext>> {
         self.shared.get()
     }
 
-    /// Promotes this context, unless that has happened.
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    /// Promotes this context, unless that has happened: makes the shared context that counts from now on.
+    pub(super) fn shared(&self) -> &Arc<SharedContext> {
         self.shared.get_or_init(|| {
-            let shared = Shared::root(self.stream.snapshot(), self.mode, None, self.last.get());
+            let (stream, last) = (self.stream.snapshot(), self.last.get());
+            let shared = SharedContext::root(stream, self.mode, None, last);
             shared.set_nesting(self.nesting.get());
             Arc::new(shared)
         })

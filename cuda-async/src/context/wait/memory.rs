@@ -8,7 +8,7 @@ use std::{
 use cuda_core::{Error, MemoryWaiter, Result, Stream};
 
 use crate::{
-    context::{execution_context::ExecutionContext, run_mode::RunMode},
+    context::tree::{ExecutionContext, RunMode},
     wake::timer::Sleep,
 };
 
@@ -60,11 +60,6 @@ impl Waits {
 }
 
 impl ExecutionContext {
-    /// The time for which allocations of this context may wait for memory.
-    pub(super) fn memory_wait(&self) -> Option<Duration> {
-        self.known_shared().and_then(|shared| shared.memory_wait)
-    }
-
     /// Enqueues an allocation. If this context waits for memory and the device has too little, the allocation is
     /// pending until it succeeds or the time is over.
     pub(crate) fn poll_allocation<R>(
