@@ -101,6 +101,16 @@ impl Raw {
 }
 
 impl Lane<'_> {
+    /// Enqueues on `stream` from now on, a stream of the same context. It stays alive.
+    ///
+    /// Two streams of one process may differ by some percent in the time of the same calls, so a comparison of some
+    /// percent needs the same stream.
+    #[must_use]
+    pub fn on(mut self, stream: *mut c_void) -> Self {
+        self.stream = stream.cast();
+        self
+    }
+
     /// Loads `scale` as a kernel of a library, which belongs to no context. A launch takes the context of the stream.
     ///
     /// # Errors

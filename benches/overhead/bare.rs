@@ -1,9 +1,9 @@
 //! The CUDA backend without the layers above it: it takes submissions, and counts them.
 
-use std::{borrow::Cow, cell::Cell, sync::Arc};
+use std::{borrow::Cow, cell::Cell, ffi::c_void, sync::Arc};
 
 use benches::raw::LEN;
-use cuda_async::{LaunchConfig, Result};
+use cuda_async::{Error, LaunchConfig, Result};
 use cuda_core::{
     Access, Backend, NoticeSink, Provider, Ticket,
     cuda::CudaProvider,
@@ -60,6 +60,12 @@ impl Bare {
             relocations: Cow::Owned(vec![address]),
         });
         Ok(Self { backend, work, last: Cell::new(1) })
+    }
+
+    /// The driver's stream.
+    pub fn raw_stream(&self) -> Result<*mut c_void> {
+        let foreign = self.backend.foreign().ok_or(Error::AlreadyEnded)?;
+        Ok(foreign.raw_stream(STREAM)?.stream)
     }
 
     /// Submits launches, and blocks until they have run.

@@ -1,7 +1,7 @@
 //! Overhead of the library compared with raw driver calls: one launch, chains of launches, a read-back, building.
 //!
 //! `cargo bench -p benches --bench overhead [-- cpu|cuda|null]`. On a GPU the first row of each block is driver
-//! calls through `cudarc`; on the CPU device it is `.sync_on`.
+//! calls through `cudarc`, on the same stream as `.sync_on`; on the CPU device it is `.sync_on`.
 
 mod bare;
 mod null;
@@ -31,16 +31,17 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     let device = asked.map_or_else(cuda_async::default_device, cuda_async::open)?;
     let info = device.info();
     let driver = if info.address.starts_with("cuda") { Some(Raw::new()?) } else { None };
-    let raw = driver.as_ref().map(|raw| raw.lane(LEN * 4)).transpose()?;
     heading(&format!("{} ({}), driver {:?}", info.name, info.address, info.driver));
     let ours = Ours::new(&device)?;
-    one_launch(raw.as_ref(), &ours);
+    let lane = || driver.as_ref().map(|raw| raw.lane(LEN * 4)).transpose();
+    let (own, raw) = (lane()?, lane()?.map(|lane| lane.on(ours.raw_stream())));
+    one_launch(own.as_ref(), raw.as_ref(), &ours);
     for (launches, rounds) in [(10, 200), (100, 40), (1000, 10)] {
         chain(raw.as_ref(), &ours, launches, rounds);
     }
     read_back(raw.as_ref(), &ours);
-    if let Some(raw) = &raw {
-        layers(raw, &ours)?;
+    if let Some((driver, raw)) = driver.as_ref().zip(raw.as_ref()) {
+        layers(driver, raw, &ours)?;
     }
     Ok(())
 }
@@ -78,7 +79,7 @@ fn library_alone(null: &Ours) {
     report("arguments that are only read", ways, Effort { rounds: 40, in_a_row: 20 });
 }
 
-fn one_launch(raw: Option<&Lane<'_>>, ours: &Ours) {
+fn one_launch(own: Option<&Lane<'_>>, raw: Option<&Lane<'_>>, ours: &Ours) {
     let ways = [
         Way::new("`.sync_on(&stream)`", || ours.sync_on()),
         Way::new("`.sync()`", || ours.sync()),
@@ -89,7 +90,8 @@ fn one_launch(raw: Option<&Lane<'_>>, ours: &Ours) {
         raw.scale(raw.x);
         raw.synchronize();
     };
-    let variants = raw.into_iter().flat_map(|raw| {
+    let variants = own.zip(raw).into_iter().flat_map(|(own, raw)| {
+        let on_own = Way::new("raw driver, a stream of its own", move || run(own));
         let packed = Way::new("raw driver, parameters packed", move || {
             raw.scale_packed();
             raw.synchronize();
@@ -98,7 +100,7 @@ fn one_launch(raw: Option<&Lane<'_>>, ours: &Ours) {
             raw.scale(raw.x);
             raw.query_until_idle();
         });
-        [packed, queried]
+        [on_own, packed, queried]
     });
     let ways = variants.chain(ways);
     report("launch + synchronize", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
@@ -118,16 +120,21 @@ fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {
 }
 
 /// A chain of launches, layer by layer: which part of the time is the library's, and which the driver's.
-fn layers(raw: &Lane<'_>, ours: &Ours) -> Result<(), Box<dyn std::error::Error>> {
+fn layers(driver: &Raw, raw: &Lane<'_>, ours: &Ours) -> Result<(), Box<dyn std::error::Error>> {
     const LAUNCHES: usize = 100;
     let (bare, library) = (Bare::new()?, raw.library_kernel()?);
+    let below = driver.lane(LEN * 4)?.on(bare.raw_stream()?);
     let null = Ours::new(&Device::open(&NullProvider, 0)?)?;
-    let chain = |launch: &dyn Fn()| {
+    let chain_on = |raw: &Lane<'_>, launch: &dyn Fn()| {
         (0..LAUNCHES).for_each(|_| launch());
         raw.synchronize();
     };
+    let chain = |launch: &dyn Fn()| chain_on(raw, launch);
     let ways = vec![
         Way::new("raw driver", || chain(&|| raw.scale(raw.x))),
+        Way::new("raw driver, the stream of the backend alone", || {
+            chain_on(&below, &|| below.scale(raw.x));
+        }),
         Way::new("raw driver, parameters packed", || chain(&|| raw.scale_packed())),
         Way::new("raw driver, packed, context queried before each", || {
             chain(&|| {
@@ -148,6 +155,36 @@ fn layers(raw: &Lane<'_>, ours: &Ours) -> Result<(), Box<dyn std::error::Error>>
         Way::new("`cuda-core` without a driver", || null.core_alone(LAUNCHES, LAUNCHES)),
     ];
     report("chain of 100, by layers", ways, Effort { rounds: 60, in_a_row: 5 });
+    let ways = vec![
+        Way::new("raw driver", || {
+            raw.scale_packed();
+            raw.synchronize();
+        }),
+        Way::new("raw driver, the stream of the backend alone", || {
+            below.scale_packed();
+            below.synchronize();
+        }),
+        Way::new("raw driver, `.sync_on` without a driver before the launch", || {
+            null.sync_on();
+            raw.scale_packed();
+            raw.synchronize();
+        }),
+        Way::new("raw driver, `.sync_on` without a driver behind the launch", || {
+            raw.scale_packed();
+            null.sync_on();
+            raw.synchronize();
+        }),
+        Way::new("raw driver, `.sync_on` without a driver at the end", || {
+            raw.scale_packed();
+            raw.synchronize();
+            null.sync_on();
+        }),
+        Way::new("the CUDA backend alone", || bare.chain(1)),
+        Way::new("`cuda-core`", || ours.core_alone(1, 1)),
+        Way::new("`.sync_on`", || ours.sync_on()),
+        Way::new("`.sync_on` without a driver", || null.sync_on()),
+    ];
+    report("launch + synchronize, by layers", ways, Effort { rounds: 100, in_a_row: 100 });
     Ok(())
 }
 

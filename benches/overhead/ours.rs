@@ -1,6 +1,6 @@
 //! The library's side.
 
-use std::{hint::black_box, ops::ControlFlow, sync::Arc};
+use std::{ffi::c_void, hint::black_box, ops::ControlFlow, ptr, sync::Arc};
 
 use benches::{Place, done, raw::LEN};
 use cuda_async::{
@@ -12,7 +12,7 @@ use cuda_async::{
     runtime::set_default_policy,
     value,
 };
-use cuda_core::{Access, ArgumentKind, Arguments};
+use cuda_core::{Access, ArgumentKind, Arguments, RawStream};
 
 type Floats = DeviceBuffer<f32>;
 
@@ -44,13 +44,25 @@ impl Ours {
             read: vectors.function("vecadd")?,
             inputs,
             x: Place::new(h2d(vec![1.0f32; LEN]).sync_on(&stream)?),
+            single: SingleStream::from(stream.clone()),
             stream,
-            single: SingleStream::new(device)?,
             default,
             runtime: tokio::runtime::Builder::new_current_thread().build().map_err(|error| {
                 cuda_async::Error::Host { what: "tokio".into(), detail: error.to_string() }
             })?,
         })
+    }
+
+    /// The driver's stream behind the stream of `.sync_on`. Null where the device is no GPU.
+    pub fn raw_stream(&self) -> *mut c_void {
+        let mut raw = ptr::null_mut();
+        let take = &mut |stream: RawStream| {
+            raw = stream.stream;
+            Ok(())
+        };
+        // SAFETY: enqueues nothing.
+        _ = unsafe { self.stream.submit_foreign(take) };
+        raw
     }
 
     /// Scales the buffer by 1.

@@ -238,6 +238,9 @@ unsafe impl Backend for CudaBackend {
         stream.check_accepted(number)?;
         let bound = &primary.bind()?;
         if stream.accepted() == number {
+            if !stream.is_foreign() && stream.is_soon_idle(primary, bound)? {
+                return Ok(());
+            }
             // SAFETY: the stream is held (rule 3).
             return unsafe { primary.api.stream_synchronize(stream.raw) }
                 .map_err(|failed| primary.state_error(failed));

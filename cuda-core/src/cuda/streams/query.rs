@@ -7,7 +7,11 @@ use crate::{
         driver::status::{self, Failed},
     },
     protocol::{Error, Result},
+    sync::spin_loop,
 };
+
+/// Queries before a thread that blocks synchronizes: about 10 us.
+const QUERIES: usize = 64;
 
 /// The status of a stream, as far as a query shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,20 @@ impl DriverStream {
             Err(Failed { code: status::NOT_READY, .. }) => Ok(false),
             Err(failed) => Err(primary.state_error(failed)),
         }
+    }
+
+    /// Queries the stream until it is idle, at most [`QUERIES`] times. On a stream that has allocated or freed memory of a
+    /// pool, this takes 0.1 to 0.2 us less than a synchronize, which then looks at the pool too. Not for a stream that
+    /// foreign code may be capturing.
+    #[inline]
+    pub(crate) fn is_soon_idle(&self, primary: &Primary, bound: &Bound) -> Result<bool> {
+        for _ in 0..QUERIES {
+            if self.is_idle(primary, bound)? {
+                return Ok(true);
+            }
+            spin_loop();
+        }
+        Ok(false)
     }
 
     /// Queries the stream, unless it is being captured. An error means that the device is lost.
