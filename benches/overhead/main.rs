@@ -36,6 +36,8 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     let lane = || driver.as_ref().map(|raw| raw.lane(LEN * 4)).transpose();
     let (own, raw) = (lane()?, lane()?.map(|lane| lane.on(ours.raw_stream())));
     one_launch(own.as_ref(), raw.as_ref(), &ours);
+    let default = ours.raw_default_stream()?;
+    one_await(lane()?.map(|lane| lane.on(default)).as_ref(), &ours);
     for (launches, rounds) in [(10, 200), (100, 40), (1000, 10)] {
         chain(raw.as_ref(), &ours, launches, rounds);
     }
@@ -84,7 +86,6 @@ fn one_launch(own: Option<&Lane<'_>>, raw: Option<&Lane<'_>>, ours: &Ours) {
         Way::new("`.sync_on(&stream)`", || ours.sync_on()),
         Way::new("`.sync()`", || ours.sync()),
         Way::new("`.await`, single stream", || ours.awaited(&ours.single)),
-        Way::new("`.await`, default policy", || ours.awaited(&*ours.default)),
     ];
     let run = |raw: &Lane<'_>| {
         raw.scale(raw.x);
@@ -104,6 +105,20 @@ fn one_launch(own: Option<&Lane<'_>>, raw: Option<&Lane<'_>>, ours: &Ours) {
     });
     let ways = variants.chain(ways);
     report("launch + synchronize", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
+}
+
+/// As [`one_launch`], on the stream that the default policy chooses.
+fn one_await(raw: Option<&Lane<'_>>, ours: &Ours) {
+    let run = |raw: &Lane<'_>| {
+        raw.scale(raw.x);
+        raw.synchronize();
+    };
+    let inside = raw.map(|raw| {
+        Way::new("raw driver, inside `block_on`", move || ours.inside_block_on(|| run(raw)))
+    });
+    let awaited = Way::new("`.await`, default policy", || ours.awaited(&*ours.default));
+    let ways = inside.into_iter().chain([awaited]);
+    report("launch + await", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
 }
 
 fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {

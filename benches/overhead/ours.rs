@@ -55,14 +55,17 @@ impl Ours {
 
     /// The driver's stream behind the stream of `.sync_on`. Null where the device is no GPU.
     pub fn raw_stream(&self) -> *mut c_void {
-        let mut raw = ptr::null_mut();
-        let take = &mut |stream: RawStream| {
-            raw = stream.stream;
-            Ok(())
-        };
-        // SAFETY: enqueues nothing.
-        _ = unsafe { self.stream.submit_foreign(take) };
-        raw
+        raw_of(&self.stream)
+    }
+
+    /// The driver's stream behind the one that the default policy chooses while no work is in flight.
+    pub fn raw_default_stream(&self) -> Result<*mut c_void> {
+        Ok(raw_of(&self.default.place()?))
+    }
+
+    /// Polls `run` as a task of the runtime.
+    pub fn inside_block_on(&self, run: impl FnOnce()) {
+        self.runtime.block_on(async { run() });
     }
 
     /// Scales the buffer by 1.
@@ -213,4 +216,15 @@ impl Ours {
         // SAFETY: never run.
         (0..ops).for_each(|_| drop(black_box(unsafe { launch(&self.scale, config, args) })));
     }
+}
+
+fn raw_of(stream: &Stream) -> *mut c_void {
+    let mut raw = ptr::null_mut();
+    let take = &mut |stream: RawStream| {
+        raw = stream.stream;
+        Ok(())
+    };
+    // SAFETY: enqueues nothing.
+    _ = unsafe { stream.submit_foreign(take) };
+    raw
 }

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use arc_swap::ArcSwapOption;
 use cuda_core::{
     Device, Error, Result, Stream,
     sync::{WakerSet, discard_panic},
@@ -21,6 +22,9 @@ type Policy = Arc<dyn SchedulingPolicy>;
 
 static DEFAULT: Mutex<Default> = Mutex::new(Default::Unset);
 static OPENED: Condvar = Condvar::new();
+/// The policy of `DEFAULT` once it is set. Stored with the lock of `DEFAULT`, and read without it: threads that await many
+/// operations would contend for the lock.
+static POLICY: ArcSwapOption<Policy> = ArcSwapOption::const_empty();
 
 enum Default {
     Unset,
@@ -76,11 +80,22 @@ pub fn default_device() -> Result<Device> {
 }
 
 pub(crate) fn default_stream() -> Result<Stream> {
-    default_policy()?.place()
+    match POLICY.load().as_deref() {
+        Some(policy) => policy.place(),
+        None => default_policy()?.place(),
+    }
 }
 
 /// Does the same as [`default_stream`] without blocking: a helper thread opens the device.
 pub(crate) fn poll_default_stream(task: &mut Context<'_>) -> Poll<Result<Stream>> {
+    match POLICY.load().as_deref() {
+        Some(policy) => Poll::Ready(policy.place()),
+        None => poll_opened_stream(task),
+    }
+}
+
+#[cold]
+fn poll_opened_stream(task: &mut Context<'_>) -> Poll<Result<Stream>> {
     let known = known().or_else(|| {
         if enter(task.waker().clone()) {
             open_on_helper_thread();
@@ -154,9 +169,14 @@ fn first_device() -> Result<Device> {
 fn settle(change: impl FnOnce(&Default) -> Option<Default>) {
     let mut default = DEFAULT.lock();
     let Some(state) = change(&default) else { return };
+    let replaced = match &state {
+        Default::Set(policy) => POLICY.swap(Some(Arc::new(policy.clone()))),
+        _ => None,
+    };
     let previous = std::mem::replace(&mut *default, state);
     OPENED.notify_all();
     drop(default);
+    drop(replaced);
     if let Default::Opening(mut waiting) = previous {
         waiting.take_all().wake();
     }

@@ -78,7 +78,7 @@ impl CudaBackend {
     fn wait_for(&self, stream: &DriverStream, after: &[Ticket], bound: &Bound) -> Result<()> {
         for ticket in after.iter().filter(|ticket| ticket.stream != stream.id) {
             if let Ok(producer) = self.streams.find(ticket.stream) {
-                producer.wait_for(ticket.number, stream.raw, self.primary, bound)?;
+                producer.wait_for(ticket.number, stream, self.primary, bound)?;
             }
         }
         Ok(())
@@ -291,7 +291,7 @@ unsafe impl Foreign for CudaBackend {
         let bound = &self.primary.bind()?;
         self.wait_for(&stream, after, bound)?;
         let call = ForeignCall::begin(self, &stream, bound);
-        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
+        submit(RawStream { stream: stream.lend().0, context: self.primary.context.0 })?;
         stream.accept(ticket.number);
         drop(call);
         Ok(())
@@ -299,7 +299,7 @@ unsafe impl Foreign for CudaBackend {
 
     fn raw_stream(&self, stream: StreamId) -> Result<RawStream> {
         let stream = self.streams.find(stream)?;
-        Ok(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
+        Ok(RawStream { stream: stream.lend().0, context: self.primary.context.0 })
     }
 }
 

@@ -52,20 +52,30 @@ impl DriverStream {
 
     /// Queries the stream, unless it is being captured. An error means that the device is lost.
     pub(crate) fn status(&self, primary: &Primary, bound: &Bound) -> Result<StreamStatus> {
-        let mut capturing = 0;
-        // SAFETY: writes one integer; the caller holds the stream.
-        let asked = unsafe { primary.api.stream_is_capturing(self.raw, &mut capturing) };
-        if let Err(failed) = asked {
-            return unknown_unless_lost(primary, primary.state_error(failed));
-        }
-        if capturing != 0 {
-            return Ok(StreamStatus::Unknown);
+        match self.is_capturing(primary) {
+            Ok(false) => {}
+            Ok(true) => return Ok(StreamStatus::Unknown),
+            Err(error) => return unknown_unless_lost(primary, error),
         }
         match self.is_idle(primary, bound) {
             Ok(true) => Ok(StreamStatus::Idle),
             Ok(false) => Ok(StreamStatus::Busy),
             Err(error) => unknown_unless_lost(primary, error),
         }
+    }
+}
+
+impl DriverStream {
+    /// Whether foreign code is capturing the stream. Asks the driver only if foreign code ever had the stream.
+    fn is_capturing(&self, primary: &Primary) -> Result<bool> {
+        if !self.was_lent() {
+            return Ok(false);
+        }
+        let mut capturing = 0;
+        // SAFETY: writes one integer; the caller holds the stream.
+        unsafe { primary.api.stream_is_capturing(self.raw, &mut capturing) }
+            .map_err(|failed| primary.state_error(failed))?;
+        Ok(capturing != 0)
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct DriverStream {
     accepted: AtomicU64,
     event: Mutex<RecordedEvent>,
     foreign: AtomicBool,
+    /// Whether foreign code ever had the raw stream, and may capture it.
+    lent: AtomicBool,
     pub(crate) reports: Reports,
     /// The last number that was reported. Used by the completion thread alone.
     reported: AtomicU64,
@@ -59,6 +61,7 @@ impl DriverStream {
             accepted: AtomicU64::new(0),
             event: Mutex::default(),
             foreign: AtomicBool::new(false),
+            lent: AtomicBool::new(false),
             reports: Reports::default(),
             reported: AtomicU64::new(0),
             reclaim,
@@ -103,11 +106,12 @@ impl DriverStream {
         Error::OutOfRange { what, detail: format!("the last one is {}", self.accepted()) }
     }
 
-    /// Has `consumer` wait until submission `number` of this stream is complete.
+    /// Has `consumer` wait until submission `number` of this stream is complete. A capture of this stream by foreign code
+    /// then includes the consumer.
     pub(crate) fn wait_for(
         &self,
         number: u64,
-        consumer: StreamHandle,
+        consumer: &DriverStream,
         primary: &Primary,
         bound: &Bound,
     ) -> Result<()> {
@@ -115,8 +119,11 @@ impl DriverStream {
             return Ok(());
         }
         let event = self.event_after(number, primary, bound)?;
+        if self.was_lent() {
+            consumer.lend();
+        }
         // SAFETY: the caller holds both streams, and this one owns the event (rule 3); 0 is the default for flags.
-        unsafe { primary.api.stream_wait(consumer, event, 0) }
+        unsafe { primary.api.stream_wait(consumer.raw, event, 0) }
             .map_err(|failed| primary.error(failed))
     }
 
@@ -156,6 +163,17 @@ impl DriverStream {
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         self.foreign.load(Ordering::Acquire)
+    }
+
+    /// The raw stream, for foreign code.
+    pub(crate) fn lend(&self) -> StreamHandle {
+        self.lent.store(true, Ordering::Release);
+        self.raw
+    }
+
+    /// Whether foreign code ever had the raw stream.
+    pub(crate) fn was_lent(&self) -> bool {
+        self.lent.load(Ordering::Acquire)
     }
 
     /// Foreign code begins to enqueue on the stream. Until [`end_foreign`](Self::end_foreign), no write is enqueued.
