@@ -21,6 +21,7 @@ mod lost_contents;
 mod memory;
 mod misuse;
 mod ordering;
+mod output;
 mod policies;
 mod polling;
 mod race_and_retry;

@@ -89,6 +89,14 @@ impl Device {
         self.0.streams.delivers_here()
     }
 
+    /// Passes text that kernels print on this device to `print`, instead of standard output. Applies to text that arrives
+    /// from now on. `print` runs on a thread of the device, or on several at a time, and must not wait for the device.
+    ///
+    /// A GPU's driver writes such text to standard output itself: there `print` is never called.
+    pub fn set_output(&self, print: impl Fn(&str) + Send + Sync + 'static) {
+        self.0.streams.output.set(Arc::new(print));
+    }
+
     /// The limits and properties of this device's backend.
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.capabilities

@@ -10,6 +10,7 @@ mod inbox;
 mod loaded_modules;
 mod memory_charge;
 mod memory_waiters;
+mod output;
 mod peers;
 mod reclaim;
 mod reply;

@@ -7,6 +7,7 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
+use super::output::Output;
 use crate::{
     order::timeline::Timeline,
     protocol::{Error, Notice, NoticeSink, StreamId, Ticket},
@@ -21,6 +22,7 @@ pub(crate) struct Streams {
     /// The latest fault that the device can be reset from.
     fault: Mutex<Option<Error>>,
     device: OnceLock<Weak<dyn AfterProgress>>,
+    pub(crate) output: Output,
 }
 
 /// The part of a device that acts when a stream made progress.
@@ -108,6 +110,7 @@ unsafe impl NoticeSink for Streams {
                 let previous = self.fault.lock().replace(error);
                 drop(previous);
             }
+            Notice::Output { text } => self.output.print(&text),
             Notice::Lost { error } => {
                 let _delivering = Delivering::new(self);
                 self.fail_all(&error);

@@ -68,6 +68,11 @@ impl Notices {
         self.send(Notice::Faulted { error });
     }
 
+    /// Reports text that a kernel printed. It wakes no task.
+    pub(crate) fn printed(&self, text: &str) {
+        self.send(Notice::Output { text: text.to_owned() });
+    }
+
     fn send(&self, notice: Notice) {
         // A panic of a waker was reported by the panic hook. It says nothing about the device.
         // SAFETY: queues report a number when its job has run or was skipped, and failures before that.

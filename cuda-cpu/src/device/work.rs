@@ -143,16 +143,19 @@ fn message(panic: &(dyn Any + Send)) -> String {
 impl Kernel {
     /// The engine's own checks of a launch, made when it is submitted.
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
-        let checked = self.module.program().check(self.entry, &self.launch(shared)).map(drop);
+        let checked =
+            self.module.program().check(self.entry, &self.launch(shared, &|_| {})).map(drop);
         checked.map_err(|invalid| self.refused(&LaunchError::Invalid(invalid)))
     }
 
     fn run(&self, shared: &Shared) -> Result<()> {
-        let ran = self.module.program().launch(&shared.memory, self.entry, &self.launch(shared));
+        let print = |text: &str| shared.notices.printed(text);
+        let launch = self.launch(shared, &print);
+        let ran = self.module.program().launch(&shared.memory, self.entry, &launch);
         ran.map_err(|error| self.refused(&error))
     }
 
-    fn launch<'a>(&'a self, shared: &'a Shared) -> Launch<'a> {
+    fn launch<'a>(&'a self, shared: &'a Shared, print: &'a (dyn Fn(&str) + Sync)) -> Launch<'a> {
         let watching = &shared.watching;
         Launch {
             limits: Limits { instructions: watching.budget, ..Limits::default() },
@@ -160,7 +163,7 @@ impl Kernel {
             schedule: watching.schedule,
             checks: watching.checks,
             profile: watching.profile.as_deref(),
-            ..Launch::new(self.dims, &self.params, &print)
+            ..Launch::new(self.dims, &self.params, print)
         }
     }
 
@@ -168,12 +171,6 @@ impl Kernel {
         let name = self.module.program().entries().get(self.entry).map_or("", |entry| &entry.name);
         translate::launch(name, error)
     }
-}
-
-/// Prints to standard output; if that is closed, nowhere.
-fn print(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// The error where the device has room and the host has none.

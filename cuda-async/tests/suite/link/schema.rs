@@ -316,6 +316,7 @@ pub fn encode_answer(trips: u64, answer: &Answer) -> Vec<u8> {
         }
         Answer::Notice(Notice::Faulted { error }) => put_error(w.u8(4), error),
         Answer::Notice(Notice::Lost { error }) => put_error(w.u8(5), error),
+        Answer::Notice(Notice::Output { text }) => _ = w.u8(8).bytes(text.as_bytes()),
         Answer::Notice(other) => unreachable!("{other:?}"),
         Answer::Reply { id, reply } => {
             w.u8(6).u64(*id);
@@ -351,6 +352,7 @@ pub fn decode_answer(bytes: &[u8]) -> (u64, Answer) {
         3 => Answer::Notice(Notice::Failed { ticket: r.ticket(), error: get_error(&mut r) }),
         4 => Answer::Notice(Notice::Faulted { error: get_error(&mut r) }),
         5 => Answer::Notice(Notice::Lost { error: get_error(&mut r) }),
+        8 => Answer::Notice(Notice::Output { text: r.text() }),
         _ => Answer::Reply {
             id: r.get_u64(),
             reply: match r.get_u8() {
