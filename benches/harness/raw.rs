@@ -1,4 +1,4 @@
-//! The same kernels, launched by plain driver calls.
+//! Launches the kernels of the benchmarks by plain driver calls, for comparison.
 //!
 //! # Rules
 //! Threads share [`Raw`]: its handles are never written, and the driver accepts them on every thread whose current
@@ -101,10 +101,10 @@ impl Raw {
 }
 
 impl Lane<'_> {
-    /// Enqueues on `stream` from now on, a stream of the same context. It stays alive.
+    /// Makes the lane enqueue on `stream`, a stream of the same context. The caller keeps `stream` alive.
     ///
-    /// Two streams of one process may differ by some percent in the time of the same calls, so a comparison of some
-    /// percent needs the same stream.
+    /// The same calls may take some percent longer on one stream of a process than on another. So a comparison of small
+    /// differences needs the same stream.
     #[must_use]
     pub fn on(mut self, stream: *mut c_void) -> Self {
         self.stream = stream.cast();
@@ -161,12 +161,13 @@ impl Lane<'_> {
         self.launch(self.raw.scale, [LEN as u32 / 256, 256], params, ptr::null_mut());
     }
 
-    /// The same with the parameters packed in one buffer, as a library does that does not know the kernel.
+    /// As [`scale`](Self::scale), with the parameters packed in one buffer. A library that does not know the kernel
+    /// launches so.
     pub fn scale_packed(&self) {
         self.packed(self.raw.scale);
     }
 
-    /// The same with a kernel of a library.
+    /// As [`scale_packed`](Self::scale_packed), with a kernel of a library.
     pub fn scale_by(&self, kernel: LibraryKernel) {
         self.packed(kernel.0.cast());
     }
@@ -246,14 +247,14 @@ impl Lane<'_> {
 
     /// Synchronises the stream.
     pub fn synchronize(&self) {
-        // SAFETY: the stream is this lane's own.
+        // SAFETY: the lane's stream is alive (see `on`).
         check(unsafe { sys::cuStreamSynchronize(self.stream) });
     }
 
     /// Queries the stream until it is idle.
     pub fn query_until_idle(&self) {
         loop {
-            // SAFETY: the stream is this lane's own.
+            // SAFETY: the lane's stream is alive (see `on`).
             match unsafe { sys::cuStreamQuery(self.stream) } {
                 sys::CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
                 status => return check(status),

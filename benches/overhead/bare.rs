@@ -1,4 +1,4 @@
-//! The CUDA backend without the layers above it: it takes submissions, and counts them.
+//! Submits launches to the CUDA backend directly, without the layers above it.
 
 use std::{borrow::Cow, cell::Cell, ffi::c_void, sync::Arc};
 
@@ -17,7 +17,7 @@ const STREAM: StreamId = StreamId(1);
 const X: AllocId = AllocId(2);
 const MODULE: ModuleId = ModuleId(3);
 
-/// The place of `scale` among the kernels of the module.
+/// The index of `scale` among the kernels of the module.
 fn scale() -> Result<u32> {
     let entries = cuda_core::protocol::entries(include_str!("../../kernels/basic.ptx"))?;
     Ok(entries.iter().position(|entry| entry.name == "scale").unwrap_or_default() as u32)
@@ -29,7 +29,7 @@ pub struct Bare {
     last: Cell<u64>,
 }
 
-/// Takes no note of progress.
+/// Ignores all notices.
 struct Ignore;
 
 // SAFETY: forwards nothing.

@@ -1,7 +1,8 @@
 //! Overhead of the library compared with raw driver calls: one launch, chains of launches, a read-back, building.
 //!
-//! `cargo bench -p benches --bench overhead [-- cpu|cuda|null]`. On a GPU the first row of each block is driver
-//! calls through `cudarc`, on the same stream as `.sync_on`; on the CPU device it is `.sync_on`.
+//! `cargo bench -p benches --bench overhead [-- cpu|cuda|null]`. `null` measures the library alone. On a GPU the first
+//! row of each device block is driver calls through `cudarc`. They run on the stream of `.sync_on`, or of the default
+//! policy for `launch + await`. On the CPU device the first row is the library's own.
 
 mod bare;
 mod null;
@@ -57,7 +58,7 @@ fn with_raw<'a>(
     raw.into_iter().chain(ours).collect()
 }
 
-/// The library without a driver, a hundred operations in sequence.
+/// Measures the library on the null device: a hundred operations in sequence.
 fn library_alone(null: &Ours) {
     let hundred = |run: &dyn Fn()| (0..100).for_each(|_| run());
     let ways = vec![
@@ -134,7 +135,8 @@ fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {
     report(&what, with_raw(raw, run, ways), Effort { rounds, in_a_row: 5 });
 }
 
-/// A chain of launches, layer by layer: which part of the time is the library's, and which the driver's.
+/// Measures a chain of launches and a single launch layer by layer, to separate the time of the library from that of
+/// the driver.
 fn layers(driver: &Raw, raw: &Lane<'_>, ours: &Ours) -> Result<(), Box<dyn std::error::Error>> {
     const LAUNCHES: usize = 100;
     let (bare, library) = (Bare::new()?, raw.library_kernel()?);
@@ -220,7 +222,7 @@ fn read_back(raw: Option<&Lane<'_>>, ours: &Ours) {
     );
 }
 
-/// A thousand at a time, because one takes less than the clock's resolution.
+/// Measures how long it takes to build and drop a thousand launch ops: one takes less than the clock's resolution.
 fn building(ours: &Ours) {
     let way = Way::new("1000 launch ops, built and dropped", || ours.build(1000));
     report("building, no device", vec![way], Effort { rounds: 40, in_a_row: 20 });

@@ -1,4 +1,4 @@
-//! A device whose work completes at once without any effect. The remaining time is the library's own.
+//! A device whose work completes at once without any effect. So a measured time is the library's own.
 
 use std::{
     any::Any,

@@ -1,4 +1,4 @@
-//! The library's side.
+//! The operations of the library that the benchmark measures.
 
 use std::{ffi::c_void, hint::black_box, ops::ControlFlow, ptr, sync::Arc};
 
@@ -95,12 +95,12 @@ impl Ours {
         });
     }
 
-    /// Runs `runs` launches, one behind the other.
+    /// Runs `runs` launches, one after the other.
     pub fn sync_on_in_sequence(&self, runs: usize) {
         self.with_buffer(|x| (0..runs).try_fold(x, |x, _| Ok(self.op(x).sync_on(&self.stream)?.0)));
     }
 
-    /// Awaits `runs` launches, one behind the other, inside one `block_on`.
+    /// Awaits `runs` launches, one after the other, inside one `block_on`.
     pub fn awaited_in_sequence(&self, policy: &dyn SchedulingPolicy, runs: usize) {
         self.with_buffer(|x| {
             self.runtime.block_on(async {
@@ -168,7 +168,7 @@ impl Ours {
         });
     }
 
-    /// `launches` launches, one behind the other.
+    /// An op of `launches` launches, one after the other.
     fn chain(&self, x: Floats, launches: usize) -> impl DeviceOp<Output = Floats> + '_ {
         iterate((x, launches), |(x, left)| {
             self.op(x).map(move |(x, ..)| match left {
@@ -189,7 +189,7 @@ impl Ours {
         });
     }
 
-    /// A launch, and its result on the host.
+    /// An op that launches and copies the result to the host.
     fn launch_and_read(&self, x: Floats) -> impl DeviceOp<Output = Floats> + '_ {
         self.op(x).map(|(x, ..)| Arc::new(x)).then(|x| {
             to_host(x.clone()).then(move |host| {

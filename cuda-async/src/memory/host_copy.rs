@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_does_not_exist_is_an_error() {
+    fn oversized_host_allocation_is_an_error() {
         for none in [zeroed::<u64>(usize::MAX / 16), reserved(usize::MAX / 16)] {
             assert!(matches!(none, Err(Error::OutOfHostMemory { .. })));
         }

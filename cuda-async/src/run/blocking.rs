@@ -41,8 +41,8 @@ fn submit_blocking<S: Submit>(mut steps: S, cx: &ExecutionContext) -> Result<S::
     poll_until_ready(cx, |task| steps.poll_submit(task, cx))
 }
 
-/// Waits for one submission by a waker. A blocking wait could also wait for later work on the stream, which the run may
-/// have given up.
+/// Waits for one submission by a waker. A blocking wait could also wait for later work on the stream, such as that of a
+/// branch that the run has dropped.
 #[cold]
 fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
     let mut waiter = None;
@@ -58,7 +58,7 @@ fn poll_until_ready<T>(
     let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(parker.clone());
     loop {
-        // Asking the device directly is faster than a wake by the device.
+        // A blocking wait on the device is faster than a wake by its completion thread.
         if !cx.block() {
             parker.park();
         }

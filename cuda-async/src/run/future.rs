@@ -23,7 +23,7 @@ use crate::{
 pub struct DeviceFuture<S: Submit>(Live<State<S>>);
 
 enum State<S: Submit> {
-    /// Nothing has begun.
+    /// The run has not begun.
     Idle(S),
     /// The steps submit work, and some of them wait.
     Submitting(S, Run),
@@ -52,7 +52,7 @@ impl<S: Submit> DeviceFuture<S> {
     /// Submits the work that can be submitted now. Steps that wait are polled again, with a waker, when the future is
     /// polled.
     pub(crate) fn scheduled<P: SchedulingPolicy + ?Sized>(steps: S, policy: &P) -> Self {
-        // Each state is made where it is returned: it is large.
+        // Each state is built in the return expression, because a state is large and a move would copy it.
         let stream = match policy.place() {
             Ok(stream) => stream,
             Err(error) => return Self(Live::new(State::Failed(error))),

@@ -28,7 +28,7 @@ static POLICY: ArcSwapOption<Policy> = ArcSwapOption::const_empty();
 
 enum Default {
     Unset,
-    /// A thread opens the device. These wakers are woken when it is done.
+    /// A thread opens the device, and then wakes these wakers.
     Opening(WakerSet<usize>),
     Set(Policy),
     /// The device could not be opened. Setting a default ends this state.
@@ -50,8 +50,8 @@ pub fn set_default_device(device: &Device) -> Result<()> {
 }
 
 /// Returns the default policy. Operations that name no policy run on it. Unless it was set, it is
-/// [`StreamPoolRoundRobin`] on the first GPU, or on the CPU device if there is no GPU. Blocks while the device is
-/// opened.
+/// [`StreamPoolRoundRobin`] on the first GPU, or on the CPU device if there is no GPU or if the GPU cannot be opened.
+/// Blocks while the device is opened.
 ///
 /// # Errors
 /// The error of opening the device. Later calls return the same error, until a default is set.

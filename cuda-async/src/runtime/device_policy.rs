@@ -1,8 +1,8 @@
 //! The policy of each device, for operations that [`DeviceOp::on`](crate::ops::DeviceOp::on) sends there.
 //!
 //! A policy holds streams, and a stream holds its device. A device that owned its policy would never be closed. So the
-//! device owns the policy's constructor. The policy lives while it is used; the next one borrows the same streams from
-//! the device's pool.
+//! device owns the policy's constructor. A policy lives while it is used. The next one borrows streams from the
+//! device's pool, to which the previous one returned its streams.
 
 use std::{
     sync::{Arc, Weak},

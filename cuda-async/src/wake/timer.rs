@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_wake_although_another_waker_panics() {
+    fn panicking_waker_does_not_prevent_other_sleeps_from_waking() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {

@@ -51,7 +51,7 @@ fn future_does_not_wait_for_later_work_on_its_stream(device: &Device) {
 /// A device that reports only after a want reports everything that the stream has by then. So the want for a future
 /// that was scheduled and not polled comes before the work of another one.
 #[test]
-fn scheduled_work_is_asked_for_before_other_work_follows() {
+fn report_of_scheduled_work_is_requested_before_later_work() {
     let provider = WrapperProvider::new(LinkProvider::new(Duration::from_millis(300)));
     let device = provider.open_device();
     let policy = SingleStream::new(&device).unwrap();
@@ -172,7 +172,7 @@ fn poll_does_not_wait_while_another_thread_resets() {
 
 /// The operation whose request is refused may fail. No other one hangs.
 #[test]
-fn refused_report_keeps_no_other_waiter_asleep() {
+fn refused_report_does_not_prevent_other_wakes() {
     let link = LinkProvider::new(Duration::from_millis(2));
     for provider in [WrapperProvider::new(CpuProvider::default()), WrapperProvider::new(link)] {
         let failed = in_time(move || {

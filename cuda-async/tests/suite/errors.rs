@@ -5,7 +5,7 @@ use cuda_async::{Device, Error, LaunchConfig, launch, prelude::*};
 use crate::{kernels::Kernels, on_every_device};
 
 on_every_device! {
-    out_of_memory_says_how_much
+    out_of_memory_error_has_the_sizes
     invalid_ptx_is_an_error
     missing_kernel_error_lists_the_kernels
     arguments_are_checked
@@ -16,7 +16,7 @@ on_every_device! {
 
 const VECADD: &str = include_str!("../../../kernels/vecadd.ptx");
 
-fn out_of_memory_says_how_much(device: &Device) {
+fn out_of_memory_error_has_the_sizes(device: &Device) {
     let stream = device.new_stream().unwrap();
     let bytes = 1usize << 50;
     match zeros::<u8>(bytes).sync_on(&stream) {

@@ -221,7 +221,7 @@ fn checked_device_finds_more_faults_and_can_be_reset() {
 
 /// Memory that the host has not written counts as uninitialised.
 #[test]
-fn memory_that_the_host_skips_is_uninitialised() {
+fn read_of_unwritten_memory_is_a_fault() {
     let options = CpuOptions::default().checks(Checks::none().uninitialised());
     let device = Device::open(&CpuProvider::new(options), 0).unwrap();
     let stream = device.new_stream().unwrap();

@@ -78,7 +78,7 @@ fn lost_contents_give_the_same_error_on_every_stream_until_overwritten() {
 
 /// Over a link the client submits behind a fault that it does not know yet, and the far end refuses.
 #[test]
-fn upload_that_the_far_end_refuses_is_lost_with_the_fault() {
+fn upload_refused_behind_a_link_loses_contents_with_the_fault() {
     let device = LinkProvider::new(Duration::from_millis(2)).open_device();
     let streams = [device.new_stream().unwrap(), device.new_stream().unwrap()];
     let target = h2d([1u32; LEN]).sync_on(&streams[1]).unwrap();

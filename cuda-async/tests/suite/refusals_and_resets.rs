@@ -95,7 +95,7 @@ fn fault(device: &Device, stream: &Stream) {
 
 /// Each try doubled the access histories of the two buffers in an earlier version.
 #[test]
-fn retries_with_lost_buffers_do_not_grow() {
+fn repeated_contents_lost_errors_do_not_grow() {
     let device = own();
     let (lost, stream) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let floats = |value: f32| h2d(vec![value; 64]).sync_on(&lost).unwrap();

@@ -50,19 +50,19 @@ macro_rules! on_pairs {
 }
 
 on_pairs! {
-    there_and_back
+    round_trip_over_two_devices
     borrowed_shared_and_empty_buffers
-    two_pipelines_meet
-    many_cross_at_once
+    results_of_two_devices_are_combined
+    concurrent_copies_between_devices
     dropped_at_any_poll
-    what_a_crossing_needs
+    copy_to_peer_checks_its_requirements
 }
 
 fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|i| i as f32).collect()
 }
 
-fn there_and_back(first: &Device, second: &Device) {
+fn round_trip_over_two_devices(first: &Device, second: &Device) {
     let kernels = [Kernels::load(first), Kernels::load(second)];
     let op = || {
         let ([here, there], (first, second)) = (kernels.clone(), (first.clone(), second.clone()));
@@ -104,7 +104,7 @@ fn borrowed_shared_and_empty_buffers(first: &Device, second: &Device) {
 }
 
 /// Runs half of the work on each device concurrently, and sums on the first one.
-fn two_pipelines_meet(first: &Device, second: &Device) {
+fn results_of_two_devices_are_combined(first: &Device, second: &Device) {
     let (a, b) = (Kernels::load(first), Kernels::load(second));
     let half =
         |kernels: Kernels, factor: f32| h2d(numbers(LEN)).then(move |x| kernels.scale(x, factor));
@@ -117,7 +117,7 @@ fn two_pipelines_meet(first: &Device, second: &Device) {
     assert_eq!(sum.sync().unwrap(), numbers(LEN).iter().map(|x| 5.0 * x).collect::<Vec<_>>());
 }
 
-fn many_cross_at_once(first: &Device, second: &Device) {
+fn concurrent_copies_between_devices(first: &Device, second: &Device) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {
@@ -153,7 +153,7 @@ fn dropped_at_any_poll(first: &Device, second: &Device) {
     }
 }
 
-fn what_a_crossing_needs(first: &Device, second: &Device) {
+fn copy_to_peer_checks_its_requirements(first: &Device, second: &Device) {
     let (here, there) = (first.new_stream().unwrap(), second.new_stream().unwrap());
     let x = h2d(numbers(LEN)).sync_on(&here).unwrap();
     let wrong = |crossing: Result<Crossing<f32>, Error>| crossing.map(drop).unwrap_err();

@@ -160,7 +160,7 @@ fn waker_may_call_the_library_when_it_is_cloned() {
 }
 
 #[test]
-fn iterator_that_panics_is_not_asked_again() {
+fn panicking_iterator_is_not_polled_again() {
     let device = slow(Duration::from_millis(1));
     let policy = SingleStream::new(&device).unwrap();
     let part = |i: u8| {

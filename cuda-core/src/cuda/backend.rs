@@ -1,4 +1,4 @@
-//! The backend: each submission one driver call, each control one or a few.
+//! The CUDA backend: carries out submissions, controls and requests by driver calls.
 
 use std::{
     any::Any,
@@ -36,7 +36,9 @@ use crate::{
 /// can use the device again.
 ///
 /// A launch blocks while its module is loading. On a device without memory pools an allocation may wait for the device.
-/// No other submission or control blocks.
+/// The creation of a stream pins memory if more than 1024 streams are alive. No other submission or control blocks by
+/// itself. But while the driver loads a module or unpins memory, it waits for running kernels, and launches of other
+/// threads wait with it.
 pub struct CudaBackend {
     primary: &'static Primary,
     capabilities: Capabilities,
@@ -73,7 +75,7 @@ impl CudaBackend {
         })
     }
 
-    /// Orders what comes next on a stream after tickets of other streams. A stream that is gone has run everything.
+    /// Orders later work of a stream after tickets of other streams. A stream that was retired has run everything.
     #[cold]
     fn wait_for(&self, stream: &DriverStream, after: &[Ticket], bound: &Bound) -> Result<()> {
         for ticket in after.iter().filter(|ticket| ticket.stream != stream.id) {
@@ -215,7 +217,7 @@ unsafe impl Backend for CudaBackend {
         self.primary.intact()?;
         // SAFETY: the caller does not retire the stream until this returns.
         let stream = unsafe { self.streams.get(stream) }?;
-        // Before the query: what is submitted meanwhile may not have run.
+        // Read before the query: work that is submitted in between may not have run.
         let accepted = stream.accepted();
         let shown = stream.completed();
         // A query would end a capture by foreign code.
@@ -245,7 +247,8 @@ unsafe impl Backend for CudaBackend {
             return unsafe { primary.api.stream_synchronize(stream.raw) }
                 .map_err(|failed| primary.state_error(failed));
         }
-        // Other threads have submitted more. A mark that was made before that does not wait for it.
+        // Other threads have submitted more. A word write or an event that was enqueued before that work does not wait
+        // for it.
         if stream.reports.written() >= number {
             return block_on_word(stream.word, number, || stream.status(primary, bound).map(drop));
         }

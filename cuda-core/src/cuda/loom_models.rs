@@ -1,5 +1,5 @@
 //! loom models: the completion thread against callers and a driver, the bookkeeping of reports, and the id cache against
-//! itself. The cache has one slot here, and a stream one write in flight.
+//! itself. Here the cache has one slot, and a stream has at most one write in flight.
 
 use std::{
     collections::VecDeque,
@@ -87,8 +87,8 @@ fn stream() -> Arc<DriverStream> {
     Arc::new(DriverStream::without_driver(1))
 }
 
-/// A caller wants two submissions, while the driver writes and the thread looks, sleeps or parks. Then the backend is
-/// dropped. Both are reported, in order.
+/// A caller wants reports of two submissions, while the driver writes and the thread looks, sleeps or parks. Then the
+/// backend is dropped. Both submissions are reported, in order.
 fn every_want_is_reported(
     wakeup: Wakeup,
     carry_out: impl Fn(&Arc<ReportInbox>, Word, u64) + Send + 'static,
@@ -132,11 +132,12 @@ fn spinning_completion_thread_sees_the_word() {
 }
 
 #[test]
-fn completion_thread_that_sleeps_between_looks_sees_the_word() {
+fn sleeping_completion_thread_sees_the_word() {
     check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), write));
 }
 
-/// Two callers want different numbers. The last write covers both, or the arrival of the one in flight asks for it.
+/// Two callers want different numbers. If the writes do not cover both yet, the arrival of the write in flight requests
+/// the next one.
 #[test]
 fn two_callers_share_the_writes_in_flight() {
     check(None, || {
@@ -203,16 +204,16 @@ fn insert(cache: &IdCache, key: u64) {
     cache.insert([key, 0], [key * 3, key * 5]);
 }
 
-/// A value that is found is whole.
+/// A value that is found belongs to its key.
 fn look_up(cache: &IdCache, key: u64) {
     let found = cache.get([key, 0]);
     assert!(found.is_none_or(|value| value == [key * 3, key * 5]));
 }
 
-/// One id takes another's slot while both are looked up. The reader is the other thread: loom remembers one access to an
-/// atomic, and the writer's own look would hide an earlier look of the reader.
+/// One id takes another's slot while both are looked up. The main thread writes and the other thread reads: loom
+/// remembers one access to an atomic, and a read by the writer would hide an earlier read by the reader.
 #[test]
-fn value_belongs_to_its_key() {
+fn lookup_beside_an_insert_returns_no_value_of_another_key() {
     check(None, || {
         let cache = Arc::new(IdCache::default());
         insert(&cache, 1);
@@ -229,7 +230,7 @@ fn value_belongs_to_its_key() {
 }
 
 #[test]
-fn evicted_id_is_not_found_whatever_takes_its_slot() {
+fn evicted_id_is_not_found_beside_a_concurrent_insert() {
     check(Some(3), || {
         let cache = Arc::new(IdCache::default());
         insert(&cache, 1);

@@ -15,21 +15,21 @@
 //!
 //! 1. **Library.** It is loaded once and never unloaded, so its functions live as long as the process.
 //! 2. **Context.** It is the device's primary one, which every CUDA library of the process shares. The first open of a
-//!    device retains it, and it is never released. `context::Primary` lives as long, and so does the memory pool in it.
+//!    device retains it, and it is never released. `context::Primary` lives as long, and so do the memory pools in it.
 //!    A call that needs a context is made while a `context::Bound` lives, which restores the thread's own context when it
 //!    is dropped. The completion thread binds for its whole life.
 //! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
 //!    `peek` or `block_until`, whose caller promises not to retire the stream. An outstanding report holds one too.
 //! 4. **Functions** are used inside `submit` only, whose caller promises not to unload their module. So a launch finds
 //!    them without a lock (`context::IdCache`). A module that is unloaded is evicted there first.
-//! 5. **Events** belong to a stream and are destroyed with it.
-//! 6. **Device memory** is a number, not a pointer of this process. The client keeps it from being used after it is freed
-//!    (by tickets). A breach would be a fault of the device, not of the process.
+//! 5. **Events** belong to a stream, or to freed memory that is in no pool. They are destroyed with their owner.
+//! 6. **Device memory** is a number, not a pointer of this process. The client orders its free after all uses, by
+//!    tickets. A use after the free would be a fault of the device, not of the process.
 //! 7. **Host memory** of a copy belongs to the device until the stream has passed the copy. The client keeps the block
 //!    alive; this module checks the bounds.
 //! 8. **Words.** A stream shows its progress in a word of pinned memory that is never freed. A driver's thread runs the
 //!    host function of a report and nothing else: it writes the word and wakes the completion thread, takes no lock that
-//!    is held across a driver call, and drops nothing of a user's.
+//!    is held across a driver call, and drops no value of a user.
 //! 9. **Progress** is reported only after the stream's word shows the number and the stream's status was read, or after
 //!    a query found the stream idle. A number is read before the query that it relies on.
 //! 10. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
@@ -45,7 +45,7 @@
 //! | `cuda-reclaim`, one per device | a resource that was dropped | `context::reclaim` | half a second after the queue is empty |
 //!
 //! The completion thread looks at the words of the streams that callers wait for. After a fault no word changes any more,
-//! so it also queries every such stream when nothing has happened for 50 ms. With nothing outstanding it parks.
+//! so it also queries every such stream when no word has changed for 50 ms. With nothing outstanding it parks.
 
 mod backend;
 mod completion;

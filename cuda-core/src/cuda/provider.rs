@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_open_agree_and_nothing_panics() {
+    fn open_beyond_the_listed_devices_is_an_error() {
         let provider = CudaProvider::new();
         match provider.devices() {
             Ok(devices) => {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinal_beyond_every_driver_is_an_error() {
+    fn largest_ordinal_is_an_error() {
         assert!(CudaProvider::new().open(u32::MAX, Arc::new(Ignored)).is_err());
     }
 }

@@ -79,13 +79,13 @@ impl Reclaimable for Objects {
             return Some(self);
         }
         if let Some(stream) = self.streams.first() {
-            // The stream is idle, so this returns at once. It has the driver see that the frees are over: a query is not
-            // enough for that, and the pool could not be trimmed.
+            // The stream is idle, so this returns at once. After it the driver knows that the frees have run. After
+            // a query alone it does not, and the pool could not be trimmed.
             // SAFETY: the stream is held.
             _ = unsafe { primary.api.stream_synchronize(stream.raw) };
         }
         primary.backend_closed(bound);
-        // Both come back to the queue when they are dropped.
+        // Their drop puts each module and each stream into the queue.
         drop((self.modules, self.streams));
         None
     }

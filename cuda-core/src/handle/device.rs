@@ -1,4 +1,4 @@
-//! Devices: opened once, shared by everything on them.
+//! The handle of a device, and the requests to it.
 
 use std::sync::Arc;
 

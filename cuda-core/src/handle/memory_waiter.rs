@@ -1,17 +1,17 @@
-//! Waiting for device memory to come back.
+//! Waits for free device memory.
 
 use std::task::Context;
 
 use super::device::Device;
 
-/// Waits for memory of a device to come back. Dropping it forgets its waker.
+/// Waits until memory of a device may have become free. Dropping it removes its waker.
 pub struct MemoryWaiter {
     device: Device,
     key: Option<u64>,
 }
 
 impl Device {
-    /// A waiter that is woken when memory of this device may have come back.
+    /// A waiter that is woken when memory of this device may have become free.
     pub fn memory_waiter(&self) -> MemoryWaiter {
         MemoryWaiter { device: self.clone(), key: None }
     }

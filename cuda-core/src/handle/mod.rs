@@ -3,8 +3,8 @@
 //! Every call here enqueues at once on a stream that the caller names. Uses `runtime` and everything below it; the lazy
 //! layer, `cuda-async`, is built on these types alone.
 //!
-//! [`Device`] is the lowest. `stream` has the one way of a submission. `memory` and `kernel` make submissions of copies,
-//! fills and launches. `recording` replays recorded ones. A typical call, such as `DeviceBuffer::upload`, goes from
+//! [`Device`] is the lowest. Every submission goes through `stream`. `memory` submits copies and fills, and `kernel`
+//! submits launches. `recording` replays recorded work. A typical call, such as `DeviceBuffer::upload`, goes from
 //! `memory` to `stream/submit.rs`, and from there to the backend.
 
 mod device;

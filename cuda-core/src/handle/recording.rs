@@ -31,7 +31,7 @@ pub struct Recording {
     accesses: Vec<Use>,
     /// Everything that the nodes name, sorted by id.
     memory: Vec<Arc<Allocation>>,
-    /// Of each node that is an upload, its source.
+    /// For each node, the source of its upload, if it is one.
     uploads: Vec<Option<UploadSource>>,
     /// Held for the launches.
     _modules: Vec<Arc<dyn Any + Send + Sync>>,
@@ -41,8 +41,8 @@ impl Device {
     /// A stream of a new recording. Work that is submitted to it is recorded and does not run. Other streams of the same
     /// recording come from [`lend_branch`](Stream::lend_branch).
     ///
-    /// Memory that is allocated on it is memory of the device from then on. Everything that has to wait for the device
-    /// is [`Error::NeedsHostData`]. Events of it order nothing outside the recording, and events of other streams order
+    /// Memory that is allocated on it is allocated at once, and not again by a replay. A wait for the device is
+    /// [`Error::NeedsHostData`]. Events of it order nothing outside the recording, and events of other streams order
     /// nothing inside.
     ///
     /// # Errors
@@ -105,8 +105,8 @@ impl Recording {
         self.nodes.get(node).map(|node| &node.after[..])
     }
 
-    /// Submits everything once more to `stream`, after everything that uses the same memory. Every later use of that
-    /// memory comes after the whole replay.
+    /// Submits all nodes to `stream`, after all earlier uses of the same memory. Every later use of that memory comes
+    /// after the whole replay.
     ///
     /// Enqueues as many submissions as there are nodes, so it takes the time of that many launches. Other submissions to
     /// the same memory wait for that long.

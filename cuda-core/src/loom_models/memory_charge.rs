@@ -8,7 +8,7 @@ use super::check;
 use crate::runtime::MemoryCharge;
 
 #[test]
-fn refused_request_refuses_no_request_that_fits() {
+fn refused_charge_does_not_refuse_a_charge_that_fits() {
     check(None, || {
         let charge = Arc::new(MemoryCharge::new(2));
         let greedy = thread::spawn({

@@ -54,7 +54,7 @@ fn replays_of_two_recordings_are_ordered() {
 
 /// Both hold the turns of two allocations.
 #[test]
-fn replay_and_a_submission_of_two_operands_do_not_wait_for_each_other() {
+fn replay_and_submission_of_two_operands_do_not_deadlock() {
     check(Some(4), || {
         let rig = Rig::new();
         let [one, two] = [(); 2].map(|()| rig.stream());
@@ -96,7 +96,7 @@ fn reader_that_submits_during_the_recording_is_ordered() {
 
 /// Whichever submission is refused, the other ones stay ordered.
 #[test]
-fn refused_node_loses_no_order() {
+fn order_is_kept_after_a_refused_node() {
     for nth in 1..=3 {
         check(Some(3), move || {
             let rig = Rig::new();

@@ -62,7 +62,7 @@ fn resources_are_released_by_reports_that_race_with_submissions() {
 
 /// The source of an upload and the target of a download, while another submission is made.
 #[test]
-fn accepted_and_completed_resources_are_released_beside_new_ones() {
+fn resources_are_released_while_others_are_retained() {
     struct Counted(Arc<AtomicUsize>);
     impl Retain for Counted {}
     impl Drop for Counted {

@@ -16,7 +16,7 @@ fn ticket(stream: u64, number: u64) -> Ticket {
 
 /// A split takes no turn. A later use of a part comes after the write of the replay all the same.
 #[test]
-fn split_beside_a_replay_keeps_its_write() {
+fn split_beside_a_replay_keeps_the_replays_write() {
     check(None, || {
         let accesses = Arc::new(Accesses::written(ticket(1, 1)));
         let replay = thread::spawn({

@@ -82,7 +82,7 @@ fn uses_of_a_synchronized_stream_stay_ordered() {
 
 /// Whichever submission is refused, a later one comes after everything that the refused one displaced.
 #[test]
-fn refused_submission_loses_no_order() {
+fn order_is_kept_after_a_refused_submission() {
     for nth in 1..=4 {
         check(Some(4), move || {
             let rig = Rig::new();
@@ -107,7 +107,7 @@ fn refused_submission_loses_no_order() {
 /// One reads on the stream that wrote the memory, and needs no lock for it, while the other enters the histories. A
 /// later writer comes after both, also if one of them was refused.
 #[test]
-fn reader_of_the_writing_stream_meets_a_reader_of_another() {
+fn writer_waits_for_lock_free_and_locked_readers() {
     for nth in 0..=3 {
         check(None, move || {
             let rig = Rig::new();

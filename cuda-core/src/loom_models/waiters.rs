@@ -38,7 +38,7 @@ fn progress_wakes_a_waiter_that_it_covers() {
 }
 
 #[test]
-fn failed_submission_never_looks_successful() {
+fn failure_is_visible_before_completion() {
     check(None, || {
         let progress = Arc::default();
         let noticed = notice(&progress, |progress| {
@@ -116,7 +116,7 @@ fn waiters_come_and_go_while_the_stream_advances() {
 
 /// No lock is held while a waker runs.
 #[test]
-fn waker_may_ask_the_stream() {
+fn waker_may_call_the_stream() {
     struct Asks(Arc<Progress>, AtomicBool);
     impl std::task::Wake for Asks {
         fn wake(self: Arc<Self>) {

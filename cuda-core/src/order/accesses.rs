@@ -1,16 +1,17 @@
-//! The accesses of an allocation: three words while one stream alone uses it, and histories under a lock otherwise.
+//! The accesses of an allocation: three numbers while one stream alone uses it, and histories under a lock otherwise.
 //!
 //! # Rules
-//! - `read` decides. Unless it is [`SHARED`], one stream alone has used the memory since it was last written whole:
-//!   `stream`, `written` and `read` are its history, and `pieces` is out of date. If it is `SHARED`, only `pieces`
-//!   counts.
-//! - A write that needs no lock has the memory to itself, as `&mut` has: while the words count there is one piece, so no
-//!   other thread claims or splits anything until the write is claimed. Loads and stores suffice. A replay of a recording
-//!   does not have its memory to itself, so accesses to recorded memory take the lock ([`Accesses::claim_locked`]).
-//! - Reads come from several threads. A read of the stream that the words name replaces `read`, by compare-and-swap. It
-//!   changes neither of the other words, so they stay as the last write left them.
-//! - The lock is taken before `read` becomes `SHARED`. A read that replaced it before that is in the histories. One
-//!   that comes later fails to replace it, and waits for the lock.
+//! - `read` selects the valid form. Unless it is [`SHARED`], one stream alone has used the memory since it was last
+//!   written whole: the numbers `stream`, `written` and `read` are its history, and `pieces` is stale. If it is
+//!   `SHARED`, only `pieces` is valid.
+//! - A write that needs no lock has exclusive access to the memory, as `&mut` has. While the numbers are valid there is
+//!   one piece, so no other thread claims or splits anything until the write is claimed. Loads and stores suffice. A
+//!   replay of a recording has no exclusive access, so accesses to recorded memory take the lock
+//!   ([`Accesses::claim_locked`]).
+//! - Reads come from several threads. A read on the stream that `stream` names replaces `read`, by compare-and-swap. It
+//!   changes neither `stream` nor `written`, so they stay as the last write left them.
+//! - The lock is taken before `read` becomes `SHARED`. A read that replaced `read` before that is in the histories. A
+//!   later one fails to replace it, and waits for the lock.
 //! - Only a write of the whole allocation ends `SHARED`.
 
 use std::ops::Range;
@@ -38,7 +39,7 @@ pub(crate) struct Accesses {
     pieces: Mutex<Pieces>,
 }
 
-/// The histories count. No submission has this number.
+/// The value of `read` while `pieces` is valid. No submission has this number.
 const SHARED: u64 = u64::MAX;
 
 impl Accesses {
@@ -52,7 +53,7 @@ impl Accesses {
         }
     }
 
-    /// As [`Pieces::claim`]. The caller of a write has the bytes of `range` to itself.
+    /// As [`Pieces::claim`]. The caller of a write has exclusive access to the bytes of `range`.
     #[inline]
     pub(crate) fn claim(
         &self,
@@ -95,7 +96,7 @@ impl Accesses {
         own && replace(ticket.number).is_ok()
     }
 
-    /// As [`claim`](Self::claim), with the lock. For a write whose caller does not have the memory to itself.
+    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory.
     #[cold]
     pub(crate) fn claim_locked(
         &self,
@@ -127,13 +128,13 @@ impl Accesses {
         self.with_pieces(|pieces| pieces.retract(ticket));
     }
 
-    /// Adds boundaries, as [`Pieces::split`]. The caller has the bytes on both sides of each to itself, but for replays,
-    /// which take the lock too.
+    /// Adds boundaries, as [`Pieces::split`]. The caller has exclusive access to the bytes on both sides of each,
+    /// except for replays, which take the lock too.
     pub(crate) fn split(&self, at: impl IntoIterator<Item = u64>) -> Result<()> {
         self.with_pieces(|pieces| at.into_iter().try_for_each(|at| pieces.split(at)))
     }
 
-    /// As [`Pieces::last_uses`]. The caller has the memory, or its part of it, to itself.
+    /// As [`Pieces::last_uses`]. The caller has exclusive access to the memory or to its part of it.
     pub(crate) fn last_uses(&self) -> SmallVec<[Ticket; 4]> {
         match self.read.load(Ordering::Acquire) {
             SHARED => self.pieces.lock().last_uses(),
@@ -141,7 +142,7 @@ impl Accesses {
         }
     }
 
-    /// Runs `change` on the histories, which count from now on.
+    /// Runs `change` on the histories, which are valid from now on.
     fn with_pieces<R>(&self, change: impl FnOnce(&mut Pieces) -> R) -> R {
         let mut pieces = self.pieces.lock();
         if self.read.load(Ordering::Acquire) != SHARED {
@@ -150,7 +151,7 @@ impl Accesses {
         change(&mut pieces)
     }
 
-    /// The words as histories.
+    /// The histories that the numbers stand for.
     fn alone(&self, read: u64) -> Pieces {
         let stream = StreamId(self.stream.load(Ordering::Relaxed));
         Pieces::of_stream(stream, self.written.load(Ordering::Relaxed), read)
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn read_of_another_stream_comes_after_the_write_and_not_after_the_reads() {
+    fn cross_stream_read_waits_for_the_writer_only() {
         let accesses = Accesses::written(ticket(1, 1));
         claim(&accesses, ticket(1, 7), Access::Read);
         assert_eq!(claim(&accesses, ticket(2, 1), Access::Read), [(ticket(1, 1), Access::Write)]);
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn write_of_another_stream_comes_after_all_and_then_needs_no_histories() {
+    fn cross_stream_whole_write_waits_for_all_uses_and_ends_sharing() {
         let accesses = Accesses::written(ticket(1, 1));
         claim(&accesses, ticket(1, 7), Access::Read);
         let after = claim(&accesses, ticket(2, 3), Access::Write);
@@ -206,9 +207,9 @@ mod tests {
         assert_eq!(accesses.last_uses().as_slice(), [ticket(2, 4)]);
     }
 
-    /// A write of a part leaves the other parts to their own streams.
+    /// A write of one part does not change the histories of the other parts.
     #[test]
-    fn write_of_a_part_keeps_the_histories() {
+    fn partial_write_keeps_the_histories() {
         let accesses = Accesses::written(ticket(1, 1));
         accesses.split([4]).unwrap();
         let mut displaced = Displaced::new();
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_write_leaves_what_it_displaced() {
+    fn refused_write_restores_displaced_accesses() {
         let accesses = Accesses::written(ticket(1, 1));
         let displaced = claim(&accesses, ticket(2, 1), Access::Write);
         accesses.retract(ticket(2, 1));

@@ -101,8 +101,8 @@ impl<P: Position> History<P> {
         }
     }
 
-    /// Puts back an access that `claim` displaced and that the submission could not be ordered after. A writer stays a
-    /// writer, so that later readers come after it too.
+    /// Restores an access that `claim` displaced and that the submission could not be ordered after. A restored writer
+    /// stays a writer, so that later readers come after it too.
     #[cold]
     fn restore(&mut self, at: P, access: Access) {
         match access {
@@ -143,9 +143,9 @@ fn keep_latest<A: smallvec::Array<Item: Position>>(list: &mut SmallVec<A>, at: A
 /// The histories of an allocation, one per piece.
 #[derive(Debug)]
 pub(crate) struct Pieces<P = Ticket> {
-    /// Of the first piece, which begins at byte 0.
+    /// The history of the first piece, which begins at byte 0.
     first: History<P>,
-    /// Where the other pieces begin, in bytes, with their histories. Sorted; empty unless a buffer was split.
+    /// The start in bytes and the history of each other piece. Sorted; empty unless a buffer was split.
     rest: Vec<(u64, History<P>)>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct InferredCompletion {
     count: AtomicUsize,
 }
 
-/// When the stream has passed its submission `own`, the other stream has passed submission `number`.
+/// An edge: when the stream has completed its submission `own`, the other stream has completed submission `number`.
 struct Edge {
     own: u64,
     /// Not held: a stream that is gone has run everything.
@@ -31,7 +31,7 @@ struct Edge {
 }
 
 impl InferredCompletion {
-    /// Submission `own` comes after submission `number` of `other`.
+    /// Records that submission `own` comes after submission `number` of `other`.
     pub(crate) fn note(&self, own: u64, other: &Arc<Timeline>, number: u64) {
         let mut edges = self.edges.lock();
         if edges.len() >= MAX_EDGES {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_bounded_and_rings_end() {
+    fn edges_are_bounded_and_cycles_terminate() {
         let (a, b) = (timeline(1, 9999), timeline(2, 9999));
         for number in 1..1000 {
             a.inferred.note(number, &b, number);

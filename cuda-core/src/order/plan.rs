@@ -8,14 +8,15 @@
 //! It comes after everything on its own branch and after the branches that it names, and everything later on its branch
 //! comes after it. So a fork and the joins of `zip!` order the same work as on streams.
 //!
-//! On a live stream two kernels in sequence that share no memory also run one after the other. A recording does not
-//! keep that order where no result shows it: such a kernel accesses its operands only, and recordings take no foreign
-//! work. Kernels that share the variables of a module, or print, do show it. No operand names these, so nodes that may
-//! use them keep the order of their branch: they are *in order* ([`Plan::append`]).
+//! On a live stream two kernels in sequence that share no memory also run one after the other. A recording keeps that
+//! order only where it can change a result. A kernel accesses its operands only, and recordings take no foreign work.
+//! But kernels may share the variables of a module, or print. No operand names these, so nodes that may use them keep
+//! the order of their branch: they are *in order* ([`Plan::append`]).
 //!
 //! # Ranges
 //! A plan orders the bytes that operands name, not whole pieces: it splits its histories where a range begins and ends.
-//! Beyond [`MAX_PIECES`](super::history::MAX_PIECES) it orders larger ranges: an edge too many, never one too few.
+//! Beyond [`MAX_PIECES`](super::history::MAX_PIECES) it orders larger ranges. This may add an unnecessary edge, but
+//! omits none.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -32,7 +33,7 @@ pub const MAX_NODES: usize = limit(1 << 16, 8);
 /// The number of edges that a recording can have: 4 MiB.
 pub const MAX_EDGES: usize = limit(1 << 20, 64);
 
-/// The number of accesses that a recording can remember, one for each piece of memory that an operand touches: 16 MiB.
+/// The number of accesses that a recording can store, one for each piece of memory that an operand touches: 16 MiB.
 pub const MAX_ACCESSES: usize = limit(1 << 22, 256);
 
 /// Earlier nodes, by index.
@@ -57,7 +58,7 @@ pub(crate) struct Plan {
     edges: usize,
     /// Accesses so far: one for each piece of memory that an operand touches.
     accesses: usize,
-    /// Set by a node that exceeded a limit. Some of its accesses are entered, so no other node takes its place.
+    /// Set when a node exceeded a limit. Some accesses of that node are entered, so no other node may take its index.
     is_full: bool,
 }
 
@@ -73,7 +74,7 @@ struct Branch {
 }
 
 impl Branch {
-    /// The last join, and the nodes behind it.
+    /// The last join, and the nodes after it.
     fn since_join(&self) -> (Option<u32>, &[u32]) {
         match self.joins.last() {
             Some(place) => (Some(self.nodes[*place]), &self.nodes[place + 1..]),
@@ -81,7 +82,8 @@ impl Branch {
         }
     }
 
-    /// The nodes up to a number that do not all come before a join: it, if there is one, and those behind it.
+    /// The last join among the nodes up to a number, if there is one, and the nodes after it up to that number. All
+    /// earlier nodes come before that join.
     fn open_nodes(&self, number: u64) -> &[u32] {
         let end = usize::try_from(number).map_or(self.nodes.len(), |it| it.min(self.nodes.len()));
         let joins = self.joins.partition_point(|place| *place < end);
@@ -122,7 +124,7 @@ impl Plan {
             after.extend(branch.in_order.replace(node));
         }
         let (join, since) = branch.since_join();
-        // A dependency behind the join comes after it already.
+        // A dependency that follows the join comes after it already.
         if !after.iter().any(|node| since.binary_search(node).is_ok()) {
             after.extend(join);
         }

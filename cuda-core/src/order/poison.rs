@@ -23,7 +23,7 @@ const MAX_RANGES: usize = 16;
 /// The poisoned memory of a device.
 #[derive(Debug, Default)]
 pub struct Poison {
-    /// Whether there is any. Readable without the lock. Stored under the lock.
+    /// Whether any memory is poisoned. Readable without the lock. Stored under the lock.
     any: AtomicBool,
     lost: Mutex<FxHashMap<AllocId, Ranges>>,
 }
@@ -93,7 +93,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start.max(other.start) < one.end.min(other.end)
 }
 
-/// Takes the bytes of `of` out of what is poisoned.
+/// Removes the bytes of `of` from the poisoned ranges.
 fn end(lost: &mut FxHashMap<AllocId, Ranges>, of: &Use) {
     let Some(ranges) = lost.get_mut(&of.base) else { return };
     let mut left = Ranges::new();
@@ -109,7 +109,7 @@ fn end(lost: &mut FxHashMap<AllocId, Ranges>, of: &Use) {
     }
 }
 
-/// Joins neighbours of one cause, and everything where there are too many ranges.
+/// Merges adjacent ranges with one cause. Merges all ranges if there are more than [`MAX_RANGES`].
 fn merge(ranges: &mut Ranges) {
     ranges.sort_by_key(|(range, _)| range.start);
     ranges.dedup_by(|next, kept| {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overwrite_ends_poison_of_exactly_its_bytes() {
+    fn overwrite_ends_poison_of_exactly_its_bytes() {
         let poison = Poison::default();
         poison.spread(&used(10..50, Access::Write), &Error::AlreadyEnded);
         assert!(reads(&poison, 0..10) && reads(&poison, 50..60) && !reads(&poison, 49..60));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn use_of_no_bytes_reads_no_poison() {
+    fn empty_range_reads_no_poison() {
         let poison = Poison::default();
         poison.spread(&used(0..8, Access::Write), &Error::AlreadyEnded);
         assert!(reads(&poison, 4..4));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ranges_become_one_and_none_is_forgotten() {
+    fn ranges_beyond_the_limit_merge_and_stay_poisoned() {
         let poison = Poison::default();
         for n in 0..100 {
             poison.spread(&used(10 * n..10 * n + 5, Access::Write), &Error::AlreadyEnded);

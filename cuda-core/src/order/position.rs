@@ -9,9 +9,9 @@ use crate::{protocol::Ticket, sync::limit};
 /// replaces it. This may add an unnecessary edge, but omits none.
 pub const MAX_READERS: usize = limit(8, 2);
 
-/// The place of an access, as a [history](super::history) remembers it.
+/// The place of an access, as a [history](super::history) stores it.
 pub(crate) trait Position: Copy + Eq {
-    /// The number of readers that a history remembers.
+    /// The number of readers that a history stores.
     const MAX_READERS: usize;
 
     /// Whether the two are in one queue, so that the later one follows the earlier one without an edge.
@@ -47,7 +47,7 @@ impl Position for Ticket {
 /// Nodes of a recording have no queue: only edges order them. A node that uses the same memory twice needs no edge to
 /// itself.
 impl Position for u32 {
-    /// All: an edge too many would make one branch wait for another.
+    /// No limit: an unnecessary edge would make one branch wait for another.
     const MAX_READERS: usize = usize::MAX;
 
     fn is_same_queue(self, other: Self) -> bool {
@@ -58,7 +58,8 @@ impl Position for u32 {
         self
     }
 
-    /// Only the last reader can be this node: a look at all of them would make a recording with many readers slow.
+    /// Checks the last reader only, because no other one can be this node. A search of all readers would make a
+    /// recording with many readers slow.
     fn remove_from(self, readers: &mut SmallVec<[Self; 2]>) {
         if readers.last() == Some(&self) {
             readers.pop();

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Progress {
     completed: AtomicU64,
-    /// Whether `state.failed` has anything. Readable without the lock.
+    /// Whether `state.failed` is not empty. Readable without the lock.
     lossy: AtomicBool,
     /// Whether `state.ended` is set. Readable without the lock.
     ended: AtomicBool,
@@ -192,7 +192,7 @@ impl State {
     }
 }
 
-/// Waits until one submission of one stream is complete. Dropping it forgets its waker.
+/// Waits until one submission of one stream is complete. Dropping it removes its waker.
 pub struct Waiter {
     progress: Arc<dyn HasProgress>,
     key: (u64, u64),
@@ -233,7 +233,7 @@ impl Waiter {
         };
         self.registered = true;
         drop(previous);
-        // Asked again: the thread that makes progress from now on sees this waiter.
+        // Checked again, because progress may have come in between. A later report sees this waiter.
         progress.outcome(self.key.0).map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_wakes_the_waiters_that_it_covers_and_no_others() {
+    fn progress_wakes_only_covered_waiters() {
         let progress = Arc::new(Progress::default());
         let (_first, woken_first) = waiting(&progress, 2);
         let (mut second, woken_second) = waiting(&progress, 3);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_bounded_and_none_is_forgotten() {
+    fn failures_are_bounded_and_none_is_lost() {
         let progress = Progress::default();
         let count = MAX_FAILED as u64 + 36;
         for number in 1..=count {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn panicking_waker_does_not_keep_others_asleep() {
+    fn panicking_waker_does_not_prevent_other_wakes() {
         struct Panics;
         impl Wake for Panics {
             fn wake(self: Arc<Self>) {

@@ -46,9 +46,9 @@ pub(crate) struct Retention {
 #[derive(Default)]
 struct Held {
     bytes: usize,
-    /// With the submission that uses each, oldest first.
+    /// The resources, each with the submission that uses it; the oldest first.
     queue: VecDeque<Entry>,
-    /// Since the stream last asked for a report.
+    /// The number of resources that were retained since a report was last requested.
     unasked: usize,
     unasked_bytes: usize,
 }
@@ -60,7 +60,7 @@ struct Entry {
 }
 
 impl Held {
-    /// These entries are not in the queue any more.
+    /// Subtracts the host memory of entries that were removed from the queue.
     fn credit(&mut self, released: &[Entry]) {
         self.bytes -= released.iter().map(|entry| entry.resource.host_bytes()).sum::<usize>();
     }
@@ -105,7 +105,8 @@ impl Retention {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// The submission with whose completion at most `bytes` bytes of host memory are left; 0 if no more are held now.
+    /// The submission after whose completion at most `bytes` bytes of host memory are retained; 0 if no more are
+    /// retained now.
     pub(crate) fn leaves_at_most(&self, bytes: usize) -> u64 {
         let held = self.held.lock();
         let mut left = held.bytes;

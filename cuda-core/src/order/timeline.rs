@@ -100,13 +100,13 @@ impl Timeline {
         Ticket { stream: self.id, number }
     }
 
-    /// The backend refused the submission, so its number is used again. Called with `order` held.
+    /// Takes back the number of a refused submission, which the next one uses again. Called with `order` held.
     #[cold]
     pub(crate) fn give_back(&self, ticket: Ticket) {
         self.reserved.store(ticket.number - 1, Ordering::Release);
     }
 
-    /// The backend took the submission. Called with `order` held.
+    /// Records that the backend took the submission. Called with `order` held.
     #[inline]
     pub(crate) fn publish(&self, number: u64) {
         self.published.store(number, Ordering::Release);
@@ -130,14 +130,14 @@ impl Timeline {
         due
     }
 
-    /// A task will wait for this submission. Called with `order` held.
+    /// Records that a task will wait for this submission. Called with `order` held.
     #[inline]
     pub(crate) fn set_awaited(&self, number: u64) {
         self.awaited.store(number, Ordering::Relaxed);
     }
 
-    /// The submission that a task will wait for, if it is not known to be complete. The caller asks for its report.
-    /// Called with `order` held.
+    /// Takes the submission that a task will wait for, if it is not known to be complete. The caller requests its
+    /// report. Called with `order` held.
     #[inline]
     pub(crate) fn take_awaited(&self) -> Option<u64> {
         let number = self.awaited.load(Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Timeline {
         }
     }
 
-    /// Host memory that uploads up to `number` read may change again.
+    /// Releases the host memory that uploads up to `number` read: it may change again.
     pub(crate) fn accept(&self, number: u64) {
         self.retention.release_accepted(number.min(self.reserved.load(Ordering::Acquire)));
     }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn report_completes_no_submission_that_was_never_made() {
+    fn report_is_clamped_to_reserved_submissions() {
         let timeline = Timeline::new(StreamId(1), 0, true);
         let ticket = timeline.reserve();
         timeline.publish(ticket.number);

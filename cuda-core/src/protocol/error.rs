@@ -288,7 +288,7 @@ mod tests {
     use crate::protocol::FaultKind;
 
     #[test]
-    fn the_way_back_is_told_once() {
+    fn recovery_advice_appears_once_in_the_message() {
         let fault = Fault::new(FaultKind::Trap, "a trap");
         assert_eq!(Error::from(fault.clone()).to_string(), "the device faulted: a trap");
         let fault = fault.way_back("restart the process");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn two_handles_of_one_address_are_told_apart() {
+    fn wrong_device_message_distinguishes_handles_of_one_address() {
         let wrong = |lives_on: &str, used_on: &str| Error::WrongDevice {
             what: "a buffer".into(),
             lives_on: lives_on.into(),

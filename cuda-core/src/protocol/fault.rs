@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_everything_it_knows_in_one_line() {
+    fn display_has_all_fields_in_one_line() {
         let mut site = FaultSite::new([1, 0, 0], [31, 0, 0]);
         site.address = Some(0x1000);
         site.ptx_line = Some(42);

@@ -138,7 +138,7 @@ mod tests {
 
     /// As in a backend that copies in parts.
     #[test]
-    fn two_threads_fill_a_block_together() -> Result<()> {
+    fn two_threads_write_disjoint_halves_of_a_block() -> Result<()> {
         let mut block = HostBlock::heap(256)?;
         std::thread::scope(|scope| {
             let halves = [0..128, 128..256].map(|half| {

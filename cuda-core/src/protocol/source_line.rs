@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_place_and_the_calls() {
+    fn display_lists_the_line_and_its_inlined_calls() {
         let outer = SourceLine::new("k.cu", 30, 9);
         let inner = SourceLine::new("k.cu", 20, 0).inlined_at(outer);
         let place = SourceLine::new("h.cuh", 3, 5).inlined_at(inner);

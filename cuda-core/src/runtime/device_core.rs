@@ -41,13 +41,13 @@ pub(crate) struct DeviceCore {
     pub(crate) memory_waiters: MemoryWaiters,
     pub(crate) peers: Peers,
     pub(crate) modules: LoadedModules,
-    /// Runs what may block, for callers inside a poll.
+    /// Runs jobs that may block, for callers inside a poll.
     pub(crate) helper: HelperThread,
     ids: AtomicU64,
     pub(crate) attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-/// The id of a device's own stream. Others count up from here.
+/// The id of the housekeeping stream. The ids that the client chooses count up from it.
 const HOUSEKEEPING: StreamId = StreamId(1);
 
 impl DeviceCore {
@@ -55,7 +55,7 @@ impl DeviceCore {
         let streams = Arc::new(Streams::default());
         let backend = provider.open(ordinal, streams.clone())?;
         let capabilities = backend.capabilities().clone();
-        // SAFETY: gives nothing up.
+        // SAFETY: the control frees, retires and unloads nothing.
         unsafe { backend.control(Control::CreateStream { id: HOUSEKEEPING, priority: 0 }) }?;
         let housekeeping = Timeline::new(HOUSEKEEPING, 0, capabilities.ordered_visibility);
         streams.insert(housekeeping.clone());
@@ -86,7 +86,7 @@ impl DeviceCore {
 
     pub(crate) fn create_stream(&self, priority: i32) -> Result<Arc<Timeline>> {
         let id = StreamId(self.next_id());
-        // SAFETY: gives nothing up.
+        // SAFETY: the control frees, retires and unloads nothing.
         unsafe { self.backend.control(Control::CreateStream { id, priority }) }?;
         let timeline = Timeline::new(id, priority, self.capabilities.ordered_visibility);
         self.streams.insert(timeline.clone());
@@ -141,11 +141,11 @@ impl DeviceCore {
     /// # Errors
     /// The error of the backend: no report will come.
     pub(crate) fn try_want(&self, ticket: Ticket) -> Result<()> {
-        // SAFETY: gives nothing up.
+        // SAFETY: the control frees, retires and unloads nothing.
         unsafe { self.backend.control(Control::Want { ticket }) }
     }
 
-    /// As [`try_want`](Self::try_want), for a report that only speeds something up.
+    /// As [`try_want`](Self::try_want), but ignores the error. For a report that no caller depends on.
     pub(crate) fn want(&self, ticket: Ticket) {
         let _ = self.try_want(ticket);
     }
@@ -165,13 +165,13 @@ impl DeviceCore {
 impl AfterProgress for DeviceCore {
     fn after_progress(&self) {
         self.reclaim_all();
-        // Some work has ended, and with it the frees behind it.
+        // Work is complete, so frees that come after it may have run.
         self.memory_waiters.wake();
     }
 }
 
 impl Drop for DeviceCore {
-    /// Streams may still run. The backend takes over what they use.
+    /// Passes the retained resources to the backend, because streams may still use them.
     fn drop(&mut self) {
         let streams = self.streams.all();
         streams.iter().for_each(|it| it.retention.release(it.progress.completed()));

@@ -20,7 +20,7 @@ pub(crate) struct HostPool(Mutex<Idle>);
 
 #[derive(Default)]
 struct Idle {
-    /// The one that was idle for longest first.
+    /// Ordered by idle time, the longest first.
     blocks: VecDeque<Arc<HostBlock>>,
     bytes: usize,
 }
@@ -76,8 +76,8 @@ impl Idle {
         Some(block)
     }
 
-    /// Takes a block back. Returns the blocks that have been idle for longest, as many as exceed the limit: sizes that
-    /// are not needed any more make room for those that are.
+    /// Takes a block back. Returns the blocks that have been idle for longest, as many as exceed the limit. So blocks
+    /// of sizes that are no longer used are evicted first.
     fn give(&mut self, block: Arc<HostBlock>) -> Vec<Arc<HostBlock>> {
         self.bytes += block.len();
         self.blocks.push_back(block);
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_were_idle_for_longest_make_room() {
+    fn longest_idle_blocks_are_evicted_first() {
         let block = |bytes| Arc::new(HostBlock::heap(bytes).unwrap());
         let mut idle = Idle::default();
         let half = HOST_POOL_LIMIT / 2;

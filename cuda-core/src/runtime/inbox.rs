@@ -1,4 +1,4 @@
-//! A list that many threads push to and one thread takes. A check for items takes no lock.
+//! A list that many threads push to, and from which one call takes all items. A check for items takes no lock.
 
 use crate::sync::{
     Mutex,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_more_than_is_left_and_forgets_refused_charges() {
+    fn charge_beyond_the_quota_is_refused_and_not_counted() {
         let charge = MemoryCharge::new(100);
         charge.charge(60).unwrap();
         let refused = Error::OutOfMemory { requested: 41, free: 40, total: 100 };

@@ -1,4 +1,4 @@
-//! Tasks that wait for device memory to come back.
+//! Tasks that wait until device memory may have become free.
 //!
 //! # Which thread may touch which field
 //! Wakers are cloned, dropped and woken without the lock. The `Drop` of a buffer wakes no task, because it may run on
@@ -25,7 +25,7 @@ struct Waiting {
 }
 
 impl MemoryWaiters {
-    /// Wakes all: memory may have come back.
+    /// Wakes all waiting tasks, because memory may have become free.
     #[inline]
     pub(crate) fn wake(&self) {
         if self.any.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! The other devices that a device can send to, by address, as far as that was asked.
+//! The known replies of a device to `Reach` requests, by the address of the other device.
 
 use parking_lot::Mutex;
 

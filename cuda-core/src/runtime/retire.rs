@@ -20,7 +20,7 @@ impl DeviceCore {
         self.reclaim.frees.push(freed);
     }
 
-    /// Launches of the module may be on any stream, so it waits for everything that was submitted so far.
+    /// Queues a module to be unloaded, after everything that was submitted so far: its launches may be on any stream.
     pub(crate) fn retire_module(&self, id: ModuleId) {
         let last = |it: &Arc<Timeline>| Ticket { stream: it.id, number: it.published() };
         let uses = self.streams.all().iter().map(last).collect();
@@ -45,7 +45,7 @@ impl DeviceCore {
         self.memory_waiters.wake();
     }
 
-    /// Gives back everything that can go now. Never blocks.
+    /// Gives back every dropped resource that no work uses any more. Never blocks.
     #[inline]
     pub(crate) fn reclaim_all(&self) {
         self.reclaim_memory();

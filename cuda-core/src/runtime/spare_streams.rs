@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{order::timeline::Timeline, sync::Mutex};
 
-/// The number of busy spare streams of one priority from which on the oldest of them is lent again.
+/// If the pool has this many busy streams of one priority, and no idle one, it lends the oldest of them again.
 const MAX_BUSY_SPARES: usize = 16;
 
 #[derive(Default)]

@@ -27,7 +27,7 @@ pub(crate) struct Streams {
 
 /// The part of a device that acts when a stream made progress.
 pub(crate) trait AfterProgress: Send + Sync {
-    /// Reclaims what can go now, and wakes the tasks that wait for memory.
+    /// Reclaims dropped resources that no work uses any more, and wakes the tasks that wait for memory.
     fn after_progress(&self);
 }
 

@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_panics_keeps_no_other_asleep() {
+    fn panicking_waker_does_not_prevent_other_wakes() {
         let count = Arc::new(Count::default());
         throw_and_count(&count);
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
     }
 
     #[test]
-    fn wakes_also_while_the_thread_unwinds() {
+    fn wakers_are_woken_while_the_thread_unwinds() {
         struct Wakes(Arc<Count>);
         impl Drop for Wakes {
             fn drop(&mut self) {

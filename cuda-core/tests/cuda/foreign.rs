@@ -78,7 +78,7 @@ fn want_during_a_foreign_call_is_reported() {
 
 /// A stream that is being captured is not queried, which would end the capture, and its word is not written.
 #[test]
-fn reports_do_not_disturb_a_capture() {
+fn reports_do_not_end_a_capture() {
     let Some(gpu) = gpu() else { return };
     type Begin = unsafe extern "system" fn(*mut c_void, i32) -> i32;
     type End = unsafe extern "system" fn(*mut c_void, *mut *mut c_void) -> i32;

@@ -67,7 +67,7 @@ fn more_than_48_kib_of_shared_memory_is_granted() {
 }
 
 #[test]
-fn wrong_launch_is_an_error_that_names_the_number() {
+fn invalid_launches_are_errors() {
     let Some(gpu) = gpu() else { return };
     let (stream, kernel) = (gpu.stream(), gpu.kernel(EMPTY));
     for config in [
@@ -97,7 +97,7 @@ fn wrong_launch_is_an_error_that_names_the_number() {
 
 /// Prints the cost of launches and of their parts. This side's share should stay under 50 ns.
 #[test]
-fn cost_of_a_launch() {
+fn print_cost_of_a_launch() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     let region = Region { alloc: gpu.alloc(stream, 4), offset: 0 };

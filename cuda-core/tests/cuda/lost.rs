@@ -130,12 +130,12 @@ fn child_misaligned_address() {
 
 /// A fault is found although the oldest stream that is watched cannot be queried.
 #[test]
-fn fault_behind_a_stream_that_is_captured_is_found() {
+fn fault_is_reported_while_another_stream_is_captured() {
     in_a_child("lost::child_fault_behind_a_capture");
 }
 
 #[test]
-#[ignore = "loses the device: run by `fault_behind_a_stream_that_is_captured_is_found`"]
+#[ignore = "loses the device: run by `fault_is_reported_while_another_stream_is_captured`"]
 fn child_fault_behind_a_capture() {
     use std::ffi::c_void;
     type Begin = unsafe extern "system" fn(*mut c_void, i32) -> i32;

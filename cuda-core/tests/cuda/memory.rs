@@ -84,12 +84,12 @@ fn empty_copy_is_a_no_op_and_too_large_copy_an_error() {
 
 /// In a process of its own: the driver keeps the memory that it took before it gave up, and other tests need some.
 #[test]
-fn out_of_memory_names_the_free_bytes_and_harms_nothing() {
+fn out_of_memory_error_has_the_free_bytes_and_later_work_runs() {
     in_a_child("memory::child_out_of_memory");
 }
 
 #[test]
-#[ignore = "takes all memory: run by `out_of_memory_names_the_free_bytes_and_harms_nothing`"]
+#[ignore = "takes all memory: run by `out_of_memory_error_has_the_free_bytes_and_later_work_runs`"]
 fn child_out_of_memory() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();

@@ -41,7 +41,7 @@ fn unloaded_module_is_unknown() {
 }
 
 #[test]
-fn module_that_is_unloaded_while_it_loads_goes_away() {
+fn module_is_unloaded_while_it_loads() {
     let Some(gpu) = gpu() else { return };
     for id in (0..20).map(|it| ModuleId(5000 + it)) {
         let image = ModuleImage::Ptx(EMPTY.into());
@@ -80,7 +80,7 @@ fn log_of_the_compiler_is_in_the_error() {
 }
 
 #[test]
-fn ptx_of_the_future_is_too_new() {
+fn newer_ptx_version_is_an_error() {
     let Some(gpu) = gpu() else { return };
     let wrong = gpu.try_load(&EMPTY.replace("7.0", "99.3")).unwrap_err();
     println!("{wrong}");

@@ -65,7 +65,7 @@ fn repeated_want_is_reported_once() {
 
 /// Far more wants than writes in flight: the last one is reported, and numbers never go back.
 #[test]
-fn last_want_of_many_is_reported() {
+fn wants_beyond_the_write_limit_are_reported_in_order() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     for _ in 0..300 {
@@ -116,7 +116,7 @@ fn every_stream_is_reported_to_its_end_from_many_threads() {
 }
 
 #[test]
-fn completion_thread_that_parked_wakes_up() {
+fn parked_completion_thread_wakes_for_a_want() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     for _ in 0..3 {

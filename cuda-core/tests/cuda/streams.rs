@@ -71,7 +71,7 @@ fn free_waits_for_readers_on_other_streams() {
 }
 
 #[test]
-fn wait_for_a_stream_that_is_gone_waits_for_nothing() {
+fn ticket_of_an_unknown_stream_is_complete() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     let gone = Ticket { stream: StreamId(u64::MAX), number: 5 };
@@ -92,7 +92,7 @@ fn wait_for_a_ticket_that_was_not_submitted_is_an_error() {
 }
 
 #[test]
-fn peek_shows_everything_on_an_idle_stream_and_nothing_before_its_end() {
+fn peek_returns_completed_submissions_only() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     assert_eq!(gpu.peek(stream), Ok(0));
@@ -107,7 +107,7 @@ fn peek_shows_everything_on_an_idle_stream_and_nothing_before_its_end() {
 
 /// The caller's mark was made before the other submission, so neither question waits for that one.
 #[test]
-fn wait_for_a_ticket_does_not_wait_for_submissions_behind_its_mark() {
+fn block_until_does_not_wait_for_later_submissions() {
     let Some(gpu) = gpu() else { return };
     let (stream, other) = (gpu.stream(), gpu.stream());
     let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
@@ -132,7 +132,7 @@ fn wait_for_a_ticket_does_not_wait_for_submissions_behind_its_mark() {
 }
 
 #[test]
-fn wait_for_an_earlier_ticket_without_a_mark_ends() {
+fn block_until_an_earlier_ticket_without_word_or_event_ends() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));

@@ -10,7 +10,7 @@ use crate::context::tree::{
     inline_root::InlineRoot, run_mode::RunMode, shared_context::SharedContext,
 };
 
-/// The place in which an operation runs: its device and its stream. Clones are the same context.
+/// The context in which an operation runs: its device and its stream. Clones are the same context.
 ///
 /// A context is `Send` and not `Sync`: a thread that needs the context of another thread gets a clone.
 pub struct ExecutionContext(Repr);
@@ -51,7 +51,7 @@ impl ExecutionContext {
     ///
     /// # Errors
     /// The error of `submit`, or of the device if it has no stream to lend.
-    #[inline(always)] // so that a launch is submitted from the values that it was made of
+    #[inline(always)] // so that a launch is submitted without copies of its values
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
         let stream = match &self.0 {
             Repr::Inline(root) => root.stream(),
@@ -121,7 +121,7 @@ impl ExecutionContext {
         self.known_stream().map(Stream::snapshot)
     }
 
-    /// The kind of waits in this run.
+    /// The kind of waits in this run now: a blocking run may have changed to waits by wakers.
     #[inline]
     pub(crate) fn mode(&self) -> RunMode {
         match &self.0 {

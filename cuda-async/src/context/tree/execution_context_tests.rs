@@ -11,7 +11,7 @@ fn stream() -> Result<Stream> {
 
 /// A branch comes after its fork, also where the first enqueue on it was refused.
 #[test]
-fn refused_edge_of_a_branch_is_kept() {
+fn refused_fork_edge_is_added_by_the_next_enqueue() {
     let device = Device::open(&CpuProvider::default(), 0).unwrap();
     let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let root = ExecutionContext::root(stream.clone(), RunMode::Async);
@@ -25,7 +25,7 @@ fn refused_edge_of_a_branch_is_kept() {
 }
 
 #[test]
-fn promoted_root_and_its_clones_count_each_others_work() {
+fn promoted_root_and_clones_share_their_last_submission() {
     let root = ExecutionContext::root(stream().unwrap(), RunMode::Async);
     root.note(1);
     let clone = root.clone();

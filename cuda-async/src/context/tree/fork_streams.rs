@@ -20,7 +20,7 @@ impl ForkStreams {
     /// Returns the stream for one more branch of an operation on `stream`.
     pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
         if stream.is_recording() {
-            // Branches of a recording cost the device nothing.
+            // A stream of a recording uses no resources of the device.
             return stream.lend_branch();
         }
         let mut lent = self.0.lock();
@@ -29,7 +29,7 @@ impl ForkStreams {
             lent.streams.push(borrowed.clone());
             return Ok(borrowed);
         }
-        // The others may still run work that was given up.
+        // The others may still run work of dropped branches.
         if let Some(idle) = lent.streams.iter().find(|stream| stream.is_known_idle()) {
             return Ok(idle.clone());
         }

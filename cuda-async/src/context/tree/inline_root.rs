@@ -1,4 +1,4 @@
-//! `InlineRoot`: the root context of a run, in place.
+//! `InlineRoot`: the root context of a run, stored in the run itself and not behind an `Arc`.
 //!
 //! A run keeps its root context on its stack or in its future. Most runs never clone it, so most runs allocate
 //! nothing. Anything that needs more than the stream and the last submission promotes the root to an `Arc` first.
@@ -72,7 +72,8 @@ impl InlineRoot {
         self.shared.get()
     }
 
-    /// Promotes this context, unless that has happened: makes the shared context that counts from now on.
+    /// Promotes this context, unless that has happened: makes the shared context, which counts the submissions from now
+    /// on.
     pub(super) fn shared(&self) -> &Arc<SharedContext> {
         self.shared.get_or_init(|| {
             let (stream, last) = (self.stream.snapshot(), self.last.get());

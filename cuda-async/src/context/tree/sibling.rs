@@ -35,7 +35,7 @@ impl ExecutionContext {
         Ok(Self::from_shared(sibling))
     }
 
-    /// Requests a notice for the work so far, so that its completion is known before later work completes.
+    /// Requests a report of the work so far, so that its completion is known before later work is complete.
     pub(crate) fn request_notice(&self) -> Result<()> {
         if let (Some(stream), Some(number)) = (self.known_stream(), self.last()) {
             drop(stream.waiter(number)?);

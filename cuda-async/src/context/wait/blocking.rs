@@ -22,8 +22,8 @@ impl ExecutionContext {
         }
     }
 
-    /// Makes all later waits of this run use wakers, also in a blocking run. A blocked thread would wait for one
-    /// stream and would notice neither another stream nor the time.
+    /// Makes all later waits of this run use wakers, also in a blocking run. A thread that blocks on one stream
+    /// sees neither the progress of another stream nor the end of a timeout.
     ///
     /// # Errors
     /// [`Error::NeedsHostData`] if steps may not wait in this run. [`Error::Misuse`] inside a waker: the

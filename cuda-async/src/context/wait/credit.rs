@@ -18,7 +18,8 @@ impl Credit {
         Self(None)
     }
 
-    /// Ready when the stream has completed half of the work that was in flight at the first poll.
+    /// Ready when at most half of each of the stream's limits is in flight, of the work that was submitted before
+    /// the first poll.
     fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
         let mut waiter = match self.0.take() {
             Some(waiter) => waiter,

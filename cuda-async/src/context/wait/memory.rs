@@ -16,7 +16,7 @@ use crate::{
 /// and at most [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The longest such pause.
+/// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The wait of one step for memory. It allocates only when the step has to wait.
@@ -90,7 +90,7 @@ impl ExecutionContext {
         }
     }
 
-    /// The time to wait after this error; `None` if waiting cannot help.
+    /// The time for which to wait after this error; `None` if this context does not wait, or if waiting cannot help.
     fn wait_for(&self, error: &Error) -> Option<Duration> {
         match error {
             // A request larger than the device never succeeds.

@@ -1,6 +1,6 @@
 //! A short spin before a future registers a waker.
 //!
-//! A wake passes two threads: the completion thread sees the progress, and the executor polls the task. A query of the
+//! A wake needs two threads: the completion thread sees the progress, and the executor polls the task. A query of the
 //! stream takes 0.2 us, and a small kernel is complete about 9 us after its launch. So a future that is the only one in
 //! flight queries for at most [`max_spin`] before it registers its waker. After a spin that found no result, the next
 //! [`RETRY`] waits do not spin. With several futures in flight no future spins, because the executor has other tasks to
@@ -52,7 +52,7 @@ fn spin(stream: &Stream, number: u64) -> Option<Result<()>> {
     if limit.is_zero() || is_skipped() {
         return None;
     }
-    // Before the first look at the clock, which costs as much as several queries of idle streams.
+    // Queries once before it reads the clock, because that costs as much as several queries of idle streams.
     let known = query(stream, number);
     if known.is_some() {
         return known;

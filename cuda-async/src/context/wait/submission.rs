@@ -37,7 +37,7 @@ impl ExecutionContext {
             RunMode::Detached => Poll::Ready(Ok(())),
             RunMode::Blocking => {
                 if self.known_shared().is_none() {
-                    // The run is one sequence of steps: none of them could go on meanwhile.
+                    // The run is one sequence of steps, so no other step could continue in the meantime.
                     return Poll::Ready(stream.synchronize_to(number));
                 }
                 let known = stream.outcome(number).or_else(|| self.take_failure(stream, number));

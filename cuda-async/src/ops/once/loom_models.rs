@@ -105,7 +105,7 @@ fn two_members_get_the_result_of_one_run() {
 
 /// The member that leaves may have had the turn and the only wake.
 #[test]
-fn member_that_leaves_passes_the_wake_on() {
+fn dropped_member_passes_its_wake_to_another() {
     check(|| {
         let (member, turns, device) = work();
         let left = thread::spawn({

@@ -12,8 +12,8 @@ use crate::{
 /// The time that a caller's thread spins before it sleeps between looks.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Blocks until the word shows `number`. A write of it is in flight. `query` is called from time to time, and once after
-/// the word shows the number.
+/// Blocks until the word shows `number` or more. The caller has seen that a write of such a value is enqueued. Calls
+/// `query` from time to time, and once after the word shows the number.
 ///
 /// # Errors
 /// The error of `query`.

@@ -1,4 +1,4 @@
-//! The device, as completion uses it: reads the status of a stream, and has a stream write its word.
+//! The device, as completion uses it: reads the status of a stream, and enqueues the write of its word.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) trait WatchedDevice {
     /// The error that lost the device.
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error>;
 
-    /// Has the stream write its word. Returns whether the driver took the write.
+    /// Enqueues a write of the stream's word. Returns whether the driver took the write.
     fn write_word(&self, stream: &DriverStream, value: u64) -> bool;
 }
 
@@ -60,7 +60,7 @@ impl WatchedDevice for BoundDevice<'_> {
 
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error> {
         let bound = self.bound.map_err(Error::clone)?;
-        // Before the query: what is submitted meanwhile may not have run.
+        // Read before the query: work that is submitted in between may not have run.
         let accepted = stream.accepted();
         let status = stream.status(self.primary, bound)?;
         Ok((status == StreamStatus::Idle).then_some(accepted))

@@ -34,7 +34,7 @@ struct Call {
     value: u64,
 }
 
-/// The host function. Runs on a driver's thread, so it calls no driver and drops nothing of a user's.
+/// The host function. Runs on a driver's thread, so it calls no driver and drops no value of a user.
 unsafe extern "system" fn fire(data: *mut c_void) {
     // SAFETY: made by `enqueue`, which gave it away; the driver calls this once.
     let call = unsafe { Box::from_raw(data.cast::<Call>()) };

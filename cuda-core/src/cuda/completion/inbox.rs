@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_is_taken_once_and_the_end_is_seen_behind_it() {
+    fn entry_is_taken_once_and_closing_is_reported_every_time() {
         let (inbox, mut watched) = (ReportInbox::default(), Vec::new());
         assert_eq!(inbox.take(&mut watched), (false, false));
         inbox.put(entry());

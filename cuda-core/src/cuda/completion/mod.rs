@@ -5,14 +5,14 @@
 //!
 //! 1. [`reporter`] starts the completion thread, once, and asks the stream's `streams::reports` for a report.
 //! 2. `streams::reports` decides whether the stream writes its word now, or whether the want shares a later write.
-//! 3. [`device`] has the stream write its word: by a memory operation, or by a [`host_function`]. Then it puts an entry
-//!    into the inbox.
+//! 3. [`device`] enqueues the write of the word: a memory operation, or a [`host_function`]. Then it puts an entry into
+//!    the inbox.
 //! 4. [`inbox`] passes the entry to the completion thread, and wakes the thread.
 //! 5. [`watcher`] is the completion thread. When the word shows the number of the entry, it reads the status of the
 //!    stream, delivers a notice to the client, and asks `streams::reports` for the next write.
 //!
 //! [`mode`] is the option that chooses between the two kinds of write. [`wait_budget`] decides how long a thread spins
-//! and sleeps while it waits. [`block_on_word`] has the caller's own thread wait for a word.
+//! and sleeps while it waits. [`block_on_word`] blocks the caller's own thread until a word shows a number.
 
 mod block;
 mod device;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The way in which a CUDA device reports progress. In both ways the completion thread sees the report, reads the
+/// The way in which a CUDA device reports progress. In both, the completion thread sees the report, reads the
 /// status of the stream, and then wakes the waiting tasks. With nothing in flight it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -10,9 +10,9 @@ pub enum Completion {
     /// The stream writes a word of host memory, which the completion thread polls. The stream is not delayed, and the
     /// wake comes some microseconds after the work. The default if the device supports it; else `HostFunction` is used.
     StreamWrite {
-        /// The time for which the thread spins after an event. After that it sleeps between looks, each time for at
-        /// most 1/32 of the time that it has waited. While events are closer together than `spin`, the thread keeps a
-        /// core busy.
+        /// The time for which the thread spins after a report or a new request for one. After that it sleeps between
+        /// looks: each time for 1/32 of the time that it has waited, and at least 5 us. While reports are closer
+        /// together than `spin`, the thread keeps a core busy.
         spin: Duration,
     },
     /// The driver calls a host function on its own thread, and the function wakes the completion thread. No thread

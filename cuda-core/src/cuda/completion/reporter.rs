@@ -41,7 +41,7 @@ impl Reporter {
         Self { primary, wakeup, inbox: Arc::default(), notices, started: Mutex::default() }
     }
 
-    /// Has the stream report progress that covers `number`. Never blocks.
+    /// Requests a report of progress that covers `number`. Never blocks.
     ///
     /// # Errors
     /// The fault that lost the device, a number that was not submitted, or the error of starting the thread. The next
@@ -113,7 +113,7 @@ fn run(
     watch(&device, wakeup, inbox, notices);
 }
 
-/// Has this thread's sleeps end in time: Linux makes them up to 50 us longer, to save wake-ups.
+/// Reduces the timer slack of this thread. By default Linux makes sleeps up to 50 us longer, to save wake-ups.
 fn sleep_precisely() {
     #[cfg(target_os = "linux")]
     // SAFETY: sets a number of the calling thread. If that fails, sleeps are a little longer.

@@ -10,7 +10,8 @@ pub(super) const WATCH: Duration = Duration::from_millis(50);
 /// The shortest sleep; waking up costs about as much.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
 
-/// A sleep is at most this part of the time waited so far: after a long wait, a short delay matters less.
+/// A sleep lasts this part of the time waited so far, but at least [`SHORTEST_SLEEP`]: after a long wait, a short delay
+/// matters less.
 const SLEEP_PART: u32 = 32;
 
 /// The next step of a waiting thread.
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_queried_when_nothing_has_happened_for_a_while() {
+    fn streams_are_queried_after_the_watch_time_without_a_report() {
         assert_eq!(next_step(SPIN, false, us(50_000), us(50_000)), Step::Query);
         assert_eq!(next_step(Wakeup::Signalled, false, us(1), us(50_000)), Step::Query);
         // New entries do not delay it.

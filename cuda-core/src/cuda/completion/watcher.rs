@@ -128,7 +128,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         }
     }
 
-    /// Delivers the progress of a stream. Ends its entries up to there, and asks for the next write.
+    /// Delivers the progress of a stream. Ends the entries that it covers, and asks for the next write.
     fn report(&mut self, stream: &Arc<DriverStream>, complete: u64) {
         let ends = |entry: &mut Entry| entry.stream.id == stream.id && entry.number <= complete;
         let ended = self.watched.extract_if(.., ends).count();
@@ -149,7 +149,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
     }
 
     fn deliver(&self, notice: Notice) {
-        // A notice may run wakers, which are a user's code. A panic there must not keep the other notices back.
+        // A notice may run wakers, which are a user's code. A panic there must not prevent the other notices.
         // SAFETY: the stream's status was read after its word showed the number, or it has run everything; or the device
         // is lost (rule 9).
         let deliver = || unsafe { self.notices.notice(notice) };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn one_notice_reports_every_entry_of_a_stream_that_is_due() {
+    fn one_notice_reports_all_due_entries_of_a_stream() {
         let (device, inbox, notices) = Default::default();
         let (a, b) = (stream(1), stream(2));
         let mut watcher = watcher(&device, &inbox, &notices);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn query_finds_the_end_of_an_entry_without_a_write_behind_a_stream_that_cannot_be_queried() {
+    fn query_completes_unwritten_entry_beside_unqueryable_stream() {
         let device = Fake { idle: vec![(StreamId(2), 7)], ..Fake::default() };
         let (inbox, notices) = Default::default();
         let (captured, idle) = (stream(1), stream(2));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_of_the_device_ends_every_entry_with_one_notice_and_is_reported_again_later() {
+    fn device_loss_ends_all_entries_and_is_reported_for_later_ones() {
         let (device, inbox, notices) = Default::default();
         let stream = stream(1);
         let lost = Notice::Lost { error: Error::AlreadyEnded };

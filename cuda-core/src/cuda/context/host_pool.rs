@@ -84,7 +84,7 @@ impl HostMemoryPool {
     }
 
     fn trim(&self, api: &Api, keep: usize, _: &Bound) {
-        // Only the rest of the system would notice a failure.
+        // A failure is ignored: the memory stays pinned, and this pool can still use it.
         // SAFETY: the pool is never destroyed.
         _ = unsafe { api.pool_trim(self.raw, keep) };
     }

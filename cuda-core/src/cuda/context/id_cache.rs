@@ -10,7 +10,7 @@ use crate::sync::{
     limit, spin_loop,
 };
 
-/// Slots. Ids count up, so this many live ids do not displace each other.
+/// The number of slots. Ids count up, so ids that were made one after the other have different slots.
 const SLOTS: usize = limit(1024, 1);
 
 /// An id. Zeros name nothing.
@@ -48,7 +48,7 @@ impl IdCache {
         (unchanged && [a, b] == key).then_some([c, d])
     }
 
-    /// Inserts a value, in the place of another one. Does nothing while another thread changes the slot.
+    /// Inserts a value, and evicts another one from the same slot. Does nothing while another thread changes the slot.
     pub(crate) fn insert(&self, key: Key, value: Value) {
         let [a, b] = key;
         let [c, d] = value;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_is_found_until_it_is_evicted_or_displaced() {
+    fn key_is_found_until_it_is_evicted_or_replaced() {
         let cache = IdCache::default();
         assert_eq!(cache.get([5, 1]), None);
         cache.insert([5, 1], [50, 51]);
@@ -115,7 +115,7 @@ mod tests {
 
     /// Threads that insert and evict keys of one slot never show the value of another key.
     #[test]
-    fn value_belongs_to_its_key() {
+    fn concurrent_lookup_returns_no_value_of_another_key() {
         let (cache, stop) = (IdCache::default(), AtomicBool::new(false));
         let keys = [1, 1 + SLOTS as u64, 1 + 2 * SLOTS as u64];
         std::thread::scope(|scope| {

@@ -21,7 +21,7 @@ impl Primary {
         }
     }
 
-    /// The fault itself if the device is lost, for questions about work that was in flight.
+    /// The fault as an error if the device is lost. For queries about work that was in flight.
     #[inline]
     pub(crate) fn intact(&self) -> Result<()> {
         self.fault().map_or(Ok(()), Err)

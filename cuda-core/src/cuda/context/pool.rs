@@ -81,7 +81,7 @@ impl MemoryPool {
 
     /// Returns free memory to the system. May block.
     pub(crate) fn trim(&self, api: &Api, _: &Bound) {
-        // Only other processes and libraries would notice a failure.
+        // A failure is ignored: the memory stays in the pool, which can still use it.
         // SAFETY: the pool is never destroyed.
         _ = unsafe { api.pool_trim(self.raw, 0) };
     }

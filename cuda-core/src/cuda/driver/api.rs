@@ -1,7 +1,7 @@
 //! The table of driver functions, looked up one by one.
 //!
-//! Every function of [`Api`] exists since driver 12.0, the oldest supported one. [`Newer`] has the functions that a newer
-//! driver may have.
+//! Every function of [`Api`] has existed since driver 12.0, the oldest supported one. [`Newer`] has the functions that
+//! a newer driver may have.
 //!
 //! The table is not `cudarc`'s. Its status type is a closed enum, so a status that a newer driver adds would be
 //! undefined behaviour. Its lazy loader panics where a library or a function is missing. Here a status is an integer,

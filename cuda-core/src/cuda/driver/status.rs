@@ -38,7 +38,7 @@ impl Failed {
 pub(crate) enum Meaning {
     /// Work is still in flight. Not an error.
     NotReady,
-    /// The context is gone for good.
+    /// The device is lost: the context cannot be used any more.
     Lost(Fault),
     /// This one call failed.
     Call,

@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     primary: &'static Primary,
     table: RwLock<FxHashMap<AllocId, AddressRange>>,
     cache: IdCache,
-    /// Bytes of all of them.
+    /// The bytes of all allocations.
     used: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl Memory {
         Err(taken(format!("allocation {}", id.0)))
     }
 
-    /// Frees after everything that the stream has.
+    /// Frees an allocation in the order of the stream, after all work that was enqueued there before.
     pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
         let Some(allocation) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
@@ -127,7 +127,7 @@ impl Memory {
         std::mem::take(&mut *self.table.write()).into_values().map(|it| it.address).collect()
     }
 
-    /// `scarce` allows memory whose free on another stream has not run.
+    /// Allocates from the driver. `scarce` allows memory whose free on another stream has not run.
     fn request(
         &self,
         bytes: u64,
@@ -158,7 +158,7 @@ impl Memory {
             return unsafe { api.pool_free(address, stream.raw) }
                 .map_err(|failed| self.primary.error(failed));
         }
-        // Freeing it now would wait for the whole device: mark the place, and free it later.
+        // A free would now wait for the whole device. Records an event, and frees the memory when it is reached.
         let after = new_event(self.primary, bound)?;
         // If this fails, the memory is leaked: its last use is not known.
         // SAFETY: the caller holds the stream, and the event is owned here.

@@ -42,7 +42,7 @@ pub(crate) struct ModuleSlot {
 }
 
 enum State {
-    /// With the requests to answer when loading ends.
+    /// Holds the requests to answer when loading ends.
     Loading(Vec<Answer>),
     Loaded(LoadedModule),
     Failed(Error),
@@ -227,7 +227,7 @@ impl State {
 
 impl LoadedModule {
     /// Compiles and loads PTX, and moves the code of every kernel to the device. Blocks: the driver waits for running
-    /// kernels, and has other threads' launches wait meanwhile.
+    /// kernels, and launches of other threads wait with it.
     fn load(primary: &'static Primary, text: String) -> Result<Self> {
         primary.alive()?;
         let kernels = entries(&text)?;
@@ -259,7 +259,7 @@ impl LoadedModule {
             unsafe { api.function_get(&mut value, attribute, raw) }.map_err(failed)?;
             Ok(value.max(0).unsigned_abs())
         };
-        // At the first launch this would delay the launch until every running kernel has ended.
+        // Moves the code to the device now: at the first launch that could wait for every running kernel.
         // SAFETY: as above.
         unsafe { api.function_load(raw) }.map_err(failed)?;
         let static_shared = ask(attribute::STATIC_SHARED)?;

@@ -1,4 +1,5 @@
-//! Announced transfers between the devices of this process: the destination registers, the source takes.
+//! Announced transfers between the devices of this process. The destination's backend announces a transfer, and the
+//! source's backend takes it.
 
 use parking_lot::Mutex;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -8,7 +9,8 @@ use crate::{
     protocol::{Error, Result, TransferId},
 };
 
-/// Transfers that may be announced and not yet sent, in the process. A client sends right after it announced.
+/// The number of transfers that may be announced and not yet sent, in the whole process. A client sends a transfer
+/// right after it is announced.
 const MAX_ANNOUNCED: usize = 4096;
 
 /// A backend of this process.

@@ -10,7 +10,7 @@ use crate::{
     sync::spin_loop,
 };
 
-/// Queries before a thread that blocks synchronizes: about 10 us.
+/// The number of queries that a blocking thread makes before it synchronizes. They take about 10 us.
 const QUERIES: usize = 64;
 
 /// The status of a stream, as far as a query shows it.

@@ -57,12 +57,12 @@ impl Reports {
         self.ask(accepted, enqueue);
     }
 
-    /// Takes note of writes that arrived.
+    /// Counts writes that arrived as no longer in flight.
     pub(crate) fn arrived(&self, writes: u32) {
         self.in_flight.fetch_sub(writes, Ordering::SeqCst);
     }
 
-    /// Enqueues a write if a caller waits for more than the last one covers, and few are in flight.
+    /// Enqueues a write if a caller waits for a number beyond `covered`, and fewer than [`MAX_WRITES`] are in flight.
     pub(crate) fn ask(&self, accepted: impl Fn() -> u64, enqueue: impl Fn(u64) -> bool) {
         while self.is_due() {
             let Some(writing) = self.writing.try_lock() else { return };
@@ -93,7 +93,7 @@ impl Reports {
         change()
     }
 
-    /// Called with `writing` held.
+    /// Enqueues a write. Called with `writing` held.
     fn write(&self, accepted: &impl Fn() -> u64, enqueue: &impl Fn(u64) -> bool) {
         let value = accepted();
         // Before the write, which may arrive at once.

@@ -106,8 +106,8 @@ impl DriverStream {
         Error::OutOfRange { what, detail: format!("the last one is {}", self.accepted()) }
     }
 
-    /// Has `consumer` wait until submission `number` of this stream is complete. A capture of this stream by foreign code
-    /// then includes the consumer.
+    /// Makes later work of `consumer` wait until submission `number` of this stream is complete. A capture of this
+    /// stream by foreign code then includes the consumer.
     pub(crate) fn wait_for(
         &self,
         number: u64,
@@ -122,7 +122,7 @@ impl DriverStream {
         if self.was_lent() {
             consumer.lend();
         }
-        // SAFETY: the caller holds both streams, and this one owns the event (rule 3); 0 is the default for flags.
+        // SAFETY: the caller holds both streams, and this one owns the event (rules 3 and 5); 0 means no flags.
         unsafe { primary.api.stream_wait(consumer.raw, event, 0) }
             .map_err(|failed| primary.error(failed))
     }
@@ -150,7 +150,8 @@ impl DriverStream {
         Ok(event)
     }
 
-    /// Takes note of a report. Returns whether it is news. Called by the completion thread alone.
+    /// Stores the number of a report. Returns whether it is larger than the last one. Called by the completion thread
+    /// alone.
     pub(crate) fn is_news(&self, number: u64) -> bool {
         let news = self.reported.load(Ordering::Relaxed) < number;
         if news {

@@ -8,7 +8,7 @@ use crate::{
     protocol::{Error, HostBlock, HostRegion, Pattern, Region, Result},
 };
 
-/// Host to device.
+/// Copies from the host to the device.
 pub(super) fn upload(
     place: Place<'_>,
     from: HostRegion,
@@ -24,7 +24,7 @@ pub(super) fn upload(
     place.check(unsafe { place.api().upload(to, from.cast(), size, place.stream.raw) })
 }
 
-/// Device to host.
+/// Copies from the device to the host.
 pub(super) fn download(
     place: Place<'_>,
     from: Region,
@@ -39,7 +39,7 @@ pub(super) fn download(
     place.check(unsafe { place.api().download(to.cast(), from, size, place.stream.raw) })
 }
 
-/// Device to the same device.
+/// Copies within the device.
 pub(super) fn copy(
     place: Place<'_>,
     from: Region,
@@ -53,7 +53,7 @@ pub(super) fn copy(
     place.check(unsafe { place.api().copy(to, from, size, place.stream.raw) })
 }
 
-/// Repeats a pattern.
+/// Fills memory with a pattern, `count` times.
 pub(super) fn fill(
     place: Place<'_>,
     to: Region,

@@ -1,4 +1,4 @@
-//! Each kind of work, as its driver call.
+//! Dispatches each kind of work to its driver call.
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ impl Default for Arguments<'_> {
 }
 
 impl<'a> Arguments<'a> {
-    /// None yet.
+    /// An empty list of arguments.
     #[inline]
     pub fn new() -> Self {
         Self::default()
@@ -123,7 +123,7 @@ impl<'a> Arguments<'a> {
         if fit { Ok(()) } else { Err(self.misfit(function)) }
     }
 
-    /// Which argument does not fit, and why.
+    /// The error for arguments that do not fit. Names the first of them, and the reason.
     #[cold]
     fn misfit(&self, function: &Function) -> Error {
         let params = &function.info().params;

@@ -17,7 +17,8 @@ use crate::{
     runtime::{Pending, unexpected},
 };
 
-/// Code on a device. It is unloaded after its last use, when the last clone and the last [`Function`] are dropped.
+/// Code on a device. It is unloaded after its last use, when the last clone, the last [`Function`] and the last
+/// recording of its launches are dropped.
 #[derive(Clone)]
 pub struct Module(Arc<Loaded>);
 
@@ -25,7 +26,7 @@ struct Loaded {
     unloads: Unloads,
     entries: Vec<EntryInfo>,
     log: String,
-    /// Of each entry.
+    /// The limits of each entry, in the order of `entries`.
     shapes: Vec<Shape>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Shape {
 /// A module that is being loaded. Dropping it unloads the module.
 #[derive(Debug)]
 pub struct Loading {
-    /// With its kernels, and whether they may share variables. Taken when it is loaded.
+    /// The module, its kernels, and whether they may share variables. Taken when the module is loaded.
     module: Option<(Unloads, Vec<EntryInfo>, bool)>,
     /// The largest block of each kernel, and the compiler's log.
     reply: Pending<(Vec<u32>, String)>,
@@ -87,7 +88,7 @@ impl Loading {
         let core = device.core();
         let (entries, has_variables) = module(ptx)?;
         let id = ModuleId(core.next_id());
-        // SAFETY: gives nothing up.
+        // SAFETY: the control frees, retires and unloads nothing.
         unsafe { core.backend.control(Control::LoadModule { id, image }) }?;
         let reply = core.request(Request::Loaded { module: id }, |reply| match reply {
             Reply::Loaded { max_threads, log } => Ok((max_threads, log)),

@@ -15,8 +15,8 @@ pub enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    /// Whether it can stand for a parameter that the PTX declares as `ty`. Compilers declare structs, and from
-    /// CUDA 13 on many numbers, as plain bits, which anything fits.
+    /// Whether it can stand for a parameter that the PTX declares as `ty`. Every kind fits a parameter of plain bits.
+    /// Compilers declare structs so, and from CUDA 13 on also many numbers.
     pub fn fits(self, ty: ParamType) -> bool {
         use ScalarKind::{Bfloat, Float, Signed, Unsigned};
         match self {

@@ -49,7 +49,7 @@ impl<T: Element> Landing<T> {
         Some(outcome.and_then(|()| self.take()))
     }
 
-    /// Blocks the calling thread until the bytes have landed.
+    /// Blocks the calling thread until the download is complete.
     ///
     /// # Errors
     /// The failure of the download, or the error that lost the device.

@@ -18,7 +18,7 @@ use crate::{
     runtime::{Pending, unexpected},
 };
 
-/// Transfers are named for the whole process, since two devices have to agree.
+/// The id of the next transfer. Ids are unique in the process, because the backends of two devices use them.
 static NEXT_TRANSFER: AtomicU64 = AtomicU64::new(1);
 
 impl Device {
@@ -53,9 +53,9 @@ impl<T: Element> Slice<'_, T> {
     /// slice's device. All work that uses `to` on its own device must be complete before the call.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the lengths differ or work that uses `to` is not known to be complete;
-    /// [`Error::Unsupported`] if this device does not [`reach`](Device::reach) the other one; or an error of the
-    /// backend.
+    /// [`Error::OutOfRange`] if the lengths differ, if work that uses `to` is not known to be complete, or if a
+    /// recording uses `to`; [`Error::Unsupported`] inside a recording, or if this device does not
+    /// [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
     pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<Crossing<T>> {
         let wrong = |detail| Error::OutOfRange { what: "a copy to another device".into(), detail };
         if to.len() != self.len() {
@@ -72,7 +72,7 @@ impl<T: Element> Slice<'_, T> {
             let what = "a copy to another device inside a recording";
             return Err(Error::unsupported(what, &self.device().info().address));
         }
-        // A replay could use it while the other device writes.
+        // A replay could use the destination while the other device writes it.
         if to.allocation().is_recorded() {
             return Err(wrong("a recording uses the destination; copy into other memory".into()));
         }
@@ -108,7 +108,7 @@ impl<T: Element> Slice<'_, T> {
 pub struct Crossing<T> {
     stream: Stream,
     ticket: Ticket,
-    /// Taken when it has arrived.
+    /// Taken when the copy is complete.
     buffer: Option<DeviceBuffer<T>>,
 }
 

@@ -47,7 +47,7 @@ impl Device {
     /// As [`landing_place`](Device::landing_place), if there is memory that was pinned before and is idle.
     ///
     /// # Errors
-    /// [`Error::OutOfHostMemory`] for more elements than there can be.
+    /// [`Error::OutOfHostMemory`] if `len` elements exceed the address space.
     pub fn idle_landing_place<T: Element>(&self, len: usize) -> Result<Option<PinnedBuffer<T>>> {
         let idle = self.core().host.take_idle(bytes_of::<T>(len)?);
         Ok(idle.map(|lease| PinnedBuffer::of_lease(lease, len)))

@@ -38,7 +38,7 @@ impl<'a> View<'a> {
     /// [`Error::OutOfRange`] if they are not inside.
     pub(super) fn part<T>(self, range: &Range<usize>) -> Result<Self> {
         let size = size_of::<T>() as u64;
-        // Memory has room for any number of elements without bytes.
+        // Elements of size zero need no memory, so any number of them fits.
         let len = self.bytes.checked_div(size).unwrap_or(u64::MAX);
         if range.start > range.end || range.end as u64 > len {
             let detail = format!("elements {range:?} are not inside 0..{len}; use a smaller range");

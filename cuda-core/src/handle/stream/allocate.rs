@@ -20,7 +20,7 @@ impl Stream {
         let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
         core.charge.charge(charged)?;
         let allocate = |at: Ticket| {
-            // SAFETY: gives nothing up.
+            // SAFETY: the control frees, retires and unloads nothing.
             unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
         };
         // Made only once the backend took the allocation: dropping it frees.

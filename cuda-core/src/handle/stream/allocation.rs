@@ -78,8 +78,8 @@ impl Allocation {
         self.recorded.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a recording uses it. Relaxed: the exclusive borrow, without which no conflicting use is possible, orders
-    /// the mark before a later look.
+    /// Whether a recording uses it. Relaxed: a conflicting use needs an exclusive borrow, which orders the mark
+    /// before a later read of it.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
         self.recorded.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Events: marks in streams.
+//! Events: points in streams.
 
 use crate::{handle::device::Device, protocol::Ticket};
 
@@ -17,7 +17,7 @@ impl Event {
         Self { device, ticket }
     }
 
-    /// The last submission before the mark.
+    /// The last submission before the event.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }

@@ -1,4 +1,4 @@
-//! Joins: work of a stream that comes after work of others.
+//! Joins: order later work of a stream after work of other streams.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{event::Event, stream::Stream};
 use crate::protocol::{Error, Result, Ticket, Work};
 
 impl Stream {
-    /// Marks this point of the stream.
+    /// Records an event at this point of the stream.
     pub fn record(&self) -> Event {
         let ticket = Ticket { stream: self.id(), number: self.timeline().published() };
         Event::new(self.device().clone(), ticket)

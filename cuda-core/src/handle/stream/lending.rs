@@ -25,7 +25,7 @@ impl Device {
     }
 
     /// Borrows a stream from the device's pool, because creating one is slow. An idle stream is preferred. The stream
-    /// goes back to the pool when its last handle is dropped, also with work in flight.
+    /// goes back to the pool when its last handle is dropped, even if work is in flight.
     ///
     /// # Errors
     /// An error of the backend.

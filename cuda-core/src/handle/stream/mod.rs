@@ -1,4 +1,4 @@
-//! Streams, and the way of a submission.
+//! Streams, and the path of a submission.
 //!
 //! Uses [`Device`](super::Device), `runtime` and `order`; `memory`, `kernel` and `recording` use it. Work comes in with its
 //! [`Operand`]s through [`Stream`]'s `submit`, which orders it after earlier uses of the same memory and hands it to the
@@ -11,7 +11,7 @@ mod join;
 mod lending;
 mod recorder;
 mod sent;
-#[allow(clippy::module_inception)] // the stream itself, beside the parts of its way
+#[allow(clippy::module_inception)] // the stream itself, beside the steps of a submission
 mod stream;
 mod submit;
 mod turns;

@@ -2,9 +2,10 @@
 //! failures, not those of other tasks on the stream.
 //!
 //! # Which thread may touch which field
-//! `first` and `last` are written under the stream's order lock. Consecutive numbers extend the run `first..=last`. If
-//! another handle submitted in between, the run moves to `more` and a new one begins. A failure is reported once. The
-//! report clears the runs, so an op that handled an error does not see it again.
+//! A submission writes `first` and `last` under the stream's order lock. A report of a failure also writes `first`,
+//! without that lock. Consecutive numbers extend the run `first..=last`. If another handle submitted in between, the
+//! run moves to `more` and a new one begins. A failure is reported once. The report clears the runs, so an op that
+//! handled an error does not see it again.
 
 use super::stream::Stream;
 use crate::{
@@ -19,13 +20,13 @@ use crate::{
 /// merged run also reports failures of other handles' submissions between them.
 const MAX_RUNS: usize = 1024;
 
-/// Joined handles after which those that are complete are forgotten.
+/// After this many joins a handle drops the joined handles that are complete.
 const SETTLE_EVERY: usize = 32;
 
 pub(super) struct Sent {
     first: AtomicU64,
     last: AtomicU64,
-    /// Whether `more` has anything. Readable without the lock.
+    /// Whether `more` is not empty. Readable without the lock.
     has_more: AtomicBool,
     /// Whether a task will wait for the last submission.
     awaited: AtomicBool,
@@ -43,8 +44,8 @@ struct More {
 }
 
 impl More {
-    /// Forgets joined handles that are complete, but for the first failure. So an operation that forks again and again
-    /// keeps no more of them than there are in flight.
+    /// Drops joined handles that are complete, and keeps the first failure among them. So the list does not grow with
+    /// every fork of a long operation.
     fn settle(&mut self) {
         let failed = &mut self.failed;
         self.joined.retain(|joined| {
@@ -145,8 +146,8 @@ impl Sent {
         self.has_more.store(true, Ordering::Release);
     }
 
-    /// Whether everything that was sent up to submission `until` is known to be complete, and none of it failed. False
-    /// also where this takes more than a look.
+    /// Whether everything that was sent up to submission `until` is known to be complete, and none of it failed. Also
+    /// false if earlier runs or joined handles have to be checked.
     #[inline]
     pub(super) fn is_flawless(&self, stream: &Stream, until: u64) -> bool {
         stream.progress().is_flawless(until) && !self.has_more.load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! Streams: handles of ordered queues of work. `submit` holds the way of a submission, `join` the order among streams.
+//! Streams: handles of ordered queues of work. `submit` sends work to the backend, and `join` orders streams.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct Shared {
     device: Device,
     timeline: Arc<Timeline>,
     on_drop: OnDrop,
-    /// Of a stream of a recording.
+    /// Present in a stream of a recording.
     recorded: Option<Recorded>,
 }
 
@@ -153,8 +153,7 @@ impl Stream {
         self.timeline().order.is_locked()
     }
 
-    /// Bytes of host memory that the copies in flight use, as far as they are not known to have run. Does not ask the
-    /// device.
+    /// Bytes of host memory of the copies that are not known to be complete. Does not ask the device.
     #[inline]
     pub fn host_bytes_in_flight(&self) -> u64 {
         self.timeline().retention.bytes() as u64
@@ -172,7 +171,7 @@ impl Stream {
             && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
     }
 
-    /// A waiter for the time at which half of each limit is in flight.
+    /// A waiter that is ready when at most half of each limit is in flight, of the work submitted so far.
     ///
     /// # Errors
     /// As [`waiter`](Self::waiter).

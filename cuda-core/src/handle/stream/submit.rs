@@ -199,7 +199,7 @@ impl Stream {
         ticket
     }
 
-    /// The backend has taken a submission. Called with the order lock held.
+    /// Publishes a submission that the backend has taken. Called with the order lock held.
     #[inline]
     fn publish(&self, ticket: Ticket) {
         self.timeline().publish(ticket.number);
@@ -283,8 +283,8 @@ struct Claims {
 }
 
 impl Claims {
-    /// Claims an operand. An operand without bytes claims nothing: its place may belong to a neighbour that another
-    /// thread uses.
+    /// Claims an operand. An operand without bytes claims nothing: its position may lie in a piece that another thread
+    /// uses.
     #[inline]
     fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket) {
         if operand.range.is_empty() {
@@ -302,7 +302,7 @@ impl Claims {
         }
     }
 
-    /// Puts one displaced access back to where it came from.
+    /// Restores one displaced access in its history.
     #[cold]
     fn restore(&self, index: usize, operands: &[Operand<'_>]) {
         let owner = self.owners.get(index);
@@ -312,7 +312,7 @@ impl Claims {
         }
     }
 
-    /// The submission was refused: takes back its claims, and puts back everything that they displaced.
+    /// Undoes the claims of a refused submission, and restores the accesses that they displaced.
     #[cold]
     fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
         for operand in operands {

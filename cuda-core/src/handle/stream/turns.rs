@@ -3,12 +3,12 @@
 //! # Rules
 //! A history may hold the claim of a submission that is not published yet, and another submission cannot come after
 //! that. Among live handles such a claim only reads, because a writer holds its memory exclusively while it submits. A
-//! replay holds no such right: it writes memory whose handles are elsewhere. So:
+//! replay holds no such right: it writes memory without holding its handles. So:
 //! - An allocation is *marked* when a recording uses it, while the recorded operation holds the handle. It stays marked.
 //! - A submission that uses a marked allocation holds that allocation's turn from before its claims until it is
 //!   published or refused. A replay holds the turns of everything that it uses until its last node is published.
-//! - Turns are taken with the order lock of the stream held, in the order of the allocations' ids. So they form no ring
-//!   with each other or with order locks.
+//! - Turns are taken with the order lock of the stream held, in the order of the allocations' ids. So turns and
+//!   order locks cannot deadlock.
 //!
 //! A submission that found an allocation unmarked may meet a replay on it. Both then only read. If one of them wrote,
 //! its handle was exclusive: the submission ended before the recording used the memory, or began after that and found

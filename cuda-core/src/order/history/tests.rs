@@ -1,5 +1,5 @@
-//! Histories against a reference: the edges that are named order every conflicting pair of accesses. The histories of
-//! an allocation run with and without the words in front of them.
+//! Compares histories with a reference: the named edges order every conflicting pair of accesses. Runs with `Pieces`
+//! alone, and with `Accesses`, which puts three numbers in front of them.
 
 use std::collections::HashSet;
 
@@ -43,7 +43,7 @@ fn write_comes_after_every_reader_and_supersedes_them() {
 }
 
 #[test]
-fn one_reader_too_many_replaces_the_oldest() {
+fn reader_beyond_the_limit_replaces_the_oldest() {
     let mut pieces = Pieces::default();
     for stream in 0..MAX_READERS as u64 {
         assert!(claim(&mut pieces, ticket(stream, 1), Access::Read).is_empty());
@@ -142,7 +142,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![8 => uses, 1 => (1..LEN).prop_map(Step::Split)], 1..60)
 }
 
-/// The histories of an allocation, with or without the words in front of them.
+/// The histories of an allocation: `Pieces`, or `Accesses` with its numbers in front of them.
 trait Histories {
     fn enter(&mut self, by: Ticket, access: Access, range: &Range<u64>) -> Displaced;
     fn refuse(&mut self, by: Ticket, range: &Range<u64>, displaced: &Displaced);
@@ -233,7 +233,8 @@ fn check(mut histories: impl Histories, steps: Vec<Step>) -> TestCaseResult {
 }
 
 proptest! {
-    /// Also after splits, and after submissions that were refused and restored the accesses they had displaced.
+    /// Conflicting accesses are ordered also after splits, and after refused submissions that restored the accesses
+    /// that they had displaced.
     #[test]
     fn conflicting_accesses_are_ordered(steps in steps()) {
         check(Pieces::of_stream(StreamId(0), 1, 0), steps.clone())?;

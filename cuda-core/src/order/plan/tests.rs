@@ -1,4 +1,4 @@
-//! Plans against a reference: exactly the required pairs of nodes are ordered.
+//! Compares plans with a reference: exactly the required pairs of nodes are ordered.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn independent_work_of_one_branch_has_no_edges() {
 }
 
 #[test]
-fn disjoint_ranges_have_no_edges_and_overlapping_ones_have() {
+fn only_overlapping_ranges_have_edges() {
     let mut plan = Plan::default();
     for range in [0..16, 16..32, 32..64, 8..24] {
         plan.append(stream(1), fill(1, range), false).unwrap();
@@ -59,7 +59,7 @@ fn disjoint_ranges_have_no_edges_and_overlapping_ones_have() {
     assert_eq!(edges(plan), [vec![], vec![], vec![], vec![0, 1]]);
 }
 
-/// Every read of a whole buffer is remembered in each of its pieces.
+/// Every read of a whole buffer is stored in each of its pieces.
 #[test]
 fn accesses_to_many_pieces_are_limited() {
     let (mut plan, parts) = (Plan::default(), 4000);
@@ -176,7 +176,7 @@ fn access_set_is_the_union_of_all_uses() {
 enum Step {
     /// Work on a branch, perhaps in order.
     Use(u64, Vec<(u64, std::ops::Range<u64>, Access)>, bool),
-    /// The first branch comes after the second one, as far as that is now, less this many nodes.
+    /// The first branch joins the second one at its last node so far, minus this many nodes.
     Join(u64, u64, u64),
 }
 
