@@ -5,4 +5,5 @@
 
 mod record;
 
+pub use cuda_core::Recording;
 pub use record::{Recorded, record};

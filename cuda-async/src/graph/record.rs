@@ -63,7 +63,8 @@ impl<T> Recorded<T> {
         (self.output, self.recording)
     }
 
-    /// Submits the recorded work to `stream` and returns without waiting. Other uses of the same memory, on every stream
+    /// Submits the recorded work to `stream` and returns without waiting. To wait, run an operation that uses the memory
+    /// of the output, such as `to_host(recorded.output())`, or synchronize the stream. Other uses of the same memory, on every stream
     /// and through every handle, are ordered before or after the whole replay.
     ///
     /// # Errors

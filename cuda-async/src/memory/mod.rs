@@ -18,6 +18,7 @@ mod upload;
 
 pub use allocate::{Allocate, uninitialised, zeros};
 pub use chunk::{COPY_BYTES, COPY_CHUNK};
+pub use cuda_core::{SharedSlice, Slice, SliceMut};
 pub use download::{BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_pinned};
 pub use target::BufferTarget;
 pub use to_device::to_device;

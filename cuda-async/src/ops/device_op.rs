@@ -305,6 +305,9 @@ pub trait DeviceOp:
 
     /// Submits to `stream` and returns, without waiting for the device.
     ///
+    /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limit. A
+    /// refused operation is dropped with everything that it owns: to try again, lend it buffers as `&mut`, or share them.
+    ///
     /// # Errors
     /// [`Error::Busy`](crate::Error::Busy) if the stream has as much in flight as its device allows; nothing is submitted
     /// then. [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step has to wait; work that was submitted before

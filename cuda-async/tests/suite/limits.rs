@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use cuda_async::{Device, Error, Stream, in_order, iterate, policy::SingleStream, prelude::*};
+use cuda_async::{
+    Device, Error, Stream, graph::record, in_order, iterate, memory::fill, policy::SingleStream,
+    prelude::*,
+};
 
 use crate::{kernels::Kernels, on_every_device, polling::iterations_for};
 
@@ -23,6 +26,7 @@ on_every_device! {
     allocations_wait_for_credit
     uploads_wait_for_credit_of_host_memory
     async_on_is_busy_beyond_the_limit
+    replay_is_busy_beyond_the_limit
 }
 
 const MANY: u32 = 3000;
@@ -182,4 +186,23 @@ fn async_on_is_busy_beyond_the_limit(device: &Device) {
     // SAFETY: as above.
     let x = unsafe { zeros::<f32>(16).then(add).async_on(&stream) }.unwrap();
     assert_eq!(to_host(x).sync_on(&stream).unwrap(), [1.0; 16]);
+}
+
+fn replay_is_busy_beyond_the_limit(device: &Device) {
+    let kernels = Kernels::load(device);
+    let long = iterations_for(device, Duration::from_millis(400));
+    let stream = device.new_stream().unwrap();
+    let mut x = zeros::<f32>(16).sync_on(&stream).unwrap();
+    let (_, recording) = record(fill(&mut x, 1.0), device).unwrap().into_parts();
+    let mut once = |_| {
+        let slow = zeros::<u32>(32).then(|out| kernels.spin(out, long));
+        // SAFETY: the output is dropped.
+        drop(unsafe { slow.async_on(&stream) }.unwrap());
+        let refused = (0..MANY).find_map(|_| recording.replay(&stream).err());
+        stream.synchronize().unwrap();
+        refused.is_some_and(|error| matches!(error, Error::Busy { .. }))
+    };
+    assert!((0..8).any(&mut once));
+    recording.replay(&stream).unwrap();
+    assert_eq!(to_host(&x).sync_on(&stream).unwrap(), [1.0; 16]);
 }

@@ -7,12 +7,12 @@ use std::sync::{
 };
 
 use cuda_async::{
-    Device, DeviceBuffer, Function, LaunchConfig, Stream,
+    Device, DeviceBuffer, Error, Function, LaunchConfig, Stream,
     cuda_cpu::CpuProvider,
     join_all,
     kernel::KernelArg,
     launch,
-    memory::{fill, upload_into},
+    memory::{Slice, fill, upload_into},
     prelude::*,
 };
 use cuda_core::protocol::Work;
@@ -25,6 +25,7 @@ on_every_device! {
     chunks_of_one_operation_run_at_the_same_time
     two_uses_of_one_half_run_in_order
     shared_slices_of_one_buffer_run_at_the_same_time
+    ranges_of_every_form_name_their_elements
 }
 
 /// Looks of a kernel that the other one is expected to end: seconds on every device.
@@ -217,4 +218,22 @@ fn empty_part_does_not_displace_uses_of_its_neighbour() {
         let other = zeros::<u32>(1).sync_on(&device.new_stream().unwrap()).unwrap();
         drop(meet.run(other, flip(pair), SHORT).sync_on(&device.new_stream().unwrap()).unwrap());
     }
+}
+
+fn ranges_of_every_form_name_their_elements(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let mut x = h2d([0u32, 1, 2, 3, 4, 5]).sync_on(&stream).unwrap();
+    let read = |part: Slice<'_, u32>| to_host(part).sync_on(&stream).unwrap();
+    assert_eq!(read(x.slice(..2).unwrap()), [0, 1]);
+    assert_eq!(read(x.slice(4..).unwrap()), [4, 5]);
+    assert_eq!(read(x.slice(1..=2).unwrap()), [1, 2]);
+    assert_eq!(read(x.slice(..).unwrap()), [0, 1, 2, 3, 4, 5]);
+    let outside = |error: Error| matches!(error, Error::OutOfRange { .. });
+    assert!(outside(x.slice(..7).map(drop).unwrap_err()));
+    assert!(outside(x.slice(..=usize::MAX).map(drop).unwrap_err()));
+    assert!(outside(x.slice(7..).map(drop).unwrap_err()));
+    let mut middle = x.slice_mut(1..5).unwrap();
+    fill(middle.slice_mut(1..3).unwrap(), 9).sync_on(&stream).unwrap();
+    assert_eq!(read(middle.slice(..).unwrap()), [1, 9, 9, 4]);
+    assert!(outside(middle.slice_mut(..5).map(drop).unwrap_err()));
 }

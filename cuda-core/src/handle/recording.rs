@@ -112,6 +112,7 @@ impl Recording {
     /// the same memory wait for that long.
     ///
     /// # Errors
+    /// [`Error::Busy`] if the stream has as much in flight as its device allows; nothing is submitted then.
     /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. If a node
     /// is refused, the nodes before it still run.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
@@ -133,6 +134,7 @@ impl Recording {
             let what = "a replay inside a recording";
             return Err(Error::unsupported(what, &self.device.info().address));
         }
+        stream.check_credit()?;
         self.device.core().reclaim_memory();
         let mut marks = stream.timeline().order.lock();
         // Dropped before the order lock, as they were taken after it.

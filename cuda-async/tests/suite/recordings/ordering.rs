@@ -7,9 +7,9 @@ use std::{
 };
 
 use cuda_async::{
-    Device, DeviceBuffer,
+    Device, DeviceBuffer, Error, Stream,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
-    graph::{Recorded, record},
+    graph::{Recorded, Recording, record},
     in_order,
     memory::fill,
     prelude::*,
@@ -55,7 +55,7 @@ fn readers_see_whole_replays(device: &Device) {
         for _ in 0..2 {
             threads.spawn(|| {
                 let stream = device.new_stream().unwrap();
-                (0..rounds).for_each(|_| _ = recording.replay(&stream).unwrap());
+                (0..rounds).for_each(|_| replay_when_there_is_credit(&recording, &stream));
                 stream.synchronize().unwrap();
             });
             threads.spawn(|| {
@@ -91,7 +91,7 @@ fn take_turns(device: &Device, rounds: u32) {
         for recording in [&one, &other] {
             threads.spawn(move || {
                 let stream = device.new_stream().unwrap();
-                (0..rounds).for_each(|_| _ = recording.replay(&stream).unwrap());
+                (0..rounds).for_each(|_| replay_when_there_is_credit(recording, &stream));
                 stream.synchronize().unwrap();
             });
         }
@@ -108,6 +108,13 @@ fn take_turns(device: &Device, rounds: u32) {
             });
         }
     });
+}
+
+fn replay_when_there_is_credit(recording: &Recording, stream: &Stream) {
+    while let Err(error) = recording.replay(stream) {
+        assert!(matches!(error, Error::Busy { .. }), "{error}");
+        thread::yield_now();
+    }
 }
 
 fn replay_comes_after_earlier_work_and_before_later_work(device: &Device) {

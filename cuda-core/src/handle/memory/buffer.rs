@@ -1,6 +1,10 @@
 //! Typed device memory.
 
-use std::{marker::PhantomData, ops::Range, sync::Arc};
+use std::{
+    marker::PhantomData,
+    ops::{Range, RangeBounds},
+    sync::Arc,
+};
 
 use super::{
     landing::Landing,
@@ -69,7 +73,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// [`Error::OutOfRange`] if it does not fit, or an error of the device.
     pub fn upload(&mut self, stream: &Stream, at: usize, host: PinnedBuffer<T>) -> Result<Ticket> {
         let range = at..at.saturating_add(host.len());
-        self.view().part::<T>(&range)?.upload(stream, host)
+        self.view().part::<T>(range)?.upload(stream, host)
     }
 
     /// Copies the elements of `range` to `host`, which has as many.
@@ -82,7 +86,7 @@ impl<T: Element> DeviceBuffer<T> {
         range: Range<usize>,
         host: PinnedBuffer<T>,
     ) -> Result<Landing<T>> {
-        self.view().part::<T>(&range)?.download(stream, host)
+        self.view().part::<T>(range)?.download(stream, host)
     }
 
     /// Copies `from`, which has as many elements, into this buffer.
@@ -139,8 +143,8 @@ impl<T> DeviceBuffer<T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if they are not inside.
-    pub fn slice(&self, range: Range<usize>) -> Result<Slice<'_, T>> {
-        self.view().part::<T>(&range).map(Slice::new)
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
+        self.view().part::<T>(range).map(Slice::new)
     }
 
     /// All elements, to be written.
@@ -153,8 +157,8 @@ impl<T> DeviceBuffer<T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `range` is not inside the buffer.
-    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SliceMut<'_, T>> {
-        self.view().part::<T>(&range).map(SliceMut::new)
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
+        self.view().part::<T>(range).map(SliceMut::new)
     }
 
     /// The elements before `mid` and those from it on, to be written. Streams may use the two at the same time.
@@ -179,7 +183,7 @@ impl<T> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::OutOfRange`] if `mid` is not inside, or if the allocation has 4096 parts. The buffer is then dropped.
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
-        let (first, second) = (self.view().part::<T>(&(0..mid))?, self.len - mid);
+        let (first, second) = (self.view().part::<T>(..mid)?, self.len - mid);
         let (at, allocation) = (self.start + first.bytes, self.allocation.clone());
         self.allocation.split([at])?;
         let second = Self { allocation, start: at, len: second, element: PhantomData };

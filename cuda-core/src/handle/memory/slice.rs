@@ -5,7 +5,7 @@
 //! do not overlap. A split adds the boundary to the allocation before the parts exist, so uses of the parts are ordered
 //! separately. Forgetting a slice is sound.
 
-use std::{marker::PhantomData, ops::Range};
+use std::{marker::PhantomData, ops::RangeBounds};
 
 use super::{
     landing::Landing,
@@ -59,8 +59,8 @@ impl<'a, T> Slice<'a, T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
-    pub fn slice(&self, range: Range<usize>) -> Result<Slice<'a, T>> {
-        self.view.part::<T>(&range).map(Slice::new)
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'a, T>> {
+        self.view.part::<T>(range).map(Slice::new)
     }
 }
 
@@ -104,6 +104,22 @@ impl<'a, T> SliceMut<'a, T> {
         Slice::new(self.view)
     }
 
+    /// Some of its elements, to be read.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
+        self.view.part::<T>(range).map(Slice::new)
+    }
+
+    /// Some of its elements, to be written. The library orders a use of them as `DeviceBuffer::slice_mut` says.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
+        self.view.part::<T>(range).map(SliceMut::new)
+    }
+
     /// The same elements, for a shorter time.
     pub fn reborrow(&mut self) -> SliceMut<'_, T> {
         SliceMut::new(self.view)
@@ -115,7 +131,7 @@ impl<'a, T> SliceMut<'a, T> {
     /// As `DeviceBuffer::split_at_mut`.
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
         let view = self.view;
-        let first = view.part::<T>(&(0..mid))?;
+        let first = view.part::<T>(..mid)?;
         let second =
             View { start: first.start + first.bytes, bytes: view.bytes - first.bytes, ..view };
         // Adds boundaries at both ends too: a slice may begin or end inside a piece.
@@ -153,7 +169,7 @@ impl<T: Element> SliceMut<'_, T> {
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it does not fit, or an error of the device.
     pub fn upload(&mut self, stream: &Stream, at: usize, host: PinnedBuffer<T>) -> Result<Ticket> {
         let range = at..at.saturating_add(host.len());
-        self.view.part::<T>(&range)?.upload(stream, host)
+        self.view.part::<T>(range)?.upload(stream, host)
     }
 
     /// Copies the elements to `host`, which has as many.

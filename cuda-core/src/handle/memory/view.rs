@@ -1,7 +1,10 @@
 //! A view: a range of bytes of an allocation, and the copies and fills on it. Buffers and slices own or borrow a view
 //! under different rules, and submit the same work.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::{Bound, Range, RangeBounds},
+    sync::Arc,
+};
 
 use super::{
     landing::Landing,
@@ -36,13 +39,14 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if they are not inside.
-    pub(super) fn part<T>(self, range: &Range<usize>) -> Result<Self> {
+    pub(super) fn part<T>(self, range: impl RangeBounds<usize>) -> Result<Self> {
         let size = size_of::<T>() as u64;
         // Elements of size zero need no memory, so any number of them fits.
         let len = self.bytes.checked_div(size).unwrap_or(u64::MAX);
+        let range = bounds(range, len);
         if range.start > range.end || range.end as u64 > len {
             let detail = format!("elements {range:?} are not inside 0..{len}; use a smaller range");
-            return Err(Error::OutOfRange { what: "a slice of a buffer".into(), detail });
+            return Err(Error::OutOfRange { what: "a part of a buffer".into(), detail });
         }
         let start = self.start + range.start as u64 * size;
         Ok(Self { start, bytes: range.len() as u64 * size, ..self })
@@ -134,6 +138,21 @@ impl<'a> View<'a> {
         );
         Err(Error::OutOfRange { what: what.into(), detail })
     }
+}
+
+/// The elements of `range` among `len` elements. They may lie beyond the end.
+fn bounds(range: impl RangeBounds<usize>, len: u64) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => usize::try_from(len).unwrap_or(usize::MAX),
+    };
+    start..end
 }
 
 /// The shortest pattern whose repetition is `bytes`.
