@@ -105,8 +105,11 @@ impl Lane<'_> {
     ///
     /// The same calls may take some percent longer on one stream of a process than on another. So a comparison of small
     /// differences needs the same stream.
+    ///
+    /// # Safety
+    /// `stream` is a stream of the same context, and lives as long as the lane.
     #[must_use]
-    pub fn on(mut self, stream: *mut c_void) -> Self {
+    pub unsafe fn on(mut self, stream: *mut c_void) -> Self {
         self.stream = stream.cast();
         self
     }

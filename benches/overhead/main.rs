@@ -35,10 +35,12 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     heading(&format!("{} ({}), driver {:?}", info.name, info.address, info.driver));
     let ours = Ours::new(&device)?;
     let lane = || driver.as_ref().map(|raw| raw.lane(LEN * 4)).transpose();
-    let (own, raw) = (lane()?, lane()?.map(|lane| lane.on(ours.raw_stream())));
+    // SAFETY: the stream is `ours`, which lives until the end of this function.
+    let (own, raw) = (lane()?, lane()?.map(|lane| unsafe { lane.on(ours.raw_stream()) }));
     one_launch(own.as_ref(), raw.as_ref(), &ours);
     let default = ours.raw_default_stream()?;
-    one_await(lane()?.map(|lane| lane.on(default)).as_ref(), &ours);
+    // SAFETY: as above.
+    one_await(lane()?.map(|lane| unsafe { lane.on(default) }).as_ref(), &ours);
     for (launches, rounds) in [(10, 200), (100, 40), (1000, 10)] {
         chain(raw.as_ref(), &ours, launches, rounds);
     }
@@ -140,7 +142,8 @@ fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {
 fn layers(driver: &Raw, raw: &Lane<'_>, ours: &Ours) -> Result<(), Box<dyn std::error::Error>> {
     const LAUNCHES: usize = 100;
     let (bare, library) = (Bare::new()?, raw.library_kernel()?);
-    let below = driver.lane(LEN * 4)?.on(bare.raw_stream()?);
+    // SAFETY: the stream is never destroyed.
+    let below = unsafe { driver.lane(LEN * 4)?.on(bare.raw_stream()?) };
     let null = Ours::new(&Device::open(&NullProvider, 0)?)?;
     let chain_on = |raw: &Lane<'_>, launch: &dyn Fn()| {
         (0..LAUNCHES).for_each(|_| launch());
