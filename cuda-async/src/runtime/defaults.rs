@@ -153,8 +153,10 @@ fn open_default() -> Result<Policy> {
 
 /// Stores the result, unless a default was set in the meantime.
 fn opened(policy: Result<Policy>) {
+    // If it is not stored, it is dropped here, without the lock.
+    let mut state = Some(policy.map_or_else(Default::Failed, Default::Set));
     settle(|default| match default {
-        Default::Opening(_) => Some(policy.map_or_else(Default::Failed, Default::Set)),
+        Default::Opening(_) => state.take(),
         _ => None,
     });
 }

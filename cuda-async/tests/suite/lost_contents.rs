@@ -1,16 +1,20 @@
 //! Buffers whose contents were lost by a fault.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use cuda_async::{
     Device, Error, LaunchConfig, Stream,
     cuda_core::FaultKind,
     launch,
-    memory::{BufferSource, fill, upload_into},
+    memory::{BufferSource, copy, fill, upload_into},
     policy::SingleStream,
     prelude::*,
 };
-use futures::executor::block_on;
+use futures::{FutureExt, executor::block_on};
 
 use crate::{
     kernels::Kernels,
@@ -108,5 +112,40 @@ fn writing_both_halves_makes_lost_contents_usable() {
         let expected = [[1; LEN / 2], [2; LEN / 2]].concat();
         assert_eq!(to_host(&faulted).sync_on(&one), Ok(expected.clone()));
         assert_eq!(to_host(BufferSource::as_slice(&faulted)).sync_on(&two), Ok(expected));
+    }
+}
+
+/// The work that a task waits for may be another task's.
+#[test]
+fn wait_for_credit_reports_no_failure_of_other_work() {
+    for device in own_devices() {
+        let stream = device.new_stream().unwrap();
+        let [faulted, _] = lost(&device, &stream);
+        device.reset().unwrap();
+        let (faulted, kernels) = (Arc::new(faulted), Kernels::load(&device));
+        let long = iterations_for(&device, Duration::from_millis(300));
+        let take_all_credit = || {
+            let wait = zeros::<u32>(1).then(|out| kernels.spin(out, long));
+            // SAFETY: the output is dropped.
+            drop(unsafe { wait.async_on(&stream) }.unwrap());
+            let skipped = || {
+                let from = faulted.clone();
+                zeros::<u32>(LEN).then(move |to| copy(from, to))
+            };
+            // SAFETY: as above.
+            while unsafe { skipped().async_on(&stream) }.is_ok() {}
+        };
+        take_all_credit();
+        let op = || h2d([1u32; 4]).then(to_host);
+        let mut future = op().schedule(&SingleStream::from(stream.clone()));
+        assert!(future.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
+        // Others take the credit between the wake and the next poll.
+        while !stream.has_credit() {
+            stream.query().unwrap();
+        }
+        take_all_credit();
+        assert_eq!(block_on(future), Ok(vec![1; 4]));
+        take_all_credit();
+        assert_eq!(op().sync_on(&stream), Ok(vec![1; 4]));
     }
 }

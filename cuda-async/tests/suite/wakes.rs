@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::on_every_device;
+use crate::{kernels::Kernels, on_every_device, polling::iterations_for};
 use cuda_async::{
     Device, Error, ExecutionContext, LaunchConfig, Op, Stream,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
@@ -203,4 +203,37 @@ fn fork_in_a_waker_is_an_error(device: &Device) {
     });
     let outcome = outcome.expect("a notice wakes");
     assert!(matches!(outcome, Err(Error::Misuse { .. })), "{outcome:?}");
+}
+
+/// A blocking run asks the device itself. It needs no notice, so it ends on the thread that delivers them.
+#[test]
+fn blocking_run_in_a_waker_waits_for_credit() {
+    struct Runs(Stream, Sender<(bool, bool, Result<(), Error>)>);
+    impl Wake for Runs {
+        fn wake(self: Arc<Self>) {
+            let (here, credit) = (self.0.device().delivers_here(), self.0.has_credit());
+            let ran = zeros::<u8>(1).map(drop).sync_on(&self.0);
+            _ = self.1.send((here, credit, ran));
+        }
+    }
+    in_time(|| {
+        let device = Device::open(&CpuProvider::default(), 0).unwrap();
+        let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+        let kernels = Kernels::load(&device);
+        let [long, short] =
+            [1000, 50].map(|millis| iterations_for(&device, Duration::from_millis(millis)));
+        let kernels = &kernels;
+        let spin =
+            |iterations| zeros::<u32>(1).then(move |out| kernels.spin(out, iterations)).map(drop);
+        // SAFETY: the outputs are dropped.
+        unsafe {
+            spin(long).async_on(&stream).unwrap();
+            while zeros::<u8>(1).map(drop).async_on(&stream).is_ok() {}
+        }
+        let (send, receive) = channel();
+        let waker = Waker::from(Arc::new(Runs(stream, send)));
+        let mut future = spin(short).schedule(&SingleStream::from(other));
+        assert!(future.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(receive.recv().unwrap(), (true, false, Ok(())));
+    });
 }

@@ -54,7 +54,10 @@ impl DeviceCore {
     pub(crate) fn open(provider: &dyn Provider, ordinal: u32) -> Result<Arc<Self>> {
         let streams = Arc::new(Streams::default());
         let backend = provider.open(ordinal, streams.clone())?;
-        let capabilities = backend.capabilities().clone();
+        let mut capabilities = backend.capabilities().clone();
+        // With a limit of zero no work could ever be submitted.
+        capabilities.submissions_in_flight = capabilities.submissions_in_flight.max(1);
+        capabilities.host_bytes_in_flight = capabilities.host_bytes_in_flight.max(1);
         // SAFETY: the control frees, retires and unloads nothing.
         unsafe { backend.control(Control::CreateStream { id: HOUSEKEEPING, priority: 0 }) }?;
         let housekeeping = Timeline::new(HOUSEKEEPING, 0, capabilities.ordered_visibility);

@@ -25,11 +25,12 @@ impl Credit {
             Some(waiter) => waiter,
             None => Box::new(stream.credit_waiter()?),
         };
-        let polled = waiter.poll(task);
-        if polled.is_pending() {
+        if waiter.poll(task).is_pending() {
             self.0 = Some(waiter);
+            return Poll::Pending;
         }
-        polled
+        // The outcome is that of one submission, which may belong to another operation.
+        Poll::Ready(stream.check_not_lost())
     }
 }
 
@@ -68,10 +69,15 @@ impl ExecutionContext {
     #[inline]
     pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;
-        if stream.has_credit() || self.mode() == RunMode::Detached {
+        if stream.has_credit() {
             return Poll::Ready(Ok(()));
         }
-        wait_for_credit(stream, credit, task)
+        match self.mode() {
+            RunMode::Detached => Poll::Ready(Ok(())),
+            // Without a waker: the thread may be the one that would wake it.
+            RunMode::Blocking => Poll::Ready(stream.wait_for_credit()),
+            RunMode::Async => wait_for_credit(stream, credit, task),
+        }
     }
 
     /// Whether the stream is known to have credit.

@@ -176,10 +176,35 @@ impl Stream {
     /// # Errors
     /// As [`waiter`](Self::waiter).
     pub fn credit_waiter(&self) -> Result<Waiter> {
+        self.waiter(self.half_of_credit())
+    }
+
+    /// The submission with whose completion at most half of each limit is in flight.
+    fn half_of_credit(&self) -> u64 {
         let capabilities = &self.device().core().capabilities;
         let submissions = self.submitted().saturating_sub(capabilities.submissions_in_flight / 2);
         let bytes = usize::try_from(capabilities.host_bytes_in_flight / 2).unwrap_or(usize::MAX);
-        self.waiter(submissions.max(self.timeline().retention.leaves_at_most(bytes)))
+        submissions.max(self.timeline().retention.leaves_at_most(bytes))
+    }
+
+    /// Blocks the calling thread until the stream [has credit](Self::has_credit). Failures of the work that it waits for
+    /// are no error here: the work may belong to others.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    pub fn wait_for_credit(&self) -> Result<()> {
+        while !self.has_credit() {
+            self.device().core().synchronize(self.timeline(), self.half_of_credit())?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the device is not lost. Does not ask the device.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    pub fn check_not_lost(&self) -> Result<()> {
+        self.progress().ended().map_or(Ok(()), Err)
     }
 
     /// Checks that the stream [has credit](Self::has_credit), for a caller that cannot wait for it. Asks the device,
