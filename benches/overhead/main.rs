@@ -5,6 +5,7 @@
 //! policy for `launch + await`. On the CPU device the first row is the library's own.
 
 mod bare;
+mod layers;
 mod null;
 mod ours;
 
@@ -15,7 +16,7 @@ use benches::{
 };
 use cuda_async::Device;
 
-use crate::{bare::Bare, null::NullProvider, ours::Ours};
+use crate::{null::NullProvider, ours::Ours};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
@@ -46,7 +47,7 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     }
     read_back(raw.as_ref(), &ours);
     if let Some((driver, raw)) = driver.as_ref().zip(raw.as_ref()) {
-        layers(driver, raw, &ours)?;
+        layers::measure(driver, raw, &ours)?;
     }
     Ok(())
 }
@@ -84,18 +85,19 @@ fn library_alone(null: &Ours) {
     report("arguments that are only read", ways, Effort { rounds: 40, in_a_row: 20 });
 }
 
+fn launch_and_wait(raw: &Lane<'_>) {
+    raw.scale(raw.x);
+    raw.synchronize();
+}
+
 fn one_launch(own: Option<&Lane<'_>>, raw: Option<&Lane<'_>>, ours: &Ours) {
     let ways = [
         Way::new("`.sync_on(&stream)`", || ours.sync_on()),
         Way::new("`.sync()`", || ours.sync()),
         Way::new("`.await`, single stream", || ours.awaited(&ours.single)),
     ];
-    let run = |raw: &Lane<'_>| {
-        raw.scale(raw.x);
-        raw.synchronize();
-    };
     let variants = own.zip(raw).into_iter().flat_map(|(own, raw)| {
-        let on_own = Way::new("raw driver, a stream of its own", move || run(own));
+        let on_own = Way::new("raw driver, a stream of its own", move || launch_and_wait(own));
         let packed = Way::new("raw driver, parameters packed", move || {
             raw.scale_packed();
             raw.synchronize();
@@ -107,21 +109,27 @@ fn one_launch(own: Option<&Lane<'_>>, raw: Option<&Lane<'_>>, ours: &Ours) {
         [on_own, packed, queried]
     });
     let ways = variants.chain(ways);
-    report("launch + synchronize", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
+    report(
+        "launch + synchronize",
+        with_raw(raw, launch_and_wait, ways),
+        Effort { rounds: 40, in_a_row: 100 },
+    );
 }
 
 /// As [`one_launch`], on the stream that the default policy chooses.
 fn one_await(raw: Option<&Lane<'_>>, ours: &Ours) {
-    let run = |raw: &Lane<'_>| {
-        raw.scale(raw.x);
-        raw.synchronize();
-    };
     let inside = raw.map(|raw| {
-        Way::new("raw driver, inside `block_on`", move || ours.inside_block_on(|| run(raw)))
+        Way::new("raw driver, inside `block_on`", move || {
+            ours.inside_block_on(|| launch_and_wait(raw))
+        })
     });
     let awaited = Way::new("`.await`, default policy", || ours.awaited(&*ours.default));
     let ways = inside.into_iter().chain([awaited]);
-    report("launch + await", with_raw(raw, run, ways), Effort { rounds: 40, in_a_row: 100 });
+    report(
+        "launch + await",
+        with_raw(raw, launch_and_wait, ways),
+        Effort { rounds: 40, in_a_row: 100 },
+    );
 }
 
 fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {
@@ -135,77 +143,6 @@ fn chain(raw: Option<&Lane<'_>>, ours: &Ours, launches: usize, rounds: usize) {
     };
     let what = format!("chain of {launches}");
     report(&what, with_raw(raw, run, ways), Effort { rounds, in_a_row: 5 });
-}
-
-/// Measures a chain of launches and a single launch layer by layer, to separate the time of the library from that of
-/// the driver.
-fn layers(driver: &Raw, raw: &Lane<'_>, ours: &Ours) -> Result<(), Box<dyn std::error::Error>> {
-    const LAUNCHES: usize = 100;
-    let (bare, library) = (Bare::new()?, raw.library_kernel()?);
-    // SAFETY: the stream is never destroyed.
-    let below = unsafe { driver.lane(LEN * 4)?.on(bare.raw_stream()?) };
-    let null = Ours::new(&Device::open(&NullProvider, 0)?)?;
-    let chain_on = |raw: &Lane<'_>, launch: &dyn Fn()| {
-        (0..LAUNCHES).for_each(|_| launch());
-        raw.synchronize();
-    };
-    let chain = |launch: &dyn Fn()| chain_on(raw, launch);
-    let ways = vec![
-        Way::new("raw driver", || chain(&|| raw.scale(raw.x))),
-        Way::new("raw driver, the stream of the backend alone", || {
-            chain_on(&below, &|| below.scale(raw.x));
-        }),
-        Way::new("raw driver, parameters packed", || chain(&|| raw.scale_packed())),
-        Way::new("raw driver, packed, context queried before each", || {
-            chain(&|| {
-                raw.query_context();
-                raw.scale_packed();
-            })
-        }),
-        Way::new("raw driver, packed, kernel of a library", || chain(&|| raw.scale_by(library))),
-        Way::new("raw driver, packed, `cuda-core` without a driver before each", || {
-            chain(&|| {
-                null.core_alone(1, 2);
-                raw.scale_packed();
-            })
-        }),
-        Way::new("the CUDA backend alone", || bare.chain(LAUNCHES)),
-        Way::new("`cuda-core`", || ours.core_alone(LAUNCHES, LAUNCHES)),
-        Way::new("`iterate`, `.sync_on`", || ours.chain_sync(LAUNCHES)),
-        Way::new("`cuda-core` without a driver", || null.core_alone(LAUNCHES, LAUNCHES)),
-    ];
-    report("chain of 100, by layers", ways, Effort { rounds: 60, in_a_row: 5 });
-    let ways = vec![
-        Way::new("raw driver", || {
-            raw.scale_packed();
-            raw.synchronize();
-        }),
-        Way::new("raw driver, the stream of the backend alone", || {
-            below.scale_packed();
-            below.synchronize();
-        }),
-        Way::new("raw driver, `.sync_on` without a driver before the launch", || {
-            null.sync_on();
-            raw.scale_packed();
-            raw.synchronize();
-        }),
-        Way::new("raw driver, `.sync_on` without a driver behind the launch", || {
-            raw.scale_packed();
-            null.sync_on();
-            raw.synchronize();
-        }),
-        Way::new("raw driver, `.sync_on` without a driver at the end", || {
-            raw.scale_packed();
-            raw.synchronize();
-            null.sync_on();
-        }),
-        Way::new("the CUDA backend alone", || bare.chain(1)),
-        Way::new("`cuda-core`", || ours.core_alone(1, 1)),
-        Way::new("`.sync_on`", || ours.sync_on()),
-        Way::new("`.sync_on` without a driver", || null.sync_on()),
-    ];
-    report("launch + synchronize, by layers", ways, Effort { rounds: 100, in_a_row: 100 });
-    Ok(())
 }
 
 fn read_back(raw: Option<&Lane<'_>>, ours: &Ours) {

@@ -24,7 +24,8 @@ impl<T: Send + 'static> CopyJob<T> {
         static COPIER: OnceLock<HelperThread> = OnceLock::new();
         let copier = COPIER.get_or_init(|| HelperThread::new("cuda-copy"));
         let started = copier.start(job);
-        started.map(Self).map_err(|error| Error::no_thread("the copies of host memory", &error))
+        let what = "failed to start the thread that copies host memory";
+        started.map(Self).map_err(|error| Error::host(what, &error))
     }
 
     /// Ready with the result of the job in `job`, which is taken out. A run that only submits waits for it here, since it

@@ -134,8 +134,7 @@ fn enter(waker: Waker) -> bool {
 fn open_on_helper_thread() {
     let spawned = std::thread::Builder::new().name("cuda-open".into()).spawn(open_default);
     if let Err(error) = spawned {
-        let what = "failed to spawn the thread that opens the device".into();
-        opened(Err(Error::Host { what, detail: error.to_string() }));
+        opened(Err(Error::host("failed to spawn the thread that opens the device", &error)));
     }
 }
 

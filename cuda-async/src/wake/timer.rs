@@ -100,10 +100,7 @@ impl Timer {
             return Ok(());
         }
         let spawned = thread::Builder::new().name("cuda-timer".into()).spawn(run);
-        spawned.map_err(|error| Error::Host {
-            what: "failed to spawn the timer thread".into(),
-            detail: error.to_string(),
-        })?;
+        spawned.map_err(|error| Error::host("failed to spawn the timer thread", &error))?;
         self.thread = TimerThread::Starting;
         Ok(())
     }

@@ -120,8 +120,7 @@ impl CudaBackend {
             give_later(bound.and_then(|bound| reply(primary, &bound)));
         };
         if let Err(error) = self.helper.run(job) {
-            let what = "failed to start the helper thread of the device".into();
-            give(Err(Error::Host { what, detail: error.to_string() }));
+            give(Err(Error::host("failed to start the helper thread of the device", &error)));
         }
     }
 }

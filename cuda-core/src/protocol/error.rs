@@ -251,11 +251,10 @@ impl Error {
         Error::Unsupported { what: what.into(), device: device.into() }
     }
 
-    /// The error of an attempt to start a thread for `purpose`.
+    /// The operating system refused something: `what` failed with `error`.
     #[cold]
-    pub fn no_thread(purpose: &str, error: &std::io::Error) -> Self {
-        let what = format!("failed to start a thread for {purpose}").into();
-        Error::Host { what, detail: error.to_string() }
+    pub fn host(what: impl Into<Cow<'static, str>>, error: &impl std::fmt::Display) -> Self {
+        Error::Host { what: what.into(), detail: error.to_string() }
     }
 
     /// The error of work that reads memory which this error has poisoned.

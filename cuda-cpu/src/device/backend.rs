@@ -117,19 +117,16 @@ impl CpuBackend {
         options: &CpuOptions,
         notices: Arc<dyn NoticeSink>,
     ) -> Result<Self> {
-        let failed = |detail: String| Error::Host {
-            what: "failed to start the threads of the CPU device".into(),
-            detail,
-        };
+        let what = "failed to start the threads of the CPU device";
         // A pump runs blocks too, so the pool has one thread less; and one thread means one.
         let build = |helpers| {
             let name = |index| format!("cuda-cpu-{index}");
             ThreadPoolBuilder::new().num_threads(helpers).thread_name(name).build()
         };
         let pool = (workers > 1).then(|| build(workers - 1)).transpose();
-        let pool = pool.map_err(|error| failed(error.to_string()))?;
+        let pool = pool.map_err(|error| Error::host(what, &error))?;
         let pumps = Pumps::new(if workers > 1 { MAX_PUMPS } else { 1 });
-        let pumps = pumps.map_err(|error| failed(error.to_string()))?;
+        let pumps = pumps.map_err(|error| Error::host(what, &error))?;
         let memory = Memory::new(info.memory);
         let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
         let watching = Watching::new(options);
@@ -255,7 +252,9 @@ impl CpuBackend {
         let (shared, most) = (self.shared.clone(), self.info.max_threads_per_block);
         let load = move || shared.modules.load(id, &image, &shared.memory, most);
         let started = self.loader.run(load);
-        started.map_err(|error| Error::no_thread("loading modules of the CPU device", &error))
+        started.map_err(|error| {
+            Error::host("failed to start the thread that loads modules for the CPU device", &error)
+        })
     }
 
     fn memory(&self) -> MemoryInfo {

@@ -84,10 +84,7 @@ impl Reporter {
         std::thread::Builder::new()
             .name("cuda-completion".into())
             .spawn(move || run(primary, wakeup, &inbox, &*notices))
-            .map_err(|error| Error::Host {
-                what: "failed to start the completion thread".into(),
-                detail: error.to_string(),
-            })?;
+            .map_err(|error| Error::host("failed to start the completion thread", &error))?;
         *started = true;
         Ok(())
     }

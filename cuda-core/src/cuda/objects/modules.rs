@@ -91,8 +91,7 @@ impl Modules {
         }
         helper.run(move || slot.load(primary, text)).map_err(|error| {
             self.table.write().remove(&id);
-            let what = "failed to start the helper thread that loads modules".into();
-            Error::Host { what, detail: error.to_string() }
+            Error::host("failed to start the helper thread that loads modules", &error)
         })
     }
 

@@ -68,7 +68,8 @@ impl<T: Element> Pinning<T> {
             let core = core.clone();
             move || core.host.take(&*core.backend, bytes)
         };
-        core.helper.start(job).map_err(|error| Error::no_thread("the helper of the device", &error))
+        let what = "failed to start the helper thread of the device";
+        core.helper.start(job).map_err(|error| Error::host(what, &error))
     }
 }
 

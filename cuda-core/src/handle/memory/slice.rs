@@ -109,7 +109,7 @@ impl<'a, T> SliceMut<'a, T> {
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
-        self.view.part::<T>(range).map(Slice::new)
+        self.as_slice().slice(range)
     }
 
     /// Some of its elements, to be written. The library orders a use of them as `DeviceBuffer::slice_mut` says.

@@ -6,6 +6,7 @@
 
 mod allocate;
 mod allocation;
+mod credit;
 mod event;
 mod join;
 mod lending;

@@ -1,0 +1,88 @@
+//! Credit: how much a stream may have in flight, and the waits until there is less.
+
+use super::stream::Stream;
+use crate::{
+    order::Waiter,
+    protocol::{Error, Result},
+};
+
+impl Stream {
+    /// Bytes of host memory of the copies that are not known to be complete. Does not ask the device.
+    #[inline]
+    pub fn host_bytes_in_flight(&self) -> u64 {
+        self.timeline().retention.bytes() as u64
+    }
+
+    /// Whether the stream has fewer submissions, and fewer bytes of host memory, in flight than its device allows
+    /// ([`Capabilities`](crate::protocol::Capabilities)). Does not ask the device.
+    ///
+    /// Submitting more is no error, but a driver may then block the thread that enqueues, and host memory is used without
+    /// a limit.
+    #[inline]
+    pub fn has_credit(&self) -> bool {
+        let capabilities = &self.device().core().capabilities;
+        self.in_flight() < capabilities.submissions_in_flight
+            && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
+    }
+
+    /// A waiter that is ready when at most half of each limit is in flight, of the work submitted so far.
+    ///
+    /// # Errors
+    /// As [`waiter`](Self::waiter).
+    pub fn credit_waiter(&self) -> Result<Waiter> {
+        self.waiter(self.half_of_credit())
+    }
+
+    /// The submission with whose completion at most half of each limit is in flight.
+    fn half_of_credit(&self) -> u64 {
+        let capabilities = &self.device().core().capabilities;
+        let submissions = self.submitted().saturating_sub(capabilities.submissions_in_flight / 2);
+        let bytes = usize::try_from(capabilities.host_bytes_in_flight / 2).unwrap_or(usize::MAX);
+        submissions.max(self.timeline().retention.leaves_at_most(bytes))
+    }
+
+    /// Blocks the calling thread until the stream [has credit](Self::has_credit). Failures of the work that it waits for
+    /// are no error here: the work may belong to others.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    pub fn wait_for_credit(&self) -> Result<()> {
+        while !self.has_credit() {
+            self.device().core().synchronize(self.timeline(), self.half_of_credit())?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the device is not lost. Does not ask the device.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    pub fn check_not_lost(&self) -> Result<()> {
+        self.progress().ended().map_or(Ok(()), Err)
+    }
+
+    /// Checks that the stream [has credit](Self::has_credit), for a caller that cannot wait for it. Asks the device,
+    /// without blocking, if the progress that is known leaves no credit.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], or the error that lost the device.
+    pub fn check_credit(&self) -> Result<()> {
+        if self.has_credit() || self.is_recording() {
+            return Ok(());
+        }
+        self.query()?;
+        if self.has_credit() { Ok(()) } else { Err(self.busy()) }
+    }
+
+    #[cold]
+    fn busy(&self) -> Error {
+        let capabilities = &self.device().core().capabilities;
+        let (in_flight, limit) = (self.in_flight(), capabilities.submissions_in_flight);
+        if in_flight >= limit {
+            return Error::Busy { unit: "submissions", in_flight, limit };
+        }
+        let in_flight = self.host_bytes_in_flight();
+        let limit = capabilities.host_bytes_in_flight;
+        Error::Busy { unit: "bytes of host memory", in_flight, limit }
+    }
+}
