@@ -14,11 +14,16 @@ use std::{
 };
 
 use cuda_async::{
-    Device, Error, Stream, graph::record, in_order, iterate, memory::fill, policy::SingleStream,
-    prelude::*,
+    Device, Error, Stream, cuda_cpu::CpuProvider, graph::record, in_order, iterate, memory::fill,
+    policy::SingleStream, prelude::*,
 };
+use cuda_core::protocol::Capabilities;
+use futures::executor::block_on;
 
-use crate::{kernels::Kernels, on_every_device, polling::iterations_for};
+use crate::{
+    kernels::Kernels, on_every_device, polling::iterations_for, wakes::in_time,
+    wrapper::WrapperProvider,
+};
 
 on_every_device! {
     submissions_wait_for_credit
@@ -203,4 +208,22 @@ fn replay_is_busy_beyond_the_limit(device: &Device) {
     assert!((0..8).any(&mut once));
     recording.replay(&stream).unwrap();
     assert_eq!(to_host(&x).sync_on(&stream).unwrap(), [1.0; 16]);
+}
+
+/// A limit of zero counts as one.
+#[test]
+fn work_runs_on_a_device_with_limits_of_zero() {
+    let provider = WrapperProvider::new(CpuProvider::default());
+    let mut capabilities = Capabilities::local(1 << 30);
+    (capabilities.submissions_in_flight, capabilities.host_bytes_in_flight) = (0, 0);
+    provider.watched.capabilities.set(capabilities).unwrap();
+    let device = provider.open_device();
+    let ended = in_time(move || {
+        let stream = device.new_stream().unwrap();
+        let op = || in_order((0..4u8).map(|i| h2d([i; 8]).then(to_host)));
+        let awaited = block_on(op().schedule(&SingleStream::from(stream.clone())));
+        (awaited, op().sync_on(&stream))
+    });
+    let all: Vec<_> = (0..4).map(|i| vec![i; 8]).collect();
+    assert_eq!(ended, (Ok(all.clone()), Ok(all)));
 }

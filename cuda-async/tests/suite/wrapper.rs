@@ -4,7 +4,7 @@ use std::{
     any::Any,
     ptr::NonNull,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -19,6 +19,8 @@ use cuda_core::{
 /// The state that a wrapped device and its test share.
 #[derive(Default)]
 pub struct Watched {
+    /// In place of those of the device, if they are set before it is opened.
+    pub capabilities: OnceLock<Capabilities>,
     live: AtomicUsize,
     peak: AtomicUsize,
     /// The number of coming [`Control::Want`]s that are refused.
@@ -131,7 +133,7 @@ unsafe impl Backend for Wrapper {
     }
 
     fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
+        self.watched.capabilities.get().unwrap_or_else(|| self.inner.capabilities())
     }
 
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
