@@ -9,6 +9,7 @@ mod memory_charge;
 mod notices;
 mod recordings;
 mod retention;
+mod sharded_arc;
 mod splits;
 mod tickets;
 mod waiters;

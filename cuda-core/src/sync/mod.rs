@@ -31,10 +31,13 @@ pub const fn limit(normal: usize, modelled: usize) -> usize {
 
 mod helper_thread;
 mod one_shot;
+pub mod shard;
+mod sharded_arc;
 mod waker_set;
 mod wakes;
 
 pub use helper_thread::HelperThread;
 pub use one_shot::{Receiver, Sender, one_shot};
+pub use sharded_arc::ShardedArc;
 pub use waker_set::{WakerSet, Woken};
 pub use wakes::{discard_panic, wake_each};

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crossbeam_utils::CachePadded;
+use cuda_core::sync::shard::{self, Sharded};
+
 /// The kind of waits in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RunMode {
@@ -13,29 +16,35 @@ pub(crate) enum RunMode {
     Detached,
 }
 
-static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+static IN_FLIGHT: Sharded<AtomicUsize> =
+    [const { CachePadded::new(AtomicUsize::new(0)) }; shard::SHARDS];
 
 /// Counts a run that waits by wakers and has not ended: a future that has begun, or a blocking run from its first wait
 /// by a waker on. A forgotten future counts until the process ends.
-pub(crate) struct InFlight(());
+pub(crate) struct InFlight {
+    shard: usize,
+}
 
 impl InFlight {
     #[inline]
     pub(crate) fn new() -> Self {
-        IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
-        Self(())
+        let shard = shard::own_shard();
+        IN_FLIGHT[shard].fetch_add(1, Ordering::Relaxed);
+        Self { shard }
     }
 
-    /// Whether the process has exactly one such run.
+    /// Whether the process has exactly one such run. The caller has it.
     #[inline]
     pub(in crate::context) fn is_only_one() -> bool {
-        IN_FLIGHT.load(Ordering::Relaxed) == 1
+        // Almost always the caller's run is counted in its own shard. If there are more in it, one look is enough.
+        let own = IN_FLIGHT[shard::own_shard()].load(Ordering::Relaxed);
+        own <= 1 && IN_FLIGHT.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>() == 1
     }
 }
 
 impl Drop for InFlight {
     #[inline]
     fn drop(&mut self) {
-        IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
+        IN_FLIGHT[self.shard].fetch_sub(1, Ordering::Relaxed);
     }
 }

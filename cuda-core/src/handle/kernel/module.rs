@@ -15,15 +15,19 @@ use crate::{
         module,
     },
     runtime::{Pending, unexpected},
+    sync::ShardedArc,
 };
 
 /// Code on a device. It is unloaded after its last use, when the last clone, the last [`Function`] and the last
 /// recording of its launches are dropped.
 #[derive(Clone)]
-pub struct Module(Arc<Loaded>);
+pub struct Module(ShardedArc<Loaded>);
 
 struct Loaded {
-    unloads: Unloads,
+    device: Device,
+    id: ModuleId,
+    /// Recordings hold it too.
+    _unloads: Arc<Unloads>,
     entries: Vec<EntryInfo>,
     log: String,
     /// The limits of each entry, in the order of `entries`.
@@ -135,23 +139,23 @@ impl Future for Loading {
 
 impl Module {
     fn new(unloads: Unloads, entries: Vec<EntryInfo>, has_variables: bool, log: String) -> Self {
-        let max_shared_bytes = unloads.device.info().max_shared_bytes;
+        let (device, id) = (unloads.device.clone(), unloads.id);
+        let max_shared_bytes = device.info().max_shared_bytes;
         let shape = |entry: &EntryInfo| Shape {
             slots: entry.params.iter().map(Slot::new).collect(),
             max_threads: entry.max_threads,
             max_shared_bytes,
         };
         let shapes = entries.iter().map(shape).collect();
-        let loaded = Arc::new(Loaded { unloads, entries, log, shapes });
-        let (id, weak) = (loaded.unloads.id, Arc::downgrade(&loaded));
-        loaded.unloads.device.core().modules.insert(id, weak, has_variables);
-        Self(loaded)
+        let unloads = Arc::new(unloads);
+        device.core().modules.insert(id, Arc::downgrade(&unloads) as _, has_variables);
+        Self(ShardedArc::new(Loaded { device, id, _unloads: unloads, entries, log, shapes }))
     }
 
     /// The device it is on.
     #[inline]
     pub fn device(&self) -> &Device {
-        &self.0.unloads.device
+        &self.0.device
     }
 
     /// Its kernels.
@@ -221,7 +225,7 @@ impl Function {
 
     #[inline]
     pub(super) fn id(&self) -> FunctionId {
-        FunctionId { module: self.module.0.unloads.id, entry: self.entry }
+        FunctionId { module: self.module.0.id, entry: self.entry }
     }
 }
 

@@ -74,6 +74,11 @@ macro_rules! integers {
             }
 
             #[track_caller]
+            pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                after(order, self.0.fetch_or(value, order))
+            }
+
+            #[track_caller]
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 after(order, self.0.fetch_max(value, order))
             }

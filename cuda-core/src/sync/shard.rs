@@ -1,0 +1,59 @@
+//! Shards: copies of a counter, each in a cache line of its own, so that threads which count at the same time do not
+//! wait for each other's cache line.
+//!
+//! Every thread has one shard. A thread on a shard of its own counts in about 5 ns. Two threads that count in the same
+//! cache line need about 60 ns each, and eight threads more.
+
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use crossbeam_utils::CachePadded;
+
+use super::limit;
+
+/// The number of shards. Threads beyond it share them.
+pub const SHARDS: usize = limit(16, 2);
+
+/// A value for each shard.
+pub type Sharded<T> = [CachePadded<T>; SHARDS];
+
+/// Returns the index of the calling thread's shard, below [`SHARDS`]. It stays the same while the thread runs.
+#[inline]
+pub fn own_shard() -> usize {
+    /// Stands for a thread that has no shard yet.
+    const NONE: usize = usize::MAX;
+    thread_local!(static OWN: Cell<usize> = const { Cell::new(NONE) });
+
+    // It has no destructor, so it exists until the thread has ended.
+    let known = OWN.try_with(Cell::get).unwrap_or(0);
+    if known != NONE {
+        return known;
+    }
+    let shard = next_shard();
+    _ = OWN.try_with(|own| own.set(shard));
+    shard
+}
+
+#[cold]
+fn next_shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_different_shards_until_all_are_taken() {
+        let own = own_shard();
+        assert_eq!(own, own_shard());
+        let others: Vec<_> = (0..2 * SHARDS)
+            .map(|_| std::thread::spawn(own_shard).join().unwrap_or(SHARDS))
+            .collect();
+        assert!(others.iter().all(|shard| *shard < SHARDS));
+        assert!(others.iter().any(|shard| *shard != own));
+    }
+}

@@ -1,0 +1,193 @@
+//! `ShardedArc`: an `Arc` that many threads can clone and drop at the same time without slowing each other down.
+//!
+//! An `Arc` has one count, and threads that clone it at the same time wait for its cache line. A kernel's handle is
+//! cloned for every launch, by every thread that launches. Here every thread counts in its own shard, and touches
+//! nothing else while the first handle, or another one in that handle's shard, exists.
+//!
+//! # Rules
+//! 1. A handle is counted in one shard for its whole life. The shard of the first handle is the home shard.
+//! 2. A shard is *lazy* or *exact*. A thread that lowers the count of a lazy shard to 0 does nothing else. `exact` is the
+//!    number of exact shards whose count is not 0, and threads that raise a count from 0 or lower it to 0 maintain it.
+//! 3. The home shard is exact from the beginning. The first time that its count reaches 0, that thread makes all other
+//!    shards exact, and only then lowers `exact`. So the allocation exists at least until then.
+//! 4. A clone that raises the count of an exact shard from 0 raises `exact` before it returns, and the handle that it
+//!    clones exists meanwhile. A drop lowers the count first and `exact` afterwards. So once all shards are exact,
+//!    `exact` is at least 1 while a handle exists: of the handles from which it was cloned, one after the other, the
+//!    last one whose shard is in `exact` keeps it there.
+//! 5. The thread that lowers `exact` to 0 frees the value. No handle exists then, so none can be cloned.
+//! 6. As in `Arc`, lowering a count releases, and the thread that reaches 0 acquires. So every use of the value happens
+//!    before the drop of the value.
+
+use std::{ops::Deref, ptr::NonNull};
+
+use super::{
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    shard::{SHARDS, Sharded, own_shard},
+};
+
+/// Shared ownership of a value, counted separately for each [shard](super::shard).
+pub struct ShardedArc<T>(NonNull<Shard<T>>);
+
+/// The handles that are counted in one shard.
+struct Shard<T> {
+    /// [`HANDLE`] for each handle, and [`EXACT`] if the shard is exact.
+    count: AtomicUsize,
+    /// The allocation that this shard is part of.
+    owner: NonNull<Shared<T>>,
+}
+
+const EXACT: usize = 1;
+const HANDLE: usize = 2;
+
+struct Shared<T> {
+    value: T,
+    shards: Sharded<Shard<T>>,
+    /// The number of exact shards whose count is not 0.
+    exact: AtomicUsize,
+    /// Whether a thread makes all shards exact, or has done so.
+    all_exact: AtomicBool,
+}
+
+// SAFETY: as for `Arc`: handles on several threads share the value, and the last one drops it.
+unsafe impl<T: Send + Sync> Send for ShardedArc<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for ShardedArc<T> {}
+
+impl<T> ShardedArc<T> {
+    /// Moves the value to the heap, together with its counts, which take about 2 KiB.
+    pub fn new(value: T) -> Self {
+        Self::new_in(own_shard(), value)
+    }
+
+    /// As [`new`](Self::new), with the given home shard.
+    pub(crate) fn new_in(home: usize, value: T) -> Self {
+        let owner = NonNull::from(Box::leak(Box::<Shared<T>>::new_uninit())).cast::<Shared<T>>();
+        let shards = std::array::from_fn(|index| {
+            let count = if index == home { EXACT + HANDLE } else { 0 };
+            Shard { count: AtomicUsize::new(count), owner }.into()
+        });
+        let (exact, all_exact) = (AtomicUsize::new(1), AtomicBool::new(false));
+        // SAFETY: the memory was just allocated for this type.
+        unsafe { owner.write(Shared { value, shards, exact, all_exact }) };
+        // SAFETY: it was just written.
+        Self(unsafe { owner.as_ref() }.shard(home))
+    }
+
+    #[inline]
+    fn shared(&self) -> &Shared<T> {
+        // SAFETY: this handle exists, so the allocation does (rules 3 to 5).
+        unsafe { self.0.as_ref().owner.as_ref() }
+    }
+
+    /// Clones the handle, counted in the given shard.
+    #[inline]
+    pub(crate) fn clone_in(&self, shard: usize) -> Self {
+        let shared = self.shared();
+        let shard = shared.shard(shard);
+        // SAFETY: it is a part of the allocation, which exists.
+        let count = unsafe { &shard.as_ref().count };
+        // The handle that is cloned keeps the value, so nothing has to be acquired.
+        if count.fetch_add(HANDLE, Ordering::Relaxed) == EXACT {
+            shared.exact.fetch_add(1, Ordering::Relaxed);
+        }
+        Self(shard)
+    }
+}
+
+impl<T> Shared<T> {
+    #[inline]
+    fn shard(&self, index: usize) -> NonNull<Shard<T>> {
+        NonNull::from(&*self.shards[index])
+    }
+
+    /// Makes all shards exact that are lazy. Called while `exact` counts the home shard.
+    fn make_all_exact(&self) {
+        // Every other shard counts from the beginning, and those without a handle are taken out again.
+        self.exact.fetch_add(SHARDS - 1, Ordering::Relaxed);
+        for shard in &self.shards {
+            // Acquires what a lazy drop has released.
+            if shard.count.fetch_or(EXACT, Ordering::AcqRel) == 0 {
+                self.exact.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<T> Clone for ShardedArc<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        self.clone_in(own_shard())
+    }
+}
+
+impl<T> Drop for ShardedArc<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this handle exists until the count is lowered.
+        let Shard { count, owner } = unsafe { self.0.as_ref() };
+        let owner = *owner;
+        if count.fetch_sub(HANDLE, Ordering::Release) == EXACT + HANDLE {
+            // SAFETY: `exact` counts this shard until `leave` lowers it.
+            unsafe { leave(owner, self.0) };
+        }
+    }
+}
+
+/// Takes an exact shard without handles out of `exact`, and frees the value if it was the last one.
+///
+/// # Safety
+/// The caller has lowered the count of `shard`, an exact shard of `owner`, to 0, and calls this once.
+#[cold]
+unsafe fn leave<T>(owner: NonNull<Shared<T>>, shard: NonNull<Shard<T>>) {
+    // SAFETY: `exact` still counts this shard, so the allocation exists.
+    let (shared, shard) = unsafe { (owner.as_ref(), shard.as_ref()) };
+    // A load and not a fence, as in `Arc`: ThreadSanitizer does not know fences.
+    shard.count.load(Ordering::Acquire);
+    // Until then the home shard is the only exact one.
+    if !shared.all_exact.swap(true, Ordering::Relaxed) {
+        shared.make_all_exact();
+    }
+    if shared.exact.fetch_sub(1, Ordering::Release) == 1 {
+        shared.exact.load(Ordering::Acquire);
+        // SAFETY: the memory came from a box of this type, and no handle exists any more (rule 5).
+        drop(unsafe { Box::from_raw(owner.as_ptr()) });
+    }
+}
+
+impl<T> Deref for ShardedArc<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.shared().value
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for ShardedArc<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        T::fmt(self, f)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::{sync::Arc, thread};
+
+    use super::*;
+
+    /// More threads than shards.
+    #[test]
+    fn value_is_dropped_with_the_last_handle_of_many_threads() {
+        let value = Arc::new(());
+        let first = ShardedArc::new(value.clone());
+        let threads: Vec<_> = (0..2 * SHARDS)
+            .map(|_| first.clone())
+            .map(|handle| thread::spawn(move || (0..1000).fold(handle, |handle, _| handle.clone())))
+            .collect();
+        drop(first);
+        let handles: Vec<_> = threads.into_iter().map(thread::JoinHandle::join).collect();
+        assert_eq!(Arc::strong_count(&value), 2);
+        drop(handles);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}
