@@ -23,6 +23,8 @@ use crate::{
 /// A device that is never lost. Its driver carries out writes on a thread of its own.
 #[derive(Default)]
 struct Model {
+    /// Whether queries show streams to be idle.
+    shows_idle: bool,
     driver: Mutex<Driver>,
     came: Condvar,
 }
@@ -38,8 +40,8 @@ impl WatchedDevice for Model {
         None
     }
 
-    fn status(&self, _: &DriverStream) -> Result<Option<u64>, Error> {
-        Ok(None)
+    fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error> {
+        Ok(self.shows_idle.then(|| stream.accepted()))
     }
 
     fn write_word(&self, stream: &DriverStream, value: u64) -> bool {
@@ -85,6 +87,46 @@ unsafe impl NoticeSink for Reported {
 
 fn stream() -> Arc<DriverStream> {
     Arc::new(DriverStream::without_driver(1))
+}
+
+/// A caller leaves its wants to a thread that is awake, as `Reporter::want` does. The thread finds the stream idle, or
+/// has it write its word. Both submissions are reported, in order.
+fn every_ask_is_reported(shows_idle: bool) {
+    let (inbox, stream) = (Arc::<ReportInbox>::default(), stream());
+    let model = Arc::new(Model { shows_idle, ..Model::default() });
+    let reported = Arc::<Reported>::default();
+    let watcher = thread::spawn({
+        let (inbox, reported, model) = (inbox.clone(), reported.clone(), model.clone());
+        let wakeup = Wakeup::Polled(Duration::ZERO);
+        move || watch(&*model, wakeup, &inbox, &*reported)
+    });
+    let driver = thread::spawn({
+        let model = model.clone();
+        move || model.run(|word, value| word.store(value))
+    });
+    for number in [1, 2] {
+        stream.accept(number);
+        if !inbox.ask_if_awake(&stream, number) {
+            let enqueue = |value| enqueue_write(&*model, &inbox, &stream, value);
+            stream.reports.want(number, || stream.accepted(), enqueue);
+        }
+    }
+    inbox.close();
+    watcher.join().unwrap();
+    model.close();
+    driver.join().unwrap();
+    let reported = reported.0.lock().unwrap();
+    assert!(reported.is_sorted() && reported.last() == Some(&2), "{reported:?}");
+}
+
+#[test]
+fn ask_of_an_idle_stream_is_reported_without_a_write() {
+    check(Some(2), || every_ask_is_reported(true));
+}
+
+#[test]
+fn ask_of_a_busy_stream_makes_it_write() {
+    check(Some(2), || every_ask_is_reported(false));
 }
 
 /// A caller wants reports of two submissions, while the driver writes and the thread looks, sleeps or parks. Then the

@@ -32,6 +32,7 @@ pub struct ShardedArc<T>(NonNull<Shard<T>>);
 struct Shard<T> {
     /// [`HANDLE`] for each handle, and [`EXACT`] if the shard is exact.
     count: AtomicUsize,
+    index: usize,
     /// The allocation that this shard is part of.
     owner: NonNull<Shared<T>>,
 }
@@ -64,7 +65,7 @@ impl<T> ShardedArc<T> {
         let owner = NonNull::from(Box::leak(Box::<Shared<T>>::new_uninit())).cast::<Shared<T>>();
         let shards = std::array::from_fn(|index| {
             let count = if index == home { EXACT + HANDLE } else { 0 };
-            Shard { count: AtomicUsize::new(count), owner }.into()
+            Shard { count: AtomicUsize::new(count), index, owner }.into()
         });
         let (exact, all_exact) = (AtomicUsize::new(1), AtomicBool::new(false));
         // SAFETY: the memory was just allocated for this type.
@@ -82,11 +83,21 @@ impl<T> ShardedArc<T> {
     /// Clones the handle, counted in the given shard.
     #[inline]
     pub(crate) fn clone_in(&self, shard: usize) -> Self {
+        // SAFETY: this handle exists, so its shard does.
+        let own = unsafe { self.0.as_ref() };
+        // The handle that is cloned keeps the value, so nothing has to be acquired.
+        if own.index == shard {
+            own.count.fetch_add(HANDLE, Ordering::Relaxed);
+            return Self(self.0);
+        }
+        self.clone_into_other(shard)
+    }
+
+    fn clone_into_other(&self, shard: usize) -> Self {
         let shared = self.shared();
         let shard = shared.shard(shard);
         // SAFETY: it is a part of the allocation, which exists.
         let count = unsafe { &shard.as_ref().count };
-        // The handle that is cloned keeps the value, so nothing has to be acquired.
         if count.fetch_add(HANDLE, Ordering::Relaxed) == EXACT {
             shared.exact.fetch_add(1, Ordering::Relaxed);
         }
@@ -124,7 +135,7 @@ impl<T> Drop for ShardedArc<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this handle exists until the count is lowered.
-        let Shard { count, owner } = unsafe { self.0.as_ref() };
+        let Shard { count, owner, .. } = unsafe { self.0.as_ref() };
         let owner = *owner;
         if count.fetch_sub(HANDLE, Ordering::Release) == EXACT + HANDLE {
             // SAFETY: `exact` counts this shard until `leave` lowers it.

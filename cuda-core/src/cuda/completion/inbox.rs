@@ -32,6 +32,12 @@ impl Entry {
     }
 }
 
+/// A want for which no write was enqueued: the thread finds out itself whether the submission is complete.
+pub(super) struct Ask {
+    pub(super) stream: Arc<DriverStream>,
+    pub(super) number: u64,
+}
+
 /// The state that the thread shares with callers.
 #[derive(Default)]
 pub(crate) struct ReportInbox {
@@ -44,6 +50,7 @@ pub(crate) struct ReportInbox {
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
+    asks: Vec<Ask>,
     /// A signal that came while the thread was awake.
     signalled: bool,
     sleeping: bool,
@@ -55,6 +62,18 @@ impl ReportInbox {
     /// Puts an entry. Its write was enqueued before.
     pub(super) fn put(&self, entry: Entry) {
         self.change(|state| state.entries.push(entry));
+    }
+
+    /// Leaves a want to the thread, unless the thread sleeps. Returns whether it is awake.
+    pub(crate) fn ask_if_awake(&self, stream: &Arc<DriverStream>, number: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.sleeping {
+            return false;
+        }
+        state.asks.push(Ask { stream: stream.clone(), number });
+        state.signalled = true;
+        self.changed.store(true, Ordering::Release);
+        true
     }
 
     /// Ends the thread once every entry is reported.
@@ -77,14 +96,16 @@ impl ReportInbox {
         }
     }
 
-    /// Moves new entries to `watched`. Returns whether there were any, and whether the backend was dropped.
-    pub(super) fn take(&self, watched: &mut Vec<Entry>) -> (bool, bool) {
+    /// Moves new entries to `watched`, and passes new asks to `ask`. Returns whether there were any, and whether the
+    /// backend was dropped.
+    pub(super) fn take(&self, watched: &mut Vec<Entry>, ask: impl FnMut(Ask)) -> (bool, bool) {
         if !self.changed.load(Ordering::Acquire) {
             return (false, false);
         }
         let mut state = self.state.lock();
-        let came = !state.entries.is_empty();
+        let came = !state.entries.is_empty() || !state.asks.is_empty();
         watched.append(&mut state.entries);
+        state.asks.drain(..).for_each(ask);
         // While the inbox is closed, every later call reports that again.
         self.changed.store(state.closed, Ordering::Release);
         (came, state.closed)
@@ -115,12 +136,12 @@ mod tests {
     #[test]
     fn entry_is_taken_once_and_closing_is_reported_every_time() {
         let (inbox, mut watched) = (ReportInbox::default(), Vec::new());
-        assert_eq!(inbox.take(&mut watched), (false, false));
+        assert_eq!(inbox.take(&mut watched, |_| {}), (false, false));
         inbox.put(entry());
         inbox.close();
-        assert_eq!(inbox.take(&mut watched), (true, true));
+        assert_eq!(inbox.take(&mut watched, |_| {}), (true, true));
         assert_eq!(watched.len(), 1);
-        assert_eq!(inbox.take(&mut watched), (false, true));
+        assert_eq!(inbox.take(&mut watched, |_| {}), (false, true));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! [`mode`] is the option that chooses between the two kinds of write. [`wait_budget`] decides how long a thread spins
 //! and sleeps while it waits. [`block_on_word`] blocks the caller's own thread until a word shows a number.
 
+mod asked;
 mod block;
 mod device;
 mod host_function;

@@ -57,6 +57,10 @@ impl Reporter {
             return Ok(());
         }
         self.start()?;
+        let polled = matches!(self.wakeup, Wakeup::Polled(_));
+        if polled && !stream.was_lent() && self.inbox.ask_if_awake(stream, number) {
+            return Ok(());
+        }
         let device = self.device(bound);
         let enqueue = |value| enqueue_write(&device, &self.inbox, stream, value);
         stream.reports.want(number, || stream.accepted(), enqueue);

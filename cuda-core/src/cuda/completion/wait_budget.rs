@@ -3,9 +3,16 @@
 
 use std::time::Duration;
 
+use crate::sync::limit;
+
 /// Streams with outstanding reports are queried after this time without a report. After a fault the device takes about
 /// three times as long to return an error.
 pub(super) const WATCH: Duration = Duration::from_millis(50);
+
+/// The completion thread queries a stream for this long before it has the stream write its word. A query costs a tenth of
+/// a write, and a write delays launches of other threads. So short kernels need no write.
+/// In models, where time stands still, a stream is queried once.
+pub(super) const MOST_QUERIES: Duration = Duration::from_micros(limit(20, 0) as u64);
 
 /// The shortest sleep; waking up costs about as much.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);

@@ -11,9 +11,10 @@ use std::{
 };
 
 use super::{
+    asked::{Asked, AskedStream},
     device::{WatchedDevice, enqueue_write},
     inbox::{Entry, ReportInbox},
-    wait_budget::{Step, Wakeup, next_step},
+    wait_budget::{MOST_QUERIES, Step, Wakeup, next_step},
 };
 use crate::{
     cuda::streams::DriverStream,
@@ -27,12 +28,23 @@ struct Watcher<'a, D> {
     inbox: &'a ReportInbox,
     notices: &'a dyn NoticeSink,
     watched: Vec<Entry>,
+    asked: Asked,
     /// The last time at which a word changed or an entry was added.
     event: Instant,
     /// The last time at which a word changed, the streams were queried, or an entry was added to an empty `watched`.
     checked: Instant,
     /// The last time at which the streams were queried, or an entry was added to an empty `watched`.
     queried: Instant,
+}
+
+/// The outcome of a query for an ask.
+enum Queried {
+    /// The stream is busy, and is queried again.
+    Busy,
+    /// The stream writes its word.
+    Writes,
+    /// A notice was delivered that ends the ask.
+    Reported,
 }
 
 /// Watches until the backend is dropped and every entry is reported.
@@ -43,23 +55,29 @@ pub(crate) fn watch(
     notices: &dyn NoticeSink,
 ) {
     let now = sync::now();
-    let (watched, event, checked, queried) = (Vec::new(), now, now, now);
-    let mut watcher = Watcher { device, inbox, notices, watched, event, checked, queried };
+    let (watched, asked, event, checked, queried) = (Vec::new(), Asked::default(), now, now, now);
+    let mut watcher = Watcher { device, inbox, notices, watched, asked, event, checked, queried };
     loop {
         let was_idle = watcher.watched.is_empty();
-        let (came, closed) = inbox.take(&mut watcher.watched);
-        if closed && watcher.watched.is_empty() {
+        let now = sync::now();
+        let (came, closed) = inbox.take(&mut watcher.watched, |ask| watcher.asked.add(ask, now));
+        if closed && watcher.watched.is_empty() && watcher.asked.is_empty() {
             return;
         }
-        let now = sync::now();
         if came {
             watcher.event = now;
             if was_idle {
                 (watcher.checked, watcher.queried) = (now, now);
             }
         }
-        if watcher.report_due() {
+        let was_asked = !watcher.asked.is_empty();
+        if watcher.report_due() | watcher.query_asked(now) {
             (watcher.event, watcher.checked) = (sync::now(), sync::now());
+            continue;
+        }
+        if was_asked {
+            // Looks again at once: the last ask may have gone, and the backend with it.
+            spin_loop();
             continue;
         }
         let (since_event, since_query) = watcher.times(now);
@@ -88,7 +106,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
     /// to report.
     fn report_due(&mut self) -> bool {
         if let Some(error) = self.device.lost() {
-            let any = !self.watched.is_empty();
+            let any = !self.watched.is_empty() || !self.asked.is_empty();
             if any {
                 self.report_lost(error);
             }
@@ -112,6 +130,44 @@ impl<D: WatchedDevice> Watcher<'_, D> {
             }
         }
         true
+    }
+
+    /// Queries the streams that callers have asked for. Reports those that are idle. A stream that stays busy for
+    /// [`MOST_QUERIES`], and one that was lent to foreign code, writes its word instead. Returns whether there was
+    /// anything to report.
+    fn query_asked(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.retain(|ask| match self.query(ask, now) {
+            Queried::Busy => true,
+            Queried::Writes => false,
+            Queried::Reported => {
+                any = true;
+                false
+            }
+        });
+        self.asked = asked;
+        any
+    }
+
+    fn query(&mut self, ask: &AskedStream, now: Instant) -> Queried {
+        let (stream, number) = (&ask.stream, ask.number);
+        match stream.unless_lent(|| self.device.status(stream)) {
+            Some(Ok(Some(complete))) if complete >= number => {
+                self.report(stream, complete);
+                Queried::Reported
+            }
+            Some(Ok(_)) if now - ask.since < MOST_QUERIES => Queried::Busy,
+            Some(Ok(_)) | None => {
+                let enqueue = |value| enqueue_write(self.device, self.inbox, stream, value);
+                stream.reports.want(number, || stream.accepted(), enqueue);
+                Queried::Writes
+            }
+            Some(Err(error)) => {
+                self.report_lost(error);
+                Queried::Reported
+            }
+        }
     }
 
     /// Queries every watched stream once. Finds faults, and the completion of entries without a write.
@@ -142,6 +198,8 @@ impl<D: WatchedDevice> Watcher<'_, D> {
 
     /// Tells the client that the device is lost. Ends every entry.
     fn report_lost(&mut self, error: Error) {
+        // Those that are being queried end by their next query.
+        self.asked.clear();
         for entry in self.watched.drain(..) {
             entry.stream.reports.arrived(1);
         }
@@ -215,7 +273,8 @@ mod tests {
     ) -> Watcher<'a, Fake> {
         let now = sync::now();
         let (event, checked, queried) = (now, now, now);
-        Watcher { device, inbox, notices, watched: Vec::new(), event, checked, queried }
+        let asked = Asked::default();
+        Watcher { device, inbox, notices, watched: Vec::new(), asked, event, checked, queried }
     }
 
     fn progress(stream: u64, complete: u64) -> Notice {

@@ -7,6 +7,8 @@
 //!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
 //! - `foreign` changes only while no write of the word can be enqueued. While it is set, no write is enqueued: foreign
 //!   code may be capturing the stream. A captured write, replayed later, would set the word back.
+//! - `lent` is set under `querying`, which the completion thread holds during a query that it makes without asking the
+//!   driver about captures. A query would end a capture.
 
 use super::Reports;
 use crate::{
@@ -31,6 +33,7 @@ pub(crate) struct DriverStream {
     foreign: AtomicBool,
     /// Whether foreign code ever had the raw stream, and may capture it.
     lent: AtomicBool,
+    querying: Mutex<()>,
     pub(crate) reports: Reports,
     /// The last number that was reported. Used by the completion thread alone.
     reported: AtomicU64,
@@ -62,6 +65,7 @@ impl DriverStream {
             event: Mutex::default(),
             foreign: AtomicBool::new(false),
             lent: AtomicBool::new(false),
+            querying: Mutex::default(),
             reports: Reports::default(),
             reported: AtomicU64::new(0),
             reclaim,
@@ -168,8 +172,17 @@ impl DriverStream {
 
     /// The raw stream, for foreign code.
     pub(crate) fn lend(&self) -> StreamHandle {
-        self.lent.store(true, Ordering::Release);
+        if !self.was_lent() {
+            let _no_query = self.querying.lock();
+            self.lent.store(true, Ordering::Release);
+        }
         self.raw
+    }
+
+    /// Makes a query while the stream is not being lent. Returns nothing if it was lent before.
+    pub(crate) fn unless_lent<T>(&self, query: impl FnOnce() -> T) -> Option<T> {
+        let _not_now = self.querying.lock();
+        (!self.was_lent()).then(query)
     }
 
     /// Whether foreign code ever had the raw stream.
