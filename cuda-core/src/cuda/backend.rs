@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    completion::{Completion, Reporter, block_on_word},
+    completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
     objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
     streams::{DriverStream, StreamTable},
@@ -36,7 +36,7 @@ use crate::{
 /// can use the device again.
 ///
 /// A launch blocks while its module is loading. On a device without memory pools an allocation may wait for the device.
-/// The creation of a stream pins memory if more than 1024 streams are alive. No other submission or control blocks by
+/// No other submission or control blocks by
 /// itself. But while the driver loads a module or unpins memory, it waits for running kernels, and launches of other
 /// threads wait with it.
 pub struct CudaBackend {
@@ -171,7 +171,8 @@ unsafe impl Backend for CudaBackend {
             Control::Allocate { id, bytes, at } => {
                 self.primary.alive()?;
                 let stream = self.streams.find(at.stream)?;
-                self.memory.allocate(id, bytes, &stream, &self.primary.bind()?)?;
+                let bound = &self.primary.bind()?;
+                self.memory.allocate(id, bytes, &stream, bound)?;
                 stream.accept(at.number);
                 Ok(())
             }
@@ -246,10 +247,12 @@ unsafe impl Backend for CudaBackend {
             return unsafe { primary.api.stream_synchronize(stream.raw) }
                 .map_err(|failed| primary.state_error(failed));
         }
-        // Other threads have submitted more. A word write or an event that was enqueued before that work does not wait
+        // Other threads have submitted more. A checkpoint or an event that was enqueued before that work does not wait
         // for it.
-        if stream.reports.written() >= number {
-            return block_on_word(stream.word, number, || stream.status(primary, bound).map(drop));
+        if stream.reports.enqueued() >= number {
+            return block_on_report(&stream.passed, number, || {
+                stream.status(primary, bound).map(drop)
+            });
         }
         let event = stream.event_after(number, primary, bound)?;
         // SAFETY: the stream is held and owns the event (rule 5).
@@ -305,7 +308,7 @@ unsafe impl Foreign for CudaBackend {
     }
 }
 
-/// A call of foreign code on a stream. Until it is dropped, also by unwinding, the stream's word is not written: the
+/// A call of foreign code on a stream. Until it is dropped, also by unwinding, no checkpoint is enqueued: the
 /// code may be capturing the stream.
 struct ForeignCall<'a> {
     backend: &'a CudaBackend,

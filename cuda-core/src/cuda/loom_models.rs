@@ -1,5 +1,5 @@
-//! loom models: the completion thread against callers and a driver, the bookkeeping of reports, and the id cache against
-//! itself. Here the cache has one slot, and a stream has at most one write in flight.
+//! loom models: the completion thread against callers and a driver, the bookkeeping of reports, and the id cache
+//! against itself. Here the cache has one slot, and a stream has at most one checkpoint in flight.
 
 use std::{
     collections::VecDeque,
@@ -10,9 +10,11 @@ use std::{
 use ::loom::thread;
 
 use super::{
-    completion::{ReportInbox, Wakeup, WatchedDevice, enqueue_write, host_call, watch},
-    context::{IdCache, Word},
-    streams::DriverStream,
+    completion::{
+        Checkpoint, Entry, ReportInbox, Wakeup, WatchedDevice, enqueue_checkpoint, host_call, watch,
+    },
+    context::IdCache,
+    streams::{DriverStream, Passed},
 };
 use crate::{
     loom_models::check,
@@ -20,18 +22,16 @@ use crate::{
     sync::{Condvar, Mutex},
 };
 
-/// A device that is never lost. Its driver carries out writes on a thread of its own.
+/// A device that is never lost. Its driver passes checkpoints on a thread of its own.
 #[derive(Default)]
 struct Model {
-    /// Whether queries show streams to be idle.
-    shows_idle: bool,
     driver: Mutex<Driver>,
     came: Condvar,
 }
 
 #[derive(Default)]
 struct Driver {
-    writes: VecDeque<(Word, u64)>,
+    checkpoints: VecDeque<(Passed, u64)>,
     closed: bool,
 }
 
@@ -40,15 +40,17 @@ impl WatchedDevice for Model {
         None
     }
 
-    fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error> {
-        Ok(self.shows_idle.then(|| stream.accepted()))
+    fn status(&self, _: &DriverStream) -> Result<Option<u64>, Error> {
+        Ok(None)
     }
 
-    fn write_word(&self, stream: &DriverStream, value: u64) -> bool {
-        self.driver.lock().writes.push_back((stream.word, value));
+    fn checkpoint(&self, stream: &DriverStream, number: u64) -> Option<Checkpoint> {
+        self.driver.lock().checkpoints.push_back((stream.passed.clone(), number));
         self.came.notify_one();
-        true
+        Some(Checkpoint::HostFunction)
     }
+
+    fn look(&self, _: &Entry) {}
 }
 
 impl Model {
@@ -57,14 +59,14 @@ impl Model {
         self.came.notify_one();
     }
 
-    /// Carries out writes in order until the model is closed.
-    fn run(&self, carry_out: impl Fn(Word, u64)) {
+    /// Carries out checkpoints in order until the model is closed.
+    fn run(&self, carry_out: impl Fn(Passed, u64)) {
         loop {
             let mut driver = self.driver.lock();
-            match driver.writes.pop_front() {
-                Some((word, value)) => {
+            match driver.checkpoints.pop_front() {
+                Some((passed, value)) => {
                     drop(driver);
-                    carry_out(word, value);
+                    carry_out(passed, value);
                 }
                 None if driver.closed => return,
                 None => self.came.wait(&mut driver),
@@ -89,51 +91,11 @@ fn stream() -> Arc<DriverStream> {
     Arc::new(DriverStream::without_driver(1))
 }
 
-/// A caller leaves its wants to a thread that is awake, as `Reporter::want` does. The thread finds the stream idle, or
-/// has it write its word. Both submissions are reported, in order.
-fn every_ask_is_reported(shows_idle: bool) {
-    let (inbox, stream) = (Arc::<ReportInbox>::default(), stream());
-    let model = Arc::new(Model { shows_idle, ..Model::default() });
-    let reported = Arc::<Reported>::default();
-    let watcher = thread::spawn({
-        let (inbox, reported, model) = (inbox.clone(), reported.clone(), model.clone());
-        let wakeup = Wakeup::Polled(Duration::ZERO);
-        move || watch(&*model, wakeup, &inbox, &*reported)
-    });
-    let driver = thread::spawn({
-        let model = model.clone();
-        move || model.run(|word, value| word.store(value))
-    });
-    for number in [1, 2] {
-        stream.accept(number);
-        if !inbox.ask_if_awake(&stream, number) {
-            let enqueue = |value| enqueue_write(&*model, &inbox, &stream, value);
-            stream.reports.want(number, || stream.accepted(), enqueue);
-        }
-    }
-    inbox.close();
-    watcher.join().unwrap();
-    model.close();
-    driver.join().unwrap();
-    let reported = reported.0.lock().unwrap();
-    assert!(reported.is_sorted() && reported.last() == Some(&2), "{reported:?}");
-}
-
-#[test]
-fn ask_of_an_idle_stream_is_reported_without_a_write() {
-    check(Some(2), || every_ask_is_reported(true));
-}
-
-#[test]
-fn ask_of_a_busy_stream_makes_it_write() {
-    check(Some(2), || every_ask_is_reported(false));
-}
-
-/// A caller wants reports of two submissions, while the driver writes and the thread looks, sleeps or parks. Then the
+/// A caller wants reports of two submissions, while the driver works and the thread looks, sleeps or parks. Then the
 /// backend is dropped. Both submissions are reported, in order.
 fn every_want_is_reported(
     wakeup: Wakeup,
-    carry_out: impl Fn(&Arc<ReportInbox>, Word, u64) + Send + 'static,
+    carry_out: impl Fn(&Arc<ReportInbox>, Passed, u64) + Send + 'static,
 ) {
     let (inbox, stream, model) = (Arc::<ReportInbox>::default(), stream(), Arc::<Model>::default());
     let reported = Arc::<Reported>::default();
@@ -143,11 +105,11 @@ fn every_want_is_reported(
     });
     let driver = thread::spawn({
         let (inbox, model) = (inbox.clone(), model.clone());
-        move || model.run(|word, value| carry_out(&inbox, word, value))
+        move || model.run(|passed, value| carry_out(&inbox, passed, value))
     });
     for number in [1, 2] {
         stream.accept(number);
-        let enqueue = |value| enqueue_write(&*model, &inbox, &stream, value);
+        let enqueue = |value| enqueue_checkpoint(&*model, &inbox, &stream, value);
         stream.reports.want(number, || stream.accepted(), enqueue);
     }
     inbox.close();
@@ -163,25 +125,25 @@ fn host_function_wakes_the_completion_thread() {
     check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_call));
 }
 
-fn write(_: &Arc<ReportInbox>, word: Word, value: u64) {
-    word.store(value);
+fn write(_: &Arc<ReportInbox>, passed: Passed, value: u64) {
+    passed.raise(value);
 }
 
 #[test]
-fn spinning_completion_thread_sees_the_word() {
+fn spinning_completion_thread_sees_the_number() {
     let spins = Wakeup::Polled(Duration::from_micros(1));
     check(Some(2), move || every_want_is_reported(spins, write));
 }
 
 #[test]
-fn sleeping_completion_thread_sees_the_word() {
+fn sleeping_completion_thread_sees_the_number() {
     check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), write));
 }
 
-/// Two callers want different numbers. If the writes do not cover both yet, the arrival of the write in flight requests
-/// the next one.
+/// Two callers want different numbers. If the checkpoints do not cover both yet, the one in flight, when it is passed,
+/// requests the next one.
 #[test]
-fn two_callers_share_the_writes_in_flight() {
+fn two_callers_share_the_checkpoints_in_flight() {
     check(None, || {
         let (stream, writes) = (stream(), Arc::new(Plain::new(Vec::new())));
         stream.accept(1);
@@ -200,7 +162,7 @@ fn two_callers_share_the_writes_in_flight() {
         caller(2)();
         other.join().unwrap();
         if !stream.reports.covers(2) {
-            stream.reports.arrived(1);
+            stream.reports.passed(1);
             let enqueue = |value| {
                 writes.lock().unwrap().push(value);
                 true
@@ -213,10 +175,10 @@ fn two_callers_share_the_writes_in_flight() {
     });
 }
 
-/// A caller wants a report while foreign code runs on the stream. No write reaches the stream meanwhile, and one that was
-/// held back is enqueued afterwards.
+/// A caller wants a report while foreign code runs on the stream. No checkpoint reaches the stream meanwhile, and one
+/// that was held back is enqueued afterwards.
 #[test]
-fn no_write_is_enqueued_during_a_foreign_call() {
+fn no_checkpoint_is_enqueued_during_a_foreign_call() {
     check(None, || {
         let (stream, capturing) = (stream(), Arc::new(Plain::new(false)));
         stream.accept(1);
@@ -238,7 +200,7 @@ fn no_write_is_enqueued_during_a_foreign_call() {
         *capturing.lock().unwrap() = false;
         stream.end_foreign(enqueue(&stream, &capturing));
         caller.join().unwrap();
-        assert!(stream.reports.written() >= 1);
+        assert!(stream.reports.enqueued() >= 1);
     });
 }
 

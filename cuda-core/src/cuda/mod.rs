@@ -1,23 +1,23 @@
 //! NVIDIA GPUs, through the installed driver (feature `cuda`).
 //!
-//! The build needs nothing of CUDA: the driver's library is loaded when a device is opened. Where there is none, that is
-//! an [`Error::NoDriver`](crate::Error::NoDriver).
+//! The build needs nothing of CUDA: the driver's library is loaded when a device is opened. Where there is none, that
+//! is an [`Error::NoDriver`](crate::Error::NoDriver).
 //!
-//! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this process),
-//! `streams`, `completion` (reports of progress), `objects` (memory, modules, transfers), `work` (submissions).
-//! `backend` implements [`Backend`](crate::Backend) with them. A submission goes from `backend` to `work`; its completion
-//! comes back through `completion::watcher`.
+//! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
+//! process), `streams`, `completion` (reports of progress), `objects` (memory, modules, transfers), `work`
+//! (submissions). `backend` implements [`Backend`](crate::Backend) with them. A submission goes from `backend` to
+//! `work`; its completion comes back through `completion::watcher`.
 //!
 //! # Rules
 //!
-//! The driver's calls may be made from any thread. The rules below keep their arguments alive. Every `SAFETY` comment in
-//! this module refers to one of them.
+//! The driver's calls may be made from any thread. The rules below keep their arguments alive. Every `SAFETY` comment
+//! in this module refers to one of them.
 //!
 //! 1. **Library.** It is loaded once and never unloaded, so its functions live as long as the process.
 //! 2. **Context.** It is the device's primary one, which every CUDA library of the process shares. The first open of a
 //!    device retains it, and it is never released. `context::Primary` lives as long, and so do the memory pools in it.
-//!    A call that needs a context is made while a `context::Bound` lives, which restores the thread's own context when it
-//!    is dropped. The completion thread binds for its whole life.
+//!    A call that needs a context is made while a `context::Bound` lives, which restores the thread's own context when
+//!    it is dropped. The completion thread binds for its whole life.
 //! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
 //!    `peek` or `block_until`, whose caller promises not to retire the stream. An outstanding report holds one too.
 //! 4. **Functions** are used inside `submit` only, whose caller promises not to unload their module. So a launch finds
@@ -27,11 +27,12 @@
 //!    tickets. A use after the free would be a fault of the device, not of the process.
 //! 7. **Host memory** of a copy belongs to the device until the stream has passed the copy. The client keeps the block
 //!    alive; this module checks the bounds.
-//! 8. **Words.** A stream shows its progress in a word of pinned memory that is never freed. A driver's thread runs the
-//!    host function of a report and nothing else: it writes the word and wakes the completion thread, takes no lock that
-//!    is held across a driver call, and drops no value of a user.
-//! 9. **Progress** is reported only after the stream's word shows the number and the stream's status was read, or after
-//!    a query found the stream idle. A number is read before the query that it relies on.
+//! 8. **Host functions.** A driver's thread runs the host function of a report and nothing else: it stores the number
+//!    that the stream has passed and wakes the completion thread, takes no lock that is held across a driver call, and
+//!    drops no value of a user.
+//! 9. **Progress** is reported only after the stream has passed a checkpoint for the number and the status of the
+//!    stream or of the checkpoint's event was read, or after a query found the stream idle. A number is read before the
+//!    query that it relies on.
 //! 10. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
 //!     is dropped, its resources stay there until its streams have run everything. On a lost device they are leaked.
 //!     Two guards call the driver when they are dropped: `context::Bound` and `backend::ForeignCall`.
@@ -44,8 +45,9 @@
 //! | `cuda-loader`, one per backend | a module to load, a request that may block | `objects::modules`, memory statistics, peer access | half a second after the last job |
 //! | `cuda-reclaim`, one per device | a resource that was dropped | `context::reclaim` | half a second after the queue is empty |
 //!
-//! The completion thread looks at the words of the streams that callers wait for. After a fault no word changes any more,
-//! so it also queries every such stream when no word has changed for 50 ms. With nothing outstanding it parks.
+//! The completion thread looks at the checkpoints of the streams that callers wait for. It also queries every such
+//! stream when it has reported nothing for 50 ms: a stream whose checkpoint the driver refused, or one that a fault has
+//! stopped. With nothing outstanding it parks.
 
 mod backend;
 mod completion;

@@ -61,8 +61,8 @@ unsafe impl Provider for CudaProvider {
         }
     }
 
-    /// Opens a device. The first time takes a quarter of a second: the driver creates its context, which then stays until
-    /// the process ends.
+    /// Opens a device. The first time takes a quarter of a second: the driver creates its context, which then stays
+    /// until the process ends.
     ///
     /// # Errors
     /// [`Error::NoDriver`], [`Error::DriverUnusable`], [`Error::NoDevice`], and [`Error::DeviceLost`] after an earlier

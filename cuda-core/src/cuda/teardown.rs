@@ -92,12 +92,13 @@ impl Reclaimable for Objects {
 }
 
 impl Objects {
-    /// Frees the memory in the order of an idle stream where that is possible: other frees may wait for the whole device.
+    /// Frees the memory in the order of an idle stream where that is possible: other frees may wait for the whole
+    /// device.
     fn free_memory(&mut self, primary: &Primary) {
         let stream = self.streams.first().filter(|_| primary.pool.is_some());
         for address in self.memory.drain(..) {
-            // SAFETY: the backend's streams are idle and the backend is gone, so no submission uses the memory (rule 6).
-            // The driver takes memory of pools in both ways. The stream is held.
+            // SAFETY: the backend's streams are idle and the backend is gone, so no submission uses the memory (rule
+            // 6). The driver takes memory of pools in both ways. The stream is held.
             _ = unsafe {
                 match stream {
                     Some(stream) => primary.api.pool_free(address, stream.raw),

@@ -21,7 +21,7 @@
 use std::{ops::Deref, ptr::NonNull};
 
 use super::{
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     shard::{SHARDS, Sharded, own_shard},
 };
 
@@ -30,15 +30,15 @@ pub struct ShardedArc<T>(NonNull<Shard<T>>);
 
 /// The handles that are counted in one shard.
 struct Shard<T> {
-    /// [`HANDLE`] for each handle, and [`EXACT`] if the shard is exact.
-    count: AtomicUsize,
+    /// [`HANDLE`] for each handle, and [`EXACT`] if the shard is exact. Too large to overflow, also by forgotten handles.
+    count: AtomicU64,
     index: usize,
     /// The allocation that this shard is part of.
     owner: NonNull<Shared<T>>,
 }
 
-const EXACT: usize = 1;
-const HANDLE: usize = 2;
+const EXACT: u64 = 1;
+const HANDLE: u64 = 2;
 
 struct Shared<T> {
     value: T,
@@ -65,7 +65,7 @@ impl<T> ShardedArc<T> {
         let owner = NonNull::from(Box::leak(Box::<Shared<T>>::new_uninit())).cast::<Shared<T>>();
         let shards = std::array::from_fn(|index| {
             let count = if index == home { EXACT + HANDLE } else { 0 };
-            Shard { count: AtomicUsize::new(count), index, owner }.into()
+            Shard { count: AtomicU64::new(count), index, owner }.into()
         });
         let (exact, all_exact) = (AtomicUsize::new(1), AtomicBool::new(false));
         // SAFETY: the memory was just allocated for this type.
@@ -98,7 +98,8 @@ impl<T> ShardedArc<T> {
         let shard = shared.shard(shard);
         // SAFETY: it is a part of the allocation, which exists.
         let count = unsafe { &shard.as_ref().count };
-        if count.fetch_add(HANDLE, Ordering::Relaxed) == EXACT {
+        // Acquires and releases, so that every clone of a handle in this shard comes after the one that raised its count.
+        if count.fetch_add(HANDLE, Ordering::AcqRel) == EXACT {
             shared.exact.fetch_add(1, Ordering::Relaxed);
         }
         Self(shard)
@@ -155,7 +156,7 @@ unsafe fn leave<T>(owner: NonNull<Shared<T>>, shard: NonNull<Shard<T>>) {
     // A load and not a fence, as in `Arc`: ThreadSanitizer does not know fences.
     shard.count.load(Ordering::Acquire);
     // Until then the home shard is the only exact one.
-    if !shared.all_exact.swap(true, Ordering::Relaxed) {
+    if !shared.all_exact.swap(true, Ordering::AcqRel) {
         shared.make_all_exact();
     }
     if shared.exact.fetch_sub(1, Ordering::Release) == 1 {

@@ -76,7 +76,7 @@ fn want_during_a_foreign_call_is_reported() {
     gpu.progress_to(ticket);
 }
 
-/// A stream that is being captured is not queried, which would end the capture, and its word is not written.
+/// A stream that is being captured is not queried, which would end the capture, and no checkpoint is enqueued.
 #[test]
 fn reports_do_not_end_a_capture() {
     let Some(gpu) = gpu() else { return };

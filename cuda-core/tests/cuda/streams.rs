@@ -105,7 +105,7 @@ fn peek_returns_completed_submissions_only() {
     assert_eq!(gpu.peek(stream), Ok(before + 1));
 }
 
-/// The caller's mark was made before the other submission, so neither question waits for that one.
+/// The caller's checkpoint was made before the other submission, so neither question waits for that one.
 #[test]
 fn block_until_does_not_wait_for_later_submissions() {
     let Some(gpu) = gpu() else { return };
@@ -113,7 +113,7 @@ fn block_until_does_not_wait_for_later_submissions() {
     let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
     let start_of = Instant::now();
     let launch = |ns| gpu.launch(stream, store, ONE, &slow_store_params(1, ns), &[(8, to)]);
-    // By the word: a report was wanted before the long kernel was submitted.
+    // By its checkpoint: a report was wanted before the long kernel was submitted.
     let first = launch(20_000_000).unwrap();
     gpu.want(first).unwrap();
     launch(1_000_000_000).unwrap();

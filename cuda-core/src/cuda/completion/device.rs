@@ -1,15 +1,16 @@
-//! The device, as completion uses it: reads the status of a stream, and enqueues the write of its word.
+//! The device, as completion uses it: reads the status of a stream, enqueues checkpoints, and looks at them.
 
 use std::sync::Arc;
 
 use super::{
     host_function,
-    inbox::{Entry, ReportInbox},
+    inbox::{Checkpoint, Entry, ReportInbox},
     wait_budget::Wakeup,
 };
 use crate::{
     cuda::{
         context::{Bound, Primary},
+        driver::status::{self, Failed},
         streams::{DriverStream, StreamStatus},
     },
     protocol::Error,
@@ -27,21 +28,24 @@ pub(crate) trait WatchedDevice {
     /// The error that lost the device.
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error>;
 
-    /// Enqueues a write of the stream's word. Returns whether the driver took the write.
-    fn write_word(&self, stream: &DriverStream, value: u64) -> bool;
+    /// Enqueues a checkpoint behind everything that the stream has accepted. Returns nothing if the driver refused it.
+    fn checkpoint(&self, stream: &DriverStream, number: u64) -> Option<Checkpoint>;
+
+    /// Finds out whether the stream has passed the checkpoint of the entry, and stores that in the stream.
+    fn look(&self, entry: &Entry);
 }
 
-/// Enqueues a write of the stream's word, and puts the entry for it into the inbox of the completion thread. Returns
-/// whether the driver took the write. While foreign code runs on the stream, no write is enqueued.
-pub(crate) fn enqueue_write(
+/// Enqueues a checkpoint, and puts the entry for it into the inbox of the completion thread. Returns whether the driver
+/// took the checkpoint. While foreign code runs on the stream, none is enqueued.
+pub(crate) fn enqueue_checkpoint(
     device: &impl WatchedDevice,
     inbox: &ReportInbox,
     stream: &Arc<DriverStream>,
     value: u64,
 ) -> bool {
-    let written = !stream.is_foreign() && device.write_word(stream, value);
-    inbox.put(Entry { stream: stream.clone(), number: value, written });
-    written
+    let checkpoint = if stream.is_foreign() { None } else { device.checkpoint(stream, value) };
+    inbox.put(Entry { stream: stream.clone(), number: value, checkpoint });
+    checkpoint.is_some()
 }
 
 /// The device on a thread that has bound its context.
@@ -66,19 +70,46 @@ impl WatchedDevice for BoundDevice<'_> {
         Ok((status == StreamStatus::Idle).then_some(accepted))
     }
 
-    fn write_word(&self, stream: &DriverStream, value: u64) -> bool {
-        let (primary, word) = (self.primary, stream.word);
-        if self.bound.is_err() {
-            return false;
+    fn checkpoint(&self, stream: &DriverStream, number: u64) -> Option<Checkpoint> {
+        let primary = self.primary;
+        let bound = self.bound.ok()?;
+        match self.wakeup {
+            Wakeup::Polled(_) => {
+                stream.record_checkpoint(primary, bound).ok().map(Checkpoint::Event)
+            }
+            Wakeup::Signalled => {
+                let taken = host_function::enqueue(primary.api, stream, number, self.inbox);
+                // A fault is marked at the device, and the completion thread reports it.
+                taken
+                    .map_err(|failed| primary.error(failed))
+                    .ok()
+                    .map(|()| Checkpoint::HostFunction)
+            }
         }
-        let taken = match self.wakeup {
-            // SAFETY: the caller holds the stream; the word's memory is never freed (rule 8).
-            Wakeup::Polled(_) => unsafe {
-                primary.api.write_word(stream.raw, word.address(), value, 0)
-            },
-            Wakeup::Signalled => host_function::enqueue(primary.api, stream, value, self.inbox),
+    }
+
+    fn look(&self, entry: &Entry) {
+        let (stream, Some(Checkpoint::Event(event))) = (&entry.stream, entry.checkpoint) else {
+            return;
         };
-        // A fault is marked at the device, and the completion thread reports it.
-        taken.map_err(|failed| primary.error(failed)).is_ok()
+        // While nothing was enqueued behind the event, a query of the stream shows the same, a microsecond earlier.
+        let is_last = stream.accepted() == entry.number;
+        let status = if is_last { stream.unless_lent(|| self.status(stream)) } else { None };
+        // An error is marked at the device, and the completion thread reports it.
+        let passed = match status {
+            Some(status) => status.ok().flatten(),
+            // SAFETY: the entry holds the stream, which owns the event.
+            None => match unsafe { self.primary.api.event_query(event) } {
+                Ok(()) => Some(entry.number),
+                Err(Failed { code: status::NOT_READY, .. }) => None,
+                Err(failed) => {
+                    _ = self.primary.state_error(failed);
+                    None
+                }
+            },
+        };
+        if let Some(number) = passed {
+            stream.passed.raise(number);
+        }
     }
 }

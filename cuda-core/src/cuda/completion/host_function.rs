@@ -1,22 +1,21 @@
-//! The host function that writes a stream's word: the driver calls it on a thread of its own (rule 8).
+//! The host function that stores the number of a report: the driver calls it on a thread of its own (rule 8).
 
 use std::{ffi::c_void, sync::Arc};
 
 use super::inbox::ReportInbox;
 use crate::cuda::{
-    context::Word,
     driver::{api::Api, status::Failed},
-    streams::DriverStream,
+    streams::{DriverStream, Passed},
 };
 
-/// Enqueues a host function that writes the stream's word and wakes the completion thread.
+/// Enqueues a host function that stores the number and wakes the completion thread.
 pub(super) fn enqueue(
     api: &Api,
     stream: &DriverStream,
     value: u64,
     inbox: &Arc<ReportInbox>,
 ) -> Result<(), Failed> {
-    let call = Box::new(Call { inbox: Arc::clone(inbox), word: stream.word, value });
+    let call = Box::new(Call { inbox: Arc::clone(inbox), passed: stream.passed.clone(), value });
     let data = Box::into_raw(call);
     // SAFETY: the caller holds the stream; `fire` takes over the box when it runs, at most once.
     let enqueued = unsafe { api.launch_host(stream.raw, fire, data.cast()) };
@@ -30,7 +29,7 @@ pub(super) fn enqueue(
 /// The data of a host function. If the device is lost it never runs, and its few bytes are leaked.
 struct Call {
     inbox: Arc<ReportInbox>,
-    word: Word,
+    passed: Passed,
     value: u64,
 }
 
@@ -38,14 +37,14 @@ struct Call {
 unsafe extern "system" fn fire(data: *mut c_void) {
     // SAFETY: made by `enqueue`, which gave it away; the driver calls this once.
     let call = unsafe { Box::from_raw(data.cast::<Call>()) };
-    call.word.store(call.value);
+    call.passed.raise(call.value);
     call.inbox.wake();
 }
 
 /// Runs a host function as the driver does.
 #[cfg(all(test, loom))]
-pub(crate) fn host_call(inbox: &Arc<ReportInbox>, word: Word, value: u64) {
-    let call = Box::new(Call { inbox: Arc::clone(inbox), word, value });
+pub(crate) fn host_call(inbox: &Arc<ReportInbox>, passed: Passed, value: u64) {
+    let call = Box::new(Call { inbox: Arc::clone(inbox), passed, value });
     // SAFETY: made here, run once.
     unsafe { fire(Box::into_raw(call).cast()) };
 }
@@ -55,9 +54,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_function_writes_the_word_and_wakes_the_thread() {
-        let (inbox, word) = (Arc::new(ReportInbox::default()), Word::on_the_heap());
-        let call = Call { inbox: Arc::clone(&inbox), word, value: 7 };
+    fn host_function_stores_the_number_and_wakes_the_thread() {
+        let (inbox, passed) = (Arc::new(ReportInbox::default()), Passed::default());
+        let call = Call { inbox: Arc::clone(&inbox), passed: passed.clone(), value: 7 };
         let data = Box::into_raw(Box::new(call)) as usize;
         let driver = std::thread::spawn(move || {
             // SAFETY: made above, run once.
@@ -65,6 +64,6 @@ mod tests {
         });
         inbox.wait(None);
         driver.join().unwrap();
-        assert_eq!(word.load(), 7);
+        assert_eq!(passed.load(), 7);
     }
 }

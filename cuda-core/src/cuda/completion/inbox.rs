@@ -2,19 +2,27 @@
 //!
 //! # Rules
 //! - Callers put entries into the [`ReportInbox`]. The thread alone takes them out and owns them from then on.
-//! - An entry is put there *after* its write was enqueued. If the write arrives before the entry, the word keeps its
-//!   value.
+//! - An entry is put there *after* its checkpoint was enqueued.
 //! - The lock is not held across a call of the driver or of the client.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    cuda::streams::DriverStream,
+    cuda::{driver::api::EventHandle, streams::DriverStream},
     sync::{
         Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// Shows that a stream has passed the submissions that a report covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checkpoint {
+    /// An event, which the thread queries.
+    Event(EventHandle),
+    /// A host function, which stores the number and wakes the thread.
+    HostFunction,
+}
 
 /// A report that a caller waits for.
 pub(crate) struct Entry {
@@ -22,20 +30,15 @@ pub(crate) struct Entry {
     pub(super) stream: Arc<DriverStream>,
     /// The submission that the report has to cover.
     pub(super) number: u64,
-    /// Whether the stream will write the word. If not, the thread queries the stream.
-    pub(super) written: bool,
+    /// The way in which the thread learns that the stream has passed the submission. With none, it queries the stream
+    /// from time to time.
+    pub(super) checkpoint: Option<Checkpoint>,
 }
 
 impl Entry {
     pub(super) fn is_due(&self) -> bool {
         self.stream.completed() >= self.number
     }
-}
-
-/// A want for which no write was enqueued: the thread finds out itself whether the submission is complete.
-pub(super) struct Ask {
-    pub(super) stream: Arc<DriverStream>,
-    pub(super) number: u64,
 }
 
 /// The state that the thread shares with callers.
@@ -50,7 +53,6 @@ pub(crate) struct ReportInbox {
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    asks: Vec<Ask>,
     /// A signal that came while the thread was awake.
     signalled: bool,
     sleeping: bool,
@@ -59,21 +61,9 @@ struct State {
 }
 
 impl ReportInbox {
-    /// Puts an entry. Its write was enqueued before.
+    /// Puts an entry. Its checkpoint was enqueued before.
     pub(super) fn put(&self, entry: Entry) {
         self.change(|state| state.entries.push(entry));
-    }
-
-    /// Leaves a want to the thread, unless the thread sleeps. Returns whether it is awake.
-    pub(crate) fn ask_if_awake(&self, stream: &Arc<DriverStream>, number: u64) -> bool {
-        let mut state = self.state.lock();
-        if state.sleeping {
-            return false;
-        }
-        state.asks.push(Ask { stream: stream.clone(), number });
-        state.signalled = true;
-        self.changed.store(true, Ordering::Release);
-        true
     }
 
     /// Ends the thread once every entry is reported.
@@ -81,7 +71,7 @@ impl ReportInbox {
         self.change(|state| state.closed = true);
     }
 
-    /// Wakes the thread, which then looks at the words.
+    /// Wakes the thread, which then looks at its entries.
     pub(super) fn wake(&self) {
         self.change(|_| {});
     }
@@ -96,16 +86,14 @@ impl ReportInbox {
         }
     }
 
-    /// Moves new entries to `watched`, and passes new asks to `ask`. Returns whether there were any, and whether the
-    /// backend was dropped.
-    pub(super) fn take(&self, watched: &mut Vec<Entry>, ask: impl FnMut(Ask)) -> (bool, bool) {
+    /// Moves new entries to `watched`. Returns whether there were any, and whether the backend was dropped.
+    pub(super) fn take(&self, watched: &mut Vec<Entry>) -> (bool, bool) {
         if !self.changed.load(Ordering::Acquire) {
             return (false, false);
         }
         let mut state = self.state.lock();
-        let came = !state.entries.is_empty() || !state.asks.is_empty();
+        let came = !state.entries.is_empty();
         watched.append(&mut state.entries);
-        state.asks.drain(..).for_each(ask);
         // While the inbox is closed, every later call reports that again.
         self.changed.store(state.closed, Ordering::Release);
         (came, state.closed)
@@ -130,18 +118,18 @@ mod tests {
     use super::*;
 
     fn entry() -> Entry {
-        Entry { stream: Arc::new(DriverStream::without_driver(1)), number: 1, written: true }
+        Entry { stream: Arc::new(DriverStream::without_driver(1)), number: 1, checkpoint: None }
     }
 
     #[test]
     fn entry_is_taken_once_and_closing_is_reported_every_time() {
         let (inbox, mut watched) = (ReportInbox::default(), Vec::new());
-        assert_eq!(inbox.take(&mut watched, |_| {}), (false, false));
+        assert_eq!(inbox.take(&mut watched), (false, false));
         inbox.put(entry());
         inbox.close();
-        assert_eq!(inbox.take(&mut watched, |_| {}), (true, true));
+        assert_eq!(inbox.take(&mut watched), (true, true));
         assert_eq!(watched.len(), 1);
-        assert_eq!(inbox.take(&mut watched, |_| {}), (false, true));
+        assert_eq!(inbox.take(&mut watched), (false, true));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completion {
-    /// The stream writes a word of host memory, which the completion thread polls. The stream is not delayed, and the
-    /// wake comes some microseconds after the work. The default if the device supports it; else `HostFunction` is used.
-    StreamWrite {
+    /// An event is recorded behind the work, and the completion thread queries it. The stream is not delayed, and the
+    /// wake comes some microseconds after the work. The default.
+    Polled {
         /// The time for which the thread spins after a report or a new request for one. After that it sleeps between
         /// looks: each time for 1/32 of the time that it has waited, and at least 5 us. While reports are closer
         /// together than `spin`, the thread keeps a core busy.
@@ -21,10 +21,10 @@ pub enum Completion {
 }
 
 impl Default for Completion {
-    /// [`StreamWrite`](Completion::StreamWrite), which spins for 500 us, or for 20 us with fewer than four cores.
+    /// [`Polled`](Completion::Polled), which spins for 500 us, or for 20 us with fewer than four cores.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let spin = Duration::from_micros(if cores < 4 { 20 } else { 500 });
-        Self::StreamWrite { spin }
+        Self::Polled { spin }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{
-    device::{BoundDevice, enqueue_write},
+    device::{BoundDevice, enqueue_checkpoint},
     inbox::ReportInbox,
     mode::Completion,
     wait_budget::Wakeup,
@@ -35,8 +35,8 @@ impl Reporter {
         completion: Completion,
     ) -> Self {
         let wakeup = match completion {
-            Completion::StreamWrite { spin } if primary.writes_words => Wakeup::Polled(spin),
-            _ => Wakeup::Signalled,
+            Completion::Polled { spin } => Wakeup::Polled(spin),
+            Completion::HostFunction => Wakeup::Signalled,
         };
         Self { primary, wakeup, inbox: Arc::default(), notices, started: Mutex::default() }
     }
@@ -57,20 +57,16 @@ impl Reporter {
             return Ok(());
         }
         self.start()?;
-        let polled = matches!(self.wakeup, Wakeup::Polled(_));
-        if polled && !stream.was_lent() && self.inbox.ask_if_awake(stream, number) {
-            return Ok(());
-        }
         let device = self.device(bound);
-        let enqueue = |value| enqueue_write(&device, &self.inbox, stream, value);
+        let enqueue = |value| enqueue_checkpoint(&device, &self.inbox, stream, value);
         stream.reports.want(number, || stream.accepted(), enqueue);
         Ok(())
     }
 
-    /// Foreign code that enqueued on the stream has returned: enqueues the write that was held back.
+    /// Foreign code that enqueued on the stream has returned: enqueues the checkpoint that was held back.
     pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) {
         let device = self.device(bound);
-        stream.end_foreign(|value| enqueue_write(&device, &self.inbox, stream, value));
+        stream.end_foreign(|value| enqueue_checkpoint(&device, &self.inbox, stream, value));
     }
 
     fn device<'a>(&'a self, bound: &'a Bound) -> BoundDevice<'a> {

@@ -3,16 +3,9 @@
 
 use std::time::Duration;
 
-use crate::sync::limit;
-
 /// Streams with outstanding reports are queried after this time without a report. After a fault the device takes about
 /// three times as long to return an error.
 pub(super) const WATCH: Duration = Duration::from_millis(50);
-
-/// The completion thread queries a stream for this long before it has the stream write its word. A query costs a tenth of
-/// a write, and a write delays launches of other threads. So short kernels need no write.
-/// In models, where time stands still, a stream is queried once.
-pub(super) const MOST_QUERIES: Duration = Duration::from_micros(limit(20, 0) as u64);
 
 /// The shortest sleep; waking up costs about as much.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
@@ -34,7 +27,7 @@ pub(super) enum Step {
     Park,
 }
 
-/// The way in which a waiting thread learns that a word changed.
+/// The way in which a waiting thread learns that a stream has passed a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wakeup {
     /// By polling: it spins for this long after an event, then sleeps between looks.
@@ -43,8 +36,9 @@ pub(crate) enum Wakeup {
     Signalled,
 }
 
-/// Returns the next step. `idle` means that no entry is watched. `since_event` is the time since a word changed or an
-/// entry came. `since_query` is the time since a word changed, the streams were queried, or the first entry came.
+/// Returns the next step. `idle` means that no entry is watched. `since_event` is the time since a report was
+/// delivered or an entry came. `since_query` is the time since a report was delivered, the streams were queried, or the
+/// first entry came.
 pub(super) fn next_step(
     wakeup: Wakeup,
     idle: bool,

@@ -1,4 +1,4 @@
-//! The completion thread: watches the words of streams and delivers notices.
+//! The completion thread: watches streams and delivers notices.
 //!
 //! # Rules
 //! - Every entry ends in a [`Notice::Progress`] that covers its number, or in [`Notice::Lost`].
@@ -10,15 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use smallvec::SmallVec;
+
 use super::{
-    asked::{Asked, AskedStream},
-    device::{WatchedDevice, enqueue_write},
+    device::{WatchedDevice, enqueue_checkpoint},
     inbox::{Entry, ReportInbox},
-    wait_budget::{MOST_QUERIES, Step, Wakeup, next_step},
+    wait_budget::{Step, Wakeup, next_step},
 };
 use crate::{
     cuda::streams::DriverStream,
-    protocol::{Error, Notice, NoticeSink},
+    protocol::{Error, Notice, NoticeSink, StreamId},
     sync::{self, discard_panic, spin_loop},
 };
 
@@ -28,23 +29,13 @@ struct Watcher<'a, D> {
     inbox: &'a ReportInbox,
     notices: &'a dyn NoticeSink,
     watched: Vec<Entry>,
-    asked: Asked,
-    /// The last time at which a word changed or an entry was added.
+    /// The last time at which something was reported or an entry was added.
     event: Instant,
-    /// The last time at which a word changed, the streams were queried, or an entry was added to an empty `watched`.
+    /// The last time at which something was reported, the streams were queried, or an entry was added to an empty
+    /// `watched`.
     checked: Instant,
     /// The last time at which the streams were queried, or an entry was added to an empty `watched`.
     queried: Instant,
-}
-
-/// The outcome of a query for an ask.
-enum Queried {
-    /// The stream is busy, and is queried again.
-    Busy,
-    /// The stream writes its word.
-    Writes,
-    /// A notice was delivered that ends the ask.
-    Reported,
 }
 
 /// Watches until the backend is dropped and every entry is reported.
@@ -55,29 +46,23 @@ pub(crate) fn watch(
     notices: &dyn NoticeSink,
 ) {
     let now = sync::now();
-    let (watched, asked, event, checked, queried) = (Vec::new(), Asked::default(), now, now, now);
-    let mut watcher = Watcher { device, inbox, notices, watched, asked, event, checked, queried };
+    let (watched, event, checked, queried) = (Vec::new(), now, now, now);
+    let mut watcher = Watcher { device, inbox, notices, watched, event, checked, queried };
     loop {
         let was_idle = watcher.watched.is_empty();
-        let now = sync::now();
-        let (came, closed) = inbox.take(&mut watcher.watched, |ask| watcher.asked.add(ask, now));
-        if closed && watcher.watched.is_empty() && watcher.asked.is_empty() {
+        let (came, closed) = inbox.take(&mut watcher.watched);
+        if closed && watcher.watched.is_empty() {
             return;
         }
+        let now = sync::now();
         if came {
             watcher.event = now;
             if was_idle {
                 (watcher.checked, watcher.queried) = (now, now);
             }
         }
-        let was_asked = !watcher.asked.is_empty();
-        if watcher.report_due() | watcher.query_asked(now) {
+        if watcher.report_due() {
             (watcher.event, watcher.checked) = (sync::now(), sync::now());
-            continue;
-        }
-        if was_asked {
-            // Looks again at once: the last ask may have gone, and the backend with it.
-            spin_loop();
             continue;
         }
         let (since_event, since_query) = watcher.times(now);
@@ -94,24 +79,25 @@ pub(crate) fn watch(
 }
 
 impl<D: WatchedDevice> Watcher<'_, D> {
-    /// The time since the last event, and since the streams were last checked. An entry without a write depends on the
-    /// queries alone, however often the words of other streams change.
+    /// The time since the last event, and since the streams were last checked. An entry without a checkpoint depends on
+    /// the queries alone, however often other streams report.
     fn times(&self, now: Instant) -> (Duration, Duration) {
-        let all_written = self.watched.iter().all(|entry| entry.written);
-        let checked = if all_written { self.checked } else { self.queried };
+        let all_have_checkpoints = self.watched.iter().all(|entry| entry.checkpoint.is_some());
+        let checked = if all_have_checkpoints { self.checked } else { self.queried };
         (now - self.event, now - checked)
     }
 
-    /// Reports the entries whose word shows their number, or the loss of the device. Returns whether there was anything
-    /// to report.
+    /// Reports the entries that their streams have passed, or the loss of the device. Returns whether there was
+    /// anything to report.
     fn report_due(&mut self) -> bool {
         if let Some(error) = self.device.lost() {
-            let any = !self.watched.is_empty() || !self.asked.is_empty();
+            let any = !self.watched.is_empty();
             if any {
                 self.report_lost(error);
             }
             return any;
         }
+        self.look();
         if !self.watched.iter().any(Entry::is_due) {
             return false;
         }
@@ -119,9 +105,10 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         due.sort_by_key(|entry| entry.stream.id);
         for entries in due.chunk_by(|a, b| a.stream.id == b.stream.id) {
             let stream = &entries[0].stream;
-            stream.reports.arrived(entries.len() as u32);
-            // If the stream cannot be queried, the word is reported: a faulted device writes no word.
-            match self.device.status(stream) {
+            stream.reports.passed(entries.len() as u32);
+            // If the stream cannot be queried, the known number is reported.
+            let status = stream.unless_lent(|| self.device.status(stream));
+            match status.unwrap_or(Ok(None)) {
                 Ok(idle) => self.report(stream, idle.unwrap_or(0).max(stream.completed())),
                 Err(error) => {
                     self.report_lost(error);
@@ -132,45 +119,22 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         true
     }
 
-    /// Queries the streams that callers have asked for. Reports those that are idle. A stream that stays busy for
-    /// [`MOST_QUERIES`], and one that was lent to foreign code, writes its word instead. Returns whether there was
-    /// anything to report.
-    fn query_asked(&mut self, now: Instant) -> bool {
-        let mut any = false;
-        let mut asked = std::mem::take(&mut self.asked);
-        asked.retain(|ask| match self.query(ask, now) {
-            Queried::Busy => true,
-            Queried::Writes => false,
-            Queried::Reported => {
-                any = true;
-                false
+    /// Looks at the checkpoints of the watched entries. A stream passes its checkpoints in order, so it is asked for
+    /// the oldest alone.
+    fn look(&self) {
+        let mut busy = SmallVec::<[StreamId; 16]>::new();
+        for entry in &self.watched {
+            if entry.is_due() || busy.contains(&entry.stream.id) {
+                continue;
             }
-        });
-        self.asked = asked;
-        any
-    }
-
-    fn query(&mut self, ask: &AskedStream, now: Instant) -> Queried {
-        let (stream, number) = (&ask.stream, ask.number);
-        match stream.unless_lent(|| self.device.status(stream)) {
-            Some(Ok(Some(complete))) if complete >= number => {
-                self.report(stream, complete);
-                Queried::Reported
-            }
-            Some(Ok(_)) if now - ask.since < MOST_QUERIES => Queried::Busy,
-            Some(Ok(_)) | None => {
-                let enqueue = |value| enqueue_write(self.device, self.inbox, stream, value);
-                stream.reports.want(number, || stream.accepted(), enqueue);
-                Queried::Writes
-            }
-            Some(Err(error)) => {
-                self.report_lost(error);
-                Queried::Reported
+            self.device.look(entry);
+            if !entry.is_due() {
+                busy.push(entry.stream.id);
             }
         }
     }
 
-    /// Queries every watched stream once. Finds faults, and the completion of entries without a write.
+    /// Queries every watched stream once. Finds faults, and the completion of entries without a checkpoint.
     fn query_all(&mut self) {
         let mut streams: Vec<_> = self.watched.iter().map(|entry| entry.stream.clone()).collect();
         streams.sort_by_key(|stream| stream.id);
@@ -184,31 +148,30 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         }
     }
 
-    /// Delivers the progress of a stream. Ends the entries that it covers, and asks for the next write.
+    /// Delivers the progress of a stream. Ends the entries that it covers, and asks for the next checkpoint.
     fn report(&mut self, stream: &Arc<DriverStream>, complete: u64) {
+        stream.passed.raise(complete);
         let ends = |entry: &mut Entry| entry.stream.id == stream.id && entry.number <= complete;
         let ended = self.watched.extract_if(.., ends).count();
-        stream.reports.arrived(ended as u32);
+        stream.reports.passed(ended as u32);
         if stream.is_news(complete) {
             self.deliver(Notice::Progress { stream: stream.id, accepted: complete, complete });
         }
-        let enqueue = |value| enqueue_write(self.device, self.inbox, stream, value);
+        let enqueue = |value| enqueue_checkpoint(self.device, self.inbox, stream, value);
         stream.reports.ask(|| stream.accepted(), enqueue);
     }
 
     /// Tells the client that the device is lost. Ends every entry.
     fn report_lost(&mut self, error: Error) {
-        // Those that are being queried end by their next query.
-        self.asked.clear();
         for entry in self.watched.drain(..) {
-            entry.stream.reports.arrived(1);
+            entry.stream.reports.passed(1);
         }
         self.deliver(Notice::Lost { error });
     }
 
     fn deliver(&self, notice: Notice) {
         // A notice may run wakers, which are a user's code. A panic there must not prevent the other notices.
-        // SAFETY: the stream's status was read after its word showed the number, or it has run everything; or the device
+        // SAFETY: the stream's status was read after it passed the checkpoint, or it has run everything; or the device
         // is lost (rule 9).
         let deliver = || unsafe { self.notices.notice(notice) };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(deliver)) {
@@ -222,14 +185,15 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::protocol::StreamId;
+    use crate::cuda::completion::inbox::Checkpoint;
 
     fn stream(id: u64) -> Arc<DriverStream> {
         Arc::new(DriverStream::without_driver(id))
     }
 
-    fn entry(stream: &Arc<DriverStream>, number: u64, written: bool) -> Entry {
-        Entry { stream: stream.clone(), number, written }
+    fn entry(stream: &Arc<DriverStream>, number: u64, has_checkpoint: bool) -> Entry {
+        let checkpoint = has_checkpoint.then_some(Checkpoint::HostFunction);
+        Entry { stream: stream.clone(), number, checkpoint }
     }
 
     /// A device whose streams are idle up to a number, or cannot be queried.
@@ -251,9 +215,11 @@ mod tests {
             self.lost().map_or(Ok(idle.map(|(_, number)| *number)), Err)
         }
 
-        fn write_word(&self, _: &DriverStream, _: u64) -> bool {
-            true
+        fn checkpoint(&self, _: &DriverStream, _: u64) -> Option<Checkpoint> {
+            Some(Checkpoint::HostFunction)
         }
+
+        fn look(&self, _: &Entry) {}
     }
 
     #[derive(Default)]
@@ -273,8 +239,7 @@ mod tests {
     ) -> Watcher<'a, Fake> {
         let now = sync::now();
         let (event, checked, queried) = (now, now, now);
-        let asked = Asked::default();
-        Watcher { device, inbox, notices, watched: Vec::new(), asked, event, checked, queried }
+        Watcher { device, inbox, notices, watched: Vec::new(), event, checked, queried }
     }
 
     fn progress(stream: u64, complete: u64) -> Notice {
@@ -289,12 +254,12 @@ mod tests {
         watcher.watched =
             vec![entry(&a, 1, true), entry(&b, 5, true), entry(&a, 3, true), entry(&a, 4, true)];
         assert!(!watcher.report_due());
-        a.word.store(3);
+        a.passed.raise(3);
         assert!(watcher.report_due());
         assert_eq!(*notices.0.lock(), [progress(1, 3)]);
         assert_eq!(watcher.watched.len(), 2);
-        b.word.store(9);
-        a.word.store(4);
+        b.passed.raise(9);
+        a.passed.raise(4);
         assert!(watcher.report_due());
         assert_eq!(notices.0.lock()[1..], [progress(1, 4), progress(2, 9)]);
         assert!(watcher.watched.is_empty());

@@ -4,8 +4,8 @@
 //! pool does neither.
 //!
 //! # Rules
-//! - Allocations and frees use one stream, which runs nothing else. So both take effect at once, and never wait for work
-//!   of the device.
+//! - Allocations and frees use one stream, which runs nothing else. So both take effect at once, and never wait for
+//!   work of the device.
 //! - Memory is freed after its last use: a free here is ordered after no copy.
 
 use std::ffi::c_int;

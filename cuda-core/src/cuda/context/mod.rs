@@ -1,5 +1,5 @@
-//! State that exists once per device and process: the primary context and its loss, the pools of device and host memory,
-//! the words of streams, and the queue of resources to reclaim.
+//! State that exists once per device and process: the primary context and its loss, the pools of device and host
+//! memory, and the queue of resources to reclaim.
 //!
 //! Uses `driver`, `protocol` and `sync`. Every folder above binds the context with [`Primary::bind`] before it calls
 //! the driver, and gives dropped resources to [`ReclaimQueue`].
@@ -11,10 +11,8 @@ mod lost;
 mod pool;
 mod primary;
 mod reclaim;
-mod words;
 
 pub(crate) use bound::Bound;
 pub(crate) use id_cache::IdCache;
 pub(crate) use primary::Primary;
 pub(crate) use reclaim::{ReclaimQueue, Reclaimable};
-pub(crate) use words::{Word, Words};

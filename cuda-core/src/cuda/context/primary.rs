@@ -11,9 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{
-    bound::Bound, host_pool::HostMemoryPool, pool::MemoryPool, reclaim::ReclaimQueue, words::Words,
-};
+use super::{bound::Bound, host_pool::HostMemoryPool, pool::MemoryPool, reclaim::ReclaimQueue};
 use crate::{
     cuda::driver::{
         api::{Api, CAPTURE_RELAXED, ContextHandle, device_attribute as attribute},
@@ -32,13 +30,10 @@ pub(crate) struct Primary {
     pub(crate) pool: Option<MemoryPool>,
     /// The pool of pinned host memory, where the driver has one.
     pub(crate) host_pool: Option<HostMemoryPool>,
-    /// Whether streams can write words of eight bytes.
-    pub(crate) writes_words: bool,
     /// From the most urgent to the least.
     pub(crate) priorities: RangeInclusive<i32>,
     pub(crate) context: ContextHandle,
     pub(crate) reclaim: ReclaimQueue,
-    pub(crate) words: Words,
     pub(crate) ordinal: u32,
     /// The driver's name for the device.
     pub(crate) device: c_int,
@@ -67,11 +62,9 @@ impl Primary {
             limits: driver.limits(device)?,
             pool: None,
             host_pool: None,
-            writes_words: driver.attribute(device, attribute::WRITES_WORDS)? != 0,
             priorities: 0..=0,
             context: ContextHandle::NULL,
             reclaim: ReclaimQueue::default(),
-            words: Words::default(),
             ordinal,
             device,
             backends: AtomicUsize::new(0),
@@ -99,7 +92,6 @@ impl Primary {
         // SAFETY: writes two integers.
         unsafe { self.api.priority_range(&mut least, &mut greatest) }
             .map_err(|failed| self.error(failed))?;
-        self.words.reserve(self.api, &bound).map_err(|failed| self.error(failed))?;
         let pool = if has_pools {
             let pool = MemoryPool::create(self.api, self.device, &bound);
             Some(pool.map_err(|failed| self.error(failed))?)

@@ -3,8 +3,8 @@
 //! # Rules
 //! - The `Drop` of a resource does not call the driver: a driver call may block, and a `Drop` may run inside a poll or
 //!   on a driver's thread. A dropped resource goes into this queue instead.
-//! - A helper thread gives the resources back. The first resource starts it. It tries again every few milliseconds while
-//!   the device still uses some of them, and ends when the queue is empty.
+//! - A helper thread gives the resources back. The first resource starts it. It tries again every few milliseconds
+//!   while the device still uses some of them, and ends when the queue is empty.
 //! - On a lost device resources are leaked: the driver takes nothing back any more.
 
 use std::{

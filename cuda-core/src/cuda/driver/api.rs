@@ -124,7 +124,6 @@ pub(crate) mod device_attribute {
     pub(crate) const CAPABILITY_MINOR: i32 = 76;
     pub(crate) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
     pub(crate) const MEMORY_POOLS: i32 = 115;
-    pub(crate) const WRITES_WORDS: i32 = 122;
     /// Not known to drivers before 13.0.
     pub(crate) const HOST_MEMORY_POOLS: i32 = 144;
 }
@@ -153,7 +152,6 @@ pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE`: pinned for every device.
 pub(crate) const HOST_PORTABLE: c_uint = 1;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: the device can write to it.
-pub(crate) const HOST_DEVICE_MAP: c_uint = 2;
 /// `CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`.
 pub(crate) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
@@ -183,8 +181,8 @@ impl Newer {
 }
 
 impl Api {
-    /// `cuFuncLoad`, of drivers since 12.4: moves the code of a kernel to the device. Older drivers do this at the first
-    /// launch.
+    /// `cuFuncLoad`, of drivers since 12.4: moves the code of a kernel to the device. Older drivers do this at the
+    /// first launch.
     ///
     /// # Safety
     /// As the driver's manual says.
@@ -259,9 +257,6 @@ driver_calls! {
     memory_info = "cuMemGetInfo_v2"(free: *mut usize, total: *mut usize);
     host_alloc = "cuMemHostAlloc"(to: *mut HostPointer, bytes: usize, flags: c_uint);
     host_free = "cuMemFreeHost"(start: HostPointer);
-    host_device_pointer = "cuMemHostGetDevicePointer_v2"(
-        address: *mut Address, start: HostPointer, flags: c_uint,
-    );
     upload = "cuMemcpyHtoDAsync_v2"(
         to: Address, from: *const c_void, bytes: usize, stream: StreamHandle,
     );
@@ -294,9 +289,6 @@ driver_calls! {
     event_query = "cuEventQuery"(event: EventHandle);
     event_synchronize = "cuEventSynchronize"(event: EventHandle);
     event_destroy = "cuEventDestroy_v2"(event: EventHandle);
-    write_word = "cuStreamWriteValue64_v2"(
-        stream: StreamHandle, address: Address, value: u64, flags: c_uint,
-    );
     launch_host = "cuLaunchHostFunc"(
         stream: StreamHandle, function: HostFunction, data: *mut c_void,
     );

@@ -16,8 +16,8 @@ use crate::{
 /// Bytes of each of the compiler's two logs; the rest of a longer log is cut off.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Refuses PTX whose kernels declare more static shared memory than a block of the device can have. The driver truncates
-/// such a size to 32 bits: it loads the module, and the first launch faults.
+/// Refuses PTX whose kernels declare more static shared memory than a block of the device can have. The driver
+/// truncates such a size to 32 bits: it loads the module, and the first launch faults.
 pub(super) fn refuse_too_much_shared(primary: &Primary, text: &str) -> Result<()> {
     let most = primary.limits.shared;
     declared_static_shared(text)

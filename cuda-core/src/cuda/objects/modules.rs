@@ -128,8 +128,8 @@ impl Modules {
             Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
             None => self.look_up(id)?,
         };
-        // SAFETY: it stands in the list of a loaded module, which never changes and stays loaded, as the caller promises.
-        // An unloaded module is evicted from the cache (rule 4).
+        // SAFETY: it stands in the list of a loaded module, which never changes and stays loaded, as the caller
+        // promises. An unloaded module is evicted from the cache (rule 4).
         Ok(unsafe { &*found })
     }
 

@@ -1,14 +1,17 @@
-//! Streams: the driver's stream with its numbers, its word and its event, and the table that finds it by its id.
+//! Streams: the driver's stream with its numbers and its events, and the table that finds it by its id.
 //!
-//! Uses `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every submission, orders
-//! it after other streams with [`DriverStream::wait_for`], and stores the number of the submission. `completion` reads
-//! [`DriverStream::completed`] and [`DriverStream::status`], and decides with [`Reports`] when to write the word.
+//! Uses `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every submission,
+//! orders it after other streams with [`DriverStream::wait_for`], and stores the number of the submission. `completion`
+//! reads [`DriverStream::completed`] and [`DriverStream::status`], and decides with [`Reports`] when to enqueue a
+//! checkpoint.
 
+mod passed;
 mod query;
 mod reports;
 mod stream;
 mod table;
 
+pub(crate) use passed::Passed;
 pub(crate) use query::StreamStatus;
 use reports::Reports;
 pub(crate) use stream::{DriverStream, new_event};

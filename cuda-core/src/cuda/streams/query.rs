@@ -36,9 +36,9 @@ impl DriverStream {
         }
     }
 
-    /// Queries the stream until it is idle, at most [`QUERIES`] times. On a stream that has allocated or freed memory of a
-    /// pool, this takes 0.1 to 0.2 us less than a synchronize, which then looks at the pool too. Not for a stream that
-    /// foreign code may be capturing.
+    /// Queries the stream until it is idle, at most [`QUERIES`] times. On a stream that has allocated or freed memory
+    /// of a pool, this takes 0.1 to 0.2 us less than a synchronize, which then looks at the pool too. Not for a stream
+    /// that foreign code may be capturing.
     #[inline]
     pub(crate) fn is_soon_idle(&self, primary: &Primary, bound: &Bound) -> Result<bool> {
         for _ in 0..QUERIES {

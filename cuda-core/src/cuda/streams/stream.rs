@@ -1,19 +1,21 @@
-//! A stream of the driver, with its numbers, its word and its event.
+//! A stream of the driver, with its numbers and its events.
 //!
 //! # Which thread may touch which field
 //! - `accepted` is stored by the thread that submits, after the driver took the submission. A reader that sees a number
 //!   may rely on it: everything up to it is in the driver's stream.
 //! - `event` is created and recorded under its lock. Its number is `accepted`, read before the recording, so the
 //!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
-//! - `foreign` changes only while no write of the word can be enqueued. While it is set, no write is enqueued: foreign
-//!   code may be capturing the stream. A captured write, replayed later, would set the word back.
-//! - `lent` is set under `querying`, which the completion thread holds during a query that it makes without asking the
-//!   driver about captures. A query would end a capture.
+//! - `foreign` changes only while no checkpoint can be enqueued. While it is set, no checkpoint is enqueued: foreign
+//!   code may be capturing the stream, and would capture the checkpoint.
+//! - `lent` is set under `querying`, which a thread holds while it queries the stream without asking the driver about
+//!   captures: a query would end a capture.
 
-use super::Reports;
+use arrayvec::ArrayVec;
+
+use super::{Reports, passed::Passed, reports::MAX_CHECKPOINTS};
 use crate::{
     cuda::{
-        context::{Bound, Primary, ReclaimQueue, Reclaimable, Word, Words},
+        context::{Bound, Primary, ReclaimQueue, Reclaimable},
         driver::api::{EVENT_DISABLE_TIMING, EventHandle, StreamHandle},
     },
     protocol::{Error, Result, StreamId},
@@ -27,9 +29,10 @@ use crate::{
 pub(crate) struct DriverStream {
     pub(crate) id: StreamId,
     pub(crate) raw: StreamHandle,
-    pub(crate) word: Word,
+    pub(crate) passed: Passed,
     accepted: AtomicU64,
     event: Mutex<RecordedEvent>,
+    checkpoints: Mutex<Checkpoints>,
     foreign: AtomicBool,
     /// Whether foreign code ever had the raw stream, and may capture it.
     lent: AtomicBool,
@@ -38,7 +41,6 @@ pub(crate) struct DriverStream {
     /// The last number that was reported. Used by the completion thread alone.
     reported: AtomicU64,
     reclaim: &'static ReclaimQueue,
-    words: &'static Words,
 }
 
 /// The event of a stream, created by the first wait.
@@ -49,35 +51,35 @@ struct RecordedEvent {
     number: u64,
 }
 
+/// The events of reports in flight, used in turn. There are at most as many reports in flight as events.
+#[derive(Default)]
+struct Checkpoints {
+    events: ArrayVec<EventHandle, { MAX_CHECKPOINTS as usize }>,
+    next: usize,
+}
+
 impl DriverStream {
-    pub(crate) fn new(
-        id: StreamId,
-        raw: StreamHandle,
-        word: Word,
-        reclaim: &'static ReclaimQueue,
-        words: &'static Words,
-    ) -> Self {
+    pub(crate) fn new(id: StreamId, raw: StreamHandle, reclaim: &'static ReclaimQueue) -> Self {
         Self {
             id,
             raw,
-            word,
+            passed: Passed::default(),
             accepted: AtomicU64::new(0),
             event: Mutex::default(),
+            checkpoints: Mutex::default(),
             foreign: AtomicBool::new(false),
             lent: AtomicBool::new(false),
             querying: Mutex::default(),
             reports: Reports::default(),
             reported: AtomicU64::new(0),
             reclaim,
-            words,
         }
     }
 
     /// A stream that no driver knows. When it is dropped, no driver is called.
     #[cfg(test)]
     pub(crate) fn without_driver(id: u64) -> Self {
-        let (reclaim, words) = (Box::leak(Box::default()), Box::leak(Box::default()));
-        Self::new(StreamId(id), StreamHandle::NULL, Word::on_the_heap(), reclaim, words)
+        Self::new(StreamId(id), StreamHandle::NULL, Box::leak(Box::default()))
     }
 
     /// The number of the last submission that the driver took.
@@ -92,10 +94,10 @@ impl DriverStream {
         self.accepted.store(number, Ordering::Release);
     }
 
-    /// The number up to which the word shows the stream to be complete.
+    /// The number up to which the stream is known to be complete.
     #[inline]
     pub(crate) fn completed(&self) -> u64 {
-        self.word.load()
+        self.passed.load()
     }
 
     /// An error for a number that was not submitted.
@@ -154,6 +156,31 @@ impl DriverStream {
         Ok(event)
     }
 
+    /// Records an event behind everything that was enqueued, and returns it. Called by [`Reports`] alone, which have at
+    /// most [`MAX_CHECKPOINTS`] such events in flight: so the one that is recorded again has been passed and is not
+    /// looked at.
+    pub(crate) fn record_checkpoint(
+        &self,
+        primary: &Primary,
+        bound: &Bound,
+    ) -> Result<EventHandle> {
+        let mut checkpoints = self.checkpoints.lock();
+        let index = checkpoints.next;
+        let event = match checkpoints.events.get(index) {
+            Some(event) => *event,
+            None => {
+                let event = new_event(primary, bound)?;
+                checkpoints.events.push(event);
+                event
+            }
+        };
+        // SAFETY: the caller holds the stream, which owns the event.
+        unsafe { primary.api.event_record(event, self.raw) }
+            .map_err(|failed| primary.error(failed))?;
+        checkpoints.next = (index + 1) % MAX_CHECKPOINTS as usize;
+        Ok(event)
+    }
+
     /// Stores the number of a report. Returns whether it is larger than the last one. Called by the completion thread
     /// alone.
     pub(crate) fn is_news(&self, number: u64) -> bool {
@@ -179,7 +206,7 @@ impl DriverStream {
         self.raw
     }
 
-    /// Makes a query while the stream is not being lent. Returns nothing if it was lent before.
+    /// Makes a query during which the stream is not lent. Returns nothing if it was lent before.
     pub(crate) fn unless_lent<T>(&self, query: impl FnOnce() -> T) -> Option<T> {
         let _not_now = self.querying.lock();
         (!self.was_lent()).then(query)
@@ -190,30 +217,31 @@ impl DriverStream {
         self.lent.load(Ordering::Acquire)
     }
 
-    /// Foreign code begins to enqueue on the stream. Until [`end_foreign`](Self::end_foreign), no write is enqueued.
+    /// Foreign code begins to enqueue on the stream. Until [`end_foreign`](Self::end_foreign), no checkpoint is
+    /// enqueued.
     pub(crate) fn begin_foreign(&self) {
-        self.reports.without_writes(|| self.foreign.store(true, Ordering::Release));
+        self.reports.without_checkpoints(|| self.foreign.store(true, Ordering::Release));
     }
 
-    /// Foreign code has returned. Enqueues the write that was held back, if there is one.
+    /// Foreign code has returned. Enqueues the checkpoint that was held back, if there is one.
     pub(crate) fn end_foreign(&self, enqueue: impl Fn(u64) -> bool) {
-        self.reports.without_writes(|| self.foreign.store(false, Ordering::Release));
+        self.reports.without_checkpoints(|| self.foreign.store(false, Ordering::Release));
         self.reports.renew(|| self.accepted(), enqueue);
     }
 }
 
 impl Drop for DriverStream {
     fn drop(&mut self) {
-        self.words.give(self.word, self.reports.written());
-        let event = self.event.get_mut().event;
-        self.reclaim.put(Box::new(RetiredStream { stream: self.raw, event }));
+        let mut events: Vec<_> = self.checkpoints.get_mut().events.drain(..).collect();
+        events.extend(self.event.get_mut().event);
+        self.reclaim.put(Box::new(RetiredStream { stream: self.raw, events }));
     }
 }
 
 /// The handles of a stream that was dropped.
 struct RetiredStream {
     stream: StreamHandle,
-    event: Option<EventHandle>,
+    events: Vec<EventHandle>,
 }
 
 impl Reclaimable for RetiredStream {
@@ -223,10 +251,10 @@ impl Reclaimable for RetiredStream {
         _: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
         // The driver frees both when the work in flight has run.
-        // SAFETY: the last holder dropped the stream, which owned the event.
+        // SAFETY: the last holder dropped the stream, which owned the events.
         unsafe {
             _ = primary.api.stream_destroy(self.stream);
-            if let Some(event) = self.event {
+            for event in self.events {
                 _ = primary.api.event_destroy(event);
             }
         }
@@ -257,21 +285,21 @@ mod tests {
     }
 
     #[test]
-    fn no_write_is_enqueued_while_foreign_code_runs() {
+    fn no_checkpoint_is_enqueued_while_foreign_code_runs() {
         let stream = DriverStream::without_driver(7);
-        let writes = std::cell::RefCell::new(Vec::new());
+        let checkpoints = std::cell::RefCell::new(Vec::new());
         let enqueue = |value| {
             let takes = !stream.is_foreign();
-            writes.borrow_mut().push((value, takes));
+            checkpoints.borrow_mut().push((value, takes));
             takes
         };
         stream.accept(1);
         stream.begin_foreign();
         stream.reports.want(1, || stream.accepted(), enqueue);
-        assert!(stream.reports.covers(1) && stream.reports.written() < 1);
+        assert!(stream.reports.covers(1) && stream.reports.enqueued() < 1);
         stream.accept(2);
         stream.end_foreign(enqueue);
-        assert!(stream.reports.covers(2) && stream.reports.written() == 2);
-        assert_eq!(*writes.borrow(), [(1, false), (2, true)]);
+        assert!(stream.reports.covers(2) && stream.reports.enqueued() == 2);
+        assert_eq!(*checkpoints.borrow(), [(1, false), (2, true)]);
     }
 }

@@ -56,23 +56,18 @@ impl StreamTable {
     }
 
     /// Creates a stream. A priority that the device does not have becomes the nearest that it has.
-    pub(crate) fn create(&self, id: StreamId, priority: i32, bound: &Bound) -> Result<()> {
+    pub(crate) fn create(&self, id: StreamId, priority: i32, _: &Bound) -> Result<()> {
         let priorities = &self.primary.priorities;
         let priority = priority.clamp(*priorities.start(), *priorities.end());
-        let Primary { api, words, reclaim, .. } = self.primary;
+        let Primary { api, reclaim, .. } = self.primary;
         if self.table.read().contains_key(&id) {
             return Err(taken(format!("stream {}", id.0)));
         }
-        let word = words.take(api, bound).map_err(|failed| self.primary.error(failed))?;
         let mut raw = StreamHandle::NULL;
         // SAFETY: writes one handle; the context is bound.
-        unsafe { api.stream_create(&mut raw, STREAM_NON_BLOCKING, priority) }.map_err(
-            |failed| {
-                words.give(word, 0);
-                self.primary.error(failed)
-            },
-        )?;
-        let stream = Arc::new(DriverStream::new(id, raw, word, reclaim, words));
+        unsafe { api.stream_create(&mut raw, STREAM_NON_BLOCKING, priority) }
+            .map_err(|failed| self.primary.error(failed))?;
+        let stream = Arc::new(DriverStream::new(id, raw, reclaim));
         match self.table.write().entry(id) {
             Entry::Vacant(entry) => entry.insert(stream),
             Entry::Occupied(_) => return Err(taken(format!("stream {}", id.0))),

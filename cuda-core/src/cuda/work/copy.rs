@@ -19,8 +19,8 @@ pub(super) fn upload(
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
     let (from, to) = (place.host(from, size, host)?, place.memory.locate(to, bytes)?);
-    // SAFETY: `size` bytes from `from` are in a block that the caller keeps alive (rule 7); `to` is device memory of that
-    // size.
+    // SAFETY: `size` bytes from `from` are in a block that the caller keeps alive (rule 7); `to` is device memory of
+    // that size.
     place.check(unsafe { place.api().upload(to, from.cast(), size, place.stream.raw) })
 }
 

@@ -1,7 +1,7 @@
 //! Work: turns each [`Work`] into one driver call.
 //!
-//! Uses `objects` for addresses and functions, and `driver`. The backend calls [`enqueue`] after it found the stream and
-//! ordered it after others. Failures of these calls refuse the submission.
+//! Uses `objects` for addresses and functions, and `driver`. The backend calls [`enqueue`] after it found the stream
+//! and ordered it after others. Failures of these calls refuse the submission.
 
 mod copy;
 mod enqueue;
