@@ -306,8 +306,8 @@ pub trait DeviceOp:
     /// Submits to `stream` and returns, without waiting for the device.
     ///
     /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limits, and
-    /// the streams of its forks are not checked. A
-    /// refused operation is dropped with everything that it owns: to try again, lend it buffers as `&mut`, or share them.
+    /// the streams of its forks are not checked. A refused operation is dropped with everything that it owns: to try
+    /// again, lend it buffers as `&mut`, or share them.
     ///
     /// # Errors
     /// [`Error::Busy`](crate::Error::Busy) if the stream has as much in flight as its device allows; nothing is submitted

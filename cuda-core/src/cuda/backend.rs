@@ -36,9 +36,8 @@ use crate::{
 /// can use the device again.
 ///
 /// A launch blocks while its module is loading. On a device without memory pools an allocation may wait for the device.
-/// No other submission or control blocks by
-/// itself. But while the driver loads a module or unpins memory, it waits for running kernels, and launches of other
-/// threads wait with it.
+/// No other submission or control blocks by itself. But while the driver loads a module or unpins memory, it waits for
+/// running kernels, and launches of other threads wait with it.
 pub struct CudaBackend {
     primary: &'static Primary,
     capabilities: Capabilities,
@@ -171,8 +170,7 @@ unsafe impl Backend for CudaBackend {
             Control::Allocate { id, bytes, at } => {
                 self.primary.alive()?;
                 let stream = self.streams.find(at.stream)?;
-                let bound = &self.primary.bind()?;
-                self.memory.allocate(id, bytes, &stream, bound)?;
+                self.memory.allocate(id, bytes, &stream, &self.primary.bind()?)?;
                 stream.accept(at.number);
                 Ok(())
             }
@@ -308,8 +306,8 @@ unsafe impl Foreign for CudaBackend {
     }
 }
 
-/// A call of foreign code on a stream. Until it is dropped, also by unwinding, no checkpoint is enqueued: the
-/// code may be capturing the stream.
+/// A call of foreign code on a stream. Until it is dropped, also by unwinding, no checkpoint is enqueued: the code may be
+/// capturing the stream.
 struct ForeignCall<'a> {
     backend: &'a CudaBackend,
     stream: &'a Arc<DriverStream>,

@@ -125,19 +125,19 @@ fn host_function_wakes_the_completion_thread() {
     check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_call));
 }
 
-fn write(_: &Arc<ReportInbox>, passed: Passed, value: u64) {
+fn pass(_: &Arc<ReportInbox>, passed: Passed, value: u64) {
     passed.raise(value);
 }
 
 #[test]
 fn spinning_completion_thread_sees_the_number() {
     let spins = Wakeup::Polled(Duration::from_micros(1));
-    check(Some(2), move || every_want_is_reported(spins, write));
+    check(Some(2), move || every_want_is_reported(spins, pass));
 }
 
 #[test]
 fn sleeping_completion_thread_sees_the_number() {
-    check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), write));
+    check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), pass));
 }
 
 /// Two callers want different numbers. If the checkpoints do not cover both yet, the one in flight, when it is passed,
@@ -145,13 +145,13 @@ fn sleeping_completion_thread_sees_the_number() {
 #[test]
 fn two_callers_share_the_checkpoints_in_flight() {
     check(None, || {
-        let (stream, writes) = (stream(), Arc::new(Plain::new(Vec::new())));
+        let (stream, checkpoints) = (stream(), Arc::new(Plain::new(Vec::new())));
         stream.accept(1);
         let caller = |number: u64| {
-            let (stream, writes) = (stream.clone(), writes.clone());
+            let (stream, checkpoints) = (stream.clone(), checkpoints.clone());
             move || {
                 let enqueue = |value| {
-                    writes.lock().unwrap().push(value);
+                    checkpoints.lock().unwrap().push(value);
                     true
                 };
                 stream.reports.want(number, || stream.accepted(), enqueue);
@@ -164,14 +164,14 @@ fn two_callers_share_the_checkpoints_in_flight() {
         if !stream.reports.covers(2) {
             stream.reports.passed(1);
             let enqueue = |value| {
-                writes.lock().unwrap().push(value);
+                checkpoints.lock().unwrap().push(value);
                 true
             };
             stream.reports.ask(|| stream.accepted(), enqueue);
         }
         assert!(stream.reports.covers(2));
-        let writes = writes.lock().unwrap();
-        assert!(writes.is_sorted() && writes.last() == Some(&2), "{writes:?}");
+        let checkpoints = checkpoints.lock().unwrap();
+        assert!(checkpoints.is_sorted() && checkpoints.last() == Some(&2), "{checkpoints:?}");
     });
 }
 
@@ -185,9 +185,9 @@ fn no_checkpoint_is_enqueued_during_a_foreign_call() {
         let enqueue = |stream: &Arc<DriverStream>, capturing: &Arc<Plain<bool>>| {
             let (stream, capturing) = (stream.clone(), capturing.clone());
             move |_: u64| {
-                let writes = !stream.is_foreign();
-                assert!(!(writes && *capturing.lock().unwrap()));
-                writes
+                let takes = !stream.is_foreign();
+                assert!(!(takes && *capturing.lock().unwrap()));
+                takes
             }
         };
         let caller = thread::spawn({

@@ -1,8 +1,8 @@
 //! Shards: copies of a counter, each in a cache line of its own, so that threads which count at the same time do not
 //! wait for each other's cache line.
 //!
-//! Every thread has one shard. A thread on a shard of its own counts in about 5 ns. Two threads that count in the same
-//! cache line need about 60 ns each, and eight threads more.
+//! Every thread has one shard. On a machine with two cores, a thread that counts in a cache line of its own needs 7 to 9
+//! ns. Two threads that count in the same one need about 45 ns each.
 
 use std::{
     cell::Cell,

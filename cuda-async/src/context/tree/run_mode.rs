@@ -33,7 +33,8 @@ impl InFlight {
         Self { shard }
     }
 
-    /// Whether the process has exactly one such run. The caller has it.
+    /// Whether the process has exactly one such run. The caller has it. The counts are read one after the other, so it may
+    /// be wrong while other runs begin and end: then a poll spins for a short time, or does not.
     #[inline]
     pub(in crate::context) fn is_only_one() -> bool {
         // Almost always the caller's run is counted in its own shard. If there are more in it, one look is enough.

@@ -250,7 +250,7 @@ impl Reclaimable for RetiredStream {
         primary: &'static Primary,
         _: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        // The driver frees both when the work in flight has run.
+        // The driver frees them when the work in flight has run.
         // SAFETY: the last holder dropped the stream, which owned the events.
         unsafe {
             _ = primary.api.stream_destroy(self.stream);
