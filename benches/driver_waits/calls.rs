@@ -27,6 +27,7 @@ pub struct Handles {
     module: AtomicU64,
     function: AtomicU64,
     stream: AtomicU64,
+    event: AtomicU64,
     pool: AtomicU64,
 }
 
@@ -36,10 +37,12 @@ pub fn calls<'a>(gpu: &'a Gpu, handles: &'a Handles) -> Vec<Call<'a>> {
     all.extend(device_memory(gpu, handles));
     all.extend(modules(gpu, handles));
     all.extend(streams(handles));
+    all.extend(events(gpu, handles));
     all
 }
 
-fn call<'a>(name: &'static str, run: impl Fn() -> Result<()> + Send + Sync + 'a) -> Call<'a> {
+/// A call with its name.
+pub fn call<'a>(name: &'static str, run: impl Fn() -> Result<()> + Send + Sync + 'a) -> Call<'a> {
     Call { name, run: Box::new(run) }
 }
 
@@ -165,5 +168,27 @@ fn streams<'a>(Handles { stream, .. }: &'a Handles) -> Vec<Call<'a>> {
             // SAFETY: the call before made it, and nothing uses it.
             check(unsafe { sys::cuStreamDestroy_v2(stream) })
         }),
+    ]
+}
+
+fn events<'a>(gpu: &'a Gpu, Handles { event, .. }: &'a Handles) -> Vec<Call<'a>> {
+    let stream = gpu.idle();
+    let made_before = move || ptr::with_exposed_provenance_mut(event.load(Relaxed) as usize);
+    vec![
+        call("cuEventCreate", move || {
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+            // SAFETY: writes one handle.
+            let made = made(|to| unsafe { sys::cuEventCreate(to, flags) })?;
+            event.store(made.expose_provenance() as u64, Relaxed);
+            Ok(())
+        }),
+        call("cuEventRecord and its end", move || {
+            // SAFETY: the call before made the event, and the stream lives.
+            check(unsafe { sys::cuEventRecord(made_before(), stream.get()) })?;
+            // SAFETY: as above.
+            check(unsafe { sys::cuEventSynchronize(made_before()) })
+        }),
+        // SAFETY: a call before made the event, and nothing uses it.
+        call("cuEventDestroy", move || check(unsafe { sys::cuEventDestroy_v2(made_before()) })),
     ]
 }

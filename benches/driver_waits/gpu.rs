@@ -85,6 +85,19 @@ impl Gpu {
         Stream(self.elsewhere).synchronize()
     }
 
+    /// The stream of the kernel that the calls are measured beside.
+    pub fn busy(&self) -> Stream {
+        Stream(self.busy)
+    }
+
+    pub fn buffer(&self) -> sys::CUdeviceptr {
+        self.buffer
+    }
+
+    pub fn launch_idle(&self, time: Duration) -> Result<()> {
+        self.launch(self.timed, self.idle.get(), time)
+    }
+
     /// A stream that is idle but for the calls that are measured.
     pub fn idle(&self) -> Stream {
         self.idle

@@ -1,10 +1,11 @@
 //! Which driver calls wait for kernels that run on other streams, and which have the launches of other threads wait
-//! meanwhile. Raw driver calls only.
+//! meanwhile. Also which calls of other threads wait while a module load waits for a kernel. Raw driver calls only.
 //!
 //! `cargo bench -p benches --bench driver_waits` needs a GPU with a driver of CUDA 13.0 or newer. A kernel runs for
 //! [`KERNEL`]. A second thread makes the call [`BEFORE_CALL`] later, and the first thread launches an empty kernel on
 //! another stream when the call has had [`BEFORE_LAUNCH`] to begin.
 
+mod beside_load;
 mod calls;
 mod gpu;
 
@@ -39,7 +40,32 @@ fn main() -> Result<()> {
         let [calls, launches, ends] = beside_a_kernel(&gpu, call)?.map(|it| it.as_secs_f64() * 1e3);
         println!("| driver | {} | {calls:.2} | {launches:.2} | {ends:.2} |", call.name);
     }
+    section("Calls beside a module load that waits for such a kernel", &["the call, ms"]);
+    let prepared = beside_load::prepare(&gpu)?;
+    for call in &beside_load::calls(&gpu, &prepared) {
+        let took = beside_a_load(&gpu, call)?.as_secs_f64() * 1e3;
+        println!("| driver | {} | {took:.2} |", call.name);
+    }
     Ok(())
+}
+
+/// The duration of the call, made while a module load of another thread waits for the kernel.
+fn beside_a_load(gpu: &Gpu, call: &Call<'_>) -> Result<Duration> {
+    gpu.synchronize()?;
+    gpu.run_for(KERNEL)?;
+    thread::sleep(BEFORE_CALL);
+    let took = thread::scope(|scope| {
+        let loaded = scope.spawn(|| {
+            gpu.bind()?;
+            beside_load::load()
+        });
+        thread::sleep(BEFORE_LAUNCH);
+        let took = time(|| (call.run)());
+        loaded.join().map_err(|_| "the load panicked")??;
+        took
+    })?;
+    gpu.synchronize()?;
+    Ok(took)
 }
 
 /// The durations of the call, of the launch by the other thread, and of that thread's wait for its kernel.

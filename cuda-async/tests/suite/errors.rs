@@ -2,7 +2,7 @@
 
 use cuda_async::{Device, Error, LaunchConfig, launch, prelude::*};
 
-use crate::{kernels::Kernels, on_every_device};
+use crate::{kernels::Kernels, modules::load_ptx, on_every_device};
 
 on_every_device! {
     out_of_memory_error_has_the_sizes
@@ -33,19 +33,19 @@ fn out_of_memory_error_has_the_sizes(device: &Device) {
 fn invalid_ptx_is_an_error(device: &Device) {
     for text in ["", "int main() {}", ".version 7.0\n.target sm_50\n.entry k() { nonsense.f32 x; }"]
     {
-        let error = device.load_ptx(text).unwrap_err();
+        let error = load_ptx(device, text).unwrap_err();
         assert!(matches!(error, Error::InvalidPtx { .. } | Error::LoadFailed { .. }), "{error:?}");
     }
 }
 
 fn missing_kernel_error_lists_the_kernels(device: &Device) {
-    let module = device.load_ptx(VECADD).unwrap();
+    let module = load_ptx(device, VECADD).unwrap();
     let error = module.function("vecsub").unwrap_err();
     assert_eq!(error.to_string(), "no kernel `vecsub` in the module; it has `vecadd`");
 }
 
 fn arguments_are_checked(device: &Device) {
-    let vecadd = device.load_ptx(VECADD).unwrap().function("vecadd").unwrap();
+    let vecadd = load_ptx(device, VECADD).unwrap().function("vecadd").unwrap();
     let stream = device.new_stream().unwrap();
     let config = LaunchConfig::new(1, 32);
     // SAFETY: refused before anything runs.
@@ -63,7 +63,7 @@ fn arguments_are_checked(device: &Device) {
 }
 
 fn integer_argument_for_a_float_is_an_error(device: &Device) {
-    let scale = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+    let scale = load_ptx(device, include_str!("../../../kernels/basic.ptx")).unwrap();
     let scale = scale.function("scale").unwrap();
     let stream = device.new_stream().unwrap();
     let x = zeros::<f32>(4).sync_on(&stream).unwrap();
@@ -74,7 +74,7 @@ fn integer_argument_for_a_float_is_an_error(device: &Device) {
 }
 
 fn launch_shapes_are_checked(device: &Device) {
-    let kernels = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+    let kernels = load_ptx(device, include_str!("../../../kernels/basic.ptx")).unwrap();
     let empty = kernels.function("empty").unwrap();
     let stream = device.new_stream().unwrap();
     let shapes = [

@@ -7,7 +7,7 @@ use cuda_async::{
     memory::BufferSource, zeros,
 };
 
-use crate::devices::cuda;
+use crate::{devices::cuda, modules::load_ptx};
 
 /// The kernels of one device.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl Kernels {
 
     fn load_anew(device: &Device) -> Self {
         let function =
-            |ptx: &str, name: &str| device.load_ptx(ptx).unwrap().function(name).unwrap();
+            |ptx: &str, name: &str| load_ptx(device, ptx).unwrap().function(name).unwrap();
         let basic = include_str!("../../../kernels/basic.ptx");
         Self {
             vecadd: function(include_str!("../../../kernels/vecadd.ptx"), "vecadd"),

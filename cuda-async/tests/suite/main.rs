@@ -20,6 +20,7 @@ mod link;
 mod lost_contents;
 mod memory;
 mod misuse;
+mod modules;
 mod ordering;
 mod output;
 mod policies;

@@ -17,7 +17,12 @@ use cuda_async::{
 };
 use cuda_core::protocol::Work;
 
-use crate::{on_every_device, polling::concurrently, wrapper::WrapperProvider};
+use crate::{
+    modules::{load_ptx, no_loads_from_here},
+    on_every_device,
+    polling::concurrently,
+    wrapper::WrapperProvider,
+};
 
 on_every_device! {
     borrowed_halves_run_at_the_same_time
@@ -46,8 +51,10 @@ impl Meet {
     fn load(device: &Device) -> Self {
         const PTX: &str = include_str!("slices.ptx");
         let reading = PTX.replace(".param .u64 out,", ".param .u64 from, .param .u64 out,");
-        let load = |ptx: &str| device.load_ptx(ptx).unwrap().function("meet").unwrap();
-        Self { kernel: load(PTX), reading: load(&reading), flags: AtomicU32::new(0) }
+        let load = |ptx: &str| load_ptx(device, ptx).unwrap().function("meet").unwrap();
+        let (kernel, reading) = (load(PTX), load(&reading));
+        no_loads_from_here(device);
+        Self { kernel, reading, flags: AtomicU32::new(0) }
     }
 
     /// Two flags that no other pair uses.
@@ -196,7 +203,7 @@ fn empty_part_does_not_displace_uses_of_its_neighbour() {
         });
         std::thread::scope(|scope| {
             let submits = scope.spawn(|| {
-                let fill = device.load_ptx(include_str!("random_programs/kernels.ptx")).unwrap();
+                let fill = load_ptx(&device, include_str!("random_programs/kernels.ptx")).unwrap();
                 let fill = fill.function("fill").unwrap();
                 // SAFETY: writes no element.
                 let op = unsafe { launch(&fill, LaunchConfig::new(1, 1), (empty, 1u32, 0u32)) };

@@ -14,7 +14,7 @@ use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
     objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
-    streams::{DriverStream, StreamTable},
+    streams::{DriverStream, StreamStatus, StreamTable},
     teardown::{LastUse, Objects, Retained},
     work::{self, Place},
 };
@@ -222,7 +222,12 @@ unsafe impl Backend for CudaBackend {
         if shown >= accepted || stream.is_foreign() {
             return Ok(shown);
         }
-        let idle = stream.is_idle(self.primary, &self.primary.bind()?)?;
+        let bound = &self.primary.bind()?;
+        let idle = if stream.was_lent() {
+            stream.status(self.primary, bound)? == StreamStatus::Idle
+        } else {
+            stream.is_idle(self.primary, bound)?
+        };
         Ok(if idle { accepted } else { stream.completed() })
     }
 

@@ -14,7 +14,7 @@ use super::{
         Checkpoint, Entry, ReportInbox, Wakeup, WatchedDevice, enqueue_checkpoint, host_call, watch,
     },
     context::IdCache,
-    streams::{DriverStream, Passed},
+    streams::{CheckpointEvents, DriverStream, Passed},
 };
 use crate::{
     loom_models::check,
@@ -44,13 +44,21 @@ impl WatchedDevice for Model {
         Ok(None)
     }
 
-    fn checkpoint(&self, stream: &DriverStream, number: u64) -> Option<Checkpoint> {
+    fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error> {
+        let completed = entry.stream.completed();
+        Ok((completed >= entry.number).then_some(completed))
+    }
+
+    fn checkpoint(
+        &self,
+        stream: &DriverStream,
+        number: u64,
+        _: &mut CheckpointEvents,
+    ) -> Option<Checkpoint> {
         self.driver.lock().checkpoints.push_back((stream.passed.clone(), number));
         self.came.notify_one();
         Some(Checkpoint::HostFunction)
     }
-
-    fn look(&self, _: &Entry) {}
 }
 
 impl Model {
@@ -109,7 +117,8 @@ fn every_want_is_reported(
     });
     for number in [1, 2] {
         stream.accept(number);
-        let enqueue = |value| enqueue_checkpoint(&*model, &inbox, &stream, value);
+        let enqueue =
+            |value, events: &mut _| enqueue_checkpoint(&*model, &inbox, &stream, value, events);
         stream.reports.want(number, || stream.accepted(), enqueue);
     }
     inbox.close();
@@ -150,7 +159,7 @@ fn two_callers_share_the_checkpoints_in_flight() {
         let caller = |number: u64| {
             let (stream, checkpoints) = (stream.clone(), checkpoints.clone());
             move || {
-                let enqueue = |value| {
+                let enqueue = |value, _: &mut CheckpointEvents| {
                     checkpoints.lock().unwrap().push(value);
                     true
                 };
@@ -163,7 +172,7 @@ fn two_callers_share_the_checkpoints_in_flight() {
         other.join().unwrap();
         if !stream.reports.covers(2) {
             stream.reports.passed(1);
-            let enqueue = |value| {
+            let enqueue = |value, _: &mut CheckpointEvents| {
                 checkpoints.lock().unwrap().push(value);
                 true
             };
@@ -184,7 +193,7 @@ fn no_checkpoint_is_enqueued_during_a_foreign_call() {
         stream.accept(1);
         let enqueue = |stream: &Arc<DriverStream>, capturing: &Arc<Plain<bool>>| {
             let (stream, capturing) = (stream.clone(), capturing.clone());
-            move |_: u64| {
+            move |_: u64, _: &mut CheckpointEvents| {
                 let takes = !stream.is_foreign();
                 assert!(!(takes && *capturing.lock().unwrap()));
                 takes

@@ -220,6 +220,8 @@ impl Waiter {
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
         let progress = self.progress.progress();
         if let Some(outcome) = progress.outcome(self.key.0) {
+            // The thread that reported it came after the check below, so it saw this waiter and takes its waker.
+            self.registered = false;
             return Poll::Ready(outcome);
         }
         let waker = task.waker().clone();

@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, task::Waker};
 
+use smallvec::SmallVec;
+
 use super::wake_each;
 
 /// Wakers by key. Keys order the set; a task that waits again replaces its waker.
@@ -53,8 +55,9 @@ impl<K: Ord> WakerSet<K> {
 
     /// Takes out the wakers whose key is below `end`.
     pub fn take_below(&mut self, end: &K) -> Woken {
-        if self.0.is_empty() {
-            return Woken::default();
+        // The usual case, without an allocation.
+        if self.0.last_key_value().is_none_or(|(key, _)| key < end) {
+            return self.take_all();
         }
         let rest = self.0.split_off(end);
         Woken::of(std::mem::replace(&mut self.0, rest))
@@ -75,7 +78,7 @@ impl<K> Default for WakerSet<K> {
 /// Wakers that were taken out of a set. Dropping this wakes them, so a caller that holds a lock drops it afterwards.
 #[derive(Debug, Default)]
 #[must_use = "dropping this wakes the tasks; drop it without any lock"]
-pub struct Woken(Vec<Waker>);
+pub struct Woken(SmallVec<[Waker; 4]>);
 
 impl Woken {
     fn of<K>(wakers: BTreeMap<K, Waker>) -> Self {

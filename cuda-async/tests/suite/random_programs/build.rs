@@ -24,6 +24,7 @@ use super::{
     program::{Change, Cut, Failure, Node, Round},
     reference::{LEN, changed, counted, source_range},
 };
+use crate::modules::load_ptx;
 
 pub type Buffer = DeviceBuffer<u32>;
 
@@ -91,7 +92,7 @@ const N: u32 = LEN as u32;
 
 impl Kernels {
     pub fn load(device: &Device) -> Self {
-        let module = device.load_ptx(include_str!("kernels.ptx")).unwrap();
+        let module = load_ptx(device, include_str!("kernels.ptx")).unwrap();
         let function = |name| module.function(name).unwrap();
         Self {
             mad: function("mad"),

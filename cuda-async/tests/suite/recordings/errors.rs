@@ -12,7 +12,9 @@ use cuda_async::{
     race, script, to_pinned, value, with_context,
 };
 
-use crate::{on_every_device, polling::memory_is_freed, refusals_and_resets::LARGE};
+use crate::{
+    modules::load_ptx, on_every_device, polling::memory_is_freed, refusals_and_resets::LARGE,
+};
 
 on_every_device! {
     waits_are_errors
@@ -62,7 +64,7 @@ fn waits_are_errors(device: &Device) {
 
 fn error_of_a_step_is_the_error_of_the_recording(device: &Device) {
     let stream = device.new_stream().unwrap();
-    let scale = device.load_ptx(include_str!("../../../../kernels/basic.ptx")).unwrap();
+    let scale = load_ptx(device, include_str!("../../../../kernels/basic.ptx")).unwrap();
     let scale = scale.function("scale").unwrap();
     let mut x = h2d(vec![1.0f32; 4]).sync_on(&stream).unwrap();
     let unknown = Error::Misuse { what: "a test".into(), detail: "on purpose".into() };

@@ -17,7 +17,7 @@ use cuda_async::{
 };
 use cuda_core::Recording;
 
-use crate::random_programs::Random;
+use crate::{modules::load_ptx, random_programs::Random};
 
 /// The number of elements of a register.
 const LEN: usize = 48;
@@ -128,8 +128,8 @@ struct Kernels {
 
 impl Kernels {
     fn load(device: &Device) -> Self {
-        let basic = device.load_ptx(include_str!("../../../../kernels/basic.ptx")).unwrap();
-        let vecadd = device.load_ptx(include_str!("../../../../kernels/vecadd.ptx")).unwrap();
+        let basic = load_ptx(device, include_str!("../../../../kernels/basic.ptx")).unwrap();
+        let vecadd = load_ptx(device, include_str!("../../../../kernels/vecadd.ptx")).unwrap();
         Self {
             scale: basic.function("scale").unwrap(),
             add_scalar: basic.function("add_scalar").unwrap(),

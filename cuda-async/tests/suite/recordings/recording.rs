@@ -14,6 +14,7 @@ use cuda_core::Access;
 
 use crate::{
     kernels::Kernels,
+    modules::load_ptx,
     on_every_device,
     polling::{memory_is_freed, own_devices},
 };
@@ -131,7 +132,7 @@ fn uses_of_one_buffer_are_ordered(device: &Device) {
 
 /// No operand names the variable.
 fn launches_that_share_a_variable_keep_their_order(device: &Device) {
-    let module = device.load_ptx(include_str!("../random_programs/kernels.ptx")).unwrap();
+    let module = load_ptx(device, include_str!("../random_programs/kernels.ptx")).unwrap();
     let [set, get] = ["tape_set", "tape_get"].map(|name| module.function(name).unwrap());
     let config = LaunchConfig::new(1, 32);
     // Places that random programs on this device do not use.

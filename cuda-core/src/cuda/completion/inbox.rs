@@ -27,18 +27,12 @@ pub(crate) enum Checkpoint {
 /// A report that a caller waits for.
 pub(crate) struct Entry {
     /// Held, so that its status can be read also after the stream was retired.
-    pub(super) stream: Arc<DriverStream>,
+    pub(crate) stream: Arc<DriverStream>,
     /// The submission that the report has to cover.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The way in which the thread learns that the stream has passed the submission. With none, it queries the stream
     /// from time to time.
     pub(super) checkpoint: Option<Checkpoint>,
-}
-
-impl Entry {
-    pub(super) fn is_due(&self) -> bool {
-        self.stream.completed() >= self.number
-    }
 }
 
 /// The state that the thread shares with callers.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The way in which a CUDA device reports progress. In both, the completion thread sees the report, reads the
-/// status of the stream, and then wakes the waiting tasks. With nothing in flight it sleeps.
+/// The way in which a CUDA device reports progress. In both, a thread of the device learns that work is complete, and
+/// wakes the waiting tasks. With nothing in flight it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completion {

@@ -58,7 +58,8 @@ impl Reporter {
         }
         self.start()?;
         let device = self.device(bound);
-        let enqueue = |value| enqueue_checkpoint(&device, &self.inbox, stream, value);
+        let enqueue =
+            |value, events: &mut _| enqueue_checkpoint(&device, &self.inbox, stream, value, events);
         stream.reports.want(number, || stream.accepted(), enqueue);
         Ok(())
     }
@@ -66,7 +67,9 @@ impl Reporter {
     /// Foreign code that enqueued on the stream has returned: enqueues the checkpoint that was held back.
     pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) {
         let device = self.device(bound);
-        stream.end_foreign(|value| enqueue_checkpoint(&device, &self.inbox, stream, value));
+        stream.end_foreign(|value, events| {
+            enqueue_checkpoint(&device, &self.inbox, stream, value, events)
+        });
     }
 
     fn device<'a>(&'a self, bound: &'a Bound) -> BoundDevice<'a> {

@@ -97,41 +97,32 @@ impl<D: WatchedDevice> Watcher<'_, D> {
             }
             return any;
         }
-        self.look();
-        if !self.watched.iter().any(Entry::is_due) {
-            return false;
-        }
-        let mut due: Vec<_> = self.watched.extract_if(.., |entry| entry.is_due()).collect();
-        due.sort_by_key(|entry| entry.stream.id);
-        for entries in due.chunk_by(|a, b| a.stream.id == b.stream.id) {
-            let stream = &entries[0].stream;
-            stream.reports.passed(entries.len() as u32);
-            // If the stream cannot be queried, the known number is reported.
-            let status = stream.unless_lent(|| self.device.status(stream));
-            match status.unwrap_or(Ok(None)) {
-                Ok(idle) => self.report(stream, idle.unwrap_or(0).max(stream.completed())),
+        let (mut any, mut index) = (false, 0);
+        let mut behind = SmallVec::<[StreamId; 16]>::new();
+        while let Some(entry) = self.watched.get(index) {
+            // A stream passes its checkpoints in order, so it is asked for the oldest alone.
+            if entry.checkpoint.is_none() || behind.contains(&entry.stream.id) {
+                index += 1;
+                continue;
+            }
+            match self.device.passed(entry) {
+                Ok(Some(number)) => {
+                    let stream = entry.stream.clone();
+                    // Removes the entry and all others that the number covers.
+                    self.report(&stream, number);
+                    (any, index) = (true, 0);
+                }
+                Ok(None) => {
+                    behind.push(entry.stream.id);
+                    index += 1;
+                }
                 Err(error) => {
                     self.report_lost(error);
-                    break;
+                    return true;
                 }
             }
         }
-        true
-    }
-
-    /// Looks at the checkpoints of the watched entries. A stream passes its checkpoints in order, so it is asked for
-    /// the oldest alone.
-    fn look(&self) {
-        let mut busy = SmallVec::<[StreamId; 16]>::new();
-        for entry in &self.watched {
-            if entry.is_due() || busy.contains(&entry.stream.id) {
-                continue;
-            }
-            self.device.look(entry);
-            if !entry.is_due() {
-                busy.push(entry.stream.id);
-            }
-        }
+        any
     }
 
     /// Queries every watched stream once. Finds faults, and the completion of entries without a checkpoint.
@@ -157,7 +148,9 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         if stream.is_news(complete) {
             self.deliver(Notice::Progress { stream: stream.id, accepted: complete, complete });
         }
-        let enqueue = |value| enqueue_checkpoint(self.device, self.inbox, stream, value);
+        let enqueue = |value, events: &mut _| {
+            enqueue_checkpoint(self.device, self.inbox, stream, value, events)
+        };
         stream.reports.ask(|| stream.accepted(), enqueue);
     }
 
@@ -171,8 +164,8 @@ impl<D: WatchedDevice> Watcher<'_, D> {
 
     fn deliver(&self, notice: Notice) {
         // A notice may run wakers, which are a user's code. A panic there must not prevent the other notices.
-        // SAFETY: the stream's status was read after it passed the checkpoint, or it has run everything; or the device
-        // is lost (rule 9).
+        // SAFETY: the status of the stream or of an event showed that it has passed the number, or the device is lost
+        // (rule 9).
         let deliver = || unsafe { self.notices.notice(notice) };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(deliver)) {
             discard_panic(payload);
@@ -185,7 +178,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::cuda::completion::inbox::Checkpoint;
+    use crate::cuda::{completion::inbox::Checkpoint, streams::CheckpointEvents};
 
     fn stream(id: u64) -> Arc<DriverStream> {
         Arc::new(DriverStream::without_driver(id))
@@ -215,11 +208,19 @@ mod tests {
             self.lost().map_or(Ok(idle.map(|(_, number)| *number)), Err)
         }
 
-        fn checkpoint(&self, _: &DriverStream, _: u64) -> Option<Checkpoint> {
-            Some(Checkpoint::HostFunction)
+        fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error> {
+            let completed = entry.stream.completed();
+            Ok((entry.checkpoint.is_some() && completed >= entry.number).then_some(completed))
         }
 
-        fn look(&self, _: &Entry) {}
+        fn checkpoint(
+            &self,
+            _: &DriverStream,
+            _: u64,
+            _: &mut CheckpointEvents,
+        ) -> Option<Checkpoint> {
+            Some(Checkpoint::HostFunction)
+        }
     }
 
     #[derive(Default)]
@@ -261,7 +262,21 @@ mod tests {
         b.passed.raise(9);
         a.passed.raise(4);
         assert!(watcher.report_due());
-        assert_eq!(notices.0.lock()[1..], [progress(1, 4), progress(2, 9)]);
+        assert_eq!(notices.0.lock()[1..], [progress(2, 9), progress(1, 4)]);
+        assert!(watcher.watched.is_empty());
+    }
+
+    #[test]
+    fn checkpoint_ends_an_earlier_entry_without_one() {
+        let (device, inbox, notices) = Default::default();
+        let stream = stream(1);
+        let mut watcher = watcher(&device, &inbox, &notices);
+        watcher.watched = vec![entry(&stream, 1, false), entry(&stream, 2, true)];
+        stream.passed.raise(1);
+        assert!(!watcher.report_due());
+        stream.passed.raise(2);
+        assert!(watcher.report_due());
+        assert_eq!(*notices.0.lock(), [progress(1, 2)]);
         assert!(watcher.watched.is_empty());
     }
 

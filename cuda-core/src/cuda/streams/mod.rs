@@ -5,12 +5,14 @@
 //! reads [`DriverStream::completed`] and [`DriverStream::status`], and decides with [`Reports`] when to enqueue a
 //! checkpoint.
 
+mod checkpoint_events;
 mod passed;
 mod query;
 mod reports;
 mod stream;
 mod table;
 
+pub(crate) use checkpoint_events::CheckpointEvents;
 pub(crate) use passed::Passed;
 pub(crate) use query::StreamStatus;
 use reports::Reports;

@@ -4,7 +4,10 @@ use super::DriverStream;
 use crate::{
     cuda::{
         context::{Bound, Primary},
-        driver::status::{self, Failed},
+        driver::{
+            api::EventHandle,
+            status::{self, Failed},
+        },
     },
     protocol::{Error, Result},
     sync::spin_loop,
@@ -50,8 +53,23 @@ impl DriverStream {
         Ok(false)
     }
 
+    /// Queries an event of the stream. Returns whether the stream has passed its last recording. An error means that
+    /// the device is lost.
+    pub(crate) fn has_passed(&self, event: EventHandle, primary: &Primary) -> Result<bool> {
+        // SAFETY: the caller holds the stream, which owns the event (rules 3 and 5).
+        match unsafe { primary.api.event_query(event) } {
+            Ok(()) => Ok(true),
+            Err(Failed { code: status::NOT_READY, .. }) => Ok(false),
+            Err(failed) => {
+                let error = primary.state_error(failed);
+                if primary.is_lost() { Err(error) } else { Ok(false) }
+            }
+        }
+    }
+
     /// Queries the stream, unless it is being captured. An error means that the device is lost.
     pub(crate) fn status(&self, primary: &Primary, bound: &Bound) -> Result<StreamStatus> {
+        let _not_lent_now = self.querying();
         match self.is_capturing(primary) {
             Ok(false) => {}
             Ok(true) => return Ok(StreamStatus::Unknown),

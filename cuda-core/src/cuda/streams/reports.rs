@@ -2,8 +2,8 @@
 //! for any number of waiting callers.
 //!
 //! # Rules
-//! - `enqueuing` is held while a checkpoint is enqueued, so they reach the driver in order. A thread that only wants a
-//!   report does not wait for it: if it finds it held, it has stored its number in `wanted`, and the holder looks there
+//! - `events` is locked while a checkpoint is enqueued, so they reach the driver in order. A thread that only wants a
+//!   report does not wait for it: if it finds it locked, it has stored its number in `wanted`, and the holder looks there
 //!   again after it released the lock.
 //! - The number of a checkpoint is the stream's `accepted`, read before the checkpoint is enqueued. So every submission
 //!   up to that number is ahead of the checkpoint in the stream.
@@ -11,6 +11,7 @@
 //!   last number for which the driver took a checkpoint. They differ while the driver refuses checkpoints. The
 //!   completion thread then queries the stream.
 
+use super::CheckpointEvents;
 use crate::sync::{
     Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
@@ -23,12 +24,12 @@ pub(crate) const MAX_CHECKPOINTS: u32 = limit(4, 1) as u32;
 
 #[derive(Default)]
 pub(crate) struct Reports {
-    enqueuing: Mutex<()>,
+    events: Mutex<CheckpointEvents>,
     /// The largest number that a caller waits for.
     wanted: AtomicU64,
-    /// Stored by the holder of `enqueuing`.
+    /// Stored by the holder of `events`.
     covered: AtomicU64,
-    /// Stored by the holder of `enqueuing`.
+    /// Stored by the holder of `events`.
     enqueued: AtomicU64,
     in_flight: AtomicU32,
 }
@@ -53,7 +54,7 @@ impl Reports {
         &self,
         number: u64,
         accepted: impl Fn() -> u64,
-        enqueue: impl Fn(u64) -> bool,
+        enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
         self.wanted.fetch_max(number, Ordering::SeqCst);
         self.ask(accepted, enqueue);
@@ -66,24 +67,32 @@ impl Reports {
 
     /// Enqueues a checkpoint if a caller waits for a number beyond `covered`, and fewer than [`MAX_CHECKPOINTS`] are in
     /// flight.
-    pub(crate) fn ask(&self, accepted: impl Fn() -> u64, enqueue: impl Fn(u64) -> bool) {
+    pub(crate) fn ask(
+        &self,
+        accepted: impl Fn() -> u64,
+        enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
+    ) {
         while self.is_due() {
-            let Some(enqueuing) = self.enqueuing.try_lock() else { return };
+            let Some(mut events) = self.events.try_lock() else { return };
             if self.is_due() {
-                self.checkpoint(&accepted, &enqueue);
+                self.checkpoint(&mut events, &accepted, &enqueue);
             }
-            drop(enqueuing);
+            drop(events);
             // Orders the unlock before the next look: of two threads, one sees the other's number.
             fence(Ordering::SeqCst);
         }
     }
 
     /// Enqueues a checkpoint if the driver took none for the last report.
-    pub(crate) fn renew(&self, accepted: impl Fn() -> u64, enqueue: impl Fn(u64) -> bool) {
+    pub(crate) fn renew(
+        &self,
+        accepted: impl Fn() -> u64,
+        enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
+    ) {
         {
-            let _enqueuing = self.enqueuing.lock();
+            let mut events = self.events.lock();
             if self.covered.load(Ordering::Relaxed) > self.enqueued.load(Ordering::Relaxed) {
-                self.checkpoint(&accepted, &enqueue);
+                self.checkpoint(&mut events, &accepted, &enqueue);
             }
         }
         fence(Ordering::SeqCst);
@@ -92,16 +101,25 @@ impl Reports {
 
     /// Runs `change` while no thread enqueues a checkpoint.
     pub(crate) fn without_checkpoints<T>(&self, change: impl FnOnce() -> T) -> T {
-        let _enqueuing = self.enqueuing.lock();
+        let _not_now = self.events.lock();
         change()
     }
 
-    /// Enqueues a checkpoint. Called with `enqueuing` held.
-    fn checkpoint(&self, accepted: &impl Fn() -> u64, enqueue: &impl Fn(u64) -> bool) {
+    /// The events, of a stream that was dropped.
+    pub(super) fn events(&mut self) -> &mut CheckpointEvents {
+        self.events.get_mut()
+    }
+
+    fn checkpoint(
+        &self,
+        events: &mut CheckpointEvents,
+        accepted: &impl Fn() -> u64,
+        enqueue: &impl Fn(u64, &mut CheckpointEvents) -> bool,
+    ) {
         let value = accepted();
         // Before the checkpoint, which may be passed at once.
         self.in_flight.fetch_add(1, Ordering::SeqCst);
-        if enqueue(value) {
+        if enqueue(value, events) {
             self.enqueued.store(value, Ordering::Release);
         }
         self.covered.store(value, Ordering::Release);
@@ -127,8 +145,8 @@ mod tests {
     }
 
     impl Driver {
-        fn enqueue(&self) -> impl Fn(u64) -> bool + '_ {
-            |value| {
+        fn enqueue(&self) -> impl Fn(u64, &mut CheckpointEvents) -> bool + '_ {
+            |value, _| {
                 self.values.borrow_mut().push(value);
                 !self.refuses
             }

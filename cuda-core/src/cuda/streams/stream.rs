@@ -7,12 +7,10 @@
 //!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
 //! - `foreign` changes only while no checkpoint can be enqueued. While it is set, no checkpoint is enqueued: foreign
 //!   code may be capturing the stream, and would capture the checkpoint.
-//! - `lent` is set under `querying`, which a thread holds while it queries the stream without asking the driver about
-//!   captures: a query would end a capture.
+//! - `lent` is set under `querying`, which `status` holds: a stream that was not lent is not being captured, and a query
+//!   would end a capture.
 
-use arrayvec::ArrayVec;
-
-use super::{Reports, passed::Passed, reports::MAX_CHECKPOINTS};
+use super::{CheckpointEvents, Reports, passed::Passed};
 use crate::{
     cuda::{
         context::{Bound, Primary, ReclaimQueue, Reclaimable},
@@ -20,7 +18,7 @@ use crate::{
     },
     protocol::{Error, Result, StreamId},
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -32,7 +30,6 @@ pub(crate) struct DriverStream {
     pub(crate) passed: Passed,
     accepted: AtomicU64,
     event: Mutex<RecordedEvent>,
-    checkpoints: Mutex<Checkpoints>,
     foreign: AtomicBool,
     /// Whether foreign code ever had the raw stream, and may capture it.
     lent: AtomicBool,
@@ -51,13 +48,6 @@ struct RecordedEvent {
     number: u64,
 }
 
-/// The events of reports in flight, used in turn. There are at most as many reports in flight as events.
-#[derive(Default)]
-struct Checkpoints {
-    events: ArrayVec<EventHandle, { MAX_CHECKPOINTS as usize }>,
-    next: usize,
-}
-
 impl DriverStream {
     pub(crate) fn new(id: StreamId, raw: StreamHandle, reclaim: &'static ReclaimQueue) -> Self {
         Self {
@@ -66,7 +56,6 @@ impl DriverStream {
             passed: Passed::default(),
             accepted: AtomicU64::new(0),
             event: Mutex::default(),
-            checkpoints: Mutex::default(),
             foreign: AtomicBool::new(false),
             lent: AtomicBool::new(false),
             querying: Mutex::default(),
@@ -156,31 +145,6 @@ impl DriverStream {
         Ok(event)
     }
 
-    /// Records an event behind everything that was enqueued, and returns it. Called by [`Reports`] alone, which have at
-    /// most [`MAX_CHECKPOINTS`] such events in flight: so the one that is recorded again has been passed and is not
-    /// looked at.
-    pub(crate) fn record_checkpoint(
-        &self,
-        primary: &Primary,
-        bound: &Bound,
-    ) -> Result<EventHandle> {
-        let mut checkpoints = self.checkpoints.lock();
-        let index = checkpoints.next;
-        let event = match checkpoints.events.get(index) {
-            Some(event) => *event,
-            None => {
-                let event = new_event(primary, bound)?;
-                checkpoints.events.push(event);
-                event
-            }
-        };
-        // SAFETY: the caller holds the stream, which owns the event.
-        unsafe { primary.api.event_record(event, self.raw) }
-            .map_err(|failed| primary.error(failed))?;
-        checkpoints.next = (index + 1) % MAX_CHECKPOINTS as usize;
-        Ok(event)
-    }
-
     /// Stores the number of a report. Returns whether it is larger than the last one. Called by the completion thread
     /// alone.
     pub(crate) fn is_news(&self, number: u64) -> bool {
@@ -200,16 +164,15 @@ impl DriverStream {
     /// The raw stream, for foreign code.
     pub(crate) fn lend(&self) -> StreamHandle {
         if !self.was_lent() {
-            let _no_query = self.querying.lock();
+            let _no_query = self.querying();
             self.lent.store(true, Ordering::Release);
         }
         self.raw
     }
 
-    /// Makes a query during which the stream is not lent. Returns nothing if it was lent before.
-    pub(crate) fn unless_lent<T>(&self, query: impl FnOnce() -> T) -> Option<T> {
-        let _not_now = self.querying.lock();
-        (!self.was_lent()).then(query)
+    /// While the guard lives, the stream is not lent for the first time.
+    pub(super) fn querying(&self) -> MutexGuard<'_, ()> {
+        self.querying.lock()
     }
 
     /// Whether foreign code ever had the raw stream.
@@ -224,7 +187,7 @@ impl DriverStream {
     }
 
     /// Foreign code has returned. Enqueues the checkpoint that was held back, if there is one.
-    pub(crate) fn end_foreign(&self, enqueue: impl Fn(u64) -> bool) {
+    pub(crate) fn end_foreign(&self, enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool) {
         self.reports.without_checkpoints(|| self.foreign.store(false, Ordering::Release));
         self.reports.renew(|| self.accepted(), enqueue);
     }
@@ -232,7 +195,7 @@ impl DriverStream {
 
 impl Drop for DriverStream {
     fn drop(&mut self) {
-        let mut events: Vec<_> = self.checkpoints.get_mut().events.drain(..).collect();
+        let mut events: Vec<_> = self.reports.events().take().collect();
         events.extend(self.event.get_mut().event);
         self.reclaim.put(Box::new(RetiredStream { stream: self.raw, events }));
     }
@@ -288,7 +251,7 @@ mod tests {
     fn no_checkpoint_is_enqueued_while_foreign_code_runs() {
         let stream = DriverStream::without_driver(7);
         let checkpoints = std::cell::RefCell::new(Vec::new());
-        let enqueue = |value| {
+        let enqueue = |value, _: &mut CheckpointEvents| {
             let takes = !stream.is_foreign();
             checkpoints.borrow_mut().push((value, takes));
             takes

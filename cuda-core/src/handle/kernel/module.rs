@@ -69,7 +69,7 @@ impl Device {
     /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
     ///
     /// Load modules before the work that uses them begins. While a GPU's driver loads a module, it waits for every running
-    /// kernel, and launches of other threads wait with it.
+    /// kernel, and launches, copies and polls of other threads wait with it.
     ///
     /// # Errors
     /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log.

@@ -1,0 +1,126 @@
+//! The calls that are measured beside a module load, which waits for a running kernel.
+
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use cudarc::driver::sys;
+
+use crate::{
+    calls::{Call, call},
+    gpu::{Gpu, PTX, Result, check, made},
+};
+
+/// The event and the words that the calls use.
+#[derive(Default)]
+pub struct Prepared {
+    event: AtomicU64,
+    word: AtomicU64,
+}
+
+impl Prepared {
+    fn event(&self) -> sys::CUevent {
+        ptr::with_exposed_provenance_mut(self.event.load(Relaxed) as usize)
+    }
+
+    fn word(&self) -> sys::CUdeviceptr {
+        self.word.load(Relaxed)
+    }
+}
+
+/// Loads a module. The driver keeps it.
+pub fn load() -> Result<()> {
+    // SAFETY: the text ends in a NUL byte; writes one handle.
+    made(|to| unsafe { sys::cuModuleLoadData(to, PTX.as_ptr().cast()) }).map(drop)
+}
+
+/// Creates an event that was recorded and passed, and pinned memory.
+pub fn prepare(gpu: &Gpu) -> Result<Prepared> {
+    let prepared = Prepared::default();
+    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+    // SAFETY: writes one handle.
+    let event = made(|to| unsafe { sys::cuEventCreate(to, flags) })?;
+    // SAFETY: the event was made above, and the stream lives.
+    check(unsafe { sys::cuEventRecord(event, gpu.idle().get()) })?;
+    gpu.idle().synchronize()?;
+    // SAFETY: writes one pointer.
+    let word = made(|to| unsafe { sys::cuMemHostAlloc(to, 4096, 0) })?;
+    prepared.event.store(event.expose_provenance() as u64, Relaxed);
+    prepared.word.store(word.expose_provenance() as u64, Relaxed);
+    Ok(prepared)
+}
+
+/// Every call, each on a stream that is idle.
+pub fn calls<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
+    let mut all = queries(gpu, prepared);
+    all.extend(submissions(gpu, prepared));
+    all
+}
+
+fn queries<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
+    let stream = gpu.idle();
+    vec![
+        call("cuStreamQuery, of an idle stream", move || {
+            // SAFETY: the stream lives.
+            query(unsafe { sys::cuStreamQuery(stream.get()) })
+        }),
+        call("cuStreamQuery, of the kernel's stream", || {
+            // SAFETY: the stream lives.
+            query(unsafe { sys::cuStreamQuery(gpu.busy().get()) })
+        }),
+        call("cuEventQuery", || {
+            // SAFETY: the event lives.
+            query(unsafe { sys::cuEventQuery(prepared.event()) })
+        }),
+        call("cuStreamSynchronize, of an idle stream", move || stream.synchronize()),
+    ]
+}
+
+fn submissions<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
+    let stream = gpu.idle();
+    vec![
+        call("cuLaunchKernel", || gpu.launch_idle(Duration::ZERO)),
+        call("cuEventCreate", || {
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+            // SAFETY: writes one handle.
+            made(|to| unsafe { sys::cuEventCreate(to, flags) }).map(drop)
+        }),
+        call("cuEventRecord", move || {
+            // SAFETY: the event and the stream live.
+            check(unsafe { sys::cuEventRecord(prepared.event(), stream.get()) })
+        }),
+        call("cuStreamWaitEvent", move || {
+            // SAFETY: the event and the stream live; 0 means no flags.
+            check(unsafe { sys::cuStreamWaitEvent(stream.get(), prepared.event(), 0) })
+        }),
+        call("cuStreamWriteValue64", move || {
+            // SAFETY: the pinned memory has the word, and the stream lives.
+            check(unsafe { sys::cuStreamWriteValue64_v2(stream.get(), prepared.word(), 1, 0) })
+        }),
+        call("cuMemAllocAsync and cuMemFreeAsync", move || {
+            // SAFETY: writes one address; the stream lives.
+            let address = made(|to| unsafe { sys::cuMemAllocAsync(to, 4096, stream.get()) })?;
+            // SAFETY: allocated above, and nothing uses it.
+            check(unsafe { sys::cuMemFreeAsync(address, stream.get()) })
+        }),
+        call("cuMemcpyHtoDAsync, pinned", move || {
+            let from = ptr::with_exposed_provenance::<c_void>(prepared.word() as usize);
+            // SAFETY: the buffer and the pinned memory have 64 bytes, and the stream lives.
+            check(unsafe { sys::cuMemcpyHtoDAsync_v2(gpu.buffer(), from, 64, stream.get()) })
+        }),
+        call("cuLaunchHostFunc", move || {
+            let data = ptr::null_mut();
+            // SAFETY: `nothing` has the type that the driver calls, and the stream lives.
+            check(unsafe { sys::cuLaunchHostFunc(stream.get(), Some(nothing), data) })
+        }),
+    ]
+}
+
+extern "C" fn nothing(_: *mut c_void) {}
+
+fn query(status: sys::CUresult) -> Result<()> {
+    if status == sys::CUresult::CUDA_ERROR_NOT_READY { Ok(()) } else { check(status) }
+}
