@@ -1,4 +1,4 @@
-//! The calls that are measured. Some leave an object to the next one, which gives it back.
+//! The calls that are measured. Some create an object that a later call uses and frees.
 
 use std::{
     mem::zeroed,
@@ -20,7 +20,7 @@ pub struct Call<'a> {
     pub run: Box<dyn Fn() -> Result<()> + Send + Sync + 'a>,
 }
 
-/// The handles that calls leave to the calls behind them.
+/// The objects that one call creates and later calls use.
 #[derive(Default)]
 pub struct Handles {
     memory: AtomicU64,
@@ -31,7 +31,7 @@ pub struct Handles {
     pool: AtomicU64,
 }
 
-/// Every call, in an order in which each finds what it gives back.
+/// The calls, in an order in which each object is created before it is used and freed.
 pub fn calls<'a>(gpu: &'a Gpu, handles: &'a Handles) -> Vec<Call<'a>> {
     let mut all = host_memory(gpu, handles);
     all.extend(device_memory(gpu, handles));

@@ -1,4 +1,4 @@
-//! A GPU with a stream for the kernel that runs, and one for the launches beside it.
+//! A GPU with three streams: one for the kernel that runs, one for launches meanwhile, one for the measured calls.
 
 use std::{ffi::c_void, mem::MaybeUninit, ptr, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 pub struct Gpu {
     context: Arc<CudaContext>,
     busy: sys::CUstream,
-    elsewhere: sys::CUstream,
+    other: sys::CUstream,
     idle: Stream,
     timed: sys::CUfunction,
     buffer: sys::CUdeviceptr,
@@ -55,10 +55,10 @@ impl Gpu {
         };
         // SAFETY: the context is current.
         let buffer = unsafe { result::malloc_sync(4096)? };
-        let (busy, elsewhere, idle) = (stream()?, stream()?, Stream(stream()?));
-        let gpu = Self { context, busy, elsewhere, idle, timed, buffer };
+        let (busy, other, idle) = (stream()?, stream()?, Stream(stream()?));
+        let gpu = Self { context, busy, other, idle, timed, buffer };
         gpu.run_for(Duration::ZERO)?;
-        gpu.launch_elsewhere()?;
+        gpu.launch_on_other()?;
         gpu.synchronize()?;
         Ok(gpu)
     }
@@ -77,12 +77,12 @@ impl Gpu {
         self.launch(self.timed, self.busy, time)
     }
 
-    pub fn launch_elsewhere(&self) -> Result<()> {
-        self.launch(self.timed, self.elsewhere, Duration::ZERO)
+    pub fn launch_on_other(&self) -> Result<()> {
+        self.launch(self.timed, self.other, Duration::ZERO)
     }
 
-    pub fn wait_elsewhere(&self) -> Result<()> {
-        Stream(self.elsewhere).synchronize()
+    pub fn wait_for_other(&self) -> Result<()> {
+        Stream(self.other).synchronize()
     }
 
     /// The stream of the kernel that the calls are measured beside.

@@ -1,4 +1,4 @@
-//! Loads of modules, kept apart from the tests that need a running kernel.
+//! Loads modules only while no test relies on a running kernel.
 //!
 //! While a GPU's driver loads a module, it waits for every running kernel, and launches and event records of other
 //! threads wait with it (`benches/results/2026-11-22-h200-driver-waits.md`). A test that looks at a kernel while it runs
@@ -14,31 +14,31 @@ use cuda_async::{Device, Error, Module};
 static LOADS: RwLock<()> = RwLock::new(());
 
 thread_local! {
-    static NO_LOADS: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
+    static HELD_OFF: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Loads a module. On a GPU, waits for the tests that have called [`no_loads_from_here`].
+/// Loads a module. On a GPU, first waits until the threads that called [`hold_off_module_loads`] have ended.
 pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
     if !is_gpu(device) {
         return device.load_ptx(ptx);
     }
-    // Otherwise this thread would wait for itself.
-    let held = NO_LOADS.take().is_some();
+    // A thread that holds the read lock would wait for itself.
+    let held = HELD_OFF.take().is_some();
     let module = {
         let _alone = LOADS.write().unwrap_or_else(PoisonError::into_inner);
         device.load_ptx(ptx)
     };
     if held {
-        no_loads_from_here(device);
+        hold_off_module_loads(device);
     }
     module
 }
 
 /// Keeps other tests from loading modules on a GPU until the calling thread ends or loads one itself.
-pub fn no_loads_from_here(device: &Device) {
+pub fn hold_off_module_loads(device: &Device) {
     if is_gpu(device) {
         let lock = || LOADS.read().unwrap_or_else(PoisonError::into_inner);
-        NO_LOADS.with_borrow_mut(|held| _ = held.get_or_insert_with(lock));
+        HELD_OFF.with_borrow_mut(|held| _ = held.get_or_insert_with(lock));
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use cuda_async::{Device, Error, ExecutionContext, Op, op::Submit, prelude::*};
 use cuda_core::Provider;
 
-use crate::{kernels::Kernels, link::LinkProvider, modules::no_loads_from_here};
+use crate::{kernels::Kernels, link::LinkProvider, modules::hold_off_module_loads};
 
 /// Steps that poll other steps once more after their end, and return the result of that poll.
 pub struct PolledAgain<S: Submit>(S);
@@ -89,7 +89,7 @@ pub fn memory_is_freed(device: &Device, before: u64) {
 }
 
 /// Returns the number of iterations of [`Kernels::spin`] that keep the device busy for about this time. From then on, no
-/// other test [loads a module](no_loads_from_here).
+/// other test [loads a module](hold_off_module_loads).
 pub fn iterations_for(device: &Device, time: Duration) -> u32 {
     const PROBE: u32 = 100_000;
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
@@ -102,7 +102,7 @@ pub fn iterations_for(device: &Device, time: Duration) -> u32 {
     let idle = if device.info().address.starts_with("cuda") { 500 } else { 2000 };
     let quickest = (0..4).map(probe).min().unwrap().min(Duration::from_micros(idle));
     let turns = time.as_secs_f64() / quickest.as_secs_f64();
-    no_loads_from_here(device);
+    hold_off_module_loads(device);
     (f64::from(PROBE) * turns.max(1.0)) as u32
 }
 

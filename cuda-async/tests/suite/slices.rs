@@ -18,7 +18,7 @@ use cuda_async::{
 use cuda_core::protocol::Work;
 
 use crate::{
-    modules::{load_ptx, no_loads_from_here},
+    modules::{hold_off_module_loads, load_ptx},
     on_every_device,
     polling::concurrently,
     wrapper::WrapperProvider,
@@ -53,7 +53,7 @@ impl Meet {
         let reading = PTX.replace(".param .u64 out,", ".param .u64 from, .param .u64 out,");
         let load = |ptx: &str| load_ptx(device, ptx).unwrap().function("meet").unwrap();
         let (kernel, reading) = (load(PTX), load(&reading));
-        no_loads_from_here(device);
+        hold_off_module_loads(device);
         Self { kernel, reading, flags: AtomicU32::new(0) }
     }
 

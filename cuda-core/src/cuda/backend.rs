@@ -37,7 +37,7 @@ use crate::{
 ///
 /// A launch blocks while its module is loading. On a device without memory pools an allocation may wait for the device.
 /// No other submission or control blocks by itself. But while the driver loads a module or unpins memory, it waits for
-/// running kernels, and launches of other threads wait with it.
+/// running kernels. Launches, copies, and controls that enqueue or create events wait with it, on every thread.
 pub struct CudaBackend {
     primary: &'static Primary,
     capabilities: Capabilities,

@@ -72,9 +72,9 @@ impl Model {
         loop {
             let mut driver = self.driver.lock();
             match driver.checkpoints.pop_front() {
-                Some((passed, value)) => {
+                Some((passed, number)) => {
                     drop(driver);
-                    carry_out(passed, value);
+                    carry_out(passed, number);
                 }
                 None if driver.closed => return,
                 None => self.came.wait(&mut driver),
@@ -113,12 +113,12 @@ fn every_want_is_reported(
     });
     let driver = thread::spawn({
         let (inbox, model) = (inbox.clone(), model.clone());
-        move || model.run(|passed, value| carry_out(&inbox, passed, value))
+        move || model.run(|passed, number| carry_out(&inbox, passed, number))
     });
     for number in [1, 2] {
         stream.accept(number);
         let enqueue =
-            |value, events: &mut _| enqueue_checkpoint(&*model, &inbox, &stream, value, events);
+            |number, events: &mut _| enqueue_checkpoint(&*model, &inbox, &stream, number, events);
         stream.reports.want(number, || stream.accepted(), enqueue);
     }
     inbox.close();
@@ -134,8 +134,8 @@ fn host_function_wakes_the_completion_thread() {
     check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_call));
 }
 
-fn pass(_: &Arc<ReportInbox>, passed: Passed, value: u64) {
-    passed.raise(value);
+fn pass(_: &Arc<ReportInbox>, passed: Passed, number: u64) {
+    passed.raise(number);
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn two_callers_share_the_checkpoints_in_flight() {
         let caller = |number: u64| {
             let (stream, checkpoints) = (stream.clone(), checkpoints.clone());
             move || {
-                let enqueue = |value, _: &mut CheckpointEvents| {
-                    checkpoints.lock().unwrap().push(value);
+                let enqueue = |number, _: &mut CheckpointEvents| {
+                    checkpoints.lock().unwrap().push(number);
                     true
                 };
                 stream.reports.want(number, || stream.accepted(), enqueue);
@@ -171,12 +171,12 @@ fn two_callers_share_the_checkpoints_in_flight() {
         caller(2)();
         other.join().unwrap();
         if !stream.reports.covers(2) {
-            stream.reports.passed(1);
-            let enqueue = |value, _: &mut CheckpointEvents| {
-                checkpoints.lock().unwrap().push(value);
+            stream.reports.end(1);
+            let enqueue = |number, _: &mut CheckpointEvents| {
+                checkpoints.lock().unwrap().push(number);
                 true
             };
-            stream.reports.ask(|| stream.accepted(), enqueue);
+            stream.reports.enqueue_due(|| stream.accepted(), enqueue);
         }
         assert!(stream.reports.covers(2));
         let checkpoints = checkpoints.lock().unwrap();

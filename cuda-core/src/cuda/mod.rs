@@ -1,7 +1,7 @@
 //! NVIDIA GPUs, through the installed driver (feature `cuda`).
 //!
-//! The build needs nothing of CUDA: the driver's library is loaded when a device is opened. Where there is none, that
-//! is an [`Error::NoDriver`](crate::Error::NoDriver).
+//! Building needs nothing of CUDA. Opening a device loads the driver's library; without one it returns
+//! [`Error::NoDriver`](crate::Error::NoDriver).
 //!
 //! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
 //! process), `streams`, `completion` (reports of progress), `objects` (memory, modules, transfers), `work`
@@ -30,9 +30,9 @@
 //! 8. **Host functions.** A driver's thread runs the host function of a report and nothing else: it stores the number
 //!    that the stream has passed and wakes the completion thread, takes no lock that is held across a driver call, and
 //!    drops no value of a user.
-//! 9. **Progress** is reported only after the stream has passed a checkpoint for the number and the status of the
-//!    stream or of the checkpoint's event was read, or after a query found the stream idle. A number is read before the
-//!    query that it relies on.
+//! 9. **Progress.** A number counts as complete once the stream was idle in a query, the event of a checkpoint for the
+//!    number was found passed, or the host function of one has run. A number is read before the query that relies on
+//!    it. Before a notice that relies on a host function, the completion thread queries the stream, to find a fault.
 //! 10. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
 //!     is dropped, its resources stay there until its streams have run everything. On a lost device they are leaked.
 //!     Two guards call the driver when they are dropped: `context::Bound` and `backend::ForeignCall`.
@@ -45,9 +45,10 @@
 //! | `cuda-loader`, one per backend | a module to load, a request that may block | `objects::modules`, memory statistics, peer access | half a second after the last job |
 //! | `cuda-reclaim`, one per device | a resource that was dropped | `context::reclaim` | half a second after the queue is empty |
 //!
-//! The completion thread looks at the checkpoints of the streams that callers wait for. It also queries every such
-//! stream when it has reported nothing for 50 ms: a stream whose checkpoint the driver refused, or one that a fault has
-//! stopped. With nothing outstanding it parks.
+//! The completion thread checks the checkpoints of the streams that callers wait for. When it has reported nothing for
+//! 50 ms, it queries every such stream, because a stream that a fault has stopped passes no checkpoint. While a report
+//! has no checkpoint, because the driver refused it or foreign code runs, it does so every 50 ms in any case. With
+//! nothing outstanding it parks.
 
 mod backend;
 mod completion;

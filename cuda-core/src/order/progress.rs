@@ -220,7 +220,8 @@ impl Waiter {
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
         let progress = self.progress.progress();
         if let Some(outcome) = progress.outcome(self.key.0) {
-            // The thread that reported it came after the check below, so it saw this waiter and takes its waker.
+            // The reporting thread came after the check below, so it saw this waiter and takes its waker. `drop` has
+            // nothing to remove.
             self.registered = false;
             return Poll::Ready(outcome);
         }

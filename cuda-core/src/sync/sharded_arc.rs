@@ -1,19 +1,19 @@
 //! `ShardedArc`: an `Arc` that many threads can clone and drop at the same time without slowing each other down.
 //!
 //! An `Arc` has one count, and threads that clone it at the same time wait for its cache line. A kernel's handle is
-//! cloned for every launch, by every thread that launches. Here every thread counts in its own shard, and touches
-//! nothing else while the first handle, or another one in that handle's shard, exists.
+//! cloned for every launch, by every thread that launches. A `ShardedArc` has a count in each shard. A clone is counted
+//! in the shard of the thread that made it. While the home shard counts a handle, clones and drops change one shard.
 //!
 //! # Rules
 //! 1. A handle is counted in one shard for its whole life. The shard of the first handle is the home shard.
-//! 2. A shard is *lazy* or *exact*. A thread that lowers the count of a lazy shard to 0 does nothing else. `exact` is the
-//!    number of exact shards whose count is not 0, and threads that raise a count from 0 or lower it to 0 maintain it.
-//! 3. The home shard is exact from the beginning. The first time that its count reaches 0, that thread makes all other
-//!    shards exact, and only then lowers `exact`. So the allocation exists at least until then.
-//! 4. A clone that raises the count of an exact shard from 0 raises `exact` before it returns, and the handle that it
-//!    clones exists meanwhile. A drop lowers the count first and `exact` afterwards. So once all shards are exact,
-//!    `exact` is at least 1 while a handle exists: of the handles from which it was cloned, one after the other, the
-//!    last one whose shard is in `exact` keeps it there.
+//! 2. A shard is *lazy* or *exact*. Lowering the count of a lazy shard to 0 has no further effect. The field `exact`
+//!    counts the exact shards whose count is not 0: a thread that raises a count from 0, or lowers it to 0, updates it.
+//! 3. The home shard is exact from the beginning. The thread that lowers its count to 0 for the first time makes all
+//!    other shards exact, and only then lowers `exact`. So the allocation exists at least until then.
+//! 4. A clone that raises the count of an exact shard from 0 raises `exact` before it returns. A drop lowers the count
+//!    first and `exact` afterwards. So once all shards are exact, `exact` is at least 1 while a handle exists: either
+//!    `exact` counts the handle's shard, or a clone into that shard has not returned yet. In the second case the handle
+//!    that is being cloned exists, is older, and the same holds for it.
 //! 5. The thread that lowers `exact` to 0 frees the value. No handle exists then, so none can be cloned.
 //! 6. As in `Arc`, lowering a count releases, and the thread that reaches 0 acquires. So every use of the value happens
 //!    before the drop of the value.
@@ -26,11 +26,14 @@ use super::{
 };
 
 /// Shared ownership of a value, counted separately for each [shard](super::shard).
+///
+/// For values that many threads clone all the time. Each value takes about 2 KiB more than in an `Arc`, and there are
+/// no weak handles. The last handle drops the value, on the thread that drops that handle.
 pub struct ShardedArc<T>(NonNull<Shard<T>>);
 
 /// The handles that are counted in one shard.
 struct Shard<T> {
-    /// [`HANDLE`] for each handle, and [`EXACT`] if the shard is exact. Too large to overflow, also by forgotten handles.
+    /// [`HANDLE`] for each handle, and [`EXACT`] if the shard is exact. Forgotten handles cannot overflow 64 bits.
     count: AtomicU64,
     index: usize,
     /// The allocation that this shard is part of.
@@ -98,7 +101,8 @@ impl<T> ShardedArc<T> {
         let shard = shared.shard(shard);
         // SAFETY: it is a part of the allocation, which exists.
         let count = unsafe { &shard.as_ref().count };
-        // Acquires and releases, so that every clone of a handle in this shard comes after the one that raised its count.
+        // Acquires and releases: a clone that finds the count above 0 relies on the clone that raised it from 0 (rule
+        // 4), so it comes after that one.
         if count.fetch_add(HANDLE, Ordering::AcqRel) == EXACT {
             shared.exact.fetch_add(1, Ordering::Relaxed);
         }
@@ -114,7 +118,7 @@ impl<T> Shared<T> {
 
     /// Makes all shards exact that are lazy. Called while `exact` counts the home shard.
     fn make_all_exact(&self) {
-        // Every other shard counts from the beginning, and those without a handle are taken out again.
+        // Counts all other shards first, then takes out those without a handle.
         self.exact.fetch_add(SHARDS - 1, Ordering::Relaxed);
         for shard in &self.shards {
             // Acquires what a lazy drop has released.
@@ -155,7 +159,7 @@ unsafe fn leave<T>(owner: NonNull<Shared<T>>, shard: NonNull<Shard<T>>) {
     let (shared, shard) = unsafe { (owner.as_ref(), shard.as_ref()) };
     // A load and not a fence, as in `Arc`: ThreadSanitizer does not know fences.
     shard.count.load(Ordering::Acquire);
-    // Until then the home shard is the only exact one.
+    // Before that, the home shard is the only exact one.
     if !shared.all_exact.swap(true, Ordering::AcqRel) {
         shared.make_all_exact();
     }

@@ -121,7 +121,7 @@ fn block_until_does_not_wait_for_later_submissions() {
     assert!(gpu.peek(stream).unwrap() >= first.number);
     assert!(start_of.elapsed() < Duration::from_millis(700), "{:?}", start_of.elapsed());
     gpu.sync(stream).unwrap();
-    // By the event: another stream waits for the ticket.
+    // By the stream's event: another stream waits for the ticket.
     let begin = Instant::now();
     let second = launch(20_000_000).unwrap();
     gpu.run_after(other, &[second], Work::Join, &[]).unwrap();
@@ -132,7 +132,7 @@ fn block_until_does_not_wait_for_later_submissions() {
 }
 
 #[test]
-fn block_until_an_earlier_ticket_without_word_or_event_ends() {
+fn block_until_an_earlier_ticket_without_checkpoint_or_event_ends() {
     let Some(gpu) = gpu() else { return };
     let stream = gpu.stream();
     let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
@@ -162,7 +162,7 @@ fn every_priority_creates_a_stream() {
     }
 }
 
-/// The words of retired streams are used again: a new stream starts at 0.
+/// A new stream starts at 0, also after others were retired.
 #[test]
 fn stream_after_a_retired_one_starts_at_zero() {
     let Some(gpu) = gpu() else { return };

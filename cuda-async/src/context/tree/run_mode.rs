@@ -33,11 +33,11 @@ impl InFlight {
         Self { shard }
     }
 
-    /// Whether the process has exactly one such run. The caller has it. The counts are read one after the other, so it may
-    /// be wrong while other runs begin and end: then a poll spins for a short time, or does not.
+    /// Whether the caller's run is the only such run of the process. The counts are read one after the other, so the
+    /// result may be wrong while other runs begin or end. Then a poll spins for a short time without need, or does not.
     #[inline]
     pub(in crate::context) fn is_only_one() -> bool {
-        // Almost always the caller's run is counted in its own shard. If there are more in it, one look is enough.
+        // The caller's run is almost always counted in this thread's shard. If that has more, the others need no look.
         let own = IN_FLIGHT[shard::own_shard()].load(Ordering::Relaxed);
         own <= 1 && IN_FLIGHT.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>() == 1
     }

@@ -12,8 +12,8 @@ use crate::{
 /// The time that a caller's thread spins before it sleeps between looks.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Blocks until the stream is known to have passed `number`. The caller has seen that the completion thread watches a
-/// checkpoint for it. Calls `query` from time to time, and once after the stream has passed the number.
+/// Blocks until the stream is known to have passed `number`. The completion thread must be watching a checkpoint for
+/// it. Calls `query` every 50 ms, and once after the stream has passed the number, so that a fault is found.
 ///
 /// # Errors
 /// The error of `query`.

@@ -1,4 +1,4 @@
-//! The device, as completion uses it: reads the status of a stream, enqueues checkpoints, and looks at them.
+//! The device as completion uses it: queries streams, enqueues checkpoints, and finds out which ones were passed.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ use crate::{
     protocol::Error,
 };
 
-/// The device, as the completion thread and the callers of the reporter use it.
+/// The operations on a device that the completion thread and the reporter use.
 pub(crate) trait WatchedDevice {
     /// The error that lost the device.
     fn lost(&self) -> Option<Error>;
 
-    /// Reads the status of a stream. Returns the number up to which that shows it to be complete, or nothing if work is
-    /// in flight or the stream cannot be queried.
+    /// Queries a stream. Returns the number up to which the stream is complete, or `None` if work is in flight or the
+    /// stream cannot be queried.
     ///
     /// # Errors
     /// The error that lost the device.
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error>;
 
-    /// Reads whether the stream has passed the checkpoint of the entry. Returns the number up to which the stream is
-    /// then known to be complete, or nothing if it has not passed the checkpoint.
+    /// Finds out whether the stream has passed the checkpoint of the entry. If so, returns the number up to which the
+    /// stream is complete. Returns `None` for an entry without a checkpoint.
     ///
     /// # Errors
     /// The error that lost the device.
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error>;
 
-    /// Enqueues a checkpoint behind everything that the stream has accepted, with the next of the stream's `events` if
-    /// it needs one. Returns nothing if the driver refused it.
+    /// Enqueues a checkpoint behind everything that the stream has accepted. Records the next of the stream's `events`
+    /// if the checkpoint is an event. Returns `None` if the driver refused it.
     fn checkpoint(
         &self,
         stream: &DriverStream,
@@ -44,27 +44,27 @@ pub(crate) trait WatchedDevice {
     ) -> Option<Checkpoint>;
 }
 
-/// Enqueues a checkpoint, and puts the entry for it into the inbox of the completion thread. Returns whether the driver
-/// took the checkpoint. While foreign code runs on the stream, none is enqueued.
+/// Enqueues a checkpoint, and puts its entry into the inbox of the completion thread. Returns whether the driver took
+/// the checkpoint. During a foreign call no checkpoint is enqueued, and the entry has none.
 pub(crate) fn enqueue_checkpoint(
     device: &impl WatchedDevice,
     inbox: &ReportInbox,
     stream: &Arc<DriverStream>,
-    value: u64,
+    number: u64,
     events: &mut CheckpointEvents,
 ) -> bool {
     let checkpoint =
-        if stream.is_foreign() { None } else { device.checkpoint(stream, value, events) };
-    inbox.put(Entry { stream: stream.clone(), number: value, checkpoint });
+        if stream.is_foreign() { None } else { device.checkpoint(stream, number, events) };
+    inbox.put(Entry { stream: stream.clone(), number, checkpoint });
     checkpoint.is_some()
 }
 
-/// The device on a thread that has bound its context.
+/// The device on a thread that binds its context.
 pub(super) struct BoundDevice<'a> {
     pub(super) primary: &'static Primary,
     pub(super) wakeup: Wakeup,
     pub(super) inbox: &'a Arc<ReportInbox>,
-    /// The error of binding the context, if that failed.
+    /// The bound context, or the error of binding it.
     pub(super) bound: Result<&'a Bound, &'a Error>,
 }
 

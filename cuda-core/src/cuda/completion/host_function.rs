@@ -12,10 +12,10 @@ use crate::cuda::{
 pub(super) fn enqueue(
     api: &Api,
     stream: &DriverStream,
-    value: u64,
+    number: u64,
     inbox: &Arc<ReportInbox>,
 ) -> Result<(), Failed> {
-    let call = Box::new(Call { inbox: Arc::clone(inbox), passed: stream.passed.clone(), value });
+    let call = Box::new(Call { inbox: Arc::clone(inbox), passed: stream.passed.clone(), number });
     let data = Box::into_raw(call);
     // SAFETY: the caller holds the stream; `fire` takes over the box when it runs, at most once.
     let enqueued = unsafe { api.launch_host(stream.raw, fire, data.cast()) };
@@ -26,25 +26,25 @@ pub(super) fn enqueue(
     enqueued
 }
 
-/// The data of a host function. If the device is lost it never runs, and its few bytes are leaked.
+/// The data of a host function. If the device is lost, the function never runs and the data is leaked.
 struct Call {
     inbox: Arc<ReportInbox>,
     passed: Passed,
-    value: u64,
+    number: u64,
 }
 
-/// The host function. Runs on a driver's thread, so it calls no driver and drops no value of a user.
+/// The host function. A thread of the driver runs it, so it calls no driver and drops no value of a user.
 unsafe extern "system" fn fire(data: *mut c_void) {
     // SAFETY: made by `enqueue`, which gave it away; the driver calls this once.
     let call = unsafe { Box::from_raw(data.cast::<Call>()) };
-    call.passed.raise(call.value);
+    call.passed.raise(call.number);
     call.inbox.wake();
 }
 
 /// Runs a host function as the driver does.
 #[cfg(all(test, loom))]
-pub(crate) fn host_call(inbox: &Arc<ReportInbox>, passed: Passed, value: u64) {
-    let call = Box::new(Call { inbox: Arc::clone(inbox), passed, value });
+pub(crate) fn host_call(inbox: &Arc<ReportInbox>, passed: Passed, number: u64) {
+    let call = Box::new(Call { inbox: Arc::clone(inbox), passed, number });
     // SAFETY: made here, run once.
     unsafe { fire(Box::into_raw(call).cast()) };
 }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn host_function_stores_the_number_and_wakes_the_thread() {
         let (inbox, passed) = (Arc::new(ReportInbox::default()), Passed::default());
-        let call = Call { inbox: Arc::clone(&inbox), passed: passed.clone(), value: 7 };
+        let call = Call { inbox: Arc::clone(&inbox), passed: passed.clone(), number: 7 };
         let data = Box::into_raw(Box::new(call)) as usize;
         let driver = std::thread::spawn(move || {
             // SAFETY: made above, run once.

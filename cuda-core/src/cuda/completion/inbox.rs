@@ -55,7 +55,7 @@ struct State {
 }
 
 impl ReportInbox {
-    /// Puts an entry. Its checkpoint was enqueued before.
+    /// Adds an entry, and wakes the thread. Its checkpoint, if it has one, was enqueued before.
     pub(super) fn put(&self, entry: Entry) {
         self.change(|state| state.entries.push(entry));
     }
@@ -86,20 +86,20 @@ impl ReportInbox {
             return (false, false);
         }
         let mut state = self.state.lock();
-        let came = !state.entries.is_empty();
+        let added = !state.entries.is_empty();
         watched.append(&mut state.entries);
         // While the inbox is closed, every later call reports that again.
         self.changed.store(state.closed, Ordering::Release);
-        (came, state.closed)
+        (added, state.closed)
     }
 
-    /// Sleeps until something changes, or for this long.
-    pub(super) fn wait(&self, most: Option<Duration>) {
+    /// Sleeps until a signal or for `timeout`. Returns at once if a signal came since the last call.
+    pub(super) fn wait(&self, timeout: Option<Duration>) {
         let mut state = self.state.lock();
         state.sleeping = true;
         if !state.signalled {
-            match most {
-                Some(most) => _ = self.wake.wait_for(&mut state, most),
+            match timeout {
+                Some(timeout) => _ = self.wake.wait_for(&mut state, timeout),
                 None => self.wake.wait(&mut state),
             }
         }

@@ -8,8 +8,8 @@
 //! 3. [`device`] enqueues the checkpoint: it records an event, or enqueues a [`host_function`]. Then it puts an entry
 //!    into the inbox.
 //! 4. [`inbox`] passes the entry to the completion thread, and wakes the thread.
-//! 5. [`watcher`] is the completion thread. When the stream has passed the checkpoint, it delivers a notice to the
-//!    client, and asks `streams::reports` for the next checkpoint.
+//! 5. [`watcher`] is the completion thread. When the stream has passed the checkpoint, the thread delivers a notice to
+//!    the client, and asks `streams::reports` for the next checkpoint.
 //!
 //! [`mode`] is the option that chooses between the two kinds of checkpoint. [`wait_budget`] decides how long a thread
 //! spins and sleeps while it waits. [`block_on_report`] blocks the caller's own thread until a stream has passed a

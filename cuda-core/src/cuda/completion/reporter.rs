@@ -41,11 +41,12 @@ impl Reporter {
         Self { primary, wakeup, inbox: Arc::default(), notices, started: Mutex::default() }
     }
 
-    /// Requests a report of progress that covers `number`. Never blocks.
+    /// Requests a report of progress that covers `number`. Does not wait for the stream. The driver may hold the call
+    /// up while another thread loads a module.
     ///
     /// # Errors
-    /// The fault that lost the device, a number that was not submitted, or the error of starting the thread. The next
-    /// call tries that again.
+    /// The fault that lost the device, a number that was not submitted, or a failure to start the completion thread.
+    /// After such a failure, the next call tries again.
     pub(crate) fn want(
         &self,
         stream: &Arc<DriverStream>,
@@ -58,17 +59,18 @@ impl Reporter {
         }
         self.start()?;
         let device = self.device(bound);
-        let enqueue =
-            |value, events: &mut _| enqueue_checkpoint(&device, &self.inbox, stream, value, events);
+        let enqueue = |number, events: &mut _| {
+            enqueue_checkpoint(&device, &self.inbox, stream, number, events)
+        };
         stream.reports.want(number, || stream.accepted(), enqueue);
         Ok(())
     }
 
-    /// Foreign code that enqueued on the stream has returned: enqueues the checkpoint that was held back.
+    /// Ends a foreign call on the stream, and enqueues the checkpoint that was held back.
     pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) {
         let device = self.device(bound);
-        stream.end_foreign(|value, events| {
-            enqueue_checkpoint(&device, &self.inbox, stream, value, events)
+        stream.end_foreign(|number, events| {
+            enqueue_checkpoint(&device, &self.inbox, stream, number, events)
         });
     }
 

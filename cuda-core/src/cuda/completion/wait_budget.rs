@@ -30,34 +30,34 @@ pub(super) enum Step {
 /// The way in which a waiting thread learns that a stream has passed a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wakeup {
-    /// By polling: it spins for this long after an event, then sleeps between looks.
+    /// By polling: it spins for this long after a report or a new entry, then sleeps between looks.
     Polled(Duration),
     /// By a signal.
     Signalled,
 }
 
-/// Returns the next step. `idle` means that no entry is watched. `since_event` is the time since a report was
-/// delivered or an entry came. `since_query` is the time since a report was delivered, the streams were queried, or the
+/// Returns the next step. `idle` means that no entry is watched. `since_active` is the time since a report was
+/// delivered or an entry came. `since_check` is the time since a report was delivered, the streams were queried, or the
 /// first entry came.
 pub(super) fn next_step(
     wakeup: Wakeup,
     idle: bool,
-    since_event: Duration,
-    since_query: Duration,
+    since_active: Duration,
+    since_check: Duration,
 ) -> Step {
     let spin = match wakeup {
         Wakeup::Polled(spin) => spin,
         Wakeup::Signalled => Duration::ZERO,
     };
-    match (idle, since_event < spin) {
-        (_, true) if since_query < WATCH || idle => Step::Spin,
+    match (idle, since_active < spin) {
+        (_, true) if since_check < WATCH || idle => Step::Spin,
         (true, _) => Step::Park,
-        (false, _) if since_query >= WATCH => Step::Query,
+        (false, _) if since_check >= WATCH => Step::Query,
         _ => {
-            let rest = WATCH - since_query;
+            let rest = WATCH - since_check;
             match wakeup {
                 Wakeup::Polled(_) => {
-                    Step::Sleep((since_event / SLEEP_PART).max(SHORTEST_SLEEP).min(rest))
+                    Step::Sleep((since_active / SLEEP_PART).max(SHORTEST_SLEEP).min(rest))
                 }
                 Wakeup::Signalled => Step::Sleep(rest),
             }

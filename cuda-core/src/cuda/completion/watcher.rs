@@ -30,7 +30,7 @@ struct Watcher<'a, D> {
     notices: &'a dyn NoticeSink,
     watched: Vec<Entry>,
     /// The last time at which something was reported or an entry was added.
-    event: Instant,
+    active: Instant,
     /// The last time at which something was reported, the streams were queried, or an entry was added to an empty
     /// `watched`.
     checked: Instant,
@@ -46,27 +46,27 @@ pub(crate) fn watch(
     notices: &dyn NoticeSink,
 ) {
     let now = sync::now();
-    let (watched, event, checked, queried) = (Vec::new(), now, now, now);
-    let mut watcher = Watcher { device, inbox, notices, watched, event, checked, queried };
+    let (watched, active, checked, queried) = (Vec::new(), now, now, now);
+    let mut watcher = Watcher { device, inbox, notices, watched, active, checked, queried };
     loop {
         let was_idle = watcher.watched.is_empty();
-        let (came, closed) = inbox.take(&mut watcher.watched);
+        let (added, closed) = inbox.take(&mut watcher.watched);
         if closed && watcher.watched.is_empty() {
             return;
         }
         let now = sync::now();
-        if came {
-            watcher.event = now;
+        if added {
+            watcher.active = now;
             if was_idle {
                 (watcher.checked, watcher.queried) = (now, now);
             }
         }
         if watcher.report_due() {
-            (watcher.event, watcher.checked) = (sync::now(), sync::now());
+            (watcher.active, watcher.checked) = (sync::now(), sync::now());
             continue;
         }
-        let (since_event, since_query) = watcher.times(now);
-        match next_step(wakeup, watcher.watched.is_empty(), since_event, since_query) {
+        let (since_active, since_check) = watcher.times(now);
+        match next_step(wakeup, watcher.watched.is_empty(), since_active, since_check) {
             Step::Spin => spin_loop(),
             Step::Sleep(most) => inbox.wait(Some(most)),
             Step::Park => inbox.wait(None),
@@ -79,12 +79,12 @@ pub(crate) fn watch(
 }
 
 impl<D: WatchedDevice> Watcher<'_, D> {
-    /// The time since the last event, and since the streams were last checked. An entry without a checkpoint depends on
-    /// the queries alone, however often other streams report.
+    /// The time since the last report or new entry, and since the streams were last checked. An entry without a
+    /// checkpoint depends on the queries alone, however often other streams report.
     fn times(&self, now: Instant) -> (Duration, Duration) {
         let all_have_checkpoints = self.watched.iter().all(|entry| entry.checkpoint.is_some());
         let checked = if all_have_checkpoints { self.checked } else { self.queried };
-        (now - self.event, now - checked)
+        (now - self.active, now - checked)
     }
 
     /// Reports the entries that their streams have passed, or the loss of the device. Returns whether there was
@@ -100,7 +100,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         let (mut any, mut index) = (false, 0);
         let mut behind = SmallVec::<[StreamId; 16]>::new();
         while let Some(entry) = self.watched.get(index) {
-            // A stream passes its checkpoints in order, so it is asked for the oldest alone.
+            // A stream passes its checkpoints in order, so only its oldest one is checked.
             if entry.checkpoint.is_none() || behind.contains(&entry.stream.id) {
                 index += 1;
                 continue;
@@ -144,28 +144,27 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         stream.passed.raise(complete);
         let ends = |entry: &mut Entry| entry.stream.id == stream.id && entry.number <= complete;
         let ended = self.watched.extract_if(.., ends).count();
-        stream.reports.passed(ended as u32);
-        if stream.is_news(complete) {
+        stream.reports.end(ended as u32);
+        if stream.raise_reported(complete) {
             self.deliver(Notice::Progress { stream: stream.id, accepted: complete, complete });
         }
-        let enqueue = |value, events: &mut _| {
-            enqueue_checkpoint(self.device, self.inbox, stream, value, events)
+        let enqueue = |number, events: &mut _| {
+            enqueue_checkpoint(self.device, self.inbox, stream, number, events)
         };
-        stream.reports.ask(|| stream.accepted(), enqueue);
+        stream.reports.enqueue_due(|| stream.accepted(), enqueue);
     }
 
     /// Tells the client that the device is lost. Ends every entry.
     fn report_lost(&mut self, error: Error) {
         for entry in self.watched.drain(..) {
-            entry.stream.reports.passed(1);
+            entry.stream.reports.end(1);
         }
         self.deliver(Notice::Lost { error });
     }
 
     fn deliver(&self, notice: Notice) {
         // A notice may run wakers, which are a user's code. A panic there must not prevent the other notices.
-        // SAFETY: the status of the stream or of an event showed that it has passed the number, or the device is lost
-        // (rule 9).
+        // SAFETY: the stream has passed the number, as rule 9 requires, or the device is lost.
         let deliver = || unsafe { self.notices.notice(notice) };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(deliver)) {
             discard_panic(payload);
@@ -239,8 +238,8 @@ mod tests {
         notices: &'a Notices,
     ) -> Watcher<'a, Fake> {
         let now = sync::now();
-        let (event, checked, queried) = (now, now, now);
-        Watcher { device, inbox, notices, watched: Vec::new(), event, checked, queried }
+        let (active, checked, queried) = (now, now, now);
+        Watcher { device, inbox, notices, watched: Vec::new(), active, checked, queried }
     }
 
     fn progress(stream: u64, complete: u64) -> Notice {
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn query_completes_unwritten_entry_beside_unqueryable_stream() {
+    fn query_completes_entry_without_checkpoint_beside_unqueryable_stream() {
         let device = Fake { idle: vec![(StreamId(2), 7)], ..Fake::default() };
         let (inbox, notices) = Default::default();
         let (captured, idle) = (stream(1), stream(2));

@@ -151,7 +151,6 @@ pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE`: pinned for every device.
 pub(crate) const HOST_PORTABLE: c_uint = 1;
-/// `CU_MEMHOSTALLOC_DEVICEMAP`: the device can write to it.
 /// `CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`.
 pub(crate) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.

@@ -11,8 +11,8 @@ use crate::{
     protocol::Result,
 };
 
-/// As many events as a stream may have checkpoints in flight. So the event that is recorded again is the one of a
-/// checkpoint that was passed, and is not looked at any more. Each is created when it is needed first.
+/// The events of a stream's checkpoints, recorded in turn. There are as many as a stream may have checkpoints in
+/// flight, so an event is recorded again only after its last checkpoint was passed. Each is created at its first use.
 #[derive(Default)]
 pub(crate) struct CheckpointEvents {
     events: ArrayVec<EventHandle, { MAX_CHECKPOINTS as usize }>,
@@ -20,7 +20,7 @@ pub(crate) struct CheckpointEvents {
 }
 
 impl CheckpointEvents {
-    /// Records the next event of `stream`, which owns them, behind everything that was enqueued there.
+    /// Records the next event behind everything that was enqueued on `stream`, which owns the events.
     ///
     /// # Errors
     /// The driver's error. The next call uses the same event.

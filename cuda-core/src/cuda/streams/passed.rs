@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows. The completion thread stores it, or a host function that the stream runs.
+/// The number up to which a stream is known to be complete. It only grows. The completion thread or a host function
+/// raises it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Passed(Arc<AtomicU64>);
 
 impl Passed {
-    /// The number that was stored last. What the stream did before that is visible to this thread.
+    /// The largest number that was stored. The effects of the submissions up to it are visible to the calling thread.
     #[inline]
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Stores `number`, unless a larger one is stored.
+    /// Raises the number to `number`, unless it is larger already.
     pub(crate) fn raise(&self, number: u64) {
         self.0.fetch_max(number, Ordering::AcqRel);
     }

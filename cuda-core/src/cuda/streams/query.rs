@@ -23,7 +23,7 @@ pub(crate) enum StreamStatus {
     Idle,
     /// Work is in flight.
     Busy,
-    /// Foreign code is capturing the stream, so it cannot be queried.
+    /// The stream cannot be queried: foreign code is capturing it, or the driver returned an error.
     Unknown,
 }
 
@@ -39,9 +39,9 @@ impl DriverStream {
         }
     }
 
-    /// Queries the stream until it is idle, at most [`QUERIES`] times. On a stream that has allocated or freed memory
-    /// of a pool, this takes 0.1 to 0.2 us less than a synchronize, which then looks at the pool too. Not for a stream
-    /// that foreign code may be capturing.
+    /// Queries the stream until it is idle, at most [`QUERIES`] times. If the stream has allocated or freed memory of a
+    /// pool, this takes 0.1 to 0.2 us less than a synchronize, which also looks at the pool. Not for a stream that
+    /// foreign code may be capturing.
     #[inline]
     pub(crate) fn is_soon_idle(&self, primary: &Primary, bound: &Bound) -> Result<bool> {
         for _ in 0..QUERIES {
@@ -69,7 +69,7 @@ impl DriverStream {
 
     /// Queries the stream, unless it is being captured. An error means that the device is lost.
     pub(crate) fn status(&self, primary: &Primary, bound: &Bound) -> Result<StreamStatus> {
-        let _not_lent_now = self.querying();
+        let _querying = self.querying();
         match self.is_capturing(primary) {
             Ok(false) => {}
             Ok(true) => return Ok(StreamStatus::Unknown),

@@ -2,13 +2,13 @@
 //! for any number of waiting callers.
 //!
 //! # Rules
-//! - `events` is locked while a checkpoint is enqueued, so they reach the driver in order. A thread that only wants a
-//!   report does not wait for it: if it finds it locked, it has stored its number in `wanted`, and the holder looks there
-//!   again after it released the lock.
+//! - `events` is locked while a checkpoint is enqueued, so checkpoints reach the driver in order. If a thread that wants
+//!   a report finds it locked, the thread does not wait. It has stored its number in `wanted`, and the holder reads
+//!   `wanted` again after it has released the lock.
 //! - The number of a checkpoint is the stream's `accepted`, read before the checkpoint is enqueued. So every submission
 //!   up to that number is ahead of the checkpoint in the stream.
-//! - `covered` is the last number that the completion thread will report because of a checkpoint. `enqueued` is the
-//!   last number for which the driver took a checkpoint. They differ while the driver refuses checkpoints. The
+//! - `covered` is the number of the last entry that was put into the inbox. `enqueued` is the last number for which the
+//!   driver took a checkpoint. They differ after a checkpoint was refused, or held back during a foreign call. The
 //!   completion thread then queries the stream.
 
 use super::CheckpointEvents;
@@ -22,6 +22,7 @@ use crate::sync::{
 /// next checkpoint, so they also wait for later submissions.
 pub(crate) const MAX_CHECKPOINTS: u32 = limit(4, 1) as u32;
 
+/// The reports of one stream that callers want, and the checkpoints for them.
 #[derive(Default)]
 pub(crate) struct Reports {
     events: Mutex<CheckpointEvents>,
@@ -31,6 +32,7 @@ pub(crate) struct Reports {
     covered: AtomicU64,
     /// Stored by the holder of `events`.
     enqueued: AtomicU64,
+    /// The number of entries that have not ended, also of those whose checkpoint the driver refused.
     in_flight: AtomicU32,
 }
 
@@ -57,17 +59,17 @@ impl Reports {
         enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
         self.wanted.fetch_max(number, Ordering::SeqCst);
-        self.ask(accepted, enqueue);
+        self.enqueue_due(accepted, enqueue);
     }
 
-    /// Counts checkpoints that were passed as no longer in flight.
-    pub(crate) fn passed(&self, checkpoints: u32) {
-        self.in_flight.fetch_sub(checkpoints, Ordering::SeqCst);
+    /// Counts these entries as ended. Called by the completion thread.
+    pub(crate) fn end(&self, entries: u32) {
+        self.in_flight.fetch_sub(entries, Ordering::SeqCst);
     }
 
     /// Enqueues a checkpoint if a caller waits for a number beyond `covered`, and fewer than [`MAX_CHECKPOINTS`] are in
     /// flight.
-    pub(crate) fn ask(
+    pub(crate) fn enqueue_due(
         &self,
         accepted: impl Fn() -> u64,
         enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
@@ -78,12 +80,12 @@ impl Reports {
                 self.checkpoint(&mut events, &accepted, &enqueue);
             }
             drop(events);
-            // Orders the unlock before the next look: of two threads, one sees the other's number.
+            // Orders the unlock before the next look. So this thread sees the other one's number, or that one gets the lock.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Enqueues a checkpoint if the driver took none for the last report.
+    /// Enqueues a checkpoint if the last one was refused or held back. Then enqueues those that are due.
     pub(crate) fn renew(
         &self,
         accepted: impl Fn() -> u64,
@@ -96,16 +98,16 @@ impl Reports {
             }
         }
         fence(Ordering::SeqCst);
-        self.ask(accepted, enqueue);
+        self.enqueue_due(accepted, enqueue);
     }
 
     /// Runs `change` while no thread enqueues a checkpoint.
     pub(crate) fn without_checkpoints<T>(&self, change: impl FnOnce() -> T) -> T {
-        let _not_now = self.events.lock();
+        let _events = self.events.lock();
         change()
     }
 
-    /// The events, of a stream that was dropped.
+    /// The events of the stream, which is being dropped.
     pub(super) fn events(&mut self) -> &mut CheckpointEvents {
         self.events.get_mut()
     }
@@ -116,13 +118,13 @@ impl Reports {
         accepted: &impl Fn() -> u64,
         enqueue: &impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
-        let value = accepted();
+        let number = accepted();
         // Before the checkpoint, which may be passed at once.
         self.in_flight.fetch_add(1, Ordering::SeqCst);
-        if enqueue(value, events) {
-            self.enqueued.store(value, Ordering::Release);
+        if enqueue(number, events) {
+            self.enqueued.store(number, Ordering::Release);
         }
-        self.covered.store(value, Ordering::Release);
+        self.covered.store(number, Ordering::Release);
     }
 
     fn is_due(&self) -> bool {
@@ -140,14 +142,14 @@ mod tests {
     /// Keeps the numbers that were enqueued.
     #[derive(Default)]
     struct Driver {
-        values: RefCell<Vec<u64>>,
+        numbers: RefCell<Vec<u64>>,
         refuses: bool,
     }
 
     impl Driver {
         fn enqueue(&self) -> impl Fn(u64, &mut CheckpointEvents) -> bool + '_ {
-            |value, _| {
-                self.values.borrow_mut().push(value);
+            |number, _| {
+                self.numbers.borrow_mut().push(number);
                 !self.refuses
             }
         }
@@ -163,7 +165,7 @@ mod tests {
         reports.want(2, accepted(5), driver.enqueue());
         reports.want(5, accepted(6), driver.enqueue());
         reports.want(6, accepted(6), driver.enqueue());
-        assert_eq!(*driver.values.borrow(), [5, 6]);
+        assert_eq!(*driver.numbers.borrow(), [5, 6]);
         assert!(reports.covers(6) && !reports.covers(7));
         assert_eq!(reports.enqueued(), 6);
     }
@@ -174,12 +176,12 @@ mod tests {
         for number in 1..=10 {
             reports.want(number, accepted(number), driver.enqueue());
         }
-        assert_eq!(*driver.values.borrow(), [1, 2, 3, 4]);
-        reports.passed(1);
-        reports.ask(accepted(10), driver.enqueue());
-        reports.passed(1);
-        reports.ask(accepted(12), driver.enqueue());
-        assert_eq!(*driver.values.borrow(), [1, 2, 3, 4, 10]);
+        assert_eq!(*driver.numbers.borrow(), [1, 2, 3, 4]);
+        reports.end(1);
+        reports.enqueue_due(accepted(10), driver.enqueue());
+        reports.end(1);
+        reports.enqueue_due(accepted(12), driver.enqueue());
+        assert_eq!(*driver.numbers.borrow(), [1, 2, 3, 4, 10]);
     }
 
     #[test]
@@ -191,7 +193,7 @@ mod tests {
         let driver = Driver::default();
         reports.renew(accepted(1), driver.enqueue());
         reports.renew(accepted(1), driver.enqueue());
-        assert_eq!(*driver.values.borrow(), [1]);
+        assert_eq!(*driver.numbers.borrow(), [1]);
         assert_eq!(reports.enqueued(), 1);
     }
 }

@@ -7,8 +7,8 @@
 //!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
 //! - `foreign` changes only while no checkpoint can be enqueued. While it is set, no checkpoint is enqueued: foreign
 //!   code may be capturing the stream, and would capture the checkpoint.
-//! - `lent` is set under `querying`, which `status` holds: a stream that was not lent is not being captured, and a query
-//!   would end a capture.
+//! - `lent` is set while `querying` is locked, and `status` holds that lock. So the stream is not lent for the first
+//!   time, and then captured, between the look at `lent` and the query, which would end the capture.
 
 use super::{CheckpointEvents, Reports, passed::Passed};
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
 pub(crate) struct DriverStream {
     pub(crate) id: StreamId,
     pub(crate) raw: StreamHandle,
+    /// The number up to which the stream is known to be complete; [`completed`](Self::completed) reads it.
     pub(crate) passed: Passed,
     accepted: AtomicU64,
     event: Mutex<RecordedEvent>,
@@ -40,7 +41,7 @@ pub(crate) struct DriverStream {
     reclaim: &'static ReclaimQueue,
 }
 
-/// The event of a stream, created by the first wait.
+/// The event that other streams and blocked callers wait for, created by the first wait.
 #[derive(Default)]
 struct RecordedEvent {
     event: Option<EventHandle>,
@@ -77,7 +78,7 @@ impl DriverStream {
         self.accepted.load(Ordering::Acquire)
     }
 
-    /// The driver took submission `number`.
+    /// Records that the driver took submission `number`.
     #[inline]
     pub(crate) fn accept(&self, number: u64) {
         self.accepted.store(number, Ordering::Release);
@@ -89,7 +90,7 @@ impl DriverStream {
         self.passed.load()
     }
 
-    /// An error for a number that was not submitted.
+    /// Returns an error if `number` was not submitted.
     #[inline]
     pub(crate) fn check_accepted(&self, number: u64) -> Result<()> {
         if number <= self.accepted() { Ok(()) } else { Err(self.not_accepted(number)) }
@@ -145,14 +146,13 @@ impl DriverStream {
         Ok(event)
     }
 
-    /// Stores the number of a report. Returns whether it is larger than the last one. Called by the completion thread
-    /// alone.
-    pub(crate) fn is_news(&self, number: u64) -> bool {
-        let news = self.reported.load(Ordering::Relaxed) < number;
-        if news {
+    /// Raises the number that was reported last. Returns whether it grew. Called by the completion thread alone.
+    pub(crate) fn raise_reported(&self, number: u64) -> bool {
+        let grew = self.reported.load(Ordering::Relaxed) < number;
+        if grew {
             self.reported.store(number, Ordering::Relaxed);
         }
-        news
+        grew
     }
 
     /// Whether foreign code may be enqueuing on the stream now.
@@ -161,10 +161,10 @@ impl DriverStream {
         self.foreign.load(Ordering::Acquire)
     }
 
-    /// The raw stream, for foreign code.
+    /// Returns the raw stream for foreign code, which may capture it from now on.
     pub(crate) fn lend(&self) -> StreamHandle {
         if !self.was_lent() {
-            let _no_query = self.querying();
+            let _querying = self.querying();
             self.lent.store(true, Ordering::Release);
         }
         self.raw
@@ -251,9 +251,9 @@ mod tests {
     fn no_checkpoint_is_enqueued_while_foreign_code_runs() {
         let stream = DriverStream::without_driver(7);
         let checkpoints = std::cell::RefCell::new(Vec::new());
-        let enqueue = |value, _: &mut CheckpointEvents| {
+        let enqueue = |number, _: &mut CheckpointEvents| {
             let takes = !stream.is_foreign();
-            checkpoints.borrow_mut().push((value, takes));
+            checkpoints.borrow_mut().push((number, takes));
             takes
         };
         stream.accept(1);

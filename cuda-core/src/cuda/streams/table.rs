@@ -14,6 +14,7 @@ use crate::{
     protocol::{Error, Result, StreamId},
 };
 
+/// The streams of a backend. Submissions find them through a cache, without a lock.
 pub(crate) struct StreamTable {
     primary: &'static Primary,
     table: RwLock<FxHashMap<StreamId, Arc<DriverStream>>>,

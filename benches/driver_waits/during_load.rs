@@ -1,4 +1,4 @@
-//! The calls that are measured beside a module load, which waits for a running kernel.
+//! The calls that are measured during a module load, which waits for a running kernel.
 
 use std::{
     ffi::c_void,
@@ -14,11 +14,11 @@ use crate::{
     gpu::{Gpu, PTX, Result, check, made},
 };
 
-/// The event and the words that the calls use.
+/// The event and the pinned memory that the calls use.
 #[derive(Default)]
 pub struct Prepared {
     event: AtomicU64,
-    word: AtomicU64,
+    pinned: AtomicU64,
 }
 
 impl Prepared {
@@ -26,8 +26,8 @@ impl Prepared {
         ptr::with_exposed_provenance_mut(self.event.load(Relaxed) as usize)
     }
 
-    fn word(&self) -> sys::CUdeviceptr {
-        self.word.load(Relaxed)
+    fn pinned(&self) -> sys::CUdeviceptr {
+        self.pinned.load(Relaxed)
     }
 }
 
@@ -47,13 +47,13 @@ pub fn prepare(gpu: &Gpu) -> Result<Prepared> {
     check(unsafe { sys::cuEventRecord(event, gpu.idle().get()) })?;
     gpu.idle().synchronize()?;
     // SAFETY: writes one pointer.
-    let word = made(|to| unsafe { sys::cuMemHostAlloc(to, 4096, 0) })?;
+    let pinned = made(|to| unsafe { sys::cuMemHostAlloc(to, 4096, 0) })?;
     prepared.event.store(event.expose_provenance() as u64, Relaxed);
-    prepared.word.store(word.expose_provenance() as u64, Relaxed);
+    prepared.pinned.store(pinned.expose_provenance() as u64, Relaxed);
     Ok(prepared)
 }
 
-/// Every call, each on a stream that is idle.
+/// The calls. All but one use an idle stream.
 pub fn calls<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
     let mut all = queries(gpu, prepared);
     all.extend(submissions(gpu, prepared));
@@ -97,8 +97,8 @@ fn submissions<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
             check(unsafe { sys::cuStreamWaitEvent(stream.get(), prepared.event(), 0) })
         }),
         call("cuStreamWriteValue64", move || {
-            // SAFETY: the pinned memory has the word, and the stream lives.
-            check(unsafe { sys::cuStreamWriteValue64_v2(stream.get(), prepared.word(), 1, 0) })
+            // SAFETY: the pinned memory has eight bytes, and the stream lives.
+            check(unsafe { sys::cuStreamWriteValue64_v2(stream.get(), prepared.pinned(), 1, 0) })
         }),
         call("cuMemAllocAsync and cuMemFreeAsync", move || {
             // SAFETY: writes one address; the stream lives.
@@ -107,7 +107,7 @@ fn submissions<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
             check(unsafe { sys::cuMemFreeAsync(address, stream.get()) })
         }),
         call("cuMemcpyHtoDAsync, pinned", move || {
-            let from = ptr::with_exposed_provenance::<c_void>(prepared.word() as usize);
+            let from = ptr::with_exposed_provenance::<c_void>(prepared.pinned() as usize);
             // SAFETY: the buffer and the pinned memory have 64 bytes, and the stream lives.
             check(unsafe { sys::cuMemcpyHtoDAsync_v2(gpu.buffer(), from, 64, stream.get()) })
         }),
