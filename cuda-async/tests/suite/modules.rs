@@ -24,14 +24,22 @@ pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
     }
     // A thread that holds the read lock would wait for itself.
     let held = HELD_OFF.take().is_some();
-    let module = {
-        let _alone = LOADS.write().unwrap_or_else(PoisonError::into_inner);
-        device.load_ptx(ptx)
-    };
+    let module = alone(|| device.load_ptx(ptx));
     if held {
         hold_off_module_loads(device);
     }
     module
+}
+
+/// Opens a device while no test relies on a running kernel. The first open of a second GPU creates a context, which also
+/// holds up other threads.
+pub fn open_alone(address: &str) -> Result<Device, Error> {
+    alone(|| cuda_async::open(address))
+}
+
+fn alone<T>(call: impl FnOnce() -> T) -> T {
+    let _alone = LOADS.write().unwrap_or_else(PoisonError::into_inner);
+    call()
 }
 
 /// Keeps other tests from loading modules on a GPU until the calling thread ends or loads one itself.

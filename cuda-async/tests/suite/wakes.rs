@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{kernels::Kernels, on_every_device, polling::iterations_for};
+use crate::{devices::cuda, kernels::Kernels, on_every_device, polling::iterations_for};
 use cuda_async::{
     Device, Error, ExecutionContext, LaunchConfig, Op, Stream,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
@@ -205,9 +205,20 @@ fn fork_in_a_waker_is_an_error(device: &Device) {
     assert!(matches!(outcome, Err(Error::Misuse { .. })), "{outcome:?}");
 }
 
-/// A blocking run asks the device itself. It needs no notice, so it ends on the thread that delivers them.
 #[test]
-fn blocking_run_in_a_waker_waits_for_credit() {
+fn blocking_run_in_a_waker_waits_for_credit_on_the_cpu() {
+    blocking_run_in_a_waker_waits_for_credit(Device::open(&CpuProvider::default(), 0).unwrap());
+}
+
+#[test]
+fn blocking_run_in_a_waker_waits_for_credit_on_cuda() {
+    if let Some(device) = cuda() {
+        blocking_run_in_a_waker_waits_for_credit(device);
+    }
+}
+
+/// A blocking run asks the device itself. It needs no notice, so it ends on the thread that delivers them.
+fn blocking_run_in_a_waker_waits_for_credit(device: Device) {
     struct Runs(Stream, Sender<(bool, bool, Result<(), Error>)>);
     impl Wake for Runs {
         fn wake(self: Arc<Self>) {
@@ -216,8 +227,7 @@ fn blocking_run_in_a_waker_waits_for_credit() {
             _ = self.1.send((here, credit, ran));
         }
     }
-    in_time(|| {
-        let device = Device::open(&CpuProvider::default(), 0).unwrap();
+    in_time(move || {
         let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
         let kernels = Kernels::load(&device);
         let [long, short] =

@@ -14,14 +14,15 @@ use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
     objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
-    streams::{DriverStream, StreamStatus, StreamTable},
+    streams::{DriverStream, HeldFree, StreamTable},
     teardown::{LastUse, Objects, Retained},
     work::{self, Place},
 };
 use crate::{
     protocol::{
-        Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, HostBlock, NoticeSink,
-        RawStream, Region, Reply, Request, Result, StreamId, Submission, Ticket, TransferId,
+        AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, HostBlock,
+        NoticeSink, RawStream, Region, Reply, Request, Result, StreamId, Submission, Ticket,
+        TransferId,
     },
     sync::HelperThread,
 };
@@ -74,22 +75,40 @@ impl CudaBackend {
         })
     }
 
-    /// Orders later work of a stream after tickets of other streams. A stream that was retired has run everything.
+    /// Orders later work of a stream after tickets of other streams.
     #[cold]
     fn wait_for(&self, stream: &DriverStream, after: &[Ticket], bound: &Bound) -> Result<()> {
-        for ticket in after.iter().filter(|ticket| ticket.stream != stream.id) {
-            if let Ok(producer) = self.streams.find(ticket.stream) {
-                producer.wait_for(ticket.number, stream, self.primary, bound)?;
-            }
+        for (producer, number) in self.producers(stream, after) {
+            producer.wait_for(number, stream, self.primary, bound)?;
         }
         Ok(())
     }
 
-    fn free(&self, id: crate::protocol::AllocId, on: StreamId, after: &[Ticket]) -> Result<()> {
+    /// The other streams of these tickets. A stream that was retired has run everything.
+    fn producers(
+        &self,
+        stream: &DriverStream,
+        after: &[Ticket],
+    ) -> impl Iterator<Item = (Arc<DriverStream>, u64)> {
+        let others = after.iter().filter(move |ticket| ticket.stream != stream.id);
+        others.filter_map(|it| Some((self.streams.find(it.stream).ok()?, it.number)))
+    }
+
+    /// Frees memory in the order of a stream, and after tickets of others. During a foreign call on that stream, the
+    /// free is held until the call ends.
+    fn free(&self, id: AllocId, on: StreamId, after: Vec<Ticket>) -> Result<()> {
         let bound = &self.primary.bind()?;
         let stream = self.streams.find(on)?;
-        self.wait_for(&stream, after, bound)?;
-        self.memory.free(id, &stream, bound)
+        // Before the lock, which the completion thread takes too: a record waits while the driver loads a module.
+        for (producer, number) in self.producers(&stream, &after) {
+            if producer.completed() < number {
+                producer.event_after(number, self.primary, bound)?;
+            }
+        }
+        let mut foreign = stream.foreign_state();
+        let Some(free) = foreign.hold(HeldFree { id, after }) else { return Ok(()) };
+        self.wait_for(&stream, &free.after, bound)?;
+        self.memory.free(free.id, &stream, bound)
     }
 
     fn announce(&self, transfer: TransferId, to: Region, bytes: u64) -> Result<()> {
@@ -176,7 +195,7 @@ unsafe impl Backend for CudaBackend {
             }
             Control::Free { id, stream, after } => {
                 self.primary.alive()?;
-                self.free(id, stream, &after)
+                self.free(id, stream, after)
             }
             Control::LoadModule { id, image } => {
                 self.primary.alive()?;
@@ -218,16 +237,10 @@ unsafe impl Backend for CudaBackend {
         // Read before the query: work that is submitted in between may not have run.
         let accepted = stream.accepted();
         let shown = stream.completed();
-        // A query would end a capture by foreign code.
-        if shown >= accepted || stream.is_foreign() {
+        if shown >= accepted {
             return Ok(shown);
         }
-        let bound = &self.primary.bind()?;
-        let idle = if stream.was_lent() {
-            stream.status(self.primary, bound)? == StreamStatus::Idle
-        } else {
-            stream.is_idle(self.primary, bound)?
-        };
+        let idle = stream.is_idle(self.primary, &self.primary.bind()?)?;
         Ok(if idle { accepted } else { stream.completed() })
     }
 
@@ -243,20 +256,24 @@ unsafe impl Backend for CudaBackend {
         stream.check_accepted(number)?;
         let bound = &primary.bind()?;
         if stream.accepted() == number {
-            if !stream.is_foreign() && stream.is_soon_idle(primary, bound)? {
+            if stream.is_soon_idle(primary, bound)? {
                 return Ok(());
             }
-            // SAFETY: the stream is held (rule 3).
-            return unsafe { primary.api.stream_synchronize(stream.raw) }
-                .map_err(|failed| primary.state_error(failed));
+        } else if stream.reports.enqueued() >= number {
+            // Other threads have submitted more. A checkpoint that was enqueued before that work does not wait for it.
+            // This thread looks at the event itself, because it may be the completion thread, in a waker.
+            let event = stream.reports.event_for(number).or_else(|| stream.recorded_after(number));
+            let passed = || {
+                if let Some(event) = event
+                    && stream.has_passed(event, primary)?
+                {
+                    stream.passed.raise(number);
+                }
+                Ok(stream.completed() >= number)
+            };
+            return block_on_report(passed, || stream.is_idle(primary, bound).map(drop));
         }
-        // Other threads have submitted more. A checkpoint or an event that was enqueued before that work does not wait
-        // for it.
-        if stream.reports.enqueued() >= number {
-            return block_on_report(&stream.passed, number, || {
-                stream.status(primary, bound).map(drop)
-            });
-        }
+        // Not by a synchronize of the stream, which would end a capture that begins meanwhile.
         let event = stream.event_after(number, primary, bound)?;
         // SAFETY: the stream is held and owns the event (rule 5).
         unsafe { primary.api.event_synchronize(event) }
@@ -298,8 +315,8 @@ unsafe impl Foreign for CudaBackend {
         let stream = self.streams.find(ticket.stream)?;
         let bound = &self.primary.bind()?;
         self.wait_for(&stream, after, bound)?;
-        let call = ForeignCall::begin(self, &stream, bound);
-        submit(RawStream { stream: stream.lend().0, context: self.primary.context.0 })?;
+        let call = ForeignCall::begin(self, &stream, bound)?;
+        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
         stream.accept(ticket.number);
         drop(call);
         Ok(())
@@ -307,12 +324,11 @@ unsafe impl Foreign for CudaBackend {
 
     fn raw_stream(&self, stream: StreamId) -> Result<RawStream> {
         let stream = self.streams.find(stream)?;
-        Ok(RawStream { stream: stream.lend().0, context: self.primary.context.0 })
+        Ok(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
     }
 }
 
-/// A call of foreign code on a stream. Until it is dropped, also by unwinding, no checkpoint is enqueued: the code may be
-/// capturing the stream.
+/// A call of foreign code on a stream, which may capture it. Ends when it is dropped, also by unwinding.
 struct ForeignCall<'a> {
     backend: &'a CudaBackend,
     stream: &'a Arc<DriverStream>,
@@ -320,15 +336,22 @@ struct ForeignCall<'a> {
 }
 
 impl<'a> ForeignCall<'a> {
-    fn begin(backend: &'a CudaBackend, stream: &'a Arc<DriverStream>, bound: &'a Bound) -> Self {
-        stream.begin_foreign();
-        Self { backend, stream, bound }
+    fn begin(
+        backend: &'a CudaBackend,
+        stream: &'a Arc<DriverStream>,
+        bound: &'a Bound,
+    ) -> Result<Self> {
+        backend.reporter.begin_foreign(stream, bound)?;
+        Ok(Self { backend, stream, bound })
     }
 }
 
 impl Drop for ForeignCall<'_> {
     fn drop(&mut self) {
-        self.backend.reporter.end_foreign(self.stream, self.bound);
+        for free in self.backend.reporter.end_foreign(self.stream, self.bound) {
+            // As for every free, an error can only mean that the device is lost.
+            _ = self.backend.free(free.id, self.stream.id, free.after);
+        }
     }
 }
 

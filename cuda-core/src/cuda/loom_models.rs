@@ -203,13 +203,31 @@ fn no_checkpoint_is_enqueued_during_a_foreign_call() {
             let (stream, enqueue) = (stream.clone(), enqueue(&stream, &capturing));
             move || stream.reports.want(1, || stream.accepted(), enqueue)
         });
-        stream.begin_foreign();
+        stream.begin_foreign(enqueue(&stream, &capturing));
         *capturing.lock().unwrap() = true;
         thread::yield_now();
         *capturing.lock().unwrap() = false;
-        stream.end_foreign(enqueue(&stream, &capturing));
+        let enqueues = enqueue(&stream, &capturing);
+        drop(stream.end_foreign(&enqueues, &enqueues));
         caller.join().unwrap();
         assert!(stream.reports.enqueued() >= 1);
+    });
+}
+
+/// A want beside the begin of a foreign call gets an entry before the call ends: the foreign code may wait for it.
+#[test]
+fn want_beside_the_begin_of_a_foreign_call_gets_an_entry() {
+    check(None, || {
+        let stream = stream();
+        stream.accept(1);
+        let caller = thread::spawn({
+            let stream = stream.clone();
+            let enqueue = |_, _: &mut CheckpointEvents| true;
+            move || stream.reports.want(1, || stream.accepted(), enqueue)
+        });
+        stream.begin_foreign(|_, _| true);
+        caller.join().unwrap();
+        assert!(stream.reports.covers(1));
     });
 }
 

@@ -33,7 +33,9 @@
 //! 9. **Progress.** A number counts as complete once the stream was idle in a query, the event of a checkpoint for the
 //!    number was found passed, or the host function of one has run. A number is read before the query that relies on
 //!    it. Before a notice that relies on a host function, the completion thread queries the stream, to find a fault.
-//! 10. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
+//! 10. **Captures.** Foreign code may capture a stream during a foreign call. Nothing else is enqueued on the stream
+//!     meanwhile, and it is not queried (`streams::foreign_call`).
+//! 11. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
 //!     is dropped, its resources stay there until its streams have run everything. On a lost device they are leaked.
 //!     Two guards call the driver when they are dropped: `context::Bound` and `backend::ForeignCall`.
 //!

@@ -134,3 +134,19 @@ fn waker_may_call_the_stream() {
         assert!(asks.1.load(Relaxed) || matches!(polled, Poll::Ready(Ok(()))));
     });
 }
+
+/// A waiter that is polled again after its result leaves no waker behind.
+#[test]
+fn waiter_that_is_polled_after_its_result_leaves_nothing_behind() {
+    check(None, || {
+        let progress = Arc::<Progress>::default();
+        let noticed = notice(&progress, |progress| progress.advance(1));
+        let mut waiter = Waiter::new(progress.clone(), 1);
+        for _ in 0..2 {
+            _ = waiter.poll(&mut Context::from_waker(Waker::noop()));
+        }
+        drop(waiter);
+        noticed.join().unwrap();
+        assert!(progress.outcome(1).is_some() && progress.has_no_waiters());
+    });
+}

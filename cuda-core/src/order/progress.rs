@@ -220,8 +220,7 @@ impl Waiter {
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
         let progress = self.progress.progress();
         if let Some(outcome) = progress.outcome(self.key.0) {
-            // The reporting thread came after the check below, so it saw this waiter and takes its waker. `drop` has
-            // nothing to remove.
+            // The thread that reported it came after the check below, so it saw this waiter and takes its waker.
             self.registered = false;
             return Poll::Ready(outcome);
         }
@@ -237,13 +236,16 @@ impl Waiter {
         self.registered = true;
         drop(previous);
         // Checked again, because progress may have come in between. A later report sees this waiter.
-        progress.outcome(self.key.0).map_or(Poll::Pending, Poll::Ready)
+        let outcome = progress.outcome(self.key.0);
+        if outcome.is_some() {
+            self.unregister();
+        }
+        outcome.map_or(Poll::Pending, Poll::Ready)
     }
-}
 
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        if self.registered {
+    /// Removes the waker, if a report has not taken it.
+    fn unregister(&mut self) {
+        if std::mem::take(&mut self.registered) {
             let progress = self.progress.progress();
             let waker = {
                 let mut state = progress.state.lock();
@@ -255,6 +257,12 @@ impl Drop for Waiter {
             };
             drop(waker);
         }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.unregister();
     }
 }
 

@@ -16,7 +16,8 @@ pub unsafe trait Foreign: Send + Sync {
     /// The error of `submit`, or of the device. The ticket is then not used.
     ///
     /// # Safety
-    /// The commands that `submit` enqueues keep the rules of [`Backend::submit`](super::Backend::submit).
+    /// The commands that `submit` enqueues keep the rules of [`Backend::submit`](super::Backend::submit). A capture of the
+    /// stream that `submit` begins has ended when it returns.
     unsafe fn submit(
         &self,
         ticket: Ticket,
@@ -24,7 +25,7 @@ pub unsafe trait Foreign: Send + Sync {
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<()>;
 
-    /// The raw stream, for callers that only compare it or record events on it.
+    /// The raw stream, for callers that only compare it or record events on it. Captures are for [`submit`](Self::submit).
     ///
     /// # Errors
     /// An error if there is no such stream.

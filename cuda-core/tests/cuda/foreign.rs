@@ -1,14 +1,14 @@
 //! Foreign submissions: the context is bound inside, the thread's own is restored, and reports wait for their end.
 
-use std::{ffi::c_void, ptr::null_mut};
+use std::{ffi::c_void, ptr::null_mut, time::Duration};
 
 use cuda_core::{
     RawStream,
-    protocol::{Error, Result, StreamId, Ticket, Work},
+    protocol::{Error, Pattern, Result, StreamId, Submission, Ticket, Work},
 };
 use libloading::Library;
 
-use crate::harness::{Gpu, gpu};
+use crate::harness::{Gpu, gpu, start};
 
 /// The context of this thread, as the driver tells it.
 fn current() -> *mut c_void {
@@ -76,12 +76,11 @@ fn want_during_a_foreign_call_is_reported() {
     gpu.progress_to(ticket);
 }
 
-/// A stream that is being captured is not queried, which would end the capture, and no checkpoint is enqueued.
-#[test]
-fn reports_do_not_end_a_capture() {
-    let Some(gpu) = gpu() else { return };
-    type Begin = unsafe extern "system" fn(*mut c_void, i32) -> i32;
-    type End = unsafe extern "system" fn(*mut c_void, *mut *mut c_void) -> i32;
+type Begin = unsafe extern "system" fn(*mut c_void, i32) -> i32;
+type End = unsafe extern "system" fn(*mut c_void, *mut *mut c_void) -> i32;
+
+/// Captures a stream in a foreign call while `inside` runs. Returns the call's ticket. The capture has to end well.
+fn captured(gpu: &Gpu, stream: StreamId, inside: impl Fn()) -> Ticket {
     let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
     // SAFETY: the driver's library, which is loaded already.
     let library = unsafe { Library::new(name) }.unwrap();
@@ -92,21 +91,70 @@ fn reports_do_not_end_a_capture() {
             *library.get::<End>(b"cuStreamEndCapture\0").unwrap(),
         )
     };
-    let stream = gpu.stream();
-    let before = gpu.run(stream, Work::Join).unwrap();
     let mut submit = |raw: RawStream| {
         // 2: `CU_STREAM_CAPTURE_MODE_RELAXED`.
         // SAFETY: a stream of the device, which is held.
         assert_eq!(unsafe { begin(raw.stream, 2) }, 0);
-        gpu.want(before).unwrap();
-        assert_eq!(gpu.peek(stream), Ok(0));
-        // Longer than the time after which the completion thread queries streams.
-        gpu.no_notice_within(std::time::Duration::from_millis(120));
+        inside();
         let mut graph = null_mut();
         // SAFETY: writes one handle, of a graph that this process keeps.
         assert_eq!(unsafe { end(raw.stream, &mut graph) }, 0);
         Ok(())
     };
-    foreign(&gpu, stream, &mut submit).unwrap();
-    gpu.progress_to(before);
+    foreign(gpu, stream, &mut submit).unwrap()
+}
+
+#[test]
+fn earlier_work_is_reported_during_a_capture_which_goes_on() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let before = gpu.run(stream, Work::Join).unwrap();
+    let ticket = captured(&gpu, stream, || {
+        gpu.want(before).unwrap();
+        gpu.progress_to(before);
+        assert_eq!(gpu.peek(stream), Ok(before.number));
+        // Longer than the time after which the completion thread queries streams.
+        gpu.no_notice_within(Duration::from_millis(120));
+    });
+    gpu.want(ticket).unwrap();
+    gpu.progress_to(ticket);
+}
+
+#[test]
+fn blocking_for_earlier_work_does_not_end_a_capture() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let before = gpu.run(stream, Work::Join).unwrap();
+    captured(&gpu, stream, || gpu.block_until(before).unwrap());
+}
+
+#[test]
+fn work_after_a_captured_stream_is_not_captured() {
+    let Some(gpu) = gpu() else { return };
+    let (stream, other) = (gpu.stream(), gpu.stream());
+    let to = gpu.upload(other, &[0]);
+    let before = gpu.run(stream, Work::Join).unwrap();
+    let next = Ticket { number: gpu.last(other).number + 1, ..gpu.last(other) };
+    captured(&gpu, stream, || {
+        let work = Work::Fill { to: start(to), pattern: Pattern::Word(7), count: 1 };
+        let fill = Submission { ticket: next, after: &[before], work: &work };
+        // SAFETY: the memory belongs to this test, which uses it on one stream.
+        unsafe { gpu.backend.submit(&fill, &[]) }.unwrap();
+    });
+    gpu.number(other, |_| Ok(())).unwrap();
+    assert_eq!(gpu.download(other, to, 1), [7]);
+}
+
+#[test]
+fn free_on_a_captured_stream_waits_for_the_end_of_the_call() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let (kept, freed) = (gpu.upload(stream, &[5]), gpu.alloc(stream, 1 << 20));
+    let before = gpu.memory_in_use();
+    captured(&gpu, stream, || {
+        gpu.free(stream, freed);
+        assert_eq!(gpu.memory_in_use(), before);
+    });
+    assert!(gpu.memory_in_use() < before);
+    assert_eq!(gpu.download(stream, kept, 1), [5]);
 }

@@ -20,7 +20,7 @@ use cuda_core::{
         StreamId, Submission, Ticket, Work,
     },
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 /// Longer than any notice takes, also the one of a fault.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,6 +65,15 @@ pub(crate) fn device(ordinal: u32) -> Option<Gpu> {
 pub(crate) fn hold_memory() -> impl Drop {
     static MEMORY: Mutex<()> = Mutex::new(());
     MEMORY.lock()
+}
+
+/// Held in one way while a module is loaded, in the other by tests that look at a kernel while it runs. While the driver
+/// loads a module, it waits for every running kernel, and launches of other threads wait with it.
+static LOADS: RwLock<()> = RwLock::new(());
+
+/// While the result lives, no test of this process loads a module. Called after the test has loaded its own.
+pub(crate) fn hold_off_module_loads() -> impl Drop {
+    LOADS.read()
 }
 
 /// Runs an ignored test in a process of its own.
@@ -122,6 +131,14 @@ impl Gpu {
         let answer = Answer::new(move |reply| _ = sender.send(reply));
         self.backend.request(request, answer);
         reply.recv_timeout(PATIENCE).expect("a reply")
+    }
+
+    /// The bytes that the backend's allocations have.
+    pub(crate) fn memory_in_use(&self) -> u64 {
+        match self.request(Request::Memory).unwrap() {
+            Reply::Memory(memory) => memory.used,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Takes the next number of a stream, if `send` succeeds.
@@ -221,6 +238,7 @@ impl Gpu {
     pub(crate) fn try_load(&self, ptx: &str) -> Result<(ModuleId, Vec<u32>, String)> {
         let id = ModuleId(self.id());
         let image = ModuleImage::Ptx(ptx.into());
+        let _alone = LOADS.write();
         self.control(Control::LoadModule { id, image })?;
         match self.request(Request::Loaded { module: id })? {
             Reply::Loaded { max_threads, log } => Ok((id, max_threads, log)),

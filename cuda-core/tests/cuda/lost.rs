@@ -154,6 +154,7 @@ fn child_fault_behind_a_capture() {
         // SAFETY: a stream of the device, which is held.
         assert_eq!(unsafe { begin(raw.stream, 2) }, 0);
         gpu.want(before).unwrap();
+        gpu.progress_to(before);
         let trapped = gpu.launch(other, trap, ONE, &[], &[]).unwrap();
         gpu.want(trapped).unwrap();
         let notice = gpu.notice();

@@ -8,7 +8,7 @@ use cuda_core::{
 };
 
 use crate::{
-    harness::{gpu, start},
+    harness::{gpu, hold_off_module_loads, start},
     kernels::{SLOW_STORE, slow_store_params},
 };
 
@@ -111,6 +111,7 @@ fn block_until_does_not_wait_for_later_submissions() {
     let Some(gpu) = gpu() else { return };
     let (stream, other) = (gpu.stream(), gpu.stream());
     let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
+    let _no_loads = hold_off_module_loads();
     let start_of = Instant::now();
     let launch = |ns| gpu.launch(stream, store, ONE, &slow_store_params(1, ns), &[(8, to)]);
     // By its checkpoint: a report was wanted before the long kernel was submitted.

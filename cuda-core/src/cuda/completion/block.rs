@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::wait_budget::{Step, Wakeup, next_step};
 use crate::{
-    cuda::streams::Passed,
     protocol::Result,
     sync::{self, spin_loop},
 };
@@ -12,19 +11,18 @@ use crate::{
 /// The time that a caller's thread spins before it sleeps between looks.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Blocks until the stream is known to have passed `number`. The completion thread must be watching a checkpoint for
-/// it. Calls `query` every 50 ms, and once after the stream has passed the number, so that a fault is found.
+/// Blocks until `passed` returns true. The completion thread must be watching a checkpoint for that. Calls `query` every
+/// 50 ms, and once at the end, so that a fault is found.
 ///
 /// # Errors
-/// The error of `query`.
+/// The errors of `passed` and `query`.
 pub(crate) fn block_on_report(
-    passed: &Passed,
-    number: u64,
+    mut passed: impl FnMut() -> Result<bool>,
     mut query: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let start = sync::now();
     let mut queried = start;
-    while passed.load() < number {
+    while !passed()? {
         let now = sync::now();
         match next_step(Wakeup::Polled(SPIN), false, now - start, now - queried) {
             Step::Spin | Step::Park => spin_loop(),
@@ -41,7 +39,7 @@ pub(crate) fn block_on_report(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::protocol::Error;
+    use crate::{cuda::streams::Passed, protocol::Error};
 
     #[test]
     fn returns_when_the_stream_has_passed_the_number() {
@@ -51,16 +49,13 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
             thread.raise(4);
         });
-        assert_eq!(block_on_report(&passed, 3, || Ok(())), Ok(()));
+        assert_eq!(block_on_report(|| Ok(passed.load() >= 3), || Ok(())), Ok(()));
         device.join().unwrap();
     }
 
     #[test]
     fn error_of_the_query_ends_the_wait() {
-        let passed = Passed::default();
-        assert_eq!(
-            block_on_report(&passed, 1, || Err(Error::AlreadyEnded)),
-            Err(Error::AlreadyEnded)
-        );
+        let passed = || Ok(false);
+        assert_eq!(block_on_report(passed, || Err(Error::AlreadyEnded)), Err(Error::AlreadyEnded));
     }
 }

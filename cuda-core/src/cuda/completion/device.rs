@@ -10,7 +10,7 @@ use super::{
 use crate::{
     cuda::{
         context::{Bound, Primary},
-        streams::{CheckpointEvents, DriverStream, StreamStatus},
+        streams::{CheckpointEvents, DriverStream},
     },
     protocol::Error,
 };
@@ -44,8 +44,8 @@ pub(crate) trait WatchedDevice {
     ) -> Option<Checkpoint>;
 }
 
-/// Enqueues a checkpoint, and puts its entry into the inbox of the completion thread. Returns whether the driver took
-/// the checkpoint. During a foreign call no checkpoint is enqueued, and the entry has none.
+/// Enqueues a checkpoint, and puts an entry into the inbox of the completion thread, also if the driver refused the
+/// checkpoint. Returns whether the driver took it.
 pub(crate) fn enqueue_checkpoint(
     device: &impl WatchedDevice,
     inbox: &ReportInbox,
@@ -53,10 +53,38 @@ pub(crate) fn enqueue_checkpoint(
     number: u64,
     events: &mut CheckpointEvents,
 ) -> bool {
-    let checkpoint =
-        if stream.is_foreign() { None } else { device.checkpoint(stream, number, events) };
+    let checkpoint = checkpoint(device, stream, number, events);
     inbox.put(Entry { stream: stream.clone(), number, checkpoint });
     checkpoint.is_some()
+}
+
+/// As [`enqueue_checkpoint`], but puts no entry if the driver refused the checkpoint.
+pub(crate) fn renew_checkpoint(
+    device: &impl WatchedDevice,
+    inbox: &ReportInbox,
+    stream: &Arc<DriverStream>,
+    number: u64,
+    events: &mut CheckpointEvents,
+) -> bool {
+    let checkpoint = checkpoint(device, stream, number, events);
+    if checkpoint.is_some() {
+        inbox.put(Entry { stream: stream.clone(), number, checkpoint });
+    }
+    checkpoint.is_some()
+}
+
+/// During a foreign call nothing is enqueued. The stream's event, which was recorded before the call, is the checkpoint
+/// then.
+fn checkpoint(
+    device: &impl WatchedDevice,
+    stream: &DriverStream,
+    number: u64,
+    events: &mut CheckpointEvents,
+) -> Option<Checkpoint> {
+    if stream.is_foreign() {
+        return stream.recorded_after(number).map(Checkpoint::Event);
+    }
+    device.checkpoint(stream, number, events)
 }
 
 /// The device on a thread that binds its context.
@@ -77,14 +105,15 @@ impl WatchedDevice for BoundDevice<'_> {
         let bound = self.bound.map_err(Error::clone)?;
         // Read before the query: work that is submitted in between may not have run.
         let accepted = stream.accepted();
-        let status = stream.status(self.primary, bound)?;
-        Ok((status == StreamStatus::Idle).then_some(accepted))
+        Ok(stream.is_idle(self.primary, bound)?.then_some(accepted))
     }
 
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error> {
         match entry.checkpoint {
             // A query of the stream shows the same, and sooner: on an H200, 0.9 us after a kernel of 100 us.
-            Some(Checkpoint::Event(_)) if is_last(entry) => self.status(&entry.stream),
+            Some(Checkpoint::Event(_)) if entry.stream.ends_with(entry.number) => {
+                self.status(&entry.stream)
+            }
             Some(Checkpoint::Event(event)) => {
                 let passed = entry.stream.has_passed(event, self.primary)?;
                 Ok(passed.then_some(entry.number))
@@ -108,16 +137,13 @@ impl WatchedDevice for BoundDevice<'_> {
         let bound = self.bound.ok()?;
         // A fault is marked at the device, and the completion thread reports it.
         match self.wakeup {
-            Wakeup::Polled(_) => events.record(stream, primary, bound).ok().map(Checkpoint::Event),
+            Wakeup::Polled(_) => {
+                events.record(stream.raw, number, primary, bound).ok().map(Checkpoint::Event)
+            }
             Wakeup::Signalled => host_function::enqueue(primary.api, stream, number, self.inbox)
                 .map_err(|failed| primary.error(failed))
                 .ok()
                 .map(|()| Checkpoint::HostFunction),
         }
     }
-}
-
-/// Whether nothing was enqueued behind the checkpoint, also by foreign code.
-fn is_last(entry: &Entry) -> bool {
-    entry.stream.accepted() == entry.number && !entry.stream.was_lent()
 }

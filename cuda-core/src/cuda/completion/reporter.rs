@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{
-    device::{BoundDevice, enqueue_checkpoint},
+    device::{BoundDevice, enqueue_checkpoint, renew_checkpoint},
     inbox::ReportInbox,
     mode::Completion,
     wait_budget::Wakeup,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     cuda::{
         context::{Bound, Primary},
-        streams::DriverStream,
+        streams::{DriverStream, HeldFree},
     },
     protocol::{Error, NoticeSink, Result},
 };
@@ -66,12 +66,26 @@ impl Reporter {
         Ok(())
     }
 
-    /// Ends a foreign call on the stream, and enqueues the checkpoint that was held back.
-    pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) {
+    /// A foreign call begins on the stream.
+    ///
+    /// # Errors
+    /// The driver's error of recording the stream's event.
+    pub(crate) fn begin_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) -> Result<()> {
+        stream.event_after(stream.accepted(), self.primary, bound)?;
         let device = self.device(bound);
-        stream.end_foreign(|number, events| {
+        stream.begin_foreign(|number, events| {
             enqueue_checkpoint(&device, &self.inbox, stream, number, events)
         });
+        Ok(())
+    }
+
+    /// Ends a foreign call on the stream, and enqueues the checkpoint that was held back. Returns the frees that were.
+    pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) -> Vec<HeldFree> {
+        let device = self.device(bound);
+        stream.end_foreign(
+            |number, events| renew_checkpoint(&device, &self.inbox, stream, number, events),
+            |number, events| enqueue_checkpoint(&device, &self.inbox, stream, number, events),
+        )
     }
 
     fn device<'a>(&'a self, bound: &'a Bound) -> BoundDevice<'a> {

@@ -13,7 +13,7 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
-    device::{WatchedDevice, enqueue_checkpoint},
+    device::{WatchedDevice, enqueue_checkpoint, renew_checkpoint},
     inbox::{Entry, ReportInbox},
     wait_budget::{Step, Wakeup, next_step},
 };
@@ -54,26 +54,29 @@ pub(crate) fn watch(
         if closed && watcher.watched.is_empty() {
             return;
         }
-        let now = sync::now();
+        let mut now = sync::now();
         if added {
             watcher.active = now;
             if was_idle {
                 (watcher.checked, watcher.queried) = (now, now);
             }
         }
-        if watcher.report_due() {
-            (watcher.active, watcher.checked) = (sync::now(), sync::now());
-            continue;
+        let reported = watcher.report_due();
+        if reported {
+            now = sync::now();
+            (watcher.active, watcher.checked) = (now, now);
         }
         let (since_active, since_check) = watcher.times(now);
         match next_step(wakeup, watcher.watched.is_empty(), since_active, since_check) {
-            Step::Spin => spin_loop(),
-            Step::Sleep(most) => inbox.wait(Some(most)),
-            Step::Park => inbox.wait(None),
             Step::Query => {
                 watcher.query_all();
                 (watcher.checked, watcher.queried) = (sync::now(), sync::now());
             }
+            // The inbox may have been closed, and its signal taken.
+            _ if reported => {}
+            Step::Spin => spin_loop(),
+            Step::Sleep(time) => inbox.wait(Some(time)),
+            Step::Park => inbox.wait(None),
         }
     }
 }
@@ -132,11 +135,28 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         streams.dedup_by_key(|stream| stream.id);
         for stream in streams {
             match self.device.status(&stream) {
-                Ok(None) => {}
+                Ok(None) => self.renew(&stream),
                 Ok(Some(number)) => self.report(&stream, number),
                 Err(error) => return self.report_lost(error),
             }
         }
+    }
+
+    /// Enqueues the checkpoint that the driver refused or that was held back, if there is one.
+    fn renew(&self, stream: &Arc<DriverStream>) {
+        stream.reports.renew(
+            || stream.accepted(),
+            |number, events| renew_checkpoint(self.device, self.inbox, stream, number, events),
+        );
+        self.enqueue_due(stream);
+    }
+
+    /// Enqueues the checkpoints that callers want.
+    fn enqueue_due(&self, stream: &Arc<DriverStream>) {
+        let enqueue = |number, events: &mut _| {
+            enqueue_checkpoint(self.device, self.inbox, stream, number, events)
+        };
+        stream.reports.enqueue_due(|| stream.accepted(), enqueue);
     }
 
     /// Delivers the progress of a stream. Ends the entries that it covers, and asks for the next checkpoint.
@@ -148,10 +168,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         if stream.raise_reported(complete) {
             self.deliver(Notice::Progress { stream: stream.id, accepted: complete, complete });
         }
-        let enqueue = |number, events: &mut _| {
-            enqueue_checkpoint(self.device, self.inbox, stream, number, events)
-        };
-        stream.reports.enqueue_due(|| stream.accepted(), enqueue);
+        self.enqueue_due(stream);
     }
 
     /// Tells the client that the device is lost. Ends every entry.
@@ -174,7 +191,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use super::*;
     use crate::cuda::{completion::inbox::Checkpoint, streams::CheckpointEvents};
@@ -188,12 +205,13 @@ mod tests {
         Entry { stream: stream.clone(), number, checkpoint }
     }
 
-    /// A device whose streams are idle up to a number, or cannot be queried.
+    /// A device whose streams are idle up to a number, or cannot be queried, and which may refuse checkpoints.
     #[derive(Default)]
     struct Fake {
         idle: Vec<(StreamId, u64)>,
         lost: RefCell<Option<Error>>,
         queried: RefCell<Vec<StreamId>>,
+        refuses: Cell<bool>,
     }
 
     impl WatchedDevice for Fake {
@@ -218,7 +236,7 @@ mod tests {
             _: u64,
             _: &mut CheckpointEvents,
         ) -> Option<Checkpoint> {
-            Some(Checkpoint::HostFunction)
+            (!self.refuses.get()).then_some(Checkpoint::HostFunction)
         }
     }
 
@@ -291,6 +309,35 @@ mod tests {
         assert_eq!(*device.queried.borrow(), [StreamId(1), StreamId(2)]);
         assert_eq!(*notices.0.lock(), [progress(2, 7)]);
         assert_eq!(watcher.watched.len(), 2);
+    }
+
+    /// A driver refuses four checkpoints of a stream that is never idle. When it takes checkpoints again, the stream is
+    /// reported.
+    #[test]
+    fn refused_checkpoints_are_renewed_on_a_busy_stream() {
+        let (device, inbox, notices) = <(Fake, ReportInbox, Notices)>::default();
+        let stream = stream(1);
+        let mut watcher = watcher(&device, &inbox, &notices);
+        device.refuses.set(true);
+        for number in 1..=5 {
+            stream.accept(number);
+            let enqueue = |number, events: &mut _| {
+                enqueue_checkpoint(&device, &inbox, &stream, number, events)
+            };
+            stream.reports.want(number, || stream.accepted(), enqueue);
+        }
+        inbox.take(&mut watcher.watched);
+        watcher.query_all();
+        inbox.take(&mut watcher.watched);
+        assert_eq!(watcher.watched.len(), 4);
+        device.refuses.set(false);
+        watcher.query_all();
+        inbox.take(&mut watcher.watched);
+        assert_eq!(watcher.watched.len(), 5);
+        stream.passed.raise(5);
+        assert!(watcher.report_due());
+        assert_eq!(*notices.0.lock(), [progress(1, 5)]);
+        assert!(watcher.watched.is_empty());
     }
 
     #[test]

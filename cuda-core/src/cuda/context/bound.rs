@@ -9,7 +9,7 @@ use crate::cuda::driver::{
 
 /// Proof that the context is current on this thread. Dropping it restores the context that was current before.
 ///
-/// Its `Drop` calls the driver (rule 10): it restores a setting of its own thread and cannot block.
+/// Its `Drop` calls the driver (rule 11): it restores a setting of its own thread and cannot block.
 #[derive(Debug)]
 pub(crate) struct Bound {
     api: &'static Api,

@@ -281,7 +281,6 @@ driver_calls! {
     stream_destroy = "cuStreamDestroy_v2"(stream: StreamHandle);
     stream_query = "cuStreamQuery"(stream: StreamHandle);
     stream_synchronize = "cuStreamSynchronize"(stream: StreamHandle);
-    stream_is_capturing = "cuStreamIsCapturing"(stream: StreamHandle, status: *mut c_int);
     stream_wait = "cuStreamWaitEvent"(stream: StreamHandle, event: EventHandle, flags: c_uint);
     event_create = "cuEventCreate"(event: *mut EventHandle, flags: c_uint);
     event_record = "cuEventRecord"(event: EventHandle, stream: StreamHandle);

@@ -2,10 +2,13 @@
 //!
 //! Uses `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every submission,
 //! orders it after other streams with [`DriverStream::wait_for`], and stores the number of the submission. `completion`
-//! reads [`DriverStream::completed`] and [`DriverStream::status`], and decides with [`Reports`] when to enqueue a
+//! reads [`DriverStream::completed`] and [`DriverStream::is_idle`], and decides with [`Reports`] when to enqueue a
 //! checkpoint.
 
 mod checkpoint_events;
+mod event;
+mod foreign_call;
+mod foreign_state;
 mod passed;
 mod query;
 mod reports;
@@ -13,10 +16,11 @@ mod stream;
 mod table;
 
 pub(crate) use checkpoint_events::CheckpointEvents;
+pub(crate) use event::new_event;
+pub(crate) use foreign_state::HeldFree;
 pub(crate) use passed::Passed;
-pub(crate) use query::StreamStatus;
 use reports::Reports;
-pub(crate) use stream::{DriverStream, new_event};
+pub(crate) use stream::DriverStream;
 pub(crate) use table::StreamTable;
 
 use crate::protocol::Error;

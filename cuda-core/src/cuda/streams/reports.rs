@@ -11,16 +11,14 @@
 //!   driver took a checkpoint. They differ after a checkpoint was refused, or held back during a foreign call. The
 //!   completion thread then queries the stream.
 
-use super::CheckpointEvents;
-use crate::sync::{
-    Mutex,
-    atomic::{AtomicU32, AtomicU64, Ordering, fence},
-    limit,
+use super::checkpoint_events::{CheckpointEvents, MAX_CHECKPOINTS};
+use crate::{
+    cuda::driver::api::EventHandle,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    },
 };
-
-/// The number of checkpoints that a stream may have in flight, each with an event of its own. Further callers share the
-/// next checkpoint, so they also wait for later submissions.
-pub(crate) const MAX_CHECKPOINTS: u32 = limit(4, 1) as u32;
 
 /// The reports of one stream that callers want, and the checkpoints for them.
 #[derive(Default)]
@@ -75,6 +73,8 @@ impl Reports {
         enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
         while self.is_due() {
+            // Orders the store in `wanted` before the look at the lock.
+            fence(Ordering::SeqCst);
             let Some(mut events) = self.events.try_lock() else { return };
             if self.is_due() {
                 self.checkpoint(&mut events, &accepted, &enqueue);
@@ -85,20 +85,30 @@ impl Reports {
         }
     }
 
-    /// Enqueues a checkpoint if the last one was refused or held back. Then enqueues those that are due.
+    /// Enqueues a checkpoint if the last one was refused or held back. `renew` enqueues a checkpoint, and puts an entry
+    /// for it into the inbox if the driver took it. It returns whether that is so.
     pub(crate) fn renew(
         &self,
         accepted: impl Fn() -> u64,
-        enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
+        renew: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
-        {
-            let mut events = self.events.lock();
-            if self.covered.load(Ordering::Relaxed) > self.enqueued.load(Ordering::Relaxed) {
-                self.checkpoint(&mut events, &accepted, &enqueue);
-            }
+        let mut events = self.events.lock();
+        if self.covered.load(Ordering::Relaxed) <= self.enqueued.load(Ordering::Relaxed) {
+            return;
         }
-        fence(Ordering::SeqCst);
-        self.enqueue_due(accepted, enqueue);
+        let number = accepted();
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        if renew(number, &mut events) {
+            self.enqueued.store(number, Ordering::Release);
+            self.covered.store(number, Ordering::Release);
+        } else {
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The event of the earliest checkpoint that covers `number` and may be in flight.
+    pub(crate) fn event_for(&self, number: u64) -> Option<EventHandle> {
+        self.events.lock().event_for(number)
     }
 
     /// Runs `change` while no thread enqueues a checkpoint.

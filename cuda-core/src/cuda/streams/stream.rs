@@ -5,20 +5,18 @@
 //!   may rely on it: everything up to it is in the driver's stream.
 //! - `event` is created and recorded under its lock. Its number is `accepted`, read before the recording, so the
 //!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
-//! - `foreign` changes only while no checkpoint can be enqueued. While it is set, no checkpoint is enqueued: foreign
-//!   code may be capturing the stream, and would capture the checkpoint.
-//! - `lent` is set while `querying` is locked, and `status` holds that lock. So the stream is not lent for the first
-//!   time, and then captured, between the look at `lent` and the query, which would end the capture.
+//! - `foreign` changes only while no checkpoint can be enqueued and `foreign_state` is locked; see `foreign_call`.
+//! - `held_back` is stored before a wait for another stream is enqueued.
 
-use super::{CheckpointEvents, Reports, passed::Passed};
+use super::{Reports, event::new_event, foreign_state::ForeignState, passed::Passed};
 use crate::{
     cuda::{
         context::{Bound, Primary, ReclaimQueue, Reclaimable},
-        driver::api::{EVENT_DISABLE_TIMING, EventHandle, StreamHandle},
+        driver::api::{EventHandle, StreamHandle},
     },
     protocol::{Error, Result, StreamId},
     sync::{
-        Mutex, MutexGuard,
+        Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -31,10 +29,10 @@ pub(crate) struct DriverStream {
     pub(crate) passed: Passed,
     accepted: AtomicU64,
     event: Mutex<RecordedEvent>,
-    foreign: AtomicBool,
-    /// Whether foreign code ever had the raw stream, and may capture it.
-    lent: AtomicBool,
-    querying: Mutex<()>,
+    /// The value of `accepted` when the stream was last made to wait for another one.
+    held_back: AtomicU64,
+    pub(super) foreign: AtomicBool,
+    pub(super) foreign_state: Mutex<ForeignState>,
     pub(crate) reports: Reports,
     /// The last number that was reported. Used by the completion thread alone.
     reported: AtomicU64,
@@ -57,9 +55,9 @@ impl DriverStream {
             passed: Passed::default(),
             accepted: AtomicU64::new(0),
             event: Mutex::default(),
+            held_back: AtomicU64::new(u64::MAX),
             foreign: AtomicBool::new(false),
-            lent: AtomicBool::new(false),
-            querying: Mutex::default(),
+            foreign_state: Mutex::default(),
             reports: Reports::default(),
             reported: AtomicU64::new(0),
             reclaim,
@@ -102,8 +100,14 @@ impl DriverStream {
         Error::OutOfRange { what, detail: format!("the last one is {}", self.accepted()) }
     }
 
-    /// Makes later work of `consumer` wait until submission `number` of this stream is complete. A capture of this
-    /// stream by foreign code then includes the consumer.
+    /// Whether nothing was enqueued behind submission `number`, so that the stream is idle once it is complete.
+    pub(crate) fn ends_with(&self, number: u64) -> bool {
+        self.accepted() == number
+            && self.held_back.load(Ordering::Acquire) != number
+            && !self.is_foreign()
+    }
+
+    /// Makes later work of `consumer` wait until submission `number` of this stream is complete.
     pub(crate) fn wait_for(
         &self,
         number: u64,
@@ -115,9 +119,7 @@ impl DriverStream {
             return Ok(());
         }
         let event = self.event_after(number, primary, bound)?;
-        if self.was_lent() {
-            consumer.lend();
-        }
+        consumer.held_back.store(consumer.accepted(), Ordering::Release);
         // SAFETY: the caller holds both streams, and this one owns the event (rules 3 and 5); 0 means no flags.
         unsafe { primary.api.stream_wait(consumer.raw, event, 0) }
             .map_err(|failed| primary.error(failed))
@@ -146,6 +148,12 @@ impl DriverStream {
         Ok(event)
     }
 
+    /// The stream's event, if it was recorded behind submission `number`.
+    pub(crate) fn recorded_after(&self, number: u64) -> Option<EventHandle> {
+        let recorded = self.event.lock();
+        recorded.event.filter(|_| recorded.number >= number)
+    }
+
     /// Raises the number that was reported last. Returns whether it grew. Called by the completion thread alone.
     pub(crate) fn raise_reported(&self, number: u64) -> bool {
         let grew = self.reported.load(Ordering::Relaxed) < number;
@@ -153,43 +161,6 @@ impl DriverStream {
             self.reported.store(number, Ordering::Relaxed);
         }
         grew
-    }
-
-    /// Whether foreign code may be enqueuing on the stream now.
-    #[inline]
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.foreign.load(Ordering::Acquire)
-    }
-
-    /// Returns the raw stream for foreign code, which may capture it from now on.
-    pub(crate) fn lend(&self) -> StreamHandle {
-        if !self.was_lent() {
-            let _querying = self.querying();
-            self.lent.store(true, Ordering::Release);
-        }
-        self.raw
-    }
-
-    /// While the guard lives, the stream is not lent for the first time.
-    pub(super) fn querying(&self) -> MutexGuard<'_, ()> {
-        self.querying.lock()
-    }
-
-    /// Whether foreign code ever had the raw stream.
-    pub(crate) fn was_lent(&self) -> bool {
-        self.lent.load(Ordering::Acquire)
-    }
-
-    /// Foreign code begins to enqueue on the stream. Until [`end_foreign`](Self::end_foreign), no checkpoint is
-    /// enqueued.
-    pub(crate) fn begin_foreign(&self) {
-        self.reports.without_checkpoints(|| self.foreign.store(true, Ordering::Release));
-    }
-
-    /// Foreign code has returned. Enqueues the checkpoint that was held back, if there is one.
-    pub(crate) fn end_foreign(&self, enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool) {
-        self.reports.without_checkpoints(|| self.foreign.store(false, Ordering::Release));
-        self.reports.renew(|| self.accepted(), enqueue);
     }
 }
 
@@ -225,15 +196,6 @@ impl Reclaimable for RetiredStream {
     }
 }
 
-/// An event without a time stamp, which makes recording cheap.
-pub(crate) fn new_event(primary: &Primary, _: &Bound) -> Result<EventHandle> {
-    let mut event = EventHandle::NULL;
-    // SAFETY: writes one handle; the context is bound.
-    unsafe { primary.api.event_create(&mut event, EVENT_DISABLE_TIMING) }
-        .map_err(|failed| primary.error(failed))?;
-    Ok(event)
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -245,24 +207,5 @@ mod tests {
         assert_eq!(stream.check_accepted(3), Ok(()));
         let error = stream.check_accepted(4).unwrap_err().to_string();
         assert_eq!(error, "submission 4 of stream 7: the last one is 3");
-    }
-
-    #[test]
-    fn no_checkpoint_is_enqueued_while_foreign_code_runs() {
-        let stream = DriverStream::without_driver(7);
-        let checkpoints = std::cell::RefCell::new(Vec::new());
-        let enqueue = |number, _: &mut CheckpointEvents| {
-            let takes = !stream.is_foreign();
-            checkpoints.borrow_mut().push((number, takes));
-            takes
-        };
-        stream.accept(1);
-        stream.begin_foreign();
-        stream.reports.want(1, || stream.accepted(), enqueue);
-        assert!(stream.reports.covers(1) && stream.reports.enqueued() < 1);
-        stream.accept(2);
-        stream.end_foreign(enqueue);
-        assert!(stream.reports.covers(2) && stream.reports.enqueued() == 2);
-        assert_eq!(*checkpoints.borrow(), [(1, false), (2, true)]);
     }
 }

@@ -165,6 +165,7 @@ impl Stream {
     ///   stream, unless both only read.
     /// - Host memory that the commands access stays valid until they have run.
     /// - `submit` passes this stream to no function of this library.
+    /// - A capture of the stream that `submit` begins has ended when it returns.
     pub unsafe fn submit_foreign(
         &self,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,

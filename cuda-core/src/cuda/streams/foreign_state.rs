@@ -1,0 +1,27 @@
+//! `ForeignState`: the state that a stream keeps about foreign calls; see `foreign_call`.
+
+use crate::protocol::{AllocId, Ticket};
+
+/// Whether a foreign call runs, and the frees that wait for its end.
+#[derive(Default)]
+pub(crate) struct ForeignState {
+    pub(super) active: bool,
+    pub(super) held: Vec<HeldFree>,
+}
+
+/// A free that waits for the end of the foreign call.
+pub(crate) struct HeldFree {
+    pub(crate) id: AllocId,
+    pub(crate) after: Vec<Ticket>,
+}
+
+impl ForeignState {
+    /// Holds a free if a foreign call runs. Otherwise returns it, and the caller enqueues it while it has the lock.
+    pub(crate) fn hold(&mut self, free: HeldFree) -> Option<HeldFree> {
+        if !self.active {
+            return Some(free);
+        }
+        self.held.push(free);
+        None
+    }
+}
