@@ -60,6 +60,8 @@ mod driver;
 mod loom_models;
 mod objects;
 mod provider;
+#[cfg(all(test, not(loom)))]
+mod simulated_tests;
 mod streams;
 mod teardown;
 mod work;

@@ -13,6 +13,9 @@ use libloading::Library;
 
 use super::status::Failed;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) mod simulated;
+
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -214,6 +217,15 @@ macro_rules! driver_calls {
                     // SAFETY: the driver's function of this name has this type.
                     $($method: unsafe { *library.get(concat!($symbol, "\0").as_bytes())? },)*
                 })
+            }
+
+            /// A table whose functions refuse every call.
+            #[cfg(all(test, not(loom)))]
+            fn refusing() -> Self {
+                $(unsafe extern "system" fn $method($(_: $ty),*) -> c_int {
+                    801 // `CUDA_ERROR_NOT_SUPPORTED`
+                })*
+                Self { newer: Newer::default(), $($method,)* }
             }
 
             $(
