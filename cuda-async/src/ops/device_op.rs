@@ -48,6 +48,7 @@ use crate::{
     message = "`{Self}` is not a device operation",
     note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as kernel argument runs first: `zip!(..).then(..)`"
 )]
+#[must_use = "a device operation does nothing until it is awaited or run with `.sync()`"]
 pub trait DeviceOp:
     Send
     + Sized

@@ -1,4 +1,4 @@
-//! Programs without `unsafe` that must not compile.
+//! Programs that must not compile: safe code that would break soundness, and forgotten operations.
 
 #[test]
 fn cases() {

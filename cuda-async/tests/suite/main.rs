@@ -7,6 +7,7 @@ mod cancellation;
 mod combinators;
 mod completion;
 mod copies;
+mod device_handles;
 mod devices;
 mod errors;
 mod errors_as_values;

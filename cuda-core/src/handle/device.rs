@@ -1,6 +1,9 @@
 //! The handle of a device, and the requests to it.
 
-use std::sync::Arc;
+use std::{
+    hash::{Hash, Hasher},
+    sync::{Arc, Weak},
+};
 
 use crate::{
     protocol::{Capabilities, DeviceInfo, Error, MemoryInfo, Provider, Reply, Request, Result},
@@ -102,6 +105,11 @@ impl Device {
         &self.0.capabilities
     }
 
+    /// A handle that does not keep the device open.
+    pub fn downgrade(&self) -> WeakDevice {
+        WeakDevice(Arc::downgrade(&self.0))
+    }
+
     #[inline]
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
         &self.0
@@ -128,8 +136,45 @@ impl PartialEq for Device {
 
 impl Eq for Device {}
 
+/// Equal devices have equal hashes, so a device can be the key of a map.
+impl Hash for Device {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+/// The name and the address of the device, as in `NVIDIA H200 (cuda:0)`.
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let DeviceInfo { name, address, .. } = self.info();
+        write!(f, "{name} ({address})")
+    }
+}
+
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Device({})", self.info().address)
+    }
+}
+
+/// A handle of a [`Device`] that does not keep it open, for caches whose entries should not outlive their device.
+///
+/// Streams, buffers and modules keep their device open, also while only they use it.
+#[derive(Clone)]
+pub struct WeakDevice(Weak<DeviceCore>);
+
+impl WeakDevice {
+    /// Returns the device, if it is still open.
+    pub fn upgrade(&self) -> Option<Device> {
+        self.0.upgrade().map(Device)
+    }
+}
+
+impl std::fmt::Debug for WeakDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.upgrade() {
+            Some(device) => write!(f, "WeakDevice({})", device.info().address),
+            None => f.write_str("WeakDevice(closed)"),
+        }
     }
 }

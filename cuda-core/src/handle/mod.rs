@@ -14,7 +14,7 @@ mod memory_waiter;
 mod recording;
 mod stream;
 
-pub use device::Device;
+pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, Function, Loading, Module};
 pub use memory::{
     Crossing, DeviceBuffer, Landing, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut,
