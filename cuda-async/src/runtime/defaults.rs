@@ -2,7 +2,7 @@
 
 use std::{
     panic::catch_unwind,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
 };
 
@@ -15,13 +15,15 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     policy::{SchedulingPolicy, StreamPoolRoundRobin},
-    runtime::devices::{devices, open},
+    runtime::devices::open,
 };
 
 type Policy = Arc<dyn SchedulingPolicy>;
 
 static DEFAULT: Mutex<Default> = Mutex::new(Default::Unset);
 static OPENED: Condvar = Condvar::new();
+/// The reason why the first GPU is not the default device.
+static FALLBACK: OnceLock<Error> = OnceLock::new();
 /// The policy of `DEFAULT` once it is set. Stored with the lock of `DEFAULT`, and read without it: threads that await many
 /// operations would contend for the lock.
 static POLICY: ArcSwapOption<Policy> = ArcSwapOption::const_empty();
@@ -50,8 +52,8 @@ pub fn set_default_device(device: &Device) -> Result<()> {
 }
 
 /// Returns the default policy. Operations that name no policy run on it. Unless it was set, it is
-/// [`StreamPoolRoundRobin`] on the first GPU, or on the CPU device if there is no GPU or if the GPU cannot be opened.
-/// Blocks while the device is opened.
+/// [`StreamPoolRoundRobin`] on the first GPU, or on the CPU device if there is no GPU or if the GPU cannot be opened; then
+/// [`fallback`] returns the reason. Blocks while the device is opened.
 ///
 /// # Errors
 /// The error of opening the device. Later calls return the same error, until a default is set.
@@ -69,6 +71,29 @@ pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
             }
         }
     }
+}
+
+/// Opens the device at `address` and makes it the default of the process. For programs that must not fall back to another
+/// device.
+///
+/// ```standalone_crate
+/// let device = cuda_async::runtime::require("cpu")?;
+/// assert_eq!(cuda_async::default_device()?, device);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// # Errors
+/// The error of [`open`](crate::open). The default is then as before.
+pub fn require(address: &str) -> Result<Device> {
+    let device = open(address)?;
+    set_default_device(&device)?;
+    Ok(device)
+}
+
+/// Returns the reason why the default device is the CPU device although this machine has a GPU. `None` if there is no GPU,
+/// if the default device is the GPU or was set, or if it is not open yet. The reason is also logged, with `tracing`.
+pub fn fallback() -> Option<Error> {
+    FALLBACK.get().cloned()
 }
 
 /// Returns the default device, which is the device of [`default_policy`]. Blocks while it is opened.
@@ -160,10 +185,30 @@ fn opened(policy: Result<Policy>) {
     });
 }
 
+/// The first GPU, or the CPU device.
 fn first_device() -> Result<Device> {
-    let address = devices().into_iter().next().map(|info| info.address);
-    let opened = open(address.as_deref().unwrap_or("cpu"));
-    opened.or_else(|error| open("cpu").map_err(|_| error))
+    let (device, fallback) = gpu_or(open("cuda"), || open("cpu"))?;
+    if let Some(error) = fallback {
+        tracing::warn!(%error, "the first GPU cannot be opened: the CPU device is the default device");
+        _ = FALLBACK.set(error);
+    }
+    Ok(device)
+}
+
+/// Returns the GPU, or the device that `other` opens. The second value is the reason why the GPU is not used, unless this
+/// machine has none or the program was built without GPUs.
+fn gpu_or<D>(gpu: Result<D>, other: impl FnOnce() -> Result<D>) -> Result<(D, Option<Error>)> {
+    let error = match gpu {
+        Ok(device) => return Ok((device, None)),
+        Err(error) => error,
+    };
+    match other() {
+        Ok(device) => {
+            let no_gpu = matches!(error, Error::NoDriver { .. } | Error::NoDevice { .. });
+            Ok((device, (!no_gpu).then_some(error)))
+        }
+        Err(_) => Err(error),
+    }
 }
 
 /// Changes the state. Wakes waiting tasks and drops the previous state without the lock.
@@ -180,5 +225,31 @@ fn settle(change: impl FnOnce(&Default) -> Option<Default>) {
     drop(replaced);
     if let Default::Opening(mut waiting) = previous {
         waiting.take_all().wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unusable() -> Error {
+        Error::DriverUnusable { detail: "too old".into() }
+    }
+
+    #[test]
+    fn gpu_that_cannot_be_opened_is_a_fallback() {
+        assert_eq!(gpu_or(Ok("gpu"), || Ok("cpu")), Ok(("gpu", None)));
+        assert_eq!(gpu_or(Err(unusable()), || Ok("cpu")), Ok(("cpu", Some(unusable()))));
+    }
+
+    #[test]
+    fn machine_without_gpu_is_no_fallback() {
+        let none = Error::NoDriver { detail: "no such file".into() };
+        assert_eq!(gpu_or(Err(none), || Ok("cpu")), Ok(("cpu", None)));
+    }
+
+    #[test]
+    fn error_of_the_gpu_is_kept_if_there_is_no_other_device() {
+        assert_eq!(gpu_or::<u8>(Err(unusable()), || Err(Error::NeedsHostData)), Err(unusable()));
     }
 }

@@ -66,8 +66,36 @@ fn parse(address: &str) -> Result<(&str, u32)> {
     }
 }
 
+/// The feature that has the device at `address`, if it is not compiled in.
+fn missing_feature(address: &str) -> Option<&'static str> {
+    let scheme = address.split(':').next();
+    let features = [("cpu", cfg!(feature = "cpu")), ("cuda", cfg!(feature = "cuda"))];
+    let missing = features.into_iter().find(|(name, is_in)| scheme == Some(name) && !is_in);
+    missing.map(|(name, _)| name)
+}
+
 fn no_device(address: &str) -> Error {
     let known: Vec<_> = devices().into_iter().map(|info| format!("`{}`", info.address)).collect();
-    let available = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let mut available = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    if let Some(feature) = missing_feature(address) {
+        available += &format!(
+            "; this program was built without it: enable the feature `{feature}` of `cuda-async`"
+        );
+    }
     Error::NoDevice { address: address.to_owned(), available }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_that_is_not_compiled_in_names_its_feature() {
+        for (address, is_in) in [("cpu", cfg!(feature = "cpu")), ("cuda:1", cfg!(feature = "cuda"))]
+        {
+            let message = no_device(address).to_string();
+            assert_eq!(message.contains("enable the feature"), !is_in, "{message}");
+        }
+        assert!(!no_device("tpu").to_string().contains("feature"));
+    }
 }

@@ -13,6 +13,8 @@ pub use crate::{
     wake::timer::LINGER as TIMER_LINGER,
 };
 pub use cuda_core::WeakDevice;
-pub use defaults::{default_device, default_policy, set_default_device, set_default_policy};
+pub use defaults::{
+    default_device, default_policy, fallback, require, set_default_device, set_default_policy,
+};
 pub use device_policy::{device_policy, set_device_policy};
 pub use devices::{devices, open};
