@@ -18,6 +18,7 @@ impl SingleStream {
     }
 }
 
+/// All operations on this stream.
 impl From<Stream> for SingleStream {
     fn from(stream: Stream) -> Self {
         Self(stream)

@@ -25,6 +25,7 @@ use crate::{
 };
 
 on_every_device! {
+    shared_slices_take_every_form_of_range
     borrowed_halves_run_at_the_same_time
     owned_halves_run_at_the_same_time
     chunks_of_one_operation_run_at_the_same_time
@@ -45,6 +46,22 @@ struct Meet {
     /// The same kernel with one more buffer, which it is given to read.
     reading: Function,
     flags: AtomicU32,
+}
+
+fn shared_slices_take_every_form_of_range(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let all = Arc::new(h2d(vec![0u32, 1, 2, 3, 4]).sync_on(&stream).unwrap());
+    let read = |slice| to_host(slice).sync_on(&stream).unwrap();
+    assert_eq!(read(all.share(..2).unwrap()), [0, 1]);
+    assert_eq!(read(all.share(3..).unwrap()), [3, 4]);
+    assert_eq!(read(all.share(..).unwrap()), [0, 1, 2, 3, 4]);
+    let part = all.share(1..=3).unwrap();
+    assert_eq!(read(part.slice(1..).unwrap()), [2, 3]);
+    assert_eq!(read(part.slice(..0).unwrap()), []);
+    for wrong in [part.slice(..4), part.slice(4..4), all.share(2..6)] {
+        assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
+    }
+    assert!(matches!(part.slice(usize::MAX..), Err(Error::OutOfRange { .. })));
 }
 
 impl Meet {

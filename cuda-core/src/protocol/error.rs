@@ -35,7 +35,8 @@ pub enum Error {
     },
     /// Out of device memory.
     #[error(
-        "out of device memory: {requested} bytes requested, {free} of {total} bytes free; drop buffers or split the work"
+        "out of device memory: {requested} bytes requested, {free} of {total} bytes free; {advice}",
+        advice = if .requested > .total { "the device has less: split the work" } else { "drop buffers or split the work" }
     )]
     OutOfMemory {
         /// Bytes asked for.

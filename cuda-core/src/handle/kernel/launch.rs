@@ -55,7 +55,9 @@ impl Function {
         let shape = self.shape();
         let (threads, most) = (config.threads_per_block(), shape.max_threads);
         let detail = if config.is_empty() {
-            format!("grid {grid:?} or block {block:?} has a 0")
+            format!(
+                "grid {grid:?} or block {block:?} has a 0; without elements to work on, skip the launch"
+            )
         } else if threads > u64::from(most) {
             format!("{threads} threads per block, the limit is {most}")
         } else {

@@ -1,8 +1,11 @@
 //! Slices of shared device buffers.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::{Range, RangeBounds},
+    sync::Arc,
+};
 
-use super::{buffer::DeviceBuffer, slice::Slice};
+use super::{buffer::DeviceBuffer, slice::Slice, view::bounds};
 use crate::protocol::Result;
 
 /// Elements of a shared device buffer, to be read. It keeps the buffer alive.
@@ -16,7 +19,8 @@ impl<T> DeviceBuffer<T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the buffer.
-    pub fn share(self: &Arc<Self>, range: Range<usize>) -> Result<SharedSlice<T>> {
+    pub fn share(self: &Arc<Self>, range: impl RangeBounds<usize>) -> Result<SharedSlice<T>> {
+        let range = bounds(range, self.len() as u64);
         self.slice(range.clone())?;
         Ok(SharedSlice { buffer: self.clone(), range })
     }
@@ -27,6 +31,17 @@ impl<T> SharedSlice<T> {
     pub fn as_slice(&self) -> Slice<'_, T> {
         // The range was checked when this was made, and a buffer never changes its length.
         self.buffer.slice(self.range.clone()).unwrap_or_else(|_| self.buffer.as_slice())
+    }
+
+    /// Some of its elements. The result keeps the buffer alive too.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        let part = bounds(range, self.len() as u64);
+        self.as_slice().slice(part.clone())?;
+        let offset = |at: usize| self.range.start.saturating_add(at);
+        Ok(Self { buffer: self.buffer.clone(), range: offset(part.start)..offset(part.end) })
     }
 
     /// The number of elements.

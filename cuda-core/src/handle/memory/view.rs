@@ -141,7 +141,7 @@ impl<'a> View<'a> {
 }
 
 /// The elements of `range` among `len` elements. They may lie beyond the end.
-fn bounds(range: impl RangeBounds<usize>, len: u64) -> Range<usize> {
+pub(super) fn bounds(range: impl RangeBounds<usize>, len: u64) -> Range<usize> {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,
         Bound::Excluded(before) => before.saturating_add(1),
