@@ -9,7 +9,7 @@ use std::{
 
 use cudarc::driver::sys;
 
-use crate::gpu::{Gpu, PTX, Result, check, made};
+use crate::gpu::{Gpu, PTX, Result, check, made, new_event};
 
 /// Bytes of the memory that is allocated and freed.
 const BYTES: usize = 8 << 20;
@@ -176,10 +176,7 @@ fn events<'a>(gpu: &'a Gpu, Handles { event, .. }: &'a Handles) -> Vec<Call<'a>>
     let made_before = move || ptr::with_exposed_provenance_mut(event.load(Relaxed) as usize);
     vec![
         call("cuEventCreate", move || {
-            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-            // SAFETY: writes one handle.
-            let made = made(|to| unsafe { sys::cuEventCreate(to, flags) })?;
-            event.store(made.expose_provenance() as u64, Relaxed);
+            event.store(new_event()?.expose_provenance() as u64, Relaxed);
             Ok(())
         }),
         call("cuEventRecord and its end", move || {

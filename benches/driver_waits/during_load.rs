@@ -11,7 +11,7 @@ use cudarc::driver::sys;
 
 use crate::{
     calls::{Call, call},
-    gpu::{Gpu, PTX, Result, check, made},
+    gpu::{Gpu, PTX, Result, check, made, new_event},
 };
 
 /// The event and the pinned memory that the calls use.
@@ -40,9 +40,7 @@ pub fn load() -> Result<()> {
 /// Creates an event that was recorded and passed, and pinned memory.
 pub fn prepare(gpu: &Gpu) -> Result<Prepared> {
     let prepared = Prepared::default();
-    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-    // SAFETY: writes one handle.
-    let event = made(|to| unsafe { sys::cuEventCreate(to, flags) })?;
+    let event = new_event()?;
     // SAFETY: the event was made above, and the stream lives.
     check(unsafe { sys::cuEventRecord(event, gpu.idle().get()) })?;
     gpu.idle().synchronize()?;
@@ -83,11 +81,7 @@ fn submissions<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
     let stream = gpu.idle();
     vec![
         call("cuLaunchKernel", || gpu.launch_idle(Duration::ZERO)),
-        call("cuEventCreate", || {
-            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-            // SAFETY: writes one handle.
-            made(|to| unsafe { sys::cuEventCreate(to, flags) }).map(drop)
-        }),
+        call("cuEventCreate", || new_event().map(drop)),
         call("cuEventRecord", move || {
             // SAFETY: the event and the stream live.
             check(unsafe { sys::cuEventRecord(prepared.event(), stream.get()) })

@@ -130,6 +130,13 @@ pub fn check(status: sys::CUresult) -> Result<()> {
     Ok(status.result()?)
 }
 
+/// An event without a time stamp, which is cheap to record.
+pub fn new_event() -> Result<sys::CUevent> {
+    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+    // SAFETY: writes one handle.
+    made(|to| unsafe { sys::cuEventCreate(to, flags) })
+}
+
 /// The handle that a driver call writes.
 pub fn made<T>(make: impl FnOnce(*mut T) -> sys::CUresult) -> Result<T> {
     let mut handle = MaybeUninit::uninit();

@@ -18,7 +18,7 @@ use std::{
 use benches::section;
 
 use crate::{
-    calls::{Call, Handles, calls},
+    calls::{Handles, calls},
     gpu::{Gpu, Result},
 };
 
@@ -38,59 +38,49 @@ fn main() -> Result<()> {
     );
     let handles = Handles::default();
     for call in &calls(&gpu, &handles) {
-        let [calls, launches, ends] = during_a_kernel(&gpu, call)?.map(|it| it.as_secs_f64() * 1e3);
-        println!("| driver | {} | {calls:.2} | {launches:.2} | {ends:.2} |", call.name);
+        let launch = || Ok([time(|| gpu.launch_on_other())?, time(|| gpu.wait_for_other())?]);
+        let (called, launched) = during_a_kernel(&gpu, || time(|| (call.run)()), launch)?;
+        let [launches, ends] = launched.map(millis);
+        println!("| driver | {} | {:.2} | {launches:.2} | {ends:.2} |", call.name, millis(called));
     }
     section("Calls during a module load that waits for such a kernel", &["the call, ms"]);
     let prepared = during_load::prepare(&gpu)?;
     for call in &during_load::calls(&gpu, &prepared) {
-        let took = during_a_load(&gpu, call)?.as_secs_f64() * 1e3;
-        println!("| driver | {} | {took:.2} |", call.name);
+        let (_, took) = during_a_kernel(&gpu, during_load::load, || time(|| (call.run)()))?;
+        println!("| driver | {} | {:.2} |", call.name, millis(took));
     }
     Ok(())
 }
 
-/// The duration of the call, made while a module load of another thread waits for the kernel.
-fn during_a_load(gpu: &Gpu, call: &Call<'_>) -> Result<Duration> {
+/// Makes `call` on another thread while a kernel runs, and `then` on this one when `call` has had time to begin.
+fn during_a_kernel<A: Send, B>(
+    gpu: &Gpu,
+    call: impl FnOnce() -> Result<A> + Send,
+    then: impl FnOnce() -> Result<B>,
+) -> Result<(A, B)> {
     gpu.synchronize()?;
     gpu.run_for(KERNEL)?;
     thread::sleep(BEFORE_CALL);
-    let took = thread::scope(|scope| {
-        let loaded = scope.spawn(|| {
-            gpu.bind()?;
-            during_load::load()
-        });
-        thread::sleep(BEFORE_LAUNCH);
-        let took = time(|| (call.run)());
-        loaded.join().map_err(|_| "the load panicked")??;
-        took
-    })?;
-    gpu.synchronize()?;
-    Ok(took)
-}
-
-/// The durations of the call, of the launch by the other thread, and of that thread's wait for its kernel.
-fn during_a_kernel(gpu: &Gpu, call: &Call<'_>) -> Result<[Duration; 3]> {
-    gpu.synchronize()?;
-    gpu.run_for(KERNEL)?;
-    thread::sleep(BEFORE_CALL);
-    let times = thread::scope(|scope| {
+    let (called, then) = thread::scope(|scope| {
         let called = scope.spawn(|| {
             gpu.bind()?;
-            time(|| (call.run)())
+            call()
         });
         thread::sleep(BEFORE_LAUNCH);
-        let launched = time(|| gpu.launch_on_other());
-        let ended = time(|| gpu.wait_for_other());
-        let called = called.join().map_err(|_| "the call panicked")?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>([called?, launched?, ended?])
-    })?;
+        let then = then();
+        (called.join(), then)
+    });
+    let called = called.map_err(|_| "the call panicked")??;
     gpu.synchronize()?;
-    Ok(times)
+    Ok((called, then?))
 }
 
 fn time(run: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let start = Instant::now();
     run()?;
     Ok(start.elapsed())
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

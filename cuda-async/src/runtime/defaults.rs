@@ -90,8 +90,9 @@ pub fn require(address: &str) -> Result<Device> {
     Ok(device)
 }
 
-/// Returns the reason why the default device is the CPU device although this machine has a GPU. `None` if there is no GPU,
-/// if the default device is the GPU or was set, or if it is not open yet. The reason is also logged, with `tracing`.
+/// Returns the reason why the CPU device was chosen as the default although this machine has a GPU. `None` if there is no
+/// GPU, if the GPU was chosen, or if no device was chosen yet. The reason is also logged, with `tracing`. A default that is
+/// set later does not change it.
 pub fn fallback() -> Option<Error> {
     FALLBACK.get().cloned()
 }

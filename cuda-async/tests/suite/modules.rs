@@ -19,16 +19,7 @@ thread_local! {
 
 /// Loads a module. On a GPU, first waits until the threads that called [`hold_off_module_loads`] have ended.
 pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
-    if !is_gpu(device) {
-        return device.load_ptx(ptx);
-    }
-    // A thread that holds the read lock would wait for itself.
-    let held = HELD_OFF.take().is_some();
-    let module = alone(|| device.load_ptx(ptx));
-    if held {
-        hold_off_module_loads(device);
-    }
-    module
+    if is_gpu(device) { alone(|| device.load_ptx(ptx)) } else { device.load_ptx(ptx) }
 }
 
 /// Opens a device while no test relies on a running kernel. The first open of a second GPU creates a context, which also
@@ -38,16 +29,30 @@ pub fn open_alone(address: &str) -> Result<Device, Error> {
 }
 
 fn alone<T>(call: impl FnOnce() -> T) -> T {
-    let _alone = LOADS.write().unwrap_or_else(PoisonError::into_inner);
-    call()
+    // A thread that holds the read lock would wait for itself.
+    let held = HELD_OFF.take();
+    let holds_off = held.is_some();
+    drop(held);
+    let result = {
+        let _alone = LOADS.write().unwrap_or_else(PoisonError::into_inner);
+        call()
+    };
+    if holds_off {
+        hold_off();
+    }
+    result
 }
 
-/// Keeps other tests from loading modules on a GPU until the calling thread ends or loads one itself.
+/// Keeps other tests from loading modules on a GPU until the calling thread ends. It may load modules itself.
 pub fn hold_off_module_loads(device: &Device) {
     if is_gpu(device) {
-        let lock = || LOADS.read().unwrap_or_else(PoisonError::into_inner);
-        HELD_OFF.with_borrow_mut(|held| _ = held.get_or_insert_with(lock));
+        hold_off();
     }
+}
+
+fn hold_off() {
+    let lock = || LOADS.read().unwrap_or_else(PoisonError::into_inner);
+    HELD_OFF.with_borrow_mut(|held| _ = held.get_or_insert_with(lock));
 }
 
 fn is_gpu(device: &Device) -> bool {

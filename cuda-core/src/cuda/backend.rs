@@ -262,7 +262,7 @@ unsafe impl Backend for CudaBackend {
         } else if stream.reports.enqueued() >= number {
             // Other threads have submitted more. A checkpoint that was enqueued before that work does not wait for it.
             // This thread looks at the event itself, because it may be the completion thread, in a waker.
-            let event = stream.reports.event_for(number).or_else(|| stream.recorded_after(number));
+            let event = stream.reports.event_for(number);
             let passed = || {
                 if let Some(event) = event
                     && stream.has_passed(event, primary)?

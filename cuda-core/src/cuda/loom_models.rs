@@ -117,8 +117,7 @@ fn every_want_is_reported(
     });
     for number in [1, 2] {
         stream.accept(number);
-        let enqueue =
-            |number, events: &mut _| enqueue_checkpoint(&*model, &inbox, &stream, number, events);
+        let enqueue = enqueue_checkpoint(&*model, &inbox, &stream);
         stream.reports.want(number, || stream.accepted(), enqueue);
     }
     inbox.close();

@@ -221,6 +221,19 @@ fn earlier_work_is_reported_during_a_capture() {
     gpu.progress_to(ticket);
 }
 
+/// Another stream waits for later work, which records the stream's event again.
+#[test]
+fn report_wanted_during_a_call_does_not_wait_for_later_work() {
+    let gpu = Gpu::open();
+    let (stream, other) = (gpu.stream(), gpu.stream());
+    let (before, gate) = stream.kernel(&[]);
+    stream.captured(|| gpu.want(before));
+    let (later, _closed) = stream.kernel(&[]);
+    other.join(&[later]);
+    driver::open(gate);
+    gpu.progress_to(before);
+}
+
 #[test]
 fn questions_do_not_end_a_capture() {
     let gpu = Gpu::open();

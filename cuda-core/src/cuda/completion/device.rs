@@ -28,7 +28,8 @@ pub(crate) trait WatchedDevice {
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error>;
 
     /// Finds out whether the stream has passed the checkpoint of the entry. If so, returns the number up to which the
-    /// stream is complete. Returns `None` for an entry without a checkpoint.
+    /// stream is complete. For an entry without a checkpoint, asks the stream's event during a foreign call, and returns
+    /// `None` otherwise.
     ///
     /// # Errors
     /// The error that lost the device.
@@ -44,47 +45,43 @@ pub(crate) trait WatchedDevice {
     ) -> Option<Checkpoint>;
 }
 
-/// Enqueues a checkpoint, and puts an entry into the inbox of the completion thread, also if the driver refused the
-/// checkpoint. Returns whether the driver took it.
-pub(crate) fn enqueue_checkpoint(
-    device: &impl WatchedDevice,
-    inbox: &ReportInbox,
-    stream: &Arc<DriverStream>,
-    number: u64,
-    events: &mut CheckpointEvents,
-) -> bool {
-    let checkpoint = checkpoint(device, stream, number, events);
-    inbox.put(Entry { stream: stream.clone(), number, checkpoint });
-    checkpoint.is_some()
-}
-
-/// As [`enqueue_checkpoint`], but puts no entry if the driver refused the checkpoint.
-pub(crate) fn renew_checkpoint(
-    device: &impl WatchedDevice,
-    inbox: &ReportInbox,
-    stream: &Arc<DriverStream>,
-    number: u64,
-    events: &mut CheckpointEvents,
-) -> bool {
-    let checkpoint = checkpoint(device, stream, number, events);
-    if checkpoint.is_some() {
+/// Returns a function for `streams::Reports`. It enqueues a checkpoint for a number, and puts an entry into the inbox of
+/// the completion thread, also if none was enqueued. It returns whether the driver took a checkpoint.
+pub(crate) fn enqueue_checkpoint<'a>(
+    device: &'a impl WatchedDevice,
+    inbox: &'a ReportInbox,
+    stream: &'a Arc<DriverStream>,
+) -> impl Fn(u64, &mut CheckpointEvents) -> bool + 'a {
+    move |number, events| {
+        let checkpoint = checkpoint(device, stream, number, events);
         inbox.put(Entry { stream: stream.clone(), number, checkpoint });
+        checkpoint.is_some()
     }
-    checkpoint.is_some()
 }
 
-/// During a foreign call nothing is enqueued. The stream's event, which was recorded before the call, is the checkpoint
-/// then.
+/// As [`enqueue_checkpoint`], but puts no entry if no checkpoint was enqueued.
+pub(crate) fn renew_checkpoint<'a>(
+    device: &'a impl WatchedDevice,
+    inbox: &'a ReportInbox,
+    stream: &'a Arc<DriverStream>,
+) -> impl Fn(u64, &mut CheckpointEvents) -> bool + 'a {
+    move |number, events| {
+        let checkpoint = checkpoint(device, stream, number, events);
+        if checkpoint.is_some() {
+            inbox.put(Entry { stream: stream.clone(), number, checkpoint });
+        }
+        checkpoint.is_some()
+    }
+}
+
+/// Enqueues a checkpoint, but none during a foreign call.
 fn checkpoint(
     device: &impl WatchedDevice,
     stream: &DriverStream,
     number: u64,
     events: &mut CheckpointEvents,
 ) -> Option<Checkpoint> {
-    if stream.is_foreign() {
-        return stream.recorded_after(number).map(Checkpoint::Event);
-    }
-    device.checkpoint(stream, number, events)
+    if stream.is_foreign() { None } else { device.checkpoint(stream, number, events) }
 }
 
 /// The device on a thread that binds its context.
@@ -109,22 +106,22 @@ impl WatchedDevice for BoundDevice<'_> {
     }
 
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error> {
-        match entry.checkpoint {
+        let Entry { stream, number, checkpoint } = entry;
+        let event = match *checkpoint {
             // A query of the stream shows the same, and sooner: on an H200, 0.9 us after a kernel of 100 us.
-            Some(Checkpoint::Event(_)) if entry.stream.ends_with(entry.number) => {
-                self.status(&entry.stream)
-            }
-            Some(Checkpoint::Event(event)) => {
-                let passed = entry.stream.has_passed(event, self.primary)?;
-                Ok(passed.then_some(entry.number))
-            }
-            Some(Checkpoint::HostFunction) if entry.stream.completed() >= entry.number => {
+            Some(Checkpoint::Event(_)) if stream.ends_with(*number) => return self.status(stream),
+            Some(Checkpoint::Event(event)) => Some(event),
+            Some(Checkpoint::HostFunction) if stream.completed() >= *number => {
                 // If the stream cannot be queried, the known number is reported.
-                let idle = self.status(&entry.stream)?.unwrap_or(0);
-                Ok(Some(idle.max(entry.stream.completed())))
+                let idle = self.status(stream)?.unwrap_or(0);
+                return Ok(Some(idle.max(stream.completed())));
             }
-            _ => Ok(None),
-        }
+            // It was recorded before the call. After the call it may be recorded again, for later work.
+            None if stream.is_foreign() => stream.recorded_after(*number),
+            Some(Checkpoint::HostFunction) | None => None,
+        };
+        let Some(event) = event else { return Ok(None) };
+        Ok(stream.has_passed(event, self.primary)?.then_some(*number))
     }
 
     fn checkpoint(

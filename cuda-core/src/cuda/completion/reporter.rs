@@ -59,9 +59,7 @@ impl Reporter {
         }
         self.start()?;
         let device = self.device(bound);
-        let enqueue = |number, events: &mut _| {
-            enqueue_checkpoint(&device, &self.inbox, stream, number, events)
-        };
+        let enqueue = enqueue_checkpoint(&device, &self.inbox, stream);
         stream.reports.want(number, || stream.accepted(), enqueue);
         Ok(())
     }
@@ -73,9 +71,7 @@ impl Reporter {
     pub(crate) fn begin_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) -> Result<()> {
         stream.event_after(stream.accepted(), self.primary, bound)?;
         let device = self.device(bound);
-        stream.begin_foreign(|number, events| {
-            enqueue_checkpoint(&device, &self.inbox, stream, number, events)
-        });
+        stream.begin_foreign(enqueue_checkpoint(&device, &self.inbox, stream));
         Ok(())
     }
 
@@ -83,8 +79,8 @@ impl Reporter {
     pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) -> Vec<HeldFree> {
         let device = self.device(bound);
         stream.end_foreign(
-            |number, events| renew_checkpoint(&device, &self.inbox, stream, number, events),
-            |number, events| enqueue_checkpoint(&device, &self.inbox, stream, number, events),
+            renew_checkpoint(&device, &self.inbox, stream),
+            enqueue_checkpoint(&device, &self.inbox, stream),
         )
     }
 

@@ -104,7 +104,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         let mut behind = SmallVec::<[StreamId; 16]>::new();
         while let Some(entry) = self.watched.get(index) {
             // A stream passes its checkpoints in order, so only its oldest one is checked.
-            if entry.checkpoint.is_none() || behind.contains(&entry.stream.id) {
+            if behind.contains(&entry.stream.id) {
                 index += 1;
                 continue;
             }
@@ -116,7 +116,9 @@ impl<D: WatchedDevice> Watcher<'_, D> {
                     (any, index) = (true, 0);
                 }
                 Ok(None) => {
-                    behind.push(entry.stream.id);
+                    if entry.checkpoint.is_some() {
+                        behind.push(entry.stream.id);
+                    }
                     index += 1;
                 }
                 Err(error) => {
@@ -144,18 +146,14 @@ impl<D: WatchedDevice> Watcher<'_, D> {
 
     /// Enqueues the checkpoint that the driver refused or that was held back, if there is one.
     fn renew(&self, stream: &Arc<DriverStream>) {
-        stream.reports.renew(
-            || stream.accepted(),
-            |number, events| renew_checkpoint(self.device, self.inbox, stream, number, events),
-        );
+        let renew = renew_checkpoint(self.device, self.inbox, stream);
+        stream.reports.renew(|| stream.accepted(), renew);
         self.enqueue_due(stream);
     }
 
     /// Enqueues the checkpoints that callers want.
     fn enqueue_due(&self, stream: &Arc<DriverStream>) {
-        let enqueue = |number, events: &mut _| {
-            enqueue_checkpoint(self.device, self.inbox, stream, number, events)
-        };
+        let enqueue = enqueue_checkpoint(self.device, self.inbox, stream);
         stream.reports.enqueue_due(|| stream.accepted(), enqueue);
     }
 
@@ -321,9 +319,7 @@ mod tests {
         device.refuses.set(true);
         for number in 1..=5 {
             stream.accept(number);
-            let enqueue = |number, events: &mut _| {
-                enqueue_checkpoint(&device, &inbox, &stream, number, events)
-            };
+            let enqueue = enqueue_checkpoint(&device, &inbox, &stream);
             stream.reports.want(number, || stream.accepted(), enqueue);
         }
         inbox.take(&mut watcher.watched);
