@@ -9,7 +9,7 @@ use std::{
 
 use cudarc::driver::sys;
 
-use crate::gpu::{Gpu, PTX, Result, check, made, new_event};
+use crate::gpu::{Gpu, PTX, Result, check, made, new_event, new_stream};
 
 /// Bytes of the memory that is allocated and freed.
 const BYTES: usize = 8 << 20;
@@ -35,6 +35,7 @@ pub struct Handles {
 pub fn calls<'a>(gpu: &'a Gpu, handles: &'a Handles) -> Vec<Call<'a>> {
     let mut all = host_memory(gpu, handles);
     all.extend(device_memory(gpu, handles));
+    all.extend(refused(gpu));
     all.extend(modules(gpu, handles));
     all.extend(streams(handles));
     all.extend(events(gpu, handles));
@@ -121,6 +122,25 @@ fn device_memory<'a>(gpu: &'a Gpu, Handles { memory, .. }: &'a Handles) -> Vec<C
     ]
 }
 
+/// Allocations that the driver refuses.
+fn refused<'a>(gpu: &'a Gpu) -> Vec<Call<'a>> {
+    let allocate = move |bytes: fn(usize) -> usize| {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two integers.
+        check(unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        let mut address = 0;
+        // SAFETY: writes one address; the stream lives.
+        match unsafe { sys::cuMemAllocAsync(&mut address, bytes(total), gpu.idle().get()) } {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(()),
+            status => Err(format!("an allocation that should be refused: {status:?}").into()),
+        }
+    };
+    vec![
+        call("cuMemAllocAsync, 1 PiB, refused", move || allocate(|_| 1 << 50)),
+        call("cuMemAllocAsync, all memory, refused", move || allocate(|total| total)),
+    ]
+}
+
 fn modules<'a>(gpu: &'a Gpu, Handles { module, function, .. }: &'a Handles) -> Vec<Call<'a>> {
     let load = move || -> Result<()> {
         // SAFETY: the text ends in a NUL byte; writes one handle.
@@ -157,12 +177,10 @@ fn modules<'a>(gpu: &'a Gpu, Handles { module, function, .. }: &'a Handles) -> V
 fn streams<'a>(Handles { stream, .. }: &'a Handles) -> Vec<Call<'a>> {
     vec![
         call("cuStreamCreate", move || {
-            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            // SAFETY: writes one handle.
-            let made = made(|to| unsafe { sys::cuStreamCreate(to, flags) })?;
-            stream.store(made.expose_provenance() as u64, Relaxed);
+            stream.store(new_stream(0)?.expose_provenance() as u64, Relaxed);
             Ok(())
         }),
+        call("cuStreamCreate, 64 times", || (0..64).try_for_each(|_| new_stream(0).map(drop))),
         call("cuStreamDestroy", move || {
             let stream = ptr::with_exposed_provenance_mut(stream.load(Relaxed) as usize);
             // SAFETY: the call before made it, and nothing uses it.
@@ -179,6 +197,7 @@ fn events<'a>(gpu: &'a Gpu, Handles { event, .. }: &'a Handles) -> Vec<Call<'a>>
             event.store(new_event()?.expose_provenance() as u64, Relaxed);
             Ok(())
         }),
+        call("cuEventCreate, 4096 times", || (0..4096).try_for_each(|_| new_event().map(drop))),
         call("cuEventRecord and its end", move || {
             // SAFETY: the call before made the event, and the stream lives.
             check(unsafe { sys::cuEventRecord(made_before(), stream.get()) })?;

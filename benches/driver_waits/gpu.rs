@@ -137,6 +137,28 @@ pub fn new_event() -> Result<sys::CUevent> {
     made(|to| unsafe { sys::cuEventCreate(to, flags) })
 }
 
+/// A stream without an implicit order with the default stream.
+pub fn new_stream(priority: i32) -> Result<sys::CUstream> {
+    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: writes one handle.
+    made(|to| unsafe { sys::cuStreamCreateWithPriority(to, flags, priority) })
+}
+
+/// The number of the highest priority that a stream can have.
+pub fn highest_priority() -> Result<i32> {
+    let mut lowest = 0;
+    // SAFETY: writes two integers.
+    made(|to| unsafe { sys::cuCtxGetStreamPriorityRange(&mut lowest, to) })
+}
+
+/// The free bytes of the device.
+pub fn free_memory() -> Result<i64> {
+    let mut total = 0;
+    // SAFETY: writes two integers.
+    let free: usize = made(|to| unsafe { sys::cuMemGetInfo_v2(to, &mut total) })?;
+    Ok(free as i64)
+}
+
 /// The handle that a driver call writes.
 pub fn made<T>(make: impl FnOnce(*mut T) -> sys::CUresult) -> Result<T> {
     let mut handle = MaybeUninit::uninit();

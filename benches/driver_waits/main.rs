@@ -1,13 +1,13 @@
 //! Measures which driver calls wait for kernels on other streams, and which of them hold up launches of other threads
-//! meanwhile. Then measures which calls wait while a module load waits for a kernel. Raw driver calls only.
+//! meanwhile. Then measures which calls wait while the load or unload of a module waits for a kernel. Raw driver calls only.
 //!
 //! `cargo bench -p benches --bench driver_waits` needs a GPU with a driver of CUDA 13.0 or newer. A kernel runs for
 //! [`KERNEL`]. A second thread makes the call [`BEFORE_CALL`] later, and the first thread launches an empty kernel on
-//! another stream when the call has had [`BEFORE_LAUNCH`] to begin. In the second part the second thread loads a module,
-//! and the first one makes the call.
+//! another stream when the call has had [`BEFORE_LAUNCH`] to begin. In the second part the second thread loads or unloads
+//! a module, and the first one makes the call.
 
 mod calls;
-mod during_load;
+mod during_module_change;
 mod gpu;
 
 use std::{
@@ -16,14 +16,18 @@ use std::{
 };
 
 use benches::section;
+use cudarc::driver::sys;
 
 use crate::{
     calls::{Handles, calls},
+    during_module_change::Change,
     gpu::{Gpu, Result},
 };
 
 /// The time for which the kernel runs.
 const KERNEL: Duration = Duration::from_millis(250);
+/// The time for which a kernel runs while one stream is created.
+const SHORT_KERNEL: Duration = Duration::from_millis(4);
 /// The time from the launch of the kernel to the call.
 const BEFORE_CALL: Duration = Duration::from_millis(20);
 /// The time from the call to the launch on the other stream; in the second part, from the module load to the call.
@@ -43,11 +47,54 @@ fn main() -> Result<()> {
         let [launches, ends] = launched.map(millis);
         println!("| driver | {} | {:.2} | {launches:.2} | {ends:.2} |", call.name, millis(called));
     }
-    section("Calls during a module load that waits for such a kernel", &["the call, ms"]);
-    let prepared = during_load::prepare(&gpu)?;
-    for call in &during_load::calls(&gpu, &prepared) {
-        let (_, took) = during_a_kernel(&gpu, during_load::load, || time(|| (call.run)()))?;
-        println!("| driver | {} | {:.2} |", call.name, millis(took));
+    let prepared = during_module_change::prepare(&gpu)?;
+    for (name, change) in [("load", Change::Load), ("unload", Change::Unload)] {
+        let title = format!("Calls during a module {name} that waits for such a kernel");
+        section(&title, &["the call, ms"]);
+        for call in &during_module_change::calls(&gpu, &prepared) {
+            change.prepare(&prepared)?;
+            let changes = || change.run(&prepared);
+            let (_, took) = during_a_kernel(&gpu, changes, || time(|| (call.run)()))?;
+            println!("| driver | {} | {:.2} |", call.name, millis(took));
+        }
+    }
+    streams_that_wait(&gpu)
+}
+
+/// Creates streams while short kernels run one after the other, and prints which creations waited. Then destroys them
+/// and creates as many again.
+fn streams_that_wait(gpu: &Gpu) -> Result<()> {
+    section(
+        "256 streams that are created while kernels run",
+        &["one, us", "device memory, MiB", "waited", "the first of them"],
+    );
+    let turns = [
+        ("the first ones", 0),
+        ("when those were destroyed", 0),
+        ("with the highest priority", gpu::highest_priority()?),
+        ("when those were destroyed", gpu::highest_priority()?),
+    ];
+    for (turn, priority) in turns {
+        let (mut streams, mut waited, mut others) = (Vec::new(), Vec::new(), Duration::ZERO);
+        let before = gpu::free_memory()?;
+        for index in 0..256 {
+            gpu.run_for(SHORT_KERNEL)?;
+            let begin = Instant::now();
+            streams.push(gpu::new_stream(priority)?);
+            match begin.elapsed() {
+                took if took > SHORT_KERNEL / 4 => waited.push(index),
+                took => others += took,
+            }
+            gpu.synchronize()?;
+        }
+        let mean = others.as_secs_f64() * 1e6 / (streams.len() - waited.len()) as f64;
+        let memory = (before - gpu::free_memory()?) as f64 / (1 << 20) as f64;
+        for stream in streams {
+            // SAFETY: made above, and nothing uses it.
+            gpu::check(unsafe { sys::cuStreamDestroy_v2(stream) })?;
+        }
+        let waits = waited.len();
+        println!("| driver | {turn} | {mean:.1} | {memory:.1} | {waits} | {waited:?} |");
     }
     Ok(())
 }

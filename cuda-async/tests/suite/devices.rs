@@ -31,6 +31,15 @@ pub fn cuda() -> Option<Device> {
     cuda_async::open("cuda").map_err(say).ok()
 }
 
+/// The first GPU as a device that no other test uses, so that no other test's thread delivers its notices.
+pub fn own_cuda() -> Option<Device> {
+    cuda()?;
+    #[cfg(feature = "cuda")]
+    return Some(Device::open(&cuda_core::cuda::CudaProvider::new(), 0).unwrap());
+    #[cfg(not(feature = "cuda"))]
+    unreachable!("built without `cuda`")
+}
+
 /// Makes a test on every device of each `fn name(device: &Device)`.
 #[macro_export]
 macro_rules! on_every_device {

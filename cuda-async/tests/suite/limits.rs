@@ -41,9 +41,9 @@ const MORE: u64 = 8;
 /// A long kernel, and many launches behind it.
 fn many_launches_behind_a_long_kernel(
     device: &Device,
+    long: u32,
 ) -> impl DeviceOp<Output = Vec<f32>> + use<> + 'static {
-    let (kernels, long) =
-        (Kernels::load(device), iterations_for(device, Duration::from_millis(400)));
+    let kernels = Kernels::load(device);
     let spins = kernels.clone();
     zeros::<u32>(32)
         .then(move |out| spins.spin(out, long))
@@ -94,14 +94,20 @@ fn most_in_flight<O: DeviceOp>(
     most
 }
 
-/// Tries a few times, because other tests change the time that the long kernel takes.
+/// Kernels that take longer and longer. Other tests, or a tool that slows submissions down, may let the first ones end
+/// too soon.
+fn long_kernels(device: &Device) -> impl Iterator<Item = u32> + use<> {
+    let first = iterations_for(device, Duration::from_millis(400));
+    (0..8).map(move |turn| first.saturating_mul(1 << turn))
+}
+
 fn submissions_wait_for_credit(device: &Device) {
-    let once = |_| {
-        reaches_the_limit(device, many_launches_behind_a_long_kernel(device), |sums| {
+    let once = |long| {
+        reaches_the_limit(device, many_launches_behind_a_long_kernel(device, long), |sums| {
             assert_eq!(sums, [MANY as f32; 16]);
         })
     };
-    assert!((0..8).any(once));
+    assert!(long_kernels(device).any(once));
 }
 
 fn blocking_run_waits_for_credit(device: &Device) {
@@ -117,7 +123,8 @@ fn blocking_run_waits_for_credit(device: &Device) {
             }
             most
         });
-        let sum = many_launches_behind_a_long_kernel(device).sync_on(&stream).unwrap();
+        let long = iterations_for(device, Duration::from_millis(400));
+        let sum = many_launches_behind_a_long_kernel(device, long).sync_on(&stream).unwrap();
         ended.store(true, Ordering::Relaxed);
         assert_eq!(sum, [MANY as f32; 16]);
         assert!(watch.join().unwrap() <= device.capabilities().submissions_in_flight + MORE);
@@ -125,14 +132,13 @@ fn blocking_run_waits_for_credit(device: &Device) {
 }
 
 fn allocations_wait_for_credit(device: &Device) {
-    let once = |_| {
+    let once = |long| {
         let kernels = Kernels::load(device);
-        let long = iterations_for(device, Duration::from_millis(400));
         let slow = zeros::<u32>(32).then(move |out| kernels.spin(out, long));
         let op = slow.then(|_| in_order((0..1000).map(|_| zeros::<u8>(1)))).map(|all| all.len());
         reaches_the_limit(device, op, |len| assert_eq!(len, 1000))
     };
-    assert!((0..8).any(once));
+    assert!(long_kernels(device).any(once));
 }
 
 /// Each upload is too small to wait for its own blocks.
@@ -141,9 +147,8 @@ fn uploads_wait_for_credit_of_host_memory(device: &Device) {
     let limit = device.capabilities().host_bytes_in_flight;
     let uploads = 3 * limit as usize / (2 * BYTES);
     let data: Arc<[u8]> = vec![7; BYTES].into();
-    let once = |_| {
+    let once = |long| {
         let (kernels, data) = (Kernels::load(device), data.clone());
-        let long = iterations_for(device, Duration::from_millis(400));
         let slow = zeros::<u32>(32).then(move |out| kernels.spin(out, long));
         let upload = move |_| h2d(data.clone());
         let op = slow.then(move |_| in_order((0..uploads).map(upload))).map(|all| all.len());
@@ -152,15 +157,14 @@ fn uploads_wait_for_credit_of_host_memory(device: &Device) {
         assert!(most < limit + 2 * BYTES as u64, "{most}");
         most >= limit
     };
-    assert!((0..8).any(once));
+    assert!(long_kernels(device).any(once));
 }
 
 fn async_on_is_busy_beyond_the_limit(device: &Device) {
     let kernels = Kernels::load(device);
-    let long = iterations_for(device, Duration::from_millis(400));
     let stream = device.new_stream().unwrap();
     let add = |x| kernels.add_scalar(x, 1.0);
-    let mut once = |_| {
+    let mut once = |long| {
         // SAFETY: the outputs are only used by operations.
         unsafe {
             let slow = zeros::<u32>(32).then(|out| kernels.spin(out, long));
@@ -180,7 +184,7 @@ fn async_on_is_busy_beyond_the_limit(device: &Device) {
         stream.synchronize().unwrap();
         None
     };
-    let error = (0..8).find_map(&mut once).unwrap();
+    let error = long_kernels(device).find_map(&mut once).unwrap();
     assert!(error.is_retryable());
     let Error::Busy { unit: "submissions", in_flight, limit } = error else { panic!("{error}") };
     assert_eq!(limit, device.capabilities().submissions_in_flight);
@@ -193,11 +197,10 @@ fn async_on_is_busy_beyond_the_limit(device: &Device) {
 
 fn replay_is_busy_beyond_the_limit(device: &Device) {
     let kernels = Kernels::load(device);
-    let long = iterations_for(device, Duration::from_millis(400));
     let stream = device.new_stream().unwrap();
     let mut x = zeros::<f32>(16).sync_on(&stream).unwrap();
     let (_, recording) = record(fill(&mut x, 1.0), device).unwrap().into_parts();
-    let mut once = |_| {
+    let mut once = |long| {
         let slow = zeros::<u32>(32).then(|out| kernels.spin(out, long));
         // SAFETY: the output is dropped.
         drop(unsafe { slow.async_on(&stream) }.unwrap());
@@ -205,7 +208,7 @@ fn replay_is_busy_beyond_the_limit(device: &Device) {
         stream.synchronize().unwrap();
         refused.is_some_and(|error| matches!(error, Error::Busy { .. }))
     };
-    assert!((0..8).any(&mut once));
+    assert!(long_kernels(device).any(&mut once));
     recording.replay(&stream).unwrap();
     assert_eq!(to_host(&x).sync_on(&stream).unwrap(), [1.0; 16]);
 }

@@ -1,12 +1,12 @@
-//! Loads modules only while no test relies on a running kernel.
+//! Loads modules only while no test relies on a running kernel, and unloads none before the process ends.
 //!
-//! While a GPU's driver loads a module, it waits for every running kernel, and launches and event records of other
-//! threads wait with it (`benches/results/2026-11-22-h200-driver-waits.md`). A test that looks at a kernel while it runs
-//! would then find that it has ended.
+//! While a GPU's driver loads or unloads a module, it waits for every running kernel, and launches of other threads
+//! may wait with it (`benches/results/2026-11-23-h200-driver-waits.md`). A test that looks at a
+//! kernel while it runs would then find that it has ended.
 
 use std::{
     cell::RefCell,
-    sync::{PoisonError, RwLock, RwLockReadGuard},
+    sync::{Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use cuda_async::{Device, Error, Module};
@@ -17,9 +17,16 @@ thread_local! {
     static HELD_OFF: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Loads a module. On a GPU, first waits until the threads that called [`hold_off_module_loads`] have ended.
+/// Loads a module. On a GPU, first waits until the threads that called [`hold_off_module_loads`] have ended, and keeps
+/// the module loaded.
 pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
-    if is_gpu(device) { alone(|| device.load_ptx(ptx)) } else { device.load_ptx(ptx) }
+    static KEPT: Mutex<Vec<Module>> = Mutex::new(Vec::new());
+    if !is_gpu(device) {
+        return device.load_ptx(ptx);
+    }
+    let module = alone(|| device.load_ptx(ptx))?;
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(module.clone());
+    Ok(module)
 }
 
 /// Opens a device while no test relies on a running kernel. The first open of a second GPU creates a context, which also

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{devices::cuda, kernels::Kernels, on_every_device, polling::iterations_for};
+use crate::{devices::own_cuda, kernels::Kernels, on_every_device, polling::iterations_for};
 use cuda_async::{
     Device, Error, ExecutionContext, LaunchConfig, Op, Stream,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
@@ -212,7 +212,7 @@ fn blocking_run_in_a_waker_waits_for_credit_on_the_cpu() {
 
 #[test]
 fn blocking_run_in_a_waker_waits_for_credit_on_cuda() {
-    if let Some(device) = cuda() {
+    if let Some(device) = own_cuda() {
         blocking_run_in_a_waker_waits_for_credit(device);
     }
 }

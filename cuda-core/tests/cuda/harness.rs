@@ -20,7 +20,7 @@ use cuda_core::{
         StreamId, Submission, Ticket, Work,
     },
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 /// Longer than any notice takes, also the one of a fault.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,16 +67,8 @@ pub(crate) fn hold_memory() -> impl Drop {
     MEMORY.lock()
 }
 
-/// Held in one way while a module is loaded, in the other by tests that look at a kernel while it runs. While the driver
-/// loads a module, it waits for every running kernel, and launches of other threads wait with it.
-static LOADS: RwLock<()> = RwLock::new(());
-
-/// While the result lives, no test of this process loads a module. Called after the test has loaded its own.
-pub(crate) fn hold_off_module_loads() -> impl Drop {
-    LOADS.read()
-}
-
-/// Runs an ignored test in a process of its own.
+/// Runs an ignored test in a process of its own. Needed by tests that look at a kernel while it runs: while another test
+/// loads or unloads a module, the driver waits for every running kernel of the process, and launches wait with it.
 pub(crate) fn in_a_child(test: &str) {
     if gpu().is_none() {
         return;
@@ -238,7 +230,6 @@ impl Gpu {
     pub(crate) fn try_load(&self, ptx: &str) -> Result<(ModuleId, Vec<u32>, String)> {
         let id = ModuleId(self.id());
         let image = ModuleImage::Ptx(ptx.into());
-        let _alone = LOADS.write();
         self.control(Control::LoadModule { id, image })?;
         match self.request(Request::Loaded { module: id })? {
             Reply::Loaded { max_threads, log } => Ok((id, max_threads, log)),

@@ -8,7 +8,7 @@ use cuda_core::{
 };
 
 use crate::{
-    harness::{gpu, hold_off_module_loads, start},
+    harness::{gpu, in_a_child, start},
     kernels::{SLOW_STORE, slow_store_params},
 };
 
@@ -108,10 +108,15 @@ fn peek_returns_completed_submissions_only() {
 /// The caller's checkpoint was made before the other submission, so neither question waits for that one.
 #[test]
 fn block_until_does_not_wait_for_later_submissions() {
+    in_a_child("streams::child_block_until_before_later_work");
+}
+
+#[test]
+#[ignore = "looks at a running kernel: run by `block_until_does_not_wait_for_later_submissions`"]
+fn child_block_until_before_later_work() {
     let Some(gpu) = gpu() else { return };
     let (stream, other) = (gpu.stream(), gpu.stream());
     let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
-    let _no_loads = hold_off_module_loads();
     let start_of = Instant::now();
     let launch = |ns| gpu.launch(stream, store, ONE, &slow_store_params(1, ns), &[(8, to)]);
     // By its checkpoint: a report was wanted before the long kernel was submitted.
@@ -129,6 +134,27 @@ fn block_until_does_not_wait_for_later_submissions() {
     launch(1_000_000_000).unwrap();
     gpu.block_until(second).unwrap();
     assert!(begin.elapsed() < Duration::from_millis(700), "{:?}", begin.elapsed());
+    gpu.sync(stream).unwrap();
+}
+
+/// Streams are created inside polls.
+#[test]
+fn new_streams_do_not_wait_for_a_kernel() {
+    in_a_child("streams::child_new_streams_beside_a_kernel");
+}
+
+#[test]
+#[ignore = "looks at a running kernel: run by `new_streams_do_not_wait_for_a_kernel`"]
+fn child_new_streams_beside_a_kernel() {
+    let Some(gpu) = gpu() else { return };
+    let stream = gpu.stream();
+    let (to, store) = (gpu.upload(stream, &[0]), gpu.kernel(SLOW_STORE));
+    let params = slow_store_params(1, 2_000_000_000);
+    let long = gpu.launch(stream, store, ONE, &params, &[(8, to)]).unwrap();
+    for _ in 0..100 {
+        gpu.stream();
+    }
+    assert!(gpu.peek(stream).unwrap() < long.number, "a new stream waited for the kernel");
     gpu.sync(stream).unwrap();
 }
 

@@ -28,8 +28,6 @@ use cuda_async::{
     Device,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
 };
-#[cfg(feature = "cuda")]
-use cuda_core::cuda::CudaProvider;
 
 pub use self::program::Random;
 use self::{
@@ -61,18 +59,8 @@ fn own(device: &Device) -> (Device, u64) {
     } else if is(devices::link()) {
         (LinkProvider::new(std::time::Duration::from_micros(200)).open_device(), 200)
     } else {
-        another_gpu_device()
+        (devices::own_cuda().unwrap(), 500)
     }
-}
-
-#[cfg(feature = "cuda")]
-fn another_gpu_device() -> (Device, u64) {
-    (Device::open(&CudaProvider::new(), 0).unwrap(), 500)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn another_gpu_device() -> (Device, u64) {
-    unreachable!("built without `cuda`")
 }
 
 fn random_programs_agree(device: &Device) {

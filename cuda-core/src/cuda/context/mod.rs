@@ -11,6 +11,7 @@ mod lost;
 mod pool;
 mod primary;
 mod reclaim;
+mod stream_reserve;
 
 pub(crate) use bound::Bound;
 pub(crate) use id_cache::IdCache;

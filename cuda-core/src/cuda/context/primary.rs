@@ -11,7 +11,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{bound::Bound, host_pool::HostMemoryPool, pool::MemoryPool, reclaim::ReclaimQueue};
+use super::{
+    bound::Bound, host_pool::HostMemoryPool, pool::MemoryPool, reclaim::ReclaimQueue,
+    stream_reserve,
+};
 use crate::{
     cuda::driver::{
         api::{Api, CAPTURE_RELAXED, ContextHandle, device_attribute as attribute},
@@ -99,6 +102,8 @@ impl Primary {
             None
         };
         let host_pool = self.create_host_pool(driver, &bound);
+        // If this fails, streams are created as they are needed.
+        _ = stream_reserve::reserve(self.api, &bound);
         drop(bound);
         (self.pool, self.host_pool, self.priorities) = (pool, host_pool, greatest..=least);
         Ok(())

@@ -6,7 +6,8 @@ use super::stream::{OnDrop, Stream};
 use crate::{handle::device::Device, order::timeline::Timeline, protocol::Result};
 
 impl Device {
-    /// A new stream.
+    /// A new stream. With more than a hundred streams alive, a GPU's driver may wait for every running kernel before it
+    /// creates another one.
     ///
     /// # Errors
     /// An error of the backend.

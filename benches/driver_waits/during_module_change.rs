@@ -1,4 +1,4 @@
-//! The calls that are measured during a module load, which waits for a running kernel.
+//! The calls that are measured while a module is loaded or unloaded, which waits for a running kernel.
 
 use std::{
     ffi::c_void,
@@ -11,12 +11,13 @@ use cudarc::driver::sys;
 
 use crate::{
     calls::{Call, call},
-    gpu::{Gpu, PTX, Result, check, made, new_event},
+    gpu::{Gpu, PTX, Result, check, made, new_event, new_stream},
 };
 
-/// The event and the pinned memory that the calls use.
+/// The event and the pinned memory that the calls use, and the module that is unloaded.
 #[derive(Default)]
 pub struct Prepared {
+    module: AtomicU64,
     event: AtomicU64,
     pinned: AtomicU64,
 }
@@ -31,10 +32,37 @@ impl Prepared {
     }
 }
 
-/// Loads a module. The driver keeps it.
-pub fn load() -> Result<()> {
+/// What the other thread does meanwhile.
+#[derive(Clone, Copy)]
+pub enum Change {
+    Load,
+    Unload,
+}
+
+impl Change {
+    /// Called while the device is idle.
+    pub fn prepare(self, prepared: &Prepared) -> Result<()> {
+        if let Self::Unload = self { load(prepared) } else { Ok(()) }
+    }
+
+    /// Called while a kernel runs.
+    pub fn run(self, prepared: &Prepared) -> Result<()> {
+        match self {
+            Self::Load => load(prepared),
+            Self::Unload => {
+                let module = prepared.module.load(Relaxed) as usize;
+                // SAFETY: `prepare` loaded it, and nothing uses it.
+                check(unsafe { sys::cuModuleUnload(ptr::with_exposed_provenance_mut(module)) })
+            }
+        }
+    }
+}
+
+fn load(prepared: &Prepared) -> Result<()> {
     // SAFETY: the text ends in a NUL byte; writes one handle.
-    made(|to| unsafe { sys::cuModuleLoadData(to, PTX.as_ptr().cast()) }).map(drop)
+    let module = made(|to| unsafe { sys::cuModuleLoadData(to, PTX.as_ptr().cast()) })?;
+    prepared.module.store(module.expose_provenance() as u64, Relaxed);
+    Ok(())
 }
 
 /// Creates an event that was recorded and passed, and pinned memory.
@@ -81,6 +109,7 @@ fn submissions<'a>(gpu: &'a Gpu, prepared: &'a Prepared) -> Vec<Call<'a>> {
     let stream = gpu.idle();
     vec![
         call("cuLaunchKernel", || gpu.launch_idle(Duration::ZERO)),
+        call("cuStreamCreate", || new_stream(0).map(drop)),
         call("cuEventCreate", || new_event().map(drop)),
         call("cuEventRecord", move || {
             // SAFETY: the event and the stream live.
