@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
-use cuda_async::{Device, Error, Module};
+use cuda_async::{Device, Error, Module, prelude::*, to_device};
 
 static LOADS: RwLock<()> = RwLock::new(());
 
@@ -29,10 +29,16 @@ pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
     Ok(module)
 }
 
-/// Opens a device while no test relies on a running kernel. The first open of a second GPU creates a context, which also
-/// holds up other threads.
-pub fn open_alone(address: &str) -> Result<Device, Error> {
-    alone(|| cuda_async::open(address))
+/// Opens another GPU, and copies from `first` to it and back, while no test relies on a running kernel. The first open
+/// creates a context, and the first copies enable the access of each device to the other one's memory. Both may hold up
+/// other threads.
+pub fn open_beside(first: &Device, address: &str) -> Result<Device, Error> {
+    alone(|| {
+        let second = cuda_async::open(address)?;
+        let there = h2d([1u8]).then(|x| to_device(x, &second)).sync_on(&first.new_stream()?)?;
+        to_device(there, first).sync_on(&second.new_stream()?)?;
+        Ok(second)
+    })
 }
 
 fn alone<T>(call: impl FnOnce() -> T) -> T {

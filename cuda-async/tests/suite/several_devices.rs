@@ -40,7 +40,7 @@ macro_rules! on_pairs {
         mod cuda_and_cuda {
             $(#[test] fn $name() {
                 let Some(first) = super::cuda() else { return };
-                match crate::modules::open_alone("cuda:1") {
+                match crate::modules::open_beside(&first, "cuda:1") {
                     Ok(second) => super::$name(&first, &second),
                     Err(error) => println!("not run here: {error}"),
                 }
