@@ -18,12 +18,13 @@
 //! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | use memory again, or parts of it | [`memory::upload_into`], [`memory::fill`], [`memory::copy`], [`memory::read_back`], [`DeviceBuffer::slice`], [`DeviceBuffer::split_at_mut`] |
 //! | run kernels | [`launch`], [`kernels!`], [`kernel::KernelArg`] |
-//! | run operations in sequence | [`DeviceOp::then`], [`DeviceOp::map`], [`iterate`], [`in_order`], [`script`] |
+//! | run operations in sequence | [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::try_map`], [`defer`], [`iterate`], [`in_order`], [`script`] |
 //! | run operations concurrently | [`zip!`], tuples, [`join_all`], [`race()`], [`DeviceOp::shared`], [`unzip!`] |
 //! | run an operation | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
 //! | wait for memory | [`DeviceOp::wait_for_memory`] |
 //! | handle errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
 //! | choose the device or the stream | [`open`], [`devices`], [`DeviceOp::on`], [`policy`] |
+//! | measure an operation | [`DeviceOp::timed`] |
 //! | set process-wide defaults | [`set_default_device`], [`runtime`] |
 //! | write an operation by hand | [`with_context`], [`Stream`], [`op::Submit`] |
 //!
@@ -67,7 +68,8 @@ pub use memory::{h2d, to_device, to_host, to_pinned, uninitialised, zeros};
 pub use op::{IntoDeviceOp, Op};
 #[doc(inline)]
 pub use ops::{
-    BoxedOp, DeviceOp, Retry, in_order, iterate, join_all, race, retry, script, value, with_context,
+    BoxedOp, DeviceOp, Retry, defer, in_order, iterate, join_all, race, retry, script, value,
+    with_context,
 };
 pub use policy::SchedulingPolicy;
 pub use run::DeviceFuture;

@@ -142,7 +142,7 @@ fn scaled(
     let n = n.min(pixels.len());
     zeros(n)
         .then(move |out| {
-            let config = LaunchConfig::for_num_elems(n as u32);
+            let config = LaunchConfig::for_num_elems(n);
             // SAFETY: reads n of pixels, which has at least as many, and writes n of out.
             unsafe { launch(&kernel, config, (pixels, out, n as u32)) }
         })
@@ -159,7 +159,7 @@ fn per_row<T: cuda_async::Element>(
 ) -> impl DeviceOp<Output = DeviceBuffer<T>> + use<T> {
     zeros(len)
         .then(move |out| {
-            let config = LaunchConfig::for_num_elems(rows as u32);
+            let config = LaunchConfig::for_num_elems(rows);
             // SAFETY: reads `rows * CLASSES` logits; both callers give as many rows as there are, and the
             // length that their kernel writes.
             unsafe { launch(&kernel, config, (logits, out, rows as u32, CLASSES as u32)) }

@@ -12,7 +12,7 @@ use half::{bf16, f16};
 /// | argument | access by the kernel |
 /// |---|---|
 /// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, [`SliceMut<T>`](cuda_core::SliceMut) | reads and writes |
-/// | `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice) | reads |
+/// | `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice) | reads |
 /// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | receives the value |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a kernel can have",
@@ -72,6 +72,7 @@ buffers! {
     DeviceBuffer<T>: Write;
     &mut DeviceBuffer<T>: Write;
     Arc<DeviceBuffer<T>>: Read;
+    &Arc<DeviceBuffer<T>>: Read;
     &DeviceBuffer<T>: Read;
 }
 

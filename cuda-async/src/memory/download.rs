@@ -24,7 +24,7 @@ use crate::{
 /// Device memory that can be read: a buffer, an `Arc` or a borrow of one, or a slice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory to read",
-    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>` and `SliceMut<T>` are; where an `Arc` is borrowed, clone it"
+    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>` and `SliceMut<T>` are"
 )]
 pub trait BufferSource: Send {
     /// The element type.
@@ -61,6 +61,7 @@ macro_rules! sources {
 sources! {
     DeviceBuffer<T>: self => self.as_slice();
     Arc<DeviceBuffer<T>>: self => (**self).as_slice();
+    &Arc<DeviceBuffer<T>>: self => (***self).as_slice();
     &DeviceBuffer<T>: self => (**self).as_slice();
     Slice<'_, T>: self => *self;
     SliceMut<'_, T>: self => self.as_slice();

@@ -10,15 +10,13 @@ use crate::{
     ops::{
         boxed::{BoxedOp, boxed},
         chain::{Chain, Plain, WithContext},
-        inspect::Inspect,
-        map::Map,
-        map_err::MapErr,
+        mapped::{InspectOutput, MapError, MapOutput, Mapped, TryMapOutput, UnwrapArc},
         on::On,
         or_else::OrElse,
         settled::Settled,
         shared::Shared,
+        timed::Timed,
         timeout::Timeout,
-        unwrap_arc::UnwrapArc,
         wait_for_memory::WaitForMemory,
     },
     policy::SchedulingPolicy,
@@ -69,7 +67,8 @@ pub trait DeviceOp:
     /// Passes the output to `f` and runs the operation that `f` returns, on the same stream and after this one.
     ///
     /// The closure runs when this operation is submitted. The device may still be writing buffers in the output, but
-    /// host data in the output is complete.
+    /// host data in the output is complete. A closure that can fail returns a `Result` of an operation; for errors of
+    /// your own see [`Error::other`].
     #[inline]
     fn then<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, Plain<F>>>
     where
@@ -100,21 +99,46 @@ pub trait DeviceOp:
 
     /// Changes the output on the host, when this operation is submitted.
     #[inline]
-    fn map<F, U>(self, f: F) -> Op<Map<<Self as DeviceOp>::Steps, F>>
+    fn map<F, U>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, MapOutput<F>>>
     where
         F: FnOnce(<Self as DeviceOp>::Output) -> U + Send,
         U: Send,
     {
-        Op::new(Map::new(self.into_steps(), f))
+        Op::new(Mapped::new(self.into_steps(), MapOutput(f)))
+    }
+
+    /// Changes the output on the host, when this operation is submitted, or ends the operation with an error.
+    ///
+    /// In the closure, `?` takes this library's errors and the usual ones of `std`. Errors of your own go through
+    /// [`Error::other`].
+    ///
+    /// ```
+    /// use cuda_async::{Error, prelude::*};
+    ///
+    /// fn text(bytes: Vec<u8>) -> impl DeviceOp<Output = String> {
+    ///     h2d(bytes).then(to_host).try_map(|bytes| Ok(String::from_utf8(bytes)?))
+    /// }
+    /// assert_eq!(text(b"Rust".to_vec()).sync()?, "Rust");
+    /// let error = text(vec![0xff]).sync().unwrap_err();
+    /// assert!(error.downcast_ref::<std::string::FromUtf8Error>().is_some());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    fn try_map<F, U>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, TryMapOutput<F>>>
+    where
+        F: FnOnce(<Self as DeviceOp>::Output) -> Result<U> + Send,
+        U: Send,
+    {
+        Op::new(Mapped::new(self.into_steps(), TryMapOutput(f)))
     }
 
     /// Borrows the output when this operation is submitted.
     #[inline]
-    fn inspect<F>(self, f: F) -> Op<Inspect<<Self as DeviceOp>::Steps, F>>
+    fn inspect<F>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, InspectOutput<F>>>
     where
         F: FnOnce(&<Self as DeviceOp>::Output) + Send,
     {
-        Op::new(Inspect::new(self.into_steps(), f))
+        Op::new(Mapped::new(self.into_steps(), InspectOutput(f)))
     }
 
     /// Changes the error on the host, when a step fails.
@@ -122,11 +146,11 @@ pub trait DeviceOp:
     /// An error that the device meets after the submission does not pass through `f`. To include such errors, use
     /// `op.settled().map_err(f)`.
     #[inline]
-    fn map_err<F>(self, f: F) -> Op<MapErr<<Self as DeviceOp>::Steps, F>>
+    fn map_err<F>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, MapError<F>>>
     where
         F: FnOnce(Error) -> Error + Send,
     {
-        Op::new(MapErr::new(self.into_steps(), f))
+        Op::new(Mapped::new(self.into_steps(), MapError(f)))
     }
 
     /// If this operation fails, on the host or on the device, passes the error to `f` and runs the operation that `f`
@@ -186,6 +210,27 @@ pub trait DeviceOp:
         Op::new(Timeout::new(self.into_steps(), duration))
     }
 
+    /// Measures the time that this operation takes on its stream, by the device's clock: from the moment at which earlier
+    /// work of the stream has run to the moment at which this operation has. The output is the operation's and the time.
+    ///
+    /// The operation is [`settled`](DeviceOp::settled) then. The time includes what the device waits for: work of other
+    /// streams, and the host, if steps wait for host data. Both ends are tiny kernels, so an operation that does nothing
+    /// takes some microseconds.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let (buffer, time) = zeros::<u8>(1 << 20).timed().sync()?;
+    /// println!("{} bytes in {time:?}", buffer.len());
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of a step. [`Error::NeedsHostData`] in [`async_on`](DeviceOp::async_on), where no step may wait.
+    /// [`Error::Unsupported`] on a device without a clock.
+    fn timed(self) -> Op<Timed<<Self as DeviceOp>::Steps>> {
+        Op::new(Timed::new(self.into_steps()))
+    }
+
     /// Runs this operation on `device`, on a stream of the device's policy (see
     /// [`set_device_policy`](crate::runtime::set_device_policy)).
     ///
@@ -241,12 +286,12 @@ pub trait DeviceOp:
     /// assert_eq!((first, buffer.len()), (1, 3));
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
-    fn unwrap_arc<T>(self) -> Op<UnwrapArc<<Self as DeviceOp>::Steps>>
+    fn unwrap_arc<T>(self) -> Op<Mapped<<Self as DeviceOp>::Steps, UnwrapArc>>
     where
         <Self as DeviceOp>::Steps: Submit<Output = Arc<T>>,
         T: Send,
     {
-        Op::new(UnwrapArc::new(self.into_steps()))
+        Op::new(Mapped::new(self.into_steps(), UnwrapArc))
     }
 
     /// Runs this operation once, in the first clone that is run. Every clone gives the same `Arc`, or the same error.

@@ -1,4 +1,4 @@
-//! `value`, `empty`, `with_context`: operations that start from a host value or from a closure.
+//! `value`, `defer`, `with_context`: operations that start from a host value or from a closure.
 
 use std::task::{Context, Poll};
 
@@ -41,17 +41,26 @@ impl<T: Send> Submit for Value<T> {
 /// When this operation is run, calls `f` and runs the operation that it returns. Use it to construct an operation late.
 ///
 /// ```
-/// use cuda_async::{ops::empty, prelude::*};
-/// let op = empty(|| zeros::<u32>(4).then(to_host));
+/// use cuda_async::{defer, prelude::*};
+/// let op = defer(|| zeros::<u32>(4).then(to_host));
 /// assert_eq!(op.sync()?, [0, 0, 0, 0]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
-pub fn empty<F, O>(f: F) -> impl DeviceOp<Output = O::Output>
+pub fn defer<F, O>(f: F) -> impl DeviceOp<Output = O::Output>
 where
     F: FnOnce() -> O + Send,
     O: IntoDeviceOp,
 {
     value(()).then(|()| f())
+}
+
+/// Another name for [`defer`], which users of NVIDIA's `cuda-async` know.
+pub fn empty<F, O>(f: F) -> impl DeviceOp<Output = O::Output>
+where
+    F: FnOnce() -> O + Send,
+    O: IntoDeviceOp,
+{
+    defer(f)
 }
 
 /// When this operation is run, passes the context to `f` and runs the operation that `f` returns. Use it to enqueue

@@ -1,19 +1,13 @@
 //! Runs an operation on the calling thread, without an executor.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread::Thread,
-};
+use std::task::{Context, Poll, Waker};
 
 use cuda_core::{Error, Result, Stream};
 
 use crate::{
     context::{ExecutionContext, RunMode},
     op::Submit,
+    run::parker::Parker,
     runtime::defaults,
 };
 
@@ -50,20 +44,21 @@ fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
 }
 
 /// Polls until the result is ready. Between polls it blocks until the submission that a step named is complete, or
-/// until the waker is called. The first poll comes at once, because the poll before it had a no-op waker.
+/// until the waker is called. The poll before the first one had a no-op waker, so only a named submission delays the
+/// first one.
 fn poll_until_ready<T>(
     cx: &ExecutionContext,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
 ) -> Result<T> {
-    let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(true) });
-    let waker = Waker::from(parker.clone());
+    let parker = Parker::new();
+    cx.block();
     loop {
+        if let Poll::Ready(output) = poll(&mut parker.task()) {
+            return output;
+        }
         // A blocking wait on the device is faster than a wake by its completion thread.
         if !cx.block() {
             parker.park();
-        }
-        if let Poll::Ready(output) = poll(&mut Context::from_waker(&waker)) {
-            return output;
         }
     }
 }
@@ -75,24 +70,4 @@ pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Outp
     let cx = ExecutionContext::root(stream, RunMode::Detached);
     let submitted = steps.submit_now(&mut Context::from_waker(Waker::noop()), &cx);
     submitted.unwrap_or(Err(Error::NeedsHostData))
-}
-
-struct Parker {
-    thread: Thread,
-    woken: AtomicBool,
-}
-
-impl Parker {
-    fn park(&self) {
-        while !self.woken.swap(false, Ordering::AcqRel) {
-            std::thread::park();
-        }
-    }
-}
-
-impl Wake for Parker {
-    fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
 }

@@ -10,9 +10,12 @@ use cuda_core::{Error, Result, Stream, Waiter};
 
 use crate::{
     context::{ExecutionContext, InFlight, RunMode},
+    misuse,
     op::{Live, Op, Submit},
     policy::SchedulingPolicy,
+    run::parker::Parker,
     runtime::defaults,
+    wake::timer::is_timer_thread,
 };
 
 /// Runs an operation: submits its steps, then waits for the device without blocking a thread.
@@ -64,6 +67,46 @@ impl<S: Submit> DeviceFuture<S> {
             Ok(Err(error)) => Self(Live::new(State::Failed(error))),
             Err(steps) => Self(Live::new(State::Submitting(steps, run))),
         }
+    }
+}
+
+impl<S: Submit> DeviceFuture<S> {
+    /// Blocks the calling thread until the operation is complete, for code without an executor that started it with
+    /// [`schedule`](crate::DeviceOp::schedule).
+    ///
+    /// ```
+    /// use cuda_async::{policy::SingleStream, prelude::*};
+    /// let policy = SingleStream::new(&cuda_async::default_device()?)?;
+    /// let sum = h2d(vec![1u32, 2, 3]).then(to_host).schedule(&policy); // runs while this thread goes on
+    /// assert_eq!(sum.wait()?, [1, 2, 3]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The same as those of `.await`. [`Error::Misuse`] if this is called inside a waker, on the library's timer thread or
+    /// on the device's completion thread.
+    pub fn wait(mut self) -> Result<S::Output> {
+        let parker = Parker::new();
+        loop {
+            match Pin::new(&mut self).poll(&mut parker.task()) {
+                Poll::Ready(ended) => return ended,
+                Poll::Pending if self.is_woken_by_this_thread() => {
+                    return Err(misuse::blocks_in_waker());
+                }
+                Poll::Pending => parker.park(),
+            }
+        }
+    }
+
+    /// Whether the calling thread is the one that has to call the wakers of this future.
+    fn is_woken_by_this_thread(&self) -> bool {
+        let delivers = match self.0.peek() {
+            Some(State::Submitting(_, run) | State::Executing(_, run)) => {
+                run.cx.device().delivers_here()
+            }
+            Some(State::Idle(_) | State::Failed(_)) | None => false,
+        };
+        delivers || is_timer_thread()
     }
 }
 

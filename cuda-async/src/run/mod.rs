@@ -6,5 +6,6 @@
 
 pub(crate) mod blocking;
 mod future;
+mod parker;
 
 pub use future::DeviceFuture;

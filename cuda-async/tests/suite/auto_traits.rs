@@ -99,8 +99,8 @@ fn operations_are_send() {
     send::<Op<memory::UploadInto<Buffer, Vec<f32>>>>();
     send::<Op<memory::Fill<Buffer>>>();
     send::<Op<memory::Copy<Buffer, Buffer>>>();
-    send::<Op<ops::Map<ops::Value<u8>, fn(u8) -> u8>>>();
-    send::<Op<ops::Inspect<ops::Value<u8>, fn(&u8)>>>();
+    send::<Op<ops::Mapped<ops::Value<u8>, ops::MapOutput<fn(u8) -> u8>>>>();
+    send::<Op<ops::Mapped<ops::Value<u8>, ops::InspectOutput<fn(&u8)>>>>();
     send::<Op<ops::Chain<ops::Value<u8>, ops::Plain<fn(u8) -> Op<ops::Value<u8>>>>>>();
     send::<Op<ops::Shared<ops::Value<u8>>>>();
     send::<Op<ops::JoinAll<ops::Value<u8>>>>();
@@ -108,9 +108,9 @@ fn operations_are_send() {
     send::<Op<ops::InOrder<std::vec::IntoIter<u8>, ops::Value<u8>>>>();
     send::<Op<ops::Iterate<u8, fn(u8) -> u8, ops::Value<u8>>>>();
     send::<Op<ops::Settled<ops::Value<u8>>>>();
-    send::<Op<ops::MapErr<ops::Value<u8>, fn(Error) -> Error>>>();
+    send::<Op<ops::Mapped<ops::Value<u8>, ops::MapError<fn(Error) -> Error>>>>();
     send::<Op<ops::OrElse<ops::Value<u8>, fn(Error) -> u8, ops::Value<u8>>>>();
-    send::<Op<ops::UnwrapArc<ops::Value<Arc<u8>>>>>();
+    send::<Op<ops::Mapped<ops::Value<Arc<u8>>, ops::UnwrapArc>>>();
     send::<Op<ops::Timeout<memory::Allocate<f32>>>>();
     send::<Op<ops::Race<memory::Allocate<f32>>>>();
     send::<Op<ops::Retrying<fn(&Error) -> bool, fn() -> u8, memory::Allocate<f32>>>>();

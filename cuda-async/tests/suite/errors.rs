@@ -53,7 +53,7 @@ fn arguments_are_checked(device: &Device) {
     // SAFETY: as above.
     let too_wide = unsafe { launch(&vecadd, config, (1u64, 2u64, 3u64, 4u64)) }.sync_on(&stream);
     for (refused, why) in [
-        (too_few.map(drop), "takes 4 arguments, the launch has 2"),
+        (too_few.map(drop), "takes 4 arguments (u64, u64, u64, u32), the launch has 2"),
         (too_wide.map(drop), "4 bytes"),
     ] {
         let error = refused.unwrap_err();

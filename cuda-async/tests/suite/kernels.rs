@@ -52,7 +52,7 @@ impl Kernels {
         let (n, kernel) = (a.as_slice().len(), self.vecadd.clone());
         zeros::<f32>(n)
             .then(move |c| {
-                let config = LaunchConfig::for_num_elems(n as u32);
+                let config = LaunchConfig::for_num_elems(n);
                 // SAFETY: reads a and b and writes c, all of n elements.
                 unsafe { launch(&kernel, config, (a, b, c, n as u32)) }
             })

@@ -37,5 +37,6 @@ mod shared_wakes;
 mod slices;
 mod slow_link;
 mod time;
+mod timed;
 mod wakes;
 mod wrapper;

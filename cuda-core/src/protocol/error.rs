@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::Fault;
+use super::{Fault, OtherError};
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -217,6 +217,9 @@ pub enum Error {
         /// The status's name and text.
         name: String,
     },
+    /// An error of the program itself, made by [`Error::other`].
+    #[error(transparent)]
+    Other(OtherError),
 }
 
 /// As [`Display`](std::fmt::Display), so that a `main` that returns an error prints a readable message.
@@ -256,6 +259,46 @@ impl Error {
     #[cold]
     pub fn host(what: impl Into<Cow<'static, str>>, error: &impl std::fmt::Display) -> Self {
         Error::Host { what: what.into(), detail: error.to_string() }
+    }
+
+    /// Carries an error of the program itself through an operation, from a closure of `then`, `try_map` or `script`.
+    /// `cuda_async` gives it back unchanged: [`downcast_ref`](Error::downcast_ref) finds it.
+    ///
+    /// Many errors of `std` convert by `?`. So does a type of your own for which you implement `From`:
+    ///
+    /// ```
+    /// use cuda_core::Error;
+    ///
+    /// #[derive(Debug, PartialEq, thiserror::Error)]
+    /// #[error("layer {0} has no weights")]
+    /// struct NoWeights(usize);
+    ///
+    /// impl From<NoWeights> for Error {
+    ///     fn from(error: NoWeights) -> Self {
+    ///         Error::other(error)
+    ///     }
+    /// }
+    ///
+    /// fn load(layer: usize) -> Result<f32, Error> {
+    ///     let scale: f32 = "0.5".parse()?;
+    ///     if layer == 0 { Ok(scale) } else { Err(NoWeights(layer))? }
+    /// }
+    /// assert_eq!(load(1).unwrap_err().downcast_ref(), Some(&NoWeights(1)));
+    /// ```
+    #[cold]
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        match error.into().downcast::<Error>() {
+            Ok(own) => *own,
+            Err(other) => Error::Other(OtherError::new(other)),
+        }
+    }
+
+    /// The error that [`Error::other`] carries, if it has this type.
+    pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match self {
+            Error::Other(other) => other.get().downcast_ref(),
+            _ => None,
+        }
     }
 
     /// The error of work that reads memory which this error has poisoned.

@@ -58,7 +58,10 @@ pub fn entries(ptx: &str) -> Result<Vec<EntryInfo>> {
 /// [`Error::InvalidPtx`].
 pub(crate) fn module(ptx: &str) -> Result<(Vec<EntryInfo>, bool)> {
     let module = cuda_ptx::module_signature(ptx);
-    let module = module.map_err(|error| Error::InvalidPtx { detail: error.to_string() })?;
+    let module = module.map_err(|error| {
+        let detail = not_ptx(ptx).map_or_else(|| error.to_string(), str::to_owned);
+        Error::InvalidPtx { detail }
+    })?;
     let has_variables = module.global_bytes != Some(0);
     let entry = |kernel: cuda_ptx::Signature| EntryInfo {
         params: params(&kernel.params),
@@ -66,6 +69,23 @@ pub(crate) fn module(ptx: &str) -> Result<(Vec<EntryInfo>, bool)> {
         max_threads: 0,
     };
     Ok((module.entries.into_iter().map(entry).collect(), has_variables))
+}
+
+/// The likely mistake, if the text is no PTX at all.
+fn not_ptx(text: &str) -> Option<&'static str> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Some("it is empty");
+    }
+    if text.starts_with("\u{7f}ELF") {
+        return Some("it is a cubin; load the PTX that it was compiled from (`nvcc -ptx`)");
+    }
+    if !text.contains('\n') && [".ptx", ".cu", ".cubin"].iter().any(|end| text.ends_with(end)) {
+        return Some("it is the path of a file; pass the text: `std::fs::read_to_string(path)?`");
+    }
+    let is_source = !text.contains(".version")
+        && ["__global__", "#include"].iter().any(|word| text.contains(word));
+    is_source.then_some("it is CUDA C; compile it to PTX first: `nvcc -ptx kernel.cu`, or NVRTC")
 }
 
 fn params(params: &[cuda_ptx::Param]) -> Vec<ParamInfo> {
@@ -107,5 +127,20 @@ mod tests {
         }
         assert_eq!(params(".param .align 16 .b8 x[32]")[0].ty.to_string(), "b8[32]");
         assert_eq!(params(".param .u32 x[4]")[0].ty.to_string(), "u32[4]");
+    }
+
+    #[test]
+    fn text_that_is_no_ptx_is_recognised() {
+        let message = |text| entries(text).unwrap_err().to_string();
+        for (text, advice) in [
+            ("", "it is empty"),
+            ("kernels/vecadd.ptx", "pass the text"),
+            ("extern \"C\" __global__ void k() {}", "compile it to PTX first"),
+            ("\u{7f}ELF\u{2}", "it is a cubin"),
+        ] {
+            assert!(message(text).contains(advice), "{}", message(text));
+        }
+        let ptx = ".version 7.0\n.target sm_50\n.entry k( // __global__";
+        assert!(!message(ptx).contains("CUDA C"), "{}", message(ptx));
     }
 }

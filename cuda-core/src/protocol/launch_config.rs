@@ -24,21 +24,25 @@ impl LaunchConfig {
     /// Threads per block that [`LaunchConfig::for_num_elems`] uses.
     pub const DEFAULT_BLOCK: u32 = 256;
 
-    /// A one-dimensional launch with at least one thread per element, in blocks of 256.
+    /// A one-dimensional launch with at least one thread per element, in blocks of 256. Takes any integer, so `vec.len()`
+    /// needs no cast.
     ///
-    /// Zero elements still launch one block: kernels guard their index anyway.
-    pub const fn for_num_elems(elements: u32) -> Self {
+    /// Zero elements still launch one block: kernels guard their index anyway. A number that is negative, or that needs
+    /// more blocks than a `u32` can state, makes a configuration that every launch refuses with
+    /// [`Error::InvalidLaunch`](crate::Error::InvalidLaunch).
+    #[inline]
+    pub fn for_num_elems(elements: impl TryInto<u64>) -> Self {
         Self::new(blocks(elements, Self::DEFAULT_BLOCK), Self::DEFAULT_BLOCK)
     }
 
     /// A two-dimensional launch with at least one thread per point of a `width` by `height` plane, in blocks
-    /// of 16 by 16.
+    /// of 16 by 16. Takes integers as [`for_num_elems`](Self::for_num_elems) does.
     ///
     /// ```
     /// # use cuda_core::LaunchConfig;
     /// assert_eq!(LaunchConfig::for_plane(100, 20).grid, [7, 2, 1]);
     /// ```
-    pub const fn for_plane(width: u32, height: u32) -> Self {
+    pub fn for_plane(width: impl TryInto<u64>, height: impl TryInto<u64>) -> Self {
         Self::new(1, 1).block(16, 16, 1).grid(blocks(width, 16), blocks(height, 16), 1)
     }
 
@@ -80,8 +84,32 @@ impl LaunchConfig {
     }
 }
 
-/// Blocks of `block` threads for `threads` threads, at least one.
-const fn blocks(threads: u32, block: u32) -> u32 {
-    let blocks = threads.div_ceil(block);
-    if blocks == 0 { 1 } else { blocks }
+/// Blocks of `block` threads for `threads` threads, at least one. Numbers that no grid can have give the largest `u32`,
+/// which no device runs.
+#[inline]
+fn blocks(threads: impl TryInto<u64>, block: u32) -> u32 {
+    let Ok(threads) = threads.try_into() else { return u32::MAX };
+    u32::try_from(threads.div_ceil(u64::from(block)).max(1)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_integers_of_any_type() {
+        let grid = |config: LaunchConfig| config.grid[0];
+        assert_eq!(grid(LaunchConfig::for_num_elems(257)), 2);
+        assert_eq!(grid(LaunchConfig::for_num_elems([0u8; 600].len())), 3);
+        assert_eq!(grid(LaunchConfig::for_num_elems(0u64)), 1);
+        assert_eq!(grid(LaunchConfig::for_num_elems(1u64 << 33)), 1 << 25);
+        assert_eq!(LaunchConfig::for_plane(17usize, 16u8).grid, [2, 1, 1]);
+    }
+
+    #[test]
+    fn sizes_that_no_grid_can_have_are_refused_later() {
+        for config in [LaunchConfig::for_num_elems(-1), LaunchConfig::for_num_elems(u64::MAX)] {
+            assert_eq!(config.grid[0], u32::MAX);
+        }
+    }
 }

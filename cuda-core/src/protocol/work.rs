@@ -75,6 +75,12 @@ pub enum Work<'a> {
         /// Length of the copy.
         bytes: u64,
     },
+    /// Writes the time at which the stream gets here: nanoseconds of the device's clock, a `u64` of eight bytes. Only the
+    /// difference of two times of one device has a meaning.
+    Timestamp {
+        /// Destination, aligned to eight bytes.
+        to: Region,
+    },
     /// Runs a kernel.
     Launch(Launch<'a>),
 }
@@ -89,6 +95,7 @@ impl Work<'_> {
             Work::Copy { from, to, bytes } => Work::Copy { from, to, bytes },
             Work::Fill { to, pattern, count } => Work::Fill { to, pattern, count },
             Work::Send { from, transfer, bytes } => Work::Send { from, transfer, bytes },
+            Work::Timestamp { to } => Work::Timestamp { to },
             Work::Launch(launch) => Work::Launch(launch.into_owned()),
         }
     }
@@ -109,6 +116,7 @@ impl Work<'_> {
             Work::Fill { to, pattern, count } => {
                 each(to.used(count.saturating_mul(pattern.bytes()), Write));
             }
+            Work::Timestamp { to } => each(to.used(8, Write)),
             Work::Launch(launch) => {
                 launch.relocations.iter().for_each(|it| each(it.region.used(it.bytes, it.access)));
             }

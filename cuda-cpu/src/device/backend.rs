@@ -184,6 +184,7 @@ impl CpuBackend {
                 let bytes = count.saturating_mul(pattern.bytes());
                 Work::Fill { to: names.address(*to, bytes)?, pattern: *pattern, count: *count }
             }
+            Asked::Timestamp { to } => Work::Timestamp { to: names.address(*to, 8)? },
             Asked::Launch(launch) => {
                 let module = self.shared.modules.find(launch.function.module)?;
                 let kernel = names.kernel(launch, module)?;

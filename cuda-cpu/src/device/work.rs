@@ -4,7 +4,8 @@ use std::{
     any::Any,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
+    time::Instant,
 };
 
 use cuda_core::{
@@ -50,6 +51,9 @@ pub(crate) enum Work {
         to: u64,
         pattern: Pattern,
         count: u64,
+    },
+    Timestamp {
+        to: u64,
     },
     Launch(Box<Kernel>),
 }
@@ -107,11 +111,20 @@ impl Work {
                 Pattern::Word(word) => memory.fill(to, &word.to_ne_bytes(), count),
             }
             .map_err(translate::access),
+            Work::Timestamp { to } => {
+                memory.write(to, &nanoseconds().to_ne_bytes()).map_err(translate::access)
+            }
             Work::Launch(kernel) => kernel.run(shared),
             // The other two are done by `keep_account`.
             Work::Join | Work::Alloc { .. } | Work::Free { .. } => Ok(()),
         }
     }
+}
+
+/// The time since the first call. Unlike the system's time it never goes back.
+fn nanoseconds() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 /// The message of a panic.

@@ -213,6 +213,7 @@ fn put_work(w: &mut Writer, work: &Work<'_>) {
             w.u8(4).region(*to).u8(kind).u32(value).u64(*count)
         }
         Work::Send { from, transfer, bytes } => w.u8(5).region(*from).u64(transfer.0).u64(*bytes),
+        Work::Timestamp { to } => w.u8(7).region(*to),
         Work::Launch(launch) => {
             let LaunchConfig { grid, block, shared_bytes } = launch.config;
             w.u8(6).u64(launch.function.module.0).u32(launch.function.entry);
@@ -247,6 +248,7 @@ fn get_work(r: &mut Reader<'_>) -> Work<'static> {
             let (from, transfer) = (r.region(), TransferId(r.get_u64()));
             Work::Send { from, transfer, bytes: r.get_u64() }
         }
+        7 => Work::Timestamp { to: r.region() },
         _ => Work::Launch(Launch {
             function: FunctionId { module: ModuleId(r.get_u64()), entry: r.get_u32() },
             config: LaunchConfig { grid: r.dims(), block: r.dims(), shared_bytes: r.get_u32() },

@@ -5,6 +5,7 @@
 //! the driver, and gives dropped resources to [`ReclaimQueue`].
 
 mod bound;
+mod clock;
 mod host_pool;
 mod id_cache;
 mod lost;

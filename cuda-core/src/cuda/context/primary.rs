@@ -12,8 +12,8 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    bound::Bound, host_pool::HostMemoryPool, pool::MemoryPool, reclaim::ReclaimQueue,
-    stream_reserve,
+    bound::Bound, clock::DeviceClock, host_pool::HostMemoryPool, pool::MemoryPool,
+    reclaim::ReclaimQueue, stream_reserve,
 };
 use crate::{
     cuda::driver::{
@@ -33,6 +33,8 @@ pub(crate) struct Primary {
     pub(crate) pool: Option<MemoryPool>,
     /// The pool of pinned host memory, where the driver has one.
     pub(crate) host_pool: Option<HostMemoryPool>,
+    /// The device's clock, unless the driver refused its kernel.
+    pub(crate) clock: Option<DeviceClock>,
     /// From the most urgent to the least.
     pub(crate) priorities: RangeInclusive<i32>,
     pub(crate) context: ContextHandle,
@@ -65,6 +67,7 @@ impl Primary {
             limits: driver.limits(device)?,
             pool: None,
             host_pool: None,
+            clock: None,
             priorities: 0..=0,
             context: ContextHandle::NULL,
             reclaim: ReclaimQueue::default(),
@@ -104,6 +107,7 @@ impl Primary {
         let host_pool = self.create_host_pool(driver, &bound);
         // If this fails, streams are created as they are needed.
         _ = stream_reserve::reserve(self.api, &bound);
+        self.clock = DeviceClock::load(self.api, &bound).ok();
         drop(bound);
         (self.pool, self.host_pool, self.priorities) = (pool, host_pool, greatest..=least);
         Ok(())

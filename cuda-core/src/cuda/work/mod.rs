@@ -8,6 +8,7 @@ mod enqueue;
 mod launch;
 mod peers;
 mod place;
+mod timestamp;
 
 pub(crate) use enqueue::enqueue;
 pub(crate) use peers::reach;

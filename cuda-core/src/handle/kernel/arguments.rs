@@ -134,8 +134,10 @@ impl<'a> Arguments<'a> {
             let why = place.misfit(param)?;
             Some(format!("parameter {index} (`{}`) {why}", param.name))
         });
-        let counts =
-            (want != have).then(|| format!("it takes {want} arguments, the launch has {have}"));
+        let counts = (want != have).then(|| {
+            let types: Vec<_> = params.iter().map(|param| param.ty.to_string()).collect();
+            format!("it takes {want} arguments ({}), the launch has {have}", types.join(", "))
+        });
         wrong(counts.into_iter().chain(misfits).next().unwrap_or_default())
     }
 }

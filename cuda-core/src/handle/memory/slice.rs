@@ -197,6 +197,18 @@ impl<T: Element> SliceMut<'_, T> {
     }
 }
 
+impl SliceMut<'_, u64> {
+    /// Writes the time at which the stream gets here to the first element: nanoseconds of the device's clock. Only the
+    /// difference of two times of one device has a meaning. An H200's clock advances in steps of 32 ns.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the slice is empty,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) on a device without a clock, or an error of the device.
+    pub fn timestamp(&mut self, stream: &Stream) -> Result<Ticket> {
+        self.view.timestamp(stream)
+    }
+}
+
 fn elements<T>(view: View<'_>) -> usize {
     (view.bytes as usize).checked_div(size_of::<T>()).unwrap_or(0)
 }

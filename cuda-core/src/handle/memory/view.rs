@@ -128,6 +128,16 @@ impl<'a> View<'a> {
         stream.submit(&work, &[self.operand(Access::Write)], None, None)
     }
 
+    /// Writes the device's time to the first eight bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there are fewer, or an error of the device.
+    pub(super) fn timestamp(self, stream: &Stream) -> Result<Ticket> {
+        let to = self.part::<u64>(0..1)?;
+        let work = Work::Timestamp { to: to.region() };
+        stream.submit(&work, &[to.operand(Access::Write)], None, None)
+    }
+
     fn same_length(self, what: &'static str, other: u64) -> Result<()> {
         if self.bytes == other {
             return Ok(());

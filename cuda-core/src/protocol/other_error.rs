@@ -1,0 +1,73 @@
+//! Errors that are not this library's own.
+
+use std::{error::Error as StdError, sync::Arc};
+
+use super::Error;
+
+/// An error of the program, inside [`Error::Other`]. Clones share it, and two are equal if they share one error.
+#[derive(Clone)]
+pub struct OtherError(Arc<dyn StdError + Send + Sync>);
+
+impl OtherError {
+    pub(super) fn new(error: Box<dyn StdError + Send + Sync>) -> Self {
+        Self(error.into())
+    }
+
+    /// The error.
+    pub fn get(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl PartialEq for OtherError {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for OtherError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::fmt::Display for OtherError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for OtherError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+macro_rules! conversions {
+    ($($error:ty)*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Error::other(error)
+            }
+        }
+    )*};
+}
+
+// A conversion from every error type would conflict with that from `Error` itself, which is an error too.
+conversions! {
+    Box<dyn StdError + Send + Sync>
+    std::io::Error
+    std::fmt::Error
+    std::array::TryFromSliceError
+    std::char::ParseCharError
+    std::convert::Infallible
+    std::env::VarError
+    std::num::ParseFloatError
+    std::num::ParseIntError
+    std::num::TryFromIntError
+    std::str::ParseBoolError
+    std::str::Utf8Error
+    std::string::FromUtf8Error
+    std::sync::mpsc::RecvError
+    std::time::SystemTimeError
+}
