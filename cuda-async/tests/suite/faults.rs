@@ -143,8 +143,9 @@ fn work_lost_to_a_reset_gives_no_output() {
             .async_on(&stream)
     };
     drop(launched);
-    let landing =
-        device.landing_place(1000).and_then(|place| source.download(&stream, 0..1000, place));
+    let landing = device
+        .pinned_uninitialised(1000)
+        .and_then(|place| source.download(&stream, 0..1000, place));
     assert!(stream.synchronize().unwrap_err().is_sticky());
     device.reset().unwrap();
     // Refused at once if the trap happened first.

@@ -136,7 +136,8 @@ pub enum Error {
     },
     /// Work reads memory whose contents were lost: the work that should have written it failed or was skipped.
     #[error(
-        "the contents of a buffer were lost: {cause}; overwrite the whole buffer (upload, fill or copy) or drop it"
+        "the contents of a buffer were lost: {}; overwrite the whole buffer (upload, fill or copy) or drop it",
+        without_advice(cause)
     )]
     ContentsLost {
         /// The root cause.
@@ -232,6 +233,14 @@ impl std::fmt::Debug for Error {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         Error::Fault(Box::new(fault))
+    }
+}
+
+/// The message of a cause. The advice of a fault is left out: the device may have been reset since.
+fn without_advice(cause: &Error) -> String {
+    match cause {
+        Error::Fault(fault) => format!("the device faulted: {fault}"),
+        other => other.to_string(),
     }
 }
 
@@ -334,10 +343,12 @@ mod tests {
     fn recovery_advice_appears_once_in_the_message() {
         let fault = Fault::new(FaultKind::Trap, "a trap");
         assert_eq!(Error::from(fault.clone()).to_string(), "the device faulted: a trap");
-        let fault = fault.way_back("restart the process");
+        let fault = fault.recovery("restart the process");
         assert_eq!(fault.to_string(), "a trap");
-        let said = Error::from(fault).to_string();
+        let said = Error::from(fault.clone()).to_string();
         assert_eq!(said, "the device faulted: a trap; restart the process");
+        let lost = Error::from(fault).poison().to_string();
+        assert!(lost.contains(": a trap; overwrite the whole buffer"), "{lost}");
     }
 
     #[test]

@@ -18,13 +18,13 @@ pub struct Fault {
     pub site: Option<FaultSite>,
     /// The way to bring the device back, in words, if the backend gave it. The message of [`Error`](crate::Error) contains it;
     /// this fault's own text does not.
-    pub way_back: Option<Cow<'static, str>>,
+    pub recovery: Option<Cow<'static, str>>,
 }
 
 impl Fault {
     /// A fault of which only the kind and the text are known.
     pub fn new(kind: FaultKind, what: impl Into<String>) -> Self {
-        Self { what: what.into(), kind, kernel: None, site: None, way_back: None }
+        Self { what: what.into(), kind, kernel: None, site: None, recovery: None }
     }
 
     /// The same fault, in this kernel.
@@ -40,14 +40,14 @@ impl Fault {
     }
 
     /// The same fault, with this way to bring the device back.
-    pub fn way_back(mut self, way: impl Into<Cow<'static, str>>) -> Self {
-        self.way_back = Some(way.into());
+    pub fn recovery(mut self, way: impl Into<Cow<'static, str>>) -> Self {
+        self.recovery = Some(way.into());
         self
     }
 
     /// The end of an error's message, after this fault's text.
     pub(crate) fn advice(&self) -> String {
-        self.way_back.as_ref().map_or_else(String::new, |way| format!("; {way}"))
+        self.recovery.as_ref().map_or_else(String::new, |way| format!("; {way}"))
     }
 }
 

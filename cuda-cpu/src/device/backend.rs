@@ -184,7 +184,17 @@ impl CpuBackend {
                 let bytes = count.saturating_mul(pattern.bytes());
                 Work::Fill { to: names.address(*to, bytes)?, pattern: *pattern, count: *count }
             }
-            Asked::Timestamp { to } => Work::Timestamp { to: names.address(*to, 8)? },
+            Asked::Timestamp { to } => {
+                let address = names.address(*to, 8)?;
+                if address % 8 != 0 {
+                    let detail = "it is not aligned to eight bytes".into();
+                    return Err(Error::OutOfRange {
+                        what: "the place of a timestamp".into(),
+                        detail,
+                    });
+                }
+                Work::Timestamp { to: address }
+            }
             Asked::Launch(launch) => {
                 let module = self.shared.modules.find(launch.function.module)?;
                 let kernel = names.kernel(launch, module)?;

@@ -12,7 +12,7 @@ use cuda_core::{Error, Result};
 use parking_lot::Mutex;
 
 /// The advice that goes with the error of a lost device.
-pub(crate) const WAY_BACK: &str = "`Device::reset()` brings it back";
+pub(crate) const RECOVERY: &str = "`Device::reset()` brings it back";
 
 /// The first error of every epoch that may still have jobs. A look is cheap while there is none.
 #[derive(Default)]
@@ -68,8 +68,8 @@ impl Lost {
 /// The error of a submission to a device that `cause` took. Jobs that were in flight then fail with `cause` itself.
 pub(crate) fn refused(address: &str, cause: &Error) -> Error {
     let cause = match cause {
-        Error::Fault(fault) if fault.way_back.is_some() => cause.to_string(),
-        _ => format!("{cause}; {WAY_BACK}"),
+        Error::Fault(fault) if fault.recovery.is_some() => cause.to_string(),
+        _ => format!("{cause}; {RECOVERY}"),
     };
     Error::DeviceLost { address: address.to_owned(), cause }
 }

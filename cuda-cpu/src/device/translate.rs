@@ -2,7 +2,7 @@
 
 use cuda_core::{Error, Fault, FaultKind, FaultSite};
 
-use super::lost::WAY_BACK;
+use super::lost::RECOVERY;
 use crate::{AccessError, FaultSpace, LaunchError, OutOfMemory, Racing};
 
 pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
@@ -11,7 +11,7 @@ pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
 
 /// A copy that met freed memory.
 pub(crate) fn access(error: AccessError) -> Error {
-    Fault::new(FaultKind::IllegalAddress, error.to_string()).way_back(WAY_BACK).into()
+    Fault::new(FaultKind::IllegalAddress, error.to_string()).recovery(RECOVERY).into()
 }
 
 pub(crate) fn launch(kernel: &str, error: &LaunchError) -> Error {
@@ -44,7 +44,7 @@ fn fault(fault: &crate::Fault) -> Fault {
     site.ptx_line = Some(fault.line).filter(|line| *line > 0);
     site.source = fault.source.clone();
     site.nearest = near(fault);
-    Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).way_back(WAY_BACK)
+    Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).recovery(RECOVERY)
 }
 
 /// Addresses below this one, or as near to the end of the address space, belong to no allocation: they are offsets from a

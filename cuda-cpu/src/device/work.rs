@@ -15,7 +15,7 @@ use cuda_core::{
 };
 use smallvec::SmallVec;
 
-use super::{backend::Shared, lost::WAY_BACK, modules::LoadedModule, translate};
+use super::{backend::Shared, lost::RECOVERY, modules::LoadedModule, translate};
 use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
@@ -133,7 +133,7 @@ pub(crate) struct Panicked(String);
 impl From<Panicked> for Error {
     fn from(Panicked(said): Panicked) -> Self {
         let what = format!("the CPU device's interpreter panicked: {said}");
-        Fault::new(FaultKind::Other, what).way_back(WAY_BACK).into()
+        Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
     }
 }
 
@@ -189,7 +189,7 @@ impl Kernel {
 /// The error where the device has room and the host has none.
 fn no_host_memory(error: &crate::OutOfMemory) -> Error {
     let what = format!("the host has no memory for an allocation of {} bytes", error.requested);
-    Fault::new(FaultKind::Other, what).way_back(WAY_BACK).into()
+    Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
 }
 
 /// The error for a range that was checked when the work was resolved.

@@ -57,7 +57,7 @@ impl ExecutionContext {
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
         if pinning.is_none()
-            && let Some(idle) = self.device().idle_landing_place(len)?
+            && let Some(idle) = self.device().idle_pinned(len)?
         {
             return Poll::Ready(Ok(idle));
         }

@@ -440,7 +440,7 @@ fn put_fault(w: &mut Writer, fault: &Fault) {
     let kind = KINDS.iter().position(|kind| *kind == fault.kind).unwrap();
     w.bytes(fault.what.as_bytes()).u8(kind as u8);
     w.option(fault.kernel.as_ref(), |w, it| _ = w.bytes(it.as_bytes()));
-    w.option(fault.way_back.as_ref(), |w, it| _ = w.bytes(it.as_bytes()));
+    w.option(fault.recovery.as_ref(), |w, it| _ = w.bytes(it.as_bytes()));
     w.option(fault.site.as_ref(), |w, site| {
         w.dims(site.block).dims(site.thread);
         w.option(site.address, |w, it| _ = w.u64(it));
@@ -456,7 +456,7 @@ fn get_fault(r: &mut Reader<'_>) -> Fault {
     let what = r.text();
     let mut fault = Fault::new(KINDS[r.get_u8() as usize], what);
     fault.kernel = r.option(Reader::text);
-    fault.way_back = r.option(Reader::text).map(Into::into);
+    fault.recovery = r.option(Reader::text).map(Into::into);
     fault.site = r.option(|r| {
         let mut site = FaultSite::new(r.dims(), r.dims());
         site.address = r.option(Reader::get_u64);

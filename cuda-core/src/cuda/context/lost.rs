@@ -79,5 +79,5 @@ impl Primary {
 
 #[cold]
 fn fault_error(fault: &Fault) -> Error {
-    fault.clone().way_back("restart the process").into()
+    fault.clone().recovery("restart the process").into()
 }

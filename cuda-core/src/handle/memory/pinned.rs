@@ -40,15 +40,15 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
-    pub fn landing_place<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+    pub fn pinned_uninitialised<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         PinnedBuffer::uninitialised(self, len)
     }
 
-    /// As [`landing_place`](Device::landing_place), if there is memory that was pinned before and is idle.
+    /// As [`pinned_uninitialised`](Device::pinned_uninitialised), if there is memory that was pinned before and is idle.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`] if `len` elements exceed the address space.
-    pub fn idle_landing_place<T: Element>(&self, len: usize) -> Result<Option<PinnedBuffer<T>>> {
+    pub fn idle_pinned<T: Element>(&self, len: usize) -> Result<Option<PinnedBuffer<T>>> {
         let idle = self.core().host.take_idle(bytes_of::<T>(len)?);
         Ok(idle.map(|lease| PinnedBuffer::of_lease(lease, len)))
     }

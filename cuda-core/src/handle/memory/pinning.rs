@@ -24,7 +24,7 @@ pub struct Pinning<T> {
 }
 
 impl Device {
-    /// As [`landing_place`](Device::landing_place), without blocking. If a GPU has no idle block of that size, a
+    /// As [`pinned_uninitialised`](Device::pinned_uninitialised), without blocking. If a GPU has no idle block of that size, a
     /// helper thread pins a new one.
     pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
         Pinning { device: self.clone(), len, job: None, element: PhantomData }
