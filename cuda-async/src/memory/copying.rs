@@ -15,8 +15,8 @@ use crate::{
         chunk::COPY_BYTES,
         copy_job::CopyJob,
         host_copy::{self, Copier},
+        source::HostSource,
         target::BufferTarget,
-        upload::HostSource,
     },
 };
 
@@ -67,7 +67,7 @@ impl InFlight {
 
 impl<S: HostSource> Source<S> {
     fn new(source: S) -> Self {
-        if !host_copy::is_large(size_of_val(source.elements())) {
+        if !source.elements().is_ok_and(|elements| host_copy::is_large(size_of_val(elements))) {
             return Self::Own(source);
         }
         match source.into_shared() {
@@ -76,7 +76,7 @@ impl<S: HostSource> Source<S> {
         }
     }
 
-    fn elements(&self) -> &[S::Element] {
+    fn elements(&self) -> Result<&[S::Element]> {
         match self {
             Self::Own(own) => own.elements(),
             Self::Shared(shared) => shared.elements(),
@@ -153,16 +153,16 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
                 (Source::Shared(source), Copier::Helper) => {
                     let source = source.clone();
                     self.job = Some(CopyJob::start(move || {
-                        host_copy::copy(part(source.elements(), range)?, &mut pinned);
+                        host_copy::copy(part(source.elements()?, range)?, &mut pinned);
                         Ok(pinned)
                     })?);
                 }
                 (source, Copier::Threads | Copier::Helper) => {
-                    host_copy::copy(part(source.elements(), range)?, &mut pinned);
+                    host_copy::copy(part(source.elements()?, range)?, &mut pinned);
                     return Poll::Ready(Ok(pinned));
                 }
                 (source, Copier::Poll) => {
-                    pinned.copy_from_slice(part(source.elements(), range)?);
+                    pinned.copy_from_slice(part(source.elements()?, range)?);
                     return Poll::Ready(Ok(pinned));
                 }
             }

@@ -6,7 +6,7 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
-    memory::{copying::Copying, download::BufferSource, target::BufferTarget, upload::HostSource},
+    memory::{copying::Copying, download::BufferSource, source::HostSource, target::BufferTarget},
     op::{Live, Op, Submit},
 };
 
@@ -44,7 +44,7 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
 
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
         if let Uploading::Idle(target, source, credit) = self.0.get()? {
-            let (here, there) = (target.as_slice_mut().len(), source.elements().len());
+            let (here, there) = (target.as_slice_mut().len(), source.elements()?.len());
             if here != there {
                 self.0.end();
                 let detail = format!(

@@ -1,96 +1,14 @@
 //! `h2d`: uploads host data to the device.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::task::{Context, Poll, ready};
 
-use cuda_core::{DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream};
+use cuda_core::{DeviceBuffer, Error, Result, Stream};
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
-    memory::copying::Copying,
+    memory::{copying::Copying, source::HostSource},
     op::{Live, Op, Submit},
 };
-
-/// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
-/// not copied on the host.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be uploaded",
-    note = "vectors, slices, arrays and `Arc`s of numbers can, and of structs that derive `bytemuck::Pod`; turn `bool` into `u8`"
-)]
-pub trait HostSource: Send {
-    /// The element type.
-    type Element: Element;
-
-    /// All elements.
-    fn elements(&self) -> &[Self::Element];
-
-    /// Moves the data to a place from where another thread can read it too, while the operation goes on. Large uploads in
-    /// async code are then copied by a helper thread.
-    ///
-    /// # Errors
-    /// Returns the data itself if it is only borrowed.
-    fn into_shared(self) -> Result<Arc<dyn HostSource<Element = Self::Element> + Sync>, Self>
-    where
-        Self: Sized,
-    {
-        Err(self)
-    }
-
-    /// Converts the data into a pinned buffer if it is one.
-    ///
-    /// # Errors
-    /// Returns the data itself if it is not pinned.
-    fn into_pinned(self) -> Result<PinnedBuffer<Self::Element>, Self>
-    where
-        Self: Sized,
-    {
-        Err(self)
-    }
-}
-
-macro_rules! slices {
-    ($([$($generics:tt)*] $source:ty $(, $owned:ident)?;)*) => {$(
-        impl<$($generics)*> HostSource for $source {
-            type Element = T;
-
-            fn elements(&self) -> &[T] {
-                &self[..]
-            }
-
-            $(slices! { @$owned })?
-        }
-    )*};
-    (@owned) => {
-        fn into_shared(self) -> Result<Arc<dyn HostSource<Element = T> + Sync>, Self> {
-            Ok(Arc::new(self))
-        }
-    };
-}
-
-slices! {
-    [T: Element] Vec<T>, owned;
-    [T: Element] Box<[T]>, owned;
-    [T: Element] Arc<[T]>, owned;
-    [T: Element] Arc<Vec<T>>, owned;
-    [T: Element] &[T];
-    [T: Element] &Vec<T>;
-    [T: Element, const N: usize] [T; N], owned;
-    [T: Element, const N: usize] &[T; N];
-}
-
-impl<T: Element> HostSource for PinnedBuffer<T> {
-    type Element = T;
-
-    fn elements(&self) -> &[T] {
-        self
-    }
-
-    fn into_pinned(self) -> Result<PinnedBuffer<T>, Self> {
-        Ok(self)
-    }
-}
 
 /// The steps of [`h2d`].
 pub struct Upload<S: HostSource>(Live<State<S>>);
@@ -128,7 +46,7 @@ impl<S: HostSource> Submit for Upload<S> {
     ) -> Poll<Result<Self::Output>> {
         if let State::Idle(source, credit, wait) = self.0.get()? {
             ready!(cx.poll_credit(credit, task))?;
-            let len = source.elements().len();
+            let len = source.elements()?.len();
             let allocate = |stream: &Stream| DeviceBuffer::uninitialised(stream, len);
             let allocated = ready!(cx.poll_allocation(wait, task, allocate));
             let State::Idle(source, ..) = self.0.take()? else {

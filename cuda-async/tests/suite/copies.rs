@@ -91,9 +91,9 @@ struct Shrinks(Vec<u8>, AtomicUsize);
 impl HostSource for Shrinks {
     type Element = u8;
 
-    fn elements(&self) -> &[u8] {
+    fn elements(&self) -> Result<&[u8], Error> {
         let asked = self.1.fetch_add(1, Ordering::Relaxed);
-        &self.0[..self.0.len().saturating_sub(asked)]
+        Ok(&self.0[..self.0.len().saturating_sub(asked)])
     }
 
     fn into_shared(self) -> Result<Arc<dyn HostSource<Element = u8> + Sync>, Self> {
