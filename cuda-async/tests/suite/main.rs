@@ -20,6 +20,7 @@ mod limits;
 mod link;
 mod lost_contents;
 mod memory;
+mod messages;
 mod misuse;
 mod modules;
 mod ordering;

@@ -58,11 +58,11 @@ impl Place {
         let (offset, size) = ((at >> 32) as u32, at as u32);
         let ty = param.ty;
         if param.size != size {
-            return Some(format!("is a {ty} of {} bytes, the argument has {size}", param.size));
+            return Some(format!("has type {ty} ({} bytes), the argument has {size}", param.size));
         }
         if !kind.fits(ty) {
             let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
-            return Some(format!("is a {ty}, the argument is {given}"));
+            return Some(format!("has type {ty}, the argument is {given}"));
         }
         let advice = "give the struct the alignment that the kernel declares";
         (param.offset != offset)
