@@ -22,6 +22,7 @@ mod lost_contents;
 mod memory;
 mod misuse;
 mod modules;
+mod op_stream;
 mod ordering;
 mod output;
 mod policies;
