@@ -3,3 +3,5 @@
 #![deny(missing_docs)]
 
 pub mod digits;
+pub mod image;
+pub mod solver;
