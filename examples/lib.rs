@@ -3,5 +3,6 @@
 
 pub mod digits;
 pub mod image;
+pub mod library;
 pub mod server;
 pub mod solver;
