@@ -48,7 +48,7 @@ fn policy(device: &Device) -> LeastLoaded {
 
 /// Spins longer the smaller `n` is, so that operations end in another order than they start.
 fn spinning(kernels: &Kernels, n: u32, count: u32) -> impl DeviceOp<Output = u32> + use<> {
-    let (kernels, iterations) = (kernels.clone(), 1 + (count - n) * 500);
+    let (kernels, iterations) = (kernels.clone(), 1 + (count - n) * 200);
     zeros::<u32>(32).then(move |out| kernels.spin(out, iterations)).then(to_host).map(move |v| {
         assert_eq!(v, spun(32, iterations));
         n
@@ -232,7 +232,7 @@ fn stream_goes_on_after_an_error(device: &Device) {
 fn dropping_the_stream_drops_what_is_in_flight(device: &Device) {
     let (kernels, policy, live) = (Kernels::load(device), policy(device), Live::default());
     for taken in [0, 1, 7] {
-        let mut results = counted(&kernels, &live, 4, 1000).schedule_buffered(&policy, 4).boxed();
+        let mut results = counted(&kernels, &live, 4, 100).schedule_buffered(&policy, 4).boxed();
         let some = results.by_ref().take(taken).map_ok(|(n, _)| n).try_collect::<Vec<_>>();
         assert_eq!(block_on(some).unwrap(), (0..taken as u32).collect::<Vec<_>>());
         assert!(live.count() <= 4);
