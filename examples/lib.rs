@@ -1,5 +1,7 @@
-//! What the example programs are made of. Begin with a program: `digits/main.rs`, `script/main.rs` or
-//! `library/main.rs`.
+//! What the example programs are made of. Begin with a program: the `main.rs` of a folder.
 #![deny(missing_docs)]
 
 pub mod digits;
+pub mod image;
+pub mod library;
+pub mod solver;

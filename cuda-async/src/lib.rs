@@ -20,6 +20,7 @@
 //! | run kernels | [`launch`], [`kernels!`], [`kernel::KernelArg`] |
 //! | run operations in sequence | [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::try_map`], [`defer`], [`iterate`], [`in_order`], [`script`] |
 //! | run operations concurrently | [`zip!`], tuples, [`join_all`], [`race()`], [`DeviceOp::shared`], [`unzip!`] |
+//! | run many operations with a limit | [`run::OpStreamExt`] |
 //! | run an operation | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
 //! | wait for memory | [`DeviceOp::wait_for_memory`] |
 //! | handle errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
@@ -30,8 +31,8 @@
 //!
 //! Operations become futures by `.await` or by `.into_future()`, which `tokio::spawn` needs. A buffer is shared as
 //! `Arc<DeviceBuffer<T>>`. The form in which a kernel takes a buffer decides its access (see [`kernel::KernelArg`]).
-//! To run many pipelines with a limit on those in flight, use `futures::stream::buffered`. The book in the repository
-//! explains all of this.
+//! [`OpStreamExt`](run::OpStreamExt) runs the operations of a `futures` stream with a limit on those in flight. The book in
+//! the repository explains all of this.
 //!
 //! # Modules
 //! Each folder uses only the folders before it: `wake`, [`context`], [`op`], [`policy`], [`runtime`], [`run`],

@@ -6,5 +6,6 @@
 
 pub use crate::{
     Device, DeviceBuffer, DeviceOp, IntoDeviceOp, LaunchConfig, Op, h2d, launch,
-    memory::BufferSource, script, to_device, to_host, uninitialised, value, zeros, zip,
+    memory::BufferSource, run::OpStreamExt, script, to_device, to_host, uninitialised, value,
+    zeros, zip,
 };

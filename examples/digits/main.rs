@@ -17,7 +17,6 @@ mod options;
 
 use std::{
     error::Error,
-    future::IntoFuture,
     io::{Write, stdout},
     process::ExitCode,
     sync::Arc,
@@ -27,7 +26,7 @@ use std::{
 use clap::Parser;
 use cuda_async::{prelude::*, set_default_device};
 use examples::digits::{Digits, Model, Readings, Weights, draw};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
 use indicatif::ProgressBar;
 
 use options::Options;
@@ -56,8 +55,8 @@ async fn classify(
     digits: &Digits,
     progress: &ProgressBar,
 ) -> cuda_async::Result<Readings> {
-    let batches = digits.batches(BATCH).map(|pixels| read(model, pixels).into_future());
-    let mut answers = stream::iter(batches).buffered(IN_FLIGHT);
+    let batches = digits.batches(BATCH).map(|pixels| read(model, pixels));
+    let mut answers = stream::iter(batches).run_buffered(IN_FLIGHT);
     let mut readings = Readings::default();
     while let Some((labels, probabilities)) = answers.try_next().await? {
         readings.push(&labels, &probabilities);

@@ -28,3 +28,13 @@ impl<P: SchedulingPolicy + ?Sized> SchedulingPolicy for Arc<P> {
         (**self).load()
     }
 }
+
+impl<P: SchedulingPolicy + ?Sized> SchedulingPolicy for &P {
+    fn place(&self) -> Result<Stream> {
+        (**self).place()
+    }
+
+    fn load(&self) -> u64 {
+        (**self).load()
+    }
+}

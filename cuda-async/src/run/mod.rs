@@ -1,4 +1,4 @@
-//! Running operations: as a future, or on a thread that blocks.
+//! Running operations: as a future, as a stream of results, or on a thread that blocks.
 //!
 //! This folder uses `op`, `context`, `policy` and `runtime`. The methods of [`DeviceOp`](crate::ops::DeviceOp) call
 //! it. A typical call goes from [`DeviceFuture`]'s `poll` to
@@ -6,6 +6,9 @@
 
 pub(crate) mod blocking;
 mod future;
+mod future_queue;
+mod op_stream;
 mod parker;
 
 pub use future::DeviceFuture;
+pub use op_stream::{OpStreamExt, RunBuffered};

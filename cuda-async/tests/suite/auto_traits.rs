@@ -11,6 +11,7 @@ use cuda_async::{
     memory,
     ops::{self, ScriptContext},
     policy::{Devices, LeastLoaded, Priorities, SingleStream, StreamPoolRoundRobin},
+    run::RunBuffered,
 };
 use cuda_core::{
     Access, Allocation, Arguments, Backend, EntryInfo, Landing, Loading, MemoryInfo, MemoryWaiter,
@@ -121,4 +122,7 @@ fn operations_are_send() {
     unpin::<ops::ScriptRun<memory::Allocate<f32>>>();
     send::<DeviceFuture<memory::ToHost<Buffer>>>();
     unpin::<DeviceFuture<memory::ToHost<Buffer>>>();
+    type Ops = futures::stream::Iter<std::vec::IntoIter<Op<memory::ToHost<Buffer>>>>;
+    send::<RunBuffered<Ops>>();
+    unpin::<RunBuffered<Ops>>();
 }

@@ -23,6 +23,7 @@ mod memory;
 mod messages;
 mod misuse;
 mod modules;
+mod op_stream;
 mod ordering;
 mod output;
 mod policies;

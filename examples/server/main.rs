@@ -1,0 +1,46 @@
+//! Reads handwritten digits over HTTP, on a GPU or on a machine without one.
+//!
+//! ```text
+//! cargo run --release --example server
+//! curl localhost:3000/classify --json "[[$(head -1 examples/digits/data/digits.csv | cut -d, -f1-64)]]"
+//! curl localhost:3000/metrics
+//! ```
+//!
+//! It answers with the digit of each image. It shows the parts of a service: requests are put together to batches, a full
+//! queue refuses requests, each request has a deadline, and Ctrl-C ends the server when the last request is answered.
+
+use std::{error::Error, time::Duration};
+
+use clap::Parser;
+use examples::digits::{Model, Weights};
+use server_example::{Limits, serve};
+use tokio::net::TcpListener;
+
+/// Reads handwritten digits over HTTP.
+#[derive(Parser)]
+struct Options {
+    /// The address to listen on.
+    #[arg(long, default_value = "127.0.0.1:3000")]
+    listen: String,
+}
+
+const LIMITS: Limits = Limits {
+    queue: 256,
+    batch: 32,
+    wait: Duration::from_millis(2),
+    deadline: Duration::from_secs(2),
+};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    let device = tokio::task::spawn_blocking(cuda_async::default_device).await??;
+    let model = Model::upload(&device, &Weights::load()?)?.await?;
+
+    let listener = TcpListener::bind(&options.listen).await?;
+    println!("listening on http://{}, device {}", listener.local_addr()?, device.info().address);
+    let ctrl_c = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    serve(listener, model, LIMITS, ctrl_c).await?;
+    println!("all requests are answered");
+    Ok(())
+}
