@@ -252,10 +252,12 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
              use the `Device` that made it, or `cuda_async::open`, which gives the same one every time"
         );
     }
-    format!(
-        "{what} lives on `{lives_on}` and was used on `{used_on}`; copy it there first, with `to_device` or through \
-         the host"
-    )
+    let advice = match what {
+        "a buffer" => "copy it there first, with `to_device` or through the host",
+        "a kernel" => "load its module on that device too",
+        _ => "use one of that device",
+    };
+    format!("{what} lives on `{lives_on}` and was used on `{used_on}`; {advice}")
 }
 
 impl Error {
@@ -359,7 +361,10 @@ mod tests {
             used_on: used_on.into(),
         };
         let other = wrong("cpu", "cuda:0").to_string();
-        assert!(other.contains("lives on `cpu` and was used on `cuda:0`"), "{other}");
+        assert!(
+            other.contains("lives on `cpu` and was used on `cuda:0`; copy it there"),
+            "{other}"
+        );
         let same = wrong("cpu", "cpu").to_string();
         assert!(
             same.contains("another handle of `cpu`") && !same.contains("was used on"),
