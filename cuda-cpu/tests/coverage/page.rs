@@ -23,13 +23,15 @@ struct Row {
 const MOST: usize = 12;
 
 const INTRODUCTION: &str = "\
-# Which instructions run
+# Supported instructions
 
-A module that holds an instruction the CPU device does not know is refused when it is loaded, with the instruction and
-its line. This page is written by a test, which asks the device for every form of PTX's grammar up to `sm_90a`, and some
-beyond: `cargo test -p cuda-cpu --test coverage`. `{a,b}` is one of these, `[.a]` may be left out.
+This page lists the PTX instructions that the CPU device runs. A module with any other instruction is refused when it is
+loaded. The error names the instruction and its line.
 
-Textures, surfaces and clusters of more than one block are not here.
+A test writes this page. It asks the device for every form of PTX's grammar up to `sm_90a`, and for some later ones:
+`cargo test -p cuda-cpu --test coverage`. In a form, `{a,b}` is one of the alternatives, and `[.a]` may be left out.
+
+Textures, surfaces and clusters of more than one block are not supported, and not listed.
 ";
 
 pub(crate) fn write() -> String {
@@ -45,11 +47,12 @@ pub(crate) fn write() -> String {
     }
     let all = || sections.iter().flat_map(|s| s.1.values());
     let (run, forms) = (all().map(|r| r.run).sum::<usize>(), all().map(|r| r.forms).sum::<usize>());
-    let mut page = format!("{INTRODUCTION}\n{run} of {forms} forms run.\n");
+    let mut page = format!("{INTRODUCTION}\n{run} of {forms} forms are supported.\n");
     for (section, rows, order) in &sections {
         _ = write!(
             page,
-            "\n## {section}\n\n| instruction | forms | run | these run | these do not |\n|---|---:|---:|---|---|\n"
+            "\n## {section}\n\n| instruction | forms | supported | supported forms | unsupported forms |\n\
+             |---|---:|---:|---|---|\n"
         );
         for opcode in order {
             let row = &rows[opcode];
