@@ -15,7 +15,7 @@ use super::block::BlockFault;
 use super::budget::Budget;
 use super::clock::Clock;
 use super::code::{Code, Control};
-use super::exec::simd::Simd;
+use super::exec::simd::{HALF, Simd};
 use super::fault::{FaultKind, FaultSpace};
 use super::op::{Flow, Op, Slot};
 use super::presets::Place;
@@ -30,26 +30,26 @@ pub(crate) const FULL: u32 = u32::MAX;
 
 /// The content of one lane: `u32` or `u64`.
 pub(crate) trait Raw: Copy + Default + 'static {
-    /// Writes the lanes of a mask.
+    /// Writes lanes of half a warp.
     ///
     /// # Safety
     /// As [`Simd::blend_32`].
-    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32);
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16);
 }
 
 impl Raw for u32 {
     #[inline(always)]
-    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32) {
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
-        unsafe { V::blend_32(d, values, mask) };
+        unsafe { V::blend_32(d, values, lanes) };
     }
 }
 
 impl Raw for u64 {
     #[inline(always)]
-    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; LANES], mask: u32) {
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
-        unsafe { V::blend_64(d, values, mask) };
+        unsafe { V::blend_64(d, values, lanes) };
     }
 }
 

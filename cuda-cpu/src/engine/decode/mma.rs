@@ -9,9 +9,11 @@ use super::sparse::sparse;
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::rounding::Round;
 use crate::engine::exec::tensor::floats::{
-    A_E4M3, B_E4M3, BF16, F16, Half, Single, TF32, Widened, pick as floats, pick_bytes as bytes,
+    A_E4M3, B_E4M3, BF16, F16, Half, Single, TF32, Widened, bytes, floats,
 };
-use crate::engine::exec::tensor::integers::{And, Integers, Xor, pick as integers};
+use crate::engine::exec::tensor::integers::{
+    A_SIGNED, And, B_SIGNED, Integers, SATURATES, Xor, pick as integers,
+};
 use crate::engine::exec::tensor::{doubles, quads};
 use crate::engine::op::{Handler, Op, Slot};
 
@@ -96,39 +98,39 @@ pub(super) fn float(shape: &str, types: [&str; 4]) -> Option<Multiply> {
     let (whole, half) = ([4, 2, 4, 4], [2, 1, 4, 4]);
     Some(match (shape, types) {
         ("m16n8k16", ["f32", "f16", "f16", "f32"]) => {
-            Multiply::new(floats::<F16, Single, Single, 8, 16>(), whole)
+            Multiply::new(floats::<F16, Single, Single, 8, 16>, whole)
         }
         ("m16n8k8", ["f32", "f16", "f16", "f32"]) => {
-            Multiply::new(floats::<F16, Single, Single, 4, 8>(), half)
+            Multiply::new(floats::<F16, Single, Single, 4, 8>, half)
         }
         // Only as a part of `wmma`.
         ("m16n8k16", ["f32", "f16", "f16", "f16"]) => {
-            Multiply::new(floats::<F16, Widened, Single, 8, 16>(), [4, 2, 2, 4])
+            Multiply::new(floats::<F16, Widened, Single, 8, 16>, [4, 2, 2, 4])
         }
         ("m16n8k16", ["f16", "f16", "f16", "f16"]) => {
-            Multiply::new(floats::<F16, Half, Half, 8, 16>(), [4, 2, 2, 2])
+            Multiply::new(floats::<F16, Half, Half, 8, 16>, [4, 2, 2, 2])
         }
         ("m16n8k8", ["f16", "f16", "f16", "f16"]) => {
-            Multiply::new(floats::<F16, Half, Half, 4, 8>(), [2, 1, 2, 2])
+            Multiply::new(floats::<F16, Half, Half, 4, 8>, [2, 1, 2, 2])
         }
         ("m16n8k16", ["f32", "bf16", "bf16", "f32"]) => {
-            Multiply::new(floats::<BF16, Single, Single, 8, 16>(), whole)
+            Multiply::new(floats::<BF16, Single, Single, 8, 16>, whole)
         }
         ("m16n8k8", ["f32", "bf16", "bf16", "f32"]) => {
-            Multiply::new(floats::<BF16, Single, Single, 4, 8>(), half)
+            Multiply::new(floats::<BF16, Single, Single, 4, 8>, half)
         }
         ("m16n8k8", ["f32", "tf32", "tf32", "f32"]) => {
-            Multiply::new(floats::<TF32, Single, Single, 8, 8>(), whole)
+            Multiply::new(floats::<TF32, Single, Single, 8, 8>, whole)
         }
         ("m16n8k4", ["f32", "tf32", "tf32", "f32"]) => {
-            Multiply::new(floats::<TF32, Single, Single, 4, 4>(), half)
+            Multiply::new(floats::<TF32, Single, Single, 4, 4>, half)
         }
         (_, [d, a @ ("e4m3" | "e5m2"), b @ ("e4m3" | "e5m2"), c]) if c == d => {
             let multiply = match (shape, d) {
-                ("m16n8k32", "f32") => Multiply::new(bytes::<Single, 8, 16>(), whole),
-                ("m16n8k16", "f32") => Multiply::new(bytes::<Single, 4, 8>(), half),
-                ("m16n8k32", "f16") => Multiply::new(bytes::<Half, 8, 16>(), [4, 2, 2, 2]),
-                ("m16n8k16", "f16") => Multiply::new(bytes::<Half, 4, 8>(), [2, 1, 2, 2]),
+                ("m16n8k32", "f32") => Multiply::new(bytes::<Single, 8, 16>, whole),
+                ("m16n8k16", "f32") => Multiply::new(bytes::<Single, 4, 8>, half),
+                ("m16n8k32", "f16") => Multiply::new(bytes::<Half, 8, 16>, [4, 2, 2, 2]),
+                ("m16n8k16", "f16") => Multiply::new(bytes::<Half, 4, 8>, [2, 1, 2, 2]),
                 _ => return None,
             };
             let flag = |ty: &str, flag: u64| if ty == "e4m3" { flag } else { 0 };
@@ -183,25 +185,13 @@ macro_rules! shapes {
 /// Of integers and bits, with `.satfinite` or the operation if they are left in the form.
 pub(super) fn integer(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Option<Multiply> {
     let ["s32", a, b, "s32"] = types else { return None };
-    macro_rules! bytes {
-        ($a:literal, $b:literal) => {
-            shapes!(shape, Integers<8, $a, $b>, ["m8n8k16", "m16n8k16", "m16n8k32"])
-        };
-    }
-    macro_rules! nibbles {
-        ($a:literal, $b:literal) => {
-            shapes!(shape, Integers<4, $a, $b>, ["m8n8k32", "m16n8k32", "m16n8k64"])
-        };
-    }
     let multiply = match (a, b) {
-        ("s8", "s8") => bytes!(true, true),
-        ("s8", "u8") => bytes!(true, false),
-        ("u8", "s8") => bytes!(false, true),
-        ("u8", "u8") => bytes!(false, false),
-        ("s4", "s4") => nibbles!(true, true),
-        ("s4", "u4") => nibbles!(true, false),
-        ("u4", "s4") => nibbles!(false, true),
-        ("u4", "u4") => nibbles!(false, false),
+        ("s8" | "u8", "s8" | "u8") => {
+            shapes!(shape, Integers<8>, ["m8n8k16", "m16n8k16", "m16n8k32"])
+        }
+        ("s4" | "u4", "s4" | "u4") => {
+            shapes!(shape, Integers<4>, ["m8n8k32", "m16n8k32", "m16n8k64"])
+        }
         ("b1", "b1") => {
             let how = form.take_one(&["xor", "and"]).filter(|_| form.take("popc"))?;
             return Some(match how {
@@ -211,7 +201,15 @@ pub(super) fn integer(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Opt
         }
         _ => return None,
     };
-    Some(multiply.with(form.take("satfinite").into()))
+    Some(multiply.with(integer_modes(form, a, b)))
+}
+
+/// The `imm` of integers of these types, with `.satfinite` if it is left in the form.
+pub(super) fn integer_modes(form: &mut Form<'_>, a: &str, b: &str) -> u64 {
+    let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+    flag(form.take("satfinite"), SATURATES)
+        | flag(a.starts_with('s'), A_SIGNED)
+        | flag(b.starts_with('s'), B_SIGNED)
 }
 
 /// The registers of an operand: a list, or one alone.

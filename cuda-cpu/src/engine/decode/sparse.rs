@@ -5,12 +5,13 @@ use cuda_ptx::Operand;
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::collective::whole_warp;
 use super::form::Form;
-use super::mma::{Multiply, TYPES, dests, emit, sources};
+use super::mma::{Multiply, TYPES, dests, emit, integer_modes, sources};
 use crate::engine::exec::lane::Kind;
 use crate::engine::exec::tensor::floats::{A_E4M3, B_E4M3, BF16, F16, Half, Single, TF32};
 use crate::engine::exec::tensor::sparse::{
-    MODES, Metadata, SELECTOR, pick as floats, pick_bytes as bytes, pick_integers as integers,
+    MODES, Metadata, SELECTOR, bytes, floats, pick_integers as integers,
 };
+use crate::engine::op::Handler;
 
 /// `mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 d, a, b, c, e, 0;`, from behind `sp`.
 pub(super) fn sparse(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
@@ -57,30 +58,28 @@ const LARGE: [usize; 4] = [4, 4, 5, 4];
 fn float(shape: &str, d: &str, a: &str, b: &str) -> Option<(Multiply, Metadata)> {
     use Metadata::{FourLanes, OneLane, TwoLanesMixed};
     let halves = |[a, b, ..]: [usize; 4]| [a, b, 3, 2];
-    let (handler, registers, metadata) = match (shape, d, a, b) {
+    let (handler, registers, metadata): (Handler, _, _) = match (shape, d, a, b) {
         ("m16n8k16", "f16", "f16", "f16") => {
-            (floats::<F16, Half, 4, 8, 8, 16>(), halves(SMALL), OneLane)
+            (floats::<F16, Half, 4, 8, 8, 16>, halves(SMALL), OneLane)
         }
         ("m16n8k32", "f16", "f16", "f16") => {
-            (floats::<F16, Half, 8, 16, 16, 32>(), halves(LARGE), TwoLanesMixed)
+            (floats::<F16, Half, 8, 16, 16, 32>, halves(LARGE), TwoLanesMixed)
         }
-        ("m16n8k16", "f32", "f16", "f16") => (floats::<F16, Single, 4, 8, 8, 16>(), SMALL, OneLane),
+        ("m16n8k16", "f32", "f16", "f16") => (floats::<F16, Single, 4, 8, 8, 16>, SMALL, OneLane),
         ("m16n8k32", "f32", "f16", "f16") => {
-            (floats::<F16, Single, 8, 16, 16, 32>(), LARGE, TwoLanesMixed)
+            (floats::<F16, Single, 8, 16, 16, 32>, LARGE, TwoLanesMixed)
         }
         ("m16n8k16", "f32", "bf16", "bf16") => {
-            (floats::<BF16, Single, 4, 8, 8, 16>(), SMALL, OneLane)
+            (floats::<BF16, Single, 4, 8, 8, 16>, SMALL, OneLane)
         }
         ("m16n8k32", "f32", "bf16", "bf16") => {
-            (floats::<BF16, Single, 8, 16, 16, 32>(), LARGE, TwoLanesMixed)
+            (floats::<BF16, Single, 8, 16, 16, 32>, LARGE, TwoLanesMixed)
         }
-        ("m16n8k8", "f32", "tf32", "tf32") => {
-            (floats::<TF32, Single, 4, 4, 8, 8>(), SMALL, OneLane)
-        }
+        ("m16n8k8", "f32", "tf32", "tf32") => (floats::<TF32, Single, 4, 4, 8, 8>, SMALL, OneLane),
         ("m16n8k16", "f32", "tf32", "tf32") => {
-            (floats::<TF32, Single, 8, 8, 16, 16>(), LARGE, TwoLanesMixed)
+            (floats::<TF32, Single, 8, 8, 16, 16>, LARGE, TwoLanesMixed)
         }
-        ("m16n8k64", "f32", "e4m3" | "e5m2", "e4m3" | "e5m2") => (bytes::<16>(), LARGE, FourLanes),
+        ("m16n8k64", "f32", "e4m3" | "e5m2", "e4m3" | "e5m2") => (bytes::<16>, LARGE, FourLanes),
         _ => return None,
     };
     let flag = |ty: &str, flag: u64| if ty == "e4m3" { flag } else { 0 };
@@ -89,26 +88,14 @@ fn float(shape: &str, d: &str, a: &str, b: &str) -> Option<(Multiply, Metadata)>
 }
 
 fn integer(form: &mut Form<'_>, shape: &str, a: &str, b: &str) -> Option<(Multiply, Metadata)> {
-    macro_rules! of {
-        ($bits:literal, $a:literal, $b:literal, [$small:literal, $large:literal]) => {
-            match shape {
-                $small => (integers::<$bits, $a, $b, 4, 8>(), SMALL, Metadata::TwoLanes),
-                $large => (integers::<$bits, $a, $b, 8, 16>(), LARGE, Metadata::FourLanes),
-                _ => return None,
-            }
-        };
-    }
-    let (handler, registers, metadata) = match (a, b) {
-        ("s8", "s8") => of!(8, true, true, ["m16n8k32", "m16n8k64"]),
-        ("s8", "u8") => of!(8, true, false, ["m16n8k32", "m16n8k64"]),
-        ("u8", "s8") => of!(8, false, true, ["m16n8k32", "m16n8k64"]),
-        ("u8", "u8") => of!(8, false, false, ["m16n8k32", "m16n8k64"]),
-        ("s4", "s4") => of!(4, true, true, ["m16n8k64", "m16n8k128"]),
-        ("s4", "u4") => of!(4, true, false, ["m16n8k64", "m16n8k128"]),
-        ("u4", "s4") => of!(4, false, true, ["m16n8k64", "m16n8k128"]),
-        ("u4", "u4") => of!(4, false, false, ["m16n8k64", "m16n8k128"]),
+    use Metadata::{FourLanes, TwoLanes};
+    let (handler, registers, metadata) = match (a, b, shape) {
+        ("s8" | "u8", "s8" | "u8", "m16n8k32") => (integers::<8, 4, 8>(), SMALL, TwoLanes),
+        ("s8" | "u8", "s8" | "u8", "m16n8k64") => (integers::<8, 8, 16>(), LARGE, FourLanes),
+        ("s4" | "u4", "s4" | "u4", "m16n8k64") => (integers::<4, 4, 8>(), SMALL, TwoLanes),
+        ("s4" | "u4", "s4" | "u4", "m16n8k128") => (integers::<4, 8, 16>(), LARGE, FourLanes),
         _ => return None,
     };
-    let multiply = Multiply::new(handler, registers).with(form.take("satfinite").into());
+    let multiply = Multiply::new(handler, registers).with(integer_modes(form, a, b));
     Some((multiply, metadata))
 }

@@ -26,6 +26,8 @@ pub(super) const SATFINITE: u64 = 16;
 pub(super) const ROUND: u32 = 5;
 
 struct IntToInt<A, D>(PhantomData<(A, D)>);
+/// `cvt.sat` between integers.
+struct ClampInt<A, D>(PhantomData<(A, D)>);
 struct FloatToInt<A, D>(PhantomData<(A, D)>);
 struct FloatToFloat<A, D>(PhantomData<(A, D)>);
 
@@ -33,14 +35,25 @@ impl<A: Int, D: Int> Unary for IntToInt<A, D> {
     type A = A;
     type D = D;
     #[inline(always)]
-    fn apply(a: A, imm: u64) -> D {
-        if imm & SAT != 0 { D::clamp_i128(a.to_i128()) } else { D::from_bits(a.bits()) }
+    fn apply(a: A, _imm: u64) -> D {
+        D::from_bits(a.bits())
+    }
+}
+
+impl<A: Int, D: Int> Unary for ClampInt<A, D> {
+    type A = A;
+    type D = D;
+    const SLOW: bool = true;
+    #[inline(always)]
+    fn apply(a: A, _imm: u64) -> D {
+        D::clamp_i128(a.to_i128())
     }
 }
 
 impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
     type A = A;
     type D = D;
+    const SLOW: bool = D::BITS == 64 || is_half::<A>();
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         let a = if imm & FTZ != 0 { a.flush() } else { a };
@@ -56,6 +69,7 @@ impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
 impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
     type A = A;
     type D = D;
+    const SLOW: bool = is_half::<A>() || is_half::<D>();
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         // Flushing is an operation of its own, which gives a canonical NaN.
@@ -113,6 +127,11 @@ impl Unary for ShiftUp {
     }
 }
 
+/// f16 or bf16.
+pub(super) const fn is_half<F: Scalar>() -> bool {
+    matches!(F::KIND, Kind::W32)
+}
+
 /// Conversions that keep what they can of a NaN instead of making it canonical.
 #[inline(always)]
 fn keeps_nan<A: Scalar, D: Scalar>() -> bool {
@@ -142,11 +161,13 @@ fn float_to_int<D: Int>(x: f64, mode: u64) -> D {
     if x.is_nan() {
         return D::default();
     }
+    // To cut off the fraction is a part of `as`.
+    let x = if mode == 1 { x } else { integral(x, mode) };
     if D::BITS == 64 {
         // Saturates at the bounds of 128 bits, which is far beyond those of `D`.
-        return D::clamp_i128(integral(x, mode) as i128);
+        return D::clamp_i128(x as i128);
     }
-    D::clamp_i64(integral(x, mode) as i64)
+    D::clamp_i64(x as i64)
 }
 
 macro_rules! to_each {
@@ -205,6 +226,10 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let imm = if from == T::F16 { imm & !FTZ } else { imm };
     let pick = match (to, from, is_integer(to), is_integer(from)) {
         (T::F16x2 | T::BF16x2 | T::TF32, ..) => convert_narrow::pick_wide(to, rounding),
+        (_, _, true, true) if imm & SAT != 0 => {
+            with_ints!(from ClampInt, from, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
+                S32: i32, U64: u64, S64: i64])
+        }
         (_, _, true, true) => {
             with_ints!(from IntToInt, from, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
                 S32: i32, U64: u64, S64: i64])

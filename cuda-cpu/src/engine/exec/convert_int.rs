@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use half::{bf16, f16};
 
-use super::convert::{ROUND, SAT};
+use super::convert::{ROUND, SAT, is_half};
 use super::float::Scalar;
 use super::int::Int;
 use super::map::Unary;
@@ -15,6 +15,7 @@ pub(super) struct IntToFloat<A, D>(PhantomData<(A, D)>);
 impl<A: Int, D: FromInt> Unary for IntToFloat<A, D> {
     type A = A;
     type D = D;
+    const SLOW: bool = A::BITS == 64 || is_half::<D>();
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         let mode = Round::from_code(imm >> ROUND);

@@ -1,23 +1,24 @@
 //! Handlers of instructions that work lane by lane, made from a small function per operation.
 //!
-//! Each handler exists once for each [`simd::Level`] of processor; which one is used is decided once, when a program is
-//! decoded. Results are the same: `mul_add` rounds once in all, only slowly without the hardware.
+//! Each handler exists once for each [`simd::Level`] of processor, those of slow operations for the lowest alone. Which
+//! one is used is decided once, when a program is decoded. Results are the same: `mul_add` rounds once in all, only
+//! slowly without the hardware.
 //!
-//! Inactive lanes are computed too (operations cannot fault) and then left as they were, unless the
-//! operation says that it is too slow for that.
+//! Lanes that do not execute are computed too (operations cannot fault) and then left as they were, except where
+//! handlers visit the lanes one by one.
 //!
 //! The unsafe code here follows the register file's rules (`ctx`).
 
 use super::lane::{Kind, Lane};
-use super::simd::{self, Simd};
-use crate::engine::ctx::{Ctx, FULL, LANES, Raw, lanes_of};
+use super::simd::{self, HALF, Simd};
+use crate::engine::ctx::{Ctx, LANES, Raw};
 use crate::engine::op::{Flow, Handler, Op};
 
 /// An operation on one operand. `imm` is the instruction's mode, if it has one.
 pub(crate) trait Unary: 'static {
     type A: Lane;
     type D: Lane;
-    /// Too slow to compute for lanes that do not execute.
+    /// Compilers find no vector instructions for it: handlers visit the executing lanes one by one.
     const SLOW: bool = false;
     fn apply(a: Self::A, imm: u64) -> Self::D;
 }
@@ -45,6 +46,7 @@ pub(crate) trait Ternary: 'static {
 pub(crate) trait Compare: 'static {
     type A: Lane;
     type B: Lane;
+    const SLOW: bool = false;
     fn apply(a: Self::A, b: Self::B, imm: u64) -> bool;
 }
 
@@ -67,10 +69,10 @@ impl Pick {
 
 type RawOf<T> = <T as Lane>::Raw;
 
-/// Lanes handled at once: their operands are all read before the first result is written.
-const CHUNK: usize = 16;
-
 /// Runs `f` for all lanes and writes those in the mask.
+///
+/// This is compiled more than a thousand times. So one loop computes full and partial warps, and the loops do without
+/// iterators, which are ten functions each.
 ///
 /// # Safety
 /// `f(lane)` reads only registers of the current frame; `d` is one of the right class.
@@ -81,25 +83,40 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
     slow: bool,
     f: impl Fn(usize) -> RawOf<D>,
 ) {
-    if mask != FULL {
-        if slow {
+    if slow || V::SCALAR {
+        let mut left = mask;
+        while left != 0 {
+            let lane = left.trailing_zeros() as usize;
             // SAFETY: the caller's promise.
-            return lanes_of(mask).for_each(|lane| unsafe { d.add(lane).write(f(lane)) });
+            unsafe { d.add(lane).write(f(lane)) };
+            left &= left - 1;
         }
-        let mut results = [RawOf::<D>::default(); LANES];
-        for (lane, result) in results.iter_mut().enumerate() {
-            *result = f(lane);
-        }
-        // SAFETY: the caller's promise.
-        return unsafe { RawOf::<D>::blend::<V>(d, &results, mask) };
+        return;
     }
-    for chunk in (0..LANES).step_by(CHUNK) {
-        let mut results = [RawOf::<D>::default(); CHUNK];
-        for (i, result) in results.iter_mut().enumerate() {
-            *result = f(chunk + i);
+    let mut first = 0;
+    while first < LANES {
+        let lanes = (mask >> first) as u16;
+        if lanes == 0 {
+            first += HALF;
+            continue;
         }
-        // SAFETY: the caller's promise: a chunk lies within the register's lanes.
-        unsafe { d.add(chunk).cast::<[RawOf<D>; CHUNK]>().write(results) };
+        // All operands of a half warp are read before its first result is written.
+        let mut results = [RawOf::<D>::default(); HALF];
+        let mut i = 0;
+        while i < HALF {
+            results[i] = f(first + i);
+            i += 1;
+        }
+        // SAFETY: the caller's promise: a half warp lies within the register's lanes.
+        unsafe {
+            let d = d.add(first);
+            if lanes == u16::MAX {
+                d.cast::<[RawOf<D>; HALF]>().write(results);
+            } else {
+                RawOf::<D>::blend::<V>(d, &results, lanes);
+            }
+        }
+        first += HALF;
     }
 }
 
@@ -150,15 +167,30 @@ fn ternary_body<O: Ternary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let a = ctx.lanes::<RawOf<O::A>>(op.a);
     let b = ctx.lanes::<RawOf<O::B>>(op.b);
-    // Bytes, because processors gather their top bits in one step.
-    let mut results = [0u8; LANES];
-    for (i, result) in results.iter_mut().enumerate() {
+    let holds = |i: usize| {
         // SAFETY: register file rules.
         let (x, y) = unsafe { (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read())) };
-        *result = if O::apply(x, y, op.imm) { 0xFF } else { 0 };
+        O::apply(x, y, op.imm)
+    };
+    let mut bits = 0;
+    if V::SCALAR || O::SLOW {
+        let mut left = ctx.mask;
+        while left != 0 {
+            let lane = left.trailing_zeros();
+            bits |= u32::from(holds(lane as usize)) << lane;
+            left &= left - 1;
+        }
+    } else {
+        // Bytes, because processors gather their top bits in one step.
+        let mut results = [0u8; LANES];
+        let mut i = 0;
+        while i < LANES {
+            results[i] = if holds(i) { 0xFF } else { 0 };
+            i += 1;
+        }
+        // SAFETY: the level is the processor's.
+        bits = unsafe { V::bits(&results) };
     }
-    // SAFETY: the level is the processor's.
-    let bits = unsafe { V::bits(&results) };
     ctx.set_pred(op.d, ctx.mask, bits);
     Flow::Next
 }
@@ -180,6 +212,9 @@ macro_rules! at_levels {
             $body::<O, simd::Avx512>(ctx, op)
         }
         fn $choose<O: $trait>() -> Handler {
+            if O::SLOW {
+                return $base::<O>;
+            }
             match simd::level() {
                 #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
                 simd::Level::Avx512 => $avx512::<O>,

@@ -18,11 +18,18 @@ use crate::memory::access::{self, Word};
 /// Both ends are valid for them.
 #[inline(always)]
 unsafe fn copy<V: Simd>(dst: *mut u8, src: *const u8, bytes: usize) {
-    let whole = bytes / 64 * 64;
-    // SAFETY: the caller's promise.
-    unsafe {
-        (0..whole).step_by(64).for_each(|at| V::copy_64(dst.add(at), src.add(at)));
-        (whole..bytes).step_by(16).for_each(|at| access::copy_16(dst.add(at), src.add(at)));
+    let mut at = 0;
+    while at < bytes {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if bytes - at >= 64 {
+                V::copy_64(dst.add(at), src.add(at));
+                at += 64;
+            } else {
+                access::copy_16(dst.add(at), src.add(at));
+                at += 16;
+            }
+        }
     }
 }
 
@@ -43,7 +50,7 @@ fn halves<M: Stored, A: Address>(
 /// The pattern of the lanes' addresses, if a pattern is of use.
 #[inline(always)]
 fn pattern<M: Stored, A: Address, V: Simd>(ctx: &Ctx<'_>, op: &Op, shape: &Shape) -> Pattern {
-    if ctx.mask != FULL || shape.stride != 0 {
+    if V::SCALAR || ctx.mask != FULL || shape.stride != 0 {
         return Pattern::Mixed;
     }
     let lanes = ctx.lanes::<A>(op.a);
@@ -72,7 +79,10 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
                     // SAFETY: both ends hold half a warp's elements; the register file's rules.
                     unsafe {
                         copy::<V>(words.as_mut_ptr().cast(), from, bytes);
-                        let values = words.map(|word| M::from_word(word).to_raw());
+                        let mut values = [M::Raw::default(); HALF];
+                        for lane in 0..HALF {
+                            values[lane] = M::from_word(words[lane]).to_raw();
+                        }
                         d.add(i * HALF).cast::<[M::Raw; HALF]>().write(values);
                     }
                 }
@@ -103,7 +113,11 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
             let at = shape.at(registers.add(lane).read().plus(op.imm), lane);
             d.add(lane).write(M::from_word(M::Word::load(at)).to_raw());
         };
-        if mask == FULL { (0..LANES).for_each(load) } else { lanes_of(mask).for_each(load) }
+        if mask == FULL && !V::SCALAR {
+            (0..LANES).for_each(load);
+        } else {
+            lanes_of(mask).for_each(load);
+        }
     }
     Flow::Next
 }
@@ -140,7 +154,10 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
                 // SAFETY: both ends hold half a warp's elements; the register file's rules.
                 unsafe {
                     let values = b.add(i * HALF).cast::<[M::Raw; HALF]>().read();
-                    let words = values.map(|value| M::from_raw(value).to_word());
+                    let mut words = [M::Word::default(); HALF];
+                    for lane in 0..HALF {
+                        words[lane] = M::from_raw(values[lane]).to_word();
+                    }
                     copy::<V>(to, words.as_ptr().cast(), bytes);
                 }
             }
@@ -157,7 +174,11 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
             let at = shape.at(registers.add(lane).read().plus(op.imm), lane);
             M::Word::store(at, M::from_raw(b.add(lane).read()).to_word());
         };
-        if mask == FULL { (0..LANES).for_each(store) } else { lanes_of(mask).for_each(store) }
+        if mask == FULL && !V::SCALAR {
+            (0..LANES).for_each(store);
+        } else {
+            lanes_of(mask).for_each(store);
+        }
     }
     Flow::Next
 }

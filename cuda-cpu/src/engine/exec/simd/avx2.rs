@@ -118,12 +118,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn blend_32(d: *mut u32, values: &[u32; LANES], mask: u32) {
+    unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
         unsafe {
             let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-            for at in (0..LANES).step_by(8) {
-                let part = _mm256_and_si256(_mm256_set1_epi32((mask >> at) as i32), bit);
+            for at in (0..HALF).step_by(8) {
+                let part = _mm256_and_si256(_mm256_set1_epi32((lanes >> at).into()), bit);
                 let here = _mm256_cmpeq_epi32(part, bit);
                 let new = _mm256_loadu_si256(values.as_ptr().add(at).cast());
                 _mm256_maskstore_epi32(d.add(at).cast(), here, new);
@@ -132,12 +132,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn blend_64(d: *mut u64, values: &[u64; LANES], mask: u32) {
+    unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
         unsafe {
             let bit = _mm256_setr_epi64x(1, 2, 4, 8);
-            for at in (0..LANES).step_by(4) {
-                let part = _mm256_and_si256(_mm256_set1_epi64x((mask >> at).into()), bit);
+            for at in (0..HALF).step_by(4) {
+                let part = _mm256_and_si256(_mm256_set1_epi64x((lanes >> at).into()), bit);
                 let here = _mm256_cmpeq_epi64(part, bit);
                 let new = _mm256_loadu_si256(values.as_ptr().add(at).cast());
                 _mm256_maskstore_epi64(d.add(at).cast(), here, new);

@@ -100,23 +100,21 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn blend_32(d: *mut u32, values: &[u32; LANES], mask: u32) {
+    unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
         unsafe {
-            for at in [0, HALF] {
-                let new = _mm512_loadu_si512(values.as_ptr().add(at).cast());
-                _mm512_mask_storeu_epi32(d.add(at).cast(), (mask >> at) as u16, new);
-            }
+            let new = _mm512_loadu_si512(values.as_ptr().cast());
+            _mm512_mask_storeu_epi32(d.cast(), lanes, new);
         }
     }
 
     #[inline(always)]
-    unsafe fn blend_64(d: *mut u64, values: &[u64; LANES], mask: u32) {
+    unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
         unsafe {
-            for at in (0..LANES).step_by(8) {
+            for at in [0, 8] {
                 let new = _mm512_loadu_si512(values.as_ptr().add(at).cast());
-                _mm512_mask_storeu_epi64(d.add(at).cast(), (mask >> at) as u8, new);
+                _mm512_mask_storeu_epi64(d.add(at).cast(), (lanes >> at) as u8, new);
             }
         }
     }

@@ -8,6 +8,9 @@ use crate::memory::access;
 pub(crate) struct Base;
 
 impl Simd for Base {
+    // Other targets have no further level.
+    const SCALAR: bool = cfg!(target_arch = "x86_64");
+
     #[inline(always)]
     unsafe fn pattern_32<const STEP: u64>(lanes: *const u32) -> Pattern {
         let (mut apart, mut differ) = (0, 0);
@@ -60,15 +63,15 @@ impl Simd for Base {
     }
 
     #[inline(always)]
-    unsafe fn blend_32(d: *mut u32, values: &[u32; LANES], mask: u32) {
+    unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
-        lanes_of(mask).for_each(|lane| unsafe { d.add(lane).write(values[lane]) });
+        lanes_of(lanes.into()).for_each(|lane| unsafe { d.add(lane).write(values[lane]) });
     }
 
     #[inline(always)]
-    unsafe fn blend_64(d: *mut u64, values: &[u64; LANES], mask: u32) {
+    unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16) {
         // SAFETY: the caller's promise.
-        lanes_of(mask).for_each(|lane| unsafe { d.add(lane).write(values[lane]) });
+        lanes_of(lanes.into()).for_each(|lane| unsafe { d.add(lane).write(values[lane]) });
     }
 }
 

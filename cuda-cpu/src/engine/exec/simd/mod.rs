@@ -97,6 +97,8 @@ pub(crate) struct Bounds {
 
 /// The functions of one level.
 pub(crate) trait Simd: 'static {
+    /// Handlers visit the executing lanes one by one, which compiles several times faster than a loop over all lanes.
+    const SCALAR: bool = false;
     /// How the addresses in the lanes of a register lie: `STEP` bytes are an element.
     ///
     /// # Safety
@@ -123,12 +125,12 @@ pub(crate) trait Simd: 'static {
     /// # Safety
     /// The processor has the level.
     unsafe fn bits(bytes: &[u8; LANES]) -> u32;
-    /// Writes the lanes of a mask.
+    /// Writes the values of `lanes`.
     ///
     /// # Safety
-    /// `d` are the lanes of a register, and the processor has the level.
-    unsafe fn blend_32(d: *mut u32, values: &[u32; LANES], mask: u32);
+    /// `d` are the lanes of half a register, and the processor has the level.
+    unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16);
     /// # Safety
     /// As above.
-    unsafe fn blend_64(d: *mut u64, values: &[u64; LANES], mask: u32);
+    unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16);
 }

@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::layout;
-use super::parts::{Parts, parts, special};
+use super::parts::Format;
 use crate::engine::ctx::Ctx;
 use crate::engine::exec::float::{NAN32, Scalar};
 use crate::engine::exec::rounding::Round;
@@ -16,11 +16,9 @@ pub(crate) type Sums = [[u32; 8]; 16];
 pub(crate) trait Accumulator: 'static {
     /// Registers of a fragment.
     const REGISTERS: usize;
-    const FRACTION: u32;
+    const FORMAT: Format;
     fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums;
     fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums);
-    fn parts(bits: u32) -> Parts;
-    fn special(bits: u32) -> f64;
     /// Rounds `total * 2^exponent`.
     fn round(total: i64, exponent: i32) -> u32;
     /// An infinity or NaN.
@@ -37,7 +35,7 @@ pub(crate) struct Single;
 
 impl Accumulator for Single {
     const REGISTERS: usize = 4;
-    const FRACTION: u32 = 23;
+    const FORMAT: Format = Format { exponent: 8, fraction: 23 };
     #[inline(always)]
     fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums {
         layout::sums(ctx, op, first)
@@ -45,13 +43,6 @@ impl Accumulator for Single {
     #[inline(always)]
     fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums) {
         layout::set_sums(ctx, op, sums);
-    }
-    #[inline(always)]
-    fn parts(bits: u32) -> Parts {
-        parts::<8, 23>(bits)
-    }
-    fn special(bits: u32) -> f64 {
-        special::<8, 23>(bits)
     }
     #[inline(always)]
     fn round(total: i64, exponent: i32) -> u32 {
@@ -80,7 +71,7 @@ pub(crate) struct Half;
 
 impl Accumulator for Half {
     const REGISTERS: usize = 2;
-    const FRACTION: u32 = 10;
+    const FORMAT: Format = Format { exponent: 5, fraction: 10 };
     #[inline(always)]
     fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums {
         layout::half_sums(ctx, op, first)
@@ -88,13 +79,6 @@ impl Accumulator for Half {
     #[inline(always)]
     fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums) {
         layout::set_half_sums(ctx, op, sums);
-    }
-    #[inline(always)]
-    fn parts(bits: u32) -> Parts {
-        parts::<5, 10>(bits)
-    }
-    fn special(bits: u32) -> f64 {
-        special::<5, 10>(bits)
     }
     #[inline(always)]
     fn round(total: i64, exponent: i32) -> u32 {
@@ -119,7 +103,7 @@ pub(crate) struct Widened;
 
 impl Accumulator for Widened {
     const REGISTERS: usize = 2;
-    const FRACTION: u32 = Single::FRACTION;
+    const FORMAT: Format = Single::FORMAT;
     #[inline(always)]
     fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums {
         let single = |bits: u32| f16::from_bits(bits as u16).to_f32().to_bits();
@@ -127,13 +111,6 @@ impl Accumulator for Widened {
     }
     fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums) {
         Single::write(ctx, op, sums);
-    }
-    #[inline(always)]
-    fn parts(bits: u32) -> Parts {
-        Single::parts(bits)
-    }
-    fn special(bits: u32) -> f64 {
-        Single::special(bits)
     }
     fn round(total: i64, exponent: i32) -> u32 {
         Single::round(total, exponent)

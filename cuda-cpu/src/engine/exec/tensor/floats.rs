@@ -8,13 +8,12 @@ use super::fused::{Dense, multiply};
 use super::layout::lines;
 use super::parts::Factor;
 pub(crate) use super::parts::{BF16, F16, TF32};
-use super::{twice, whole_warp};
+use super::whole_warp;
 use crate::engine::ctx::Ctx;
 use crate::engine::op::{Flow, Op};
 
-/// `W` words to a row of A, `K` elements.
-#[inline(always)]
-fn floats<F, C, D, const W: usize, const K: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow
+/// The handler for `K` products of `F`s: `W` words to a row of A.
+pub(crate) fn floats<F, C, D, const W: usize, const K: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow
 where
     F: Factor,
     C: Accumulator,
@@ -30,11 +29,6 @@ where
     let d = multiply::<F, C, D, W, K, W, K>(&a, &b, &c, &Dense);
     D::write(ctx, op, &d);
     Flow::Next
-}
-
-twice! {
-    /// The handler for `K` products of `F`s, `W` words of them.
-    pick, floats, [F: Factor, C: Accumulator, D: Accumulator, const W: usize, const K: usize], [F, C, D, W, K]
 }
 
 /// Of two bytes of each word, the f16 numbers they stand for.
@@ -53,14 +47,18 @@ pub(super) fn unpack<const M: usize, const W: usize>(
     })
 }
 
-/// `imm` bits of [`pick_bytes`]: A or B is e4m3, else e5m2.
+/// `imm` bits of [`bytes`]: A or B is e4m3, else e5m2.
 pub(crate) const A_E4M3: u64 = 1;
 pub(crate) const B_E4M3: u64 = 2;
 
+/// The handler for `2 * K` products of 8-bit floats: `W` words to a row of A.
+///
 /// An H200 has no such multiplier for `mma`: its driver unpacks the bytes to f16 and multiplies those, first the
 /// lower two of each word, then the others, beginning with zero; C is added last.
-#[inline(always)]
-fn bytes<D: Accumulator, const W: usize, const K: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+pub(crate) fn bytes<D: Accumulator, const W: usize, const K: usize>(
+    ctx: &mut Ctx<'_>,
+    op: &Op,
+) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
     }
@@ -82,11 +80,6 @@ fn bytes<D: Accumulator, const W: usize, const K: usize>(ctx: &mut Ctx<'_>, op: 
 #[inline(always)]
 pub(super) fn added<D: Accumulator>(c: &Sums, d: &Sums) -> Sums {
     std::array::from_fn(|i| std::array::from_fn(|n| D::add(c[i][n], d[i][n])))
-}
-
-twice! {
-    /// The handler for `2 * K` products of 8-bit floats, `W` words of them.
-    pick_bytes, bytes, [D: Accumulator, const W: usize, const K: usize], [D, W, K]
 }
 
 /// Two f32 numbers, rounded to f16, in one register.

@@ -6,8 +6,13 @@
 //! rounded once: towards zero to f32, to nearest to f16. There is one such step for all products of an
 //! instruction. The exponent of a product is the sum of its factors' exponents, so it need not be normalised.
 
+//!
+//! The sums are most of the work. They are compiled for two levels of processor, and once for all formats of a shape.
+
 use super::accumulator::{Accumulator, Sums};
-use super::parts::{Factor, Parts};
+use super::parts::{Factor, Format, Parts};
+#[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+use crate::engine::exec::simd;
 
 /// Bits below the leading place of the largest term that take part in the sum.
 const KEPT: u32 = 25;
@@ -34,10 +39,10 @@ struct Columns<const K: usize> {
 
 impl<const K: usize> Row<K> {
     #[inline(always)]
-    fn new<F: Factor>(words: &[u32]) -> Self {
+    fn new(elements: &[u32; K], format: Format) -> Self {
         let mut row = Self { significands: [0; K], exponents: [0; K], special: false };
-        for k in 0..K {
-            let parts = F::parts(words[k / F::PER_WORD], k % F::PER_WORD);
+        for (k, &element) in elements.iter().enumerate() {
+            let parts = format.parts(element);
             row.significands[k] = parts.significand;
             row.exponents[k] = parts.exponent;
             row.special |= parts.special;
@@ -48,12 +53,12 @@ impl<const K: usize> Row<K> {
 
 impl<const K: usize> Columns<K> {
     #[inline(always)]
-    fn new<F: Factor, const W: usize>(words: &[[u32; W]; N]) -> Self {
+    fn new(elements: &[[u32; K]; N], format: Format) -> Self {
         let (significands, exponents) = ([[0; N]; K], [[0; N]; K]);
         let mut columns = Self { significands, exponents, special: false };
-        for (n, words) in words.iter().enumerate() {
-            for k in 0..K {
-                let parts = F::parts(words[k / F::PER_WORD], k % F::PER_WORD);
+        for (n, column) in elements.iter().enumerate() {
+            for (k, &element) in column.iter().enumerate() {
+                let parts = format.parts(element);
                 columns.significands[k][n] = parts.significand;
                 columns.exponents[k][n] = parts.exponent;
                 columns.special |= parts.special;
@@ -86,8 +91,20 @@ impl<const K: usize> Picks<K> for [[u8; K]; 16] {
     }
 }
 
+/// The `K` elements of each line.
+fn elements<F: Factor, const M: usize, const W: usize, const K: usize>(
+    lines: &[[u32; W]; M],
+) -> [[u32; K]; M] {
+    let mut elements = [[0; K]; M];
+    for (elements, line) in elements.iter_mut().zip(lines) {
+        for (k, element) in elements.iter_mut().enumerate() {
+            *element = F::bits(line[k / F::PER_WORD], k % F::PER_WORD);
+        }
+    }
+    elements
+}
+
 /// `a * b + c`: 16 rows of `W` words with `K` elements, 8 columns of `V` words with `L` elements.
-#[inline(always)]
 pub(super) fn multiply<F, C, D, const W: usize, const K: usize, const V: usize, const L: usize>(
     a: &[[u32; W]; 16],
     b: &[[u32; V]; N],
@@ -99,31 +116,99 @@ where
     C: Accumulator,
     D: Accumulator,
 {
-    let columns = Columns::<L>::new::<F, V>(b);
+    let formats = Formats { factors: F::FORMAT, sums: C::FORMAT };
+    let (a, b) = (elements::<F, 16, W, K>(a), elements::<F, 8, V, L>(b));
+    let exact = exact_sums(&a, &b, c, picks, formats);
     let mut d = [[0; N]; 16];
-    for i in 0..16 {
-        let row = Row::<K>::new::<F>(&a[i]);
-        let c_parts = c[i].map(C::parts);
-        let (totals, exponents) =
-            sum_row::<F, C, K, L>(&row, &columns, &c_parts, |k| picks.row(i, k));
-        for n in 0..N {
-            d[i][n] = D::round(totals[n], exponents[n] - KEPT as i32);
+    for (i, d) in d.iter_mut().enumerate() {
+        for (n, d) in d.iter_mut().enumerate() {
+            *d = D::round(exact.totals[i][n], exact.exponents[i][n] - KEPT as i32);
         }
-        if row.special || columns.special || c_parts.iter().any(|c| c.special) {
-            let row_of_b: [usize; K] = std::array::from_fn(|k| picks.row(i, k));
-            specials::<F, C, D, W, K, V>(&a[i], b, &c[i], &row_of_b, &mut d[i]);
+        if !exact.special[i] {
+            continue;
+        }
+        let row_of_b: [usize; K] = std::array::from_fn(|k| picks.row(i, k));
+        for (n, d) in d.iter_mut().enumerate() {
+            let sum = special_sum(&a[i], &row_of_b.map(|row| b[n][row]), c[i][n], formats);
+            if !sum.is_finite() {
+                *d = D::from_special(sum);
+            }
         }
     }
     d
 }
 
+/// The formats of A and B, and of C.
+#[derive(Clone, Copy)]
+struct Formats {
+    factors: Format,
+    sums: Format,
+}
+
+/// The sums before they are rounded.
+struct Exact {
+    totals: [[i64; N]; 16],
+    /// The exponents that the totals are aligned to.
+    exponents: [[i32; N]; 16],
+    /// An infinity or NaN is among the terms of the row.
+    special: [bool; 16],
+}
+
+/// Calls [`each_row`], compiled for this processor. Results are the same.
+fn exact_sums<const K: usize, const L: usize>(
+    a: &[[u32; K]; 16],
+    b: &[[u32; L]; N],
+    c: &Sums,
+    picks: &impl Picks<K>,
+    formats: Formats,
+) -> Exact {
+    #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
+    if simd::level() >= simd::Level::Avx2 {
+        #[target_feature(enable = "avx2,fma")]
+        fn fast<const K: usize, const L: usize>(
+            a: &[[u32; K]; 16],
+            b: &[[u32; L]; N],
+            c: &Sums,
+            picks: &impl Picks<K>,
+            formats: Formats,
+        ) -> Exact {
+            each_row(a, b, c, picks, formats)
+        }
+        // SAFETY: the processor has AVX2 and FMA.
+        return unsafe { fast(a, b, c, picks, formats) };
+    }
+    each_row(a, b, c, picks, formats)
+}
+
+#[inline(always)]
+fn each_row<const K: usize, const L: usize>(
+    a: &[[u32; K]; 16],
+    b: &[[u32; L]; N],
+    c: &Sums,
+    picks: &impl Picks<K>,
+    formats: Formats,
+) -> Exact {
+    let columns = Columns::new(b, formats.factors);
+    let mut all = Exact { totals: [[0; N]; 16], exponents: [[0; N]; 16], special: [false; 16] };
+    for i in 0..16 {
+        let row = Row::new(&a[i], formats.factors);
+        let c = c[i].map(|bits| formats.sums.parts(bits));
+        let fractions = [formats.factors.fraction, formats.sums.fraction];
+        (all.totals[i], all.exponents[i]) =
+            sum_row(&row, &columns, &c, |k| picks.row(i, k), fractions);
+        all.special[i] = row.special || columns.special || c.iter().any(|c| c.special);
+    }
+    all
+}
+
 /// The sums of one row, and the exponents they are aligned to.
 #[inline(always)]
-fn sum_row<F: Factor, C: Accumulator, const K: usize, const L: usize>(
+fn sum_row<const K: usize, const L: usize>(
     row: &Row<K>,
     columns: &Columns<L>,
     c: &[Parts; N],
     row_of_b: impl Fn(usize) -> usize,
+    [fraction, fraction_of_c]: [u32; 2],
 ) -> ([i64; N], [i32; N]) {
     let mut products = [[0; N]; K];
     let mut exponents = [[0; N]; K];
@@ -143,14 +228,14 @@ fn sum_row<F: Factor, C: Accumulator, const K: usize, const L: usize>(
         if value < 0 { -magnitude } else { magnitude }
     };
     let mut totals: [i64; N] = std::array::from_fn(|n| {
-        aligned(c[n].significand, C::FRACTION, c[n].exponent, top[n]).into()
+        aligned(c[n].significand, fraction_of_c, c[n].exponent, top[n]).into()
     });
     // Eight products fit into 32 bits.
     for first in (0..K).step_by(8) {
         let mut sums = [0i32; N];
         for k in first..K.min(first + 8) {
             for n in 0..N {
-                sums[n] += aligned(products[k][n], 2 * F::FRACTION, exponents[k][n], top[n]);
+                sums[n] += aligned(products[k][n], 2 * fraction, exponents[k][n], top[n]);
             }
         }
         for n in 0..N {
@@ -160,30 +245,12 @@ fn sum_row<F: Factor, C: Accumulator, const K: usize, const L: usize>(
     (totals, top)
 }
 
-/// Puts the results in place that infinities and NaNs have to do with.
+/// The sum of the products and an element of C, where infinities or NaNs are among them.
 #[cold]
 #[inline(never)]
-fn specials<F, C, D, const W: usize, const K: usize, const V: usize>(
-    a: &[u32; W],
-    b: &[[u32; V]; N],
-    c: &[u32; N],
-    row_of_b: &[usize; K],
-    d: &mut [u32; N],
-) where
-    F: Factor,
-    C: Accumulator,
-    D: Accumulator,
-{
-    for n in 0..N {
-        let products = (0..K).map(|k| {
-            let row = row_of_b[k];
-            F::special(a[k / F::PER_WORD], k % F::PER_WORD)
-                * F::special(b[n][row / F::PER_WORD], row % F::PER_WORD)
-        });
-        // Finite products cannot get near the end of f64.
-        let sum = products.sum::<f64>() + C::special(c[n]);
-        if !sum.is_finite() {
-            d[n] = D::from_special(sum);
-        }
-    }
+fn special_sum(a: &[u32], b: &[u32], c: u32, formats: Formats) -> f64 {
+    let special = |bits: &u32| formats.factors.special(*bits);
+    // Finite products cannot get near the end of f64.
+    let products = a.iter().zip(b).map(|(a, b)| special(a) * special(b));
+    products.sum::<f64>() + formats.sums.special(c)
 }

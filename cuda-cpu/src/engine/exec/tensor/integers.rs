@@ -5,24 +5,39 @@ use super::{twice, whole_warp};
 use crate::engine::ctx::Ctx;
 use crate::engine::op::{Flow, Op};
 
+/// `imm` bits: the sum with C saturates, else it wraps; the elements of A or B are signed.
+pub(crate) const SATURATES: u64 = 1;
+pub(crate) const A_SIGNED: u64 = 2;
+pub(crate) const B_SIGNED: u64 = 4;
+
 /// How a word of A and one of B are multiplied and summed up.
 pub(crate) trait Dot: 'static {
-    fn dot(a: u32, b: u32) -> i32;
+    /// Bits of an element.
+    const BITS: u32;
+    fn dot(a: u32, b: u32, masks: [i32; 2]) -> i32;
 }
 
-/// Integers of `BITS` bits, signed or not.
-pub(crate) struct Integers<const BITS: u32, const A_SIGNED: bool, const B_SIGNED: bool>;
+/// Integers of `BITS` bits.
+pub(crate) struct Integers<const BITS: u32>;
 
+/// The bits that the elements of A and B have beside copies of their signs.
 #[inline(always)]
-pub(super) fn element<const BITS: u32, const SIGNED: bool>(word: u32, index: u32) -> i32 {
-    let top = word << (32 - BITS - index * BITS);
-    if SIGNED { top as i32 >> (32 - BITS) } else { (top >> (32 - BITS)) as i32 }
+pub(super) fn masks(imm: u64, bits: u32) -> [i32; 2] {
+    [A_SIGNED, B_SIGNED].map(|signed| if imm & signed != 0 { -1 } else { (1 << bits) - 1 })
 }
 
-impl<const BITS: u32, const A: bool, const B: bool> Dot for Integers<BITS, A, B> {
+/// An element of a word: `mask` removes the copies of the sign if it has none.
+#[inline(always)]
+pub(super) fn element<const BITS: u32>(word: u32, index: u32, mask: i32) -> i32 {
+    let top = word << (32 - BITS - index * BITS);
+    (top as i32 >> (32 - BITS)) & mask
+}
+
+impl<const BITS: u32> Dot for Integers<BITS> {
+    const BITS: u32 = BITS;
     #[inline(always)]
-    fn dot(a: u32, b: u32) -> i32 {
-        (0..32 / BITS).map(|i| element::<BITS, A>(a, i) * element::<BITS, B>(b, i)).sum()
+    fn dot(a: u32, b: u32, [mask_a, mask_b]: [i32; 2]) -> i32 {
+        (0..32 / BITS).map(|i| element::<BITS>(a, i, mask_a) * element::<BITS>(b, i, mask_b)).sum()
     }
 }
 
@@ -32,20 +47,22 @@ pub(crate) struct And;
 pub(crate) struct Xor;
 
 impl Dot for And {
+    const BITS: u32 = 1;
     #[inline(always)]
-    fn dot(a: u32, b: u32) -> i32 {
+    fn dot(a: u32, b: u32, _: [i32; 2]) -> i32 {
         (a & b).count_ones() as i32
     }
 }
 
 impl Dot for Xor {
+    const BITS: u32 = 1;
     #[inline(always)]
-    fn dot(a: u32, b: u32) -> i32 {
+    fn dot(a: u32, b: u32, _: [i32; 2]) -> i32 {
         (a ^ b).count_ones() as i32
     }
 }
 
-/// `M` rows of `W` words. `imm` 1: the sum with C saturates, else it wraps.
+/// `M` rows of `W` words.
 #[inline(always)]
 fn integers<O: Dot, const M: usize, const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
@@ -55,11 +72,14 @@ fn integers<O: Dot, const M: usize, const W: usize>(ctx: &mut Ctx<'_>, op: &Op) 
     let a = lines::<u32, M, W>(ctx, op, of_a);
     let b = lines::<u32, 8, W>(ctx, op, of_b);
     let mut d = sums::<u32, M>(ctx, op, of_c);
+    let masks = masks(op.imm, O::BITS);
     for i in 0..M {
         for n in 0..8 {
-            let sum: i32 = (0..W).map(|w| O::dot(a[i][w], b[n][w])).sum();
+            let sum: i32 = (0..W).map(|w| O::dot(a[i][w], b[n][w], masks)).sum();
             let c = d[i][n] as i32;
-            d[i][n] = if op.imm == 1 { c.saturating_add(sum) } else { c.wrapping_add(sum) } as u32;
+            d[i][n] =
+                if op.imm & SATURATES != 0 { c.saturating_add(sum) } else { c.wrapping_add(sum) }
+                    as u32;
         }
     }
     set_sums(ctx, op, &d);

@@ -13,27 +13,36 @@ pub(crate) struct Parts {
     pub(crate) special: bool,
 }
 
-/// A format with `E` bits of exponent and `M` of fraction.
-#[inline(always)]
-pub(super) fn parts<const E: u32, const M: u32>(bits: u32) -> Parts {
-    let (exponent, fraction) = (bits >> M & ((1 << E) - 1), bits & ((1 << M) - 1));
-    let magnitude = fraction | u32::from(exponent != 0) << M;
-    let negative = bits >> (E + M) & 1 != 0;
-    let bias = (1 << (E - 1)) - 1;
-    Parts {
-        significand: if negative { -(magnitude as i32) } else { magnitude as i32 },
-        exponent: if magnitude == 0 { ZERO } else { (exponent as i32).max(1) - bias },
-        special: exponent == (1 << E) - 1,
-    }
+/// How many bits exponent and fraction have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Format {
+    pub(super) exponent: u32,
+    pub(super) fraction: u32,
 }
 
-/// What an infinity or NaN is, and what any other number may as well be beside one.
-pub(super) fn special<const E: u32, const M: u32>(bits: u32) -> f64 {
-    let Parts { significand, exponent, special } = parts::<E, M>(bits);
-    match (special, bits & ((1 << M) - 1)) {
-        (true, 0) => f64::INFINITY.copysign(f64::from(significand)),
-        (true, _) => f64::NAN,
-        _ => f64::from(significand) * f64::from(exponent).exp2(),
+impl Format {
+    #[inline(always)]
+    pub(super) fn parts(self, bits: u32) -> Parts {
+        let fraction = bits & ((1 << self.fraction) - 1);
+        let exponent = bits >> self.fraction & ((1 << self.exponent) - 1);
+        let magnitude = fraction | u32::from(exponent != 0) << self.fraction;
+        let negative = bits >> (self.exponent + self.fraction) & 1 != 0;
+        let bias = (1 << (self.exponent - 1)) - 1;
+        Parts {
+            significand: if negative { -(magnitude as i32) } else { magnitude as i32 },
+            exponent: if magnitude == 0 { ZERO } else { (exponent as i32).max(1) - bias },
+            special: exponent == (1 << self.exponent) - 1,
+        }
+    }
+
+    /// What an infinity or NaN is, and what any other number may as well be beside one.
+    pub(super) fn special(self, bits: u32) -> f64 {
+        let Parts { significand, exponent, special } = self.parts(bits);
+        match (special, bits & ((1 << self.fraction) - 1)) {
+            (true, 0) => f64::INFINITY.copysign(f64::from(significand)),
+            (true, _) => f64::NAN,
+            _ => f64::from(significand) * f64::from(exponent).exp2(),
+        }
     }
 }
 
@@ -41,10 +50,9 @@ pub(super) fn special<const E: u32, const M: u32>(bits: u32) -> f64 {
 pub(crate) trait Factor: 'static {
     /// Elements in a word.
     const PER_WORD: usize;
-    /// Bits of the fraction.
-    const FRACTION: u32;
-    fn parts(word: u32, index: usize) -> Parts;
-    fn special(word: u32, index: usize) -> f64;
+    const FORMAT: Format;
+    /// An element of a word.
+    fn bits(word: u32, index: usize) -> u32;
 }
 
 macro_rules! factor {
@@ -53,10 +61,9 @@ macro_rules! factor {
         pub(crate) struct $name;
         impl Factor for $name {
             const PER_WORD: usize = $per;
-            const FRACTION: u32 = $m;
+            const FORMAT: Format = Format { exponent: $e, fraction: $m };
             #[inline(always)]
-            fn parts($word: u32, $index: usize) -> Parts { parts::<$e, $m>($bits) }
-            fn special($word: u32, $index: usize) -> f64 { special::<$e, $m>($bits) }
+            fn bits($word: u32, $index: usize) -> u32 { $bits }
         }
     )* };
 }

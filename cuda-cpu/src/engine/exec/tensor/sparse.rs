@@ -7,7 +7,7 @@
 use super::accumulator::Accumulator;
 use super::floats::{A_E4M3, B_E4M3, Single, added, unpack};
 use super::fused::multiply;
-use super::integers::element;
+use super::integers::{SATURATES, element, masks};
 use super::layout::{lines, set_sums, sums};
 use super::parts::{F16, Factor};
 use super::{twice, whole_warp};
@@ -69,9 +69,8 @@ fn picks<const K: usize>(places: &Places, one_of_two: bool) -> [[u8; K]; 16] {
     })
 }
 
-/// `W` words to a row of A, with `K` elements; `V` to a column of B, with `L`.
-#[inline(always)]
-fn floats<F, D, const W: usize, const K: usize, const V: usize, const L: usize>(
+/// The handler for products of `F`s: `W` words to a row of A, with `K` elements; `V` to a column of B, with `L`.
+pub(crate) fn floats<F, D, const W: usize, const K: usize, const V: usize, const L: usize>(
     ctx: &mut Ctx<'_>,
     op: &Op,
 ) -> Flow
@@ -93,15 +92,8 @@ where
     Flow::Next
 }
 
-twice! {
-    /// The handler for `K` products of `F`s.
-    pick, floats, [F: Factor, D: Accumulator, const W: usize, const K: usize, const V: usize, const L: usize],
-    [F, D, W, K, V, L]
-}
-
-/// As `floats::bytes`: first every other four, beginning with zero, then the others; C is added last.
-#[inline(always)]
-fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+/// The handler for 8-bit floats, as `floats::bytes`: first every other four, beginning with zero, then the others; C is added last.
+pub(crate) fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
     }
@@ -126,18 +118,9 @@ fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-twice! {
-    /// The handler for 8-bit floats.
-    pick_bytes, bytes, [const W: usize], [W]
-}
-
-/// `W` words to a row of A, twice as many to a column of B (`V`), of integers of `BITS` bits. Mode 1: the sum with C
-/// saturates.
+/// `W` words to a row of A, twice as many to a column of B (`V`), of integers of `BITS` bits.
 #[inline(always)]
-fn integers<const BITS: u32, const A: bool, const B: bool, const W: usize, const V: usize>(
-    ctx: &mut Ctx<'_>,
-    op: &Op,
-) -> Flow {
+fn integers<const BITS: u32, const W: usize, const V: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
     }
@@ -146,6 +129,8 @@ fn integers<const BITS: u32, const A: bool, const B: bool, const W: usize, const
     let b = lines::<u32, 8, V>(ctx, op, of_b);
     let mut d = sums::<u32, 16>(ctx, op, of_c);
     let places = places(ctx, op, of_c + 4);
+    let modes = op.imm >> MODES;
+    let [mask_a, mask_b] = masks(modes, BITS);
     // Elements that go together: one byte, or two of four bits.
     let per = 8 / BITS;
     for i in 0..16 {
@@ -157,12 +142,12 @@ fn integers<const BITS: u32, const A: bool, const B: bool, const W: usize, const
                 for part in 0..per {
                     let at = |unit: u32| ((unit / 4) as usize, unit % 4 * per + part);
                     let ((word, index), (row, other)) = (at(unit), at(row));
-                    sum += element::<BITS, A>(a[i][word], index)
-                        * element::<BITS, B>(b[n][row], other);
+                    sum += element::<BITS>(a[i][word], index, mask_a)
+                        * element::<BITS>(b[n][row], other, mask_b);
                 }
             }
             let c = d[i][n] as i32;
-            let saturates = op.imm >> MODES == 1;
+            let saturates = modes & SATURATES != 0;
             d[i][n] = if saturates { c.saturating_add(sum) } else { c.wrapping_add(sum) } as u32;
         }
     }
@@ -173,6 +158,6 @@ fn integers<const BITS: u32, const A: bool, const B: bool, const W: usize, const
 twice! {
     /// The handler for integers.
     pick_integers, integers,
-    [const BITS: u32, const A: bool, const B: bool, const W: usize, const V: usize],
-    [BITS, A, B, W, V]
+    [const BITS: u32, const W: usize, const V: usize],
+    [BITS, W, V]
 }
