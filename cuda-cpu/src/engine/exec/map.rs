@@ -93,13 +93,10 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
         }
         return;
     }
+    // One question for both halves: where lanes leave a loop one by one, a question for each is often mispredicted.
+    let full = mask == u32::MAX;
     let mut first = 0;
     while first < LANES {
-        let lanes = (mask >> first) as u16;
-        if lanes == 0 {
-            first += HALF;
-            continue;
-        }
         // All operands of a half warp are read before its first result is written.
         let mut results = [RawOf::<D>::default(); HALF];
         let mut i = 0;
@@ -110,10 +107,10 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
         // SAFETY: the caller's promise: a half warp lies within the register's lanes.
         unsafe {
             let d = d.add(first);
-            if lanes == u16::MAX {
+            if full {
                 d.cast::<[RawOf<D>; HALF]>().write(results);
             } else {
-                RawOf::<D>::blend::<V>(d, &results, lanes);
+                RawOf::<D>::blend::<V>(d, &results, (mask >> first) as u16);
             }
         }
         first += HALF;
