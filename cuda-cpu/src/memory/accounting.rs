@@ -1,28 +1,30 @@
-//! How many bytes are taken, and by what.
+//! Accounting of device memory against its capacity.
 //!
-//! Memory that is freed in stream order counts as free from when that was *announced*, as in a GPU's stream-ordered pool:
-//! what is promised then, and does not fit yet, *waits*. Whoever waits is let in in the order of the promises, when
-//! enough has been given back. So what is really taken never exceeds the capacity, and nobody waits for ever: what
-//! was announced before a promise is enough for it and for all promises before it, and waits for none that came later.
+//! As in the stream-ordered pool of a GPU, memory counts as free from the submission of its free, when the release is
+//! *announced*. An allocation is *promised* if it fits after the announced releases. A promise that does not fit yet *waits*.
+//! Waiting promises are fulfilled in order, when enough memory is released.
+//!
+//! The bytes really in use therefore never exceed the capacity. Every promise is fulfilled eventually: the releases announced
+//! before it suffice for it and for all earlier promises, and they do not wait for later ones.
 
 use std::collections::VecDeque;
 
 use super::error::OutOfMemory;
 
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Accounting {
     capacity: u64,
-    /// Bytes that are taken now.
+    /// The bytes in use now.
     used: u64,
-    /// Bytes, taken or waiting, that will be given back.
+    /// The bytes, in use or waiting, whose release is announced.
     leaving: u64,
     peak: u64,
-    /// Addresses and sizes, both in the order of the promises.
+    /// The addresses and sizes of waiting promises, in order.
     waiting: VecDeque<(u64, u64)>,
     waiting_bytes: u64,
 }
 
-impl Room {
+impl Accounting {
     pub(super) fn new(capacity: u64) -> Self {
         let waiting = VecDeque::new();
         Self { capacity, used: 0, leaving: 0, peak: 0, waiting, waiting_bytes: 0 }
@@ -32,40 +34,41 @@ impl Room {
         self.capacity
     }
 
-    /// Bytes that are spoken for: taken, or waiting, and not announced to leave.
+    /// Returns the bytes in use or promised, without those whose release is announced.
     pub(super) fn used(&self) -> u64 {
         (self.used + self.waiting_bytes).saturating_sub(self.leaving)
     }
 
-    /// The most that was ever taken.
+    /// Returns the maximum of bytes in use so far.
     pub(super) fn peak(&self) -> u64 {
         self.peak
     }
 
-    /// What somebody is told for whom there is no room.
-    pub(super) fn full(&self, requested: u64) -> OutOfMemory {
+    /// Returns the error for an allocation that does not fit.
+    pub(super) fn out_of_memory(&self, requested: u64) -> OutOfMemory {
         let free = self.capacity.saturating_sub(self.used());
         OutOfMemory { requested, free, total: self.capacity }
     }
 
-    /// Whether `bytes` fit now, beside everything that waits.
+    /// Whether `bytes` fit now, in addition to all waiting promises.
     pub(super) fn fits_now(&self, bytes: u64) -> bool {
         let taken = self.used.saturating_add(self.waiting_bytes);
         taken.checked_add(bytes).is_some_and(|all| all <= self.capacity)
     }
 
-    /// Whether `bytes` fit once everything has left that was announced.
+    /// Whether `bytes` fit after all announced releases.
     pub(super) fn fits_later(&self, bytes: u64) -> bool {
         self.used().checked_add(bytes).is_some_and(|all| all <= self.capacity)
     }
 
-    /// Takes bytes that fit.
+    /// Counts bytes that fit as in use.
     pub(super) fn take(&mut self, bytes: u64) {
         self.used += bytes;
         self.peak = self.peak.max(self.used);
     }
 
-    /// Takes bytes for an address above all earlier ones as soon as there is room. They fit, now or later.
+    /// Promises bytes that fit now or later. They count as in use as soon as they fit. The address must be above all earlier
+    /// ones.
     pub(super) fn take_when_free(&mut self, address: u64, bytes: u64) {
         if self.fits_now(bytes) {
             return self.take(bytes);
@@ -74,23 +77,23 @@ impl Room {
         self.waiting_bytes += bytes;
     }
 
-    /// Whether the bytes of this address are still to be taken.
+    /// Whether the promise of this address is still waiting.
     pub(super) fn is_waiting(&self, address: u64) -> bool {
         self.waiting.front().is_some_and(|(first, _)| address >= *first)
     }
 
-    /// `bytes` are given back some day.
-    pub(super) fn announce(&mut self, bytes: u64) {
+    /// Announces that `bytes` will be released.
+    pub(super) fn announce_release(&mut self, bytes: u64) {
         self.leaving += bytes;
     }
 
-    /// What was announced happens now.
-    pub(super) fn announced_leave(&mut self, bytes: u64) {
+    /// Records that an announced release happens now.
+    pub(super) fn complete_announced(&mut self, bytes: u64) {
         self.leaving = self.leaving.saturating_sub(bytes);
     }
 
-    /// Gives back bytes that were taken, and lets in who waits.
-    pub(super) fn give_back(&mut self, bytes: u64) {
+    /// Releases bytes in use, and fulfils the waiting promises that fit then.
+    pub(super) fn release(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);
         while let Some((_, next)) = self.waiting.front().copied()
             && self.used.saturating_add(next) <= self.capacity
@@ -107,78 +110,80 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_is_free_and_taken_until_it_has_left() {
-        let mut room = Room::new(100);
-        room.take(60);
-        assert!(room.fits_now(40) && !room.fits_later(41));
-        room.announce(60);
-        assert!(!room.fits_now(41) && room.fits_later(100) && !room.fits_later(101));
-        assert_eq!((room.used(), room.full(1).free), (0, 100));
-        room.take_when_free(1, 70);
-        room.take_when_free(2, 30);
-        assert!(room.is_waiting(1) && room.is_waiting(2) && !room.fits_later(1));
-        room.announced_leave(60);
-        room.give_back(60);
-        assert!(!room.is_waiting(1) && !room.is_waiting(2));
-        assert_eq!((room.used(), room.peak()), (100, 100));
+    fn announced_bytes_count_as_free_and_stay_in_use_until_released() {
+        let mut accounting = Accounting::new(100);
+        accounting.take(60);
+        assert!(accounting.fits_now(40) && !accounting.fits_later(41));
+        accounting.announce_release(60);
+        assert!(
+            !accounting.fits_now(41) && accounting.fits_later(100) && !accounting.fits_later(101)
+        );
+        assert_eq!((accounting.used(), accounting.out_of_memory(1).free), (0, 100));
+        accounting.take_when_free(1, 70);
+        accounting.take_when_free(2, 30);
+        assert!(accounting.is_waiting(1) && accounting.is_waiting(2) && !accounting.fits_later(1));
+        accounting.complete_announced(60);
+        accounting.release(60);
+        assert!(!accounting.is_waiting(1) && !accounting.is_waiting(2));
+        assert_eq!((accounting.used(), accounting.peak()), (100, 100));
     }
 
-    /// A small promise does not overtake a large one, for which there might then never be room.
+    /// A small promise does not overtake a large one, which could otherwise wait forever.
     #[test]
-    fn who_waits_is_let_in_in_order() {
-        let mut room = Room::new(100);
-        room.take(50);
-        room.announce(50);
-        room.take_when_free(1, 80);
-        room.take_when_free(2, 10);
-        assert!(!room.fits_now(1));
-        assert!(room.is_waiting(1) && room.is_waiting(2));
-        room.announced_leave(50);
-        room.give_back(50);
-        assert!(!room.is_waiting(1) && !room.is_waiting(2));
+    fn promises_are_fulfilled_in_order() {
+        let mut accounting = Accounting::new(100);
+        accounting.take(50);
+        accounting.announce_release(50);
+        accounting.take_when_free(1, 80);
+        accounting.take_when_free(2, 10);
+        assert!(!accounting.fits_now(1));
+        assert!(accounting.is_waiting(1) && accounting.is_waiting(2));
+        accounting.complete_announced(50);
+        accounting.release(50);
+        assert!(!accounting.is_waiting(1) && !accounting.is_waiting(2));
     }
 
-    /// Allocations and frees on random streams, run in random order between the streams: nobody is stuck, and
-    /// no more is taken than there is.
+    /// Runs allocations and frees of random streams in random order between the streams. Every promise is fulfilled, and the
+    /// bytes in use never exceed the capacity.
     #[test]
-    fn whatever_the_order_everyone_gets_room() {
+    fn every_promise_is_fulfilled_in_any_stream_order() {
         let mut seed = 7_u64;
         let mut next = move |n: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) % n
         };
         for _ in 0..300 {
-            let mut room = Room::new(100);
+            let mut accounting = Accounting::new(100);
             let mut streams = vec![VecDeque::<(bool, u64, u64)>::new(); 4];
-            // Where each live allocation was made: it is freed on the same stream, behind it.
+            // Live allocations with their streams. Each is freed on the stream of its allocation, after it.
             let mut live = Vec::new();
             for address in 0..60 {
                 let (stream, bytes) = (next(4) as usize, 1 + next(60));
-                while !room.fits_later(bytes) {
+                while !accounting.fits_later(bytes) {
                     let (stream, address, bytes) =
                         live.swap_remove(next(live.len() as u64) as usize);
-                    room.announce(bytes);
+                    accounting.announce_release(bytes);
                     let queue: &mut VecDeque<_> = &mut streams[stream];
                     queue.push_back((false, address, bytes));
                 }
-                room.take_when_free(address, bytes);
+                accounting.take_when_free(address, bytes);
                 streams[stream].push_back((true, address, bytes));
                 live.push((stream, address, bytes));
             }
             while streams.iter().any(|stream| !stream.is_empty()) {
                 let can = |stream: &VecDeque<(bool, u64, u64)>| {
-                    stream
-                        .front()
-                        .is_some_and(|(alloc, address, _)| !(*alloc && room.is_waiting(*address)))
+                    stream.front().is_some_and(|(alloc, address, _)| {
+                        !(*alloc && accounting.is_waiting(*address))
+                    })
                 };
                 let ready: Vec<_> = (0..4).filter(|index| can(&streams[*index])).collect();
                 assert!(!ready.is_empty(), "stuck");
                 let one = ready[next(ready.len() as u64) as usize];
                 if let Some((false, _, bytes)) = streams[one].pop_front() {
-                    room.announced_leave(bytes);
-                    room.give_back(bytes);
+                    accounting.complete_announced(bytes);
+                    accounting.release(bytes);
                 }
-                assert!(room.used <= 100);
+                assert!(accounting.used <= 100);
             }
         }
     }
