@@ -57,12 +57,12 @@ pub(crate) fn special(name: &str) -> Option<&str> {
     known.then_some(bare)
 }
 
-/// Whether `name` is a vector such as `%tid`, with the elements `%tid.x`, ..
+/// Whether `bare`, a name without its `%`, is a vector such as `tid`.
 pub(crate) fn is_vector(bare: &str) -> bool {
     VECTORS.contains(&bare)
 }
 
-/// Whether `name` is one of `%envreg0` to `%envreg31`, `%pm0` to `%pm7` or `%pm0_64` to `%pm7_64`.
+/// Whether `bare` is one of `envreg0` to `envreg31`, `pm0` to `pm7` or `pm0_64` to `pm7_64`.
 fn is_numbered(bare: &str) -> bool {
     let below = |digits: &str, count: u32| {
         digits.parse::<u32>().is_ok_and(|n| n < count && n.to_string() == digits)

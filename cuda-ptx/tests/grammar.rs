@@ -203,7 +203,7 @@ fn variables_of_every_kind() {
 #[test]
 fn extern_variable_with_initialiser_is_refused() {
     let text = ".global .b8 a[1] = {7}; .extern .global .b8 a[4] = {1, 2, 3, 4};";
-    assert!(message(text).contains("has no initialiser"), "{}", message(text));
+    assert!(message(text).contains("cannot have an initialiser"), "{}", message(text));
 }
 
 #[test]

@@ -158,7 +158,7 @@ mod tests {
         let error = parse(text, Unknown::Refuse).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "PTX line 1, column 13: `.novelty` is not a directive known here"
+            "PTX line 1, column 13: unknown or misplaced directive `.novelty`"
         );
         assert_eq!(parse(text, Unknown::Skip), Ok(([Some([7, 1, 1]), None, None], 0)));
     }

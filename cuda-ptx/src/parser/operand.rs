@@ -230,7 +230,7 @@ fn element(text: &str) -> Option<usize> {
     }
 }
 
-/// Whether the token is a part of a register: `.b0` to `.b7654`, `.h0` to `.h32`.
+/// Whether `text` is a part of a register: `.b0` to `.b7654`, `.h0` to `.h32`.
 fn is_part(text: &str) -> bool {
     let (digits, most, largest) = match text.get(..2) {
         Some(".b") => (&text[2..], 4, b'7'),
