@@ -1,5 +1,5 @@
-//! Shared parts of the benchmarks: timing of several ways in one run, tables, the raw driver calls for comparison, a
-//! counter of heap allocations and a heartbeat for executors.
+//! Shared parts of the benchmarks: timing of several ways in one run, tables, raw driver calls for comparison, a counter
+//! of heap allocations, and a heartbeat for executors.
 
 #[path = "harness/baseline.rs"]
 pub mod baseline;
@@ -23,7 +23,7 @@ pub mod watcher;
 pub use place::Place;
 pub use table::{Effort, Row, Way, heading, medians, per_second, print_rows, report, section};
 
-/// Unwraps a result; panics with the error, because a failed benchmark has nothing to print.
+/// Unwraps a result. Panics with the error, because a benchmark that failed has no result.
 #[allow(clippy::panic)]
 pub fn done<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     match result {

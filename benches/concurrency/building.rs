@@ -1,4 +1,4 @@
-//! Time and heap allocations of building operations and of running them.
+//! Measures the time and heap allocations of building and of running operations.
 
 use std::{error::Error, hint::black_box, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     sizes::Sizes,
 };
 
-/// The upload of the chain that is built.
+/// The data that the chain uploads.
 static DATA: [f32; 16] = [0.0; 16];
 
 pub fn measure(_: Option<&Raw>, ours: &Ours, _: &Sizes) -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! Three concurrent kernels, compared with one.
+//! Compares three concurrent kernels with one kernel.
 
 use benches::{Place, Way, baseline::Fork, heartbeat::one_thread, raw::Raw, report, section};
 use cuda_async::{Error, join_all, prelude::*};
@@ -52,7 +52,7 @@ pub fn measure(
     Ok(())
 }
 
-/// Takes the buffers out of a list.
+/// Converts a list of three buffers to an array.
 fn three(all: Vec<Words>) -> cuda_async::Result<[Words; 3]> {
     all.try_into().map_err(|_| Error::AlreadyEnded)
 }

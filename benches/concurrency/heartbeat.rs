@@ -1,4 +1,4 @@
-//! Delay of the other tasks of a one-threaded executor while kernels with read-backs are awaited on it.
+//! Measures the delay of the other tasks of a one-threaded executor while kernels with read-backs are awaited on it.
 
 use std::{error::Error, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 /// Elements of a read-back: 64 KiB.
 const WORDS: usize = 8192;
 
-/// Pipelines that are awaited concurrently, in the rows that are not sequential.
+/// The number of pipelines awaited concurrently, in the rows that are not sequential.
 const AT_ONCE: usize = 8;
 
 pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! A kernel that outlasts the spin budget: the cost of a wake.
+//! Measures the cost of a wake, with a kernel that runs longer than the spin budget.
 
 use std::{error::Error, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Concurrency: waiting for a kernel, forks, a thousand tasks, the other tasks of an executor, overlap of copies and
-//! kernels. Also the heap allocations of operations.
+//! Measures concurrency: waits for a kernel, forks, a thousand tasks, the delay of an executor's other tasks, overlap of
+//! copies and kernels, and the heap allocations of operations.
 //!
 //! `cargo bench -p benches --bench concurrency [-- cpu|cuda [block..]]` runs the blocks `kernel`, `forks`, `tasks`,
 //! `heartbeat`, `building`, `overlap` and `vectors`, or all of them if none is named. On a GPU the first rows of each block are

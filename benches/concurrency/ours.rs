@@ -1,4 +1,4 @@
-//! The library's operations that the blocks are made of.
+//! The library's operations that the blocks measure.
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
@@ -67,7 +67,7 @@ impl Ours {
             .map(|(x, ..)| x)
     }
 
-    /// One warp that runs for `nanos`.
+    /// Runs one warp for `nanos`.
     pub fn timed(&self, x: Words, nanos: u32) -> Op<LaunchOp<(Words, u32)>> {
         // SAFETY: the kernel writes the first element of x, and no caller's buffer is empty.
         unsafe { launch(&self.timed, LaunchConfig::new(1, 32), (x, nanos)) }

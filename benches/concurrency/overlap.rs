@@ -1,4 +1,4 @@
-//! Chunks that are uploaded, processed and downloaded, compared with the slowest of the three steps alone.
+//! Uploads, processes and downloads chunks, and compares the time with the slowest of the three steps alone.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use crate::{
     sizes::Sizes,
 };
 
-/// Streams that share the chunks.
+/// The numbers of streams that share the chunks.
 const LANES: [usize; 3] = [3, 4, 8];
 
 pub fn measure(
@@ -105,7 +105,7 @@ impl Chunks<'_> {
         ]
     }
 
-    /// All chunks, divided among `lanes` sequences. Each sequence waits for its chunk before it starts the next.
+    /// Processes all chunks in `lanes` sequences. Each sequence waits for a chunk before it starts the next.
     fn together(&self, lanes: usize) -> impl DeviceOp<Output = ()> {
         let nanos = self.sizes.chunk_nanos;
         let chunk = move || {

@@ -1,4 +1,4 @@
-//! Many concurrent tasks. Each runs a sequence of pipelines of three small kernels on its own buffer.
+//! Measures many concurrent tasks. Each runs a sequence of pipelines of three small kernels on its own buffer.
 
 use std::{error::Error, sync::Arc, thread};
 
@@ -53,7 +53,7 @@ struct Tasks<'a> {
     buffers: Place<Vec<Floats>>,
     pipelines: usize,
     runtime: Runtime,
-    /// One for each blocking thread.
+    /// A stream for each blocking thread.
     streams: Vec<Stream>,
 }
 

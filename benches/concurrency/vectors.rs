@@ -1,4 +1,4 @@
-//! Copies of ordinary host memory, compared with the driver's own.
+//! Compares copies of ordinary host memory with the driver's copies.
 
 use std::{cell::RefCell, sync::Arc};
 

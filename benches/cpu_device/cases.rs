@@ -1,4 +1,4 @@
-//! The twelve pieces of work.
+//! The twelve cases of the benchmark.
 
 use cuda_async::{LaunchConfig, Result};
 

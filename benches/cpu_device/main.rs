@@ -1,4 +1,4 @@
-//! The CPU device compared with plain Rust: the same work by a kernel on all cores and by a loop on one core.
+//! Compares the CPU device with plain Rust: a kernel on all cores, and the same work in a loop on one core.
 //!
 //! `cargo bench -p benches --bench cpu_device [-- NAME] [-- --small]`. Results are compared before timing.
 //! `--small` selects the problem sizes of `benches/peers/ptoxide` and `benches/peers/numba_simulator`.

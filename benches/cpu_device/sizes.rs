@@ -38,7 +38,8 @@ pub const FULL: Sizes = Sizes {
     pcg: [1 << 20, 32],
 };
 
-/// Each takes a few seconds in the slowest peer, and at least ten times a launch here. Python parses these numbers.
+/// Small sizes. Each kernel takes a few seconds in the slowest peer, and at least ten times as long as a launch here.
+/// `benches/peers/numba_simulator` parses these numbers.
 pub const SMALL: Sizes = Sizes {
     mandelbrot: [128, 96, 256],
     matmul: 64,

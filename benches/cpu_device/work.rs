@@ -1,4 +1,4 @@
-//! A piece of work that the device and plain Rust do in turn.
+//! A case of the benchmark, which the device and plain Rust run in turn.
 
 use cuda_async::{DeviceBuffer, Element};
 

@@ -86,7 +86,7 @@ fn host_memory<'a>(gpu: &'a Gpu, Handles { memory, pool, .. }: &'a Handles) -> V
     ]
 }
 
-/// A pool of pinned host memory that keeps what is freed.
+/// Creates a pool of pinned host memory that keeps freed memory.
 fn host_pool() -> Result<sys::CUmemoryPool> {
     // SAFETY: zeros are the defaults of every field.
     let mut props: sys::CUmemPoolProps = unsafe { zeroed() };

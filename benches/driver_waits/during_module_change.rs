@@ -32,7 +32,7 @@ impl Prepared {
     }
 }
 
-/// What the other thread does meanwhile.
+/// The action of the other thread during the measurement.
 #[derive(Clone, Copy)]
 pub enum Change {
     Load,

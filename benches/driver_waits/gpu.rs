@@ -1,4 +1,4 @@
-//! A GPU with three streams: one for the kernel that runs, one for launches meanwhile, one for the measured calls.
+//! A GPU with three streams: for the long kernel, for launches during it, and for the measured calls.
 
 use std::{ffi::c_void, mem::MaybeUninit, ptr, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use cudarc::driver::{CudaContext, result, sys};
 /// Errors that threads can pass on.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The context, its streams and its kernels. Nothing of it is freed.
+/// The context, its streams and its kernels. They are never freed.
 pub struct Gpu {
     context: Arc<CudaContext>,
     busy: sys::CUstream,
@@ -40,7 +40,7 @@ impl Stream {
 // SAFETY: the handles are never written, and the driver accepts them on every thread whose current context is theirs.
 unsafe impl Sync for Gpu {}
 
-/// The kernel that runs for a stated time, and does little else.
+/// A kernel that runs for a given time.
 pub const PTX: &str = concat!(include_str!("../../kernels/timed.ptx"), "\0");
 
 impl Gpu {
@@ -72,7 +72,7 @@ impl Gpu {
         Ok(self.context.bind_to_thread()?)
     }
 
-    /// Launches the kernel that the calls are measured beside.
+    /// Launches the long kernel, during which the calls are measured.
     pub fn run_for(&self, time: Duration) -> Result<()> {
         self.launch(self.timed, self.busy, time)
     }
@@ -85,7 +85,7 @@ impl Gpu {
         Stream(self.other).synchronize()
     }
 
-    /// The stream of the kernel that the calls are measured beside.
+    /// The stream of the long kernel.
     pub fn busy(&self) -> Stream {
         Stream(self.busy)
     }
@@ -98,12 +98,12 @@ impl Gpu {
         self.launch(self.timed, self.idle.get(), time)
     }
 
-    /// A stream that is idle but for the calls that are measured.
+    /// A stream that is used only by the measured calls.
     pub fn idle(&self) -> Stream {
         self.idle
     }
 
-    /// Waits for everything.
+    /// Waits for all streams.
     pub fn synchronize(&self) -> Result<()> {
         Ok(self.context.synchronize()?)
     }
@@ -125,33 +125,33 @@ impl Gpu {
     }
 }
 
-/// The error of a driver call.
+/// Converts the status of a driver call to a result.
 pub fn check(status: sys::CUresult) -> Result<()> {
     Ok(status.result()?)
 }
 
-/// An event without a time stamp, which is cheap to record.
+/// Creates an event without timing, which is cheap to record.
 pub fn new_event() -> Result<sys::CUevent> {
     let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
     // SAFETY: writes one handle.
     made(|to| unsafe { sys::cuEventCreate(to, flags) })
 }
 
-/// A stream without an implicit order with the default stream.
+/// Creates a stream that has no implicit order with the default stream.
 pub fn new_stream(priority: i32) -> Result<sys::CUstream> {
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
     // SAFETY: writes one handle.
     made(|to| unsafe { sys::cuStreamCreateWithPriority(to, flags, priority) })
 }
 
-/// The number of the highest priority that a stream can have.
+/// Returns the highest stream priority.
 pub fn highest_priority() -> Result<i32> {
     let mut lowest = 0;
     // SAFETY: writes two integers.
     made(|to| unsafe { sys::cuCtxGetStreamPriorityRange(&mut lowest, to) })
 }
 
-/// The free bytes of the device.
+/// Returns the free memory of the device in bytes.
 pub fn free_memory() -> Result<i64> {
     let mut total = 0;
     // SAFETY: writes two integers.
@@ -159,7 +159,7 @@ pub fn free_memory() -> Result<i64> {
     Ok(free as i64)
 }
 
-/// The handle that a driver call writes.
+/// Runs a driver call and returns the handle that it writes.
 pub fn made<T>(make: impl FnOnce(*mut T) -> sys::CUresult) -> Result<T> {
     let mut handle = MaybeUninit::uninit();
     check(make(handle.as_mut_ptr()))?;

@@ -1,10 +1,14 @@
-//! Measures which driver calls wait for kernels on other streams, and which of them hold up launches of other threads
-//! meanwhile. Then measures which calls wait while the load or unload of a module waits for a kernel. Raw driver calls only.
+//! Measures driver calls that wait for kernels on other streams.
 //!
-//! `cargo bench -p benches --bench driver_waits` needs a GPU with a driver of CUDA 13.0 or newer. A kernel runs for
-//! [`KERNEL`]. A second thread makes the call [`BEFORE_CALL`] later, and the first thread launches an empty kernel on
-//! another stream when the call has had [`BEFORE_LAUNCH`] to begin. In the second part the second thread loads or unloads
-//! a module, and the first one makes the call.
+//! `cargo bench -p benches --bench driver_waits` needs a GPU with a driver of CUDA 13.0 or newer. It uses raw driver calls
+//! only.
+//!
+//! The first part measures which calls wait for a running kernel, and which of them delay launches of other threads. A
+//! kernel runs for [`KERNEL`]. A second thread makes the call [`BEFORE_CALL`] later. The first thread launches an empty
+//! kernel on another stream [`BEFORE_LAUNCH`] after the call.
+//!
+//! The second part measures which calls wait while the load or unload of a module waits for a kernel. The second thread
+//! loads or unloads a module, and the first thread makes the call.
 
 mod calls;
 mod during_module_change;
@@ -61,8 +65,8 @@ fn main() -> Result<()> {
     streams_that_wait(&gpu)
 }
 
-/// Creates streams while short kernels run one after the other, and prints which creations waited. Then destroys them
-/// and creates as many again.
+/// Creates streams while short kernels run in sequence, and prints which creations waited. Then destroys the streams and
+/// creates as many again.
 fn streams_that_wait(gpu: &Gpu) -> Result<()> {
     section(
         "256 streams that are created while kernels run",
@@ -99,7 +103,7 @@ fn streams_that_wait(gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
-/// Makes `call` on another thread while a kernel runs, and `then` on this one when `call` has had time to begin.
+/// Runs `call` on another thread while a kernel runs, and then `then` on this thread, `BEFORE_LAUNCH` later.
 fn during_a_kernel<A: Send, B>(
     gpu: &Gpu,
     call: impl FnOnce() -> Result<A> + Send,

@@ -1,4 +1,4 @@
-//! The baseline of each block: the same work done by plain driver calls.
+//! The baseline of each block: the same work by plain driver calls.
 
 use std::{cell::Cell, thread};
 
@@ -11,10 +11,10 @@ use crate::{
     watcher::Watcher,
 };
 
-/// Threads that run many tasks.
+/// The number of threads that run many tasks.
 pub const THREADS: usize = 8;
 
-/// Two ways to wait for a kernel.
+/// Returns two ways to wait for a kernel: synchronize the stream, or watch a flag that the stream writes.
 ///
 /// # Errors
 /// The error of the driver.
@@ -80,7 +80,7 @@ impl<'a> Fork<'a> {
     }
 }
 
-/// Plain threads, each with a stream and a share of the buffers.
+/// Threads without an executor, each with a stream and a share of the buffers.
 pub struct Threads<'a> {
     shares: Vec<(Lane<'a>, Vec<Address>)>,
     pipelines: usize,
@@ -121,7 +121,7 @@ fn blocking(lane: &mut Lane<'_>, buffers: &[Address], pipelines: usize) {
     }
 }
 
-/// A task that blocks: its thread waits in the driver for each kernel and its download.
+/// A task that blocks its thread in the driver for each kernel and its download.
 pub async fn synchronising(lane: &Lane<'_>, nanos: u32, kernels: usize) {
     for _ in 0..kernels {
         lane.timed(nanos);

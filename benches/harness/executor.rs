@@ -1,5 +1,5 @@
-//! A minimal executor: it polls, and parks its thread until it is woken. The extra time of another executor is that
-//! executor's own cost.
+//! A minimal executor, which polls a future and parks its thread until it is woken. It is the reference for the cost of
+//! other executors.
 
 use std::{
     pin::pin,
@@ -23,7 +23,7 @@ struct Parker {
 }
 
 impl Parking {
-    /// Makes an executor for the calling thread.
+    /// Creates an executor for the calling thread.
     pub fn new() -> Self {
         let parker =
             Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(false) });

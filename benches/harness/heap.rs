@@ -10,7 +10,7 @@ use std::{
 
 use crate::{Effort, Way, medians};
 
-/// Repetitions of a measured operation: one takes less than the clock's resolution.
+/// Repetitions of a measured operation. One execution takes less than the clock's resolution.
 const TIMES: usize = 1000;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);

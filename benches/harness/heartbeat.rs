@@ -20,7 +20,7 @@ use crate::{
 pub const PULSES: [(&str, Pulse); 2] =
     [("lateness of a 1 ms tick", Pulse::Ticks), ("gap between turns, at any moment", Pulse::Turns)];
 
-/// The behaviour of the other task.
+/// The behaviour of the task that measures the delay.
 #[derive(Clone, Copy)]
 pub enum Pulse {
     /// Waits for ticks, one each millisecond, and records the lateness of each. The resolution of tokio's clock is a
@@ -31,12 +31,12 @@ pub enum Pulse {
     Turns,
 }
 
-/// Time that the pulse runs before and after the work.
+/// The time for which the pulse runs before and after the work.
 const SETTLE: Duration = Duration::from_millis(5);
 
 type Record = Arc<Mutex<Histogram>>;
 
-/// Makes a one-threaded executor.
+/// Creates a one-threaded executor.
 pub fn one_thread() -> Runtime {
     done(Builder::new_current_thread().enable_time().build())
 }
@@ -65,7 +65,7 @@ pub fn beside(what: &str, how: &str, pulse: Pulse, work: impl Future<Output = ()
 
 async fn ticks(record: Record) {
     let mut interval = interval(Duration::from_millis(1));
-    // Missed ticks follow at once, each with its own lateness.
+    // Missed ticks follow immediately, each with its own lateness.
     interval.set_missed_tick_behavior(MissedTickBehavior::Burst);
     loop {
         let due = interval.tick().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Buckets for each power of two of nanoseconds: quantiles are exact to a sixteenth.
+/// The number of buckets for each power of two of nanoseconds. The relative error of quantiles is at most 1/16.
 const STEPS: u64 = 16;
 
 pub struct Histogram {
@@ -55,7 +55,7 @@ fn bucket(nanos: u64) -> usize {
     (power * STEPS + (nanos >> power)) as usize
 }
 
-/// The first value behind the bucket.
+/// The first value after the bucket.
 fn end(bucket: u64) -> u64 {
     let power = (bucket / STEPS).saturating_sub(1);
     (bucket - power * STEPS + 1) << power

@@ -7,16 +7,16 @@ use std::{
 
 use crate::done;
 
-/// Holds a value that operations borrow by taking it and returning it.
+/// Holds a value that operations take and return.
 pub struct Place<T>(Mutex<Option<T>>);
 
 impl<T> Place<T> {
-    /// Makes a place that holds `content`.
+    /// Creates a place that holds `content`.
     pub const fn new(content: T) -> Self {
         Self(Mutex::new(Some(content)))
     }
 
-    /// Passes the value to `run`, which returns it. Empty after an error.
+    /// Passes the value to `run` and stores the value that it returns. The place stays empty after an error.
     pub fn lend<E: Display>(&self, run: impl FnOnce(T) -> Result<T, E>) {
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *place = place.take().map(|content| done(run(content)));

@@ -17,7 +17,7 @@ use cudarc::driver::{
     sys,
 };
 
-/// Elements of the buffer that `scale` scales.
+/// The number of elements that `scale` scales.
 pub const LEN: usize = 2048;
 
 /// A device address.
@@ -84,7 +84,7 @@ impl Raw {
         }
     }
 
-    /// Makes a lane for the calling thread, with zeroed buffers of `bytes` bytes.
+    /// Creates a lane for the calling thread, with zeroed buffers of `bytes` bytes.
     ///
     /// # Errors
     /// The error of the driver.
@@ -103,8 +103,8 @@ impl Raw {
 impl Lane<'_> {
     /// Makes the lane enqueue on `stream`, a stream of the same context. The caller keeps `stream` alive.
     ///
-    /// The same calls may take some percent longer on one stream of a process than on another. So a comparison of small
-    /// differences needs the same stream.
+    /// The same calls can take some percent longer on one stream of a process than on another. To compare small
+    /// differences, use the same stream.
     ///
     /// # Safety
     /// `stream` is a stream of the same context, and lives as long as the lane.
@@ -164,18 +164,18 @@ impl Lane<'_> {
         self.launch(self.raw.scale, [LEN as u32 / 256, 256], params, ptr::null_mut());
     }
 
-    /// As [`scale`](Self::scale), with the parameters packed in one buffer. A library that does not know the kernel
-    /// launches so.
+    /// Launches as [`scale`](Self::scale) does, with the parameters packed in one buffer. A library that does not know
+    /// the kernel's parameters launches this way.
     pub fn scale_packed(&self) {
         self.packed(self.raw.scale);
     }
 
-    /// As [`scale_packed`](Self::scale_packed), with a kernel of a library.
+    /// Launches as [`scale_packed`](Self::scale_packed) does, with a kernel of a library.
     pub fn scale_by(&self, kernel: LibraryKernel) {
         self.packed(kernel.0.cast());
     }
 
-    /// Asks for the current context.
+    /// Queries the current context.
     pub fn query_context(&self) {
         let mut context = ptr::null_mut();
         // SAFETY: writes one handle.
@@ -230,7 +230,7 @@ impl Lane<'_> {
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(self.host, self.x, self.bytes, self.stream) });
     }
 
-    /// Copies ordinary memory to the device, and waits.
+    /// Copies ordinary memory to the device and waits.
     pub fn upload_from(&self, host: &[u8]) {
         let bytes = host.len().min(self.bytes);
         // SAFETY: both have that many bytes, and `host` lives until the stream is synchronised.
@@ -240,7 +240,7 @@ impl Lane<'_> {
         self.synchronize();
     }
 
-    /// Copies from the device to ordinary memory, and waits.
+    /// Copies from the device to ordinary memory and waits.
     pub fn download_to(&self, host: &mut [u8]) {
         let (bytes, to) = (host.len().min(self.bytes), host.as_mut_ptr().cast());
         // SAFETY: as for `upload_from`.
@@ -265,7 +265,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Makes an event without timing.
+    /// Creates an event without timing.
     ///
     /// # Errors
     /// The error of the driver.
@@ -285,7 +285,7 @@ impl Lane<'_> {
         check(unsafe { sys::cuStreamWaitEvent(self.stream, event.0, 0) });
     }
 
-    /// Makes a word of host memory that this stream can write.
+    /// Allocates a word of host memory that this stream can write.
     ///
     /// # Errors
     /// The error of the driver.

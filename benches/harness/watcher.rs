@@ -26,7 +26,8 @@ struct Shared {
 }
 
 impl Watcher {
-    /// Watches `word`, which only grows. The watching thread spins during a wait and is parked otherwise.
+    /// Creates a watcher of `word`, whose value must only increase. The watching thread spins during a wait and is
+    /// parked otherwise.
     pub fn new(word: &'static AtomicU64) -> Self {
         let shared = Arc::new(Shared {
             word,

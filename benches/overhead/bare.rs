@@ -32,7 +32,7 @@ pub struct Bare {
 /// Ignores all notices.
 struct Ignore;
 
-// SAFETY: forwards nothing.
+// SAFETY: every notice is dropped.
 unsafe impl NoticeSink for Ignore {
     unsafe fn notice(&self, _: Notice) {}
 }
@@ -68,7 +68,7 @@ impl Bare {
         Ok(foreign.raw_stream(STREAM)?.stream)
     }
 
-    /// Submits launches, and blocks until they have run.
+    /// Submits launches and blocks until they are complete.
     pub fn chain(&self, launches: usize) {
         for _ in 0..launches {
             let ticket = Ticket { stream: STREAM, number: self.last.get() + 1 };

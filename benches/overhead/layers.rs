@@ -1,4 +1,4 @@
-//! A chain of launches and a single launch, layer by layer: separates the time of the library from that of the driver.
+//! Measures a chain of launches and a single launch, layer by layer, to separate the library's time from the driver's.
 
 use benches::{
     Effort, Way,

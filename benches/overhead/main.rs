@@ -116,7 +116,7 @@ fn one_launch(own: Option<&Lane<'_>>, raw: Option<&Lane<'_>>, ours: &Ours) {
     );
 }
 
-/// As [`one_launch`], on the stream that the default policy chooses.
+/// Measures as [`one_launch`] does, on the stream that the default policy chooses.
 fn one_await(raw: Option<&Lane<'_>>, ours: &Ours) {
     let inside = raw.map(|raw| {
         Way::new("raw driver, inside `block_on`", move || {
@@ -162,7 +162,7 @@ fn read_back(raw: Option<&Lane<'_>>, ours: &Ours) {
     );
 }
 
-/// Measures how long it takes to build and drop a thousand launch ops: one takes less than the clock's resolution.
+/// Measures the time to build and drop 1000 launch ops. One takes less than the clock's resolution.
 fn building(ours: &Ours) {
     let way = Way::new("1000 launch ops, built and dropped", || ours.build(1000));
     report("building, no device", vec![way], Effort { rounds: 40, in_a_row: 20 });

@@ -1,4 +1,4 @@
-//! A device whose work completes at once without any effect. So a measured time is the library's own.
+//! A device that completes every submission immediately, without any effect. A measured time is the library's own.
 
 use std::{
     any::Any,
@@ -58,7 +58,7 @@ unsafe impl Backend for Null {
     }
 
     unsafe fn submit(&self, submission: &Submission<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
-        // No read-modify-write, which would count as time of the library. One thread submits.
+        // Only one thread submits, so no read-modify-write is needed. It would add to the measured time.
         let number = submission.ticket.number;
         if self.last.load(Relaxed) < number {
             self.last.store(number, Relaxed);

@@ -113,7 +113,7 @@ impl Ours {
         });
     }
 
-    /// As [`awaited_in_sequence`](Self::awaited_in_sequence), by plain `.await` on the default policy.
+    /// Awaits as [`awaited_in_sequence`](Self::awaited_in_sequence) does, by plain `.await` on the default policy.
     pub fn plainly_awaited(&self, runs: usize) {
         self.with_buffer(|x| {
             self.runtime.block_on(async {

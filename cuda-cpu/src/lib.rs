@@ -1,8 +1,8 @@
-//! The CPU device: runs PTX warp by warp, with every access checked.
+//! The CPU device, which runs PTX warp by warp and checks every access.
 //!
-//! [`CpuProvider`] opens it. Below that, [`Memory`] is the device's memory; [`Program`] is a PTX module decoded for running. The code that
-//! decodes is `engine/decode`, the handlers that run are `engine/exec`, and what schedules warps,
-//! blocks and grids lies beside them.
+//! [`CpuProvider`] opens the device. [`Memory`] is the memory of a device, and [`Program`] is a decoded PTX module.
+//!
+//! Layers, lowest first: `memory` (checked device memory), `engine` (decodes PTX and runs kernels), `device` (the backend).
 #![deny(missing_docs)]
 
 mod device;

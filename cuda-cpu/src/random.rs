@@ -1,6 +1,6 @@
-//! Random numbers that depend on a seed alone.
+//! Reproducible random numbers.
 
-/// Steele, Lea and Flood's `splitmix64`.
+/// A random generator that depends only on its seed: `splitmix64` of Steele, Lea and Flood.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `n`, which is not 0; for small `n` each as often as the others.
+    /// Returns a number below `n`, or 0 if `n` is 0. The distribution is nearly uniform for small `n`.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }

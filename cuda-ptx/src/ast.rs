@@ -1,7 +1,6 @@
-//! The checked module: what the parser makes and the CPU device decodes.
+//! The checked module, which the parser builds and the CPU device decodes.
 //!
-//! Names are resolved while parsing. Registers, labels and symbols are indices here, so nothing has
-//! to be looked up by name later; their names stay in tables for messages.
+//! The parser resolves all names. Registers, labels and symbols are indices. Their names are kept in tables for messages.
 
 use crate::instruction::{Instruction, LabelId, RegId, Symbol};
 use crate::param_type::ParamType;
@@ -25,12 +24,12 @@ pub struct Module {
     pub files: Vec<(u32, String)>,
 }
 
-/// A variable of any state space but registers.
+/// A variable of any state space except registers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
     /// The name in the source. Local and shared variables of nested scopes may repeat a name.
     pub name: String,
-    /// Where it lives.
+    /// The state space.
     pub space: Space,
     /// Element type.
     pub ty: ScalarType,
@@ -38,11 +37,11 @@ pub struct Variable {
     pub align: u32,
     /// Size in bytes; `None` for an unsized `.extern .shared x[]`.
     pub size: Option<u64>,
-    /// Initialiser: the bytes that are not zero and the addresses to be filled in at load time.
+    /// The initialiser: the bytes that are not zero, and the addresses to be filled in at load time.
     pub init: Vec<Init>,
-    /// `.extern`: defined elsewhere.
+    /// Whether the variable is `.extern`: another module defines it.
     pub external: bool,
-    /// Where it was declared.
+    /// The line of the declaration in the PTX text, from 1.
     pub line: u32,
 }
 
@@ -51,24 +50,24 @@ pub struct Variable {
 pub struct Init {
     /// Byte offset into the variable.
     pub at: u64,
-    /// What stands there.
+    /// The value at the offset.
     pub value: InitValue,
 }
 
-/// See [`Init`].
+/// The value of one piece of an initialiser ([`Init`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum InitValue {
     /// Little-endian bytes.
     Bytes(Vec<u8>),
     /// The address of a symbol, `size` bytes wide (4 or 8).
     Address {
-        /// Whose address.
+        /// The symbol whose address is stored.
         symbol: Symbol,
-        /// Added to it.
+        /// The number added to the address.
         addend: i64,
-        /// `generic(x)` was written: a generic address, not one within the symbol's space.
+        /// Whether it is written `generic(x)`: a generic address, not an address in the symbol's space.
         generic: bool,
-        /// Bytes it takes.
+        /// The size of the address in bytes.
         size: u32,
     },
 }
@@ -78,7 +77,7 @@ pub enum InitValue {
 pub struct Function {
     /// The (mangled) name.
     pub name: String,
-    /// `.entry` and not `.func`.
+    /// Whether the function is an `.entry`, not a `.func`.
     pub is_entry: bool,
     /// Return parameters of a `.func`.
     pub returns: Vec<Param>,
@@ -92,7 +91,7 @@ pub struct Function {
     pub required_cluster: Option<[u32; 3]>,
     /// The body; `None` for a declaration without definition (`vprintf`, `malloc`, ..).
     pub body: Option<Body>,
-    /// Where it was declared.
+    /// The line of the declaration in the PTX text, from 1.
     pub line: u32,
 }
 
@@ -105,53 +104,50 @@ pub struct Param {
     pub ty: ScalarType,
     /// Type: one value, or an array of values.
     pub param_type: ParamType,
-    /// Alignment in bytes: the declared one, else the natural one.
+    /// Alignment in bytes: the declared one, else the natural one of the type.
     pub align: u32,
     /// Size in bytes.
     pub size: u32,
-    /// Byte offset from the start of the parameter block: each parameter follows the last at its
-    /// own alignment.
+    /// Byte offset in the parameter block. Each parameter follows the previous one at its own alignment.
     pub offset: u32,
-    /// A `.ptr` attribute or none; informative.
+    /// Whether the parameter has a `.ptr` attribute, which is only informative.
     pub pointer: bool,
-    /// `.reg` parameter of a `.func` rather than `.param`; numbered through returns and parameters.
+    /// The register of a `.reg` parameter of a `.func`; `None` for `.param`. Numbered through returns and parameters.
     pub register: Option<RegId>,
 }
 
-/// The inside of a function.
+/// The body of a function.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Body {
-    /// Every register of every scope that is declared alone or used, with its declared type: of
-    /// `.reg .b32 %r<100>` only those that occur. Type by instruction, not by this. Register
-    /// parameters come first.
+    /// The registers of all scopes. Register parameters come first. Of a range such as `.reg .b32 %r<100>`, only the
+    /// registers that occur are listed. The type of an access is that of the instruction, not the declared type.
     pub registers: Vec<Register>,
     /// `.local`, `.shared`, `.param` (call argument) and `.const`/`.global` variables declared inside.
     pub variables: Vec<Variable>,
     /// The instructions in order.
     pub instructions: Vec<Instruction>,
-    /// Labels: each the index of the instruction it stands before (`instructions.len()` at the end).
+    /// Labels, each with the index of the instruction that follows it (`instructions.len()` at the end).
     pub labels: Vec<Label>,
     /// `.branchtargets` and `.calltargets` lists, which `brx.idx` and indirect calls name.
     pub target_lists: Vec<TargetList>,
     /// `.callprototype` directives, which indirect calls name.
     pub prototypes: Vec<Prototype>,
-    /// `.loc` directives: from instruction index on, the source position.
+    /// `.loc` directives: source positions, each valid from an instruction on.
     pub locations: Vec<Location>,
-    /// `.pragma "used_bytes_mask ..";` directives: (index of the load that follows, which of its bytes are
-    /// used).
+    /// `.pragma "used_bytes_mask ..";` directives: (index of the load that follows, mask of its bytes that are used).
     pub used_bytes: Vec<(u32, u64)>,
 }
 
 /// A declared register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
-    /// Its name, with the `%`.
+    /// The name, with the `%`.
     pub name: String,
     /// The declared type.
     pub ty: ScalarType,
 }
 
-/// See [`Body::labels`].
+/// A label of a body ([`Body::labels`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     /// The name in the source.
@@ -160,18 +156,18 @@ pub struct Label {
     pub target: u32,
 }
 
-/// See [`Body::target_lists`].
+/// A list of targets of indirect branches or calls ([`Body::target_lists`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetList {
     /// The label of the directive.
     pub name: String,
-    /// Labels (`.branchtargets`), else empty.
+    /// The labels of `.branchtargets`, else empty.
     pub labels: Vec<LabelId>,
-    /// Functions (`.calltargets`), indices into [`Module::functions`], else empty.
+    /// The functions of `.calltargets` as indices into [`Module::functions`], else empty.
     pub functions: Vec<u32>,
 }
 
-/// See [`Body::prototypes`].
+/// The signature of an indirect call ([`Body::prototypes`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prototype {
     /// The label of the directive.
@@ -182,10 +178,10 @@ pub struct Prototype {
     pub params: Vec<Param>,
 }
 
-/// See [`Body::locations`].
+/// A source position of instructions ([`Body::locations`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {
-    /// First instruction it holds for.
+    /// The first instruction at this position.
     pub instruction: u32,
     /// Index of a `.file`.
     pub file: u32,
@@ -193,12 +189,12 @@ pub struct Location {
     pub line: u32,
     /// Column in that line.
     pub column: u32,
-    /// `inlined_at`: the call, where this is code of a function that was inlined. A call inside of another
-    /// inlined function has a `.loc` of its own, earlier, with its own `inlined_at`.
+    /// The position of the call (`inlined_at`), if the code is that of an inlined function. If the call itself is in an
+    /// inlined function, an earlier `.loc` names its `inlined_at`.
     pub inlined_at: Option<Position>,
 }
 
-/// A place in a source file.
+/// A position in a source file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// Index of a `.file`.

@@ -1,16 +1,16 @@
-//! A place in the list of tokens: looking ahead, stepping, expecting.
+//! A cursor over the list of tokens: looks ahead, advances, and checks for expected tokens.
 
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token, tokenize};
 use crate::number::{Constant, literal};
 
-/// See the module.
+/// A position in the list of tokens.
 pub(crate) struct Cursor<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
-    /// Tokens from here on are hidden.
+    /// The index of the first token that is hidden.
     stop: usize,
-    /// What stands behind the last token, as often as it is asked for.
+    /// The token returned at the end, any number of times.
     end: Token<'a>,
 }
 
@@ -28,8 +28,8 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Runs `read` on the tokens of the block `{ .. }` that is next; the text seems to end at its `}`. Continues
-    /// behind the block, however far `read` came.
+    /// Runs `read` on the tokens of the next block `{ .. }`. For `read`, the text ends at the `}`. Afterwards the cursor is
+    /// behind the block, independent of how many tokens `read` consumed.
     pub(crate) fn inside_block<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Error>,
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Steps over the punctuation `text`; `what` is how the message names it.
+    /// Steps over the punctuation `text`. The error message names it `what`.
     pub(crate) fn expect(&mut self, text: &str, what: &'static str) -> Result<(), Error> {
         if self.eat(text) { Ok(()) } else { Err(Error::expected(what, &self.peek())) }
     }
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
         Ok(self.next())
     }
 
-    /// A plain integer, without sign or operators.
+    /// Reads an integer literal, without sign or operators.
     pub(crate) fn integer(&mut self, what: &'static str) -> Result<u64, Error> {
         let token = self.of_kind(Kind::Number, what)?;
         match literal(&token)? {
@@ -122,7 +122,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A plain integer of at most 32 bits.
+    /// Reads an integer literal of at most 32 bits.
     pub(crate) fn integer32(&mut self, what: &'static str) -> Result<u32, Error> {
         let token = self.peek();
         let value = self.integer(what)?;
@@ -130,7 +130,7 @@ impl<'a> Cursor<'a> {
             .map_err(|_| Error::at(&token, ErrorKind::BadNumber("more than 32 bits")))
     }
 
-    /// Steps over `open .. close` and everything between, `open` being next.
+    /// Steps over `open .. close` and all tokens between. `open` must be next.
     pub(crate) fn skip_balanced(&mut self, open: &str, close: &str) -> Result<(), Error> {
         let start = self.peek();
         let mut depth = 0_usize;

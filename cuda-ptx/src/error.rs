@@ -1,57 +1,57 @@
-//! What can be wrong with a PTX text, and where.
+//! The errors of parsing a PTX text.
 
 use std::fmt;
 
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_EXCERPT_BYTES;
 
-/// A PTX text that was refused: why, and at which token.
+/// The error for a PTX text that is refused: its kind, and the offending token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Error {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: ErrorKind,
     /// Line in the PTX text, from 1.
     pub line: u32,
     /// Column in that line, in bytes, from 1.
     pub column: u32,
-    /// The offending token, cut short if it is long; empty at the end of the text.
+    /// The offending token, truncated if it is long. Empty at the end of the text.
     pub found: String,
 }
 
-/// See [`Error::kind`].
+/// The kind of an [`Error`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The grammar wants something else here.
+    /// The grammar requires another token, which the text describes.
     Expected(&'static str),
-    /// A comment, string or block that never ends.
+    /// A comment, string or block is not terminated.
     Unterminated(&'static str),
-    /// A number that is none, and why.
+    /// A number is invalid, for the given reason.
     BadNumber(&'static str),
-    /// A directive that PTX does not know at this place.
+    /// A directive is unknown or not allowed at this place.
     UnknownDirective,
-    /// `%name` is neither declared here nor a special register.
+    /// `%name` is neither declared in this scope nor a special register.
     UnknownRegister,
-    /// A name that nothing declares: what kind of name was looked for.
+    /// A name is not declared. The text is the kind of name that was expected.
     Undefined(&'static str),
-    /// A name that the same scope declared before.
+    /// A name is declared twice in one scope.
     Duplicate {
-        /// Where it was declared first.
+        /// The line of the first declaration.
         first_line: u32,
     },
-    /// A name that was declared before, differently: what differs.
+    /// Two declarations of a name differ. The text is the difference.
     Mismatch(&'static str),
-    /// One of the limits of [`limits`](crate::limits) is exceeded.
+    /// One of the [`limits`](crate::limits) is exceeded.
     Limit {
         /// The name of the limit.
         name: &'static str,
-        /// Its value.
+        /// The value of the limit.
         limit: u64,
     },
-    /// Something that PTX forbids.
+    /// PTX forbids the construct, for the given reason.
     Invalid(&'static str),
-    /// Something that PTX allows and this crate does not know.
+    /// PTX allows the construct, but this crate does not support it.
     Unsupported(&'static str),
 }
 
@@ -77,7 +77,7 @@ impl Error {
     }
 }
 
-/// The first line of `text`, cut at [`MAX_EXCERPT_BYTES`].
+/// Returns the first line of `text`, truncated to [`MAX_EXCERPT_BYTES`].
 fn excerpt(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let mut short: String = String::new();
@@ -97,9 +97,9 @@ impl fmt::Display for Error {
         let found = Found(&self.found);
         match &self.kind {
             ErrorKind::Expected(what) => write!(f, "expected {what}, found {found}"),
-            ErrorKind::Unterminated(what) => write!(f, "{what} has no end: {found}"),
-            ErrorKind::BadNumber(why) => write!(f, "{found} is not a number: {why}"),
-            ErrorKind::UnknownDirective => write!(f, "{found} is not a directive known here"),
+            ErrorKind::Unterminated(what) => write!(f, "{what} is not terminated: {found}"),
+            ErrorKind::BadNumber(why) => write!(f, "{found} is not a valid number: {why}"),
+            ErrorKind::UnknownDirective => write!(f, "unknown or misplaced directive {found}"),
             ErrorKind::UnknownRegister => {
                 write!(f, "{found} is neither a declared register nor a special register")
             }
@@ -107,7 +107,7 @@ impl fmt::Display for Error {
             ErrorKind::Duplicate { first_line } => {
                 write!(f, "{found} is declared twice, first in line {first_line}")
             }
-            ErrorKind::Mismatch(what) => write!(f, "{found} was declared with {what} before"),
+            ErrorKind::Mismatch(what) => write!(f, "{found} was declared before with {what}"),
             ErrorKind::Limit { name, limit } => {
                 write!(f, "{found} exceeds the limit {name} ({limit})")
             }
@@ -119,7 +119,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The offending token in a sentence.
+/// Displays the offending token in a message.
 struct Found<'a>(&'a str);
 
 impl fmt::Display for Found<'_> {
@@ -137,14 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_says_where_what_was_expected_and_what_was_found() {
+    fn message_has_position_expectation_and_token() {
         let token = Token { kind: Kind::Ident, text: "foo", line: 3, column: 7 };
         let error = Error::expected("`;`", &token);
         assert_eq!(error.to_string(), "PTX line 3, column 7: expected `;`, found `foo`");
     }
 
     #[test]
-    fn a_long_token_is_cut_at_a_character() {
+    fn long_token_is_truncated_at_a_character_boundary() {
         let text = "é".repeat(100);
         let cut = excerpt(&text);
         assert_eq!(cut.chars().filter(|c| *c == 'é').count(), MAX_EXCERPT_BYTES / 2);

@@ -1,11 +1,11 @@
-//! Upper bounds of the memory that variables take.
+//! Upper bounds of the memory of variables.
 
 use crate::types::Space;
 
 /// Alignments up to 2^20 bytes ([`limits::MAX_ALIGNMENT`](crate::limits::MAX_ALIGNMENT)).
 const ALIGNMENTS: usize = 21;
 
-/// The variables of one state space: an upper bound of their bytes in every order of placement.
+/// The variables of one state space, with an upper bound of their bytes for every order of placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Footprint {
     /// Sum of the sizes, without padding; saturates.
@@ -14,7 +14,7 @@ struct Footprint {
     by_alignment: [u64; ALIGNMENTS],
     /// Every size is a multiple of 2^granule.
     granule: u32,
-    /// A variable was declared whose size cannot be determined.
+    /// Whether a variable was declared whose size cannot be determined.
     unknown: bool,
 }
 
@@ -39,10 +39,10 @@ impl Footprint {
         }
     }
 
-    /// The bytes with the largest padding that any order needs; `None` if a size is unknown.
+    /// Returns the bytes with the largest padding of any order, or `None` if a size is unknown.
     ///
     /// Each variable ends at a multiple of the granule, so a variable of alignment `a` is padded by at most
-    /// `a - granule` bytes. The first variable is not padded, whichever it is.
+    /// `a - granule` bytes. The first variable of an order is not padded.
     fn upper_bound(&self) -> Option<u64> {
         let (mut total, mut least) = (self.bytes, u64::MAX);
         for (align, count) in self.by_alignment.iter().enumerate().filter(|(_, count)| **count > 0)
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn no_order_needs_more_than_the_bound() {
+    fn bound_holds_for_every_order() {
         let variables = [(3, 1), (8, 8), (12, 4), (20, 16)];
         let bound = bound(&variables).unwrap();
         let mut worst = 0;
-        // All orders of four.
+        // All orders of four variables.
         for code in 0..256_usize {
             let order = [code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6];
             if (0..4).all(|i| order.contains(&i)) {

@@ -1,4 +1,4 @@
-//! Instructions and their operands, as the parser makes them.
+//! Instructions and their operands.
 
 /// Index into [`Body::registers`](crate::Body::registers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -8,16 +8,16 @@ pub struct RegId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelId(pub u32);
 
-/// What a name that is neither register nor label stands for.
+/// The meaning of a name that is neither a register nor a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Symbol {
     /// Index into [`Module::variables`](crate::Module::variables).
     Module(u32),
-    /// Index into [`Body::variables`](crate::Body::variables) of the function it is used in.
+    /// Index into [`Body::variables`](crate::Body::variables) of the function that uses the name.
     Body(u32),
-    /// Index into [`Function::params`](crate::Function::params) of the function it is used in.
+    /// Index into [`Function::params`](crate::Function::params) of the function that uses the name.
     Param(u32),
-    /// Index into [`Function::returns`](crate::Function::returns) of the function it is used in.
+    /// Index into [`Function::returns`](crate::Function::returns) of the function that uses the name.
     Return(u32),
     /// Index into [`Module::functions`](crate::Module::functions).
     Function(u32),
@@ -26,11 +26,11 @@ pub enum Symbol {
 /// One instruction: `@p ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1+16];`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instruction {
-    /// `@p` or `@!p`.
+    /// The guard: `@p` or `@!p`.
     pub guard: Option<Guard>,
-    /// `ld`: what stands before the first dot.
+    /// The part before the first dot: `ld`.
     pub opcode: String,
-    /// `["global", "v4", "f32"]`: what stands after, without the dots; `::` stays inside
+    /// The parts after it, without the dots: `["global", "v4", "f32"]`. A `::` does not separate parts
     /// (`"shared::cta"`).
     pub modifiers: Vec<String>,
     /// The operands in order.
@@ -46,41 +46,41 @@ pub struct Instruction {
 pub struct Guard {
     /// The predicate register.
     pub register: RegId,
-    /// `@!p`.
+    /// Whether the guard is negated: `@!p`.
     pub negated: bool,
 }
 
 /// An operand of an instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operand {
-    /// `%r1`.
+    /// A register: `%r1`.
     Reg(RegId),
-    /// `!%p1`.
+    /// A negated predicate: `!%p1`.
     NotReg(RegId),
-    /// `%r1.b0`, `%r1.h10`, `-%r1.h0`, `-%r1`: a part of a register, or its negative, in video instructions.
+    /// A part of a register, or its negative, in video instructions: `%r1.b0`, `%r1.h10`, `-%r1.h0`, `-%r1`.
     Part(RegPart),
-    /// `%p1|%p2`: two destinations.
+    /// Two destinations: `%p1|%p2`.
     Pair(Box<Operand>, Box<Operand>),
-    /// An integer constant, as its two's complement bits; negative ones sign-extended to 64 bits.
+    /// An integer constant in two's complement, sign-extended to 64 bits.
     Int(u64),
-    /// `0f3F800000`: bits of an f32.
+    /// The bits of an f32: `0f3F800000`.
     F32(u32),
-    /// `0d3FF0000000000000` or a decimal: bits of an f64.
+    /// The bits of an f64: `0d3FF0000000000000` or a decimal.
     F64(u64),
-    /// `%tid.x`, `%laneid`, `%clock64`, `WARP_SZ`: a special register, without the `%`.
+    /// A special register, without the `%`: `tid.x`, `laneid`, `clock64`; or `WARP_SZ`.
     Special(String),
-    /// A variable, parameter or function by name: its address (plus the offset in `x+8`).
+    /// The address of a variable, parameter or function, plus an offset: `x+8`.
     Symbol(Symbol, i64),
     /// A label, as a branch target.
     Label(LabelId),
-    /// `{a, b, c, d}`.
+    /// A vector: `{a, b, c, d}`.
     Vector(Vec<Operand>),
-    /// `[base+offset]`.
+    /// A memory operand: `[base+offset]`.
     Address(Address),
-    /// `_`: a result or element nobody wants.
+    /// `_`: a discarded result or element.
     Discard,
-    /// `(a, b)`: the return or argument list of a `call`. Also `[a, {x, y}]`, the operand of texture and
-    /// tensor instructions, as its address and what follows it.
+    /// The return or argument list of a `call`: `(a, b)`. Also the operand `[a, {x, y}]` of texture and tensor
+    /// instructions, as the address and the operands after it.
     List(Vec<Operand>),
     /// A `.branchtargets` or `.calltargets` list by name: index into [`Body::target_lists`](crate::Body::target_lists).
     Targets(u32),
@@ -88,33 +88,33 @@ pub enum Operand {
     Prototype(u32),
 }
 
-/// See [`Operand::Part`].
+/// A part of a register ([`Operand::Part`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegPart {
     /// The register.
     pub register: RegId,
-    /// Which bytes or halfwords, without the dot: `b3210`; empty for the whole register.
+    /// The selected bytes or halfwords, without the dot: `b3210`. Empty for the whole register.
     pub part: String,
-    /// `-` stands before it.
+    /// Whether the value is negated.
     pub negated: bool,
 }
 
-/// `[base+offset]`.
+/// The address of a memory operand: `[base+offset]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {
-    /// What the offset is added to.
+    /// The base, to which the offset is added.
     pub base: AddressBase,
-    /// Bytes.
+    /// The offset in bytes.
     pub offset: i64,
 }
 
-/// See [`Address`].
+/// The base of an [`Address`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressBase {
     /// A register.
     Reg(RegId),
     /// A variable or parameter.
     Symbol(Symbol),
-    /// Nothing: the offset is the address.
+    /// No base: the offset is the address.
     Absolute,
 }

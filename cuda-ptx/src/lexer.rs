@@ -1,8 +1,7 @@
-//! PTX text to tokens. Comments and white space vanish; every token knows its line and column.
+//! Splits a PTX text into tokens with line and column. Comments and white space are removed.
 //!
-//! Numbers are only delimited here; [`number`](crate::number) reads them when one is wanted. A
-//! character that no token starts with becomes a token of its own, so that [`signatures`] can step
-//! over bodies in a future syntax; [`parse`] refuses it where it stands.
+//! Numbers are only delimited here. [`number`](crate::number) reads their values when needed. A character that starts no
+//! token becomes its own token, so that [`signatures`] can skip bodies in a future syntax. [`parse`] refuses such a token.
 //!
 //! [`signatures`]: crate::signatures
 //! [`parse`]: crate::parse
@@ -10,31 +9,31 @@
 use crate::error::{Error, ErrorKind};
 use crate::limits::MAX_SOURCE_BYTES;
 
-/// A piece of the text.
+/// A token: a piece of the text and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
     pub(crate) text: &'a str,
-    /// From 1.
+    /// The line, from 1.
     pub(crate) line: u32,
-    /// In bytes, from 1.
+    /// The column in bytes, from 1.
     pub(crate) column: u32,
 }
 
-/// See [`Token`].
+/// The kind of a [`Token`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `add`, `%r1`, `$L__BB0_2`, `_`
+    /// An identifier: `add`, `%r1`, `$L__BB0_2`, `_`.
     Ident,
-    /// `.global`, `.shared::cta`, `.2d`: with its dot.
+    /// A directive or modifier with its dot: `.global`, `.shared::cta`, `.2d`.
     Dot,
-    /// `12`, `0x1F`, `0f3F800000`, `1.5e3`
+    /// A number: `12`, `0x1F`, `0f3F800000`, `1.5e3`.
     Number,
-    /// `"text"`: with its quotes.
+    /// A string with its quotes: `"text"`.
     Str,
     /// Punctuation, or a character that PTX does not use.
     Punct,
-    /// After the last token.
+    /// The end of the text.
     End,
 }
 
@@ -47,14 +46,14 @@ impl Token<'_> {
         self.kind == Kind::Dot && self.text == text
     }
 
-    /// `other` follows with nothing between, not even a blank.
+    /// Whether `other` follows directly, without white space.
     pub(crate) fn touches(&self, other: &Token<'_>) -> bool {
         let end = u64::from(self.column) + self.text.len() as u64;
         self.line == other.line && end == u64::from(other.column)
     }
 }
 
-/// All tokens of `text`, the last one of kind [`Kind::End`].
+/// Returns all tokens of `text`. The last one has the kind [`Kind::End`].
 pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, Error> {
     let mut lexer = Lexer { text, at: 0, line: 1, line_start: 0 };
     if text.len() as u64 > MAX_SOURCE_BYTES {
@@ -87,7 +86,7 @@ impl<'a> Lexer<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// An empty token where the lexer stands; errors before there is a token point here.
+    /// Returns an empty token at the current position, for errors outside of a token.
     fn here(&self) -> Token<'a> {
         let column = (self.at - self.line_start) as u32 + 1;
         Token { kind: Kind::End, text: "", line: self.line, column }
@@ -106,7 +105,7 @@ impl<'a> Lexer<'a> {
                     self.newline();
                 }
                 b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.at += 1,
-                // Compilers hand out the text with its terminator, and callers pass it on.
+                // Compilers return the text with a terminating NUL, which callers may pass on.
                 0 if self.at < self.text.len() => self.at += 1,
                 b'/' if self.byte(1) == b'/' => {
                     self.at += self.rest().find('\n').unwrap_or(self.rest().len());
@@ -163,7 +162,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// `.shared::cta` is one modifier.
+    /// Reads the parts of a modifier with `::`, such as `.shared::cta`.
     fn dot(&mut self) -> Kind {
         self.at += 1;
         self.name();
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_strings_hide_what_they_hold() {
+    fn tokens_inside_comments_and_strings_are_ignored() {
         assert_eq!(
             texts("a /* } */ b // {\n c \"}\\\" //\" \0"),
             ["a", "b", "c", "\"}\\\" //\"", ""]

@@ -1,8 +1,8 @@
-//! PTX text to a checked module.
+//! Parses PTX text to a checked module.
 //!
-//! [`parse`] reads everything. [`signatures`] and [`module_signature`] read only the kernels, their parameters and the
-//! sizes of variables. None of them panics on any text. Their errors name line and column, and their memory is
-//! proportional to the text.
+//! [`parse`] reads the whole text. [`signatures`] and [`module_signature`] read only the kernels, their parameters and the
+//! sizes of variables. These functions never panic. Errors name the line and the column. Memory use is proportional to the
+//! length of the text.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -30,10 +30,10 @@ pub use param_type::ParamType;
 pub use signature::{ModuleSignature, Signature, module_signature, signatures};
 pub use types::{ScalarKind, ScalarType, Space};
 
-/// Parses a PTX text. NUL bytes at its end, which compilers leave there, do no harm.
+/// Parses a PTX text. NUL bytes at the end are ignored.
 ///
-/// Every name is resolved: registers, labels, variables, parameters and functions are indices in the
-/// result. Instructions are not interpreted: one that nobody knows is in the result like any other.
+/// All names are resolved: registers, labels, variables, parameters and functions are indices in the result.
+/// Instructions are not interpreted, so unknown instructions are accepted.
 ///
 /// # Errors
 /// If the text is not PTX, a name is undefined or declared twice, or one of the [`limits`] is

@@ -1,34 +1,34 @@
-//! Every limit of the parser, by name. Each is far above what compilers emit.
+//! The limits of the parser. Each is far above the output of compilers.
 
-/// Bytes of PTX text; it also keeps lines, columns and indices within 32 bits.
+/// The maximum length of a PTX text in bytes. It keeps lines, columns and indices within 32 bits.
 pub const MAX_SOURCE_BYTES: u64 = 128 << 20;
 
-/// Blocks `{ .. }` inside one another.
+/// The maximum nesting of blocks `{ .. }`.
 pub const MAX_NESTING: u64 = 64;
 
-/// Levels of parentheses and operators in a constant expression.
+/// The maximum nesting of parentheses and operators in a constant expression.
 pub const MAX_EXPRESSION_DEPTH: u64 = 64;
 
-/// Modifiers of one instruction.
+/// The maximum number of modifiers of an instruction.
 pub const MAX_MODIFIERS: u64 = 64;
 
-/// Registers that one `.reg .b32 %r<n>;` may declare.
+/// The maximum number of registers in a range such as `.reg .b32 %r<n>;`.
 pub const MAX_REGISTER_RANGE: u64 = 1 << 20;
 
-/// Elements of one vector register.
+/// The maximum number of elements of a vector register.
 pub(crate) const MAX_REGISTER_LANES: u32 = 4;
 
-/// Dimensions of an array.
+/// The maximum number of dimensions of an array.
 pub const MAX_DIMENSIONS: u64 = 16;
 
-/// Bytes of one variable.
+/// The maximum size of a variable in bytes.
 pub const MAX_VARIABLE_BYTES: u64 = 1 << 40;
 
-/// Bytes of one parameter list.
+/// The maximum size of a parameter list in bytes.
 pub const MAX_PARAMETER_BYTES: u64 = 1 << 20;
 
-/// Alignment in bytes that a declaration may ask for.
+/// The maximum alignment of a declaration in bytes.
 pub const MAX_ALIGNMENT: u64 = 1 << 20;
 
-/// Bytes of the offending text that an error repeats.
+/// The maximum length of the token that an error quotes, in bytes.
 pub(crate) const MAX_EXCERPT_BYTES: usize = 60;

@@ -1,4 +1,4 @@
-//! Finding things in a module by name, and names for messages.
+//! Looks up kernels, functions and variables of a module by name, and formats instruction names.
 
 use std::fmt;
 
@@ -6,27 +6,27 @@ use crate::ast::{Function, Module, Variable};
 use crate::instruction::Instruction;
 
 impl Module {
-    /// The kernel of that name, if the module defines it.
+    /// Returns the kernel with this name, if the module defines it.
     pub fn entry(&self, name: &str) -> Option<&Function> {
         self.entries().find(|function| function.name == name)
     }
 
-    /// The kernels that the module defines, in order.
+    /// Iterates over the kernels that the module defines, in order.
     pub fn entries(&self) -> impl Iterator<Item = &Function> {
         self.functions.iter().filter(|function| function.is_entry && function.body.is_some())
     }
 
-    /// The kernel or function of that name, defined or only declared.
+    /// Returns the kernel or function with this name, defined or only declared.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.name == name)
     }
 
-    /// The variable of module scope of that name.
+    /// Returns the module-scope variable with this name.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.iter().find(|variable| variable.name == name)
     }
 
-    /// The number in the architecture of `.target`: 90 of `sm_90a`; `None` if there is none.
+    /// Returns the number in the architecture of `.target`, such as 90 for `sm_90a`. `None` if there is none.
     pub fn architecture(&self) -> Option<u32> {
         let number = self.target.first()?.strip_prefix("sm_")?;
         number.trim_end_matches(|letter: char| letter.is_ascii_lowercase()).parse().ok()
@@ -34,25 +34,25 @@ impl Module {
 }
 
 impl Function {
-    /// Bytes of the parameter block: up to the end of the last parameter.
+    /// Returns the size of the parameter block in bytes, up to the end of the last parameter.
     pub fn parameter_bytes(&self) -> u32 {
         self.params.last().map_or(0, |last| last.offset + last.size)
     }
 }
 
 impl Instruction {
-    /// The full name for messages: `ld.global.v4.f32`.
+    /// Returns the full name for messages, such as `ld.global.v4.f32`.
     pub fn name(&self) -> InstructionName<'_> {
         InstructionName(self)
     }
 
-    /// Whether `modifier` is among the modifiers.
+    /// Whether the instruction has this modifier.
     pub fn has(&self, modifier: &str) -> bool {
         self.modifiers.iter().any(|own| own == modifier)
     }
 }
 
-/// See [`Instruction::name`].
+/// Displays the full name of an instruction ([`Instruction::name`]).
 #[derive(Debug, Clone, Copy)]
 pub struct InstructionName<'a>(&'a Instruction);
 

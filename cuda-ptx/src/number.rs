@@ -1,4 +1,4 @@
-//! The forms of a number: decimal, hexadecimal, octal, binary, exact floats and decimal floats.
+//! Reads numbers: decimal, hexadecimal, octal and binary integers, exact floats and decimal floats.
 
 use crate::error::{Error, ErrorKind};
 use crate::lexer::Token;
@@ -6,7 +6,7 @@ use crate::lexer::Token;
 /// The value of a constant expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Constant {
-    /// 64 bits, and whether they are read as unsigned.
+    /// An integer of 64 bits, and whether it is unsigned.
     Int { bits: u64, unsigned: bool },
     /// Bits of an f32.
     F32(u32),
@@ -20,7 +20,7 @@ impl Constant {
     }
 }
 
-/// The number that `token` spells.
+/// Reads the value of the number `token`.
 pub(crate) fn literal(token: &Token<'_>) -> Result<Constant, Error> {
     read(token.text).map_err(|why| Error::at(token, ErrorKind::BadNumber(why)))
 }
@@ -45,17 +45,17 @@ fn integer(text: &str, radix: u32) -> Result<Constant, &'static str> {
     let digits = text.strip_suffix(['U', 'u']);
     let (digits, unsigned) = digits.map_or((text, false), |digits| (digits, true));
     if digits.is_empty() || !digits.bytes().all(|digit| char::from(digit).is_digit(radix)) {
-        return Err("a digit that does not belong here, or none");
+        return Err("an invalid or missing digit");
     }
     let bits = u64::from_str_radix(digits, radix).map_err(|_| "more than 64 bits")?;
-    // What a signed 64-bit number cannot hold is unsigned, as in C.
+    // As in C, a value that does not fit in a signed 64-bit integer is unsigned.
     Ok(Constant::Int { bits, unsigned: unsigned || bits > i64::MAX as u64 })
 }
 
-/// The bits of a float, all of them.
+/// Reads the bits of an exact float.
 fn exact(digits: &str, count: usize) -> Result<u64, &'static str> {
     if digits.len() != count || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err("`0f` wants 8 hexadecimal digits and `0d` 16");
+        return Err("`0f` requires 8 hexadecimal digits, `0d` 16");
     }
     u64::from_str_radix(digits, 16).map_err(|_| "more than 64 bits")
 }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number() {
+    fn invalid_numbers_are_refused() {
         for text in
             ["0x", "0b2", "08", "0f3F8", "0d1", "1.5x", "1e", "12abc", "99999999999999999999"]
         {

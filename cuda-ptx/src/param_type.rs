@@ -1,4 +1,4 @@
-//! Types of kernel parameters.
+//! The types of kernel parameters.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::types::{ScalarKind, ScalarType};
 
 /// The declared type of a parameter.
 ///
-/// [`Display`](fmt::Display) writes it as PTX does, without the name: `u64`, `b8[24]`.
+/// [`Display`](fmt::Display) writes the type in PTX syntax, without the name: `u64`, `b8[24]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ParamType {
     /// One value.
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_written_as_in_ptx() {
+    fn types_display_as_in_ptx() {
         let bytes = |count| ParamType::Array { element: ScalarType::B8, count };
         for (ty, text, size) in [
             (ParamType::Scalar(ScalarType::BF16x2), "bf16x2", 4),

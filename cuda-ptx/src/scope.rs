@@ -1,7 +1,7 @@
-//! Which name means what inside a function: nested scopes, inner ones hiding outer ones.
+//! Resolves names inside a function. Scopes nest, and names of inner scopes hide those of outer ones.
 //!
-//! `.reg .b32 %r<1000>;` declares a thousand registers with ten characters. Only the ones that are
-//! used become registers of the body, so memory stays in proportion to the text.
+//! `.reg .b32 %r<1000>;` declares a thousand registers in a few characters. Only registers that are used become registers
+//! of the body, so memory use is proportional to the length of the text.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,24 +11,24 @@ use crate::instruction::{RegId, Symbol};
 use crate::lexer::Token;
 use crate::types::ScalarType;
 
-/// What a declared name means.
+/// The meaning of a declared name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Binding {
     Reg(RegId),
-    /// `.reg .v2 .u64 %q;`: as many registers as it has elements, from the first one on.
+    /// A vector register, `.reg .v2 .u64 %q;`: the first register, and the number of elements.
     Vector(RegId, u32),
     Symbol(Symbol),
 }
 
-/// What `.reg` declares a name with.
+/// The type that `.reg` declares.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RegisterType {
     pub(crate) ty: ScalarType,
-    /// More than one for a vector.
+    /// The number of elements, 1 unless it is a vector.
     pub(crate) lanes: u32,
 }
 
-/// The scopes that are open, innermost last.
+/// The open scopes, innermost last.
 #[derive(Default)]
 pub(crate) struct Scopes<'a> {
     open: Vec<Scope<'a>>,
@@ -36,12 +36,12 @@ pub(crate) struct Scopes<'a> {
 
 #[derive(Default)]
 struct Scope<'a> {
-    /// Identifies the block; labels are kept by it.
+    /// The id of the block, which labels belong to.
     block: usize,
     names: HashMap<&'a str, Bound>,
-    /// `%r<10>` by its prefix `%r`.
+    /// Ranges such as `%r<10>`, by their prefix `%r`.
     ranges: HashMap<&'a str, Range>,
-    /// Every declared name, a range by its first one: to find what a new range would overlap.
+    /// All declared names, a range by its first name. Used to detect overlaps with new ranges.
     declared: BTreeSet<String>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Scopes<'a> {
         Ok(())
     }
 
-    /// What `name` means here. A register of a range is added to `registers` at its first use.
+    /// Resolves `name` in this scope. A register of a range is added to `registers` at its first use.
     pub(crate) fn find(&mut self, name: &'a str, registers: &mut Vec<Register>) -> Option<Binding> {
         self.open.iter_mut().rev().find_map(|scope| scope.find(name, registers))
     }
@@ -128,7 +128,7 @@ impl<'a> Scope<'a> {
         Some(binding)
     }
 
-    /// The range that declares `name`; `%r12` may be the 12 of `%r<20>` or the 2 of `%r1<5>`.
+    /// Returns the range that declares `name`. `%r12` can be number 12 of `%r<20>` or number 2 of `%r1<5>`.
     fn range_of(&self, name: &str) -> Option<Range> {
         if self.ranges.is_empty() {
             return None;
@@ -143,7 +143,7 @@ impl<'a> Scope<'a> {
         bound.or_else(|| self.range_of(name).map(|range| range.line))
     }
 
-    /// The line of a declaration that has a name in common with the range.
+    /// Returns the line of a declaration that shares a name with the range.
     fn overlap(&self, prefix: &str, count: u64) -> Option<u32> {
         let first = format!("{prefix}0");
         if let Some(line) = self.line_of(&first) {
@@ -174,7 +174,7 @@ pub(crate) fn declared_registers(
     Binding::Vector(first, registers.len() as u32 - first.0)
 }
 
-/// The ways to read `name` as a prefix and a number, the shortest number first.
+/// Splits `name` into a prefix and a number in every way, the shortest number first.
 fn splits(name: &str) -> impl Iterator<Item = (&str, u64)> {
     const DIGITS: usize = 10;
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count().min(DIGITS);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_declare_their_numbers_and_no_others() {
+    fn range_declares_exactly_its_numbers() {
         let mut scopes = Scopes::default();
         scopes.open(0);
         scopes.declare_range(&token("%r"), 20, B32).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn overlaps_are_duplicates() {
+    fn overlapping_declarations_are_refused() {
         let clash = |first: &[(&'static str, u64)], prefix: &'static str, count: u64| {
             let mut scopes = Scopes::default();
             scopes.open(0);

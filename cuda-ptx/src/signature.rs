@@ -1,4 +1,4 @@
-//! The kernels of a PTX text, their parameters and the memory they declare, without reading any instruction.
+//! Reads the kernels of a PTX text, their parameters and the memory they declare. Instructions are skipped.
 
 use crate::ast::Param;
 use crate::cursor::Cursor;
@@ -9,7 +9,7 @@ use crate::parser::{
     Header, Preamble, Unknown, bare, body_storage, declaration, file, skip_section, storage_space,
 };
 
-/// A kernel: its parameters, and the limits and memory that a launch has to respect.
+/// The signature of a kernel: its parameters, launch limits and declared memory.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Signature {
@@ -25,43 +25,42 @@ pub struct Signature {
     ///
     /// It covers the `.shared` variables of the module, of the kernel and of every `.func` of the module, with
     /// padding for alignment. It does not cover dynamic shared memory (`.extern .shared`) or the bytes that the
-    /// driver reserves. The sum saturates. `None` if the text declares a variable of a type that is not known.
+    /// driver reserves. The sum saturates. `None` if the text declares a variable of an unknown type.
     pub static_shared_bytes: Option<u64>,
     /// Upper bound of the `.local` variables of a thread, in bytes, counted like
     /// [`static_shared_bytes`](Self::static_shared_bytes).
     ///
-    /// Each function counts once; a function that calls itself needs its variables once for each active call. The
-    /// registers that the driver's compiler spills are not declared in the text.
+    /// Each function counts once, but a recursive function needs its variables for each active call. Registers spilled by
+    /// the driver's compiler are not included.
     pub local_bytes: Option<u64>,
-    /// Where it was declared.
+    /// The line of the declaration in the PTX text, from 1.
     pub line: u32,
 }
 
-/// The kernels of a module and the memory that its variables take.
+/// The kernels of a module and the memory of its variables.
 ///
-/// Sizes are upper bounds in bytes, with padding for alignment. They saturate. `None` if the text declares a variable
-/// of a type that is not known.
+/// Sizes are upper bounds in bytes, with padding for alignment. They saturate. A size is `None` if the text declares a
+/// variable of an unknown type.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModuleSignature {
     /// The kernels, in order.
     pub entries: Vec<Signature>,
-    /// `.global` variables: device memory that the module takes while it is loaded.
+    /// The size of the `.global` variables: device memory that the module occupies while it is loaded.
     pub global_bytes: Option<u64>,
-    /// `.const` variables.
+    /// The size of the `.const` variables.
     pub const_bytes: Option<u64>,
-    /// `.local` variables of one thread: the largest [`Signature::local_bytes`].
+    /// The size of the `.local` variables of one thread: the largest [`Signature::local_bytes`].
     pub local_bytes: Option<u64>,
 }
 
 /// Lists the kernels (`.entry`) of a PTX text, in order.
 ///
-/// Instructions and unknown directives are skipped: a text with instructions newer than this crate can still be
-/// listed, and launched on a GPU whose driver knows them.
+/// Instructions and unknown directives are skipped, so the function accepts texts that are newer than this crate.
 ///
 /// # Errors
-/// If the text does not start like PTX, a kernel's parameter list cannot be read, or a block, comment
-/// or string has no end.
+/// If the text does not start with the directives of PTX, a kernel's parameter list cannot be parsed, or a block, comment
+/// or string is not terminated.
 pub fn signatures(text: &str) -> Result<Vec<Signature>, Error> {
     module_signature(text).map(|module| module.entries)
 }
@@ -69,7 +68,7 @@ pub fn signatures(text: &str) -> Result<Vec<Signature>, Error> {
 /// Lists the kernels of a PTX text and sums the memory that the text declares.
 ///
 /// # Errors
-/// As [`signatures`].
+/// The errors of [`signatures`].
 ///
 /// # Examples
 /// ```
@@ -150,7 +149,7 @@ impl Reader<'_> {
     }
 }
 
-/// A kernel with a body; one without is declared here and defined elsewhere.
+/// Reads a kernel. Returns `None` for a declaration without a body.
 fn kernel(cur: &mut Cursor<'_>) -> Result<Option<(Signature, Storage)>, Error> {
     let header = Header::parse(cur, Unknown::Skip)?;
     if cur.eat(";") {

@@ -1,6 +1,6 @@
-//! The special registers of PTX, by name.
+//! The names of the special registers of PTX.
 
-/// Registers that hold a vector: `%tid` is followed by `.x`, `.y`, `.z` or `.w`.
+/// Special registers that are vectors, such as `%tid`, with the elements `.x`, `.y`, `.z` and `.w`.
 const VECTORS: [&str; 8] = [
     "tid",
     "ntid",
@@ -44,10 +44,10 @@ const SCALARS: [&str; 29] = [
     "reserved_smem_offset_1",
 ];
 
-/// The constant that stands among the special registers, without a `%`.
+/// The constant that is used like a special register, without a `%`.
 pub(crate) const WARP_SIZE: &str = "WARP_SZ";
 
-/// The special register that `name` (with its `%`) stands for, without the `%`.
+/// Returns the special register `name` without its `%`, or `None` if there is no such register.
 pub(crate) fn special(name: &str) -> Option<&str> {
     if name == WARP_SIZE {
         return Some(name);
@@ -57,12 +57,12 @@ pub(crate) fn special(name: &str) -> Option<&str> {
     known.then_some(bare)
 }
 
-/// `%tid` and the like, whose elements are `%tid.x`, ..
+/// Whether `bare`, a name without its `%`, is a vector such as `tid`.
 pub(crate) fn is_vector(bare: &str) -> bool {
     VECTORS.contains(&bare)
 }
 
-/// `%envreg0` to `%envreg31`, `%pm0` to `%pm7` and `%pm0_64` to `%pm7_64`.
+/// Whether `bare` is one of `envreg0` to `envreg31`, `pm0` to `pm7` or `pm0_64` to `pm7_64`.
 fn is_numbered(bare: &str) -> bool {
     let below = |digits: &str, count: u32| {
         digits.parse::<u32>().is_ok_and(|n| n < count && n.to_string() == digits)
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_names_only() {
+    fn unknown_names_are_refused() {
         assert_eq!(special("%tid"), Some("tid"));
         assert_eq!(special("%clock64"), Some("clock64"));
         assert_eq!(special("%envreg31"), Some("envreg31"));

@@ -31,7 +31,7 @@ pub enum ScalarType {
 }
 
 impl ScalarType {
-    /// The type a modifier such as `"u32"` names.
+    /// Returns the type named by a modifier such as `"u32"`.
     pub fn from_name(name: &str) -> Option<Self> {
         use ScalarType::*;
         Some(match name {
@@ -61,7 +61,7 @@ impl ScalarType {
         })
     }
 
-    /// The name that PTX writes behind a dot: `"u32"`.
+    /// The name in PTX, without the dot: `"u32"`.
     pub const fn name(self) -> &'static str {
         use ScalarType::*;
         match self {
@@ -125,7 +125,7 @@ impl fmt::Display for ScalarType {
 /// The interpretation of a value's bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScalarKind {
-    /// Bits without a type, which fit a value of every kind. From CUDA 13 on compilers declare many numbers so.
+    /// Untyped bits, which hold a value of any kind. Compilers from CUDA 13 on declare many numbers this way.
     Bits,
     /// An unsigned integer.
     Unsigned,
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_and_written_alike() {
+    fn names_round_trip() {
         for name in "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 tf32 f32 f32x2 \
             f64 pred"
             .split_whitespace()

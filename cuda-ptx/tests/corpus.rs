@@ -1,5 +1,5 @@
-//! Parses what compilers made of the `.cu` files in `corpus/`, and checks what is known about each.
-// Helpers of tests fail as tests do.
+//! Parses the compiled `.cu` files in `corpus/` and checks the known properties of each.
+// Helper functions of tests may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -36,8 +36,8 @@ fn names(body: &Body) -> Vec<String> {
 }
 
 #[test]
-fn every_file_parses_to_what_it_holds() {
-    // Entries, functions (with and without body), variables, instructions.
+fn corpus_files_parse_with_expected_counts() {
+    // The numbers of entries, functions (with and without body), variables and instructions.
     let known = [
         ("asm_13_sm_90", 1, 1, 0, 43),
         ("clang_sm_80", 1, 3, 6, 169),
@@ -70,7 +70,7 @@ fn every_file_parses_to_what_it_holds() {
 }
 
 #[test]
-fn signatures_say_the_same_as_the_module() {
+fn signatures_agree_with_the_parsed_module() {
     for (name, text) in corpus() {
         let module = module(&name);
         let list = signatures(&text).unwrap();
@@ -85,9 +85,9 @@ fn signatures_say_the_same_as_the_module() {
     }
 }
 
-/// Every instruction stands at the line and column it claims, and every index points at something.
+/// Every instruction has its correct line and column, and every index is in range.
 #[test]
-fn places_and_indices_hold() {
+fn positions_and_indices_are_valid() {
     for (name, text) in corpus() {
         let lines: Vec<&str> = text.lines().collect();
         let module = module(&name);
@@ -134,7 +134,7 @@ fn offsets(function: &Function) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn parameters_lie_as_cuda_lays_them_out() {
+fn parameter_offsets_match_cuda() {
     for name in ["params_12_sm_80", "params_13_sm_120"] {
         let module = module(name);
         let mixed = module.entry("mixed").unwrap();
@@ -149,7 +149,7 @@ fn parameters_lie_as_cuda_lays_them_out() {
 }
 
 #[test]
-fn initialisers_hold_numbers_and_addresses() {
+fn initialisers_contain_numbers_and_addresses() {
     let module = module("memory_13_sm_90");
     let taps = module.variable("taps").unwrap();
     let floats = [0.1_f32, 0.2, 0.4, 0.2, 0.1].map(f32::to_le_bytes).concat();
@@ -166,7 +166,7 @@ fn initialisers_hold_numbers_and_addresses() {
     assert_eq!(targets, [(8, "second".to_owned(), true)]);
 }
 
-/// Where an address stands, whose it is, and whether it is generic.
+/// The offset of an address, its symbol, and whether it is generic.
 fn address(module: &Module, init: &cuda_ptx::Init) -> Option<(u64, String, bool)> {
     let InitValue::Address { symbol, generic, .. } = init.value else { return None };
     let name = match symbol {
@@ -200,7 +200,7 @@ fn functions_are_called_directly_and_through_pointers() {
 }
 
 #[test]
-fn inlined_assembly_has_scopes_of_its_own() {
+fn inlined_assembly_has_its_own_scopes() {
     let module = module("asm_13_sm_90");
     let body = body(&module, "assembly");
     let labels: Vec<_> = body.labels.iter().map(|label| label.name.as_str()).collect();
@@ -237,7 +237,7 @@ fn tensor_operands_are_lists() {
 }
 
 #[test]
-fn lines_of_the_source_are_known() {
+fn source_lines_are_parsed() {
     let module = module("debug_12_sm_80");
     assert_eq!(module.files, [(1, "/debug.cu".to_owned())]);
     let body = body(&module, "lines");
@@ -247,7 +247,7 @@ fn lines_of_the_source_are_known() {
 }
 
 #[test]
-fn calls_that_were_inlined_are_known() {
+fn inlined_calls_are_parsed() {
     let module = module("control_13_sm_120");
     let body = body(&module, "shapes");
     let inlined = body.locations.iter().filter_map(|l| Some(((l.line, l.column), l.inlined_at?)));

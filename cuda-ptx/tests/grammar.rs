@@ -1,5 +1,5 @@
-//! What hand-written and future PTX holds beyond the corpus, and how what is wrong is refused.
-// Helpers of tests fail as tests do.
+//! Tests hand-written and future PTX, and the errors of invalid texts.
+// Helper functions of tests may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use cuda_ptx::{
@@ -14,7 +14,7 @@ fn module(text: &str) -> Module {
     parse(&with_header(text)).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// A kernel of these statements, with a few registers.
+/// Returns the text of a kernel with these statements and a few registers.
 fn kernel(statements: &str) -> String {
     let registers = ".reg .b32 %r<10>; .reg .b64 %rd<10>; .reg .f32 %f<300>; .reg .pred %p<3>;";
     format!(".entry k(.param .u64 a, .param .u32 b) {{ {registers}\n{statements}\n}}")
@@ -33,7 +33,7 @@ fn message(text: &str) -> String {
 }
 
 #[test]
-fn the_first_lines() {
+fn preamble() {
     let module = module("");
     assert_eq!((module.version, module.address_size), ((9, 1), 64));
     assert_eq!(module.target, ["sm_90a", "debug"]);
@@ -47,7 +47,7 @@ fn the_first_lines() {
 }
 
 #[test]
-fn vector_registers_are_as_many_registers() {
+fn vector_register_declares_one_register_per_element() {
     let vectors = ".reg .v4 .f32 %v, %w<2>; .reg .v2 .u64 %q;";
     let body = body(&format!(
         "{vectors} mov.v4.f32 %w1, %v; add.f32 %f1, %v.g, %w1.w; mov.u64 %q.y, %q.x;"
@@ -76,7 +76,7 @@ fn vector_registers_are_as_many_registers() {
 }
 
 #[test]
-fn a_switch_jumps_through_a_list_of_labels() {
+fn branch_target_lists_are_parsed() {
     let body = body(
         "brx.idx %r1, $Table; $A: add.u32 %r1, %r1, 1; $B: ret;
          $Table: .branchtargets $B, $A, $B;",
@@ -86,7 +86,7 @@ fn a_switch_jumps_through_a_list_of_labels() {
     assert_eq!(body.labels[1].target, 2);
 }
 
-/// What stands in sections has names of its own.
+/// Names in sections are separate from the names of the code.
 #[test]
 fn sections_declare_nothing() {
     let body = body(
@@ -99,7 +99,7 @@ fn sections_declare_nothing() {
 }
 
 #[test]
-fn indirect_calls_name_what_they_may_call() {
+fn indirect_calls_name_targets_or_prototype() {
     let text = ".func (.param .b32 r) f(.param .b32 x); .func g(.reg .b32 x) { ret; }
         .entry k() { .reg .b64 %rd1; .param .b32 r, x;
         Fs: .calltargets f;
@@ -146,7 +146,7 @@ fn operands_of_every_kind() {
 }
 
 #[test]
-fn instructions_of_newer_machines() {
+fn instructions_of_newer_architectures() {
     let accumulators: Vec<String> = (0..128).map(|i| format!("%f{i}")).collect();
     let statements = format!(
         "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {{{}}}, %rd1, %rd2, %p1, 1, -1, 0, 1;
@@ -199,21 +199,21 @@ fn variables_of_every_kind() {
     assert_eq!((variable("late").external, bytes("late")), (false, vec![5, 0, 0, 0]));
 }
 
-/// Its bytes would take the place of those of the definition, whatever its size.
+/// The initialiser of an `.extern` variable would replace the bytes of the definition.
 #[test]
-fn what_is_defined_elsewhere_has_no_initialiser() {
+fn extern_variable_with_initialiser_is_refused() {
     let text = ".global .b8 a[1] = {7}; .extern .global .b8 a[4] = {1, 2, 3, 4};";
-    assert!(message(text).contains("has no initialiser"), "{}", message(text));
+    assert!(message(text).contains("cannot have an initialiser"), "{}", message(text));
 }
 
 #[test]
-fn the_size_of_a_warp_is_no_label() {
+fn warp_sz_is_not_a_label() {
     let twice = "mov.u32 %r1, 1 ? WARP_SZ : 2; mov.u32 %r2, 0 ? WARP_SZ : 2;";
     assert_eq!(body(twice).instructions.len(), 2);
 }
 
 #[test]
-fn an_alias_is_the_function_it_names() {
+fn alias_resolves_to_its_target() {
     let module = module(
         ".func f() { ret; } .func g(); .entry k() { call g; } .alias g, f; .global .u64 p = g;",
     );
@@ -224,7 +224,7 @@ fn an_alias_is_the_function_it_names() {
 }
 
 #[test]
-fn what_does_not_resolve_is_named() {
+fn errors_name_the_unresolved_token() {
     let of = |statements: &str| message(&kernel(statements));
     let unknown = "is neither a declared register nor a special register";
     assert_eq!(of("add.u32 %r1, %r10, 1;"), format!("PTX line 5, column 14: `%r10` {unknown}"));
@@ -244,12 +244,12 @@ fn what_does_not_resolve_is_named() {
     );
     assert_eq!(
         message(".glbal .u32 x;"),
-        "PTX line 4, column 1: `.glbal` is not a directive known here"
+        "PTX line 4, column 1: unknown or misplaced directive `.glbal`"
     );
 }
 
 #[test]
-fn twice_is_once_too_often() {
+fn duplicate_declarations_are_refused() {
     for text in [
         ".global .u32 x; .global .u32 x;",
         ".func f() { ret; } .func f() { ret; }",
@@ -266,7 +266,7 @@ fn twice_is_once_too_often() {
 }
 
 #[test]
-fn limits_have_names() {
+fn errors_name_the_exceeded_limit() {
     let nested = format!(".entry k() {{ {} }}", "{".repeat(100_000));
     let vectors = kernel(&format!("mov {};", "{".repeat(100_000)));
     let dims = format!(".global .b8 x{};", "[1]".repeat(100));
@@ -286,7 +286,7 @@ fn limits_have_names() {
 }
 
 #[test]
-fn what_is_not_supported_says_so() {
+fn unsupported_constructs_are_refused() {
     for (text, what) in [
         (".global .texref t;", "texture and surface references"),
         (".global .b8 x; .global .b8 y[2] = {0xFF00(x), 1};", "masks"),
@@ -319,7 +319,7 @@ fn parts_of_registers() {
 }
 
 #[test]
-fn kernels_of_a_future_syntax_are_listed() {
+fn signatures_accept_future_syntax() {
     let text = with_header(
         ".novelty 3 { .entry no() } ;\n.func .quantum f(.param .b512 x) { ? # }
          .visible .newlinkage .entry k(.param .align 4 .b8 s[12], .param .u64 p) .novel 1, 2 .maxntid 64
@@ -334,12 +334,12 @@ fn kernels_of_a_future_syntax_are_listed() {
 }
 
 #[test]
-fn a_text_may_end_with_nul_bytes() {
+fn trailing_nul_bytes_are_ignored() {
     assert!(parse(&(with_header(&kernel("ret;")) + "\0\0")).is_ok());
 }
 
 #[test]
-fn loads_say_which_bytes_they_use() {
+fn used_bytes_pragmas_are_parsed() {
     let module = parse(
         r#".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
         .pragma "nounroll";

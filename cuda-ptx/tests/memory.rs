@@ -11,7 +11,7 @@ fn read(text: &str) -> ModuleSignature {
     module_signature(&format!("{header}{text}")).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Static shared memory of the only kernel.
+/// Returns the static shared memory of the only kernel.
 fn shared(text: &str) -> Option<u64> {
     read(text).entries[0].static_shared_bytes
 }
@@ -27,13 +27,13 @@ fn ptx_files(folder: PathBuf, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Sum of sizes without padding.
+/// Returns the sum of sizes without padding.
 fn sizes<'m>(variables: impl IntoIterator<Item = &'m Variable>, space: Space) -> u64 {
     let own = |v: &&Variable| v.space == space && !v.external;
     variables.into_iter().filter(own).filter_map(|v| v.size).sum()
 }
 
-/// Padding that the bound may add: less than the alignment of each variable.
+/// Returns the maximum padding of the bound: less than the alignment of each variable.
 fn slack<'m>(variables: impl IntoIterator<Item = &'m Variable>, space: Space) -> u64 {
     variables.into_iter().filter(|v| v.space == space).map(|v| u64::from(v.align) - 1).sum()
 }

@@ -1,13 +1,13 @@
-//! Broken texts: cut short, changed at random, spliced. Whatever comes out, nothing panics, and what is
-//! refused is refused at a place inside the text.
-// Helpers of tests fail as tests do.
+//! Parses mutated texts: truncated, changed at random, spliced. The parser never panics, and errors have positions inside
+//! the text.
+// Helper functions of tests may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::PathBuf;
 
 use cuda_ptx::{module_signature, parse};
 
-/// The corpus without the files that are too long to be broken often.
+/// The corpus without long files, which would take too much time.
 fn corpus() -> Vec<String> {
     const LONGEST: usize = 16 << 10;
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
@@ -18,7 +18,7 @@ fn corpus() -> Vec<String> {
     texts.filter(|text| text.len() <= LONGEST).collect()
 }
 
-/// xorshift64: enough to break things, and the same every time.
+/// A reproducible random generator, xorshift64.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ fn check(text: &str) {
 }
 
 #[test]
-fn cut_anywhere() {
+fn truncated_texts_do_not_panic() {
     for text in corpus() {
         for end in (0..text.len()).step_by(7) {
             check(text.get(..end).unwrap_or_default());
@@ -51,7 +51,7 @@ fn cut_anywhere() {
 }
 
 #[test]
-fn bytes_changed() {
+fn changed_bytes_do_not_panic() {
     const INTERESTING: &[u8] = b"{}()[]<>;:,.@!|%$_\"/*\\\n\0 0x9fU-+=\xc3";
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for text in corpus() {
@@ -72,7 +72,7 @@ fn bytes_changed() {
 }
 
 #[test]
-fn words_moved_from_file_to_file() {
+fn spliced_texts_do_not_panic() {
     let texts = corpus();
     let words: Vec<&str> = texts.iter().flat_map(|text| text.split_whitespace()).collect();
     let mut random = Random(0x0123_4567_89ab_cdef);

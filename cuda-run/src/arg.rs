@@ -1,4 +1,4 @@
-//! The grammar of one kernel argument.
+//! Parses the kernel arguments of the command line.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,41 +7,41 @@ use std::{
 
 use crate::{array_type::ArrayType, dtype::Dtype, failure::Failure, scalar};
 
-/// An argument: its text and its meaning.
+/// A kernel argument of the command line.
 #[derive(Debug)]
 pub(crate) struct Arg {
-    /// As it was written, for messages.
+    /// The text as written, for messages.
     pub(crate) text: String,
-    /// Its meaning.
+    /// The parsed value.
     pub(crate) value: Value,
 }
 
 impl Arg {
-    /// Whether it is a scalar that was written as a float.
+    /// Whether the argument is a scalar of a floating-point type.
     pub(crate) fn is_float(&self) -> bool {
         let kind = self.text.split('=').next().and_then(Dtype::named);
         matches!(kind, Some(Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64))
     }
 }
 
-/// The meaning of an argument.
+/// The parsed value of an argument.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {
-    /// `i32=7`: these bytes.
+    /// `i32=7`: the bytes of a scalar.
     Scalar(Vec<u8>),
-    /// `in=@path`: an array, to read.
+    /// `in=@path`: an array that the kernel reads.
     In(PathBuf),
     /// `out=f32:1024@path`: a zeroed array, written to `path`.
     Out(ArrayType, PathBuf),
-    /// `uninit=f32:1024@path`: an array whose contents count as never written, saved to `path`.
+    /// `uninit=f32:1024@path`: an uninitialized array, written to `path`.
     Uninit(ArrayType, PathBuf),
-    /// `inout=@from@to`: an array, written to `to`.
+    /// `inout=@from@to`: an array read from `from` and written to `to`.
     InOut(PathBuf, PathBuf),
-    /// `bytes=@path`: a struct by value.
+    /// `bytes=@path`: a struct by value, the bytes of the file.
     Bytes(PathBuf),
 }
 
-/// Reads all of them.
+/// Parses all kernel arguments.
 pub(crate) fn parse_all(texts: &[OsString]) -> Result<Vec<Arg>, Failure> {
     let parse_one = |(index, text): (usize, &OsString)| {
         let written = text.to_string_lossy().into_owned();
@@ -57,8 +57,8 @@ pub(crate) fn parse_all(texts: &[OsString]) -> Result<Vec<Arg>, Failure> {
 
 fn parse(text: &OsStr) -> Result<Value, String> {
     let (kind, rest) = split_at(text.as_encoded_bytes(), b'=')
-        .ok_or("an argument is written KIND=VALUE, such as i32=7 or in=@x.npy")?;
-    let kind = str::from_utf8(kind).map_err(|_| "its kind is not text")?;
+        .ok_or("expected KIND=VALUE, such as i32=7 or in=@x.npy")?;
+    let kind = str::from_utf8(kind).map_err(|_| "the kind before `=` is not UTF-8")?;
     match kind {
         "in" => Ok(Value::In(one_path(kind, rest)?)),
         "bytes" => Ok(Value::Bytes(one_path(kind, rest)?)),
@@ -67,28 +67,30 @@ fn parse(text: &OsStr) -> Result<Value, String> {
         "inout" => two_paths(rest),
         _ => {
             let dtype = Dtype::named(kind).ok_or_else(|| {
-                format!("`{kind}` is neither a scalar type nor in, out, inout, uninit, bytes")
+                format!(
+                    "unknown kind `{kind}`; expected in, out, inout, uninit, bytes or a scalar type, see --help"
+                )
             })?;
-            let value = str::from_utf8(rest).map_err(|_| "its value is not text")?;
+            let value = str::from_utf8(rest).map_err(|_| "the value is not UTF-8")?;
             scalar::parse(dtype, value).map(Value::Scalar)
         }
     }
 }
 
-/// `@path`
+/// Parses `@path`.
 fn one_path(kind: &str, rest: &[u8]) -> Result<PathBuf, String> {
-    let path = rest.strip_prefix(b"@").ok_or_else(|| format!("it is written {kind}=@FILE"))?;
+    let path = rest.strip_prefix(b"@").ok_or_else(|| format!("expected {kind}=@FILE"))?;
     path_of(path)
 }
 
-/// `f32:32x32@path`
+/// Parses `f32:32x32@path`.
 fn output(kind: &str, rest: &[u8]) -> Result<(ArrayType, PathBuf), String> {
-    let form = || format!("it is written {kind}=TYPE:SHAPE@FILE, such as {kind}=f32:32x32@y.npy");
+    let form = || format!("expected {kind}=TYPE:SHAPE@FILE, such as {kind}=f32:32x32@y.npy");
     let (array, path) = split_at(rest, b'@').ok_or_else(form)?;
     let array = str::from_utf8(array).map_err(|_| form())?;
     let (dtype, shape) = array.split_once(':').ok_or_else(form)?;
     let dtype = Dtype::named(dtype)
-        .ok_or_else(|| format!("`{dtype}` is not a type of arrays; they are {}", Dtype::all()))?;
+        .ok_or_else(|| format!("unknown array type `{dtype}`; the types are {}", Dtype::all()))?;
     let shape = shape.split('x').map(length).collect::<Result<_, _>>()?;
     Ok((ArrayType::new(dtype, shape)?, path_of(path)?))
 }
@@ -96,12 +98,12 @@ fn output(kind: &str, rest: &[u8]) -> Result<(ArrayType, PathBuf), String> {
 fn length(text: &str) -> Result<usize, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let length = if digits { text.parse().ok() } else { None };
-    length.ok_or_else(|| format!("`{text}` is not the length of a dimension"))
+    length.ok_or_else(|| format!("invalid dimension `{text}`; expected a decimal number"))
 }
 
-/// `@from@to`, where `@@` stands for an `@` in a path.
+/// Parses `@from@to`. An `@` inside a path is written `@@`.
 fn two_paths(rest: &[u8]) -> Result<Value, String> {
-    let form = "it is written inout=@FILE@FILE (an @ inside a path as @@)";
+    let form = "expected inout=@FILE@FILE (write an @ inside a path as @@)";
     let mut paths = vec![Vec::new()];
     let mut rest = rest.strip_prefix(b"@").ok_or(form)?.iter().peekable();
     while let Some(&byte) = rest.next() {
@@ -122,15 +124,15 @@ fn split_at(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..at], &bytes[at + 1..]))
 }
 
-/// On systems whose paths are bytes, any bytes are a path.
+/// Converts bytes to a path. On Unix every byte string is a path; elsewhere it has to be UTF-8.
 fn path_of(bytes: &[u8]) -> Result<PathBuf, String> {
     if bytes.is_empty() {
-        return Err("there is no path after the @".into());
+        return Err("missing path after the @".into());
     }
     #[cfg(unix)]
     let path = <OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes);
     #[cfg(not(unix))]
-    let path = str::from_utf8(bytes).map_err(|_| "the path is not Unicode")?;
+    let path = str::from_utf8(bytes).map_err(|_| "the path is not UTF-8")?;
     Ok(path.into())
 }
 
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_may_contain_anything() {
+    fn single_path_may_contain_at_and_equals_signs() {
         assert_eq!(value("in=@x.npy"), Value::In("x.npy".into()));
         assert_eq!(value("in=@@"), Value::In("@".into()));
         assert_eq!(value("in=@a@b=c@@d"), Value::In("a@b=c@@d".into()));
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn two_paths_escape_the_at_sign() {
+    fn inout_paths_escape_the_at_sign() {
         let both = |from: &str, to: &str| Value::InOut(from.into(), to.into());
         assert_eq!(value("inout=@x@y"), both("x", "y"));
         assert_eq!(value("inout=@x@@1@y=2"), both("x@1", "y=2"));
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_have_a_type_and_a_shape() {
+    fn outputs_require_a_type_and_a_shape() {
         assert_eq!(value("out=bf16:0@y"), Value::Out(array(Dtype::Bf16, &[0]), "y".into()));
         assert_eq!(
             value("out=bool:2x3x4@y"),
@@ -198,26 +200,26 @@ mod tests {
         }
         for text in ["out=f32:@y", "out=f32:4x@y", "out=f32:-1@y", "out=f32:+1@y", "out=f32:4,4@y"]
         {
-            assert!(error(text).contains("length of a dimension"), "{text}");
+            assert!(error(text).contains("invalid dimension"), "{text}");
         }
-        assert!(error("out=f99:4@y").contains("not a type"));
-        assert!(error("out=f32:4@").contains("no path"));
-        assert!(error("out=f32:99999999999999999999@y").contains("length of a dimension"));
-        assert!(error("out=f32:9999999999x9999999999@y").contains("larger than any memory"));
+        assert!(error("out=f99:4@y").contains("unknown array type"));
+        assert!(error("out=f32:4@").contains("missing path"));
+        assert!(error("out=f32:99999999999999999999@y").contains("invalid dimension"));
+        assert!(error("out=f32:9999999999x9999999999@y").contains("larger than the limit"));
     }
 
     #[test]
-    fn what_is_no_argument_is_refused() {
+    fn invalid_arguments_are_refused() {
         assert!(error("x.npy").contains("KIND=VALUE"));
         assert!(error("").contains("KIND=VALUE"));
-        assert!(error("int=7").contains("neither"));
+        assert!(error("int=7").contains("unknown kind"));
         assert!(error("in=x.npy").contains("in=@FILE"));
-        assert!(error("in=@").contains("no path"));
+        assert!(error("in=@").contains("missing path"));
     }
 
     #[cfg(unix)]
     #[test]
-    fn paths_need_not_be_text_but_the_rest_must() {
+    fn only_paths_may_be_invalid_utf_8() {
         use std::os::unix::ffi::OsStrExt;
         let path = OsStr::from_bytes(b"\xff.npy");
         assert_eq!(parse(OsStr::from_bytes(b"in=@\xff.npy")), Ok(Value::In(path.into())));

@@ -1,13 +1,13 @@
-//! Type and shape of an array.
+//! The type and shape of an array.
 
 use std::fmt;
 
 use crate::dtype::Dtype;
 
-/// The most dimensions of an array, numpy's own limit.
+/// The maximum number of dimensions of an array, which is the limit of numpy 1.
 pub(crate) const MAX_DIMENSIONS: usize = 32;
 
-/// Type and shape of an array whose bytes can be counted.
+/// The type and shape of an array. The size in bytes fits in `isize`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArrayType {
     dtype: Dtype,
@@ -16,16 +16,17 @@ pub(crate) struct ArrayType {
 }
 
 impl ArrayType {
-    /// Refuses shapes that no memory can hold, also if one dimension is 0 (as numpy does).
+    /// Creates an array type. Like numpy, refuses a shape that is too large even if one of its dimensions is 0.
     pub(crate) fn new(dtype: Dtype, shape: Vec<usize>) -> Result<Self, String> {
         if shape.len() > MAX_DIMENSIONS {
-            return Err(format!("more than {MAX_DIMENSIONS} dimensions"));
+            return Err(format!("more than {MAX_DIMENSIONS} dimensions, which is the limit"));
         }
         let whole = shape
             .iter()
             .try_fold(dtype.size(), |bytes, &length| bytes.checked_mul(length.max(1)))
             .filter(|bytes| isize::try_from(*bytes).is_ok());
-        let whole = whole.ok_or("an array of that shape is larger than any memory")?;
+        let whole = whole
+            .ok_or_else(|| format!("the array is larger than the limit of {} bytes", isize::MAX))?;
         let bytes = if shape.contains(&0) { 0 } else { whole };
         Ok(Self { dtype, shape, bytes })
     }
@@ -38,7 +39,7 @@ impl ArrayType {
         &self.shape
     }
 
-    /// Bytes of the whole array.
+    /// The size of the array in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_bytes_without_overflow() {
+    fn size_in_bytes_does_not_overflow() {
         assert_eq!(bytes(&[]), Some(4));
         assert_eq!(bytes(&[3, 5]), Some(60));
         assert_eq!(bytes(&[3, 0, 5]), Some(0));
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_on_the_command_line() {
+    fn displays_as_on_the_command_line() {
         let array = ArrayType::new(Dtype::Bf16, vec![32, 8]).unwrap();
         assert_eq!(array.to_string(), "bf16:32x8");
     }

@@ -1,4 +1,4 @@
-//! Checks that the arguments fit the kernel's parameters, before any file is read.
+//! Checks the arguments against the kernel's parameters, before any file is read.
 
 use cuda_core::{ArgumentKind, EntryInfo, ParamInfo};
 
@@ -7,16 +7,17 @@ use crate::{
     failure::Failure,
 };
 
-/// Bytes of a device address.
+/// The size of a device address in bytes.
 const ADDRESS: usize = 8;
 
-/// Compares number, sizes and kinds. The length of a `bytes=` file is compared when it is read.
+/// Compares the number, sizes and kinds of the arguments with the parameters. The length of a `bytes=` file is compared
+/// when the file is read.
 pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
     let (takes, given) = (kernel.params.len(), args.len());
     if takes != given {
         let params: Vec<_> = kernel.params.iter().map(|param| param.ty.to_string()).collect();
         return Err(Failure::bad_input(format_args!(
-            "kernel `{}` takes {takes} arguments ({}), {given} were given",
+            "kernel `{}` takes {takes} arguments ({}), the command line has {given}",
             kernel.name,
             params.join(", "),
         )));
@@ -42,7 +43,7 @@ fn is_kind(param: &ParamInfo, kind: ArgumentKind) -> Result<(), Failure> {
     }
     let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
     let (name, ty) = (&param.name, &param.ty);
-    Err(Failure::bad_input(format_args!("it is {given}, the parameter `{name}` is a {ty}")))
+    Err(Failure::bad_input(format_args!("is {given}, parameter `{name}` takes {ty}")))
 }
 
 /// Compares the size of one argument.
@@ -51,7 +52,7 @@ pub(crate) fn fits(param: &ParamInfo, size: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::bad_input(format_args!(
-        "it has {size} bytes, the parameter `{}` is a {} of {} bytes",
-        param.name, param.ty, param.size
+        "has {size} bytes, parameter `{}` takes {} ({})",
+        param.name, param.size, param.ty
     )))
 }

@@ -1,6 +1,6 @@
-//! The types of scalars and of the elements of arrays.
+//! The types of scalars and of array elements.
 
-/// A type of numbers, as the command line and `.npy` files name it.
+/// A numeric type that the command line and `.npy` files can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dtype {
     Bool,
@@ -18,7 +18,7 @@ pub(crate) enum Dtype {
     F64,
 }
 
-/// Every type with its name on the command line and its `descr` in an `.npy` file.
+/// Each type with its name on the command line and its `descr` in `.npy` files, in the order of the variants.
 const NAMES: [(Dtype, &str, &str); 13] = [
     (Dtype::Bool, "bool", "|b1"),
     (Dtype::I8, "i8", "|i1"),
@@ -30,24 +30,24 @@ const NAMES: [(Dtype, &str, &str); 13] = [
     (Dtype::I64, "i64", "<i8"),
     (Dtype::U64, "u64", "<u8"),
     (Dtype::F16, "f16", "<f2"),
-    // numpy has no name for the `bfloat16` of ml_dtypes and writes this.
+    // numpy has no name for the `bfloat16` of ml_dtypes and writes a void type of 2 bytes.
     (Dtype::Bf16, "bf16", "<V2"),
     (Dtype::F32, "f32", "<f4"),
     (Dtype::F64, "f64", "<f8"),
 ];
 
 impl Dtype {
-    /// All names on the command line.
+    /// Returns all names on the command line, separated by spaces.
     pub(crate) fn all() -> String {
         NAMES.map(|(_, name, _)| name).join(" ")
     }
 
-    /// By its name on the command line.
+    /// Returns the type with this name on the command line.
     pub(crate) fn named(name: &str) -> Option<Self> {
         NAMES.iter().find(|(_, known, _)| *known == name).map(|(dtype, ..)| *dtype)
     }
 
-    /// By its `descr` in an `.npy` file.
+    /// Returns the type with this `descr` in an `.npy` file.
     pub(crate) fn described(descr: &str) -> Result<Self, String> {
         let unsupported = || format!("the dtype `{descr}` is not supported");
         let kind = descr.strip_prefix(['<', '>', '|', '=']).ok_or_else(unsupported)?;
@@ -59,17 +59,17 @@ impl Dtype {
         Ok(dtype)
     }
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         self.names().1
     }
 
-    /// Its `descr` in an `.npy` file.
+    /// The `descr` in an `.npy` file.
     pub(crate) fn descr(self) -> &'static str {
         self.names().2
     }
 
-    /// Bytes of one.
+    /// The size of one element in bytes.
     pub(crate) const fn size(self) -> usize {
         match self {
             Dtype::Bool | Dtype::I8 | Dtype::U8 => 1,
@@ -80,7 +80,7 @@ impl Dtype {
     }
 
     fn names(self) -> (Self, &'static str, &'static str) {
-        // The table is in the order of the variants; a test holds it to that.
+        // The table is in the order of the variants, as a test checks.
         NAMES[self as usize]
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_order_and_its_sizes_are_right() {
+    fn table_matches_variants_and_sizes() {
         for (index, (dtype, name, descr)) in NAMES.into_iter().enumerate() {
             assert_eq!(dtype as usize, index);
             assert_eq!(Dtype::named(name), Some(dtype));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_pass_on() {
+    fn unsupported_descrs_are_refused() {
         for descr in ["", "<", "é4", "<c8", "|S4", "<U3", "|O", "<f16", "V2", "|V8", "<M8[ns]"] {
             let error = Dtype::described(descr).unwrap_err();
             assert!(error.contains("not supported"), "{error}");

@@ -1,4 +1,4 @@
-//! Failures: one line on stderr (more for a module that cannot be loaded) and an exit status.
+//! Failures: a message on stderr and an exit status. The message is one line, or several if a module cannot be loaded.
 
 use std::{
     fmt::Display,
@@ -8,11 +8,10 @@ use std::{
 
 use cuda_async::Error;
 
-/// The most characters of a line on stderr; longer lines are cut.
+/// The maximum length of a line on stderr, in characters. Longer lines are truncated.
 const LONGEST_LINE: usize = 1000;
 
-/// The same for a device's report about a module that it cannot run, which has one line for each instruction that it does
-/// not know.
+/// The maximum length of a device's load log, in characters. The log has one line for each unknown instruction.
 const LONGEST_LOG: usize = 200_000;
 
 /// The exit statuses other than 0.
@@ -22,37 +21,37 @@ pub(crate) enum Status {
     BadInput = 2,
     /// The kernel faulted, or the device failed.
     Failed = 3,
-    /// There is no such device.
+    /// The device does not exist, or its driver is missing.
     NoDevice = 4,
 }
 
-/// An exit status and the reason.
+/// An exit status and a message.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: Status,
     message: String,
-    /// Whether the message is a device's report about a module.
+    /// Whether the message is a device's load log.
     is_log: bool,
 }
 
 impl Failure {
-    /// The input cannot be used.
+    /// Creates a failure of the user's input.
     pub(crate) fn bad_input(message: impl Display) -> Self {
         Self { status: Status::BadInput, message: message.to_string(), is_log: false }
     }
 
-    /// The run failed on the device.
+    /// Creates a failure of the run on the device.
     pub(crate) fn failed(message: impl Display) -> Self {
         Self { status: Status::Failed, ..Self::bad_input(message) }
     }
 
-    /// The same failure, with where it happened in front.
+    /// Prepends `place` to the message.
     pub(crate) fn at(mut self, place: impl Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
     }
 
-    /// The device cannot load the module.
+    /// Whether the device could not load the module.
     pub(crate) fn is_of_module(&self) -> bool {
         self.is_log
     }
@@ -65,7 +64,7 @@ impl Failure {
         } else {
             one_line(&self.message, LONGEST_LINE)
         };
-        // With stderr closed the message is lost.
+        // If stderr is closed, the message is discarded.
         let _ = writeln!(io::stderr(), "cuda-run: {text}");
         ExitCode::from(self.status as u8)
     }
@@ -96,7 +95,7 @@ impl From<Error> for Failure {
             _ => Status::Failed,
         };
         let is_log = matches!(error, Error::LoadFailed { .. });
-        // The advice of a fault is for programs and does not help a user at a shell.
+        // `Error::Fault` adds advice for programs, which does not apply on the command line.
         let message = match error {
             Error::Fault(fault) => format!("the device faulted: {fault}"),
             error => error.to_string(),
@@ -105,7 +104,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Folds lines into one and cuts it to the longest length.
+/// Joins lines into one and truncates it to `longest` characters.
 fn one_line(text: &str, longest: usize) -> String {
     let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let lines = text.split(is_break).map(str::trim).filter(|line| !line.is_empty());
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folds_lines_and_drops_control_characters() {
+    fn joins_lines_and_removes_control_characters() {
         assert_eq!(
             one_line("ptxas fatal:\r\n\tline 1\n\n line 2\n", 99),
             "ptxas fatal: | line 1 | line 2"
@@ -134,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn cuts_long_lines_between_characters() {
+    fn truncates_long_lines_at_character_boundaries() {
         let cut = one_line(&"é".repeat(LONGEST_LINE + 1), LONGEST_LINE);
         assert_eq!(cut, format!("{} ...", "é".repeat(LONGEST_LINE)));
         assert_eq!(one_line(&"é".repeat(LONGEST_LINE), LONGEST_LINE).chars().count(), LONGEST_LINE);
     }
 
     #[test]
-    fn knows_whose_fault_an_error_is() {
+    fn errors_map_to_exit_statuses() {
         let status = |error: Error| Failure::from(error).status;
         let no_device = Error::NoDevice { address: "tpu".into(), available: "`cpu`".into() };
         assert_eq!(status(no_device), Status::NoDevice);

@@ -1,11 +1,11 @@
-//! Launches the kernel and measures the time.
+//! Launches the kernel and measures launch times.
 
 use std::time::{Duration, Instant};
 
 use cuda_async::{Error, Function, LaunchConfig, Stream};
 use cuda_core::Arguments;
 
-/// Launches `times` times and waits for each. Returns the time of each.
+/// Launches the kernel `times` times and waits for each launch. Returns the time of each launch.
 pub(crate) fn repeat(
     function: &Function,
     stream: &Stream,
@@ -21,7 +21,7 @@ pub(crate) fn repeat(
     (0..times).map(timed).collect()
 }
 
-/// The median.
+/// Returns the median of the times, or zero if there are none.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     let upper = times.get(times.len() / 2).copied().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     (lower + upper) / 2
 }
 
-/// Launches and waits. Safe in this program: the comment inside gives the reason.
+/// Launches the kernel once and waits for it.
 #[allow(unsafe_code)]
 fn once(
     function: &Function,
@@ -37,10 +37,10 @@ fn once(
     config: LaunchConfig,
     arguments: &Arguments<'_>,
 ) -> Result<(), Error> {
-    // SAFETY: every buffer is given as written, is used on this one stream only, and is read back only
-    // after the stream was waited for. The program cannot know that a kernel which a user names stays inside them. The
-    // CPU device checks each access. On a GPU a stray access is a fault or hits another of these buffers, since this
-    // process exists for this one launch and has nothing else there.
+    // SAFETY: every buffer is declared as written, is used on this stream only, and is read back after the stream was
+    // waited for. The program cannot check that the user's kernel stays inside the buffers. The CPU device checks each
+    // access. On a GPU, an access outside a buffer faults or changes another of these buffers: the process runs only
+    // this kernel and has no other data on the device.
     unsafe { function.launch(stream, config, arguments) }?;
     stream.synchronize()
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_of_odd_even_and_no_times() {
         let micros = |times: &[u64]| times.iter().copied().map(Duration::from_micros).collect();
         assert_eq!(median(micros(&[9, 1, 5])), Duration::from_micros(5));
         assert_eq!(median(micros(&[4, 100, 1, 2])), Duration::from_micros(3));

@@ -13,14 +13,14 @@ pub(crate) fn print(module: &Module) -> Result<(), Failure> {
     stdout::print(&kernels.collect::<String>())
 }
 
-/// Prints the same for a text that the device cannot load; nothing if the text cannot be parsed.
+/// Prints every kernel of a PTX text that the device cannot load. Prints nothing if the text cannot be parsed.
 pub(crate) fn print_text(ptx: &str) -> Result<(), Failure> {
     let found = entries(ptx).unwrap_or_default();
     let kernels = found.iter().map(|found| kernel(&found.name, &found.params));
     stdout::print(&kernels.collect::<String>())
 }
 
-/// A line for the kernel, and one for each parameter.
+/// Formats a kernel: a line for the name, and one for each parameter.
 fn kernel(name: &str, params: &[ParamInfo]) -> String {
     let mut text = format!("{name}\n");
     for (index, param) in params.iter().enumerate() {

@@ -1,15 +1,20 @@
-//! Runs any kernel of any PTX file from the shell, with arrays in and out as `.npy` files.
+//! Runs any kernel of any PTX file from the shell. Arrays are read from and written to `.npy` files.
 //!
-//! `cuda-run --help` explains the arguments. From top to bottom: [`cli`] reads the command line and [`arg`]
-//! the kernel's arguments; [`run`] loads the module, [`check`]s them against the kernel's parameters,
-//! [`place`]s them on the device, [`launch`]es, and passes the results to [`outputs`]; [`watch`] opens the device
-//! with its checks. Every error is a [`failure::Failure`]: one line and an exit status.
+//! `cuda-run --help` explains the arguments. The steps of a run:
+//!
+//! 1. [`cli`] parses the command line, and [`arg`] the kernel's arguments.
+//! 2. [`device_options`] opens the device with its checks, and [`run`] loads the module.
+//! 3. [`check`] compares the arguments with the kernel's parameters, and [`place`] copies them to the device.
+//! 4. [`launch`] launches the kernel, and [`outputs`] writes the results.
+//!
+//! Every error is a [`failure::Failure`]: a message and an exit status.
 #![deny(unsafe_code)]
 
 mod arg;
 mod array_type;
 mod check;
 mod cli;
+mod device_options;
 mod dtype;
 mod failure;
 mod launch;
@@ -20,7 +25,6 @@ mod place;
 mod run;
 mod scalar;
 mod stdout;
-mod watch;
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! Output files: all of them or none.
+//! Writes the output files: all of them, or none.
 //!
-//! A file is first written beside its place under a temporary name. Only when all are complete are they
-//! renamed, so a reader sees an old file or a complete new one. Renaming is tried before the kernel runs; only if a folder
-//! is removed in between can one file be new and the next one old.
+//! Each file is first written to a temporary file in the same folder. When all are complete, they are renamed, so a reader
+//! sees either the old file or the complete new one. The folders are checked before the kernel runs. Only if a rename fails
+//! anyway, because a folder was removed in between, can some files be new and others old.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -14,18 +14,19 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::{array_type::ArrayType, failure::Failure, npy};
 
-/// The path of an output file, and the temporary file in its place until it is written.
+/// The path of an output file.
 pub(crate) struct Destination {
-    /// Without symbolic links, so that a link stays and its target is replaced.
+    /// The path with symbolic links resolved, so that a link stays and its target is replaced.
     path: PathBuf,
+    /// The permissions of the file that is replaced, if there is one.
     permissions: Option<Permissions>,
 }
 
-/// Files that are complete but not in their places.
+/// Complete temporary files, not yet renamed to their paths.
 #[derive(Default)]
 pub(crate) struct Staged(Vec<(NamedTempFile, PathBuf)>);
 
-/// Checks, before anything runs, that files can be written at these paths and that no two are the same.
+/// Checks before the launch that the paths are writable and distinct.
 pub(crate) fn destinations<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
 ) -> Result<Vec<Destination>, Failure> {
@@ -34,9 +35,11 @@ pub(crate) fn destinations<'a>(
         let at = |failure: Failure| failure.at(path.display());
         let destination = Destination::find(path).map_err(at)?;
         if found.iter().any(|other| other.path == destination.path) {
-            return Err(at(Failure::bad_input("two outputs go to this file")));
+            return Err(at(Failure::bad_input(
+                "two outputs name this file; give each output its own path",
+            )));
         }
-        // Made and removed again: the place takes files.
+        // Creating and removing a temporary file shows that the folder is writable.
         destination.temporary().map_err(|error| at(error.into()))?;
         found.push(destination);
     }
@@ -52,18 +55,22 @@ impl Destination {
         }
     }
 
-    /// Only a regular file that can be written is replaced: never `/dev/null`.
+    /// Checks a file that exists. Only a writable regular file is replaced, never `/dev/null`.
     fn existing(path: PathBuf) -> Result<Self, Failure> {
         let metadata = fs::metadata(&path)?;
         if !metadata.is_file() {
-            return Err(Failure::bad_input("it is there and not a regular file"));
+            return Err(Failure::bad_input(
+                "exists and is not a regular file; choose another output path",
+            ));
         }
         OpenOptions::new().write(true).open(&path)?;
         Ok(Self { path, permissions: Some(metadata.permissions()) })
     }
 
     fn new(path: &Path) -> Result<Self, Failure> {
-        let name = path.file_name().ok_or_else(|| Failure::bad_input("it does not name a file"))?;
+        let name = path
+            .file_name()
+            .ok_or_else(|| Failure::bad_input("the path does not end with a file name"))?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -71,7 +78,7 @@ impl Destination {
         Ok(Self { path: folder.canonicalize()?.join(name), permissions: None })
     }
 
-    /// A temporary file in the same folder, with the permissions that the file had or would get.
+    /// Creates a temporary file in the same folder, with the permissions of the old file or the default ones.
     fn temporary(&self) -> io::Result<NamedTempFile> {
         let mut builder = Builder::new();
         builder.prefix(".cuda-run-");
@@ -86,7 +93,7 @@ impl Destination {
 }
 
 impl Staged {
-    /// Writes a file beside its place.
+    /// Writes an array to a temporary file.
     pub(crate) fn add(
         &mut self,
         destination: Destination,
@@ -103,7 +110,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Puts every file in its place.
+    /// Renames every temporary file to its path.
     pub(crate) fn commit(self) -> Result<(), Failure> {
         for (file, path) in self.0 {
             let renamed: Result<File, _> = file.persist(&path);

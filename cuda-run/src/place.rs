@@ -1,4 +1,4 @@
-//! Arguments on their way to the device: files are read, arrays uploaded.
+//! Reads the files of the arguments and copies them to the device.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -17,39 +17,39 @@ use crate::{
 enum Ready {
     Bytes(Vec<u8>),
     Upload(ArrayType, Vec<u8>),
-    /// Kept, to be compared after the run.
-    Watched(Vec<u8>),
+    /// An input that is compared with its file after the run.
+    CheckedInput(Vec<u8>),
     Zeros(ArrayType),
     Uninit(ArrayType),
 }
 
-/// An argument where the kernel finds it.
+/// An argument that is ready for the launch.
 pub(crate) enum Placed {
-    /// In the parameters.
+    /// A value in the launch parameters.
     Bytes(Vec<u8>),
-    /// On the device.
+    /// An array on the device.
     Array(ArrayType, DeviceBuffer<u8>),
-    /// On the device, with the contents that the kernel must not change.
+    /// An input on the device, and its contents, which the kernel must not change.
     Input(DeviceBuffer<u8>, Vec<u8>),
 }
 
-/// Reads every file, then fills device memory: a bad file costs no upload. `watched`: inputs are kept, to see whether the
-/// kernel changes them.
+/// Reads every file and then uploads the arrays, so a bad file fails before any upload. If `check_inputs` is set, keeps the
+/// contents of the inputs, to detect changes by the kernel.
 pub(crate) fn place(
     stream: &Stream,
     kernel: &EntryInfo,
     args: &[Arg],
-    watched: bool,
+    check_inputs: bool,
 ) -> Result<Vec<Placed>, Failure> {
     let read = |(param, arg): (_, &Arg)| match (ready(param, arg)?, &arg.value) {
-        (Ready::Upload(_, bytes), Value::In(_)) if watched => Ok(Ready::Watched(bytes)),
+        (Ready::Upload(_, bytes), Value::In(_)) if check_inputs => Ok(Ready::CheckedInput(bytes)),
         (ready, _) => Ok(ready),
     };
     let ready: Vec<_> = kernel.params.iter().zip(args).map(read).collect::<Result<_, Failure>>()?;
     ready.into_iter().map(|argument| argument.place(stream)).collect()
 }
 
-/// The arguments of a launch. The kernel counts as writing to every buffer, since its code was not read.
+/// Builds the arguments of a launch. Every buffer is declared as written, because the kernel's accesses are unknown.
 pub(crate) fn arguments<'a>(kernel: &EntryInfo, placed: &'a [Placed]) -> Arguments<'a> {
     let mut arguments = Arguments::new();
     for (param, placed) in kernel.params.iter().zip(placed) {
@@ -83,7 +83,7 @@ fn ready(param: &ParamInfo, arg: &Arg) -> Result<Ready, Failure> {
 fn open(path: &Path) -> Result<File, Failure> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
-        return Err(Failure::bad_input("it is a directory"));
+        return Err(Failure::bad_input("is a directory, expected a file"));
     }
     Ok(file)
 }
@@ -106,7 +106,7 @@ impl Ready {
         Ok(match self {
             Ready::Bytes(bytes) => Placed::Bytes(bytes),
             Ready::Upload(array, bytes) => Placed::Array(array, h2d(bytes).sync_on(stream)?),
-            Ready::Watched(bytes) => Placed::Input(h2d(bytes.clone()).sync_on(stream)?, bytes),
+            Ready::CheckedInput(bytes) => Placed::Input(h2d(bytes.clone()).sync_on(stream)?, bytes),
             Ready::Zeros(array) => {
                 let buffer = zeros::<u8>(array.bytes()).sync_on(stream)?;
                 Placed::Array(array, buffer)

@@ -1,4 +1,4 @@
-//! One run, from the command line to the files.
+//! Runs the parsed command line, from reading the PTX to writing the output files.
 
 use std::{
     fs::File,
@@ -13,23 +13,23 @@ use crate::{
     arg::{self, Arg, Value},
     check,
     cli::Cli,
+    device_options::DeviceOptions,
     failure::Failure,
     launch, list,
     outputs::{self, Destination, Staged},
     place::{self, Placed},
     stdout,
-    watch::Watch,
 };
 
-/// The largest PTX file that is read.
+/// The maximum size of a PTX file in bytes.
 const MAX_PTX: u64 = 1 << 30;
 
-/// Runs the command line.
+/// Lists the kernels or runs one, as the command line requests.
 pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let args = arg::parse_all(&cli.args)?;
     let ptx = read_ptx(&cli.file).map_err(|failure| failure.at(cli.file.display()))?;
-    let watch = Watch::new(cli);
-    let device = watch.device(cli)?;
+    let options = DeviceOptions::new(cli);
+    let device = options.device(cli)?;
     let module = match device.load_ptx(&ptx).map_err(Failure::from) {
         Ok(module) => module,
         Err(failure) => {
@@ -41,7 +41,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     };
     match &cli.kernel {
         None => list::print(&module),
-        Some(kernel) => run_kernel(cli, &module, kernel, &args, &watch),
+        Some(kernel) => run_kernel(cli, &module, kernel, &args, &options),
     }
 }
 
@@ -50,7 +50,7 @@ fn run_kernel(
     module: &Module,
     kernel: &str,
     args: &[Arg],
-    watch: &Watch,
+    options: &DeviceOptions,
 ) -> Result<(), Failure> {
     let function = module.function(kernel).map_err(|error| unknown(error, module, kernel))?;
     check::check(function.info(), args)?;
@@ -61,9 +61,9 @@ fn run_kernel(
     let arguments = place::arguments(function.info(), &placed);
     let launched = launch::repeat(&function, &stream, config(cli), &arguments, cli.repeat);
     drop(arguments);
-    // The profile of a faulty kernel is printed too: it shows the instructions before the fault.
+    // Print the profile after a fault too: it shows the instructions before the fault.
     if launched.is_err() {
-        watch.print_profile()?;
+        options.print_profile()?;
     }
     let times = launched?;
 
@@ -72,7 +72,7 @@ fn run_kernel(
     if cli.time {
         print_median(times)?;
     }
-    watch.print_profile()?;
+    options.print_profile()?;
     staged.commit()
 }
 
@@ -80,16 +80,18 @@ fn read_ptx(path: &Path) -> Result<String, Failure> {
     let mut ptx = String::new();
     let read = File::open(path)?.take(MAX_PTX + 1).read_to_string(&mut ptx);
     let read = read.map_err(|error| match error.kind() {
-        ErrorKind::InvalidData => Failure::bad_input("it is not text, as PTX is"),
+        ErrorKind::InvalidData => Failure::bad_input("not UTF-8 text; expected a PTX file"),
         _ => error.into(),
     })? as u64;
     if read > MAX_PTX {
-        return Err(Failure::bad_input(format_args!("it is larger than {MAX_PTX} bytes")));
+        return Err(Failure::bad_input(format_args!(
+            "the PTX is larger than the limit of {MAX_PTX} bytes"
+        )));
     }
     Ok(ptx)
 }
 
-/// The command line has a grid and a block whenever it has a kernel.
+/// Returns the launch shape. `Cli` requires a grid and a block if there is a kernel.
 fn config(cli: &Cli) -> LaunchConfig {
     let grid = cli.grid.unwrap_or([1; 3]);
     let block = cli.block.unwrap_or([1; 3]);
@@ -103,20 +105,21 @@ fn output_path(arg: &Arg) -> Option<&Path> {
     }
 }
 
-/// The error for a kernel that does not exist, where a C++ function of that name does.
+/// Returns the error for an unknown kernel. Names the mangled C++ function of that name if there is one.
 fn unknown(error: Error, module: &Module, kernel: &str) -> Failure {
     let mangled = format!("{}{kernel}", kernel.len());
     let is_it = |name: &&str| name.starts_with("_Z") && name.contains(&mangled);
     let found = module.entries().iter().map(|entry| entry.name.as_str()).find(is_it);
     match found {
         Some(name) => Failure::bad_input(format_args!(
-            "no kernel `{kernel}` in the module, but `{name}`: C++ names are mangled, unless they are extern \"C\""
+            "no kernel `{kernel}` in the module; it has `{name}`, a mangled C++ name: use that name, or declare the \
+             kernel extern \"C\""
         )),
         None => error.into(),
     }
 }
 
-/// Checks that the kernel changed no watched input.
+/// Checks that the kernel changed none of the inputs that were kept.
 fn unchanged(stream: &Stream, args: &[Arg], placed: &mut [Placed]) -> Result<(), Failure> {
     for (index, (arg, placed)) in args.iter().zip(placed).enumerate() {
         if !matches!(placed, Placed::Input(..)) {
@@ -127,7 +130,7 @@ fn unchanged(stream: &Stream, args: &[Arg], placed: &mut [Placed]) -> Result<(),
             && to_host(buffer).sync_on(stream)? != bytes
         {
             return Err(Failure::failed(format_args!(
-                "the kernel has written to an input, argument {index} `{}`; if it may, say inout=",
+                "the kernel wrote to an input, argument {index} `{}`; use inout= if this is intended",
                 arg.text
             )));
         }
@@ -135,7 +138,7 @@ fn unchanged(stream: &Stream, args: &[Arg], placed: &mut [Placed]) -> Result<(),
     Ok(())
 }
 
-/// Writes every output beside its place.
+/// Downloads every output and writes it to a temporary file.
 fn download(
     stream: &Stream,
     args: &[Arg],

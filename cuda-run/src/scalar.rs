@@ -1,11 +1,13 @@
-//! The value of a scalar argument, as bytes.
+//! Converts the value of a scalar argument to bytes.
 
 use half::{bf16, f16};
 
 use crate::dtype::Dtype;
 
-/// The bytes of `text` as a `dtype`: decimal or `0x` integers, decimal floats, `inf`, `nan`. A value that does not
-/// fit is refused, never wrapped and never rounded to infinity.
+/// Parses `text` as a `dtype` and returns its bytes. Accepts decimal and `0x` integers, decimal floats, `inf` and `nan`.
+///
+/// # Errors
+/// If the value is out of range. It is never wrapped, and never rounded to infinity.
 pub(crate) fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
     macro_rules! integer {
         ($ty:ty) => {
@@ -37,7 +39,7 @@ pub(crate) fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
         Dtype::Bf16 => float!(bf16, bf16::from_f64(float(text)?)),
         Dtype::F32 => float!(f32, float(text)?),
         Dtype::F64 => float!(f64, float(text)?),
-        Dtype::Bool => Err("a bool is passed as `u8=0` or `u8=1`".into()),
+        Dtype::Bool => Err("bool is not a scalar type; write `u8=0` or `u8=1`".into()),
     }
 }
 
@@ -60,7 +62,7 @@ fn float<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
-/// Only a text that says infinity may become infinity.
+/// Returns an error if the value does not fit, unless `text` names infinity.
 fn finite_if(text: &str, fits: bool) -> Result<(), String> {
     let digits = text.trim_start_matches(['+', '-']);
     let says_infinity = ["inf", "infinity"].iter().any(|word| digits.eq_ignore_ascii_case(word));
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_to_the_ends_of_their_range() {
+    fn integers_parse_up_to_their_limits() {
         assert_eq!(bytes(Dtype::I8, "-128"), Some(vec![0x80]));
         assert_eq!(bytes(Dtype::U8, "0xff"), Some(vec![0xff]));
         assert_eq!(bytes(Dtype::I16, "-0x10"), Some((-16i16).to_le_bytes().into()));
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_are_none_or_do_not_fit() {
+    fn invalid_and_out_of_range_integers_are_refused() {
         let huge = "9".repeat(60);
         for text in ["", "-", "0x", "0x-1", "--1", "+-1", "1.0", "1e3", " 1", "1_0", "inf", "٣"] {
             assert!(parse(Dtype::I32, text).unwrap_err().contains("not an integer"), "{text}");
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_of_every_width() {
+    fn floats_parse_in_every_width() {
         assert_eq!(bytes(Dtype::F32, "2.5"), Some(2.5f32.to_le_bytes().into()));
         assert_eq!(bytes(Dtype::F64, "-1e300"), Some((-1e300f64).to_le_bytes().into()));
         assert_eq!(bytes(Dtype::F16, "65504"), Some(f16::MAX.to_le_bytes().into()));
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_that_are_none_or_do_not_fit() {
+    fn invalid_and_out_of_range_floats_are_refused() {
         for text in ["", "x", "0x10", "1,5", " 1"] {
             assert!(parse(Dtype::F32, text).unwrap_err().contains("not a number"), "{text}");
         }

@@ -1,10 +1,10 @@
-//! Printing, for readers that may leave early.
+//! Prints to standard output, which the reader may close early.
 
 use std::io::{self, ErrorKind, Write};
 
 use crate::failure::Failure;
 
-/// Prints `text`. A reader that has gone (`cuda-run .. --list | head -1`) is no failure.
+/// Prints `text`. A closed pipe is not a failure, as in `cuda-run .. --list | head -1`.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,23 +1,23 @@
-//! Something to draw on: rectangles, text, and a PNG in the end.
+//! An image with rectangles and text, which is saved as a PNG.
 
 use std::{fs::File, io::BufWriter, path::Path};
 
 use font8x8::{BASIC_FONTS, UnicodeFonts};
 
-/// Red, green, blue.
+/// A color: red, green, blue.
 pub(super) type Color = [u8; 3];
 
-/// Pixels of a character of text, each way, at scale 1.
+/// The width and height of a character at scale 1, in pixels.
 pub(super) const GLYPH: u32 = 8;
 
-/// An image being drawn. What lies outside is not drawn.
+/// An image. Drawing is clipped at its edges.
 pub(super) struct Canvas {
     width: u32,
     height: u32,
     pixels: Vec<u8>,
 }
 
-/// A place and a size.
+/// A rectangle: position and size in pixels.
 #[derive(Clone, Copy)]
 pub(super) struct Rect {
     pub(super) x: u32,
@@ -40,8 +40,8 @@ impl Canvas {
         }
     }
 
-    /// One line of text, whose left upper corner is at (x, y); every dot of a letter is a square of
-    /// `scale` pixels.
+    /// Draws a line of text with its upper left corner at (x, y). Each dot of a letter is a square of `scale` by `scale`
+    /// pixels.
     pub(super) fn text(&mut self, (x, y): (u32, u32), text: &str, scale: u32, color: Color) {
         for (place, character) in (0..).zip(text.chars()) {
             let glyph = BASIC_FONTS.get(character).unwrap_or_default();
@@ -68,12 +68,12 @@ impl Canvas {
     }
 }
 
-/// How wide a line of text is.
+/// Returns the width of a line of text in pixels.
 pub(super) fn text_width(text: &str, scale: u32) -> u32 {
     text.chars().count() as u32 * GLYPH * scale
 }
 
-/// The color `part` of the way from one to the other.
+/// Interpolates between two colors. `part` is 0 for `from` and 1 for `to`.
 pub(super) fn between(from: Color, to: Color, part: f32) -> Color {
     let mix = |a: u8, b: u8| f32::from(a) + (f32::from(b) - f32::from(a)) * part.clamp(0.0, 1.0);
     std::array::from_fn(|i| mix(from[i], to[i]).round() as u8)

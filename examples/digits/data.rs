@@ -1,36 +1,35 @@
-//! The data set: 1,797 images of 8 x 8 pixels and the digits they show. `data/README.md` says where it is
-//! from.
+//! The data set: 1,797 images of 8 x 8 pixels with their digits. `data/README.md` names its source.
 
 use std::slice::Chunks;
 
 use super::{CLASSES, Error};
 
-/// Pixels of an image, each way.
+/// The width and height of an image in pixels.
 pub const SIDE: usize = 8;
 
-/// Pixels of an image.
+/// The number of pixels of an image.
 pub const PIXELS: usize = SIDE * SIDE;
 
-/// The darkest pixel.
+/// The largest value of a pixel.
 const DARKEST: u8 = 16;
 
-/// Images and what they show.
+/// Images with their digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digits {
     pixels: Vec<u8>,
     labels: Vec<u8>,
 }
 
-/// Whether the network has never seen this row: every fifth was kept from training.
+/// Whether this row was held out of the training. Every fifth row was.
 pub const fn is_held_out(row: usize) -> bool {
     row.is_multiple_of(5)
 }
 
 impl Digits {
-    /// The data set, which is part of the program.
+    /// Parses the data set, which is embedded in the program.
     ///
     /// # Errors
-    /// [`Error::Row`] if somebody has edited the file.
+    /// [`Error::Row`] if a row of the file is invalid.
     pub fn load() -> Result<Self, Error> {
         let mut digits = Self { pixels: Vec::new(), labels: Vec::new() };
         for (index, row) in include_str!("data/digits.csv").lines().enumerate() {
@@ -51,32 +50,32 @@ impl Digits {
         Some(())
     }
 
-    /// How many images there are.
+    /// Returns the number of images.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// What each image shows.
+    /// The digit of each image.
     pub fn labels(&self) -> &[u8] {
         &self.labels
     }
 
-    /// The pixels of one image, row by row, from 0 (paper) to 16 (ink); none if there is no such image.
+    /// The pixels of one image, row by row, from 0 (paper) to 16 (ink). Empty if there is no such image.
     pub fn image(&self, row: usize) -> &[u8] {
         self.pixels.chunks(PIXELS).nth(row).unwrap_or_default()
     }
 
-    /// The pixels of up to `images` images at a time.
+    /// Iterates over the pixels in batches of up to `images` images.
     pub fn batches(&self, images: usize) -> Chunks<'_, u8> {
         self.pixels.chunks(images.max(1) * PIXELS)
     }
 
-    /// The rows that were kept from training, as a set of their own.
+    /// Returns the held-out rows as a data set.
     #[must_use]
     pub fn held_out(&self) -> Self {
         let rows = || (0..self.len()).filter(|&row| is_held_out(row));

@@ -1,17 +1,16 @@
-//! Reads 1,797 handwritten digits with a small neural network, on a GPU or on a machine without one.
+//! Classifies 1,797 handwritten digits with a small neural network, on a GPU or on the CPU.
 //!
 //! ```text
-//! cargo run --release --example digits                       # the best device there is
-//! cargo run --release --example digits -- --device cpu       # or one by name: cpu, cuda, cuda:1
-//! cargo run --release --example digits -- --repeat 50        # for a throughput that means something
+//! cargo run --release --example digits                       # on the first GPU, else on the CPU
+//! cargo run --release --example digits -- --device cpu       # on a named device: cpu, cuda, cuda:1
+//! cargo run --release --example digits -- --repeat 50        # long enough to measure the throughput
 //! ```
 //!
-//! It prints how many of the digits that the network had never seen were read right, and draws a picture
-//! of them. The digits, the weights and the kernels are part of the program, so it runs anywhere alone.
+//! The program prints the accuracy on the held-out digits, which were not used in the training, and draws a picture of
+//! them. The digits, the weights and the kernels are embedded in the program.
 //!
-//! What it shows: operations are values. `read` composes a whole pipeline without touching a device,
-//! `classify` keeps several of them in flight, and no thread waits for the device. The kernels are made
-//! into operations in `model.rs`.
+//! The example shows that operations are values. `read` composes a pipeline without using a device. `classify` keeps
+//! several pipelines in flight, and no thread blocks on the device. `model.rs` wraps the kernels in operations.
 
 mod options;
 
@@ -31,14 +30,14 @@ use indicatif::ProgressBar;
 
 use options::Options;
 
-/// Images that go through the network together.
+/// The number of images in a batch.
 const BATCH: usize = 64;
 
-/// Batches that are on the device at the same time.
+/// The number of batches in flight.
 const IN_FLIGHT: usize = 8;
 
-/// Takes one batch from pixels to answers: up to the device, through the layers, and then two kernels
-/// side by side that make of the same logits a digit and how likely each digit is.
+/// Returns an operation that classifies one batch. It uploads the pixels and runs the layers. Then two concurrent kernels
+/// compute the digits and the probabilities from the same logits.
 fn read<'a>(
     model: &Model,
     pixels: &'a [u8],
@@ -49,7 +48,7 @@ fn read<'a>(
     })
 }
 
-/// Reads all digits, several batches at a time. Answers come in the order of the images.
+/// Classifies all digits, with several batches in flight. The results are in the order of the images.
 async fn classify(
     model: &Model,
     digits: &Digits,
@@ -66,7 +65,7 @@ async fn classify(
 }
 
 async fn run(options: &Options, device: &Device) -> Result<(), Box<dyn Error>> {
-    set_default_device(device)?; // what `.await` runs on
+    set_default_device(device)?; // the device that `.await` uses
     let mut out = stdout();
     let info = device.info();
     writeln!(out, "device {} ({})", info.address, info.name)?;

@@ -1,5 +1,5 @@
-//! Handwritten digits: the data set, a trained network, its layers as device operations, and a picture
-//! of what it read. The program is in `main.rs` beside this file.
+//! Classification of handwritten digits: the data set, a trained network, its layers as device operations, and a picture
+//! of the results. The program is in `main.rs`.
 
 mod canvas;
 mod data;

@@ -1,7 +1,7 @@
 //! The network on a device: its layers as lazy operations.
 //!
-//! Every method here describes work and touches no device; it happens when the operation is awaited. The
-//! three unsafe launches are the only places that have to know what the kernels do with their memory.
+//! Each method returns an operation and uses no device; the work runs when the operation is awaited. Only the three unsafe
+//! launches depend on the memory accesses of the kernels.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use cuda_async::{Function, launch, prelude::*};
 
 use super::{CLASSES, Dense, PIXELS, Weights};
 
-/// Numbers on a device.
+/// A buffer of numbers on a device.
 pub type Floats = DeviceBuffer<f32>;
 
-/// Digits on a device.
+/// A buffer of digits on a device.
 pub type Labels = DeviceBuffer<u32>;
 
-/// The compiled layers, for any NVIDIA GPU and for the CPU device.
+/// The compiled kernels of the layers, for every NVIDIA GPU since Turing and for the CPU device.
 const PTX: &str = include_str!("kernels/mlp.ptx");
 
-/// Threads of a block that computes a dense layer.
+/// The block size of the kernels of dense layers, in threads.
 const DENSE_BLOCK: u32 = 128;
 
 /// The network on a device. A clone is another handle to the same weights.
@@ -37,8 +37,8 @@ struct Kernels {
     softmax: Function,
 }
 
-/// The weights of a layer, uploaded once and read by every batch. As an `Arc`, a buffer is read-only:
-/// batches on different streams need not wait for each other.
+/// The weights of a layer, uploaded once and read by every batch. A buffer in an `Arc` is read-only, so batches on
+/// different streams do not wait for each other.
 #[derive(Clone)]
 struct Layer {
     weights: Arc<Floats>,
@@ -48,10 +48,10 @@ struct Layer {
 }
 
 impl Model {
-    /// Loads the kernels, at once, and uploads the weights, when the operation is run.
+    /// Loads the kernels immediately, and returns an operation that uploads the weights.
     ///
     /// # Errors
-    /// What `device` says to the kernels.
+    /// The errors of loading the kernels on `device`.
     pub fn upload(
         device: &Device,
         weights: &Weights,
@@ -62,7 +62,7 @@ impl Model {
         Ok(layers.map(|(first, second, third)| Self { kernels, layers: [first, second, third] }))
     }
 
-    /// A row of [`CLASSES`] numbers per image: the larger, the likelier that digit.
+    /// Returns an operation that computes the logits: [`CLASSES`] numbers for each image, larger for more probable digits.
     pub fn logits(&self, pixels: DeviceBuffer<u8>) -> impl DeviceOp<Output = Floats> + use<> {
         let rows = pixels.len() / PIXELS;
         let Kernels { normalize, dense_relu, dense, .. } = self.kernels.clone();
@@ -74,13 +74,13 @@ impl Model {
             .then(move |x| third.apply(dense, x, rows))
     }
 
-    /// The likeliest digit of each row of `logits`.
+    /// Returns an operation that computes the most probable digit of each row of `logits`.
     pub fn labels(&self, logits: Arc<Floats>) -> impl DeviceOp<Output = Labels> + use<> {
         let rows = logits.len() / CLASSES;
         per_row(self.kernels.argmax.clone(), logits, rows, rows)
     }
 
-    /// How likely each digit is, for each row of `logits`; a row sums to 1.
+    /// Returns an operation that computes the probabilities of the digits for each row of `logits`. Each row sums to 1.
     pub fn probabilities(&self, logits: Arc<Floats>) -> impl DeviceOp<Output = Floats> + use<> {
         let rows = logits.len() / CLASSES;
         per_row(self.kernels.softmax.clone(), logits, rows, rows * CLASSES)
@@ -111,7 +111,7 @@ impl Layer {
         })
     }
 
-    /// `rows` rows of inputs to as many rows of outputs, by the kernel `dense` or `dense_relu`.
+    /// Applies the layer to `rows` rows of inputs, by the kernel `dense` or `dense_relu`.
     fn apply(self, kernel: Function, x: Floats, rows: usize) -> impl DeviceOp<Output = Floats> {
         let Self { weights, bias, inputs, outputs } = self;
         let width = (outputs as u32).clamp(1, 32);
@@ -125,15 +125,16 @@ impl Layer {
         zeros(rows * outputs)
             .then(move |out| {
                 let args = (x, weights, bias, out, sizes.0, sizes.1, sizes.2);
-                // SAFETY: reads `rows * inputs` of x, the layer before's or the pixels, and all weights and
-                // biases, whose sizes `Weights` has checked; writes `rows * outputs` of out.
+                // SAFETY: the kernel reads `rows * inputs` elements of x, which are the pixels or the outputs of the
+                // previous layer. It reads all weights and biases, whose sizes `Weights` has checked. It writes
+                // `rows * outputs` elements of out.
                 unsafe { launch(&kernel, config, args) }
             })
             .map(|(_, _, _, out, ..)| out)
     }
 }
 
-/// `n` pixels, as numbers from 0 to 1.
+/// Returns an operation that scales `n` pixels to numbers from 0 to 1.
 fn scaled(
     kernel: Function,
     pixels: DeviceBuffer<u8>,
@@ -143,14 +144,14 @@ fn scaled(
     zeros(n)
         .then(move |out| {
             let config = LaunchConfig::for_num_elems(n);
-            // SAFETY: reads n of pixels, which has at least as many, and writes n of out.
+            // SAFETY: the kernel reads n elements of pixels, which has at least n, and writes n elements of out.
             unsafe { launch(&kernel, config, (pixels, out, n as u32)) }
         })
         .map(|(_, out, _)| out)
 }
 
-/// `len` results of a kernel that has one thread per row of logits: `argmax` writes one number per row,
-/// `softmax` one per logit.
+/// Launches a kernel with one thread for each row of logits, which writes `len` results: `argmax` one for each row,
+/// `softmax` one for each logit.
 fn per_row<T: cuda_async::Element>(
     kernel: Function,
     logits: Arc<Floats>,
@@ -160,8 +161,8 @@ fn per_row<T: cuda_async::Element>(
     zeros(len)
         .then(move |out| {
             let config = LaunchConfig::for_num_elems(rows);
-            // SAFETY: reads `rows * CLASSES` logits; both callers give as many rows as there are, and the
-            // length that their kernel writes.
+            // SAFETY: the kernel reads `rows * CLASSES` logits. Both callers pass the number of rows of logits, and the
+            // number of elements that their kernel writes.
             unsafe { launch(&kernel, config, (logits, out, rows as u32, CLASSES as u32)) }
         })
         .map(|(_, out, ..)| out)

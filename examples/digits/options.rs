@@ -5,30 +5,30 @@ use std::{num::NonZeroU64, path::PathBuf};
 use cuda_async::{Device, default_device, open};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Reads handwritten digits with a small neural network, on a GPU or on a machine without one.
+/// Classifies handwritten digits with a small neural network, on a GPU or on the CPU.
 #[derive(Debug, clap::Parser)]
 pub(crate) struct Options {
-    /// Where to run: cpu, cuda, cuda:1. By default the first GPU, or the CPU where there is none.
+    /// The device: cpu, cuda, cuda:1. The default is the first GPU, or the CPU if there is none.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 
-    /// Reads everything this many times, to measure the throughput.
+    /// Classifies all digits N times, to measure the throughput.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) repeat: NonZeroU64,
 
-    /// Where to draw what was read, as a PNG.
+    /// The path of the picture of the results, a PNG.
     #[arg(long, value_name = "PATH", default_value = "target/digits.png")]
     pub(crate) picture: PathBuf,
 }
 
 impl Options {
-    /// The device that was asked for.
+    /// Opens the requested device.
     pub(crate) fn device(&self) -> cuda_async::Result<Device> {
         self.device.as_deref().map_or_else(default_device, open)
     }
 }
 
-/// A bar on stderr; nothing where that is no terminal.
+/// Creates a progress bar on stderr. It is hidden if stderr is not a terminal.
 pub(crate) fn progress_bar(images: u64) -> ProgressBar {
     const LOOK: &str = "{bar:40.cyan/blue} {human_pos} of {human_len} images, {per_sec}";
     let style = ProgressStyle::with_template(LOOK);

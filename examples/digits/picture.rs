@@ -1,5 +1,5 @@
-//! The picture of what was read: a grid of digits that the network had never seen, under each what it was
-//! taken for, and a bar as long as the network was sure.
+//! The picture of the results: a grid of held-out digits. Under each digit are the prediction and a bar that shows the
+//! confidence.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{
 const COLUMNS: u32 = 12;
 const ROWS: u32 = 7;
 
-/// Pixels of the picture per pixel of a digit.
+/// The scale of the digits: pixels of the picture for each pixel of a digit, in each direction.
 const ZOOM: u32 = 8;
 const TILE: u32 = ZOOM * SIDE as u32;
 const GAP: u32 = 16;
@@ -29,11 +29,11 @@ const FAINT: Color = [0x7d, 0x86, 0x99];
 const RIGHT: Color = [0x5c, 0xc8, 0xa1];
 const WRONG: Color = [0xff, 0x5d, 0x5d];
 
-/// Draws a sample of the held-out digits with what was read, the wrong ones in red and never left out,
-/// as a PNG at `path`.
+/// Draws a sample of the held-out digits with their predictions as a PNG at `path`. All wrong predictions are part of the
+/// sample, in red.
 ///
 /// # Errors
-/// [`Error::Picture`].
+/// [`Error::Picture`] if the file cannot be written.
 pub fn draw(path: &Path, digits: &Digits, readings: &Readings, device: &str) -> Result<(), Error> {
     let width = 2 * MARGIN + COLUMNS * CELL_WIDTH - GAP;
     let height = MARGIN + HEADER + ROWS * CELL_HEIGHT - GAP + MARGIN;
@@ -47,7 +47,7 @@ pub fn draw(path: &Path, digits: &Digits, readings: &Readings, device: &str) -> 
     canvas.save(path).map_err(|source| Error::Picture { path: path.to_owned(), source })
 }
 
-/// Every held-out row that was read wrong, and others at even distances, in the order of the data set.
+/// Selects every held-out row with a wrong prediction, and other rows at even distances, in the order of the data set.
 fn sample(digits: &Digits, readings: &Readings) -> Vec<usize> {
     let cells = (COLUMNS * ROWS) as usize;
     let read = digits.len().min(readings.labels.len()).min(readings.confidence.len());
@@ -101,7 +101,7 @@ fn digit(
     canvas.text((x + text_width(&label, 2) + gap, y + GLYPH - 1), &truth, 1, TEXT);
 }
 
-/// A frame around a tile.
+/// Draws a frame around a tile.
 fn frame(canvas: &mut Canvas, (x, y): (u32, u32), color: Color) {
     const WIDE: u32 = 3;
     let side = TILE + 2 * WIDE;

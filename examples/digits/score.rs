@@ -1,22 +1,22 @@
-//! What the network read, and how much of it is right.
+//! The predictions of the network and their accuracy.
 
 use super::{CLASSES, Digits, is_held_out};
 
-/// What was read, image by image.
+/// The prediction for each image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Readings {
-    /// The digit each image was taken for.
+    /// The predicted digit of each image.
     pub labels: Vec<u32>,
-    /// How sure of it the network was, from 0 to 1.
+    /// The probability of the predicted digit, from 0 to 1.
     pub confidence: Vec<f32>,
 }
 
-/// How many of how many are right.
+/// The number of correct predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Score {
-    /// Those that are.
+    /// The number of correct predictions.
     pub right: usize,
-    /// All.
+    /// The number of all predictions.
     pub of: usize,
 }
 
@@ -28,7 +28,7 @@ impl Readings {
         self.confidence.extend(probabilities.chunks(CLASSES).map(largest));
     }
 
-    /// How well the rows were read that the network has never seen.
+    /// Returns the score of the held-out rows.
     pub fn held_out_score(&self, digits: &Digits) -> Score {
         let held_out =
             || (0..digits.len()).filter(|&row| is_held_out(row) && row < self.labels.len());
@@ -38,12 +38,12 @@ impl Readings {
         }
     }
 
-    /// Whether this row was read as what it shows.
+    /// Whether the prediction for this row is correct.
     pub fn is_right(&self, digits: &Digits, row: usize) -> bool {
         self.labels.get(row).copied() == digits.labels().get(row).copied().map(u32::from)
     }
 
-    /// A checksum over all digits read (64-bit FNV-1a): the same on every device.
+    /// Returns a checksum of all predicted digits (64-bit FNV-1a). It is the same on every device.
     pub fn checksum(&self) -> u64 {
         let step =
             |hash: u64, label: &u32| (hash ^ u64::from(*label)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -52,7 +52,7 @@ impl Readings {
 }
 
 impl Score {
-    /// The part that is right, from 0 to 1.
+    /// Returns the fraction of correct predictions, from 0 to 1.
     pub fn accuracy(&self) -> f64 {
         self.right as f64 / self.of.max(1) as f64
     }

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Trains the digit classifier of this example, and says what to expect of it.
+"""Trains the digit classifier of this example and checks the result.
 
     pip install numpy==2.4.6
     python3 examples/digits/train.py            # trains, writes weights/ and expected/, prints the check
     python3 examples/digits/train.py --check    # only checks the committed weights, writes nothing
 
-The network is 64 -> 64 -> 32 -> 10 with relu, in float32. Rows whose index is a multiple of 5 are held out: no
-training step, and no choice made below, has seen them. Everything is seeded, so the same numpy on the same
-machine gives the same weights; another machine's BLAS may round differently, which is why they are committed.
+The network is 64 -> 64 -> 32 -> 10 with relu, in float32. Rows whose index is a multiple of 5 are held out: they were
+used neither in the training nor to choose the parameters below. All random numbers are seeded, so the same numpy on
+the same machine gives the same weights. The BLAS of another machine may round differently, so the weights are
+committed.
 """
 
 import argparse
@@ -24,16 +25,16 @@ SEED = 1
 EPOCHS = 150
 BATCH = 32
 PEAK_RATE = F32(3e-3)
-DECAY = F32(1e-4)  # of the weights, per unit of rate: keeps logits from growing where they are already right
+DECAY = F32(1e-4)  # weight decay per unit of rate; limits the growth of logits that are already right
 
 NEEDED_ACCURACY = 0.97
-# Logits are of order 10 and every backend computes them to about 1e-5. A margin a hundred times that means no
-# rounding, fused or not, can change a prediction.
+# Logits are of order 10, and every backend computes them to about 1e-5. With a margin of a hundred times that, no
+# rounding changes a prediction.
 NEEDED_MARGIN = 1e-3
 
 
 def load():
-    """Pixels [n, 64] as u8 and labels [n], split into training and held-out rows."""
+    """Returns pixels [n, 64] as u8 and labels [n], split into training and held-out rows."""
     rows = np.loadtxt(HERE / "data" / "digits.csv", delimiter=",", dtype=np.uint8)
     held_out = np.arange(len(rows)) % 5 == 0
     pixels, labels = rows[:, :64], rows[:, 64]
@@ -45,7 +46,7 @@ def normalize(pixels):
 
 
 def initial_weights(rng):
-    """Scaled for relu (He): the signal keeps its size through the layers."""
+    """Returns initial weights scaled for relu (He), which preserves the variance from layer to layer."""
     weights = []
     for inputs, outputs in zip(LAYERS, LAYERS[1:]):
         weights.append(rng.standard_normal((inputs, outputs), dtype=F32) * F32(np.sqrt(2 / inputs)))
@@ -54,7 +55,7 @@ def initial_weights(rng):
 
 
 def shifted(rng, x):
-    """Each image moved by -1, 0 or 1 pixels either way: 1,437 images alone are soon learnt by heart."""
+    """Returns the images shifted by -1, 0 or 1 pixels in each direction. This reduces overfitting to 1,437 images."""
     images = np.pad(x.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
     down, right = rng.choice(3, (2, len(x)), p=(0.15, 0.7, 0.15))
     row = down[:, None, None] + np.arange(8)[None, :, None]
@@ -63,7 +64,7 @@ def shifted(rng, x):
 
 
 def gradients(weights, x, labels):
-    """Of the mean cross-entropy, by backpropagation."""
+    """Returns the gradients of the mean cross-entropy, by backpropagation."""
     activations = [x]
     for w, b in zip(weights[0:-2:2], weights[1:-2:2]):
         activations.append(np.maximum(activations[-1] @ w + b, 0))
@@ -82,7 +83,7 @@ def gradients(weights, x, labels):
 
 
 def train(x, labels):
-    """Adam with a cosine schedule down to zero, so that the last steps settle instead of wandering."""
+    """Trains with Adam and a cosine schedule down to zero, so that the last steps converge."""
     rng = np.random.default_rng(SEED)
     weights = initial_weights(rng)
     first = [np.zeros_like(w) for w in weights]
@@ -105,11 +106,11 @@ def train(x, labels):
 
 
 def fma(a, b, c):
-    """a * b + c of float32, rounded once, as fmaf does.
+    """Returns a * b + c of float32, rounded once, as fmaf does.
 
-    A product of two float32 is exact in float64. The sum may not be, and rounding it to float64 and then to
-    float32 could round twice; making an inexact float64 odd in its last bit (towards the exact value) prevents
-    that, because no odd one lies half way between two float32.
+    A product of two float32 is exact in float64, but the sum may be inexact. Rounding it to float64 and then to float32
+    could round twice. To prevent that, an inexact float64 is rounded to odd: its last bit is set, in the direction of the
+    exact value. No odd float64 lies halfway between two float32.
     """
     product = a.astype(np.float64) * b
     wide = np.asarray(c, np.float64)
@@ -122,7 +123,7 @@ def fma(a, b, c):
 
 
 def forward(weights, pixels):
-    """The logits, bit for bit as kernels/mlp.cu computes them."""
+    """Returns the logits, bit for bit as kernels/mlp.cu computes them."""
     x = normalize(pixels)
     for w, b in zip(weights[0::2], weights[1::2]):
         total = np.broadcast_to(b, (len(x), len(b)))
@@ -133,7 +134,7 @@ def forward(weights, pixels):
 
 
 def check(weights, pixels, labels):
-    """Prints what the committed weights do on the held-out rows; true if that is good enough."""
+    """Prints the accuracy of the committed weights on the held-out rows. Returns whether it is sufficient."""
     logits = forward(weights, pixels)
     accuracy = np.mean(logits.argmax(1) == labels)
     ranked = np.sort(logits, 1)
@@ -158,7 +159,7 @@ def names():
 
 
 def save(path, array):
-    """Version 1.0, little-endian, C order: the plainest .npy there is."""
+    """Writes an .npy file of version 1.0, little-endian, in C order."""
     path.parent.mkdir(exist_ok=True)
     with open(path, "wb") as file:
         np.lib.format.write_array(file, np.ascontiguousarray(array, "<f4"), version=(1, 0))

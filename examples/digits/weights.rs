@@ -1,11 +1,11 @@
-//! The trained weights, from the `.npy` files that `train.py` wrote.
+//! The trained weights, from the `.npy` files written by `train.py`.
 
 use ndarray::{Array1, Array2};
 use ndarray_npy::ReadNpyExt;
 
 use super::{Error, PIXELS};
 
-/// The digits there are.
+/// The number of classes, one for each digit.
 pub const CLASSES: usize = 10;
 
 /// One layer, on the host: `output = input * weights + bias`.
@@ -15,7 +15,7 @@ pub struct Dense {
     bias: Array1<f32>,
 }
 
-/// The network: [`PIXELS`] numbers in, [`CLASSES`] out, and every layer fits the one before.
+/// The network, with [`PIXELS`] inputs and [`CLASSES`] outputs. The shapes of adjacent layers match.
 #[derive(Debug, Clone)]
 pub struct Weights([Dense; 3]);
 
@@ -29,10 +29,10 @@ macro_rules! layer {
 }
 
 impl Weights {
-    /// The trained network, which is part of the program.
+    /// Parses the trained network, which is embedded in the program.
     ///
     /// # Errors
-    /// [`Error::Npy`] or [`Error::Shapes`] if somebody has changed the files.
+    /// [`Error::Npy`] or [`Error::Shapes`] if the embedded files are invalid.
     pub fn load() -> Result<Self, Error> {
         Self::new([
             layer!("w1.npy", "b1.npy")?,
@@ -67,22 +67,22 @@ impl Dense {
         })
     }
 
-    /// Numbers that come in.
+    /// The number of inputs.
     pub fn inputs(&self) -> usize {
         self.weights.nrows()
     }
 
-    /// Numbers that go out.
+    /// The number of outputs.
     pub fn outputs(&self) -> usize {
         self.weights.ncols()
     }
 
-    /// `inputs x outputs` weights, row by row.
+    /// The `inputs x outputs` weights, row by row.
     pub fn weights(&self) -> Vec<f32> {
         self.weights.iter().copied().collect()
     }
 
-    /// A number for each output.
+    /// The bias of each output.
     pub fn bias(&self) -> Vec<f32> {
         self.bias.to_vec()
     }

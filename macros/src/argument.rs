@@ -7,7 +7,7 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-/// `name: Type`.
+/// An argument of a kernel, written `name: Type`.
 pub(crate) struct Argument {
     pub(crate) name: Ident,
     pub(crate) ty: Type,
@@ -24,20 +24,20 @@ pub(crate) enum Passed {
     Number(Number),
     /// A `bool`, as a byte.
     Bool,
-    /// Any other type, by value. Only the compiler knows it.
+    /// Any other type, by value. The macro does not know its size, so the generated code checks it.
     Other,
 }
 
-/// A type of number that both Rust and PTX have.
+/// A numeric type that exists in Rust and in PTX.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Number {
     pub(crate) kind: Kind,
-    /// In bytes.
+    /// The size in bytes.
     pub(crate) size: u32,
 }
 
-/// The kind of a number. Signed and unsigned integers are one kind, since compilers do not keep the sign in a kernel's
-/// signature.
+/// The kind of a number. Signed and unsigned integers are one kind, because the PTX signature of a kernel does not
+/// preserve the sign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Integer,
@@ -68,22 +68,26 @@ impl Passed {
         match bare(ty) {
             Type::Reference(reference) => {
                 if reference.lifetime.is_some() {
-                    return wrong("a kernel's buffer has no lifetime: write `&[T]` or `&mut [T]`");
+                    return wrong(
+                        "a buffer argument takes no lifetime; write `&[T]` or `&mut [T]`",
+                    );
                 }
                 match (bare(&reference.elem), reference.mutability) {
                     (Type::Slice(slice), None) => Ok(Self::Input((*slice.elem).clone())),
                     (Type::Slice(slice), Some(_)) => Ok(Self::Output((*slice.elem).clone())),
-                    _ => wrong("a kernel takes buffers: write `&[T]` or `&mut [T]`"),
+                    _ => wrong("a reference argument must be a slice; write `&[T]` or `&mut [T]`"),
                 }
             }
-            Type::Ptr(_) => wrong("a kernel takes buffers: write `&[T]` or `&mut [T]`"),
+            Type::Ptr(_) => wrong("raw pointers are not supported; write `&[T]` or `&mut [T]`"),
             Type::Path(path) => Ok(path.path.segments.last().map_or(Self::Other, |last| {
-                // `half::f16` is a number by any path; the others are primitive types.
+                // `f16` and `bf16` are recognized behind any path, the primitive types only without a path.
                 let whole = path.path.segments.len() == 1;
                 Self::named(&last.ident.to_string(), whole)
             })),
             Type::Array(_) => Ok(Self::Other),
-            _ => wrong("a kernel takes `&[T]`, `&mut [T]`, numbers and structs of numbers"),
+            _ => wrong(
+                "unsupported argument type; write `&[T]`, `&mut [T]`, a number, or a struct of numbers",
+            ),
         }
     }
 
@@ -105,7 +109,7 @@ impl Passed {
     }
 }
 
-/// The type inside parentheses and the invisible groups of `macro_rules`.
+/// Removes parentheses and the invisible groups of `macro_rules` from around a type.
 fn bare(mut ty: &Type) -> &Type {
     loop {
         ty = match ty {

@@ -10,24 +10,24 @@ use syn::{Error, ext::IdentExt};
 use crate::{
     argument::Argument,
     declaration::{Declaration, Kernel, Safety, conditions},
-    fit::{Written, misfit},
+    fit::{Written, mismatch},
     problem::Problem,
 };
 
-/// Kernels of a PTX that a message lists.
+/// The maximum number of kernels that a message lists.
 const MAX_LISTED: usize = 12;
 
-/// Names that the generated struct uses itself.
+/// Names of the generated struct's own items, which no kernel may have.
 const RESERVED: [&str; 2] = ["load", "PTX"];
 
 /// The result of the checks.
 pub(crate) struct Checked<'a> {
-    /// The kernels whose names can be used, each with its counterpart in the PTX if it is known.
+    /// The kernels with usable names, each with its signature in the PTX if one was found.
     pub(crate) kernels: Vec<(&'a Kernel, Option<&'a Signature>)>,
     pub(crate) problems: Vec<Problem<'a>>,
 }
 
-/// Compares `declaration` with the kernels of its PTX; with `None`, checks only what needs no PTX.
+/// Compares `declaration` with the kernels of its PTX. Without `signatures`, makes only the checks that need no PTX.
 pub(crate) fn check<'a>(
     declaration: &'a Declaration,
     signatures: Option<&'a [Signature]>,
@@ -35,58 +35,62 @@ pub(crate) fn check<'a>(
     let mut checked = Checked { kernels: Vec::new(), problems: Vec::new() };
     let mut names = HashSet::new();
     for kernel in &declaration.kernels {
-        let mut tell = |error| checked.problems.push(Problem::of(kernel, error));
-        unvouched(declaration, kernel).into_iter().for_each(&mut tell);
+        let mut report = |error| checked.problems.push(Problem::of(kernel, error));
+        missing_unsafe(declaration, kernel).into_iter().for_each(&mut report);
         let signature = match signatures.map(|list| counterpart(declaration, kernel, list)) {
             Some(Ok(signature)) => {
-                misfits(kernel, signature).into_iter().for_each(&mut tell);
+                mismatches(kernel, signature).into_iter().for_each(&mut report);
                 Some(signature)
             }
             Some(Err(error)) => {
-                tell(error);
+                report(error);
                 None
             }
             None => None,
         };
         match misnamed(kernel, &mut names) {
-            Some(error) => tell(error),
+            Some(error) => report(error),
             None => checked.kernels.push((kernel, signature)),
         }
     }
     checked
 }
 
-/// A name that is taken.
+/// Returns an error if the kernel's name is reserved or already declared.
 fn misnamed(kernel: &Kernel, names: &mut HashSet<String>) -> Option<Error> {
     let name = kernel.name.unraw().to_string();
     let why = if RESERVED.contains(&name.as_str()) {
         format!(
-            "the struct has a `{name}` of its own; write `#[entry = \"{name}\"]` before another name"
+            "`{name}` is an item of the generated struct; choose another name and write `#[entry = \"{name}\"]` \
+             before it"
         )
     } else if conditions(&kernel.attrs).next().is_none() && !names.insert(name) {
-        format!("`{}` is declared twice", kernel.name)
+        format!("kernel `{}` is declared twice; remove or rename one declaration", kernel.name)
     } else {
         return None;
     };
     Some(Error::new(kernel.name.span(), why))
 }
 
-/// A `safe fn` in a struct that is not `unsafe`.
-fn unvouched(declaration: &Declaration, kernel: &Kernel) -> Option<Error> {
+/// Returns an error for a `safe fn` in a struct that is not `unsafe`.
+fn missing_unsafe(declaration: &Declaration, kernel: &Kernel) -> Option<Error> {
     let Safety::Safe(safe) = &kernel.safety else { return None };
     let name = &declaration.name;
-    declaration.vouched.is_none().then(|| {
+    declaration.unsafe_token.is_none().then(|| {
         Error::new_spanned(
             safe,
             format!(
-                "`safe fn` is for `unsafe struct {name};`, whose author vouches that no launch with any \
-                 arguments does harm"
+                "`safe fn` requires `unsafe struct {name};`: its author promises that every launch is sound, \
+                 with any configuration and any arguments"
             ),
         )
     })
 }
 
-/// The kernel of the PTX that `kernel` declares, if it has as many parameters.
+/// Finds the signature of `kernel` in the PTX.
+///
+/// # Errors
+/// If the PTX has no such kernel, or the numbers of parameters differ.
 fn counterpart<'a>(
     declaration: &Declaration,
     kernel: &Kernel,
@@ -101,8 +105,8 @@ fn counterpart<'a>(
     let signature = found.ok_or_else(|| {
         let (file, list) = (declaration.ptx.value(), listed(signatures));
         let why = format!(
-            "`{file}` has no kernel `{entry}`; it has {list}. For one that is called otherwise in the \
-             PTX, write `#[entry = \"..\"]`"
+            "`{file}` has no kernel `{entry}`; it has {list}. If the kernel has another name in the PTX, \
+             write `#[entry = \"name\"]`"
         );
         Error::new_spanned(&place, why)
     })?;
@@ -114,13 +118,13 @@ fn counterpart<'a>(
     let types = if params.is_empty() { String::new() } else { format!(" ({})", params.join(", ")) };
     let plural = if want == 1 { "" } else { "s" };
     let why = format!(
-        "`{entry}` has {want} parameter{plural} in the PTX{types}, and {have} declared here"
+        "kernel `{entry}` has {want} parameter{plural} in the PTX{types}, the declaration has {have}"
     );
     let surplus = kernel.arguments.get(want).map(ToTokens::to_token_stream);
     Err(Error::new_spanned(surplus.unwrap_or(place), why))
 }
 
-/// The kernels' names in words.
+/// Lists the names of the kernels for a message, at most `MAX_LISTED`.
 fn listed(signatures: &[Signature]) -> String {
     if signatures.is_empty() {
         return "none".to_owned();
@@ -133,14 +137,14 @@ fn listed(signatures: &[Signature]) -> String {
     }
 }
 
-/// Arguments that do not fit the parameters in their places.
-fn misfits(kernel: &Kernel, signature: &Signature) -> Vec<Error> {
+/// Returns an error for each argument that does not match the parameter at its index.
+fn mismatches(kernel: &Kernel, signature: &Signature) -> Vec<Error> {
     let pairs = kernel.arguments.iter().zip(&signature.params).enumerate();
     pairs
         .filter_map(|(index, (argument, param))| {
-            let why = misfit(&argument.passed, param)?;
+            let why = mismatch(&argument.passed, param)?;
             let message = format!(
-                "parameter {index} of `{}` is `{}` in the PTX ({} bytes), and `{}` {why}",
+                "parameter {index} of kernel `{}` is `{}` in the PTX ({} bytes), but `{}` {why}",
                 signature.name,
                 Written(param),
                 param.size,
@@ -151,12 +155,12 @@ fn misfits(kernel: &Kernel, signature: &Signature) -> Vec<Error> {
         .collect()
 }
 
-/// An argument as it was written, more or less.
+/// The text of an argument, close to how it was written.
 fn shown(argument: &Argument) -> String {
     spaced(argument.to_token_stream())
 }
 
-/// Tokens in the spacing people use for types.
+/// Converts tokens to text with the usual spacing of types.
 pub(crate) fn spaced(tokens: TokenStream) -> String {
     tokens
         .to_string()
@@ -177,8 +181,8 @@ mod tests {
         .visible .entry _Z5scalePff(.param .u64 x, .param .f32 a) { ret; }
         .visible .entry empty() { ret; }";
 
-    /// The messages about these kernels.
-    fn said(head: &str, kernels: &str) -> Vec<String> {
+    /// The messages for a declaration of `kernels`.
+    fn messages(head: &str, kernels: &str) -> Vec<String> {
         let signatures = cuda_ptx::signatures(PTX).unwrap();
         let text = format!("#[ptx = \"k.ptx\"] {head} K; {kernels}");
         let declaration = syn::parse_str(&text).unwrap();
@@ -187,68 +191,69 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_quiet() {
+    fn matching_declaration_has_no_problems() {
         let kernels = "unsafe fn add(a: &[f32], b: &mut [f32], n: u32);
             #[entry = \"_Z5scalePff\"] unsafe fn scale(x: &mut [f32], a: f32,);
             safe fn empty();";
-        assert_eq!(said("unsafe struct", kernels), [""; 0]);
+        assert_eq!(messages("unsafe struct", kernels), [""; 0]);
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
-        let said = said("struct", "unsafe fn scale(x: &mut [f32], a: f32);");
+    fn unknown_kernel_lists_the_kernels_of_the_ptx() {
+        let messages = messages("struct", "unsafe fn scale(x: &mut [f32], a: f32);");
         assert_eq!(
-            said,
+            messages,
             [
-                "`k.ptx` has no kernel `scale`; it has `add`, `_Z5scalePff`, `empty`. For one that is \
-              called otherwise in the PTX, write `#[entry = \"..\"]`"
+                "`k.ptx` has no kernel `scale`; it has `add`, `_Z5scalePff`, `empty`. If the kernel has \
+              another name in the PTX, write `#[entry = \"name\"]`"
             ]
         );
     }
 
     #[test]
-    fn counts_are_compared_before_types() {
-        let few = said("struct", "unsafe fn add(a: u8);");
+    fn parameter_counts_are_compared_before_types() {
+        let few = messages("struct", "unsafe fn add(a: u8);");
         assert_eq!(
             few,
-            ["`add` has 3 parameters in the PTX (.u64, .u64, .u32), and 1 declared here"]
+            ["kernel `add` has 3 parameters in the PTX (.u64, .u64, .u32), the declaration has 1"]
         );
-        let many = said("struct", "unsafe fn empty(a: u8);");
-        assert_eq!(many, ["`empty` has 0 parameters in the PTX, and 1 declared here"]);
+        let many = messages("struct", "unsafe fn empty(a: u8);");
+        assert_eq!(many, ["kernel `empty` has 0 parameters in the PTX, the declaration has 1"]);
     }
 
     #[test]
-    fn every_misfit_is_told() {
-        let said = said("struct", "unsafe fn add(a: &[f32], b: f64, n: &mut [half::f16]);");
+    fn each_mismatched_argument_gets_an_error() {
+        let messages = messages("struct", "unsafe fn add(a: &[f32], b: f64, n: &mut [half::f16]);");
         assert_eq!(
-            said,
+            messages,
             [
-                "parameter 1 of `add` is `.u64` in the PTX (8 bytes), and `b: f64` is a float",
-                "parameter 2 of `add` is `.u32` in the PTX (4 bytes), and `n: &mut [half::f16]` is the \
-                 address of a buffer, a `.u64`",
+                "parameter 1 of kernel `add` is `.u64` in the PTX (8 bytes), but `b: f64` is a float",
+                "parameter 2 of kernel `add` is `.u32` in the PTX (4 bytes), but `n: &mut [half::f16]` is \
+                 passed as an address (`.u64`)",
             ]
         );
     }
 
     #[test]
-    fn names_are_unique_and_not_the_struct_s_own() {
-        let twice = said("struct", "unsafe fn empty(); unsafe fn empty();");
-        assert_eq!(twice, ["`empty` is declared twice"]);
-        let own = said("struct", "#[entry = \"empty\"] unsafe fn load();");
+    fn duplicate_and_reserved_names_are_refused() {
+        let twice = messages("struct", "unsafe fn empty(); unsafe fn empty();");
+        assert_eq!(twice, ["kernel `empty` is declared twice; remove or rename one declaration"]);
+        let own = messages("struct", "#[entry = \"empty\"] unsafe fn load();");
         assert_eq!(
             own,
-            ["the struct has a `load` of its own; write `#[entry = \"load\"]` before another name"]
+            ["`load` is an item of the generated struct; choose another name and write \
+              `#[entry = \"load\"]` before it"]
         );
     }
 
     #[test]
-    fn safe_needs_a_vouching_struct() {
-        assert_eq!(said("struct", "safe fn empty();").len(), 1);
-        assert!(said("unsafe struct", "safe fn empty();").is_empty());
+    fn safe_fn_requires_an_unsafe_struct() {
+        assert_eq!(messages("struct", "safe fn empty();").len(), 1);
+        assert!(messages("unsafe struct", "safe fn empty();").is_empty());
     }
 
     #[test]
-    fn long_lists_are_cut() {
+    fn long_kernel_lists_are_truncated() {
         let body: String = (0..20).map(|i| format!(".entry k{i}() {{ ret; }}\n")).collect();
         let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{body}");
         let list = listed(&cuda_ptx::signatures(&text).unwrap());

@@ -14,28 +14,28 @@ mod keyword {
     syn::custom_keyword!(safe);
 }
 
-/// `#[ptx = "..."] pub struct Name;` and the kernels after it.
+/// The parsed input: `#[ptx = "..."] pub struct Name;` and the kernels after it.
 pub(crate) struct Declaration {
-    /// All but `ptx`.
+    /// All attributes except `ptx`.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
-    /// `unsafe struct`: its author promises the safety of every `safe fn`.
-    pub(crate) vouched: Option<Token![unsafe]>,
+    /// The `unsafe` of `unsafe struct`: the author promises the safety of every `safe fn`.
+    pub(crate) unsafe_token: Option<Token![unsafe]>,
     pub(crate) name: Ident,
-    /// Where the PTX is.
+    /// The path of the PTX file, as written.
     pub(crate) ptx: LitStr,
     pub(crate) kernels: Vec<Kernel>,
 }
 
-/// `unsafe fn name(argument, ..);`
+/// A kernel declaration: `unsafe fn name(argument, ..);`
 pub(crate) struct Kernel {
-    /// All but `entry`.
+    /// All attributes except `entry`.
     pub(crate) attrs: Vec<Attribute>,
-    /// As written; nothing means public, as visible as the struct.
+    /// The visibility as written. An omitted visibility means `pub`.
     pub(crate) vis: Visibility,
     pub(crate) safety: Safety,
     pub(crate) name: Ident,
-    /// `#[entry = ".."]`.
+    /// The value of `#[entry = ".."]`, if given.
     pub(crate) entry: Option<LitStr>,
     pub(crate) arguments: Vec<Argument>,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Safety {
 }
 
 impl Kernel {
-    /// Its name in the PTX.
+    /// The kernel's name in the PTX.
     pub(crate) fn entry_name(&self) -> String {
         match &self.entry {
             Some(entry) => entry.value(),
@@ -62,17 +62,19 @@ impl Parse for Declaration {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut attrs = input.call(Attribute::parse_outer)?;
         let vis = input.parse()?;
-        let vouched = input.parse()?;
+        let unsafe_token = input.parse()?;
         input.parse::<Token![struct]>()?;
         let name: Ident = input.parse()?;
-        let missing = || Error::new(name.span(), "say where the PTX is: `#[ptx = \"path\"]`");
+        let missing = || {
+            Error::new(name.span(), "missing PTX path; write `#[ptx = \"path\"]` before the struct")
+        };
         let ptx = take(&mut attrs, "ptx")?.ok_or_else(missing)?;
         input.parse::<Token![;]>()?;
         let mut kernels = Vec::new();
         while !input.is_empty() {
             kernels.push(input.parse()?);
         }
-        Ok(Self { attrs, vis, vouched, name, ptx, kernels })
+        Ok(Self { attrs, vis, unsafe_token, name, ptx, kernels })
     }
 }
 
@@ -85,13 +87,14 @@ impl Parse for Kernel {
         input.parse::<Token![fn]>()?;
         let name: Ident = input.parse()?;
         if input.peek(Token![<]) {
-            return Err(input.error("a kernel has no generics: declare each of its entries"));
+            return Err(input
+                .error("a kernel declaration cannot be generic; declare each entry of the PTX"));
         }
         let inside;
         parenthesized!(inside in input);
         let arguments = Punctuated::<Argument, Token![,]>::parse_terminated(&inside)?;
         if input.peek(Token![->]) {
-            return Err(input.error("a kernel returns nothing: it writes to its `&mut [T]`s"));
+            return Err(input.error("a kernel cannot return a value; declare an output `&mut [T]`"));
         }
         input.parse::<Token![;]>()?;
         let arguments = arguments.into_iter().collect();
@@ -107,29 +110,28 @@ impl Parse for Safety {
         if input.peek(Token![unsafe]) {
             return Ok(Self::Unsafe(input.parse()?));
         }
-        Err(input
-            .error("expected `unsafe fn`: nothing checks what a kernel does with its arguments"))
+        Err(input.error("expected `unsafe fn` (or `safe fn` in an `unsafe struct`)"))
     }
 }
 
-/// `#[cfg(..)]`, which holds for all code that is generated from its item.
+/// The `#[cfg(..)]` attributes, which apply to all code generated from the item.
 pub(crate) fn conditions(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
     attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
 }
 
-/// Takes `#[name = ".."]` out of `attrs`.
+/// Removes `#[name = ".."]` from `attrs` and returns its value.
 fn take(attrs: &mut Vec<Attribute>, name: &str) -> Result<Option<LitStr>> {
     let mut found = None;
     for attr in attrs.extract_if(.., |attr| attr.path().is_ident(name)) {
         if found.is_some() {
-            return Err(Error::new_spanned(attr, format!("`{name}` is given twice")));
+            return Err(Error::new_spanned(attr, format!("attribute `{name}` is given twice")));
         }
         found = Some(string(&attr, name)?);
     }
     Ok(found)
 }
 
-/// The string of `#[name = ".."]`.
+/// Returns the value of the attribute `#[name = ".."]`.
 fn string(attr: &Attribute, name: &str) -> Result<LitStr> {
     if let Meta::NameValue(pair) = &attr.meta {
         let mut value = &pair.value;

@@ -4,7 +4,7 @@ use syn::{Attribute, Expr, Lit, Meta};
 
 use crate::declaration::{Declaration, Kernel, Safety};
 
-/// For a struct without documentation.
+/// The generated documentation of a struct that has none.
 pub(crate) fn of_struct(declaration: &Declaration) -> Option<String> {
     let file = declaration.ptx.value();
     lines(&declaration.attrs).is_none().then(|| format!("The kernels of `{file}`."))
@@ -15,26 +15,26 @@ pub(crate) fn of_launcher(kernel: &Kernel) -> String {
     let written = lines(&kernel.attrs);
     let mut doc = String::new();
     if written.is_none() {
-        doc = format!(" Launches the kernel `{}` when it is run.", kernel.entry_name());
+        doc = format!(" Returns an operation that launches the kernel `{}`.", kernel.entry_name());
     }
     let explained = written.is_some_and(|text| text.contains("# Safety"));
     if matches!(kernel.safety, Safety::Unsafe(_)) && !explained {
         doc.push_str(
-            "\n\n # Safety\n With this configuration and these arguments, the kernel accesses no memory but \
-             that of the buffers among them, stays inside their bounds, and writes only to those that \
-             are declared `&mut [T]`.",
+            "\n\n # Safety\n With this configuration and these arguments, the kernel must access only the \
+             memory of its buffer arguments, within their bounds, and must write only to buffers \
+             declared `&mut [T]`.",
         );
     }
     doc
 }
 
-/// The text of all doc comments, if there is one.
+/// The text of all doc comments, or `None` if there are none.
 fn lines(attrs: &[Attribute]) -> Option<String> {
     let docs: Vec<_> = attrs.iter().filter(|attr| attr.path().is_ident("doc")).map(line).collect();
     (!docs.is_empty()).then(|| docs.join("\n"))
 }
 
-/// A line of a doc comment; nothing for `#[doc = include_str!(..)]` and the like.
+/// The text of one `doc` attribute. It is empty if the value is not a string literal, as in `#[doc = include_str!(..)]`.
 fn line(attr: &Attribute) -> String {
     match &attr.meta {
         Meta::NameValue(pair) => match &pair.value {
@@ -57,9 +57,9 @@ mod tests {
     }
 
     #[test]
-    fn safety_is_explained_unless_it_was() {
+    fn safety_section_is_added_if_missing() {
         let doc_of_bare = doc("unsafe fn k();");
-        assert!(doc_of_bare.contains("Launches the kernel `k`"));
+        assert!(doc_of_bare.contains("launches the kernel `k`"));
         assert!(doc_of_bare.contains("# Safety"));
         assert_eq!(doc("safe fn k();").matches("# Safety").count(), 0);
         let described = doc("/// Adds.\nunsafe fn k();");

@@ -11,14 +11,14 @@ use crate::{
     ptx_file::PtxFile,
 };
 
-/// All generated code. Without a `file` or a signature it replaces a declaration with errors, so that its users get no
-/// further errors.
+/// Generates the struct and its methods. It does so without a `file` or a signature too, so that a declaration with
+/// errors causes no further errors in the code that uses it.
 pub(crate) fn expand(
     declaration: &Declaration,
     file: Option<&PtxFile>,
     kernels: &[(&Kernel, Option<&Signature>)],
 ) -> TokenStream {
-    let Declaration { attrs, vis, name, vouched, .. } = declaration;
+    let Declaration { attrs, vis, name, unsafe_token, .. } = declaration;
     let doc = docs::of_struct(declaration).map(|doc| quote!(#[doc = #doc]));
     let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
     let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
@@ -30,7 +30,7 @@ pub(crate) fn expand(
     let device = Ident::new("device", Span::mixed_site());
     let found = kernels.iter().map(|(kernel, _)| field(kernel, &module));
     let launchers =
-        kernels.iter().map(|(kernel, signature)| launcher(kernel, *signature, *vouched));
+        kernels.iter().map(|(kernel, signature)| launcher(kernel, *signature, *unsafe_token));
     let conditions = conditions(attrs);
     quote! {
         #(#attrs)*
@@ -45,8 +45,8 @@ pub(crate) fn expand(
             #[doc = #ptx_doc]
             pub const PTX: &'static ::core::primitive::str = #text;
 
-            /// Loads the PTX on `device` and looks the kernels up. Blocks: a GPU's compiler may take a
-            /// hundred milliseconds.
+            /// Loads the PTX on `device` and looks up its kernels. Blocks while the device compiles the PTX, which
+            /// can take 100 ms on a GPU.
             ///
             /// # Errors
             /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx).
@@ -61,7 +61,7 @@ pub(crate) fn expand(
     }
 }
 
-/// `vecadd: module.function("vecadd")?`.
+/// The initializer of a field: `vecadd: module.function("vecadd")?`.
 fn field(kernel: &Kernel, module: &Ident) -> TokenStream {
     let (name, entry, conditions) = (&kernel.name, kernel.entry_name(), conditions(&kernel.attrs));
     quote!(#(#conditions)* #name: ::cuda_async::Module::function(&#module, #entry)?)

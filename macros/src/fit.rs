@@ -6,29 +6,29 @@ use cuda_ptx::{Param, ScalarType};
 
 use crate::argument::{Kind, Number, Passed};
 
-/// Bytes of an address.
+/// The size of a device address in bytes.
 const ADDRESS: u32 = 8;
 
-/// The reason why `passed` does not fit `param`, as the end of a sentence about the argument; `None` if it fits, or
-/// if only the compiler knows.
-pub(crate) fn misfit(passed: &Passed, param: &Param) -> Option<String> {
+/// Returns the reason why `passed` does not match `param`, as the end of a sentence about the argument. Returns `None` if
+/// it matches, or if the compiler has to check it.
+pub(crate) fn mismatch(passed: &Passed, param: &Param) -> Option<String> {
     match passed {
-        Passed::Input(_) | Passed::Output(_) => address_misfit(param),
+        Passed::Input(_) | Passed::Output(_) => address_mismatch(param),
         Passed::Number(_) | Passed::Bool if param.pointer => {
-            Some("is a value; write `&[T]` or `&mut [T]`".to_owned())
+            Some("is passed by value; write `&[T]` or `&mut [T]`".to_owned())
         }
-        Passed::Number(number) => number_misfit(*number, param),
-        Passed::Bool => number_misfit(Number { kind: Kind::Integer, size: 1 }, param),
+        Passed::Number(number) => number_mismatch(*number, param),
+        Passed::Bool => number_mismatch(Number { kind: Kind::Integer, size: 1 }, param),
         Passed::Other => None,
     }
 }
 
-fn address_misfit(param: &Param) -> Option<String> {
+fn address_mismatch(param: &Param) -> Option<String> {
     let fits = untyped(param) || matches!(param.ty, ScalarType::U64);
-    (param.size != ADDRESS || !fits).then(|| "is the address of a buffer, a `.u64`".to_owned())
+    (param.size != ADDRESS || !fits).then(|| "is passed as an address (`.u64`)".to_owned())
 }
 
-fn number_misfit(number: Number, param: &Param) -> Option<String> {
+fn number_mismatch(number: Number, param: &Param) -> Option<String> {
     if number.size != param.size {
         let plural = if number.size == 1 { "" } else { "s" };
         return Some(format!("has {} byte{plural}", number.size));
@@ -43,13 +43,13 @@ fn number_misfit(number: Number, param: &Param) -> Option<String> {
     })
 }
 
-/// Whether the PTX says no more than a size: `.b32`, and `.b8 x[4]`, as structs are passed.
+/// Whether the PTX type gives only a size: `.b32`, or `.b8 x[4]`, the form of a struct.
 fn untyped(param: &Param) -> bool {
     use ScalarType::*;
     matches!(param.ty, B8 | B16 | B32 | B64 | B128)
 }
 
-/// The kind of number in a parameter of type `ty`, if it is a single number.
+/// The kind of number of the PTX type `ty`, if it is a single number.
 fn kind(ty: ScalarType) -> Option<Kind> {
     use ScalarType::*;
     match ty {
@@ -60,7 +60,7 @@ fn kind(ty: ScalarType) -> Option<Kind> {
     }
 }
 
-/// A parameter as the PTX writes it, without its name.
+/// Displays the type of a parameter in PTX syntax, without the name.
 pub(crate) struct Written<'a>(pub(crate) &'a Param);
 
 impl fmt::Display for Written<'_> {
@@ -81,10 +81,10 @@ mod tests {
     use super::*;
     use crate::argument::Argument;
 
-    /// The message about `x: ty` for a parameter that is declared as `param`.
-    fn said(ty: &str, param: &str) -> Option<String> {
+    /// The message for an argument `x: ty` and a parameter declared as `param`.
+    fn message(ty: &str, param: &str) -> Option<String> {
         let argument: Argument = parse_str(&format!("x: {ty}")).unwrap();
-        misfit(&argument.passed, &read(param))
+        mismatch(&argument.passed, &read(param))
     }
 
     fn read(param: &str) -> Param {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_fits_its_size_and_kind() {
+    fn number_matches_parameter_of_its_size_and_kind() {
         for (ty, param) in [
             ("i8", ".u8 p"),
             ("u16", ".s16 p"),
@@ -110,12 +110,12 @@ mod tests {
             ("bf16", ".align 2 .b8 p[2]"),
             ("bool", ".u8 p"),
         ] {
-            assert_eq!(said(ty, param), None, "{ty} {param}");
+            assert_eq!(message(ty, param), None, "{ty} {param}");
         }
     }
 
     #[test]
-    fn another_size_or_kind_does_not() {
+    fn number_of_another_size_or_kind_is_refused() {
         for (ty, param, why) in [
             ("u64", ".u32 p", "has 8 bytes"),
             ("i8", ".u32 p", "has 1 byte"),
@@ -125,39 +125,43 @@ mod tests {
             ("f16", ".u16 p", "is a float"),
             ("f64", ".f64 p[2]", "has 8 bytes"),
             ("f32", ".align 16 .b8 p[16]", "has 4 bytes"),
-            ("u64", ".u64 .ptr .global .align 4 p", "is a value; write `&[T]` or `&mut [T]`"),
+            (
+                "u64",
+                ".u64 .ptr .global .align 4 p",
+                "is passed by value; write `&[T]` or `&mut [T]`",
+            ),
         ] {
-            assert_eq!(said(ty, param).as_deref(), Some(why), "{ty} {param}");
+            assert_eq!(message(ty, param).as_deref(), Some(why), "{ty} {param}");
         }
     }
 
     #[test]
-    fn a_buffer_fits_what_holds_an_address() {
+    fn buffer_matches_address_parameter() {
         for param in [".u64 p", ".b64 p", ".u64 .ptr .global .align 4 p", ".align 8 .b8 p[8]"] {
-            assert_eq!(said("&[f32]", param), None, "{param}");
-            assert_eq!(said("&mut [u8]", param), None, "{param}");
+            assert_eq!(message("&[f32]", param), None, "{param}");
+            assert_eq!(message("&mut [u8]", param), None, "{param}");
         }
         for param in [".u32 p", ".f64 p", ".s64 p", ".b32 p", ".align 8 .b8 p[16]"] {
-            assert!(said("&[f32]", param).is_some(), "{param}");
+            assert!(message("&[f32]", param).is_some(), "{param}");
         }
     }
 
     #[test]
-    fn other_types_are_left_to_the_compiler() {
+    fn unknown_types_are_not_checked_here() {
         for ty in ["Mixed", "[f32; 4]", "crate::u32", "View<f32>"] {
-            assert_eq!(said(ty, ".align 8 .b8 p[24]"), None, "{ty}");
+            assert_eq!(message(ty, ".align 8 .b8 p[24]"), None, "{ty}");
         }
     }
 
     #[test]
-    fn what_no_kernel_takes_is_refused() {
+    fn unsupported_argument_types_are_refused() {
         for ty in ["*const f32", "&f32", "&'a [f32]", "(f32, f32)", "fn()", "impl Copy", "_"] {
             assert!(parse_str::<Argument>(&format!("x: {ty}")).is_err(), "{ty}");
         }
     }
 
     #[test]
-    fn a_parameter_is_written_as_in_the_ptx() {
+    fn parameter_type_displays_as_ptx() {
         for (param, written) in
             [(".u32 p", ".u32"), (".align 8 .b8 p[24]", ".align 8 .b8[24]"), (".b8 p", ".b8")]
         {

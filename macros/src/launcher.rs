@@ -1,4 +1,4 @@
-//! The method that launches a kernel.
+//! Generates the method that launches a kernel.
 
 use cuda_ptx::{Param, Signature};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -14,25 +14,25 @@ use crate::{
     names,
 };
 
-/// Arguments in one tuple; more are tuples in a tuple.
+/// The maximum number of arguments in one tuple. More arguments are grouped into nested tuples.
 const TUPLE: usize = 16;
 
-/// The contribution of one argument to a launcher.
+/// The parts of a launcher that one argument generates.
 struct Part<'a> {
     argument: &'a Argument,
-    /// Its parameter in the PTX, if the declaration fits.
+    /// The matching parameter in the PTX, if the signature was found.
     param: Option<&'a Param>,
-    /// A buffer's type parameter.
+    /// The type parameter, if the argument is a buffer.
     generic: Option<Ident>,
-    /// Its name when the launch gives it back.
+    /// The name of the argument in the output of the launch.
     back: Ident,
 }
 
-/// `pub unsafe fn vecadd<A: KernelInput<f32>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
+/// Generates `pub unsafe fn vecadd<A: KernelInput<f32>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
 pub(crate) fn launcher(
     kernel: &Kernel,
     signature: Option<&Signature>,
-    vouched: Option<Token![unsafe]>,
+    unsafe_token: Option<Token![unsafe]>,
 ) -> TokenStream {
     let parts: Vec<_> = kernel
         .arguments
@@ -60,7 +60,7 @@ pub(crate) fn launcher(
     let sizes = parts.iter().filter_map(|part| part.size_check(kernel));
     let passed = nested(parts.iter().map(Part::passed).collect());
     let call = quote!(::cuda_async::launch(&self.#name, #config, #passed));
-    let call = unsafe_block(&call, &kernel.safety, vouched);
+    let call = unsafe_block(&call, &kernel.safety, unsafe_token);
     let back = nested(parts.iter().map(Part::pattern).collect());
     let output = bare_if_one(&generics.iter().map(|name| quote!(#name)).collect::<Vec<_>>());
     let given = bare_if_one(&parts.iter().filter_map(Part::given).collect::<Vec<_>>());
@@ -79,7 +79,7 @@ pub(crate) fn launcher(
     }
 }
 
-/// `pub`, unless something narrower was written.
+/// The visibility as written, or `pub` if it was omitted.
 fn visibility(written: &Visibility) -> TokenStream {
     match written {
         Visibility::Inherited => quote!(pub),
@@ -87,14 +87,14 @@ fn visibility(written: &Visibility) -> TokenStream {
     }
 }
 
-/// The block that calls `launch`. That of a safe method is the struct's own `unsafe`, so that a crate that
-/// forbids unsafe code cannot declare one.
+/// Generates the block that calls `launch`. In a safe method, the keyword has the span of the struct's `unsafe`, so that
+/// a crate that forbids unsafe code cannot declare such a method.
 fn unsafe_block(
     call: &TokenStream,
     safety: &Safety,
-    vouched: Option<Token![unsafe]>,
+    unsafe_token: Option<Token![unsafe]>,
 ) -> TokenStream {
-    let span = match (safety, vouched) {
+    let span = match (safety, unsafe_token) {
         (Safety::Safe(_), Some(keyword)) => keyword.span,
         _ => Span::mixed_site(),
     };
@@ -102,7 +102,7 @@ fn unsafe_block(
 }
 
 impl Part<'_> {
-    /// `A: KernelInput<f32>`.
+    /// The bound of the type parameter: `A: KernelInput<f32>`.
     fn bound(&self) -> Option<TokenStream> {
         let generic = self.generic.as_ref()?;
         match &self.argument.passed {
@@ -116,7 +116,7 @@ impl Part<'_> {
         }
     }
 
-    /// `a: A`.
+    /// The parameter of the method: `a: A`.
     fn taken(&self) -> TokenStream {
         let Argument { name, ty, .. } = self.argument;
         match &self.generic {
@@ -125,7 +125,7 @@ impl Part<'_> {
         }
     }
 
-    /// `In::new(a)`: the value that `launch` takes.
+    /// The value that `launch` takes: `Reads::new(a)`.
     fn passed(&self) -> TokenStream {
         let Argument { name, ty, passed } = self.argument;
         let align = self.param.map_or(1, |param| param.align) as usize;
@@ -135,14 +135,14 @@ impl Part<'_> {
             Passed::Bool => {
                 quote!(::cuda_async::kernel::Aligned::<#align, _>(::core::primitive::u8::from(#name)))
             }
-            // Its span is the type's, for "the trait `Pod` is not implemented".
+            // The span of the type, so that "the trait `Pod` is not implemented" points at it.
             Passed::Number(_) | Passed::Other => {
                 quote_spanned!(ty.span()=> ::cuda_async::kernel::Aligned::<#align, #ty>(#name))
             }
         }
     }
 
-    /// The pattern that takes it apart when it comes back.
+    /// The pattern that binds the argument in the output of the launch.
     fn pattern(&self) -> TokenStream {
         let back = &self.back;
         match &self.generic {
@@ -151,7 +151,7 @@ impl Part<'_> {
         }
     }
 
-    /// The value that the caller gets.
+    /// The value that the operation returns to the caller.
     fn given(&self) -> Option<TokenStream> {
         let back = &self.back;
         match &self.argument.passed {
@@ -161,7 +161,7 @@ impl Part<'_> {
         }
     }
 
-    /// A check by the compiler, for types that only it knows.
+    /// A constant assertion of the size, for types that the macro does not know.
     fn size_check(&self, kernel: &Kernel) -> Option<TokenStream> {
         let (Argument { name, ty, passed: Passed::Other }, Some(param)) =
             (self.argument, self.param)
@@ -169,7 +169,7 @@ impl Part<'_> {
             return None;
         };
         let message = format!(
-            "argument `{name}` of `{}`: `{}` must have {} bytes, the size of its parameter in the PTX (`{}`)",
+            "argument `{name}` of kernel `{}`: `{}` must have {} bytes, the size of the parameter in the PTX (`{}`)",
             kernel.name,
             spaced(quote!(#ty)),
             param.size,
@@ -182,7 +182,7 @@ impl Part<'_> {
     }
 }
 
-/// A tuple, or tuples in a tuple.
+/// Generates a tuple of the parts, nested if there are more than `TUPLE`.
 fn nested(parts: Vec<TokenStream>) -> TokenStream {
     if parts.len() <= TUPLE {
         return quote!((#(#parts,)*));
@@ -192,7 +192,7 @@ fn nested(parts: Vec<TokenStream>) -> TokenStream {
     quote!((#(#groups,)*))
 }
 
-/// A tuple, but the part itself if there is one.
+/// Generates a tuple of the parts, or the part itself if there is only one.
 fn bare_if_one(parts: &[TokenStream]) -> TokenStream {
     match parts {
         [one] => one.clone(),

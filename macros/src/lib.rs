@@ -1,8 +1,8 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
-//! [`kernels!`] goes through one file after the other: `declaration` parses the input, `ptx_file`
-//! finds the PTX, `check` compares the two by the rules of `fit`, and `expand` and `launcher` write the struct and its
-//! methods. Problems are collected, and the struct is written anyway, so that one mistake does not make a hundred messages.
+//! Steps of [`kernels!`]: `declaration` parses the input, `ptx_file` reads the PTX, and `check` compares the two by the
+//! rules of `fit`. Then `expand` and `launcher` generate the struct and its methods. Problems are collected and the struct
+//! is generated anyway, so that one mistake does not cause further errors in the code that uses it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -22,8 +22,9 @@ use syn::parse_macro_input;
 
 use crate::{declaration::Declaration, problem::Problem, ptx_file::PtxFile};
 
-/// Declares the kernels of a PTX file, checked against it while compiling. Documented as
-/// `cuda_async::kernels!`.
+/// Declares the kernels of a PTX file and checks the declarations against the file at compile time.
+///
+/// The documentation is at `cuda_async::kernels!`.
 #[proc_macro]
 pub fn kernels(input: TokenStream) -> TokenStream {
     let declaration = parse_macro_input!(input as Declaration);
@@ -35,6 +36,6 @@ pub fn kernels(input: TokenStream) -> TokenStream {
     let checked = check::check(&declaration, signatures);
     problems.extend(checked.problems);
     let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels);
-    expansion.extend(problems.iter().map(|problem| problem.told(&declaration.attrs)));
+    expansion.extend(problems.iter().map(|problem| problem.compile_error(&declaration.attrs)));
     expansion.into()
 }

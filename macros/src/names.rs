@@ -1,4 +1,4 @@
-//! Names for the type parameters of a launcher.
+//! Chooses the names of a launcher's type parameters.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use crate::{
     declaration::Kernel,
 };
 
-/// A type parameter for each buffer, named after its argument (`left_side`: `LeftSide`), and never like
-/// a type that the signature speaks of. Type parameters are not hygienic.
+/// Returns a type parameter for each buffer, named after its argument: `LeftSide` for `left_side`. The names differ from
+/// every type in the signature, because type parameters are not hygienic.
 pub(crate) fn type_parameters(kernel: &Kernel) -> Vec<Option<Ident>> {
     let mut taken = HashSet::new();
     for argument in &kernel.arguments {
@@ -32,7 +32,7 @@ fn type_parameter(argument: &Argument, taken: &mut HashSet<String>) -> Option<Id
     Some(Ident::new(&name, Span::mixed_site()))
 }
 
-/// `left_side` as `LeftSide`; `Buffer` where the result would be no name.
+/// Converts `left_side` to `LeftSide`. Returns `Buffer` if the result is not a valid identifier.
 fn camel(name: &str) -> String {
     let words = name.split('_').filter(|word| !word.is_empty());
     let camel: String = words
@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn they_are_named_after_the_arguments() {
+    fn type_parameters_are_named_after_arguments() {
         let kernel = "unsafe fn k(a: &[f32], left_side: &[f32], n: u32, r#type: &mut [f32]);";
         assert_eq!(names(kernel), ["A", "LeftSide", "Type"]);
     }
 
     #[test]
-    fn they_differ_from_each_other_and_from_every_type() {
+    fn type_parameters_are_unique_and_shadow_no_type() {
         let kernel = "unsafe fn k(a: &[my::A], A: &[f32], _0: &[Buffer], a_: &[[A_; N]], s: Self);";
         assert_eq!(names(kernel), ["A__", "A___", "Buffer_", "A____"]);
         assert_eq!(

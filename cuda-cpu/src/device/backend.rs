@@ -1,4 +1,4 @@
-//! The CPU device as a backend: submissions and controls in, notices out.
+//! The backend of the CPU device: takes submissions, controls and requests, and sends notices.
 
 use std::{any::Any, sync::Arc};
 
@@ -18,25 +18,25 @@ use smallvec::SmallVec;
 
 use super::{
     job::Job,
-    later::Later,
+    launch_options::LaunchOptions,
     lost::{self, Lost},
+    memory_waiters::MemoryWaiters,
     modules::Modules,
     notices::Notices,
-    parked::Parked,
     pumps::Pumps,
     queue::Queue,
     resolve::{Names, host_range, unknown},
+    timer::Timer,
     timing::Timing,
     translate,
-    watching::Watching,
     work::Work,
 };
 use crate::{CpuOptions, Memory, OutOfMemory};
 
-/// Streams that run at the same time. Further ones wait for a thread.
+/// The maximum number of streams that run at the same time. Other streams wait for a thread.
 const MAX_PUMPS: usize = 16;
 
-/// The CPU device. Made by [`CpuProvider`](crate::CpuProvider).
+/// The CPU device. [`CpuProvider`](crate::CpuProvider) opens it.
 pub struct CpuBackend {
     info: DeviceInfo,
     capabilities: Capabilities,
@@ -44,14 +44,14 @@ pub struct CpuBackend {
     shared: Arc<Shared>,
     names: Names,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
-    /// Streams that were retired before they had run everything. Locked behind `streams`.
+    /// Streams that were retired before they had run all jobs. Locked after `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
-    /// Held while an allocation or a free is made known and put into its queue. Otherwise a thread could put an
-    /// allocation in front of the free that it waits for.
+    /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
+    /// of the free that it waits for.
     order: Mutex<()>,
     /// Loads modules.
     loader: HelperThread,
-    /// Waits for the end of resets. Not the loader, since a kernel that a reset waits for may need a module to end.
+    /// Waits for the end of resets. The loader cannot do this: a reset can wait for a kernel that needs a module load to end.
     resetter: HelperThread,
 }
 
@@ -60,19 +60,19 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
     pub(crate) modules: Modules,
     pub(crate) pumps: Pumps,
-    /// Helps pumps to run blocks, where there is more than one thread.
+    /// Helps the pumps to run blocks. `None` if the device has only one thread.
     pub(crate) pool: Option<ThreadPool>,
-    /// For every launch.
-    pub(crate) watching: Watching,
+    /// The options of every launch.
+    pub(crate) launch_options: LaunchOptions,
     pub(crate) lost: Lost,
     pub(crate) poison: Poison,
     pub(crate) notices: Notices,
     /// The timer of adversarial timing.
-    pub(crate) clock: Later<Due>,
-    pub(crate) parked: Parked,
+    pub(crate) clock: Timer<Due>,
+    pub(crate) memory_waiters: MemoryWaiters,
 }
 
-/// A step that was held back.
+/// A delayed step.
 pub(crate) enum Due {
     Queue(Arc<Queue>, Arc<Shared>),
     Report(Arc<Queue>, Arc<Shared>),
@@ -92,7 +92,7 @@ impl Shared {
         memory: Memory,
         pumps: Pumps,
         pool: Option<ThreadPool>,
-        watching: Watching,
+        launch_options: LaunchOptions,
         sink: Arc<dyn NoticeSink>,
     ) -> Self {
         Self {
@@ -100,12 +100,12 @@ impl Shared {
             modules: Modules::default(),
             pumps,
             pool,
-            watching,
+            launch_options,
             lost: Lost::default(),
             poison: Poison::default(),
             notices: Notices::new(sink),
-            clock: Later::new("cuda-cpu-clock", Due::act),
-            parked: Parked::default(),
+            clock: Timer::new("cuda-cpu-clock", Due::act),
+            memory_waiters: MemoryWaiters::default(),
         }
     }
 }
@@ -118,7 +118,7 @@ impl CpuBackend {
         notices: Arc<dyn NoticeSink>,
     ) -> Result<Self> {
         let what = "failed to start the threads of the CPU device";
-        // A pump runs blocks too, so the pool has one thread less; and one thread means one.
+        // A pump runs blocks too, so the pool has one thread fewer. With one worker there is no pool.
         let build = |helpers| {
             let name = |index| format!("cuda-cpu-{index}");
             ThreadPoolBuilder::new().num_threads(helpers).thread_name(name).build()
@@ -129,8 +129,8 @@ impl CpuBackend {
         let pumps = pumps.map_err(|error| Error::host(what, &error))?;
         let memory = Memory::new(info.memory);
         let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
-        let watching = Watching::new(options);
-        let shared = Arc::new(Shared::new(memory, pumps, pool, watching, notices));
+        let launch_options = LaunchOptions::new(options);
+        let shared = Arc::new(Shared::new(memory, pumps, pool, launch_options, notices));
         let (names, streams, leftover, order) = Default::default();
         Ok(Self {
             capabilities: Capabilities::local(info.memory),
@@ -150,7 +150,7 @@ impl CpuBackend {
         self.streams.read().get(&id).cloned().ok_or_else(|| unknown("a stream", id.0))
     }
 
-    /// Queues with the number that comes first. A stream that is in neither list has run everything.
+    /// Returns the queues to wait for, each with a number. A stream that is in neither list has run all jobs.
     fn after(&self, tickets: &[Ticket]) -> SmallVec<[(Arc<Queue>, u64); 2]> {
         if tickets.is_empty() {
             return SmallVec::new();
@@ -205,17 +205,20 @@ impl CpuBackend {
         })
     }
 
-    /// The error of a submission to a lost device, and the epoch of one to a device that is not.
+    /// Returns the epoch of a new submission.
+    ///
+    /// # Errors
+    /// If the device is lost.
     fn epoch(&self) -> Result<u64> {
-        // Read before the check: should the device be lost and reset meanwhile, the job does not run.
+        // Read the epoch before the check: if the device is lost and reset in between, the job does not run.
         let epoch = self.shared.lost.epoch();
         let checked = self.shared.lost.check_at(epoch);
         checked.map_err(|cause| lost::refused(&self.info.address, &cause))?;
         Ok(epoch)
     }
 
-    /// Allocates at once where there is room. Where there is none before frees that were sent have run, and where
-    /// timing is adversarial, the allocation is a job of the stream.
+    /// Allocates immediately if memory is available. If it becomes available only after submitted frees, or if timing is
+    /// adversarial, the allocation becomes a job of the stream.
     fn allocate(&self, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
         let queue = self.stream(at.stream)?;
         let epoch = self.epoch()?;
@@ -273,9 +276,9 @@ impl CpuBackend {
         MemoryInfo { used: usage.used, free: usage.total - usage.used, total: usage.total }
     }
 
-    /// Begins a new epoch at once. Answers when every queue has run or skipped the jobs that it had.
+    /// Starts a new epoch immediately. Answers when every queue has run or skipped its earlier jobs.
     fn reset(&self, answer: Answer) {
-        // First: a job that is submitted from here on belongs to the device after the reset.
+        // Start the epoch first, so that later submissions run after the reset.
         let epoch = self.shared.lost.begin_epoch();
         let streams = self.streams.read();
         let mut queues: Vec<_> = streams.values().cloned().collect();
@@ -287,7 +290,7 @@ impl CpuBackend {
             queues.iter().zip(last).for_each(|(queue, last)| queue.wait(last, &shared));
             answer.give(Ok(Reply::Reset { lost: shared.lost.end_epoch(epoch) }));
         };
-        // If there is no thread, the answer is dropped, and with that an error.
+        // If the thread cannot be started, the answer is dropped, which replies with an error.
         let _ = self.resetter.run(wait);
     }
 }
@@ -330,7 +333,7 @@ unsafe impl Backend for CpuBackend {
             Control::LoadModule { id, image } => self.load(id, image)?,
             Control::UnloadModule { id } => {
                 self.shared.modules.unload(id);
-                self.shared.parked.wake(&self.shared);
+                self.shared.memory_waiters.wake(&self.shared);
             }
             Control::Want { ticket } => {
                 if let Ok(queue) = self.stream(ticket.stream) {
@@ -368,7 +371,7 @@ unsafe impl Backend for CpuBackend {
         None
     }
 
-    /// Jobs hold the blocks that they name until they have run, so nothing else has to.
+    /// Drops the retained resources. Jobs hold the blocks that they name until they have run.
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
         drop(retained);
     }

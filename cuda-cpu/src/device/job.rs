@@ -16,36 +16,36 @@ use super::{
 
 pub(crate) struct Job {
     pub(crate) work: Work,
-    /// Its number on the stream; none for a free, which counts as no submission.
+    /// The number on the stream. `None` for a free, which does not count as a submission.
     pub(crate) number: Option<u64>,
-    /// The epoch (see [`lost`](super::lost)) in which it was submitted.
+    /// The epoch of the submission (see [`lost`](super::lost)).
     pub(crate) epoch: u64,
-    /// Queues with the number that comes first.
+    /// The queues that the job waits for, each with a number.
     pub(crate) after: SmallVec<[(Arc<Queue>, u64); 2]>,
     pub(crate) uses: SmallVec<[Use; 2]>,
-    /// Whether it replaces everything that it writes.
+    /// Whether the job overwrites its whole write set.
     pub(crate) overwrites: bool,
 }
 
 /// Events that a job waits for.
 pub(crate) struct Waits {
     after: SmallVec<[(Arc<Queue>, u64); 2]>,
-    /// The address of promised memory for which there has to be room.
+    /// The address of promised memory that must be available.
     room: Option<u64>,
 }
 
 impl Waits {
-    /// Whether all have come. If not, `queue` is started again when the next has.
-    pub(crate) fn are_over(&self, queue: &Arc<Queue>, shared: &Shared) -> bool {
+    /// Whether all events have occurred. If not, `queue` is restarted when the next one occurs.
+    pub(crate) fn are_satisfied(&self, queue: &Arc<Queue>, shared: &Shared) -> bool {
         self.after.iter().all(|(producer, number)| producer.has_passed(*number, queue))
             && self.room.is_none_or(|address| {
-                shared.parked.has_room(queue, || shared.memory.has_room_for(address))
+                shared.memory_waiters.has_room(queue, || shared.memory.has_room_for(address))
             })
     }
 }
 
 impl Job {
-    /// A job that is not ordered after other queues and uses no memory that could be poisoned.
+    /// Creates a job that waits for no other queue and uses no memory that can be poisoned.
     pub(crate) fn new(work: Work, number: Option<u64>, epoch: u64) -> Self {
         let (after, uses) = Default::default();
         Self { work, number, epoch, after, uses, overwrites: true }
@@ -63,22 +63,22 @@ impl Job {
         Waits { after: self.after.clone(), room }
     }
 
-    /// Runs or skips it, and reports if it fails. On a lost device, and after a reset, only the account of memory is
-    /// kept. Never panics.
+    /// Runs or skips the job, and reports a failure. On a lost device, and after a reset, only allocations and frees run.
+    /// Never panics.
     pub(crate) fn run(self, stream: StreamId, shared: &Arc<Shared>) {
         let Job { work, number, epoch, uses, overwrites, .. } = self;
-        let work = match work.keep_account(shared) {
+        let work = match work.run_memory_work(shared) {
             Ok(()) => return,
             Err(work) => work,
         };
         let launches = matches!(work, Work::Launch(_));
         let failed = match Self::skipped(shared, epoch, &uses, overwrites) {
-            // The work is dropped in there too: that may run foreign code.
+            // Dropping the work can run code of the application, which can panic.
             Some(error) => contained(|| drop(work))
                 .err()
                 .map_or(Some((error, false)), |panic| Some((panic.into(), true))),
             None => {
-                let ran = contained(|| work.carry_out(shared));
+                let ran = contained(|| work.execute(shared));
                 ran.unwrap_or_else(|panic| Err(panic.into())).err().map(|error| (error, true))
             }
         };
@@ -89,12 +89,12 @@ impl Job {
             }
         }
         if launches {
-            // It may have been the last of a module that was unloaded.
-            shared.parked.wake(shared);
+            // The launch may have been the last one of an unloaded module, whose variables are freed then.
+            shared.memory_waiters.wake(shared);
         }
     }
 
-    /// The error with which a job is skipped.
+    /// Returns the error with which the job is skipped, if it is.
     fn skipped(shared: &Shared, epoch: u64, uses: &[Use], overwrites: bool) -> Option<Error> {
         let lost = shared.lost.check_at(epoch).err();
         lost.or_else(|| shared.poison.check(uses, overwrites))

@@ -1,7 +1,7 @@
-//! The faults that a device is lost by.
+//! The faults by which a device is lost.
 //!
-//! A reset begins a new *epoch*. A job carries the epoch in which it was submitted. A fault loses its own epoch: jobs of
-//! that epoch are skipped, jobs of a later one run.
+//! A reset starts a new *epoch*. A job carries the epoch in which it was submitted. A fault loses its own epoch: jobs of
+//! that epoch are skipped, and jobs of later epochs run.
 
 use std::{
     collections::BTreeMap,
@@ -11,26 +11,26 @@ use std::{
 use cuda_core::{Error, Result};
 use parking_lot::Mutex;
 
-/// The advice that goes with the error of a lost device.
-pub(crate) const RECOVERY: &str = "`Device::reset()` brings it back";
+/// The advice in the error of a lost device.
+pub(crate) const RECOVERY: &str = "call `Device::reset()` to use the device again";
 
-/// The first error of every epoch that may still have jobs. A look is cheap while there is none.
+/// The first error of each epoch that may still have jobs. A check is cheap if there are no errors.
 #[derive(Default)]
 pub(crate) struct Lost {
     epoch: AtomicU64,
-    /// Whether `by` has anything, so that a look need not lock. Stored under the lock.
+    /// Whether `by` has an entry, so that a check need not lock. Stored under the lock.
     any: AtomicBool,
     by: Mutex<BTreeMap<u64, Error>>,
 }
 
 impl Lost {
-    /// The epoch of submissions that are made now.
+    /// Returns the current epoch, which new submissions belong to.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// A job of this epoch has failed. The first error of an epoch is kept. Returns whether it loses the device now: a
-    /// fault of an earlier epoch belongs to the reset that ended that epoch.
+    /// Records the failure of a job of this epoch. Only the first error of an epoch is kept. Returns whether it loses the
+    /// device now. A fault of an earlier epoch does not: it belongs to the reset that ended that epoch.
     pub(crate) fn set(&self, error: Error, epoch: u64) -> bool {
         let mut by = self.by.lock();
         let first = !by.contains_key(&epoch);
@@ -41,13 +41,13 @@ impl Lost {
         first && epoch == self.epoch()
     }
 
-    /// Begins a new epoch. Returns the one before it.
+    /// Starts a new epoch. Returns the previous one.
     pub(crate) fn begin_epoch(&self) -> u64 {
         let _by = self.by.lock();
         self.epoch.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Every job up to this epoch has run or was skipped. Returns the fault of that epoch.
+    /// Removes the errors up to this epoch, whose jobs have all run or were skipped. Returns the fault of this epoch.
     pub(crate) fn end_epoch(&self, epoch: u64) -> Option<Error> {
         let mut by = self.by.lock();
         let later = by.split_off(&(epoch + 1));
@@ -56,7 +56,10 @@ impl Lost {
         ended
     }
 
-    /// The fault because of which a job of this epoch cannot run.
+    /// Checks whether a job of this epoch can run.
+    ///
+    /// # Errors
+    /// The fault that lost the epoch.
     pub(crate) fn check_at(&self, epoch: u64) -> Result<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
@@ -65,7 +68,7 @@ impl Lost {
     }
 }
 
-/// The error of a submission to a device that `cause` took. Jobs that were in flight then fail with `cause` itself.
+/// Returns the error of a submission to a device that was lost by `cause`. Jobs that were in flight fail with `cause` itself.
 pub(crate) fn refused(address: &str, cause: &Error) -> Error {
     let cause = match cause {
         Error::Fault(fault) if fault.recovery.is_some() => cause.to_string(),

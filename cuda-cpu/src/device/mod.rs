@@ -1,34 +1,36 @@
-//! The CPU device as a [`Backend`](cuda_core::Backend): streams are queues, worked off by a few threads
-//! ([`pumps`]), which a pool helps with the blocks of kernels.
+//! The CPU device as a [`Backend`](cuda_core::Backend). It uses `memory` and `engine`, and `cuda-core` calls it.
 //!
-//! A submission is resolved when it is made (names to addresses, bounds, shapes), so that its errors are returned at
-//! once where they can be known. A [`queue::Queue`] runs the resolved [`work::Work`] in order. It gives its thread back
-//! when the next job has to wait for another queue, for memory, or for a delay. Idle threads sleep.
+//! A stream is a queue of jobs. A few threads ([`pumps`]) run the queues, and a thread pool helps to run the blocks of
+//! kernels.
 //!
-//! Notices are delivered apart from the queues ([`notices`]), so that a waker that blocks delays no stream. Memory is
-//! allocated at submission where there is room. Where there is room only after submitted frees have run, the queue waits
-//! ([`parked`]).
+//! A submission is resolved when it is made: names become addresses, and bounds and shapes are checked. Errors that are
+//! detected then are returned to the caller. A [`queue::Queue`] runs the resolved [`work::Work`] in order. It releases its
+//! thread when the next job has to wait for another queue, for memory, or for a delay. Idle threads sleep.
 //!
-//! A fault is kept in [`lost::Lost`]. From then on queues skip their jobs, which fail with the fault, and submissions are
-//! refused with `DeviceLost` (frees are not), until the device is reset. A panic counts as a fault.
+//! Notices are delivered separately from the queues ([`notices`]), so a waker that blocks delays no stream. Memory is
+//! allocated at submission if it is available. If it becomes available only after submitted frees, the queue waits
+//! ([`memory_waiters`]).
 //!
-//! No thread is joined, and the last handle of the device may be dropped on any of them.
+//! A fault is stored in [`lost::Lost`]. Until the device is reset, queues then skip their jobs, which fail with the fault.
+//! Submissions are refused with `DeviceLost`, except frees. A panic counts as a fault.
+//!
+//! No thread is joined, because the last handle of the device may be dropped on any of them.
 
 mod backend;
 mod job;
-mod later;
+mod launch_options;
 mod lost;
+mod memory_waiters;
 mod modules;
 mod notices;
-mod parked;
 mod provider;
 mod pumps;
 mod queue;
 mod resolve;
 mod signal;
+mod timer;
 mod timing;
 mod translate;
-mod watching;
 mod work;
 
 pub use backend::CpuBackend;

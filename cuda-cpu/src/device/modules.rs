@@ -1,4 +1,4 @@
-//! Modules: loaded on a helper thread, found by name.
+//! The modules of a device. A helper thread loads them.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use rustc_hash::FxHashMap;
 use super::resolve::unknown;
 use crate::{Memory, Program};
 
-/// A program whose variables are freed with it: after the last launch in flight, if it was unloaded before.
+/// A loaded program. Its variables are freed when it is dropped: at the unload, or after the last launch in flight.
 pub(crate) struct LoadedModule {
     program: Program,
     memory: Arc<Memory>,
-    /// For every entry of the protocol, in the order of the text, the program's.
+    /// For each entry of the protocol, in the order of the text, the index in the program.
     entries: Vec<usize>,
 }
 
 impl LoadedModule {
-    /// Decodes PTX.
+    /// Parses and decodes a PTX text.
     fn load(image: &ModuleImage, memory: &Arc<Memory>) -> Result<Self> {
         let ModuleImage::Ptx(text) = image else {
             return Err(Error::unsupported("a module of a newer kind", "cpu"));
@@ -40,7 +40,7 @@ impl LoadedModule {
         &self.program
     }
 
-    /// The program's index of an entry of the protocol.
+    /// Returns the index in the program of an entry of the protocol.
     pub(crate) fn entry(&self, entry: u32) -> Result<usize> {
         let found = self.entries.get(entry as usize).copied();
         found.filter(|at| *at != usize::MAX).ok_or_else(|| unknown("a kernel", entry.into()))
@@ -61,19 +61,19 @@ pub(crate) struct Modules {
 }
 
 enum State {
-    /// A helper thread loads it; these requests are answered then.
+    /// A helper thread loads the module. It answers these requests afterwards.
     Loading(Vec<Answer>),
     Loaded(Arc<LoadedModule>),
     Failed(Error),
 }
 
 impl Modules {
-    /// Enters a module that will be loaded.
+    /// Adds a module that will be loaded.
     pub(crate) fn announce(&self, id: ModuleId) {
         self.table.lock().insert(id, State::Loading(Vec::new()));
     }
 
-    /// Loads a module that was announced, and answers those that asked.
+    /// Loads an announced module, and answers the waiting requests.
     pub(crate) fn load(&self, id: ModuleId, image: &ModuleImage, memory: &Arc<Memory>, most: u32) {
         let (state, reply) = match LoadedModule::load(image, memory) {
             Ok(module) => {
@@ -83,7 +83,7 @@ impl Modules {
             Err(error) => (State::Failed(error.clone()), Err(error)),
         };
         let mut table = self.table.lock();
-        // Unless it was unloaded meanwhile.
+        // The entry is missing if the module was unloaded during the load.
         let before = table.get_mut(&id).map(|known| std::mem::replace(known, state));
         drop(table);
         self.loaded.notify_all();
@@ -105,7 +105,8 @@ impl Modules {
         answer.give(reply);
     }
 
-    /// A module. Waits for one that is still being loaded: a client that has seen it loaded never does.
+    /// Returns a module. Blocks while the module is being loaded, which does not happen once the client has the reply to
+    /// its load.
     pub(crate) fn find(&self, id: ModuleId) -> Result<Arc<LoadedModule>> {
         let mut table = self.table.lock();
         loop {
@@ -118,7 +119,7 @@ impl Modules {
         }
     }
 
-    /// Forgets a module. It is dropped here, or with its last launch in flight.
+    /// Removes a module. It is dropped here, or with its last launch in flight.
     pub(crate) fn unload(&self, id: ModuleId) {
         let removed = self.table.lock().remove(&id);
         drop(removed);

@@ -1,10 +1,10 @@
 //! Delivery of notices.
 //!
-//! A waker may block, and may drop the device's last handle. So progress is delivered apart from the streams, by one
-//! thread at a time: the pump that finds no other at it. That pump has released its queue by then and does not count as
-//! a pump meanwhile, so a waker that blocks holds up other notices and nothing else. A pump is awake anyway when there is
-//! progress to report; waking another thread first would more than double how long a short operation takes. Failures
-//! wake no task, so the pump that meets one delivers it at once, before the progress that covers it.
+//! A waker may block, and may drop the last handle of the device. Progress is therefore delivered separately from the
+//! streams, by one thread at a time: a pump that finds no other thread delivering. This pump has released its queue and
+//! does not count as a pump during the delivery, so a waker that blocks delays only other notices. A pump delivers, because
+//! it is awake when there is progress to report. Waking another thread would more than double the latency of a short
+//! operation. A failure wakes no task, so the pump delivers it immediately, before the progress that covers it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -23,7 +23,7 @@ pub(crate) struct Notices {
 
 #[derive(Default)]
 struct State {
-    /// Streams with the number up to which they are complete, in the order of delivery.
+    /// Streams with the numbers up to which they are complete, in the order of delivery.
     waiting: VecDeque<(StreamId, u64)>,
     delivering: bool,
 }
@@ -33,7 +33,7 @@ impl Notices {
         Self { sink, state: Mutex::default() }
     }
 
-    /// Adds a report. The caller then has a thread come to [`Notices::begin`].
+    /// Adds a report. The caller must then make a thread call [`Notices::begin`].
     pub(crate) fn post(&self, stream: StreamId, complete: u64) {
         self.state.lock().waiting.push_back((stream, complete));
     }
@@ -43,7 +43,7 @@ impl Notices {
         !self.state.lock().waiting.is_empty()
     }
 
-    /// Whether there is a report to deliver and no thread at it. If so the caller has to [`Notices::deliver`].
+    /// Whether there is a report to deliver and no thread delivers. If so, the caller must call [`Notices::deliver`].
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let begun = !state.delivering && !state.waiting.is_empty();
@@ -51,7 +51,7 @@ impl Notices {
         begun
     }
 
-    /// Delivers everything, also the reports that are posted meanwhile.
+    /// Delivers all reports, including those posted during the delivery.
     pub(crate) fn deliver(&self) {
         while let Some((stream, complete)) = self.next() {
             self.send(Notice::Progress { stream, accepted: complete, complete });
@@ -74,7 +74,7 @@ impl Notices {
     }
 
     fn send(&self, notice: Notice) {
-        // A panic of a waker was reported by the panic hook. It says nothing about the device.
+        // The panic hook has reported a panic of a waker. It does not affect the device.
         // SAFETY: queues report a number when its job has run or was skipped, and failures before that.
         drop(contained(|| unsafe { self.sink.notice(notice) }));
     }

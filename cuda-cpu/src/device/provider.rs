@@ -1,4 +1,4 @@
-//! Opening the CPU device.
+//! Opens the CPU device.
 
 use std::sync::Arc;
 
@@ -22,55 +22,55 @@ use crate::{Checks, MAX_SHARED_BYTES, Profile, Schedule};
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CpuOptions {
-    /// Threads that run blocks; `None`: one per core. One thread runs them in order; to have the same result every
-    /// time, clocks included, see [`CpuOptions::schedule`].
+    /// The number of threads that run blocks. `None` means one for each core. One thread runs the blocks in order. For
+    /// reproducible results, clocks included, see [`CpuOptions::schedule`].
     pub workers: Option<usize>,
-    /// Bytes of device memory; `None`: three quarters of the machine's.
+    /// The size of device memory in bytes. `None` means three quarters of the machine's memory.
     pub memory: Option<u64>,
     /// The time at which streams run their work.
     pub timing: Timing,
-    /// Further checks of every launch, beside those that are always made.
+    /// Optional checks of every launch, in addition to those that are always made.
     pub checks: Checks,
-    /// The order in which the blocks and warps of a launch run. Any other than [`Schedule::Parallel`] has one worker,
-    /// whatever `workers` says.
+    /// The order in which the blocks and warps of a launch run. Schedules other than [`Schedule::Parallel`] use one worker
+    /// and ignore `workers`.
     pub schedule: Schedule,
-    /// Instructions that a launch may execute; with one more it is a fault
-    /// ([`Limits::instructions`](crate::Limits::instructions) says what counts). `None`: no limit.
+    /// The number of instructions that a launch may execute, counted as in
+    /// [`Limits::instructions`](crate::Limits::instructions). A launch that exceeds it faults. `None` means no limit.
     pub budget: Option<u64>,
-    /// Counts the executed instructions of all launches, by kernel.
+    /// A profile that counts the executed instructions of all launches, by kernel.
     pub profile: Option<Arc<Profile>>,
 }
 
 impl CpuOptions {
-    /// The same options, with these [`checks`](CpuOptions#structfield.checks).
+    /// Sets the [`checks`](CpuOptions#structfield.checks).
     pub fn checks(self, checks: Checks) -> Self {
         Self { checks, ..self }
     }
 
-    /// The same options, with this [`schedule`](CpuOptions#structfield.schedule).
+    /// Sets the [`schedule`](CpuOptions#structfield.schedule).
     pub fn schedule(self, schedule: Schedule) -> Self {
         Self { schedule, ..self }
     }
 
-    /// The same options, with this [`budget`](CpuOptions#structfield.budget) for each launch.
+    /// Sets the [`budget`](CpuOptions#structfield.budget) of each launch.
     pub fn budget(self, instructions: u64) -> Self {
         Self { budget: Some(instructions), ..self }
     }
 
-    /// The same options, with this [`profile`](CpuOptions#structfield.profile).
+    /// Sets the [`profile`](CpuOptions#structfield.profile).
     pub fn profile(self, profile: Arc<Profile>) -> Self {
         Self { profile: Some(profile), ..self }
     }
 }
 
-/// The provider of the CPU device: there is one on every machine, `cpu`.
+/// The provider of the CPU device. Every machine has one, with the address `cpu`.
 #[derive(Debug, Clone, Default)]
 pub struct CpuProvider {
     options: CpuOptions,
 }
 
 impl CpuProvider {
-    /// A provider of CPU devices with these options.
+    /// Creates a provider of CPU devices with these options.
     pub fn new(options: CpuOptions) -> Self {
         Self { options }
     }
@@ -113,7 +113,7 @@ unsafe impl Provider for CpuProvider {
     }
 }
 
-/// The memory of the machine as the system reports it, else a low estimate.
+/// Returns three quarters of the machine's memory in bytes, or 8 GiB if the system does not report it.
 fn three_quarters_of_memory() -> u64 {
     const GUESS: u64 = 8 << 30;
     let read = std::fs::read_to_string("/proc/meminfo").ok();

@@ -1,9 +1,9 @@
 //! The threads that run queues and deliver notices.
 //!
-//! They are separate from the threads that run blocks, so that a short kernel never waits for a thread that is inside a
-//! long one, and no stack holds more than one kernel. A thread is started when a queue is ready and all others
-//! are busy, up to a limit; idle ones sleep. The thread that delivers [`notices`](super::notices) does not count. A thread of
-//! the application that waits for a queue which no pump has begun pumps it itself, so that no thread has to be woken.
+//! They are separate from the threads that run blocks. So a short kernel never waits for a thread that runs a long one, and
+//! no stack holds more than one kernel. A thread is started when a queue is ready and all other threads are busy, up to a
+//! limit. Idle threads sleep. The thread that delivers [`notices`](super::notices) does not count. An application thread
+//! that waits for a queue pumps the queue itself if no pump has started on it, so no other thread has to be woken.
 
 use std::{collections::VecDeque, io, sync::Arc, thread};
 
@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{backend::Shared, queue::Queue, signal::Signal};
 
-/// Times that an idle thread lets others run before it sleeps: work often comes in quick succession.
+/// The number of times that an idle thread yields before it sleeps, because work often arrives in quick succession.
 const YIELDS: u32 = 32;
 
 pub(crate) struct Pumps(Arc<Inner>);
@@ -19,28 +19,28 @@ pub(crate) struct Pumps(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     wake: Condvar,
-    /// Queues that are pumped at the same time.
+    /// The maximum number of queues that are pumped at the same time.
     most: usize,
 }
 
-/// A queue to pump; with none there are only notices to deliver.
+/// A queue to pump, or `None` if there are only notices to deliver.
 type Job = (Option<Arc<Queue>>, Arc<Shared>);
 
 #[derive(Default)]
 struct State {
     ready: VecDeque<Job>,
     threads: usize,
-    /// Threads that look for a queue, or sleep until there is one.
+    /// The number of threads that wait for a queue.
     idle: usize,
-    /// Threads that pump.
+    /// The number of threads that pump.
     pumping: usize,
     /// Whether a thread delivers notices, which may take long.
-    telling: bool,
+    delivering: bool,
     closed: bool,
 }
 
 impl Pumps {
-    /// At most `most` threads that pump; the first is started now.
+    /// Creates the pumps, at most `most` at a time, and starts the first thread.
     pub(crate) fn new(most: usize) -> io::Result<Self> {
         let state = Mutex::new(State { threads: 1, ..State::default() });
         let inner = Arc::new(Inner { state, wake: Condvar::new(), most });
@@ -48,14 +48,15 @@ impl Pumps {
         Ok(Self(inner))
     }
 
-    /// Has a thread pump this queue; without a queue, has it deliver notices.
+    /// Schedules a thread to pump the queue, or to deliver notices if there is no queue.
     pub(crate) fn start(&self, queue: Option<Arc<Queue>>, shared: Arc<Shared>) {
         let mut state = self.0.state.lock();
         state.ready.push_back((queue, shared));
         self.0.call(state);
     }
 
-    /// Pumps a queue on this thread until `until` has fired, if no other thread pumps it and one more may pump.
+    /// Pumps a queue on this thread until `until` has fired. Returns `false` if another thread pumps the queue, or if the
+    /// maximum number of pumps is reached.
     pub(crate) fn pump_here(
         &self,
         queue: &Arc<Queue>,
@@ -74,7 +75,7 @@ impl Pumps {
 }
 
 impl Drop for Pumps {
-    /// The threads end; one of them may be the caller. No queue is ready, for that would hold the owner.
+    /// Ends the threads. The caller may be one of them. No queue is ready, because a ready queue holds the owner.
     fn drop(&mut self) {
         self.0.state.lock().closed = true;
         self.0.wake.notify_all();
@@ -89,24 +90,24 @@ impl Inner {
 
     /// Wakes or starts a thread for the queues that are ready.
     fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        // Also where there are fewer idle threads than queues: a thread that was woken while all slots were taken sleeps
-        // again, and no other call wakes it when a slot is free.
+        // Wake one even if there are fewer idle threads than queues. A thread that was woken while all slots were taken
+        // sleeps again, and no other call wakes it when a slot becomes free.
         if state.idle > 0 {
             self.wake.notify_one();
         }
         let too_few = state.idle < state.ready.len();
-        if too_few && state.threads < self.most + usize::from(state.telling) {
+        if too_few && state.threads < self.most + usize::from(state.delivering) {
             let index = state.threads;
             state.threads += 1;
             drop(state);
             if self.clone().spawn(index).is_err() {
-                // The threads that exist will take it.
+                // The existing threads run the queue.
                 self.state.lock().threads -= 1;
             }
         }
     }
 
-    /// Takes a ready queue out, and counts the caller as a pump.
+    /// Removes a ready queue and counts the caller as a pump.
     fn take_back(&self, queue: &Arc<Queue>) -> Option<Arc<Queue>> {
         let mut state = self.state.lock();
         if state.pumping >= self.most {
@@ -125,25 +126,25 @@ impl Inner {
             }
             self.state.lock().pumping -= 1;
             if shared.notices.begin() {
-                self.tell(&shared);
+                self.deliver_notices(&shared);
             }
         }
     }
 
-    /// Another thread pumps meanwhile in place of this one.
-    fn tell(self: &Arc<Self>, shared: &Shared) {
+    /// Delivers notices. Another thread may pump in place of this one until the delivery ends.
+    fn deliver_notices(self: &Arc<Self>, shared: &Shared) {
         let mut state = self.state.lock();
-        state.telling = true;
+        state.delivering = true;
         if !state.ready.is_empty() {
             self.call(state);
         } else {
             drop(state);
         }
         shared.notices.deliver();
-        self.state.lock().telling = false;
+        self.state.lock().delivering = false;
     }
 
-    /// The next queue to pump; `None` when the device is gone.
+    /// Waits for the next queue to pump. Returns `None` when the device is closed.
     fn next(&self) -> Option<Job> {
         let mut yields = 0;
         let mut state = self.state.lock();

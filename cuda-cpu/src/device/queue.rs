@@ -1,11 +1,11 @@
 //! A stream: a queue of jobs in order, run by one of the [`pumps`](super::pumps) at a time.
 //!
 //! # Which thread may touch which field
-//! At most one thread *pumps* a queue: the one that set `pumped`. It takes a job out under the lock and runs it without.
-//! A pump that meets a job whose time has not come (a ticket of another queue, memory for which there is no room, a
-//! delay) leaves it in front, with `pumped` set; the event that it waits for starts a new pump. So jobs run in order,
-//! never two at a time, and no thread blocks. A panic in a job is contained in [`Job::run`], so a pump always ends.
-//! `complete` grows only after the job's failure, if any, was reported.
+//! At most one thread *pumps* a queue: the one that set `pumped`. It takes a job out under the lock and runs it without the
+//! lock. If a job has to wait (for a ticket of another queue, for memory, or for a delay), the pump leaves it in front, with
+//! `pumped` set. The event that the job waits for starts a new pump. Jobs therefore run in order, one at a time, and no
+//! thread blocks. [`Job::run`] catches a panic in a job, so a pump always ends. `complete` grows only after the job's
+//! failure, if any, was reported.
 
 use std::{
     collections::VecDeque,
@@ -23,7 +23,7 @@ use super::{
     timing::{Pace, Timing},
 };
 
-/// Jobs that a pump runs before it lets other queues have the thread.
+/// The number of jobs that a pump runs before it releases the thread to other queues.
 const TURN: usize = 16;
 
 pub(crate) struct Queue {
@@ -41,9 +41,9 @@ struct State {
     complete: u64,
     /// Numbers that a client waits for, in order.
     wanted: VecDeque<u64>,
-    /// Queues whose next job comes after a number of this one.
+    /// Queues whose next job waits for a number of this queue.
     followers: Vec<(u64, Arc<Queue>)>,
-    /// Threads of the application that wait for a number.
+    /// Signals of application threads that wait for a number.
     signals: Vec<(u64, Arc<Signal>)>,
 }
 
@@ -80,7 +80,7 @@ impl Queue {
         }
     }
 
-    /// Counts a submission that was carried out at once. It completes when everything before it has.
+    /// Counts a submission that already ran. It completes when all earlier submissions are complete.
     pub(crate) fn count(
         self: &Arc<Self>,
         number: u64,
@@ -98,17 +98,17 @@ impl Queue {
         self.push(job(), shared);
     }
 
-    /// The number up to which everything has run or was skipped.
+    /// Returns the number up to which all submissions have run or were skipped.
     pub(crate) fn complete(&self) -> u64 {
         self.state.lock().complete
     }
 
-    /// The number of the last submission.
+    /// Returns the number of the last submission.
     pub(crate) fn accepted(&self) -> u64 {
         self.state.lock().accepted
     }
 
-    /// A client waits for `number`: its completion is reported.
+    /// Requests a report when `number` is complete.
     pub(crate) fn want(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) {
         let mut state = self.state.lock();
         if state.complete >= number {
@@ -121,7 +121,7 @@ impl Queue {
         }
     }
 
-    /// Posts a report of everything that is complete by now. The lock is held meanwhile, so reports never go back.
+    /// Posts a report of the current progress. Posting happens under the lock, so reported numbers never decrease.
     pub(crate) fn report(&self, shared: &Arc<Shared>) {
         let state = self.state.lock();
         shared.notices.post(self.id, state.complete);
@@ -129,7 +129,7 @@ impl Queue {
         shared.pumps.start(None, shared.clone());
     }
 
-    /// Blocks until `number` has run or was skipped.
+    /// Blocks the calling thread until `number` has run or was skipped.
     pub(crate) fn wait(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) {
         let signal = {
             let mut state = self.state.lock();
@@ -140,9 +140,9 @@ impl Queue {
             state.signals.push((number, signal.clone()));
             signal
         };
-        // This thread may as well run jobs: then no other has to wake up, nor this one afterwards.
+        // Run jobs on this thread, so that neither another thread nor this one has to be woken.
         while !signal.has_fired() && shared.pumps.pump_here(self, shared, &signal) {
-            // A waker may do anything, so it does not run on this thread.
+            // Wakers run arbitrary code, so they do not run on this thread.
             if shared.notices.are_waiting() {
                 shared.pumps.start(None, shared.clone());
             }
@@ -150,7 +150,7 @@ impl Queue {
         signal.wait();
     }
 
-    /// Whether `number` has run or was skipped. If not, `follower` is started again when it has.
+    /// Whether `number` has run or was skipped. If not, `follower` is restarted when it has.
     pub(crate) fn has_passed(&self, number: u64, follower: &Arc<Queue>) -> bool {
         let mut state = self.state.lock();
         let passed = state.complete >= number;
@@ -160,17 +160,17 @@ impl Queue {
         passed
     }
 
-    /// Whether it has run everything.
+    /// Whether the queue has run all jobs.
     pub(crate) fn is_idle(&self) -> bool {
         !self.state.lock().pumped
     }
 
-    /// Starts a pump. `pumped` is set.
+    /// Starts a pump. `pumped` must be set.
     pub(crate) fn start(self: &Arc<Self>, shared: &Arc<Shared>) {
         shared.pumps.start(Some(self.clone()), shared.clone());
     }
 
-    /// Called once for every `start`. Ends at the latest where there is a report to deliver, or where `until` has fired.
+    /// Runs jobs. Called once for every `start`. Ends when there is a report to deliver, or when `until` has fired.
     pub(crate) fn pump(self: Arc<Self>, shared: &Arc<Shared>, until: Option<&Signal>) {
         for _ in 0..TURN {
             if until.is_some_and(Signal::has_fired) {
@@ -197,7 +197,7 @@ impl Queue {
         }
     }
 
-    /// Everything up to `number` has run or was skipped. Returns whether there is a report to deliver.
+    /// Records that all submissions up to `number` have run or were skipped. Returns whether there is a report to deliver.
     fn pass(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) -> bool {
         let mut state = self.state.lock();
         state.complete = number;
@@ -219,14 +219,14 @@ impl Queue {
         due > 0
     }
 
-    /// Whether there is more to pump. If not, this pump has ended.
+    /// Whether there are more jobs. If not, this pump has ended.
     fn has_more(&self) -> bool {
         let mut state = self.state.lock();
         state.pumped = !state.jobs.is_empty();
         state.pumped
     }
 
-    /// The next job, or the end of this pump.
+    /// Returns the next step of this pump.
     fn next(&self) -> Step {
         let mut state = self.state.lock();
         if !state.jobs.is_empty()
@@ -239,14 +239,14 @@ impl Queue {
         job.map_or(Step::End, Step::Run)
     }
 
-    /// The job, if it can run now. If not it is in front again, and the queue belongs to another pump from then on.
+    /// Returns the job if it can run now. If not, the job is put back in front, and a later pump continues the queue.
     fn when_ready(self: &Arc<Self>, job: Job, shared: &Shared) -> Option<Job> {
         if job.is_always_ready() {
             return Some(job);
         }
         let waits = job.waits();
         self.state.lock().jobs.push_front(job);
-        if !waits.are_over(self, shared) {
+        if !waits.are_satisfied(self, shared) {
             return None;
         }
         self.state.lock().jobs.pop_front()

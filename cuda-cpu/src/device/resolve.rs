@@ -1,4 +1,4 @@
-//! Resolves names to addresses, with every bound checked, when work is submitted.
+//! Resolves the names in submitted work to addresses and checks all bounds.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::LaunchDims;
 
-/// Live allocations by name.
+/// The live allocations by name.
 #[derive(Default)]
 pub(crate) struct Names {
     allocations: RwLock<FxHashMap<AllocId, (u64, u64)>>,
@@ -27,13 +27,16 @@ impl Names {
         self.allocations.write().insert(id, (address, bytes));
     }
 
-    /// Its address and size.
+    /// Removes an allocation. Returns its address and size.
     pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<(u64, u64)> {
         let removed = self.allocations.write().remove(&id);
         removed.ok_or_else(|| unknown("an allocation", id.0))
     }
 
-    /// The address of `bytes` bytes of a region.
+    /// Returns the address of a region of `bytes` bytes.
+    ///
+    /// # Errors
+    /// If the allocation is unknown or smaller than the region.
     pub(crate) fn address(&self, region: Region, bytes: u64) -> Result<u64> {
         let (address, size) = *self
             .allocations
@@ -52,7 +55,7 @@ impl Names {
         }
     }
 
-    /// A launch with the addresses filled in.
+    /// Resolves a launch: fills the addresses into its parameters.
     pub(crate) fn kernel(
         &self,
         launch: &Launch<'_>,
@@ -79,7 +82,7 @@ impl Names {
     }
 }
 
-/// The block that a submission names, and its bytes.
+/// Finds the host block of a region, and the range of the region's bytes.
 pub(crate) fn host_range(
     region: HostRegion,
     bytes: u64,
@@ -101,9 +104,10 @@ pub(crate) fn host_range(
     }
 }
 
+/// Returns the error for an object that this device does not have.
 pub(crate) fn unknown(what: &'static str, id: u64) -> Error {
     Error::OutOfRange {
         what: what.into(),
-        detail: format!("number {id} is not one of this device's"),
+        detail: format!("this device has no such object with the number {id}"),
     }
 }

@@ -1,4 +1,4 @@
-//! A signal: one thread of the application waits until a queue has passed a number.
+//! A signal, by which an application thread waits until a queue has completed a number.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 /// The number of times that a waiting thread yields before it sleeps.
 const YIELDS: u32 = 32;
 
-/// Fired once; wakes the threads that wait.
+/// A flag that fires once and wakes the waiting threads.
 #[derive(Default)]
 pub(crate) struct Signal {
     fired: Mutex<bool>,
@@ -24,7 +24,7 @@ impl Signal {
         *self.fired.lock()
     }
 
-    /// Blocks the calling thread until it fires.
+    /// Blocks the calling thread until the signal fires.
     pub(crate) fn wait(&self) {
         // Waking a sleeping thread takes longer than most jobs.
         for _ in 0..YIELDS {

@@ -1,4 +1,4 @@
-//! The time at which streams run their work: at once, or at random times, to show missing order.
+//! The time at which streams run their work: immediately, or at random times, which detects missing order.
 
 use std::time::{Duration, Instant};
 
@@ -8,29 +8,28 @@ use crate::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Timing {
-    /// At once.
+    /// As soon as possible.
     #[default]
     AsFastAsPossible,
-    /// At random times, for tests. Submissions that are not ordered run in all orders, so a missing order between
-    /// streams shows soon.
+    /// At random times, for tests. Unordered submissions run in all orders, which detects missing order between streams.
     ///
-    /// - Every stream delays its submissions: one in sixteen by `max_delay`, which stalls everything behind it, four in
-    ///   sixteen by up to an eighth of that.
-    /// - Memory exists once its stream has run the allocation, not once that is submitted: an access that is not ordered
-    ///   after it is a fault.
-    /// - Half of the notices are delivered late, by up to an eighth of `max_delay`; those of one stream in order.
+    /// - Every stream delays its submissions: one in sixteen by `max_delay`, and four in sixteen by up to an eighth of that.
+    ///   A delay stalls all later submissions of the stream.
+    /// - Memory exists from when the stream runs the allocation, not from its submission. An access that is not ordered after
+    ///   the allocation faults.
+    /// - Half of the notices are delivered late, by up to an eighth of `max_delay`. The notices of one stream stay in order.
     ///
-    /// A delayed stream occupies no thread: one timer restarts all of them. The delays of a stream depend on `seed` and
-    /// the stream's number alone; the delays of the machine come on top and differ from run to run.
+    /// A delayed stream occupies no thread; one timer restarts all streams. The delays of a stream depend only on `seed` and
+    /// the stream's number. The timing of the machine adds variation from run to run.
     Adversarial {
-        /// Selects the delays.
+        /// The seed of the random delays.
         seed: u64,
-        /// The longest one; no more than a year.
+        /// The maximum delay. Values above a year count as a year.
         max_delay: Duration,
     },
 }
 
-/// The longest delay, which the clock can still represent.
+/// The maximum delay, which the clock can represent.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The delays of one stream.
@@ -44,14 +43,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// None where there are no delays.
+    /// Creates the delays of a stream. Returns `None` if `timing` has no delays.
     pub(crate) fn new(timing: Timing, stream: u64) -> Option<Self> {
         let Timing::Adversarial { seed, max_delay: max } = timing else { return None };
         let random = Random::new(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         Some(Self { random, max: max.min(LONGEST), held: false, told: Instant::now() })
     }
 
-    /// The delay of the next submission. Called before the delay and after it.
+    /// Returns the delay of the next submission. Called before the delay and after it.
     pub(crate) fn hold(&mut self) -> Option<Duration> {
         if std::mem::take(&mut self.held) {
             return None;
@@ -65,7 +64,7 @@ impl Pace {
         Some(hold)
     }
 
-    /// The due time of a notice; never before that of an earlier one.
+    /// Returns the due time of a notice, which is never before that of an earlier notice.
     pub(crate) fn notice_due(&mut self) -> Instant {
         let now = Instant::now();
         let due = if self.random.next().is_multiple_of(2) { now + self.short() } else { now };
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_beyond_all_measure_is_a_long_one() {
+    fn excessive_max_delay_is_clamped() {
         let timing = Timing::Adversarial { seed: 1, max_delay: Duration::MAX };
         let mut pace = Pace::new(timing, 1).unwrap();
         for _ in 0..100 {

@@ -9,7 +9,7 @@ pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
     Error::OutOfMemory { requested: error.requested, free: error.free, total: error.total }
 }
 
-/// A copy that met freed memory.
+/// Returns the fault of a copy that accesses freed memory.
 pub(crate) fn access(error: AccessError) -> Error {
     Fault::new(FaultKind::IllegalAddress, error.to_string()).recovery(RECOVERY).into()
 }
@@ -47,14 +47,14 @@ fn fault(fault: &crate::Fault) -> Fault {
     Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).recovery(RECOVERY)
 }
 
-/// Addresses below this one, or as near to the end of the address space, belong to no allocation: they are offsets from a
-/// null pointer.
+/// The distance from address 0, or from the end of the address space, within which an address counts as an offset from a null
+/// pointer. No allocation lies there.
 const NULL_PAGE: u64 = 1 << 16;
 
-/// An allocation that is farther away is not named in an error.
+/// The maximum distance in bytes of an allocation that an error names.
 const FAR: u64 = 1 << 36;
 
-/// The nearest allocation or variable, in words.
+/// Describes the nearest allocation or variable.
 fn near(fault: &crate::Fault) -> Option<String> {
     if let Some((FaultSpace::Global, address, _)) = fault.kind.access() {
         if !(NULL_PAGE..=u64::MAX - NULL_PAGE).contains(&address) {
@@ -72,7 +72,7 @@ fn near(fault: &crate::Fault) -> Option<String> {
     }
 }
 
-/// The fault in words: the access, the address and the nearest allocation. The site is reported beside it.
+/// Describes the fault. The site is reported separately.
 fn what(kind: &crate::FaultKind) -> String {
     use crate::FaultKind as Engine;
     let access = |write: &bool| if *write { "write" } else { "read" };

@@ -1,4 +1,4 @@
-//! Resolved work: names became addresses, bounds were checked.
+//! Resolved work, with addresses in place of names and with checked bounds.
 
 use std::{
     any::Any,
@@ -19,14 +19,14 @@ use super::{backend::Shared, lost::RECOVERY, modules::LoadedModule, translate};
 use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
-    /// Nothing to do but to come after other queues.
+    /// Only waits for other queues.
     Join,
-    /// Makes memory that was promised when it was submitted, once there is room.
+    /// Allocates memory that was promised at submission, when it is available.
     Alloc {
         address: u64,
         bytes: u64,
     },
-    /// Frees memory that counts as free since it was submitted.
+    /// Frees memory, which counts as free since the submission.
     Free {
         id: AllocId,
         address: u64,
@@ -66,8 +66,8 @@ pub(crate) struct Kernel {
 }
 
 impl Work {
-    /// Carries out the parts that also a lost device does: the account of memory. Gives back any other work.
-    pub(crate) fn keep_account(self, shared: &Arc<Shared>) -> Result<(), Self> {
+    /// Runs allocations and frees, which a lost device runs too. Returns any other work.
+    pub(crate) fn run_memory_work(self, shared: &Arc<Shared>) -> Result<(), Self> {
         match self {
             Work::Alloc { address, bytes } => {
                 if let Err(error) = shared.memory.fulfil(address, bytes) {
@@ -81,7 +81,7 @@ impl Work {
             Work::Free { id, address, bytes } => {
                 shared.memory.free_announced(address, bytes);
                 shared.poison.forget(id);
-                shared.parked.wake(shared);
+                shared.memory_waiters.wake(shared);
                 Ok(())
             }
             other => Err(other),
@@ -89,16 +89,16 @@ impl Work {
     }
 
     /// Runs the work.
-    pub(crate) fn carry_out(self, shared: &Shared) -> Result<()> {
+    pub(crate) fn execute(self, shared: &Shared) -> Result<()> {
         let memory = &shared.memory;
         match self {
             Work::Upload { from, range, to } => {
-                // SAFETY: the upload only reads the block, which nothing writes until it has run.
+                // SAFETY: the upload only reads the block, and the block is not written until the upload has run.
                 let bytes = unsafe { from.shared_bytes() };
                 memory.write(to, bytes.get(range).unwrap_or_default()).map_err(translate::access)
             }
             Work::Download { from, to, range } => {
-                // SAFETY: this is the backend, carrying out the download that names these bytes.
+                // SAFETY: this is the backend, executing the download that names these bytes.
                 let bytes = unsafe { to.shared_bytes_mut(range) };
                 memory.read(from, bytes.unwrap_or_default()).map_err(translate::access)
             }
@@ -115,13 +115,13 @@ impl Work {
                 memory.write(to, &nanoseconds().to_ne_bytes()).map_err(translate::access)
             }
             Work::Launch(kernel) => kernel.run(shared),
-            // The other two are done by `keep_account`.
+            // `run_memory_work` has run allocations and frees.
             Work::Join | Work::Alloc { .. } | Work::Free { .. } => Ok(()),
         }
     }
 }
 
-/// The time since the first call. Unlike the system's time it never goes back.
+/// Returns the nanoseconds since the first call, by a monotonic clock.
 fn nanoseconds() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
@@ -137,8 +137,8 @@ impl From<Panicked> for Error {
     }
 }
 
-/// Runs `f` so that a panic does not end the thread. The data that `f` uses is its own, or atomic, or behind locks and
-/// valid between any two steps.
+/// Runs `f` and catches a panic. The data that `f` uses must be its own, or atomic, or behind locks and valid between any two
+/// steps.
 pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let said = message(&*panic);
@@ -154,7 +154,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Kernel {
-    /// The engine's own checks of a launch, made when it is submitted.
+    /// Makes the engine's checks of a launch, at its submission.
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         let checked =
             self.module.program().check(self.entry, &self.launch(shared, &|_| {})).map(drop);
@@ -169,13 +169,13 @@ impl Kernel {
     }
 
     fn launch<'a>(&'a self, shared: &'a Shared, print: &'a (dyn Fn(&str) + Sync)) -> Launch<'a> {
-        let watching = &shared.watching;
+        let options = &shared.launch_options;
         Launch {
-            limits: Limits { instructions: watching.budget, ..Limits::default() },
+            limits: Limits { instructions: options.budget, ..Limits::default() },
             pool: shared.pool.as_ref(),
-            schedule: watching.schedule,
-            checks: watching.checks,
-            profile: watching.profile.as_deref(),
+            schedule: options.schedule,
+            checks: options.checks,
+            profile: options.profile.as_deref(),
             ..Launch::new(self.dims, &self.params, print)
         }
     }
@@ -186,16 +186,19 @@ impl Kernel {
     }
 }
 
-/// The error where the device has room and the host has none.
+/// Returns the error for an allocation within the device's capacity that the host has no memory for.
 fn no_host_memory(error: &crate::OutOfMemory) -> Error {
-    let what = format!("the host has no memory for an allocation of {} bytes", error.requested);
+    let what = format!(
+        "the host is out of memory: an allocation of device memory needs {} bytes",
+        error.requested
+    );
     Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
 }
 
-/// The error for a range that was checked when the work was resolved.
+/// Returns the error for a copy whose host block is missing from the submission.
 pub(crate) fn missing_block() -> Error {
     Error::OutOfRange {
         what: "a copy".into(),
-        detail: "its block of host memory is not beside the command".into(),
+        detail: "the submission does not contain its host block".into(),
     }
 }

@@ -1,7 +1,7 @@
-//! The only code that touches device bytes. See the module's rules.
+//! The functions that access device bytes. No other code does; see the rules in the parent module.
 //!
-//! Every function here is `unsafe` for one reason: the caller has checked that the bytes lie in a
-//! live allocation (or in memory that it owns alone) and that scalar accesses are aligned.
+//! All functions are `unsafe` for the same reason: the caller must have checked that the bytes are in a live allocation, or in
+//! memory that it owns exclusively, and that scalar accesses are aligned.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -13,15 +13,15 @@ pub(crate) trait Word: Copy {
     /// # Safety
     /// `at` is valid and aligned for this type.
     unsafe fn store(at: *mut u8, value: Self);
-    /// Replaces what is there by `f` of it; returns what was there.
+    /// Replaces the value by the result of `f`. Returns the old value.
     /// # Safety
     /// `at` is valid and aligned for this type.
     unsafe fn update(at: *mut u8, f: impl FnMut(Self) -> Self) -> Self;
-    /// Adds, wrapping; returns what was there.
+    /// Adds with wrapping. Returns the old value.
     /// # Safety
     /// `at` is valid and aligned for this type.
     unsafe fn add(at: *mut u8, value: Self) -> Self;
-    /// Replaces `old` by `new`; returns what was there.
+    /// Replaces the value by `new` if it is `old`. Returns the old value.
     /// # Safety
     /// `at` is valid and aligned for this type.
     unsafe fn exchange_if(at: *mut u8, old: Self, new: Self) -> Self;
@@ -147,7 +147,7 @@ pub(crate) unsafe fn copy_64(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// [`copy_64`] among AVX code, where SSE instructions would stall.
+/// Copies as [`copy_64`] does, for use in AVX code, where SSE instructions stall.
 ///
 /// # Safety
 /// As [`copy_64`], and the processor has AVX.
@@ -167,7 +167,7 @@ pub(crate) unsafe fn copy_64_avx(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// [`copy_64`] in one piece.
+/// Copies as [`copy_64`] does, in one access.
 ///
 /// # Safety
 /// As [`copy_64`], and the processor has AVX-512.
@@ -192,7 +192,7 @@ pub(crate) unsafe fn copy_64_avx512(dst: *mut u8, src: *const u8) {
 #[inline(always)]
 pub(crate) unsafe fn copy_16(dst: *mut u8, src: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise. Two general registers: SSE instructions would stall among AVX code.
+    // SAFETY: the caller's promise. Uses two general registers, because SSE instructions stall in AVX code.
     unsafe {
         std::arch::asm!(
             "mov {a}, [{s}]", "mov {b}, [{s} + 8]", "mov [{t}], {a}", "mov [{t} + 8], {b}",

@@ -1,8 +1,8 @@
-//! Atomic accesses of 16 bytes, for which processors have one instruction.
+//! Atomic accesses of 16 bytes, by the instruction `cmpxchg16b`.
 
 use super::access::Word;
 
-/// Whether this processor has it.
+/// Whether this processor has the instruction.
 pub(crate) fn is_there() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("cmpxchg16b");
@@ -10,15 +10,15 @@ pub(crate) fn is_there() -> bool {
     false
 }
 
-/// Replaces what is there by `f` of it, given it may be called again; returns what was there.
+/// Replaces the value by the result of `f`, which may be called several times. Returns the old value.
 ///
 /// # Safety
-/// `at` is valid for 16 bytes and aligned for 8, and what is not aligned for 16 belongs to this thread. The processor
+/// `at` is valid for 16 bytes and aligned for 8. If it is not aligned for 16, this thread has exclusive access. The processor
 /// has the instruction.
 pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
     #[cfg(target_arch = "x86_64")]
     if at.addr().is_multiple_of(16) {
-        // What stands there replaces itself: that is how 16 bytes are read at once.
+        // An exchange of 0 by 0 reads 16 bytes atomically and does not change them.
         // SAFETY: the caller's promise.
         let mut old = unsafe { exchange_if(at, 0, 0) };
         loop {
@@ -40,14 +40,15 @@ pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
     }
 }
 
-/// By hand: LLVM inlines the intrinsic where the processor's feature is not known, and then calls a library's function.
+/// Replaces the value by `new` if it is `old`. Returns the old value. Uses inline assembly, because LLVM inlines the
+/// intrinsic into functions without the processor feature and then calls a library function.
 ///
 /// # Safety
 /// `at` is valid and aligned for 16 bytes, and the processor has the instruction.
 #[cfg(target_arch = "x86_64")]
 unsafe fn exchange_if(at: *mut u8, old: u128, new: u128) -> u128 {
     let (mut low, mut high) = (old as u64, (old >> 64) as u64);
-    // SAFETY: the caller's promise. The instruction wants a half in `rbx`, which is given back.
+    // SAFETY: the caller's promise. The instruction takes one half in `rbx`, which is restored.
     unsafe {
         std::arch::asm!(
             "xchg rbx, rsi", "lock cmpxchg16b [rdi]", "mov rbx, rsi",

@@ -1,16 +1,15 @@
-//! What new memory holds, and how much of it there is.
+//! The initial contents of device memory, and its usage.
 
-/// What new memory holds.
+/// The initial contents of new allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
-    /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zero behind them:
-    /// a small buffer shows a missing initialisation from end to end, and a large one costs nothing
-    /// until it is touched.
+    /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zeros after them. A small buffer without
+    /// initialisation is detected in its whole length, and a large buffer takes no host memory until it is accessed.
     Byte(u8),
 }
 
 impl Contents {
-    /// How many bytes of an allocation are marked: 64 KiB.
+    /// The number of bytes of an allocation that are marked: 64 KiB.
     pub const MARKED: u64 = 64 << 10;
 }
 
@@ -20,15 +19,15 @@ impl Default for Contents {
     }
 }
 
-/// How much is in use.
+/// The usage of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of allocations that nobody has freed, or asked to be freed when a stream gets there.
+    /// The bytes of allocations that are neither freed nor to be freed by a submitted free.
     pub used: u64,
-    /// The most that was ever in use at a time.
+    /// The maximum of bytes in use so far.
     pub peak: u64,
-    /// The capacity.
+    /// The capacity in bytes.
     pub total: u64,
-    /// Live allocations.
+    /// The number of live allocations.
     pub allocations: usize,
 }

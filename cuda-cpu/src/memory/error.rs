@@ -1,15 +1,15 @@
-//! What can go wrong with device memory.
+//! The errors of device memory.
 
 use std::fmt;
 
-/// There is no room for an allocation.
+/// The error for an allocation that exceeds the free device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes asked for.
+    /// The size of the allocation in bytes.
     pub requested: u64,
-    /// Bytes of the capacity that are not in use.
+    /// The bytes that are not in use.
     pub free: u64,
-    /// The capacity.
+    /// The capacity in bytes.
     pub total: u64,
 }
 
@@ -17,7 +17,7 @@ impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "out of device memory: {} bytes requested, {} of {} free",
+            "out of device memory: {} bytes requested, {} of {} bytes free",
             self.requested, self.free, self.total
         )
     }
@@ -25,17 +25,17 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// The allocation that lies nearest to a bad address.
+/// The allocation nearest to an invalid address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nearest {
-    /// Its address.
+    /// The address of the allocation.
     pub address: u64,
-    /// Its size in bytes.
+    /// The size of the allocation in bytes.
     pub size: u64,
-    /// Bytes from the bad address to the allocation's nearest byte: positive when the bad address
-    /// lies after the end, negative when before the start, zero when the access starts inside.
+    /// The distance in bytes from the allocation's nearest byte to the invalid address: positive after the end, negative
+    /// before the start, zero if the access starts inside.
     pub distance: i64,
-    /// It was freed already.
+    /// Whether the allocation is freed.
     pub freed: bool,
 }
 
@@ -54,21 +54,21 @@ impl fmt::Display for Nearest {
     }
 }
 
-/// So many bytes.
+/// Formats a number of bytes: `1 byte`, `2 bytes`.
 pub(crate) fn count(bytes: u64) -> String {
     format!("{bytes} byte{}", if bytes == 1 { "" } else { "s" })
 }
 
-/// The host (or a copy) touched bytes that are not there.
+/// The error for an access by the host, or by a copy, to bytes that are not allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessError {
-    /// First byte of the access.
+    /// The address of the first byte of the access.
     pub address: u64,
-    /// Bytes of the access.
+    /// The size of the access in bytes.
     pub bytes: u64,
-    /// The range was freed: use after free rather than out of bounds.
+    /// Whether the range was freed. The access is then a use after free, otherwise it is out of bounds.
     pub freed: bool,
-    /// What lies next to it.
+    /// The nearest allocation. `None` if nothing was allocated so far.
     pub nearest: Option<Nearest>,
 }
 
@@ -78,26 +78,25 @@ impl fmt::Display for AccessError {
         write!(f, "{what}: {} bytes at {:#x}", self.bytes, self.address)?;
         match self.nearest {
             Some(nearest) => write!(f, ", {nearest}"),
-            None => write!(f, ", nothing was ever allocated"),
+            None => write!(f, ", and the device has had no allocations"),
         }
     }
 }
 
 impl std::error::Error for AccessError {}
 
-/// `free` was given an address that is not the start of a live allocation.
+/// The error of `free` for an address that is not the start of a live allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeError {
-    /// The address given.
+    /// The address that was passed to `free`.
     pub address: u64,
-    /// It was an allocation, and is freed already.
+    /// Whether an allocation at this address was freed before.
     pub freed: bool,
 }
 
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why =
-            if self.freed { "was freed already" } else { "is not the start of an allocation" };
+        let why = if self.freed { "is already freed" } else { "is not the start of an allocation" };
         write!(f, "cannot free {:#x}: it {why}", self.address)
     }
 }

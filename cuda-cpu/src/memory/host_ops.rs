@@ -1,22 +1,22 @@
-//! What the host does to device memory: read, write, fill, copy.
+//! Accesses of the host to device memory: read, write, fill, copy.
 
 use super::access;
 use super::error::AccessError;
 use super::storage::Allocation;
 use super::table::Memory;
 
-/// Bytes of an overlapping copy that go through the bounce buffer at once.
+/// The size of the bounce buffer of overlapping copies, in bytes.
 const BOUNCE: usize = 64 << 10;
 
 impl Memory {
-    /// Copies device bytes from `address` on into `into`.
+    /// Reads device memory from `address` on into `into`.
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), AccessError> {
         let from = self.find(address, into.len() as u64)?;
         get(&from, address, into);
         Ok(())
     }
 
-    /// Copies `bytes` to device memory from `address` on.
+    /// Writes `bytes` to device memory from `address` on.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), AccessError> {
         let to = self.find(address, bytes.len() as u64)?;
         to.mark(address, bytes.len() as u64);
@@ -24,7 +24,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes `pattern` (1, 2 or 4 bytes; other lengths work, slowly) `count` times.
+    /// Writes `pattern` `count` times. Patterns of 1, 2 and 4 bytes are fast.
     pub fn fill(&self, address: u64, pattern: &[u8], count: u64) -> Result<(), AccessError> {
         let size = pattern.len() as u64;
         let bytes = size.saturating_mul(count);
@@ -48,8 +48,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies `len` bytes inside device memory. Overlapping ranges give what a copy through a third
-    /// place would give. What nobody has written is as unwritten in its copy.
+    /// Copies `len` bytes inside device memory. The ranges may overlap; the result is that of a copy through a separate
+    /// buffer. Copies of unwritten bytes count as unwritten.
     pub fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
         let (to, from) = (self.find(dst, len)?, self.find(src, len)?);
         if src < dst && dst - src < len {
@@ -68,7 +68,7 @@ impl Memory {
     }
 }
 
-/// Bytes of `from`, which holds them.
+/// Reads bytes of `from`. The range must be inside the allocation.
 fn get(from: &Allocation, address: u64, into: &mut [u8]) {
     debug_assert!(from.holds(address, into.len() as u64));
     let at = (address - from.base) as usize;
@@ -76,7 +76,7 @@ fn get(from: &Allocation, address: u64, into: &mut [u8]) {
     unsafe { access::copy(into.as_mut_ptr(), from.host().add(at), into.len()) };
 }
 
-/// Puts bytes into `to`, which has room for them there.
+/// Writes bytes to `to`. The range must be inside the allocation.
 fn put(to: &Allocation, address: u64, bytes: &[u8]) {
     debug_assert!(to.holds(address, bytes.len() as u64));
     let at = (address - to.base) as usize;
@@ -84,7 +84,7 @@ fn put(to: &Allocation, address: u64, bytes: &[u8]) {
     unsafe { access::copy(to.host().add(at), bytes.as_ptr(), bytes.len()) };
 }
 
-/// Within one allocation, to a lower address.
+/// Copies inside one allocation to a lower address.
 fn copy_forwards(within: &Allocation, dst: u64, src: u64, len: u64) {
     let mut bounce = vec![0; BOUNCE.min(len as usize)];
     let mut done = 0;
@@ -97,7 +97,7 @@ fn copy_forwards(within: &Allocation, dst: u64, src: u64, len: u64) {
     }
 }
 
-/// Within one allocation, to a higher address.
+/// Copies inside one allocation to a higher address.
 fn copy_backwards(within: &Allocation, dst: u64, src: u64, len: u64) {
     let mut bounce = vec![0; BOUNCE.min(len as usize)];
     let mut left = len;

@@ -1,4 +1,4 @@
-//! The host bytes behind one allocation.
+//! The host memory of one allocation.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -6,23 +6,23 @@ use std::ptr::NonNull;
 use super::contents::Contents;
 use super::written::Written;
 
-/// Alignment of every allocation's host bytes and, at least, of its address.
+/// The alignment of an allocation's host bytes, and the least alignment of its address.
 pub(super) const ALIGN: u64 = 256;
 
-/// What the allocator is asked for. Up to this the system's allocator takes fresh pages for large
-/// zeroed memory instead of writing zeroes (beyond it, it writes), so room for [`ALIGN`] is added by hand.
+/// The alignment that is requested from the system's allocator. Up to this alignment, the allocator takes fresh pages for
+/// large zeroed memory; above it, the allocator writes zeros. The bytes to align to [`ALIGN`] are added by hand.
 const ASKED_ALIGN: usize = 16;
 
-/// One allocation: an address range and the bytes behind it. Freed when the last holder lets go.
+/// An allocation: an address range and its host memory, which is freed when the last holder drops it.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
     pub(crate) size: u64,
     host: NonNull<u8>,
-    /// What the allocator gave: `host` is its first aligned byte.
+    /// The block from the system's allocator. `host` is its first aligned byte.
     start: NonNull<u8>,
     layout: Layout,
-    /// Which bytes somebody has written, where that is followed.
+    /// The record of written bytes, if the memory tracks them.
     pub(crate) written: Option<Written>,
 }
 
@@ -32,7 +32,7 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// `None` when the host has no room.
+    /// Allocates host memory. Returns `None` if the host is out of memory.
     pub(super) fn new(base: u64, size: u64, contents: Contents, track: bool) -> Option<Self> {
         let written = if track { Some(Written::new(size)?) } else { None };
         let len = usize::try_from(size).ok()?;
@@ -45,7 +45,7 @@ impl Allocation {
         let Contents::Byte(byte) = contents;
         if byte != 0 {
             let marked = size.min(Contents::MARKED) as usize;
-            // SAFETY: `host` is `len` fresh bytes that nobody else knows yet, and `marked` is no more.
+            // SAFETY: `host` is a new block of `len` bytes that is not shared yet, and `marked` is at most `len`.
             unsafe { host.as_ptr().write_bytes(byte, marked) };
         }
         Some(Self { base, size, host, start, layout, written })
@@ -55,14 +55,14 @@ impl Allocation {
         self.host.as_ptr()
     }
 
-    /// These bytes, which are inside, were written.
+    /// Marks bytes inside the allocation as written.
     pub(crate) fn mark(&self, address: u64, bytes: u64) {
         if let Some(written) = &self.written {
             written.mark(address - self.base, bytes);
         }
     }
 
-    /// Whether `bytes` from `address` on lie inside.
+    /// Whether the range is inside the allocation.
     pub(crate) fn holds(&self, address: u64, bytes: u64) -> bool {
         address.checked_sub(self.base).is_some_and(|at| at <= self.size && bytes <= self.size - at)
     }

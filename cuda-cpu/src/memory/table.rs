@@ -1,4 +1,4 @@
-//! The allocation table: which address belongs to what.
+//! The table of allocations by address.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 
+use super::accounting::Accounting;
 use super::contents::{Contents, Usage};
 use super::error::{AccessError, FreeError, Nearest, OutOfMemory};
-use super::room::Room;
 use super::storage::{ALIGN, Allocation};
 
-/// The first address given out. Below it lie the windows of the other state spaces, so that one
-/// generic address names one byte.
+/// The first address of an allocation. The windows of the other state spaces lie below it, so a generic address is
+/// unambiguous.
 const FIRST_ADDRESS: u64 = 0x10_0000_0000;
 
-/// Unused addresses after every allocation.
+/// The number of unused addresses after each allocation.
 const GUARD: u64 = 64 << 10;
 
-/// Freed ranges that are remembered, to tell use after free from out of bounds.
+/// The number of freed ranges that are kept to distinguish use after free from out of bounds.
 const REMEMBERED_FREES: usize = 1 << 16;
 
-/// Allocations that kernels may have at a time: tiny ones take more of the host than of the device. A GPU's heap, of 8
-/// MiB, has room for about as many.
+/// The maximum number of live allocations by kernels. Small allocations take more memory of the host than of the device. The
+/// 8 MiB heap of a GPU holds about as many.
 const MAX_BY_KERNELS: usize = 1 << 18;
 
-/// Device memory: see the module for its rules.
+/// The memory of a device: allocations with checked accesses.
 #[derive(Debug)]
 pub struct Memory {
     contents: Contents,
-    /// Whether it is followed which bytes somebody has written.
+    /// Whether allocations record which bytes were written.
     tracks: bool,
-    /// How many allocations kernels have freed so far.
+    /// The number of allocations that kernels have freed so far.
     frees_by_kernels: AtomicU64,
     table: RwLock<Table>,
 }
@@ -42,19 +42,19 @@ struct Table {
     live: BTreeMap<u64, Arc<Allocation>>,
     freed: BTreeMap<u64, u64>,
     freed_order: VecDeque<u64>,
-    /// Addresses that a kernel's malloc has given, and not got back.
+    /// Addresses of live allocations by a kernel's malloc.
     by_kernels: FxHashSet<u64>,
     next: u64,
-    room: Room,
+    accounting: Accounting,
 }
 
 impl Memory {
-    /// Memory of `capacity` bytes, with the default [`Contents`].
+    /// Creates a memory of `capacity` bytes, with the default [`Contents`].
     pub fn new(capacity: u64) -> Self {
         Self::with_contents(capacity, Contents::default())
     }
 
-    /// Memory of `capacity` bytes whose new allocations hold `contents`.
+    /// Creates a memory of `capacity` bytes whose new allocations hold `contents`.
     pub fn with_contents(capacity: u64, contents: Contents) -> Self {
         let table = Table {
             live: BTreeMap::new(),
@@ -62,26 +62,29 @@ impl Memory {
             freed_order: VecDeque::new(),
             by_kernels: FxHashSet::default(),
             next: FIRST_ADDRESS,
-            room: Room::new(capacity),
+            accounting: Accounting::new(capacity),
         };
         let (frees_by_kernels, table) = (AtomicU64::new(0), RwLock::new(table));
         Self { contents, tracks: false, frees_by_kernels, table }
     }
 
-    /// The same memory, which follows of each byte whether somebody has written it: what
-    /// [`Checks::uninitialised`](crate::Checks::uninitialised) needs. It takes an eighth more of the host's memory.
+    /// Makes the memory record for each byte whether it was written, which
+    /// [`Checks::uninitialised`](crate::Checks::uninitialised) requires. This takes an eighth more host memory.
     pub fn tracking(self) -> Self {
         Self { tracks: true, ..self }
     }
 
-    /// Allocates `bytes`, aligned to `align` (a power of two; never less than 256) and returns
-    /// the address. No bytes are fine too: the address is unique and nothing can be accessed there.
-    /// Large memory is taken from the system page by page, as it is touched: this does not wait for it.
+    /// Allocates `bytes`, aligned to `align` and at least to 256, and returns the address. An `align` that is not a power of
+    /// two is rounded up. An allocation of 0 bytes has a unique address, at which nothing can be accessed. The system
+    /// provides the pages of large allocations at their first access, so allocating them is fast.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if the device or the host is out of memory.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
         self.alloc_holding(self.contents, bytes, align)
     }
 
-    /// [`Memory::alloc`] of zeroes, which count as written.
+    /// Allocates as [`Memory::alloc`] does. The memory is zero and counts as written.
     pub(crate) fn alloc_zeroed(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
         let address = self.alloc_holding(Contents::Byte(0), bytes, align)?;
         if self.tracks
@@ -100,70 +103,70 @@ impl Memory {
     ) -> Result<u64, OutOfMemory> {
         let align = align.max(ALIGN).checked_next_power_of_two().unwrap_or(1 << 63);
         let mut table = self.table.write();
-        if !table.room.fits_now(bytes) {
-            return Err(table.room.full(bytes));
+        if !table.accounting.fits_now(bytes) {
+            return Err(table.accounting.out_of_memory(bytes));
         }
         let base = table.place(bytes, align)?;
-        table.room.take(bytes);
+        table.accounting.take(bytes);
         drop(table);
         self.make(base, bytes, contents)?;
         Ok(base)
     }
 
-    /// An address for `bytes` that fit now, or will when all has been freed that was announced. There is
-    /// nothing there until [`Memory::fulfil`].
+    /// Reserves an address for `bytes` that fit now or after all announced frees. The memory exists only after
+    /// [`Memory::fulfil`].
     pub(crate) fn promise(&self, bytes: u64) -> Result<u64, OutOfMemory> {
         let mut table = self.table.write();
-        if !table.room.fits_later(bytes) {
-            return Err(table.room.full(bytes));
+        if !table.accounting.fits_later(bytes) {
+            return Err(table.accounting.out_of_memory(bytes));
         }
         let base = table.place(bytes, ALIGN)?;
-        table.room.take_when_free(base, bytes);
+        table.accounting.take_when_free(base, bytes);
         Ok(base)
     }
 
-    /// Whether what was promised can be fulfilled now.
+    /// Whether a promise can be fulfilled now.
     pub(crate) fn has_room_for(&self, promised: u64) -> bool {
-        !self.table.read().room.is_waiting(promised)
+        !self.table.read().accounting.is_waiting(promised)
     }
 
-    /// Makes memory that was promised, and for which there is room.
+    /// Allocates promised memory, which must be available.
     pub(crate) fn fulfil(&self, promised: u64, bytes: u64) -> Result<(), OutOfMemory> {
         self.make(promised, bytes, self.contents)
     }
 
-    /// Memory of this size will be freed: it counts as free from now on.
+    /// Announces a free of this size. The memory counts as free from now on.
     pub(crate) fn announce_free(&self, bytes: u64) {
-        self.table.write().room.announce(bytes);
+        self.table.write().accounting.announce_release(bytes);
     }
 
-    /// Frees what was announced. It may be gone: freed by hand, or never made.
+    /// Frees memory whose free was announced. The allocation may be missing: freed by hand, or never allocated.
     pub(crate) fn free_announced(&self, address: u64, bytes: u64) {
         let mut table = self.table.write();
-        // Both at once: in between, the memory would count as taken again.
-        table.room.announced_leave(bytes);
+        // Both steps are under one lock: in between, the memory would count as in use again.
+        table.accounting.complete_announced(bytes);
         let gone = table.remove(address);
         drop(table);
         drop(gone);
     }
 
-    /// The host's allocator is asked with the table unlocked: running kernels look things up there.
+    /// Allocates host memory for a reserved range. The table is not locked, because running kernels read it.
     fn make(&self, base: u64, bytes: u64, contents: Contents) -> Result<(), OutOfMemory> {
         let allocation = Allocation::new(base, bytes, contents, self.tracks);
         let mut table = self.table.write();
         let Some(allocation) = allocation else {
-            table.room.give_back(bytes);
-            return Err(table.room.full(bytes));
+            table.accounting.release(bytes);
+            return Err(table.accounting.out_of_memory(bytes));
         };
         table.live.insert(base, Arc::new(allocation));
         Ok(())
     }
 
-    /// [`Memory::alloc`] for a kernel's malloc.
+    /// Allocates for a kernel's malloc.
     pub(crate) fn alloc_by_kernel(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
         let table = self.table.read();
         if table.by_kernels.len() >= MAX_BY_KERNELS {
-            return Err(table.room.full(bytes));
+            return Err(table.accounting.out_of_memory(bytes));
         }
         drop(table);
         let address = self.alloc(bytes, align)?;
@@ -171,7 +174,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// [`Memory::free`] by a kernel, of what a kernel's malloc has given.
+    /// Frees, for a kernel, an allocation of a kernel's malloc.
     pub(crate) fn free_by_kernel(&self, address: u64) -> Result<(), FreeError> {
         let table = self.table.read();
         if !table.by_kernels.contains(&address) {
@@ -183,43 +186,46 @@ impl Memory {
         Ok(())
     }
 
-    /// How many allocations kernels have freed so far.
+    /// Returns the number of allocations that kernels have freed so far.
     pub(super) fn frees_by_kernels(&self) -> u64 {
         self.frees_by_kernels.load(Ordering::Relaxed)
     }
 
-    /// Drops those that are not in the table any more.
+    /// Drops the allocations that are no longer in the table.
     pub(super) fn retain_live(&self, held: &mut Vec<Arc<Allocation>>) {
         let table = self.table.read();
         held.retain(|allocation| table.live.contains_key(&allocation.base));
     }
 
-    /// Frees the allocation that starts at `address`. Its range stays poisoned.
+    /// Frees the allocation that starts at `address`. Later accesses to its range are reported as uses after free.
+    ///
+    /// # Errors
+    /// [`FreeError`] if no live allocation starts at `address`.
     pub fn free(&self, address: u64) -> Result<(), FreeError> {
         let mut table = self.table.write();
         let removed = table.remove(address);
         drop(table);
-        // The memory goes back (unless a kernel holds it) with the table unlocked.
+        // The host memory is freed with the table unlocked, unless a kernel still holds it.
         removed.map(drop)
     }
 
-    /// How much is in use.
+    /// Returns the usage of the memory.
     pub fn usage(&self) -> Usage {
         let table = self.table.read();
         Usage {
-            used: table.room.used(),
-            peak: table.room.peak(),
-            total: table.room.capacity(),
+            used: table.accounting.used(),
+            peak: table.accounting.peak(),
+            total: table.accounting.capacity(),
             allocations: table.live.len(),
         }
     }
 
-    /// Address and size of the live allocation that `address` lies in.
+    /// Returns the address and size of the live allocation that contains `address`.
     pub fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
         self.find(address, 0).ok().map(|a| (a.base, a.size))
     }
 
-    /// The allocation that holds these bytes.
+    /// Returns the allocation that contains the range.
     pub(super) fn find(&self, address: u64, bytes: u64) -> Result<Arc<Allocation>, AccessError> {
         let table = self.table.read();
         match table.live.range(..=address).next_back() {
@@ -228,20 +234,20 @@ impl Memory {
         }
     }
 
-    /// What an access to a bad address is told.
+    /// Returns the error for an access to an invalid range.
     pub(crate) fn explain(&self, address: u64, bytes: u64) -> AccessError {
         self.table.read().explain(address, bytes)
     }
 }
 
 impl Table {
-    /// Takes the allocation that starts at `address` out, and remembers where it was.
+    /// Removes the allocation that starts at `address`, and keeps its range for messages.
     fn remove(&mut self, address: u64) -> Result<Arc<Allocation>, FreeError> {
         self.by_kernels.remove(&address);
         let Some(allocation) = self.live.remove(&address) else {
             return Err(FreeError { address, freed: self.freed.contains_key(&address) });
         };
-        self.room.give_back(allocation.size);
+        self.accounting.release(allocation.size);
         self.freed.insert(address, allocation.size);
         self.freed_order.push_back(address);
         if self.freed_order.len() > REMEMBERED_FREES
@@ -252,9 +258,9 @@ impl Table {
         Ok(allocation)
     }
 
-    /// The next address, which is above all earlier ones.
+    /// Reserves the next address, which is above all earlier ones.
     fn place(&mut self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
-        let full = self.room.full(bytes);
+        let full = self.accounting.out_of_memory(bytes);
         let base = self.next.checked_next_multiple_of(align).ok_or(full)?;
         self.next = base.checked_add(bytes).and_then(|end| end.checked_add(GUARD)).ok_or(full)?;
         Ok(base)
@@ -289,7 +295,7 @@ fn describe(base: u64, size: u64, address: u64, freed: bool) -> Nearest {
     } else if address - base < size {
         0
     } else {
-        // From the last byte: an access right at the end is one byte after it.
+        // The distance is counted from the last byte: an access right after the end is one byte after it.
         i64::try_from(address - base - size).unwrap_or(i64::MAX - 1) + 1
     };
     Nearest { address: base, size, distance, freed }

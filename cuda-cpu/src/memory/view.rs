@@ -1,4 +1,4 @@
-//! What one worker of a running kernel sees of memory: the allocations it has touched so far.
+//! The view of device memory of one worker of a running kernel: the allocations that it has accessed so far.
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use super::error::AccessError;
 use super::storage::Allocation;
 use super::table::Memory;
 
-/// A checked address range and where its bytes are on the host. Valid as long as the [`View`] it
-/// came from lives and does not forget it.
+/// A checked address range and its host address. It is valid as long as its [`View`] lives and does not forget it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Range {
     pub(crate) base: u64,
@@ -16,25 +15,25 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Holds no byte.
+    /// The empty range.
     pub(crate) const EMPTY: Self = Self { base: 0, size: 0, host: std::ptr::null_mut() };
 
-    /// Host address of `bytes` from `address` on, if they are inside.
+    /// Returns the host address of `bytes` bytes from `address` on, if they are inside the range.
     #[inline(always)]
     pub(crate) fn locate(&self, address: u64, bytes: u64) -> Option<*mut u8> {
         let at = address.wrapping_sub(self.base);
-        // `size` is below 2^63, so a wrapped `at` is too large too.
+        // `size` is below 2^63, so a wrapped `at` fails the comparison too.
         (at.saturating_add(bytes) <= self.size).then(|| self.host.wrapping_add(at as usize))
     }
 }
 
-/// See the module. Keeps what it has found alive (rule 1).
+/// The allocations that a worker has accessed, which the view keeps alive (rule 1).
 #[derive(Debug)]
 pub(crate) struct View<'m> {
     memory: &'m Memory,
     /// Sorted by base.
     held: Vec<Arc<Allocation>>,
-    /// How many allocations kernels had freed when it was last looked whether what is held is still there.
+    /// The number of frees by kernels at the last check for freed allocations.
     frees: u64,
 }
 
@@ -47,16 +46,16 @@ impl<'m> View<'m> {
         self.memory
     }
 
-    /// Lets go of the allocation that begins there, which the kernel has freed: kept, what a loop allocates and frees
-    /// would take memory without bound. Ranges of it are no longer valid.
+    /// Drops the allocation at `address`, which the kernel has freed. Otherwise a loop that allocates and frees would take
+    /// unbounded memory. Ranges of the allocation become invalid.
     pub(crate) fn forget(&mut self, address: u64) {
         if let Ok(index) = self.held.binary_search_by_key(&address, |a| a.base) {
             self.held.remove(index);
         }
     }
 
-    /// Lets go of what other workers' threads have freed. True if there may have been something: then no range that
-    /// it has given is valid any more.
+    /// Drops allocations that the threads of other workers have freed. Returns whether there can be some. All ranges of this
+    /// view are then invalid.
     pub(crate) fn forget_freed(&mut self) -> bool {
         let frees = self.memory.frees_by_kernels();
         let some = std::mem::replace(&mut self.frees, frees) != frees;
@@ -66,12 +65,12 @@ impl<'m> View<'m> {
         some
     }
 
-    /// Where these bytes are.
+    /// Returns the range that contains these bytes.
     pub(crate) fn find(&mut self, address: u64, bytes: u64) -> Result<Range, AccessError> {
         self.allocation(address, bytes).map(range)
     }
 
-    /// The allocation that holds these bytes.
+    /// Returns the allocation that contains these bytes.
     pub(crate) fn allocation(
         &mut self,
         address: u64,

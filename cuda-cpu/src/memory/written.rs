@@ -1,24 +1,23 @@
-//! Which bytes of an allocation somebody has written: a bit for each.
+//! Records which bytes of an allocation were written, with a bit for each byte.
 //!
-//! Bits are only ever set, but for those of a copy's target, which become those of its source. Several threads
-//! may set bits of the same word; what a reader makes of bytes that are written at the same time is a race of
-//! the program, and either answer is right.
+//! Bits are only set, except by a copy, which gives the bits of its source to its target. Several threads may set bits of the
+//! same word. A reader of bytes that are being written races in the program, so either answer is correct.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of an overlapping copy whose bits are moved at once.
+/// The number of bytes of an overlapping copy whose bits are moved in one step.
 const PIECE: u64 = 64 << 10;
 
-/// A bit for each byte.
+/// The bits of an allocation, one for each byte.
 #[derive(Debug)]
 pub(crate) struct Written {
     words: Vec<AtomicU64>,
     bytes: u64,
-    /// All were written at once, and none has become unwritten since: nothing has to be looked up.
+    /// Whether all bytes were written in one access and none has become unwritten since, so that no bits have to be read.
     all: AtomicBool,
 }
 
-/// The words that hold the bits from `from` on, each with the mask of those that are meant.
+/// Iterates over the words with the bits from `from` on, each with the mask of those bits.
 pub(crate) fn words(from: u64, bits: u64) -> impl Iterator<Item = (usize, u64)> {
     let end = from.saturating_add(bits);
     let mut at = from;
@@ -34,7 +33,7 @@ pub(crate) fn words(from: u64, bits: u64) -> impl Iterator<Item = (usize, u64)> 
 }
 
 impl Written {
-    /// For `bytes` bytes, none of them written. `None` when the host has no room.
+    /// Creates a record of `bytes` unwritten bytes. Returns `None` if the host is out of memory.
     pub(super) fn new(bytes: u64) -> Option<Self> {
         let count = usize::try_from(bytes.div_ceil(64)).ok()?;
         let mut words = Vec::new();
@@ -43,14 +42,14 @@ impl Written {
         Some(Self { words, bytes, all: AtomicBool::new(false) })
     }
 
-    /// These bytes were written. What lies outside is left out.
+    /// Marks bytes as written. Bytes outside the allocation are ignored.
     pub(crate) fn mark(&self, from: u64, bytes: u64) {
         if self.all.load(Ordering::Relaxed) {
             return;
         }
         for (word, mask) in words(from, bytes) {
             let Some(word) = self.words.get(word) else { return };
-            // Most often they are set already: then no cache line changes hands.
+            // The bits are usually set already. The check avoids a write to a shared cache line.
             if word.load(Ordering::Relaxed) & mask != mask {
                 word.fetch_or(mask, Ordering::Relaxed);
             }
@@ -60,7 +59,7 @@ impl Written {
         }
     }
 
-    /// The first of these bytes that was never written.
+    /// Returns the first of these bytes that was never written.
     pub(crate) fn first_missing(&self, from: u64, bytes: u64) -> Option<u64> {
         if self.all.load(Ordering::Relaxed) {
             return None;
@@ -72,7 +71,7 @@ impl Written {
         })
     }
 
-    /// These bytes are copies of `source`'s: as written as they are. Both may be the same, and overlap.
+    /// Copies the bits of bytes that were copied from `source`. Source and target may be the same record and may overlap.
     pub(super) fn copy(&self, to: u64, source: &Self, from: u64, bytes: u64) {
         self.all.store(false, Ordering::Relaxed);
         let backwards = from < to;
@@ -89,7 +88,7 @@ impl Written {
         }
     }
 
-    /// The bits from `from` on, 64 at a time; beyond the end they mean nothing.
+    /// Iterates over the bits from `from` on, 64 at a time. Bits beyond the end are undefined.
     fn chunks(&self, from: u64, bits: u64) -> impl Iterator<Item = u64> {
         let word =
             |at: u64| self.words.get(at as usize).map_or(0, |word| word.load(Ordering::Relaxed));
@@ -100,14 +99,14 @@ impl Written {
         })
     }
 
-    /// Makes `count` bits, at most 64, those of `bits`.
+    /// Sets `count` bits, at most 64, to those of `bits`.
     fn set(&self, from: u64, count: u64, bits: u64) {
         let low = from % 64;
         for (i, (word, mask)) in words(from, count).enumerate() {
             let Some(word) = self.words.get(word) else { return };
             let value = if i == 0 { bits << low } else { bits >> (64 - low) };
             let old = word.load(Ordering::Relaxed);
-            // Set and clear apart, so that bits of others in the word are left alone.
+            // Set and clear separately, to keep the other bits of the word.
             word.fetch_or(value & mask & !old, Ordering::Relaxed);
             word.fetch_and(value | !mask, Ordering::Relaxed);
         }
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_found_byte_by_byte() {
+    fn first_missing_is_exact_to_a_byte() {
         let written = Written::new(300).unwrap();
         written.mark(60, 10);
         written.mark(128, 64);
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_as_written_as_their_source() {
+    fn copies_take_the_bits_of_their_source() {
         let mut random = Random::new(3);
         let size = 70_000;
         for round in 0..40 {
@@ -157,7 +156,7 @@ mod tests {
             }
             let source = if round % 2 == 0 { &a } else { &b };
             let (from, to) = (random.below(size), random.below(size));
-            // Often, most of it overlaps, and it is longer than a piece.
+            // Half of the copies overlap mostly and are longer than a piece.
             let (from, to) = if round % 4 < 2 { (from % 200, to % 200) } else { (from, to) };
             let bytes = random.below(size - from.max(to)) | 1;
             let mut expected = pattern(&a, size);

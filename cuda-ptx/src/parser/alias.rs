@@ -1,14 +1,14 @@
-//! `.alias`: a second name for a function. What names it is redirected to the function itself.
+//! Redirects uses of an `.alias`, a second name of a function, to the function itself.
 
 use std::collections::HashMap;
 
 use crate::ast::{Body, InitValue, Module};
 use crate::instruction::{AddressBase, Operand, Symbol};
 
-/// Functions without a body, each with the one that it stands for.
+/// Functions that are aliases, each with its target.
 pub(crate) type Aliases = HashMap<u32, u32>;
 
-/// Makes everything that names an alias name its function.
+/// Replaces every use of an alias by its function.
 pub(crate) fn redirect(module: &mut Module, aliases: &Aliases) {
     let variables = module.variables.iter_mut();
     let bodies = module.functions.iter_mut().filter_map(|function| function.body.as_mut());
@@ -31,7 +31,7 @@ fn redirect_body(body: &mut Body, aliases: &Aliases) {
     }
 }
 
-/// As deep as operands are, which hold no list inside a list.
+/// Redirects an operand. The recursion is shallow, because operands contain no lists inside lists.
 fn operand(named: &mut Operand, aliases: &Aliases) {
     match named {
         Operand::Symbol(target, _) => symbol(target, aliases),

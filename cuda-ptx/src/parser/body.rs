@@ -1,4 +1,4 @@
-//! The inside of a function: blocks, declarations, labels, instructions.
+//! Parses the body of a function: blocks, declarations, labels and instructions.
 
 use crate::ast::{Body, Prototype, Register, TargetList};
 use crate::cursor::Cursor;
@@ -27,7 +27,7 @@ pub(crate) struct BodyParser<'p, 'a> {
 }
 
 impl<'p, 'a> BodyParser<'p, 'a> {
-    /// Reads from the `{` that is next to behind its `}`.
+    /// Parses the next block, from its `{` to its `}`.
     pub(crate) fn parse(
         cur: &'p mut Cursor<'a>,
         globals: &'p Globals<'a>,
@@ -45,9 +45,9 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         Ok(parser.body)
     }
 
-    /// The outermost scope holds the parameters; register parameters are the first registers.
+    /// Opens the outermost scope with the parameters. Register parameters are the first registers.
     fn parameters(&mut self, header: &Header<'a>) -> Result<(), Error> {
-        // No block has the index of the `.entry` or `.func` itself.
+        // Index 0 is that of the `.entry` or `.func` token, so no block has it.
         self.scopes.open(0);
         for (i, named) in header.returns.iter().enumerate() {
             self.parameter(named, Symbol::Return(i as u32))?;
@@ -115,7 +115,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         }
     }
 
-    /// `.reg .b32 %a, %r<10>;`, from behind the directive.
+    /// Parses `.reg .b32 %a, %r<10>;` after the directive.
     fn registers(&mut self) -> Result<(), Error> {
         let start = self.cur.peek();
         let DeclaredType { ty, lanes, .. } = declared_type(self.cur)?;
@@ -175,7 +175,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         }
     }
 
-    /// `.branchtargets a, b;` or `.calltargets f, g;`
+    /// Parses `.branchtargets a, b;` or `.calltargets f, g;`.
     fn targets(&mut self, name: &Token<'a>) -> Result<(), Error> {
         let of_labels = self.cur.next().text == ".branchtargets";
         let (labels, functions) = (Vec::new(), Vec::new());
@@ -209,7 +209,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         }
     }
 
-    /// `.callprototype (returns) _ (params);`
+    /// Parses `.callprototype (returns) _ (params);`.
     fn prototype(&mut self, name: &Token<'a>) -> Result<(), Error> {
         self.cur.next();
         let mut registers = 0;

@@ -1,11 +1,11 @@
-//! Directives for debuggers: `.file`, `.loc`, `.section`; and the one pragma that says something of a program.
+//! Parses directives for debuggers (`.file`, `.loc`, `.section`) and the pragma `used_bytes_mask`.
 
 use crate::ast::{Location, Position};
 use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::lexer::Kind;
 
-/// `.file 1 "path"`, perhaps with time stamp and size, from behind the directive.
+/// Parses `.file 1 "path"` after the directive, with an optional time stamp and size.
 pub(crate) fn file(cur: &mut Cursor<'_>) -> Result<(u32, String), Error> {
     let index = cur.integer32("the index of a file")?;
     let path = cur.string("the path of a file")?.text;
@@ -16,7 +16,7 @@ pub(crate) fn file(cur: &mut Cursor<'_>) -> Result<(u32, String), Error> {
     Ok((index, path.trim_matches('"').to_owned()))
 }
 
-/// `.loc 1 20 3`, perhaps with `function_name` and `inlined_at`, from behind the directive.
+/// Parses `.loc 1 20 3` after the directive, with optional `function_name` and `inlined_at`.
 pub(crate) fn location(cur: &mut Cursor<'_>, instruction: u32) -> Result<Location, Error> {
     let Position { file, line, column } = position(cur)?;
     let mut inlined_at = None;
@@ -41,7 +41,7 @@ fn position(cur: &mut Cursor<'_>) -> Result<Position, Error> {
     Ok(Position { file, line, column: cur.integer32("a column")? })
 }
 
-/// The mask in the text of a pragma `used_bytes_mask 0xF0F`. Others, and ones that cannot be read, say nothing.
+/// Returns the mask of a pragma `used_bytes_mask 0xF0F`. Returns `None` for other pragmas and for invalid masks.
 pub(crate) fn used_bytes(pragma: &str) -> Option<u64> {
     let mask = pragma.trim_matches('"').strip_prefix("used_bytes_mask")?.trim();
     match mask.strip_prefix("0x") {
@@ -50,7 +50,7 @@ pub(crate) fn used_bytes(pragma: &str) -> Option<u64> {
     }
 }
 
-/// `.section .debug_str { .. }`, from behind the directive. What it holds is not read.
+/// Skips `.section .debug_str { .. }` after the directive.
 pub(crate) fn skip_section(cur: &mut Cursor<'_>) -> Result<(), Error> {
     if !matches!(cur.peek().kind, Kind::Dot | Kind::Ident) {
         return Err(Error::expected("the name of a section", &cur.peek()));

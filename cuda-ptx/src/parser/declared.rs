@@ -1,4 +1,4 @@
-//! What variables and parameters have in common: type, alignment, name, array dimensions.
+//! Parses the common parts of variables and parameters: type, alignment and array dimensions.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
@@ -7,14 +7,14 @@ use crate::limits::{MAX_ALIGNMENT, MAX_DIMENSIONS, MAX_VARIABLE_BYTES};
 use crate::parser::expression::constant_integer;
 use crate::types::ScalarType;
 
-/// `.align 16 .v4 .f32`, `.u64 .ptr .global .align 4`
+/// A declared type: `.align 16 .v4 .f32`, `.u64 .ptr .global .align 4`.
 pub(crate) struct DeclaredType {
     pub(crate) ty: ScalarType,
-    /// 4 for `.v4`, else 1.
+    /// The number of vector elements: 4 for `.v4`, 1 without a vector.
     pub(crate) lanes: u32,
     /// The declared alignment.
     align: Option<u32>,
-    /// `.ptr` was written.
+    /// Whether `.ptr` is written.
     pub(crate) pointer: bool,
 }
 
@@ -25,7 +25,7 @@ impl DeclaredType {
     }
 }
 
-/// Reads what stands between the state space and the name.
+/// Parses the tokens between the state space and the name.
 pub(crate) fn declared_type(cur: &mut Cursor<'_>) -> Result<DeclaredType, Error> {
     let mut ty = None;
     let mut declared = DeclaredType { ty: ScalarType::B8, lanes: 1, align: None, pointer: false };
@@ -61,7 +61,7 @@ fn scalar_type(token: &Token<'_>) -> Result<ScalarType, Error> {
     ScalarType::from_name(name).ok_or_else(|| Error::expected("a type", token))
 }
 
-/// What follows `.ptr`: the space that it points into, and the alignment there.
+/// Skips the operands of `.ptr`: the space that it points into, and the alignment.
 fn pointee(cur: &mut Cursor<'_>) -> Result<(), Error> {
     const SPACES: [&str; 6] = [".global", ".const", ".shared", ".local", ".param", ".generic"];
     if SPACES.iter().any(|space| cur.peek().is_dot(space)) {
@@ -77,18 +77,18 @@ fn alignment(cur: &mut Cursor<'_>) -> Result<u32, Error> {
     let token = cur.peek();
     let align = cur.integer("an alignment")?;
     if !align.is_power_of_two() {
-        return Err(Error::invalid("an alignment is a power of two", &token));
+        return Err(Error::invalid("an alignment must be a power of two", &token));
     }
     let fits = u32::try_from(align).ok().filter(|_| align <= MAX_ALIGNMENT);
     fits.ok_or_else(|| Error::limit("MAX_ALIGNMENT", MAX_ALIGNMENT, &token))
 }
 
-/// The array dimensions behind a name: `[2][3]`, `[]`, or none.
+/// The array dimensions after a name: `[2][3]`, `[]`, or none.
 #[derive(Debug, Default)]
 pub(crate) struct Dimensions {
-    /// Outermost first, without an empty first one.
+    /// The dimensions, outermost first. A leading `[]` is left out.
     pub(crate) known: Vec<u64>,
-    /// `[]` comes first.
+    /// Whether the first dimension is `[]`.
     pub(crate) open: bool,
 }
 
@@ -110,7 +110,7 @@ impl Dimensions {
         Ok(dims)
     }
 
-    /// Bytes of all known dimensions together, `token` being the name that has them.
+    /// Returns the size of all known dimensions in bytes. An error points at `token`, the name of the variable.
     pub(crate) fn bytes(&self, ty: &DeclaredType, token: &Token<'_>) -> Result<u64, Error> {
         let element = u64::from(ty.ty.size()) * u64::from(ty.lanes);
         let bytes = self.known.iter().try_fold(element, |size, n| size.checked_mul(*n));

@@ -1,6 +1,6 @@
-//! Constant expressions: what stands for a number in operands, initialisers and array sizes.
+//! Evaluates constant expressions in operands, initialisers and array sizes.
 //!
-//! Integers have 64 bits and are signed unless they carry a `U` or need the top bit, as in C.
+//! Integers have 64 bits. As in C, they are signed unless they have the suffix `U` or need the top bit.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
@@ -9,10 +9,10 @@ use crate::limits::MAX_EXPRESSION_DEPTH;
 use crate::number::{Constant, literal};
 use crate::special::WARP_SIZE;
 
-/// Lanes in a warp, which PTX lets constant expressions call `WARP_SZ`.
+/// The value of `WARP_SZ`, the number of lanes in a warp.
 const LANES: i64 = 32;
 
-/// Whether a constant expression (and not a name or a bracket) starts at `token`.
+/// Whether a constant expression starts at `token`, not a name or a bracket.
 pub(crate) fn starts_constant(token: &Token<'_>) -> bool {
     match token.kind {
         Kind::Number => true,
@@ -26,7 +26,7 @@ pub(crate) fn constant(cur: &mut Cursor<'_>) -> Result<Constant, Error> {
     Evaluator { cur, depth: 0 }.ternary()
 }
 
-/// Reads a constant expression that must be an integer; gives its bits.
+/// Reads a constant expression that must be an integer. Returns its bits.
 pub(crate) fn constant_integer(cur: &mut Cursor<'_>, what: &'static str) -> Result<u64, Error> {
     let token = cur.peek();
     match constant(cur)? {
@@ -41,7 +41,10 @@ struct Evaluator<'c, 'a> {
 }
 
 impl Evaluator<'_, '_> {
-    /// Runs `part` one level deeper; beyond the limit that is an error.
+    /// Runs `part` one level deeper.
+    ///
+    /// # Errors
+    /// If the nesting exceeds the limit.
     fn deeper<T>(&mut self, part: impl Fn(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth >= MAX_EXPRESSION_DEPTH {
             let token = self.cur.peek();
@@ -66,7 +69,7 @@ impl Evaluator<'_, '_> {
         Ok(if bits != 0 { chosen } else { other })
     }
 
-    /// Operators that bind at least as tightly as `least`.
+    /// Evaluates binary operators with a precedence of at least `least`.
     fn binary(&mut self, least: u32) -> Result<Constant, Error> {
         let mut left = self.deeper(Self::unary)?;
         loop {
@@ -100,7 +103,7 @@ impl Evaluator<'_, '_> {
         }
     }
 
-    /// `(expression)`, or the cast `(.u64) x`.
+    /// Evaluates `(expression)`, or the cast `(.u64) x`.
     fn parenthesis(&mut self) -> Result<Constant, Error> {
         let token = self.cur.peek();
         let unsigned = match token.text {
@@ -127,7 +130,7 @@ fn negated(value: Constant) -> Constant {
     }
 }
 
-/// How tightly a binary operator binds.
+/// Returns the precedence of a binary operator, or `None` if the token is not one.
 fn binding(operator: &Token<'_>) -> Option<u32> {
     if operator.kind != Kind::Punct {
         return None;
@@ -150,7 +153,7 @@ fn binding(operator: &Token<'_>) -> Option<u32> {
 fn integer(value: Constant, token: &Token<'_>) -> Result<(u64, bool), Error> {
     match value {
         Constant::Int { bits, unsigned } => Ok((bits, unsigned)),
-        _ => Err(Error::invalid("only integer constants can be combined", token)),
+        _ => Err(Error::invalid("operators require integer constants", token)),
     }
 }
 
@@ -160,7 +163,7 @@ fn combine(left: Constant, operator: &Token<'_>, right: Constant) -> Result<Cons
     let unsigned = a_unsigned || b_unsigned;
     let order = if unsigned { a.cmp(&b) } else { (a as i64).cmp(&(b as i64)) };
     let truth = |condition: bool| Constant::signed(i64::from(condition));
-    // Shifting by 64 or more leaves nothing but copies of the sign.
+    // A right shift by 64 or more leaves only copies of the sign bit.
     let shift = u32::try_from(b).unwrap_or(u32::MAX);
     let bits = match operator.text {
         "||" => return Ok(truth(a != 0 || b != 0)),
@@ -187,7 +190,7 @@ fn combine(left: Constant, operator: &Token<'_>, right: Constant) -> Result<Cons
 
 fn divide(a: u64, operator: &Token<'_>, b: u64, unsigned: bool) -> Result<u64, Error> {
     if b == 0 {
-        let by_zero = ErrorKind::Invalid("a constant is divided by zero");
+        let by_zero = ErrorKind::Invalid("division by zero in a constant expression");
         return Err(Error::at(operator, by_zero));
     }
     Ok(match (operator.text == "/", unsigned) {
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_without_a_panic() {
+    fn invalid_expressions_are_refused() {
         for text in ["1 / 0", "1.0 + 2", "", "(1", "1 ? 2", "0x8000000000000000 % 0"] {
             assert!(eval(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! The names of module scope.
+//! The table of module-scope names.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::instruction::Symbol;
 use crate::lexer::Token;
 
-/// What the names of module scope stand for, and where they were declared first.
+/// The symbols of module-scope names, with the lines of their first declarations.
 #[derive(Default)]
 pub(crate) struct Globals<'a> {
     names: HashMap<&'a str, (Symbol, u32)>,
@@ -17,7 +17,10 @@ impl<'a> Globals<'a> {
         self.names.get(name).map(|(symbol, _)| *symbol)
     }
 
-    /// Declares a name that must be new.
+    /// Declares a name.
+    ///
+    /// # Errors
+    /// If the name is declared already.
     pub(crate) fn declare(&mut self, name: &Token<'a>, symbol: Symbol) -> Result<(), Error> {
         if self.names.contains_key(name.text) {
             return Err(self.duplicate(name));
@@ -26,13 +29,16 @@ impl<'a> Globals<'a> {
         Ok(())
     }
 
-    /// The error for a name that is taken.
+    /// Returns the error for a name that is declared already.
     pub(crate) fn duplicate(&self, name: &Token<'a>) -> Error {
         let first_line = self.names.get(name.text).map_or(0, |(_, line)| *line);
         Error::at(name, ErrorKind::Duplicate { first_line })
     }
 
-    /// What `name` stands for; an error if it is undefined.
+    /// Returns the symbol of `name`.
+    ///
+    /// # Errors
+    /// If the name is undefined.
     pub(crate) fn require(&self, name: &Token<'a>) -> Result<Symbol, Error> {
         let undefined = || Error::at(name, ErrorKind::Undefined("variable or function"));
         self.find(name.text).ok_or_else(undefined)

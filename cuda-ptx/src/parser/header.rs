@@ -1,11 +1,11 @@
-//! What stands before the body of a kernel or function: name, parameters, tuning directives.
+//! Parses the header of a kernel or function: name, parameters and tuning directives.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
 use crate::parser::params::{NamedParam, param_list};
 
-/// `.entry name (params) .maxntid 256`, without what makes it visible and without its body.
+/// The header of a kernel or function, `.entry name (params) .maxntid 256`, without linkage directives.
 pub(crate) struct Header<'a> {
     pub(crate) name: Token<'a>,
     pub(crate) is_entry: bool,
@@ -16,17 +16,17 @@ pub(crate) struct Header<'a> {
     pub(crate) required_cluster: Option<[u32; 3]>,
 }
 
-/// What to do with a directive nobody has heard of.
+/// The treatment of unknown directives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// An error: it might change what the code means.
+    /// Refuse it, because it may change the meaning of the code.
     Refuse,
-    /// Step over it.
+    /// Skip it.
     Skip,
 }
 
 impl<'a> Header<'a> {
-    /// Reads from `.entry` or `.func` to the `{` or `;`, which stays next.
+    /// Parses from `.entry` or `.func` to the `{` or `;`, which is not consumed.
     pub(crate) fn parse(cur: &mut Cursor<'a>, unknown: Unknown) -> Result<Self, Error> {
         let is_entry = match cur.next() {
             token if token.is_dot(".entry") => true,
@@ -85,7 +85,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// `.attribute(.unified(1, 2))` before a name.
+/// Skips an attribute such as `.attribute(.unified(1, 2))` before a name.
 pub(crate) fn skip_attribute(cur: &mut Cursor<'_>) -> Result<(), Error> {
     if !cur.eat_dot(".attribute") {
         return Ok(());
@@ -96,7 +96,7 @@ pub(crate) fn skip_attribute(cur: &mut Cursor<'_>) -> Result<(), Error> {
     }
 }
 
-/// `.pragma "nounroll";`, from behind the directive. Gives the text, if it is the only one.
+/// Parses `.pragma "nounroll";` after the directive. Returns the text if there is only one.
 pub(crate) fn pragma<'a>(cur: &mut Cursor<'a>) -> Result<Option<&'a str>, Error> {
     let first = cur.string("a string")?.text;
     let mut only = true;
@@ -108,7 +108,7 @@ pub(crate) fn pragma<'a>(cur: &mut Cursor<'a>) -> Result<Option<&'a str>, Error>
     Ok(Some(first).filter(|_| only))
 }
 
-/// `x`, `x, y` or `x, y, z`; what is missing is 1.
+/// Parses `x`, `x, y` or `x, y, z`. Omitted dimensions are 1.
 fn dimensions(cur: &mut Cursor<'_>) -> Result<[u32; 3], Error> {
     let mut all = [1; 3];
     for (i, one) in all.iter_mut().enumerate() {
@@ -120,7 +120,7 @@ fn dimensions(cur: &mut Cursor<'_>) -> Result<[u32; 3], Error> {
     Ok(all)
 }
 
-/// Steps to the next directive, `{`, `;` or the end.
+/// Skips to the next directive, `{`, `;` or the end.
 fn skip_arguments(cur: &mut Cursor<'_>) {
     loop {
         let token = cur.peek();
@@ -158,13 +158,13 @@ mod tests {
         let error = parse(text, Unknown::Refuse).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "PTX line 1, column 13: `.novelty` is not a directive known here"
+            "PTX line 1, column 13: unknown or misplaced directive `.novelty`"
         );
         assert_eq!(parse(text, Unknown::Skip), Ok(([Some([7, 1, 1]), None, None], 0)));
     }
 
     #[test]
-    fn functions_may_lack_everything() {
+    fn all_parts_of_a_function_header_are_optional() {
         assert!(parse(".func f;", Unknown::Refuse).is_ok());
         assert!(
             parse(".func (.param .b32 r) f (.param .b64 a) .noreturn;", Unknown::Refuse).is_ok()

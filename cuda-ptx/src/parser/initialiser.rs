@@ -1,4 +1,4 @@
-//! What stands behind the `=` of a variable: numbers, addresses, nested braces.
+//! Parses the initialiser of a variable: numbers, addresses and nested braces.
 
 use crate::ast::{Init, InitValue};
 use crate::cursor::Cursor;
@@ -12,10 +12,10 @@ use crate::parser::expression::{constant, constant_integer, starts_constant};
 use crate::parser::mask::MaskedAddress;
 use crate::types::ScalarType;
 
-/// Zeros between two values that are stored rather than skipped.
+/// The maximum number of zero bytes between two values that are stored in one piece. Longer runs of zeros are skipped.
 const ZEROS_KEPT: u64 = 64;
 
-/// One piece of an initialiser whose symbol is still a name.
+/// A piece of an initialiser, before its symbol is resolved.
 pub(crate) struct RawInit<'a> {
     at: u64,
     value: RawValue<'a>,
@@ -27,7 +27,7 @@ enum RawValue<'a> {
 }
 
 impl<'a> RawInit<'a> {
-    /// Looks its symbol up with `find`.
+    /// Resolves the symbol with `find`.
     pub(crate) fn resolve(
         self,
         find: impl Fn(&Token<'a>) -> Result<Symbol, Error>,
@@ -42,13 +42,13 @@ impl<'a> RawInit<'a> {
     }
 }
 
-/// An initialiser: its pieces, and the bytes up to the end of the last element written.
+/// A parsed initialiser: its pieces, and its size in bytes up to the end of the last element.
 pub(crate) struct Initialiser<'a> {
     pub(crate) pieces: Vec<RawInit<'a>>,
     pub(crate) bytes: u64,
 }
 
-/// Reads the initialiser of a variable of this type and these dimensions.
+/// Parses the initialiser of a variable of this type and these dimensions.
 pub(crate) fn initialiser<'a>(
     cur: &mut Cursor<'a>,
     ty: &DeclaredType,
@@ -77,17 +77,17 @@ struct Reader<'c, 'a> {
     cur: &'c mut Cursor<'a>,
     ty: ScalarType,
     pieces: Vec<RawInit<'a>>,
-    /// Index of the next element, all dimensions flattened.
+    /// The flattened index of the next element.
     element: u64,
-    /// Number of elements up to the last one written, whole rows counted.
+    /// The number of elements up to the last one written, rounded up to whole rows.
     end: u64,
-    /// The bytes of an address that are written one by one.
+    /// The address that is being written byte by byte.
     mask: Option<MaskedAddress<'a>>,
 }
 
 impl<'a> Reader<'_, 'a> {
-    /// `{ .. }` for `length` items, each an array of `inner` dimensions. As deep as there are
-    /// dimensions, of which there are few.
+    /// Parses `{ .. }` with up to `length` items, each an array of `inner` dimensions. The recursion is limited by the number
+    /// of dimensions.
     fn braces(&mut self, length: u64, inner: &[u64]) -> Result<(), Error> {
         self.cur.expect("{", "`{`")?;
         let start = self.element;
@@ -105,7 +105,10 @@ impl<'a> Reader<'_, 'a> {
                 _ => self.scalar()?,
             }
             if self.element > limit {
-                return Err(Error::invalid("there are more values than elements", &token));
+                return Err(Error::invalid(
+                    "the initialiser has more values than the variable has elements",
+                    &token,
+                ));
             }
             if !self.cur.eat(",") {
                 break;
@@ -136,14 +139,14 @@ impl<'a> Reader<'_, 'a> {
         }
         let (name, addend, generic) = address(self.cur)?;
         if !matches!(size, 4 | 8) {
-            let why = ErrorKind::Invalid("an address takes an element of 4 or 8 bytes");
+            let why = ErrorKind::Invalid("an address requires an element of 4 or 8 bytes");
             return Err(Error::at(&name, why));
         }
         self.push(at, RawValue::Address { name, addend, generic, size });
         Ok(())
     }
 
-    /// `0xFF00(x)`: one byte of an address.
+    /// Parses one byte of an address: `0xFF00(x)`.
     fn masked(&mut self, at: u64) -> Result<(), Error> {
         let token = self.cur.peek();
         let mask = self.cur.integer("a mask")?;
@@ -151,7 +154,7 @@ impl<'a> Reader<'_, 'a> {
         let (name, addend, generic) = address(self.cur)?;
         self.cur.expect(")", "`)`")?;
         if self.ty.size() != 1 {
-            return Err(Error::invalid("a masked address takes single bytes", &token));
+            return Err(Error::invalid("a masked address requires elements of one byte", &token));
         }
         let address = self.mask.take();
         let address = match address {
@@ -171,7 +174,7 @@ impl<'a> Reader<'_, 'a> {
         self.pieces.push(RawInit { at, value });
     }
 
-    /// Adds bytes to the last piece if they follow it closely, else a piece of their own.
+    /// Adds bytes, to the last piece if they follow it closely, else as a new piece.
     fn bytes(&mut self, at: u64, mut new: Vec<u8>) {
         if new.iter().all(|byte| *byte == 0) {
             return;
@@ -188,7 +191,7 @@ impl<'a> Reader<'_, 'a> {
     }
 }
 
-/// `x`, `x+8`, `generic(x)`, `generic(x)+8`
+/// Parses `x`, `x+8`, `generic(x)` or `generic(x)+8`.
 fn address<'a>(cur: &mut Cursor<'a>) -> Result<(Token<'a>, i64, bool), Error> {
     let mut name = cur.ident("a constant or a name")?;
     let generic = name.text == "generic" && cur.eat("(");
@@ -202,13 +205,13 @@ fn address<'a>(cur: &mut Cursor<'a>) -> Result<(Token<'a>, i64, bool), Error> {
     Ok((name, addend, generic))
 }
 
-/// `+8`, `-8`, or nothing.
+/// Parses an optional offset: `+8`, `-8`, or nothing.
 fn offset(cur: &mut Cursor<'_>) -> Result<i64, Error> {
     let signed = cur.peek().is_punct("+") || cur.peek().is_punct("-");
     if signed { Ok(constant_integer(cur, "an offset")? as i64) } else { Ok(0) }
 }
 
-/// The little-endian bytes of `value` as an element of type `ty`.
+/// Returns the little-endian bytes of `value` as an element of type `ty`.
 fn encode(value: Constant, ty: ScalarType, token: &Token<'_>) -> Result<Vec<u8>, Error> {
     let size = ty.size() as usize;
     let wide: [u8; 16] = match (value, ty) {

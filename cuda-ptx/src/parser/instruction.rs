@@ -1,4 +1,4 @@
-//! `@!p opcode.modifier.modifier operand, operand;`
+//! Parses instructions: `@!p opcode.modifier.modifier operand, operand;`.
 
 use crate::error::Error;
 use crate::instruction::{Guard, Instruction};
@@ -9,7 +9,7 @@ use crate::parser::operand::Parentheses;
 use crate::scope::Binding;
 
 impl BodyParser<'_, '_> {
-    /// Reads an instruction and its semicolon.
+    /// Parses an instruction and its semicolon.
     pub(crate) fn instruction(&mut self) -> Result<(), Error> {
         let guard = self.guard()?;
         let opcode = self.cur.ident("an instruction")?;
@@ -48,7 +48,7 @@ impl BodyParser<'_, '_> {
         Ok(())
     }
 
-    /// `@p` or `@!p`, or nothing.
+    /// Parses an optional guard: `@p` or `@!p`.
     fn guard(&mut self) -> Result<Option<Guard>, Error> {
         if !self.cur.eat("@") {
             return Ok(None);

@@ -1,8 +1,7 @@
-//! Finds the labels of a body before it is parsed, so that branches may go forward.
+//! Finds the labels of a body before it is parsed, so that branches can go forward.
 //!
-//! A label belongs to the block it stands in: inlined assembly repeats the same block with the same
-//! labels. Labels of `.branchtargets`, `.calltargets` and `.callprototype` are numbered apart, in
-//! the order in which the parser will meet them.
+//! A label belongs to its block, because inlined assembly repeats blocks with the same labels. Labels of `.branchtargets`,
+//! `.calltargets` and `.callprototype` have separate numbers, in the order of the text.
 
 use std::collections::HashMap;
 
@@ -13,7 +12,7 @@ use crate::instruction::LabelId;
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_NESTING;
 
-/// What a label stands before.
+/// The statement after a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Labelled {
     /// An instruction or the end of a block.
@@ -27,21 +26,21 @@ pub(crate) enum Labelled {
 /// All labels of a body.
 pub(crate) struct Labels<'a> {
     by_name: HashMap<(usize, &'a str), (Labelled, u32)>,
-    /// [`Labelled::Code`] by id; the parser fills in the targets.
+    /// The labels of code ([`Labelled::Code`]) by id. The parser fills in the targets.
     pub(crate) code: Vec<Label>,
     targets: u32,
     prototypes: u32,
 }
 
 impl<'a> Labels<'a> {
-    /// Scans from the `{` that is next to its `}`; the cursor stays where it is.
+    /// Scans the next block, from its `{` to its `}`. The cursor does not move.
     pub(crate) fn scan(cur: &Cursor<'a>) -> Result<Self, Error> {
         let mut labels =
             Self { by_name: HashMap::new(), code: Vec::new(), targets: 0, prototypes: 0 };
         let first = cur.position();
         let tokens = cur.remaining();
         let mut blocks: Vec<usize> = Vec::new();
-        // What stands in a section is not read: the number of blocks around one that begins, and around the one here.
+        // Sections are skipped. `begins` is set before the `{` of a section; `section` is the number of blocks around it.
         let (mut begins, mut section) = (false, None);
         for (i, token) in tokens.iter().enumerate() {
             match (token.kind, token.text) {
@@ -63,7 +62,7 @@ impl<'a> Labels<'a> {
                 }
                 (Kind::Dot, ".section") => begins = true,
                 _ if section.is_some() => {}
-                // It is a number: `1 ? WARP_SZ : 2`.
+                // `WARP_SZ` is a number, not a label: `1 ? WARP_SZ : 2`.
                 (Kind::Ident, "WARP_SZ") => {}
                 (Kind::Ident, _) if tokens.get(i + 1).is_some_and(|next| next.is_punct(":")) => {
                     let block = blocks.last().copied().unwrap_or_default();
@@ -102,12 +101,12 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The label `name` of `block`, not of those around it.
+    /// Returns the label `name` of `block`. Does not search the blocks around it.
     pub(crate) fn find(&self, block: usize, name: &str) -> Option<Labelled> {
         self.by_name.get(&(block, name)).map(|(labelled, _)| *labelled)
     }
 
-    /// The line that a label of `block` stands in.
+    /// Returns the line of a label of `block`.
     pub(crate) fn line(&self, block: usize, name: &str) -> Option<u32> {
         self.by_name.get(&(block, name)).map(|(_, line)| *line)
     }

@@ -1,17 +1,17 @@
-//! `{0xFF(x), 0xFF00(x), ..}`: an address in a packed structure, written byte by byte.
+//! Parses addresses in packed structures, which are written byte by byte: `{0xFF(x), 0xFF00(x), ..}`.
 
 use crate::error::{Error, ErrorKind};
 use crate::lexer::Token;
 
-/// Bytes of an address.
+/// The size of an address in bytes.
 const BYTES: u32 = 8;
 
-/// Name, addend, and whether it is generic.
+/// An address: the name, the addend, and whether it is generic.
 pub(crate) type Address<'a> = (Token<'a>, i64, bool);
 
-/// The first bytes of an address; see the module.
+/// An address of which some bytes are parsed.
 pub(crate) struct MaskedAddress<'a> {
-    /// Where its first byte stands.
+    /// The offset of the first byte in the variable.
     pub(crate) at: u64,
     pub(crate) address: Address<'a>,
     first: Token<'a>,
@@ -19,7 +19,7 @@ pub(crate) struct MaskedAddress<'a> {
 }
 
 impl<'a> MaskedAddress<'a> {
-    /// Begins with the lowest byte.
+    /// Creates an address from its lowest byte.
     pub(crate) fn start(
         at: u64,
         first: Token<'a>,
@@ -51,7 +51,7 @@ impl<'a> MaskedAddress<'a> {
         self.written == BYTES
     }
 
-    /// The error for an address that stops in its middle.
+    /// Returns the error for an incomplete address.
     pub(crate) fn incomplete(&self) -> Error {
         unsupported(&self.first)
     }

@@ -1,5 +1,5 @@
-//! Recursive descent over the tokens. `module` reads what stands at module scope, `body` what stands
-//! inside a function, the other files one construct each.
+//! The recursive-descent parser. `module` parses the module scope and `body` the bodies of functions. Each other file parses
+//! one construct.
 
 mod alias;
 mod body;

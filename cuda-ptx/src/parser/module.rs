@@ -1,4 +1,4 @@
-//! Everything at module scope.
+//! Parses the module scope.
 
 use crate::ast::{Function, Module, Param};
 use crate::cursor::Cursor;
@@ -15,7 +15,7 @@ use crate::parser::params::NamedParam;
 use crate::parser::preamble::Preamble;
 use crate::parser::variable::{DeclaredVariable, space, variables};
 
-/// Parses a whole text.
+/// Parses a PTX text.
 pub(crate) fn parse_module(text: &str) -> Result<Module, Error> {
     let mut cur = Cursor::new(text)?;
     let Preamble { version, target, address_size } = Preamble::parse(&mut cur)?;
@@ -34,7 +34,7 @@ struct ModuleParser<'a> {
     cur: Cursor<'a>,
     module: Module,
     globals: Globals<'a>,
-    /// Initialisers by variable. They may name what is declared later, so they are resolved last.
+    /// Initialisers by variable. They are resolved last, because they can name later declarations.
     pending: Vec<(usize, Vec<RawInit<'a>>)>,
     aliases: Aliases,
 }
@@ -60,7 +60,7 @@ impl<'a> ModuleParser<'a> {
         Ok(())
     }
 
-    /// Steps over `.visible` and the like; whether `.extern` was among them.
+    /// Skips linkage directives such as `.visible`. Returns whether one of them is `.extern`.
     fn linkage(&mut self) -> bool {
         let mut external = false;
         while matches!(self.cur.peek().text, ".visible" | ".weak" | ".common" | ".extern") {
@@ -101,7 +101,7 @@ impl<'a> ModuleParser<'a> {
                 match (before.external, variable.external) {
                     (false, false) => return Err(self.globals.duplicate(&token)),
                     (true, false) => *before = variable,
-                    // A declaration repeats what is known already.
+                    // This declaration repeats an earlier one.
                     (_, true) => {}
                 }
                 index
@@ -128,7 +128,7 @@ impl<'a> ModuleParser<'a> {
         Ok(())
     }
 
-    /// Enters a function before its body is read, because it may call itself.
+    /// Declares a function before its body is parsed, because it can call itself.
     fn declare(&mut self, header: &Header<'a>, has_body: bool) -> Result<usize, Error> {
         let name = &header.name;
         match self.globals.find(name.text) {
@@ -153,7 +153,7 @@ impl<'a> ModuleParser<'a> {
         }
     }
 
-    /// `.alias name, target;`, from behind the directive. Both are declared already.
+    /// Parses `.alias name, target;` after the directive. Both functions must be declared before.
     fn alias(&mut self) -> Result<(), Error> {
         let name = self.cur.ident("the name of a function")?;
         self.cur.expect(",", "`,`")?;
@@ -168,7 +168,7 @@ impl<'a> ModuleParser<'a> {
             self.module.functions.get(i as usize).is_some_and(|function| function.body.is_some())
         };
         if defined(from) || !defined(to) {
-            let why = "an alias is declared without a body and names a function that has one";
+            let why = "an alias must have no body, and its target must have one";
             return Err(Error::invalid(why, &name));
         }
         self.aliases.insert(from, to);
@@ -207,7 +207,10 @@ fn bodiless(header: &Header<'_>) -> Function {
     }
 }
 
-/// A second declaration must describe the same function.
+/// Checks that two declarations describe the same function.
+///
+/// # Errors
+/// [`ErrorKind::Mismatch`] with the difference.
 fn agree(before: &Function, now: &Header<'_>) -> Result<(), Error> {
     let same = |old: &[Param], new: &[NamedParam<'_>]| {
         let shape = |param: &Param| (param.size, param.align, param.register.is_some());

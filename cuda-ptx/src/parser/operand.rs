@@ -1,4 +1,4 @@
-//! Operands of instructions. None holds a list inside a list, so nothing here recurses far.
+//! Parses the operands of instructions. Operands contain no lists inside lists, so the recursion is shallow.
 
 use crate::error::{Error, ErrorKind};
 use crate::instruction::{Address, AddressBase, Operand, RegId, RegPart};
@@ -10,7 +10,7 @@ use crate::parser::labels::Labelled;
 use crate::scope::Binding;
 use crate::special::{is_vector, special};
 
-/// What `(` means at the start of an operand.
+/// The meaning of `(` at the start of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parentheses {
     /// The arguments of a `call`.
@@ -20,7 +20,7 @@ pub(crate) enum Parentheses {
 }
 
 impl<'a> BodyParser<'_, 'a> {
-    /// Reads one operand.
+    /// Parses one operand.
     pub(crate) fn operand(&mut self, parentheses: Parentheses) -> Result<Operand, Error> {
         let token = self.cur.peek();
         if token.is_punct("[") {
@@ -33,7 +33,7 @@ impl<'a> BodyParser<'_, 'a> {
         }
     }
 
-    /// `{a, b}` or a value.
+    /// Parses a vector `{a, b}` or a value.
     fn vector_or_value(&mut self) -> Result<Operand, Error> {
         if self.cur.eat("{") {
             return Ok(Operand::Vector(self.elements("}", "`,` or `}`")?));
@@ -41,7 +41,7 @@ impl<'a> BodyParser<'_, 'a> {
         self.value()
     }
 
-    /// Values up to the closing bracket.
+    /// Parses values up to the closing bracket.
     fn elements(&mut self, close: &str, what: &'static str) -> Result<Vec<Operand>, Error> {
         let mut list = Vec::new();
         if self.cur.eat(close) {
@@ -60,7 +60,7 @@ impl<'a> BodyParser<'_, 'a> {
         }
     }
 
-    /// A register, name or constant, or two registers as `p|q`.
+    /// Parses a register, name or constant, or two registers as `p|q`.
     fn value(&mut self) -> Result<Operand, Error> {
         let first = self.single()?;
         if !matches!(first, Operand::Reg(_) | Operand::Discard) || !self.cur.eat("|") {
@@ -97,7 +97,7 @@ impl<'a> BodyParser<'_, 'a> {
         })
     }
 
-    /// A name, with what may follow it: `%tid.x`, `x+8`.
+    /// Parses a name with an optional element or offset: `%tid.x`, `x+8`.
     fn named(&mut self) -> Result<Operand, Error> {
         let name = self.cur.next();
         let found = self.find(&name)?;
@@ -125,7 +125,7 @@ impl<'a> BodyParser<'_, 'a> {
         }
     }
 
-    /// A register with what may follow it: `.h10`.
+    /// Parses a register with an optional part: `%r1.h10`.
     fn part(&mut self, name: &Token<'a>, negated: bool) -> Result<Operand, Error> {
         let Some(Binding::Reg(register)) = self.scopes.find(name.text, &mut self.body.registers)
         else {
@@ -143,7 +143,7 @@ impl<'a> BodyParser<'_, 'a> {
         Ok(Operand::Part(RegPart { register, part, negated }))
     }
 
-    /// What a name means: a register, variable or parameter before a label before a global name.
+    /// Resolves a name: first as a register, variable or parameter, then as a label, then as a module-scope name.
     fn find(&mut self, name: &Token<'a>) -> Result<Operand, Error> {
         if name.text == "_" {
             return Ok(Operand::Discard);
@@ -176,13 +176,13 @@ impl<'a> BodyParser<'_, 'a> {
         Err(Error::at(name, if register { ErrorKind::UnknownRegister } else { undefined }))
     }
 
-    /// `+8`, `+-8`, `-8`, or nothing.
+    /// Parses an optional offset: `+8`, `+-8`, `-8`, or nothing.
     fn offset(&mut self) -> Result<i64, Error> {
         let signed = self.cur.peek().is_punct("+") || self.cur.peek().is_punct("-");
         if signed { Ok(constant_integer(self.cur, "an offset")? as i64) } else { Ok(0) }
     }
 
-    /// `[base+offset]`, or `[base, {x, y}]` as a list.
+    /// Parses `[base+offset]`, or `[base, {x, y}]` as a list.
     fn address(&mut self) -> Result<Operand, Error> {
         self.cur.expect("[", "`[`")?;
         let base = self.base()?;
@@ -204,7 +204,7 @@ impl<'a> BodyParser<'_, 'a> {
         Ok(Operand::List(parts))
     }
 
-    /// What stands before the offset; nothing before a bare number, which is the offset itself.
+    /// Parses the base of an address. It is absent before a number, which is the offset itself.
     fn base(&mut self) -> Result<AddressBase, Error> {
         let token = self.cur.peek();
         if token.kind != Kind::Ident {
@@ -219,7 +219,7 @@ impl<'a> BodyParser<'_, 'a> {
     }
 }
 
-/// Which element of a vector register.
+/// Returns the index of an element of a vector register.
 fn element(text: &str) -> Option<usize> {
     match text {
         ".x" | ".r" => Some(0),
@@ -230,7 +230,7 @@ fn element(text: &str) -> Option<usize> {
     }
 }
 
-/// `.b0` to `.b7654`, `.h0` to `.h32`.
+/// Whether `text` is a part of a register: `.b0` to `.b7654`, `.h0` to `.h32`.
 fn is_part(text: &str) -> bool {
     let (digits, most, largest) = match text.get(..2) {
         Some(".b") => (&text[2..], 4, b'7'),

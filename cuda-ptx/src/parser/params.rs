@@ -1,4 +1,4 @@
-//! Parameter lists of kernels, functions and prototypes, with the offset of every parameter.
+//! Parses the parameter lists of kernels, functions and prototypes, and computes the offsets of parameters.
 
 use crate::ast::Param;
 use crate::cursor::Cursor;
@@ -15,7 +15,7 @@ pub(crate) struct NamedParam<'a> {
     pub(crate) param: Param,
 }
 
-/// Reads `(.param .u64 a, .reg .b32 b)`. Register parameters are numbered from `registers` on.
+/// Parses `(.param .u64 a, .reg .b32 b)`. Register parameters are numbered from `registers` on.
 pub(crate) fn param_list<'a>(
     cur: &mut Cursor<'a>,
     registers: &mut u32,
@@ -66,7 +66,7 @@ fn param<'a>(
     Ok(NamedParam { token, param })
 }
 
-/// `bytes` is the size of the parameter, 0 for `[]`.
+/// Returns the type of a parameter of `bytes` bytes, 0 for `[]`.
 fn param_type(ty: &DeclaredType, dims: &Dimensions, bytes: u64) -> ParamType {
     let element = ty.ty;
     match dims.known.is_empty() && !dims.open && ty.lanes == 1 {
@@ -75,7 +75,7 @@ fn param_type(ty: &DeclaredType, dims: &Dimensions, bytes: u64) -> ParamType {
     }
 }
 
-/// The parameters without their tokens.
+/// Returns the parameters without their tokens.
 pub(crate) fn bare(list: Vec<NamedParam<'_>>) -> Vec<Param> {
     list.into_iter().map(|named| named.param).collect()
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_stands_at_its_own_alignment() {
+    fn parameters_are_placed_at_their_alignment() {
         let text = "(.param .u8 a, .param .align 16 .b8 b[20], .param .u16 c, .param .f64 d,
             .param .u64 .ptr .global .align 64 e)";
         let offsets: Vec<_> = parse(text).unwrap().iter().map(|p| (p.offset, p.size)).collect();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_known() {
+    fn parameter_types_are_parsed() {
         let text =
             "(.param .f32 a, .param .align 8 .b8 b[24], .param .u32 c[2][3], .param .v4 .f32 d,
             .param .b8 e[1], .param .b8 f[])";
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn refused() {
+    fn invalid_parameter_lists_are_refused() {
         for text in ["", "(", "(.param)", "(.param .u32)", "(.param .u32 a", "(.param .u32 a,)"] {
             assert!(parse(text).is_err(), "{text}");
         }

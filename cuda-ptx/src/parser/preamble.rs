@@ -1,10 +1,10 @@
-//! `.version`, `.target` and `.address_size`: the first lines of every module.
+//! Parses the first lines of a module: `.version`, `.target` and `.address_size`.
 
 use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::lexer::{Kind, Token};
 
-/// What PTX assumes without an `.address_size`.
+/// The address size without an `.address_size` directive.
 const DEFAULT_ADDRESS_SIZE: u32 = 32;
 
 /// The first lines of a module.
@@ -15,7 +15,7 @@ pub(crate) struct Preamble {
 }
 
 impl Preamble {
-    /// Reads it; the cursor is at the start of the text.
+    /// Parses the preamble. The cursor must be at the start of the text.
     pub(crate) fn parse(cur: &mut Cursor<'_>) -> Result<Self, Error> {
         if !cur.eat_dot(".version") {
             return Err(Error::expected("`.version` at the start of a PTX text", &cur.peek()));

@@ -1,7 +1,7 @@
-//! Sizes of the variables that a text declares, without reading its instructions.
+//! Sums the sizes of declared variables, without parsing instructions.
 //!
-//! These functions accept texts with unknown instructions, directives and types. A declaration that cannot be read
-//! makes the size of its state space unknown and is no error.
+//! These functions accept texts with unknown instructions, directives and types. A declaration that cannot be parsed is not
+//! an error. It makes the size of its state space unknown.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
@@ -14,17 +14,17 @@ use crate::parser::initialiser::initialiser;
 use crate::parser::variable::space;
 use crate::types::Space;
 
-/// The space that a directive declares variables of a size in: not `.param`.
+/// Returns the state space of a directive that declares sized variables. `.param` is not one of them.
 pub(crate) fn storage_space(token: &Token<'_>) -> Option<Space> {
     let space = space(token).filter(|_| token.kind == Kind::Dot)?;
     (space != Space::Param).then_some(space)
 }
 
-/// Adds the variables of a declaration, from behind its space to behind its semicolon. `false` if the declaration
-/// cannot be read: the cursor is then at the token that is not understood, so that every token is read once.
+/// Adds the variables of a declaration, from after its state space to its semicolon. Returns `false` if the declaration
+/// cannot be parsed. The cursor is then at the token that is not understood, so every token is read once.
 ///
 /// # Errors
-/// If a parenthesis has no end.
+/// If a parenthesis is not closed.
 pub(crate) fn declaration(
     cur: &mut Cursor<'_>,
     space: Space,
@@ -35,7 +35,7 @@ pub(crate) fn declaration(
         Ok(()) => Ok(true),
         Err(error) => match error.kind {
             ErrorKind::Unterminated(_) => Err(error),
-            // References to textures, samplers and surfaces are handles that the driver keeps.
+            // References to textures, samplers and surfaces are handles of the driver, without a size.
             ErrorKind::Unsupported(_) => Ok(false),
             _ => {
                 storage.add_unknown(space);
@@ -67,7 +67,7 @@ fn variables(
                 false => skip_initialiser(cur)?,
             }
         }
-        // The module that defines an external variable accounts for it. `.extern .shared` is dynamic.
+        // An external variable counts in the module that defines it. `.extern .shared` is dynamic.
         if let (Some(bytes), false) = (bytes, external) {
             storage.add(space, bytes, ty.align());
         }
@@ -77,7 +77,7 @@ fn variables(
     }
 }
 
-/// Steps to the `,` or `;` behind an initialiser.
+/// Skips to the `,` or `;` after an initialiser.
 fn skip_initialiser(cur: &mut Cursor<'_>) -> Result<(), Error> {
     let start = cur.peek();
     let mut depth = 0_usize;
@@ -96,10 +96,10 @@ fn skip_initialiser(cur: &mut Cursor<'_>) -> Result<(), Error> {
     }
 }
 
-/// Adds the variables that a body declares, from its `{` to behind its `}`.
+/// Adds the variables that a body declares, from its `{` to its `}`.
 ///
 /// # Errors
-/// If the body, or a parenthesis in a declaration, has no end.
+/// If the body, or a parenthesis in a declaration, is not closed.
 pub(crate) fn body(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
     cur.inside_block(|cur| {
         while !cur.at_end() {
@@ -109,7 +109,7 @@ pub(crate) fn body(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Er
     })
 }
 
-/// Steps over a label, a directive, or an instruction with its semicolon.
+/// Skips a label, a directive, or an instruction with its semicolon.
 fn statement(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
     let token = cur.next();
     match token.kind {
@@ -131,7 +131,7 @@ fn statement(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
     Ok(())
 }
 
-/// Steps behind the `;` of an instruction, or to a declaration or the `}` of the block around it.
+/// Skips past the `;` of an instruction, or to a declaration, or to the `}` of the block.
 fn skip_instruction(cur: &mut Cursor<'_>, opcode: Token<'_>) {
     let mut depth = 0_usize;
     let mut before = opcode;
@@ -146,7 +146,7 @@ fn skip_instruction(cur: &mut Cursor<'_>, opcode: Token<'_>) {
                 cur.next();
                 return;
             }
-            // A modifier such as that of `ld.shared` follows with nothing between.
+            // A modifier, as in `ld.shared`, follows without white space.
             _ if !before.touches(&token) && storage_space(&token).is_some() => return,
             _ => {}
         }

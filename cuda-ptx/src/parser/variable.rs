@@ -1,4 +1,4 @@
-//! Declarations of variables, at module scope and in functions.
+//! Parses declarations of variables, at module scope and in functions.
 
 use crate::ast::Variable;
 use crate::cursor::Cursor;
@@ -10,15 +10,15 @@ use crate::parser::header::skip_attribute;
 use crate::parser::initialiser::{RawInit, initialiser};
 use crate::types::Space;
 
-/// A variable, the token that names it, and its initialiser, still without symbols.
+/// A variable with its name token and its unresolved initialiser.
 pub(crate) struct DeclaredVariable<'a> {
     pub(crate) token: Token<'a>,
-    /// Its `init` is empty.
+    /// The variable, with an empty `init`.
     pub(crate) variable: Variable,
     pub(crate) init: Vec<RawInit<'a>>,
 }
 
-/// The space that a directive such as `.global` declares variables in.
+/// Returns the state space that a directive such as `.global` names.
 pub(crate) fn space(token: &Token<'_>) -> Option<Space> {
     Some(match token.text {
         ".global" => Space::Global,
@@ -30,7 +30,7 @@ pub(crate) fn space(token: &Token<'_>) -> Option<Space> {
     })
 }
 
-/// Reads `.align 4 .b8 a[8] = {1, 2}, b;` from behind the space to behind the semicolon.
+/// Parses `.align 4 .b8 a[8] = {1, 2}, b;` after the state space, with the semicolon.
 pub(crate) fn variables<'a>(
     cur: &mut Cursor<'a>,
     space: Space,
@@ -60,7 +60,7 @@ fn variable<'a>(
     let mut init = Vec::new();
     if cur.eat("=") {
         if external {
-            let why = "what is declared here and defined elsewhere has no initialiser";
+            let why = "an `.extern` variable cannot have an initialiser";
             return Err(Error::invalid(why, &token));
         }
         let read = initialiser(cur, ty, &dims)?;

@@ -1,44 +1,48 @@
-//! The header of an `.npy` file, versions 1.0, 2.0 and 3.0: a magic number, a length, and a Python dict.
+//! Reads and writes the header of an `.npy` file, versions 1.0, 2.0 and 3.0: a magic number, a length, and a Python dict.
 
 use std::io::{ErrorKind, Read};
 
 use crate::{array_type::ArrayType, array_type::MAX_DIMENSIONS, dtype::Dtype, failure::Failure};
 
-/// The longest dict that is read. Only structured types need more than a few hundred bytes.
+/// The maximum length of the dict in bytes. Only structured types need more than a few hundred.
 const MAX_DICT: usize = 1 << 16;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Magic number, version, and dict start the array's bytes at a multiple of this.
+/// The alignment of the array's bytes in the file. The dict is padded to it.
 const ALIGNMENT: usize = 64;
 
-/// Reads up to where the array's bytes begin.
+/// Reads the header, up to the first byte of the array.
 pub(crate) fn read(file: &mut impl Read) -> Result<ArrayType, Failure> {
     let start: [u8; 8] = exactly(file)?;
     if !start.starts_with(MAGIC) {
-        return Err(Failure::bad_input("it is not an .npy file"));
+        return Err(Failure::bad_input("not an .npy file"));
     }
     let length = match start[6..] {
         [1, 0] => usize::from(u16::from_le_bytes(exactly(file)?)),
         [2 | 3, 0] => u32::from_le_bytes(exactly(file)?) as usize,
         _ => {
             let (major, minor) = (start[6], start[7]);
-            return Err(Failure::bad_input(format_args!("unknown .npy version {major}.{minor}")));
+            return Err(Failure::bad_input(format_args!(
+                "unsupported .npy version {major}.{minor}; save it as version 1.0"
+            )));
         }
     };
     if length > MAX_DICT {
-        return Err(Failure::bad_input(format_args!("its header of {length} bytes is too long")));
+        return Err(Failure::bad_input(format_args!(
+            "the header of {length} bytes is too long, the limit is {MAX_DICT}"
+        )));
     }
     let mut dict = vec![0; length];
     fill(file, &mut dict)?;
-    let dict = str::from_utf8(&dict).map_err(|_| Failure::bad_input("its header is not text"))?;
-    parse(dict).map_err(|why| Failure::bad_input(format_args!("its header: {why}")))
+    let dict = str::from_utf8(&dict).map_err(|_| Failure::bad_input("the header is not UTF-8"))?;
+    parse(dict).map_err(|why| Failure::bad_input(format_args!("invalid .npy header: {why}")))
 }
 
-/// A header of version 1.0, padded.
+/// Formats a padded header of version 1.0.
 pub(crate) fn format(array: &ArrayType) -> Vec<u8> {
     let lengths: String = array.shape().iter().map(|length| format!("{length}, ")).collect();
-    // A tuple of one keeps its comma.
+    // A Python tuple of one element keeps its comma.
     let shape =
         if array.shape().len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
     let descr = array.dtype().descr();
@@ -47,7 +51,7 @@ pub(crate) fn format(array: &ArrayType) -> Vec<u8> {
     let padded = (start + dict.len() + 1).next_multiple_of(ALIGNMENT) - start;
     dict.extend(std::iter::repeat_n(' ', padded - 1 - dict.len()));
     dict.push('\n');
-    // At most 32 dimensions of 20 digits: two bytes are enough for the length.
+    // At most 32 dimensions of 20 digits, so the length fits in two bytes.
     [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), dict.as_bytes()].concat()
 }
 
@@ -59,12 +63,12 @@ fn exactly<const N: usize>(file: &mut impl Read) -> Result<[u8; N], Failure> {
 
 fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<(), Failure> {
     file.read_exact(bytes).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => Failure::bad_input("it is not an .npy file, or cut short"),
+        ErrorKind::UnexpectedEof => Failure::bad_input("not an .npy file, or truncated"),
         _ => error.into(),
     })
 }
 
-/// The dict: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, its keys in any order.
+/// Parses the dict: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, with the keys in any order.
 fn parse(dict: &str) -> Result<ArrayType, String> {
     let (mut descr, mut fortran, mut shape) = (None, None, None);
     let mut text = Text(dict);
@@ -79,7 +83,7 @@ fn parse(dict: &str) -> Result<ArrayType, String> {
             _ => return Err(format!("unknown key `{key}`")),
         };
         if repeated {
-            return Err(format!("two `{key}`"));
+            return Err(format!("duplicate key `{key}`"));
         }
         if !text.eat(',') {
             text.expect('}')?;
@@ -87,10 +91,10 @@ fn parse(dict: &str) -> Result<ArrayType, String> {
         }
     }
     if !text.is_at_end() {
-        return Err("more behind the dict".into());
+        return Err("unexpected text after the dict".into());
     }
     let (Some(dtype), Some(fortran), Some(shape)) = (descr, fortran, shape) else {
-        return Err("it lacks `descr`, `fortran_order` or `shape`".into());
+        return Err("missing key `descr`, `fortran_order` or `shape`".into());
     };
     if fortran && shape.len() > 1 {
         return Err("the array is in Fortran order; save it with numpy.ascontiguousarray".into());
@@ -98,7 +102,7 @@ fn parse(dict: &str) -> Result<ArrayType, String> {
     ArrayType::new(dtype, shape)
 }
 
-/// The rest of the dict. Every method skips blanks first.
+/// The text of the dict that is not parsed yet. Every method skips whitespace first.
 struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
@@ -110,7 +114,7 @@ impl<'a> Text<'a> {
     }
 
     fn expect(&mut self, wanted: char) -> Result<(), String> {
-        if self.eat(wanted) { Ok(()) } else { Err(format!("`{wanted}` expected")) }
+        if self.eat(wanted) { Ok(()) } else { Err(format!("expected `{wanted}`")) }
     }
 
     fn is_at_end(&mut self) -> bool {
@@ -118,13 +122,13 @@ impl<'a> Text<'a> {
         self.0.is_empty()
     }
 
-    /// `'text'` or `"text"`; no name in a header has escapes.
+    /// Parses `'text'` or `"text"`. Strings in a header have no escapes.
     fn string(&mut self) -> Result<&'a str, String> {
         let quote = if self.eat('"') { '"' } else { '\'' };
         if quote == '\'' {
             self.expect(quote)?;
         }
-        let (string, rest) = self.0.split_once(quote).ok_or("a string does not end")?;
+        let (string, rest) = self.0.split_once(quote).ok_or("unterminated string")?;
         self.0 = rest;
         Ok(string)
     }
@@ -145,14 +149,14 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// `()`, `(3,)`, `(3, 4)`
+    /// Parses `()`, `(3,)`, `(3, 4)`.
     fn shape(&mut self) -> Result<Vec<usize>, String> {
         let mut shape = Vec::new();
         self.expect('(')?;
         while !self.eat(')') {
             shape.push(self.length()?);
             if shape.len() > MAX_DIMENSIONS {
-                return Err(format!("more than {MAX_DIMENSIONS} dimensions"));
+                return Err(format!("more than {MAX_DIMENSIONS} dimensions, which is the limit"));
             }
             if !self.eat(',') {
                 self.expect(')')?;
@@ -162,7 +166,7 @@ impl<'a> Text<'a> {
         Ok(shape)
     }
 
-    /// `3`, or `3L` as Python 2 wrote it.
+    /// Parses `3`, or `3L` as written by Python 2.
     fn length(&mut self) -> Result<usize, String> {
         let digits = self.word(|c| c.is_ascii_digit());
         let length = digits.parse().map_err(|_| "`shape` is not a tuple of lengths")?;
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn is_numpys_own_header() {
+    fn header_is_identical_to_numpy() {
         let expected =
             b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
         let header = format(&array(Dtype::F32, &[3]));
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_version_and_the_ways_others_write() {
+    fn reads_every_version_and_unusual_formatting() {
         let dict = "{'shape':(2L,3),\"descr\" : '<f8','fortran_order':False}\n";
         let length = dict.len() as u8;
         for start in [&[1, 0, length, 0][..], &[2, 0, length, 0, 0, 0], &[3, 0, length, 0, 0, 0]] {
@@ -216,32 +220,32 @@ mod tests {
     }
 
     #[test]
-    fn fortran_order_of_one_dimension_is_no_matter() {
+    fn fortran_order_is_accepted_for_one_dimension() {
         let dict = |shape| format!("{{'descr': '|u1', 'fortran_order': True, 'shape': {shape}, }}");
         assert_eq!(parse(&dict("(3,)")), Ok(array(Dtype::U8, &[3])));
         assert!(parse(&dict("(3, 1)")).unwrap_err().contains("Fortran"));
     }
 
     #[test]
-    fn says_what_it_does_not_take() {
+    fn invalid_headers_give_the_reason() {
         for (dict, why) in [
             ("", "expected"),
-            ("{}", "lacks"),
+            ("{}", "missing key"),
             ("{'descr': '<f4'", "expected"),
-            ("{'descr': '<f4', 'descr': '<f4'}", "two `descr`"),
+            ("{'descr': '<f4', 'descr': '<f4'}", "duplicate key `descr`"),
             ("{'descr': '<f4', 'x': 1}", "unknown key"),
             ("{'descr': [('a', '<f4')]}", "structured"),
             ("{'descr': '>f4'}", "big-endian"),
             ("{'descr': '<c8'}", "not supported"),
-            ("{'descr': '<f4}", "does not end"),
+            ("{'descr': '<f4}", "unterminated string"),
             ("{'shape': (1, -1)}", "tuple of lengths"),
             ("{'shape': 3}", "expected"),
             ("{'shape': (99999999999999999999,)}", "tuple of lengths"),
             ("{'fortran_order': 0}", "neither"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': ()} x", "behind"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': ()} x", "after the dict"),
             (
                 "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,)}",
-                "larger than any memory",
+                "larger than the limit",
             ),
         ] {
             let error = parse(dict).unwrap_err();
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_no_memory_for_a_length_that_lies() {
+    fn header_length_is_limited_before_allocating() {
         let file = [MAGIC, &[2, 0, 0xff, 0xff, 0xff, 0xff]].concat();
         let why = format!("{:?}", read(&mut &file[..]).unwrap_err());
         assert!(why.contains("too long"), "{why}");

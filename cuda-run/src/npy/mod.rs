@@ -1,7 +1,7 @@
-//! `.npy` files whose type is known only when they are read: a header, and the array's bytes as they are.
+//! Reads and writes `.npy` files with an element type that is known only at run time.
 //!
-//! No crate fits: `ndarray-npy` and `npyz` need the element type at compile time; `npyz` also overflows on a false shape,
-//! allocates any length that a header claims, and parses nested headers recursively.
+//! The crates `ndarray-npy` and `npyz` need the element type at compile time. `npyz` also overflows on invalid shapes,
+//! allocates any length that a header states, and parses nested headers recursively.
 
 mod header;
 
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 
 use crate::{array_type::ArrayType, failure::Failure};
 
-/// Reads an array. The header is believed only as far as there are bytes: memory grows with the file.
+/// Reads an array. Memory is allocated as bytes are read, not for the size that the header states.
 pub(crate) fn read(mut file: impl Read) -> Result<(ArrayType, Vec<u8>), Failure> {
     let array = header::read(&mut file)?;
     let mut bytes = Vec::new();
@@ -18,18 +18,18 @@ pub(crate) fn read(mut file: impl Read) -> Result<(ArrayType, Vec<u8>), Failure>
     let (found, wanted) = (bytes.len(), array.bytes());
     if found < wanted {
         return Err(Failure::bad_input(format_args!(
-            "the file is cut short: the header says {array}, {wanted} bytes, and {found} are there"
+            "the file is truncated: its header states {array} ({wanted} bytes), {found} bytes follow it"
         )));
     }
     if found > wanted {
         return Err(Failure::bad_input(format_args!(
-            "the file goes on behind the {wanted} bytes of {array} that its header says"
+            "the file has more bytes than the {wanted} that its header states ({array})"
         )));
     }
     Ok((array, bytes))
 }
 
-/// Writes an array as version 1.0.
+/// Writes an array as an `.npy` file of version 1.0.
 pub(crate) fn write(mut file: impl Write, array: &ArrayType, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(&header::format(array))?;
     file.write_all(bytes)?;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn write_then_read_returns_the_same_array() {
         for shape in [&[][..], &[0], &[5], &[3, 4], &[2, 0, 7], &[1; 32]] {
             for dtype in [Dtype::Bool, Dtype::F16, Dtype::Bf16, Dtype::F32, Dtype::U64] {
                 let (array, bytes, file) = file(dtype, shape);
@@ -64,24 +64,24 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_is_refused() {
+    fn truncated_file_is_refused_at_every_length() {
         let (_, _, file) = file(Dtype::F32, &[3, 2]);
         for length in 0..file.len() {
             assert!(read(&file[..length]).is_err(), "{length}");
         }
-        assert!(why(&file[..file.len() - 1]).contains("cut short"));
+        assert!(why(&file[..file.len() - 1]).contains("truncated"));
     }
 
     #[test]
-    fn bytes_behind_the_end_are_refused() {
+    fn trailing_bytes_are_refused() {
         let (_, _, mut file) = file(Dtype::F32, &[3, 2]);
         file.push(0);
-        assert!(why(&file).contains("goes on"));
+        assert!(why(&file).contains("more bytes"));
     }
 
-    /// Every byte of the header with every value: an array or an error, and never more than is there.
+    /// Sets every byte of the header to every value. The result is an error or an array of the size of the file.
     #[test]
-    fn no_mutation_of_the_header_is_trusted() {
+    fn mutated_headers_never_change_the_size() {
         let (_, bytes, file) = file(Dtype::I16, &[3, 2]);
         for at in 0..file.len() - bytes.len() {
             for value in 0..=u8::MAX {

@@ -1,4 +1,4 @@
-//! Every way to fail: its status, one line, and no file touched.
+//! Failures: each gives its exit status and one line, and changes no file.
 
 use std::fs;
 
@@ -7,9 +7,9 @@ use crate::{
     support::{Folder, Run, kernels},
 };
 
-on_every_device! { faults wrong_arguments launches_that_cannot_be out_of_memory ptx_that_is_none }
+on_every_device! { faults wrong_arguments invalid_launch_shapes out_of_memory invalid_ptx }
 
-/// Old outputs that a failed run must leave alone.
+/// A folder with old outputs, which a failed run must not change.
 fn folder(device: &'static str) -> Folder {
     let folder = Folder::on(device);
     folder.save("x.npy", &[1.0f32, 2.0, 3.0, 4.0]);
@@ -17,7 +17,7 @@ fn folder(device: &'static str) -> Folder {
     folder
 }
 
-/// Runs, wants a failure, and that the folder is as before.
+/// Checks that a run fails and does not change the folder.
 #[track_caller]
 fn fails(folder: &Folder, line: &str, status: i32, words: &str) {
     let before = folder.contents();
@@ -38,13 +38,13 @@ fn faults(device: &'static str) {
 }
 
 #[test]
-fn a_fault_on_the_cpu_says_where() {
+fn cpu_fault_names_its_location() {
     let line = "K/faults.ptx off_by_one --grid 1 --block 32 out=f32:16@y.npy u32=16";
     fails(&folder("cpu"), line, 3, "off_by_one");
     fails(&folder("cpu"), line, 3, "thread (16, 0, 0)");
     let line = "K/faults.ptx null_store --grid 1 --block 1";
     fails(&folder("cpu"), line, 3, "(a null pointer, or an offset from one)");
-    // The driver of a GPU prints a line of its own for this.
+    // Not tested on a GPU, whose driver prints another line for it.
     let line = "K/faults.ptx assert_below --grid 1 --block 4 inout=@x.npy@x.npy u32=7 u32=4";
     fails(&folder("cpu"), line, 3, "kernels/faults.cu");
 }
@@ -53,19 +53,19 @@ fn wrong_arguments(device: &'static str) {
     let folder = folder(device);
     let saxpy = "K/saxpy.ptx saxpy --grid 1 --block 32";
     for (args, words) in [
-        ("", "takes 4 arguments (u64, u64, f32, u32), 0 were given"),
-        ("in=@x.npy out=f32:4@y.npy f32=1 u32=4 u32=4", "5 were given"),
-        ("in=@x.npy out=f32:4@y.npy f64=1 u32=4", "argument 2 `f64=1`: it has 8 bytes"),
+        ("", "takes 4 arguments (u64, u64, f32, u32), the command line has 0"),
+        ("in=@x.npy out=f32:4@y.npy f32=1 u32=4 u32=4", "the command line has 5"),
+        ("in=@x.npy out=f32:4@y.npy f64=1 u32=4", "argument 2 `f64=1`: has 8 bytes"),
         ("u32=7 out=f32:4@y.npy f32=1 u32=4", "argument 0 `u32=7`"),
         ("in=@x.npy out=f32:4@y.npy in=@x.npy u32=4", "argument 2"),
         (
             "in=@x.npy out=f32:4@y.npy bytes=@x.npy u32=4",
-            "x.npy: it has 84 bytes, the parameter `saxpy_param_2` is a f32 of 4",
+            "x.npy: has 84 bytes, parameter `saxpy_param_2` takes 4 (f32)",
         ),
         ("in=@x.npy out=f32:4@y.npy f32=1 u32=4294967296", "out of range"),
         ("in=@x.npy out=f32:4@y.npy f32=one u32=4", "not a number"),
-        ("in=@x.npy out=f32:4x@y.npy f32=1 u32=4", "length of a dimension"),
-        ("in=@x.npy out=f32:4294967296x4294967296@y.npy f32=1 u32=4", "larger than any memory"),
+        ("in=@x.npy out=f32:4x@y.npy f32=1 u32=4", "invalid dimension"),
+        ("in=@x.npy out=f32:4294967296x4294967296@y.npy f32=1 u32=4", "larger than the limit"),
         ("in=@x.npy y.npy f32=1 u32=4", "KIND=VALUE"),
     ] {
         fails(&folder, &format!("{saxpy} {args}"), 2, words);
@@ -73,7 +73,7 @@ fn wrong_arguments(device: &'static str) {
     fails(&folder, "K/saxpy.ptx zaxpy --grid 1 --block 1", 2, "no kernel `zaxpy`");
 }
 
-fn launches_that_cannot_be(device: &'static str) {
+fn invalid_launch_shapes(device: &'static str) {
     let folder = folder(device);
     for (shape, words) in [
         ("--grid 1 --block 1025", "1025"),
@@ -95,7 +95,7 @@ fn out_of_memory(device: &'static str) {
     fails(&folder(device), line, 3, "memory");
 }
 
-fn ptx_that_is_none(device: &'static str) {
+fn invalid_ptx(device: &'static str) {
     let folder = folder(device);
     fs::write(folder.path("bad.ptx"), ".version 8.0\n.target sm_80\nnonsense\n").unwrap();
     fs::write(folder.path("empty.ptx"), "").unwrap();
@@ -115,9 +115,9 @@ fn usage() {
         ("K/basic.ptx", "see cuda-run --help"),
         ("K/basic.ptx empty", "--grid"),
         ("K/basic.ptx empty --grid 1", "--block"),
-        ("K/basic.ptx empty --grid 0 --block 1", "can be 0"),
-        ("K/basic.ptx empty --grid 1,2,3,4 --block 1", "three dimensions"),
-        ("K/basic.ptx empty --grid x --block 1", "is no number"),
+        ("K/basic.ptx empty --grid 0 --block 1", "cannot be 0"),
+        ("K/basic.ptx empty --grid 1,2,3,4 --block 1", "4 dimensions given, the limit is 3"),
+        ("K/basic.ptx empty --grid x --block 1", "is not an integer from 1 to"),
         ("K/basic.ptx empty --grid 1 --block 1 --repeat 0", "--repeat"),
         ("K/basic.ptx empty --grid 1 --block 1 --shared 4G", "--shared"),
         ("K/basic.ptx empty --grid 1 --block 1 --gird 1", "--gird"),
@@ -139,7 +139,7 @@ fn no_such_device() {
 }
 
 #[test]
-fn arrays_that_are_none() {
+fn invalid_npy_files() {
     let folder = folder("cpu");
     let body = [0; 16];
     let whole = npy::file("'<f4'", "False", "(4,)", &body);
@@ -147,12 +147,12 @@ fn arrays_that_are_none() {
     for (file, words) in [
         (Vec::new(), "not an .npy file"),
         (b"hello, this is no array".to_vec(), "not an .npy file"),
-        (whole[..20].to_vec(), "cut short"),
-        (whole[..whole.len() - 1].to_vec(), "cut short"),
-        ([&whole[..], b"x"].concat(), "goes on"),
+        (whole[..20].to_vec(), "truncated"),
+        (whole[..whole.len() - 1].to_vec(), "truncated"),
+        ([&whole[..], b"x"].concat(), "more bytes"),
         (lies, "too long"),
-        (npy::file("'<f4'", "False", "(1000000000000,)", &body), "cut short"),
-        (npy::file("'<f4'", "False", "(9999999999, 9999999999)", &body), "larger than any memory"),
+        (npy::file("'<f4'", "False", "(1000000000000,)", &body), "truncated"),
+        (npy::file("'<f4'", "False", "(9999999999, 9999999999)", &body), "larger than the limit"),
         (npy::file("'<c8'", "False", "(2,)", &body), "not supported"),
         (npy::file("'>f4'", "False", "(4,)", &body), "big-endian"),
         (npy::file("'<f4'", "True", "(2, 2)", &body), "Fortran"),
@@ -167,19 +167,24 @@ fn arrays_that_are_none() {
     }
 }
 
-/// Messages say what to do instead.
+/// Messages name the correction.
 #[test]
-fn advice() {
+fn messages_name_the_correction() {
     let folder = folder("cpu");
-    fails(&folder, "K/vecadd.ptx", 2, "--list shows the kernels of a file");
-    fails(&folder, "K/vecadd.ptx vecadd --grid 4x4 --block 1", 2, "separated by commas, as in 4,4");
+    fails(&folder, "K/vecadd.ptx", 2, "--list prints the kernels of a file");
+    fails(
+        &folder,
+        "K/vecadd.ptx vecadd --grid 4x4 --block 1",
+        2,
+        "separate dimensions by commas, as in 4,4",
+    );
     fails(
         &folder,
         "K/print.ptx print_hello out=float32:4@z.npy --grid 1 --block 1",
         2,
-        "they are bool i8 u8",
+        "the types are bool i8 u8",
     );
-    fails(&folder, "x.npy k --grid 1 --block 1", 2, "it is not text, as PTX is");
+    fails(&folder, "x.npy k --grid 1 --block 1", 2, "not UTF-8 text; expected a PTX file");
     let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry _Z5scalePf(.param .u64 x) { ret; }\n\
         .visible .entry dynamic() { .reg .b32 %r; .extern .shared .align 4 .b8 s[]; ld.shared.u32 %r, [s]; ret; }\n\
         .visible .entry wild(.param .u64 a) { .reg .b64 %a; .reg .b32 %r; ld.param.u64 %a, [a]; ld.global.u32 %r, [%a]; ret; }";
@@ -188,7 +193,7 @@ fn advice() {
         &folder,
         "some.ptx scale --grid 1 --block 1",
         2,
-        "but `_Z5scalePf`: C++ names are mangled",
+        "it has `_Z5scalePf`, a mangled C++ name",
     );
     fails(
         &folder,

@@ -1,18 +1,18 @@
-//! Where files are and how they are named.
+//! Paths of input and output files.
 #![cfg(unix)]
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use crate::support::{Folder, kernels};
 
-/// Fills ones into whatever the argument is.
+/// Runs a kernel that fills the array of `argument` with ones.
 fn fill(folder: &Folder, argument: &str) -> crate::support::Run {
     let file = format!("{}basic.ptx", kernels());
     folder.run_with([&file, "fill", "--grid", "1", "--block", "4", argument, "f32=1", "u32=4"])
 }
 
 #[test]
-fn paths_with_at_and_equals_signs_and_blanks() {
+fn paths_may_contain_at_signs_equals_signs_and_spaces() {
     let folder = Folder::on("cpu");
     folder.save("a@b=c d.npy", &[0.0f32; 4]);
     fill(&folder, "in=@a@b=c d.npy").done();
@@ -24,7 +24,7 @@ fn paths_with_at_and_equals_signs_and_blanks() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn paths_that_are_not_text() {
+fn paths_may_be_invalid_utf_8() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
     let folder = Folder::on("cpu");
@@ -39,11 +39,11 @@ fn paths_that_are_not_text() {
     let path = folder.path(OsStr::from_bytes(b"\xfe.npy"));
     assert_eq!(crate::npy::load::<f32>(&path, "(4,)"), [1.0; 4]);
     run(b"in=@missing\xff\n.npy").failed(2, "missing");
-    run(b"f32=\xff").failed(2, "not text");
+    run(b"f32=\xff").failed(2, "not UTF-8");
 }
 
 #[test]
-fn arrays_of_no_elements() {
+fn empty_arrays() {
     let folder = Folder::on("cpu");
     let file = format!("{}basic.ptx", kernels());
     let args = ["fill", "--grid", "1", "--block", "4", "out=f32:0x3@y.npy", "f32=1", "u32=0"];
@@ -72,7 +72,7 @@ fn two_outputs_in_one_file_are_refused() {
 }
 
 #[test]
-fn places_that_take_no_file_are_found_before_anything_runs() {
+fn unwritable_paths_are_refused_before_the_launch() {
     let folder = Folder::on("cpu");
     fs::create_dir(folder.path("d")).unwrap();
     folder.save("file", &[1.0f32; 4]);
@@ -84,11 +84,11 @@ fn places_that_take_no_file_are_found_before_anything_runs() {
     }
     fill(&folder, "in=@d").failed(2, "directory");
     fill(&folder, "in=@missing.npy").failed(2, "missing.npy: ");
-    fill(&folder, "in=@").failed(2, "no path");
+    fill(&folder, "in=@").failed(2, "missing path");
 }
 
 #[test]
-fn a_link_stays_a_link_and_permissions_stay() {
+fn symbolic_links_and_permissions_are_kept() {
     let folder = Folder::on("cpu");
     folder.save("real.npy", &[1.0f32; 2]);
     fs::set_permissions(folder.path("real.npy"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -103,9 +103,9 @@ fn a_link_stays_a_link_and_permissions_stay() {
     assert_eq!(mode("new.npy"), mode("usual"));
 }
 
-/// Nothing but what was asked for is left in the folder.
+/// Only the requested outputs are left in the folder.
 #[test]
-fn no_temporary_file_stays() {
+fn temporary_files_are_removed() {
     let folder = Folder::on("cpu");
     fill(&folder, "out=f32:4@y.npy").done();
     assert_eq!(folder.contents().len(), 1);
@@ -113,10 +113,10 @@ fn no_temporary_file_stays() {
     assert_eq!(folder.contents().len(), 1);
 }
 
-/// Stdout that cannot be written is a failure, and then there is no output either.
+/// If stdout cannot be written, the run fails and writes no output file.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_stdout_is_a_failure() {
+fn full_stdout_is_a_failure() {
     let folder = Folder::on("cpu");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = folder.command();

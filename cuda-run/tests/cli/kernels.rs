@@ -1,4 +1,4 @@
-//! Kernels against the same in plain Rust, bit for bit where only IEEE operations are used.
+//! Compares kernels with the same computation in Rust, bit for bit if only IEEE operations are used.
 
 use crate::{
     on_every_device,
@@ -68,7 +68,7 @@ fn tiled_matmul(device: &'static str) {
     assert_eq!(folder.load::<f32>("c.npy", "(37, 41)"), expected);
 }
 
-/// Folds the upper half onto the lower until one is left.
+/// Adds the upper half of the values to the lower half until one value is left.
 fn fold(mut values: Vec<f32>) -> f32 {
     while values.len() > 1 {
         let half = values.len().div_ceil(2);
@@ -80,7 +80,7 @@ fn fold(mut values: Vec<f32>) -> f32 {
     values[0]
 }
 
-/// What each thread of each block sums by itself.
+/// The partial sum of each thread of each block.
 fn shares(x: &[f32], grid: usize, block: usize) -> Vec<Vec<f32>> {
     let share =
         |first: usize| x.iter().skip(first).step_by(grid * block).fold(0.0, |sum, x| sum + x);
@@ -233,7 +233,7 @@ fn every_scalar(device: &'static str) {
     assert_eq!(folder.load::<f64>("out.npy", "(8,)"), expected);
 }
 
-/// Arrays of types that the kernel does not look at keep type, shape and bytes.
+/// An array of a type that the kernel does not interpret keeps its type, shape and bytes.
 fn half_precision_passes_through(device: &'static str) {
     let folder = Folder::on(device);
     for descr in ["<f2", "<V2", "<i2"] {

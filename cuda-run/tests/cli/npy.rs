@@ -1,8 +1,8 @@
-//! Just enough of `.npy` to give the program files and to judge what it writes, apart from its own code.
+//! A minimal reader and writer of `.npy` files, independent of the program's own code.
 
 use std::{fs, path::Path};
 
-/// Numbers with a name in `.npy` files.
+/// A numeric type with a `descr` in `.npy` files.
 pub(crate) trait Number: Copy {
     const DESCR: &'static str;
     fn bytes(self) -> Vec<u8>;
@@ -27,7 +27,7 @@ macro_rules! numbers {
 
 numbers! { u8: "|u1"; i32: "<i4"; u32: "<u4"; f32: "<f4"; f64: "<f8"; }
 
-/// A file with this header and these bytes.
+/// Formats a file with this header and these bytes.
 pub(crate) fn file(descr: &str, order: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
     let dict = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n");
     let length = (dict.len() as u16).to_le_bytes();
@@ -50,7 +50,7 @@ pub(crate) fn load<T: Number>(path: &Path, shape: &str) -> Vec<T> {
     body(&file).chunks_exact(size_of::<T>()).map(T::from_bytes).collect()
 }
 
-/// The dict of a file of version 1.0 whose body is aligned.
+/// Returns the dict of a file of version 1.0, and checks that the body is aligned.
 pub(crate) fn header(file: &[u8]) -> &str {
     assert!(file.starts_with(b"\x93NUMPY\x01\x00"));
     let start = file.len() - body(file).len();

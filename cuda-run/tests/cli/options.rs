@@ -1,4 +1,4 @@
-//! `--list`, `--time`, `--repeat`, the default device, and help.
+//! The options `--list`, `--time` and `--repeat`, the default device, and the help.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use crate::{
     support::{Folder, Run, has_gpu, kernels, words},
 };
 
-on_every_device! { list time repeat_does_not_reset prints_what_the_kernel_prints three_dimensions }
+on_every_device! { list time repeat_keeps_array_contents kernel_output_goes_to_stdout three_dimensions }
 
 fn list(device: &'static str) {
     let listed = Folder::on(device).run("K/params.ptx --list").done();
@@ -37,7 +37,7 @@ fn time(device: &'static str) {
     }
 }
 
-fn repeat_does_not_reset(device: &'static str) {
+fn repeat_keeps_array_contents(device: &'static str) {
     let folder = Folder::on(device);
     let line =
         "K/basic.ptx add_scalar_u32 --grid 1 --block 32 out=u32:10@x.npy u32=3 u32=10 --repeat 7";
@@ -45,7 +45,7 @@ fn repeat_does_not_reset(device: &'static str) {
     assert_eq!(folder.load::<u32>("x.npy", "(10,)"), [21; 10]);
 }
 
-fn prints_what_the_kernel_prints(device: &'static str) {
+fn kernel_output_goes_to_stdout(device: &'static str) {
     let printed = Folder::on(device).run("K/print.ptx print_hello --grid 1 --block 1").done();
     assert_eq!(printed, "hello from the device\n");
 }
@@ -70,7 +70,7 @@ fn the_default_device_is_the_first_gpu_or_the_cpu() {
 }
 
 #[test]
-fn a_gpu_is_found_by_its_number() {
+fn gpu_is_selected_by_ordinal() {
     if has_gpu() {
         Folder::on("cuda:0").run("K/basic.ptx empty --grid 1 --block 1").done();
     }
@@ -86,9 +86,9 @@ fn help_explains_arguments_and_statuses() {
     assert!(folder.run("--version").done().starts_with("cuda-run "));
 }
 
-/// As `cuda-run .. --list | head -1` does: whoever reads has gone.
+/// A reader may close the pipe early, as in `cuda-run .. --list | head -1`.
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn closed_pipe_is_not_a_failure() {
     let folder = Folder::on("cpu");
     for args in [&["--help"][..], &["--list", "--device", "cpu"]] {
         let mut command: Command = folder.command();

@@ -1,4 +1,4 @@
-//! Running the program in a folder of its own.
+//! Runs the program in a temporary folder.
 
 use std::{
     ffi::OsStr,
@@ -12,14 +12,14 @@ use tempfile::TempDir;
 
 use crate::npy::{self, Number};
 
-/// A folder, and runs in it.
+/// A temporary folder in which the program runs.
 pub(crate) struct Folder {
     directory: TempDir,
     device: &'static str,
 }
 
 impl Folder {
-    /// An empty one, for runs on `device`.
+    /// Creates an empty folder for runs on `device`.
     pub(crate) fn on(device: &'static str) -> Self {
         Self { directory: TempDir::new().unwrap(), device }
     }
@@ -36,7 +36,7 @@ impl Folder {
         npy::load(&self.path(name), shape)
     }
 
-    /// Every file with what is in it.
+    /// Returns every file with its contents.
     pub(crate) fn contents(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
@@ -46,7 +46,7 @@ impl Folder {
         contents
     }
 
-    /// A run here, on the folder's device, with the words of `line`; `K/` is the folder of kernels.
+    /// Runs the program with the words of `line` on the folder's device. `K/` stands for the folder of kernels.
     pub(crate) fn run(&self, line: &str) -> Run {
         let words = line.replace("K/", &kernels());
         self.run_with(words.split(' ').filter(|word| !word.is_empty()))
@@ -58,7 +58,7 @@ impl Folder {
         Run::new(command.output().unwrap())
     }
 
-    /// The bare program, in this folder.
+    /// A command for the program in this folder, without arguments.
     pub(crate) fn command(&self) -> Command {
         let mut command = program();
         command.current_dir(self.directory.path());
@@ -66,7 +66,7 @@ impl Folder {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 pub(crate) struct Run {
     status: Option<i32>,
     stdout: String,
@@ -80,14 +80,14 @@ impl Run {
         Self { status: output.status.code(), stdout, stderr }
     }
 
-    /// It succeeded and had nothing to complain about; gives what it printed.
+    /// Checks that the run succeeded with nothing on stderr. Returns stdout.
     #[track_caller]
     pub(crate) fn done(self) -> String {
         assert_eq!((self.status, self.stderr.as_str()), (Some(0), ""));
         self.stdout
     }
 
-    /// It ended with this status; gives the lines on stderr, and what it had printed before.
+    /// Checks the exit status of a failed run. Returns the lines on stderr, and stdout.
     #[track_caller]
     pub(crate) fn refused(self, status: i32) -> (Vec<String>, String) {
         assert_eq!(self.status, Some(status), "{}", self.stderr);
@@ -95,7 +95,7 @@ impl Run {
         (self.stderr.lines().map(str::to_owned).collect(), self.stdout)
     }
 
-    /// It ended with this status and one line, which has these words.
+    /// Checks that the run failed with this status and one line that contains `words`.
     #[track_caller]
     pub(crate) fn failed(self, status: i32, words: &str) {
         let line = self.stderr;
@@ -111,18 +111,18 @@ fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_cuda-run"))
 }
 
-/// The repository's kernels.
+/// The path of the repository's kernels.
 pub(crate) fn kernels() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/").to_owned()
 }
 
-/// Whether there is a GPU; says so where there is none.
+/// Whether there is a GPU. Prints a note if there is none.
 pub(crate) fn has_gpu() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let file = format!("{}vecadd.ptx", kernels());
         let output = program().args([&file, "--list", "--device", "cuda"]).output().unwrap();
-        // Anything but "no such device" is for the tests on it to judge.
+        // Status 4 means that there is no device. Any other failure counts as a GPU, so that the tests report it.
         let found = output.status.code() != Some(4);
         if !found {
             println!("not run on a GPU here: {}", String::from_utf8_lossy(&output.stderr));
@@ -131,7 +131,7 @@ pub(crate) fn has_gpu() -> bool {
     })
 }
 
-/// `fn name(device: &'static str)` as a test on the CPU device, and on a GPU where there is one.
+/// Makes `fn name(device: &'static str)` a test on the CPU device, and on a GPU if there is one.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident)*) => {
@@ -150,12 +150,12 @@ macro_rules! on_every_device {
     };
 }
 
-/// Numbers between -1 and 1, the same every time.
+/// Returns `count` pseudo-random numbers between -1 and 1, determined by `seed`.
 pub(crate) fn noise(count: usize, seed: u32) -> Vec<f32> {
     words(count, seed).into_iter().map(|word| word as i32 as f32 / (1u32 << 31) as f32).collect()
 }
 
-/// Any 32 bits, the same every time.
+/// Returns `count` pseudo-random words, determined by `seed`.
 pub(crate) fn words(count: usize, seed: u32) -> Vec<u32> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let mut next = || {

@@ -1,10 +1,10 @@
-//! The list of folders whose rings are allowed for a while.
+//! The list of folders whose rings do not fail the check.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Folders, such as `cuda-core/src`, one a line. A `#` begins a comment.
+/// The allowed folders, such as `cuda-core/src`. The list has one folder on each line. A `#` begins a comment.
 #[derive(Debug, Default)]
 pub struct Allowed {
     folders: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Decides which items exist in a build without tests and without loom.
+//! Evaluates `#[cfg(..)]` for a build without tests and without loom.
 
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Meta, Token};
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tests_and_loom_models_are_left_out() {
+    fn only_tests_and_loom_models_are_excluded() {
         for (attributes, expected) in [
             ("#[test]", true),
             ("#[cfg(test)]", true),

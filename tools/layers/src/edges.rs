@@ -1,4 +1,4 @@
-//! One graph for each folder, from the references between modules.
+//! Builds one graph for each folder from the references between modules.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::graph::{Edge, Graph, Node};
 use crate::model::{Crate, ModuleId};
 use crate::references::Reference;
 
-/// The graphs of all folders that contain files, the crate root's first.
+/// Returns the graphs of all folders that contain files, the crate root's first.
 pub(crate) fn graphs(
     krate: &Crate,
     references: Vec<Reference>,
@@ -23,7 +23,7 @@ pub(crate) fn graphs(
     for reference in references {
         let (from, to) = (krate.chain(reference.from), krate.chain(reference.to));
         let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-        // One chain may end at the common folder: the end is then the folder's own file.
+        // A chain may end at the common folder. Its end is then the folder's own file.
         let end = |chain: &[ModuleId]| chain.get(common).or(chain.last()).copied();
         let folder = common.checked_sub(1).and_then(|last| from.get(last));
         if let (Some(folder), Some(a), Some(b)) = (folder, end(&from), end(&to))
@@ -43,7 +43,7 @@ fn is_folder(krate: &Crate, id: ModuleId) -> bool {
     krate.ids().any(|other| inside(&other))
 }
 
-/// A graph whose nodes are still known by their modules.
+/// A graph under construction, whose nodes are identified by their modules.
 struct Draft {
     graph: Graph,
     indices: BTreeMap<ModuleId, usize>,

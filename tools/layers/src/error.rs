@@ -36,10 +36,10 @@ pub enum Error {
         line: usize,
         /// The name of the module.
         name: String,
-        /// One of the files that may hold it.
+        /// One of the paths at which the file is expected.
         expected: PathBuf,
     },
-    /// A line of the list of allowed rings has more or less than one word.
+    /// A line of the list of allowed folders does not have exactly one word.
     #[error("{}:{line}: expected one folder, such as cuda-core/src, before the comment", .path.display())]
     Allowed {
         /// The list.

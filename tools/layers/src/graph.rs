@@ -1,4 +1,4 @@
-//! The graph of a folder: layers, and rings.
+//! The graph of a folder, its layers and its rings.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Node {
     /// The file's name, or the folder's name and a slash.
     pub name: String,
-    /// It is a folder.
+    /// Whether the node is a folder.
     pub folder: bool,
 }
 
@@ -23,18 +23,18 @@ pub struct Edge {
     pub path: String,
 }
 
-/// Nodes that use each other, each the next and the last the first.
+/// A ring: each node uses the next, and the last uses the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
     /// The nodes of a shortest ring, each with its use of the next.
     pub steps: Vec<(Node, Edge)>,
-    /// Nodes that are on other rings with these.
+    /// Other nodes of the same strongly connected component.
     pub others: Vec<Node>,
-    /// Neither a pair of files nor allowed.
+    /// Whether the ring fails the check: it is neither a pair of files nor allowed.
     pub fault: bool,
 }
 
-/// The files and folders of one folder, and which uses which.
+/// The files and folders of one folder, with the uses between them.
 pub(crate) struct Graph {
     pub(crate) path: PathBuf,
     pub(crate) nodes: Vec<Node>,
@@ -46,7 +46,7 @@ impl Graph {
         Self { path, nodes: Vec::new(), edges: BTreeMap::new() }
     }
 
-    /// The nodes by layer, lowest first. A node uses only lower layers, and nodes on a ring with it.
+    /// Returns the nodes by layer, lowest first. A node uses only nodes of lower layers and nodes on a ring with it.
     pub(crate) fn layers(&self) -> Vec<Vec<usize>> {
         let reach = self.reach();
         let mut layers: Vec<Vec<usize>> = Vec::new();
@@ -59,7 +59,7 @@ impl Graph {
         layers
     }
 
-    /// One ring for each set of nodes that use each other.
+    /// Returns one ring for each set of nodes that use each other.
     pub(crate) fn rings(&self) -> Vec<Ring> {
         let reach = self.reach();
         let mut rings = Vec::new();
@@ -73,11 +73,11 @@ impl Graph {
         rings
     }
 
-    /// The ring to show for `members`, which all reach each other.
+    /// Returns the ring to report for `members`, which all reach each other.
     fn ring(&self, members: &[usize]) -> Option<Ring> {
         let folders: Vec<usize> =
             members.iter().copied().filter(|member| self.nodes[*member].folder).collect();
-        // A fault has to be visible in the ring that is shown.
+        // The reported ring must contain the fault.
         let (starts, least) = match (folders.is_empty(), members.len()) {
             (false, _) => (&folders[..], 2),
             (true, 2) => (members, 2),
@@ -102,7 +102,7 @@ impl Graph {
         Some(Ring { steps, others, fault })
     }
 
-    /// A shortest ring of at least `least` (2 or 3) nodes that begins with an edge from `start`.
+    /// Returns a shortest ring of at least `least` (2 or 3) nodes that begins with an edge from `start`.
     fn ring_from(&self, start: usize, least: usize) -> Option<Vec<usize>> {
         let paths = self.next(start).filter_map(|second| {
             let skip = (least > 2).then_some((second, start));
@@ -117,7 +117,7 @@ impl Graph {
         self.edges.range((node, 0)..(node + 1, 0)).map(|((_, to), _)| *to)
     }
 
-    /// The nodes on a shortest path, without the edge `skip`.
+    /// Returns the nodes on a shortest path that does not use the edge `skip`.
     fn shortest(&self, from: usize, to: usize, skip: Option<(usize, usize)>) -> Option<Vec<usize>> {
         let mut before = BTreeMap::from([(from, from)]);
         let mut queue = VecDeque::from([from]);
@@ -138,7 +138,7 @@ impl Graph {
         None
     }
 
-    /// Which node reaches which.
+    /// Returns the transitive closure: whether each node reaches each other node.
     fn reach(&self) -> Vec<Vec<bool>> {
         let count = self.nodes.len();
         let mut reach = vec![vec![false; count]; count];

@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// Checks the crates; gives the number of rings that are not allowed.
+/// Checks the crates and returns the number of rings that are not allowed.
 fn run(options: &Options) -> Result<usize, Error> {
     let allowed = options.allow.as_deref().map(Allowed::read).transpose()?.unwrap_or_default();
     let mut faults = 0;

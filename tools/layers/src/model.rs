@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ModuleId(pub(crate) usize);
 
-/// The crate root's place in [`Crate::modules`].
+/// The index of the crate root in [`Crate::modules`].
 pub(crate) const ROOT: ModuleId = ModuleId(0);
 
 /// All modules of a crate; parents come before their children.
@@ -35,7 +35,7 @@ pub(crate) struct Names {
     pub(crate) macros: BTreeSet<String>,
     /// Macros with `#[macro_export]`, which the crate root exports.
     pub(crate) exported_macros: BTreeSet<String>,
-    /// A macro is called where items stand, so items may exist that are not in `items`.
+    /// Whether the module calls a macro in item position, so that it may define items that are not in `items`.
     pub(crate) generates_items: bool,
     pub(crate) imports: Vec<Import>,
     pub(crate) paths: Vec<PathUse>,
@@ -48,11 +48,11 @@ pub(crate) struct Import {
     /// The name that it defines here; `None` for a glob.
     pub(crate) name: Option<String>,
     pub(crate) path: PathUse,
-    /// It has a visibility: `pub use`, `pub(crate) use`.
+    /// Whether it has a visibility: `pub use`, `pub(crate) use`.
     pub(crate) reexport: bool,
 }
 
-/// A path as it is written, and its line from 1.
+/// A path as written, with its line from 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PathUse {
     pub(crate) segments: Vec<String>,
@@ -68,7 +68,7 @@ impl Crate {
         (0..self.modules.len()).map(ModuleId)
     }
 
-    /// The module itself, or the innermost one around it that is a file.
+    /// Returns the module itself if it is a file, else the innermost file module around it.
     pub(crate) fn file_module(&self, mut id: ModuleId) -> ModuleId {
         while let (true, Some(parent)) = (self.module(id).inline, self.module(id).parent) {
             id = parent;
@@ -76,7 +76,7 @@ impl Crate {
         id
     }
 
-    /// The files around a module, from the crate root to the module's own file.
+    /// Returns the file modules around a module, from the crate root to the module's own file.
     pub(crate) fn chain(&self, id: ModuleId) -> Vec<ModuleId> {
         let mut chain = vec![self.file_module(id)];
         while let Some(parent) = chain.last().and_then(|id| self.module(*id).parent) {
@@ -86,7 +86,7 @@ impl Crate {
         chain
     }
 
-    /// Whether `inner` lies in `outer`, or is `outer`.
+    /// Whether `inner` is `outer` or a module inside it.
     pub(crate) fn contains(&self, outer: ModuleId, inner: ModuleId) -> bool {
         let parent = |id: &ModuleId| self.module(*id).parent;
         std::iter::successors(Some(inner), parent).any(|id| id == outer)

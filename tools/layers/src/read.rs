@@ -22,7 +22,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads a file; the files of its modules are in `folder`.
+    /// Reads a file. The files of its modules are in `folder`.
     fn file(
         &mut self,
         path: &Path,

@@ -1,11 +1,11 @@
-//! The references between the modules of a crate.
+//! Collects the references between the modules of a crate.
 
 use std::path::PathBuf;
 
 use crate::model::{Crate, Import, ModuleId, PathUse};
 use crate::resolve::{Target, member, resolve};
 
-/// A module uses an item that another one defines.
+/// A use of an item that another module defines.
 #[derive(Debug)]
 pub(crate) struct Reference {
     pub(crate) from: ModuleId,
@@ -15,7 +15,7 @@ pub(crate) struct Reference {
     pub(crate) file: PathBuf,
     /// The line of the use, from 1.
     pub(crate) line: usize,
-    /// The path as it is written.
+    /// The path as written.
     pub(crate) path: String,
 }
 
@@ -46,7 +46,7 @@ impl Collector<'_> {
                 }
                 (None, Target::Module(to)) => self.glob(from, to, import),
                 (None, Target::Item(to)) => self.add(from, to, &import.path, false),
-                // The paths that begin with the module's name are found where they stand.
+                // The paths that begin with the module's name are collected where they are used.
                 _ => {}
             }
         }
@@ -59,7 +59,8 @@ impl Collector<'_> {
         }
     }
 
-    /// `use other::*`: the names of `other` that occur in `from`; if there are none, `other` itself.
+    /// Adds the references of `use other::*`: the names of `other` that occur in `from`, or `other` itself if there are
+    /// none.
     fn glob(&mut self, from: ModuleId, other: ModuleId, import: &Import) {
         if import.reexport {
             let presented = self.is_below(from, other);
@@ -82,7 +83,7 @@ impl Collector<'_> {
         }
     }
 
-    /// `name!` without an import: a `macro_rules!` that is in scope by its place in the text.
+    /// Adds the reference of `name!` without an import, which names a `macro_rules!` in textual scope.
     fn textual_macro(&mut self, from: ModuleId, name: &str, path: &PathUse) {
         let defines = |id: &ModuleId| self.krate.module(*id).names.macros.contains(name);
         if let Some(to) = self.krate.ids().find(defines) {

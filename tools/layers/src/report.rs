@@ -1,4 +1,4 @@
-//! The findings, and how they are printed.
+//! The report and its text form.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct Report {
 /// The files and folders of one folder, by layer.
 #[derive(Debug)]
 pub struct Folder {
-    /// Such as `cuda-core/src/cuda`.
+    /// The path of the folder, such as `cuda-core/src/cuda`.
     pub path: PathBuf,
     /// Names by layer, lowest first.
     pub layers: Vec<Vec<String>>,
@@ -41,7 +41,7 @@ impl Folder {
     }
 }
 
-/// The path, then one layer a line, then pairs of files.
+/// Writes the path, then one line for each layer, then the pairs of files.
 impl fmt::Display for Folder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.path.display())?;
@@ -52,7 +52,7 @@ impl fmt::Display for Folder {
     }
 }
 
-/// `ring: a -> b -> a`, then the use behind each arrow.
+/// Writes `ring: a -> b -> a`, then the use for each arrow.
 impl fmt::Display for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.steps.iter().map(|(node, _)| node.name.as_str()).collect();

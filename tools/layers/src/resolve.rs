@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::model::{Crate, Import, ModuleId, ROOT};
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A module.
@@ -36,7 +36,7 @@ pub(crate) fn member(krate: &Crate, module: ModuleId, name: &str) -> Option<Targ
 
 struct Resolver<'c> {
     krate: &'c Crate,
-    /// Names that are being resolved: imports may form a loop.
+    /// The names that are being resolved, because imports can form a loop.
     active: HashSet<(ModuleId, String, Position)>,
 }
 
@@ -94,7 +94,7 @@ impl Resolver<'_> {
             let named = imports().filter(|import| import.name.as_deref() == Some(name));
             let mut targets = named.map(|import| self.path(module, &import.path.segments));
             let first = targets.next()?;
-            // One name may be imported twice: as a module and as an item.
+            // A name can be imported twice: as a module and as an item.
             let wanted = |target: &Target| match position {
                 Position::Inner => matches!(target, Target::Module(_)),
                 Position::Last => matches!(target, Target::Item(_)),
@@ -125,7 +125,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The module whose macros generate an item that `module` has and no declaration names.
+    /// Returns the module whose macros generate an item that no declaration of `module` names.
     fn generator(&mut self, module: ModuleId) -> ModuleId {
         let krate = self.krate;
         let own = &krate.module(module).names;

@@ -7,7 +7,7 @@ use crate::condition::left_out;
 use crate::model::{Import, Names, PathUse};
 use crate::tokens;
 
-/// Gives the names of `items`, and the modules among them.
+/// Returns the names of `items`, and the modules among them.
 pub(crate) fn scan(items: Vec<Item>) -> (Names, Vec<ItemMod>) {
     let mut scan = Scan::default();
     let mut modules = Vec::new();
@@ -32,7 +32,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Enters the name that an item of the module defines.
+    /// Adds the name that an item of the module defines.
     fn define(&mut self, item: &Item) {
         let ident = match item {
             Item::Const(item) => &item.ident,
@@ -130,7 +130,7 @@ impl<'ast> Visit<'ast> for Scan {
         }
     }
 
-    /// A module inside a function; those of the module itself never come here.
+    /// Skips a module inside a function. Modules at item level are visited elsewhere.
     fn visit_item_mod(&mut self, _: &'ast ItemMod) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -156,7 +156,7 @@ impl<'ast> Visit<'ast> for Scan {
         self.names.identifiers.entry(ident.to_string()).or_insert(line);
     }
 
-    /// `pub(in crate::a)` restricts a name and uses none.
+    /// Skips `pub(in crate::a)`, which is not a use of the path.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}

@@ -14,7 +14,7 @@ pub(crate) fn scan(tokens: TokenStream, names: &mut Names) {
             TokenTree::Group(group) => scan(group.stream(), names),
             TokenTree::Ident(ident) => {
                 let line = ident.span().start().line;
-                // `$name` is a macro's parameter, `::name` an external crate.
+                // `$name` is a parameter of the macro, `::name` an external crate.
                 let before = at.checked_sub(2).and_then(|before| tokens.get(before));
                 let foreign = is_punct(before, '$') && *ident != "crate" || is_punct(before, ':');
                 let mut path = PathUse { segments: vec![ident.to_string()], line };
@@ -30,7 +30,7 @@ pub(crate) fn scan(tokens: TokenStream, names: &mut Names) {
     }
 }
 
-/// Reads `::b::c` from `at` on; gives the place behind it.
+/// Reads `::b::c` from `at` on and returns the index after it.
 fn rest_of_path(
     tokens: &[TokenTree],
     mut at: usize,

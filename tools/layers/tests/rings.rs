@@ -22,7 +22,7 @@ fn faults(files: &[(&str, &str)]) -> Vec<Ring> {
     folders.iter().flat_map(Folder::faults).cloned().collect()
 }
 
-/// Each step as `from file:line path`.
+/// Formats each step as `from file:line path`.
 fn steps(ring: &Ring) -> Vec<String> {
     let file = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let step = |(node, edge): &(layers::Node, layers::Edge)| {
@@ -157,7 +157,7 @@ fn exported_macro_is_used_through_the_root() {
 }
 
 #[test]
-fn tests_and_loom_models_are_left_out() {
+fn tests_and_loom_models_are_excluded() {
     let files = [
         ("lib.rs", "mod low; mod high; #[cfg(all(test, loom))] mod loom_models;"),
         LOW,

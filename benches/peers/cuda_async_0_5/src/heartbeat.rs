@@ -16,7 +16,7 @@ use crate::peer::{Peer, Pinned, WORDS, to_host_vec};
 const NANOS: u32 = 10_000_000;
 const PIPELINES: usize = 128;
 
-/// Pipelines that are awaited concurrently, in the rows that are not sequential.
+/// The number of pipelines awaited concurrently, in the rows that are not sequential.
 const AT_ONCE: usize = 8;
 
 /// The read-back of a pipeline.

@@ -2,8 +2,8 @@
 //! sizes, kernels and raw driver calls, measured by the same code.
 //!
 //! `peer_cuda_async [block..]` runs the blocks `launches`, `kernel`, `forks`, `tasks`, `heartbeat`, `building` and
-//! `streams`, or all of them if none is named. The peer reads its spin budget once, from an environment variable. So a
-//! second process, which this one starts, measures without spinning.
+//! `streams`, or all of them if none is named. The peer reads its spin budget once, from an environment variable, so the
+//! program starts a second process to measure without spinning.
 
 mod building;
 mod forks;
@@ -83,7 +83,7 @@ fn measure(asked: &[String], peer: Peer) -> Result<(), Box<dyn Error>> {
     without_spinning(asked)
 }
 
-/// Measures again, in a process that does not spin.
+/// Repeats the measurements in a process that does not spin.
 fn without_spinning(asked: &[String]) -> Result<(), Box<dyn Error>> {
     let wanted = |name: &&str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     let blocks: Vec<_> = SPINNING.into_iter().filter(wanted).collect();

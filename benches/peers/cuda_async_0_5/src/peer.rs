@@ -1,4 +1,4 @@
-//! The peer's operations that the blocks are made of.
+//! The peer's operations that the blocks measure.
 //!
 //! Most launches take a plain address, which is the peer's fastest way. `tracked` launches register their buffer for
 //! the peer's check of conflicting accesses, as its generated safe launches do.
@@ -89,7 +89,7 @@ impl Peer {
         finalized(launch, LEN as u32 / 256, 256)
     }
 
-    /// Three launches, one behind the other.
+    /// Runs three launches in sequence.
     pub fn pipeline(&self, x: Address) -> impl DeviceOp<Output = (), IntoFuture: Send> + use<> {
         let [first, second, third] = [self.scale(x), self.scale(x), self.scale(x)];
         first.then(move |()| second).then(move |()| third)
@@ -111,7 +111,7 @@ impl Peer {
         })
     }
 
-    /// One warp that runs for `nanos`.
+    /// Runs one warp for `nanos`.
     pub fn timed(&self, x: Address, nanos: u32) -> Launch {
         let mut launch = launch(&self.timed, x);
         launch.push_arg(nanos);

@@ -1,6 +1,6 @@
 //! One buffer on two streams: a write on stream A, then a read on stream B without synchronisation between them.
 //!
-//! The peer keeps the accesses of a tracked buffer. It orders nothing: it refuses the second access.
+//! The peer records the accesses of a tracked buffer. It does not order them; it refuses the second access.
 
 use std::{
     error::Error,
@@ -19,7 +19,7 @@ use cuda_core::DeviceBuffer;
 
 use crate::peer::Peer;
 
-/// The write takes longer than everything that follows it here.
+/// The duration of the write, which is longer than all later steps together.
 const NANOS: u32 = 20_000_000;
 
 pub fn measure(_: &Raw, peer: &Peer) -> Result<(), Box<dyn Error>> {

@@ -47,7 +47,7 @@ struct Tasks<'a> {
     peer: &'a Peer,
     buffers: Vec<Address>,
     runtime: Runtime,
-    /// One for each blocking thread.
+    /// A stream for each blocking thread.
     streams: Vec<Arc<Stream>>,
 }
 

@@ -22,7 +22,7 @@ pub enum Failure {
     Differs,
 }
 
-/// Message and place of the last panic. ptoxide panics on many instructions that it does not implement.
+/// The message and location of the last panic. ptoxide panics on many instructions that it does not implement.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Stores panic messages instead of printing them.

@@ -1,4 +1,4 @@
-//! The twelve pieces of work of `benches/cpu_device/cases.rs`, launched in the same shapes.
+//! The twelve cases of `benches/cpu_device/cases.rs`, with the same launch shapes.
 
 use crate::{
     inputs::{bytes, floats, floats_from},

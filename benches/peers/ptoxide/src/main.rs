@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// The entry in the table: the time, or the failure.
+/// Formats the table entry: the time, or the failure.
 fn cell(ptx: &str, case: &Case) -> String {
     match attempt::attempt(ptx, case) {
         Ok(time) => format!("{:.3}", time.as_secs_f64() * 1e3),

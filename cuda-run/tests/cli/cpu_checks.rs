@@ -1,16 +1,16 @@
-//! `--check`, `--seed`, `--budget`, `--profile`, and what the CPU device does not know.
+//! The options of the CPU device: `--check`, `--seed`, `--budget` and `--profile`; and its list of unknown instructions.
 
 use std::fs;
 
 use crate::support::{Folder, Run, kernels};
 
-/// Everything that is in the way of a run with these arguments, on the CPU device.
+/// Runs a kernel of `kernels/bugs` on the CPU device.
 fn bug(kernel: &str, rest: &str) -> Run {
     Folder::on("cpu").run(&format!("K/bugs/{kernel} --grid 1 {rest}"))
 }
 
 #[test]
-fn check_finds_what_else_goes_unnoticed() {
+fn check_detects_uninitialized_reads_and_races() {
     let args = "out=u32:64@x.npy u32=50 --block 64";
     let unwritten = format!("unwritten.ptx unwritten_shared {args}");
     bug(&unwritten, "").done();
@@ -37,9 +37,9 @@ fn check_finds_what_else_goes_unnoticed() {
     bug(&format!("races.ptx race_block_mended {args}"), "--check").done();
 }
 
-/// What the program does by itself before the launch is no false alarm.
+/// Uploaded and zeroed arrays count as initialized.
 #[test]
-fn check_knows_what_arguments_are_written() {
+fn check_accepts_initialized_arguments() {
     let folder = Folder::on("cpu");
     folder.save("x.npy", &[1.0f32, 2.0, 3.0]);
     let line = "K/saxpy.ptx saxpy in=@x.npy inout=@x.npy@y.npy f32=2 u32=3 --grid 1 --block 32";
@@ -49,7 +49,7 @@ fn check_knows_what_arguments_are_written() {
 }
 
 #[test]
-fn a_budget_ends_loops() {
+fn budget_ends_endless_loops() {
     let line = "waiting.ptx endless out=u32:2@x.npy u32=7 --block 1";
     bug(line, "--budget 100000")
         .failed(3, "the budget of 100000 instructions is used up: a loop without end");
@@ -59,7 +59,7 @@ fn a_budget_ends_loops() {
 }
 
 #[test]
-fn a_seed_gives_the_same_every_time() {
+fn equal_seeds_give_equal_orders() {
     let run = |seed: u32| {
         let folder = Folder::on("cpu");
         let line =
@@ -79,7 +79,7 @@ fn a_seed_gives_the_same_every_time() {
 }
 
 #[test]
-fn a_profile_comes_last() {
+fn profile_is_printed_last() {
     let folder = Folder::on("cpu");
     let line = "K/print.ptx print_hello --grid 1 --block 2 --repeat 2 --time --profile";
     let printed = folder.run(line).done();
@@ -92,7 +92,7 @@ fn a_profile_comes_last() {
 }
 
 #[test]
-fn other_devices_do_not_know_them() {
+fn cpu_options_are_refused_on_other_devices() {
     let (folder, file) = (Folder::on("cpu"), format!("{}basic.ptx", kernels()));
     let launch = ["empty", "--grid", "1", "--block", "1"];
     for option in ["--check", "--seed=1", "--budget=9", "--profile"] {
@@ -103,12 +103,14 @@ fn other_devices_do_not_know_them() {
         let on = |device: &str| run(&[&launch[..], &["--device", device]].concat());
         let name = option.split('=').next().unwrap();
         for device in ["cuda", "cuda:1"] {
-            let words = format!("{name} needs the CPU device, not `{device}`; say --device cpu");
+            let words = format!(
+                "{name} requires the CPU device, the device is `{device}`; use --device cpu"
+            );
             on(device).failed(2, &words);
         }
         on("cpu:1").failed(4, "no device `cpu:1`");
         on("cpu:0").done();
-        // Where none is named, it is the CPU device.
+        // Without --device, the CPU device is selected.
         run(&launch).done();
         run(&["--list"]).failed(2, "--list");
     }
@@ -140,9 +142,9 @@ fn list_names_every_unknown_instruction() {
     assert_eq!((lines.len(), printed.as_str()), (61, ""));
 }
 
-/// What nobody has written is one thing, an array of zeros another.
+/// `uninit=` arrays count as uninitialized, `out=` arrays as zeroed.
 #[test]
-fn arrays_that_nobody_has_written() {
+fn check_detects_reads_of_uninit_arrays() {
     let folder = Folder::on("cpu");
     folder.save("a.npy", &[1.0f32; 8]);
     let run = |array: &str, n: u32| {
@@ -156,15 +158,16 @@ fn arrays_that_nobody_has_written() {
     run("uninit", 8).failed(3, "that was never written");
 }
 
-/// An input is no output: with the arguments in the wrong order, nothing would be said of it.
+/// Detects arguments in the wrong order, where the kernel writes to an `in=` array.
 #[test]
-fn inputs_that_are_written() {
+fn check_detects_writes_to_inputs() {
     let folder = Folder::on("cpu");
     folder.save("a.npy", &[1.0f32; 8]);
     let line =
         "K/vecadd.ptx vecadd in=@a.npy inout=@a.npy@c.npy in=@a.npy u32=8 --grid 1 --block 8";
     folder.run(line).done();
-    let words = "the kernel has written to an input, argument 2 `in=@a.npy`; if it may, say inout=";
+    let words =
+        "the kernel wrote to an input, argument 2 `in=@a.npy`; use inout= if this is intended";
     folder.run(&format!("{line} --check")).failed(3, words);
     folder
         .run(&format!("{} --check", line.replace("in=@a.npy u32", "inout=@a.npy@d.npy u32")))
@@ -172,7 +175,7 @@ fn inputs_that_are_written() {
 }
 
 #[test]
-fn a_faulty_launch_has_a_profile_too() {
+fn profile_is_printed_after_a_fault() {
     let folder = Folder::on("cpu");
     let line = "K/faults.ptx trap_at --grid 1 --block 32 out=u32:64@y.npy u32=5 u32=32 --profile";
     let (lines, printed) = folder.run(line).refused(3);

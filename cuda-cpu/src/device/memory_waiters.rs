@@ -1,4 +1,4 @@
-//! Queues that wait for room in the device's memory.
+//! Queues that wait for device memory.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use parking_lot::Mutex;
 use super::{backend::Shared, queue::Queue};
 
 #[derive(Default)]
-pub(crate) struct Parked(Mutex<Vec<Arc<Queue>>>);
+pub(crate) struct MemoryWaiters(Mutex<Vec<Arc<Queue>>>);
 
-impl Parked {
-    /// Whether there is room; if not, `queue` is started again when memory has been freed.
+impl MemoryWaiters {
+    /// Whether memory is available (`room`). If not, `queue` is restarted after the next free.
     pub(crate) fn has_room(&self, queue: &Arc<Queue>, room: impl Fn() -> bool) -> bool {
         if room() {
             return true;
         }
-        let mut parked = self.0.lock();
-        // Again, since memory may have been freed before the queue could be seen here.
+        let mut waiting = self.0.lock();
+        // Check again under the lock: memory may have been freed since the first check.
         let room = room();
         if !room {
-            parked.push(queue.clone());
+            waiting.push(queue.clone());
         }
         room
     }
 
-    /// Memory has been freed: all look again.
+    /// Restarts all waiting queues, which check again. Called after memory was freed.
     pub(crate) fn wake(&self, shared: &Arc<Shared>) {
         let woken = std::mem::take(&mut *self.0.lock());
         woken.iter().for_each(|queue| queue.start(shared));

@@ -1,18 +1,18 @@
-//! The checks, order, budget and profile of a device's launches.
+//! The options of a device's launches: checks, schedule, budget and profile.
 
 use std::sync::Arc;
 
 use crate::{Checks, CpuOptions, Profile, Schedule};
 
-/// See [`CpuOptions`].
-pub(crate) struct Watching {
+/// The options of every launch, from [`CpuOptions`].
+pub(crate) struct LaunchOptions {
     pub(crate) checks: Checks,
     pub(crate) schedule: Schedule,
     pub(crate) budget: Option<u64>,
     pub(crate) profile: Option<Arc<Profile>>,
 }
 
-impl Watching {
+impl LaunchOptions {
     pub(crate) fn new(options: &CpuOptions) -> Self {
         let CpuOptions { checks, schedule, budget, .. } = *options;
         Self { checks, schedule, budget, profile: options.profile.clone() }

@@ -1,4 +1,4 @@
-//! The device to run on, and the checks of the CPU device.
+//! Opens the device with the options of the command line: checks, schedule, budget and profile.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use cuda_async::{
 
 use crate::{cli::Cli, failure::Failure, stdout};
 
-/// The checks and measurements of a run.
-pub(crate) struct Watch {
+/// The state of the device options of a run.
+pub(crate) struct DeviceOptions {
     profile: Option<Arc<Profile>>,
 }
 
-impl Watch {
+impl DeviceOptions {
     pub(crate) fn new(cli: &Cli) -> Self {
         Self { profile: cli.profile.then(Arc::default) }
     }
@@ -30,10 +30,10 @@ impl Watch {
             None | Some("cpu" | "cpu:0") => {
                 Ok(Device::open(&CpuProvider::new(self.options(cli)), 0)?)
             }
-            // Its own error names the problem.
+            // `open` returns the error for an unknown CPU device.
             Some(other) if other.starts_with("cpu:") => Ok(open(other)?),
             Some(other) => Err(Failure::bad_input(format_args!(
-                "{option} needs the CPU device, not `{other}`; say --device cpu, or leave --device out"
+                "{option} requires the CPU device, the device is `{other}`; use --device cpu or omit --device"
             ))),
         }
     }
@@ -49,7 +49,7 @@ impl Watch {
         }
     }
 
-    /// Prints the profile.
+    /// Prints the profile, if one was requested.
     pub(crate) fn print_profile(&self) -> Result<(), Failure> {
         self.profile.as_ref().map_or(Ok(()), |profile| stdout::print(&profile.to_string()))
     }

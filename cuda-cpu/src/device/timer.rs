@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, io, sync::Arc, thread, time::Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-pub(crate) struct Later<T: Send + 'static>(Arc<Inner<T>>);
+pub(crate) struct Timer<T: Send + 'static>(Arc<Inner<T>>);
 
 struct Inner<T> {
     name: &'static str,
@@ -17,11 +17,11 @@ struct Inner<T> {
 }
 
 struct State<T> {
-    /// By due time, then in the order of the calls.
+    /// Actions by due time, then in the order of the calls.
     waiting: BTreeMap<(Instant, u64), T>,
-    came: u64,
+    count: u64,
     started: bool,
-    /// The owner was dropped: remaining actions run at once.
+    /// Whether the owner was dropped. Remaining actions then run immediately.
     closed: bool,
 }
 
@@ -32,31 +32,31 @@ enum Next<T> {
     End,
 }
 
-impl<T: Send + 'static> Later<T> {
-    /// Starts no thread yet. `act` runs one action and does not panic.
+impl<T: Send + 'static> Timer<T> {
+    /// Creates a timer without a thread. `act` runs one action and must not panic.
     pub(crate) fn new(name: &'static str, act: impl Fn(T) + Send + Sync + 'static) -> Self {
-        let state = State { waiting: BTreeMap::new(), came: 0, started: false, closed: false };
+        let state = State { waiting: BTreeMap::new(), count: 0, started: false, closed: false };
         let (state, wake) = (Mutex::new(state), Condvar::new());
         Self(Arc::new(Inner { name, act: Box::new(act), state, wake }))
     }
 
-    /// Has an action run at `due`. Actions with the same due time run in the order of the calls.
+    /// Schedules an action at `due`. Actions with the same due time run in the order of the calls.
     pub(crate) fn push(&self, due: Instant, thing: T) {
         let mut state = self.0.state.lock();
-        state.came += 1;
-        let key = (due, state.came);
+        state.count += 1;
+        let key = (due, state.count);
         state.waiting.insert(key, thing);
         let started = std::mem::replace(&mut state.started, true);
         drop(state);
         if started {
             self.0.wake.notify_one();
         } else if self.0.clone().spawn().is_err() {
-            self.0.do_all_now();
+            self.0.run_all_now();
         }
     }
 }
 
-impl<T: Send + 'static> Drop for Later<T> {
+impl<T: Send + 'static> Drop for Timer<T> {
     fn drop(&mut self) {
         self.0.state.lock().closed = true;
         self.0.wake.notify_one();
@@ -84,8 +84,8 @@ impl<T: Send + 'static> Inner<T> {
         }
     }
 
-    /// If the thread cannot be started, the caller runs the action. The next call tries again.
-    fn do_all_now(&self) {
+    /// Runs all actions on the calling thread, because the timer thread failed to start. The next call tries again.
+    fn run_all_now(&self) {
         let mut state = self.state.lock();
         state.started = false;
         let waiting = std::mem::take(&mut state.waiting);
@@ -114,46 +114,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_first_is_done_first_and_nothing_is_lost() {
+    fn actions_run_in_order_of_due_time() {
         let (done, what) = channel();
         let (go, gate) = channel();
         let gate = Mutex::new(gate);
         let act = move |thing: u32| {
             done.send(thing).unwrap();
-            // Until all of them have come, however slow this thread or the other one is.
+            // Block until all actions were pushed.
             if thing == 0 {
                 gate.lock().recv().unwrap();
             }
         };
-        let later = Later::new("test", act);
+        let timer = Timer::new("test", act);
         let now = Instant::now();
-        later.push(now, 0);
+        timer.push(now, 0);
         assert_eq!(what.recv(), Ok(0));
-        later.push(now + Duration::from_millis(50), 3);
-        later.push(now + Duration::from_millis(20), 2);
-        later.push(now, 1);
+        timer.push(now + Duration::from_millis(50), 3);
+        timer.push(now + Duration::from_millis(20), 2);
+        timer.push(now, 1);
         go.send(()).unwrap();
         assert_eq!([1, 2, 3].map(|_| what.recv().unwrap()), [1, 2, 3]);
         assert!(now.elapsed() >= Duration::from_millis(50));
-        later.push(now + Duration::from_secs(3600), 4);
-        drop(later);
+        timer.push(now + Duration::from_secs(3600), 4);
+        drop(timer);
         assert_eq!(what.recv(), Ok(4));
         assert!(what.recv().is_err(), "the thread has ended");
     }
 
     #[test]
-    fn its_last_owner_may_be_its_own_thread() {
+    fn timer_may_be_dropped_on_its_own_thread() {
         let (done, ended) = channel();
-        let later = Arc::new(Mutex::new(None::<Later<u32>>));
-        let own = later.clone();
+        let timer = Arc::new(Mutex::new(None::<Timer<u32>>));
+        let own = timer.clone();
         let act = move |_| {
             let last = own.lock().take();
             drop(last);
             done.send(()).unwrap();
         };
-        *later.lock() = Some(Later::new("test", act));
-        if let Some(later) = &*later.lock() {
-            later.push(Instant::now(), 1);
+        *timer.lock() = Some(Timer::new("test", act));
+        if let Some(timer) = &*timer.lock() {
+            timer.push(Instant::now(), 1);
         }
         ended.recv().unwrap();
         assert!(ended.recv().is_err(), "the thread has ended");
