@@ -22,7 +22,7 @@ enum State<S: HostSource> {
 ///
 /// The data is copied through pinned blocks, at most [`COPY_BYTES`](crate::memory::COPY_BYTES) at a time. Several threads
 /// share a copy of some MiB: in async code those of a helper thread if the operation owns the data, as with a `Vec`. A
-/// [`PinnedBuffer`] is uploaded directly.
+/// [`PinnedBuffer`](crate::PinnedBuffer) is uploaded directly.
 ///
 /// ```
 /// use cuda_async::prelude::*;
