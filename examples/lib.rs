@@ -1,4 +1,4 @@
-//! What the example programs are made of. Begin with a program: the `main.rs` of a folder.
+//! The parts of the example programs. Each program is the `main.rs` of a folder.
 #![deny(missing_docs)]
 
 pub mod digits;

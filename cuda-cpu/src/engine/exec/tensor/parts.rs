@@ -35,7 +35,8 @@ impl Format {
         }
     }
 
-    /// What an infinity or NaN is, and what any other number may as well be beside one.
+    /// The number as an `f64`, for sums with an infinity or a NaN. A finite number keeps its sign and stays finite; its
+    /// magnitude is not exact.
     pub(super) fn special(self, bits: u32) -> f64 {
         let Parts { significand, exponent, special } = self.parts(bits);
         match (special, bits & ((1 << self.fraction) - 1)) {
