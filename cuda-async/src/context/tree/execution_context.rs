@@ -53,24 +53,25 @@ impl ExecutionContext {
     /// The error of `submit`, or of the device if it has no stream to lend.
     #[inline(always)] // so that a launch is submitted without copies of its values
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
-        let stream = match &self.0 {
-            Repr::Inline(root) => root.stream(),
-            Repr::Shared(shared) => shared.stream()?,
-        };
+        let stream = self.stream()?;
         let result = submit(stream);
-        if let Err(Error::DeviceLost { .. }) = result {
-            return result.map_err(|lost| self.own_fault().unwrap_or(lost));
+        if let Err(lost @ Error::DeviceLost { .. }) = result {
+            return Err(self.own_error(lost));
         }
         self.note(stream.last().number);
         result
     }
 
-    /// Returns the fault that lost the device, if work of this operation was in flight. The operation then reports the
-    /// fault, and not the `DeviceLost` of its later submission.
+    /// Returns the fault that lost the device, if `error` reports the loss and work of this operation was in flight. The
+    /// operation then reports the fault, and not the `DeviceLost` of its later submission.
     #[cold]
-    fn own_fault(&self) -> Option<Error> {
+    fn own_error(&self, error: Error) -> Error {
+        if !matches!(error, Error::DeviceLost { .. }) {
+            return error;
+        }
         let own = self.known_stream().and_then(Stream::fault);
-        own.or_else(|| self.root_context().known_stream().and_then(Stream::fault))
+        let root = || self.root_context().known_stream().and_then(Stream::fault);
+        own.or_else(root).unwrap_or(error)
     }
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
@@ -78,7 +79,7 @@ impl ExecutionContext {
     pub(in crate::context) fn stream(&self) -> Result<&Stream> {
         match &self.0 {
             Repr::Inline(root) => Ok(root.stream()),
-            Repr::Shared(shared) => shared.stream(),
+            Repr::Shared(shared) => shared.stream().map_err(|error| self.own_error(error)),
         }
     }
 

@@ -10,11 +10,13 @@ use crate::context::tree::{
 };
 
 impl ExecutionContext {
-    /// Makes contexts for `count` concurrent branches. The first one is this context. The others come after the work
+    /// Makes contexts for `count` concurrent branches. The last one is this context. The others come after the work
     /// that this context has enqueued so far. Nothing comes after them until [`join`](Self::join).
+    ///
+    /// Branches are polled in order, so the last one submits last. Of equal branches it also ends last, and then the
+    /// stream of this context waits for no other stream at the join.
     pub(crate) fn fork(&self, count: usize) -> Result<Vec<ExecutionContext>> {
         let mut branches = Vec::with_capacity(count);
-        branches.push(self.clone());
         if count > 1 {
             let shared = self.shared();
             let mut after = match &shared.kind {
@@ -27,6 +29,7 @@ impl ExecutionContext {
                 Self::from_shared(shared.child(stream, after, shared.memory_wait))
             }));
         }
+        branches.push(self.clone());
         Ok(branches)
     }
 
