@@ -1,9 +1,9 @@
 //! Measures concurrency: waits for a kernel, forks, a thousand tasks, the delay of an executor's other tasks, overlap of
-//! copies and kernels, and the heap allocations of operations.
+//! copies and kernels, the heap allocations of operations, and the processor time of waiting.
 //!
 //! `cargo bench -p benches --bench concurrency [-- cpu|cuda [block..]]` runs the blocks `kernel`, `forks`, `tasks`,
-//! `heartbeat`, `building`, `overlap` and `vectors`, or all of them if none is named. On a GPU the first rows of each block are
-//! driver calls through `cudarc`.
+//! `heartbeat`, `building`, `overlap`, `vectors` and `waiting`, or all of them if none is named. On a GPU the first rows of
+//! each block are driver calls through `cudarc`.
 
 mod building;
 mod forks;
@@ -14,6 +14,7 @@ mod overlap;
 mod sizes;
 mod tasks;
 mod vectors;
+mod waiting;
 
 use benches::{heap::Counting, raw::Raw};
 
@@ -24,7 +25,7 @@ static HEAP: Counting = Counting;
 
 type Block = fn(Option<&Raw>, &Ours, &Sizes) -> Result<(), Box<dyn std::error::Error>>;
 
-const BLOCKS: [(&str, Block); 7] = [
+const BLOCKS: [(&str, Block); 8] = [
     ("kernel", kernel::measure),
     ("forks", forks::measure),
     ("tasks", tasks::measure),
@@ -32,6 +33,7 @@ const BLOCKS: [(&str, Block); 7] = [
     ("building", building::measure),
     ("overlap", overlap::measure),
     ("vectors", vectors::measure),
+    ("waiting", waiting::measure),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -12,7 +12,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
 
 /// A sleep lasts this part of the time waited so far, but at least [`SHORTEST_SLEEP`]: after a long wait, a short delay
 /// matters less.
-const SLEEP_PART: u32 = 32;
+const SLEEP_PART: u32 = 64;
 
 /// The next step of a waiting thread.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(next_step(SPIN, false, us(199), us(199)), Step::Spin);
         let short = Wakeup::Polled(us(20));
         assert_eq!(next_step(short, false, us(100), us(100)), Step::Sleep(SHORTEST_SLEEP));
-        assert_eq!(next_step(SPIN, false, us(6400), us(6400)), Step::Sleep(us(200)));
+        assert_eq!(next_step(SPIN, false, us(6400), us(6400)), Step::Sleep(us(100)));
     }
 
     #[test]
