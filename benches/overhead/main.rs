@@ -18,6 +18,10 @@ use cuda_async::Device;
 
 use crate::{null::NullProvider, ours::Ours};
 
+/// The numbers of threads that submit at once, if there are that many cores.
+const THREADS: [(usize, &str); 4] =
+    [(1, "1 thread"), (2, "2 threads"), (4, "4 threads"), (8, "8 threads")];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     if asked.as_deref() != Some("null") {
@@ -83,6 +87,9 @@ fn library_alone(null: &Ours) {
         Way::new("chain of 100, `.sync_on`", || null.read_chain(100)),
     ];
     report("arguments that are only read", ways, Effort { rounds: 40, in_a_row: 20 });
+    let ways =
+        THREADS.map(|(threads, name)| Way::new(name, move || null.on_threads(threads, 10_000)));
+    report("10000 x `.sync_on`, own streams", ways.into(), Effort { rounds: 10, in_a_row: 1 });
 }
 
 fn launch_and_wait(raw: &Lane<'_>) {

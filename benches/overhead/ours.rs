@@ -100,6 +100,21 @@ impl Ours {
         self.with_buffer(|x| (0..runs).try_fold(x, |x, _| Ok(self.op(x).sync_on(&self.stream)?.0)));
     }
 
+    /// Runs `runs` launches on each of `threads` threads, one after the other. Each thread has a stream and a buffer.
+    pub fn on_threads(&self, threads: usize, runs: usize) {
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| done(self.on_own_stream(runs)));
+            }
+        });
+    }
+
+    fn on_own_stream(&self, runs: usize) -> Result<()> {
+        let stream = self.stream.device().new_stream()?;
+        let x = zeros(LEN).sync_on(&stream)?;
+        (0..runs).try_fold(x, |x, _| Ok(self.op(x).sync_on(&stream)?.0)).map(drop)
+    }
+
     /// Awaits `runs` launches, one after the other, inside one `block_on`.
     pub fn awaited_in_sequence(&self, policy: &dyn SchedulingPolicy, runs: usize) {
         self.with_buffer(|x| {
