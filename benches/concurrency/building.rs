@@ -30,7 +30,7 @@ fn building(ours: &Ours) {
                 // SAFETY: never run.
                 unsafe { launch(scale, config, (x, 1.0f32, 16u32)) }
             })
-            .then(|(x, ..)| to_host(x))
+            .then(to_host)
     };
     cost("building and dropping", "a launch", || drop(black_box(op())));
     cost("building and dropping", "upload, launch, read back", || drop(black_box(chain())));
@@ -41,7 +41,7 @@ fn building(ours: &Ours) {
 
 fn running(ours: &Ours) -> Result<(), Box<dyn Error>> {
     let x = Place::new(ours.floats()?);
-    let op = |x: Floats| ours.scale(x).map(|(x, ..)| x);
+    let op = |x: Floats| ours.scale(x);
     let (parking, tokio) = (Parking::new(), one_thread());
     let what = "running a launch";
     cost(what, "`.sync_on`", || x.lend(|x| op(x).sync_on(&ours.stream)));

@@ -19,7 +19,7 @@ pub fn measure(
     let buffers = Place::new([ours.words(1)?, ours.words(1)?, ours.words(1)?]);
     let (stream, executor) = (&ours.stream, one_thread());
     let mut ways = fork.as_ref().map_or_else(Vec::new, |fork| fork.ways(nanos));
-    let one = |x| ours.timed(x, nanos).map(|(x, _)| x);
+    let one = |x| ours.timed(x, nanos);
     let one_after_another = |[a, b, c]: [Words; 3]| {
         let then = move |x: Words, rest| one(x).map(move |x| (x, rest));
         then(a, (b, c))

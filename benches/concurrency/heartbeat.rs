@@ -51,7 +51,7 @@ pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<
 /// Awaits kernels with read-backs in sequence.
 async fn pipelines(ours: Ours, mut x: Words, nanos: u32, count: usize) -> Done<()> {
     for _ in 0..count {
-        x = ours.timed(x, nanos).then(|(x, _)| read_back(x)).await?;
+        x = ours.timed(x, nanos).then(read_back).await?;
         yield_now().await;
     }
     Ok(())

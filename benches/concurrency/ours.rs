@@ -61,10 +61,7 @@ impl Ours {
     /// Three launches in sequence.
     pub fn pipeline(&self, x: Floats) -> impl DeviceOp<Output = Floats> + 'static {
         let [second, third] = [self.scale.clone(), self.scale.clone()];
-        self.scale(x)
-            .then(move |(x, ..)| scale(&second, x))
-            .then(move |(x, ..)| scale(&third, x))
-            .map(|(x, ..)| x)
+        self.scale(x).then(move |x| scale(&second, x)).then(move |x| scale(&third, x))
     }
 
     /// Runs one warp for `nanos`.

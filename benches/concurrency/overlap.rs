@@ -109,10 +109,7 @@ impl Chunks<'_> {
     fn together(&self, lanes: usize) -> impl DeviceOp<Output = ()> {
         let nanos = self.sizes.chunk_nanos;
         let chunk = move || {
-            self.upload()
-                .then(move |x| self.ours.timed(x, nanos))
-                .then(|(x, _)| to_pinned(x))
-                .map(drop)
+            self.upload().then(move |x| self.ours.timed(x, nanos)).then(to_pinned).map(drop)
         };
         let row = move |_| in_order((0..self.sizes.chunks / lanes).map(move |_| chunk()));
         join_all((0..lanes).map(row)).map(drop)
@@ -129,7 +126,7 @@ impl Chunks<'_> {
 
     fn kernels(&self, x: Words) -> impl DeviceOp<Output = Words> {
         iterate((x, self.sizes.chunks), |(x, left)| {
-            self.ours.timed(x, self.sizes.chunk_nanos).map(move |(x, _)| match left {
+            self.ours.timed(x, self.sizes.chunk_nanos).map(move |x| match left {
                 1 => ControlFlow::Break(x),
                 _ => ControlFlow::Continue((x, left - 1)),
             })

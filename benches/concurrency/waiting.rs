@@ -36,7 +36,7 @@ pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<
     let mut lend = |run: &dyn Fn(Words) -> cuda_async::Result<Words>| {
         words = words.take().and_then(|x| run(x).ok());
     };
-    let one = |x| ours.timed(x, nanos).map(|(x, _)| x);
+    let one = |x| ours.timed(x, nanos);
     row(&what, "`.sync_on(&stream)`", || lend(&|x| one(x).sync_on(&ours.stream)));
     row(&what, "`.await`", || lend(&|x| parking.block_on(one(x).into_future())));
     let mut all = Some((0..AT_ONCE).map(|_| ours.words(1)).collect::<Result<Vec<_>, _>>()?);

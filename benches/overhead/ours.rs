@@ -81,23 +81,23 @@ impl Ours {
     }
 
     pub fn sync_on(&self) {
-        self.with_buffer(|x| Ok(self.op(x).sync_on(&self.stream)?.0));
+        self.with_buffer(|x| self.op(x).sync_on(&self.stream));
     }
 
     pub fn sync(&self) {
-        self.with_buffer(|x| Ok(self.op(x).sync()?.0));
+        self.with_buffer(|x| self.op(x).sync());
     }
 
     pub fn awaited(&self, policy: &dyn SchedulingPolicy) {
         self.with_buffer(|x| {
             let launched = async { self.op(x).schedule(policy).await };
-            Ok(self.runtime.block_on(launched)?.0)
+            self.runtime.block_on(launched)
         });
     }
 
     /// Runs `runs` launches, one after the other.
     pub fn sync_on_in_sequence(&self, runs: usize) {
-        self.with_buffer(|x| (0..runs).try_fold(x, |x, _| Ok(self.op(x).sync_on(&self.stream)?.0)));
+        self.with_buffer(|x| (0..runs).try_fold(x, |x, _| self.op(x).sync_on(&self.stream)));
     }
 
     /// Runs `runs` launches on each of `threads` threads, one after the other. Each thread has a stream and a buffer.
@@ -112,7 +112,7 @@ impl Ours {
     fn on_own_stream(&self, runs: usize) -> Result<()> {
         let stream = self.stream.device().new_stream()?;
         let x = zeros(LEN).sync_on(&stream)?;
-        (0..runs).try_fold(x, |x, _| Ok(self.op(x).sync_on(&stream)?.0)).map(drop)
+        (0..runs).try_fold(x, |x, _| self.op(x).sync_on(&stream)).map(drop)
     }
 
     /// Awaits `runs` launches, one after the other, inside one `block_on`.
@@ -121,7 +121,7 @@ impl Ours {
             self.runtime.block_on(async {
                 let mut x = x;
                 for _ in 0..runs {
-                    x = self.op(x).schedule(policy).await?.0;
+                    x = self.op(x).schedule(policy).await?;
                 }
                 Ok(x)
             })
@@ -134,7 +134,7 @@ impl Ours {
             self.runtime.block_on(async {
                 let mut x = x;
                 for _ in 0..runs {
-                    x = self.op(x).await?.0;
+                    x = self.op(x).await?;
                 }
                 Ok(x)
             })
@@ -186,7 +186,7 @@ impl Ours {
     /// An op of `launches` launches, one after the other.
     fn chain(&self, x: Floats, launches: usize) -> impl DeviceOp<Output = Floats> + '_ {
         iterate((x, launches), |(x, left)| {
-            self.op(x).map(move |(x, ..)| match left {
+            self.op(x).map(move |x| match left {
                 1 => ControlFlow::Break(x),
                 _ => ControlFlow::Continue((x, left - 1)),
             })
@@ -206,7 +206,7 @@ impl Ours {
 
     /// An op that launches and copies the result to the host.
     fn launch_and_read(&self, x: Floats) -> impl DeviceOp<Output = Floats> + '_ {
-        self.op(x).map(|(x, ..)| Arc::new(x)).then(|x| {
+        self.op(x).map(Arc::new).then(|x| {
             to_host(x.clone()).then(move |host| {
                 black_box(host);
                 Arc::try_unwrap(x).map(value).map_err(|_| Error::AlreadyEnded)

@@ -147,7 +147,7 @@ fn scaled(
             // SAFETY: the kernel reads n elements of pixels, which has at least n, and writes n elements of out.
             unsafe { launch(&kernel, config, (pixels, out, n as u32)) }
         })
-        .map(|(_, out, _)| out)
+        .map(|(_, out)| out)
 }
 
 /// Launches a kernel with one thread for each row of logits, which writes `len` results: `argmax` one for each row,

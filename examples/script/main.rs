@@ -47,7 +47,7 @@ fn step(stencil: Function, plate: Plate) -> impl DeviceOp<Output = Plate> {
             // SAFETY: reads plate and writes next, all of them, and both have SIDE * SIDE points.
             unsafe { launch(&stencil, config, (plate, next, side, side, 0.0f32, 0.25f32)) }
         })
-        .map(|(_, next, ..)| Arc::new(next))
+        .map(|(_, next)| Arc::new(next))
 }
 
 /// So many steps, one behind the other.

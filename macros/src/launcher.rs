@@ -2,7 +2,7 @@
 
 use cuda_ptx::{Param, Signature};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::{Token, Visibility, spanned::Spanned};
 
 use crate::{
@@ -24,8 +24,6 @@ struct Part<'a> {
     param: Option<&'a Param>,
     /// The type parameter, if the argument is a buffer.
     generic: Option<Ident>,
-    /// The name of the argument in the output of the launch.
-    back: Ident,
 }
 
 /// Generates `pub unsafe fn vecadd<A: KernelInput<f32>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
@@ -39,11 +37,9 @@ pub(crate) fn launcher(
         .iter()
         .zip(names::type_parameters(kernel))
         .enumerate()
-        .map(|(index, (argument, generic))| Part {
-            argument,
-            param: signature.and_then(|signature| signature.params.get(index)),
-            generic,
-            back: format_ident!("argument_{index}", span = Span::mixed_site()),
+        .map(|(index, (argument, generic))| {
+            let param = signature.and_then(|signature| signature.params.get(index));
+            Part { argument, param, generic }
         })
         .collect();
     let (name, attrs, doc) = (&kernel.name, &kernel.attrs, docs::of_launcher(kernel));
@@ -61,9 +57,7 @@ pub(crate) fn launcher(
     let passed = nested(parts.iter().map(Part::passed).collect());
     let call = quote!(::cuda_async::launch(&self.#name, #config, #passed));
     let call = unsafe_block(&call, &kernel.safety, unsafe_token);
-    let back = nested(parts.iter().map(Part::pattern).collect());
     let output = bare_if_one(&generics.iter().map(|name| quote!(#name)).collect::<Vec<_>>());
-    let given = bare_if_one(&parts.iter().filter_map(Part::given).collect::<Vec<_>>());
     quote! {
         #(#attrs)*
         #doc
@@ -74,7 +68,7 @@ pub(crate) fn launcher(
             #(#taken),*
         ) -> impl ::cuda_async::DeviceOp<Output = #output> + use<#(#generics),*> {
             #(#sizes)*
-            ::cuda_async::DeviceOp::map(#call, |#back| #given)
+            #call
         }
     }
 }
@@ -131,7 +125,7 @@ impl Part<'_> {
         let align = self.param.map_or(1, |param| param.align) as usize;
         match passed {
             Passed::Input(_) => quote!(::cuda_async::kernel::Reads::new(#name)),
-            Passed::Output(_) => quote!(#name),
+            Passed::Output(_) => quote!(::cuda_async::kernel::Returned(#name)),
             Passed::Bool => {
                 quote!(::cuda_async::kernel::Aligned::<#align, _>(::core::primitive::u8::from(#name)))
             }
@@ -139,25 +133,6 @@ impl Part<'_> {
             Passed::Number(_) | Passed::Other => {
                 quote_spanned!(ty.span()=> ::cuda_async::kernel::Aligned::<#align, #ty>(#name))
             }
-        }
-    }
-
-    /// The pattern that binds the argument in the output of the launch.
-    fn pattern(&self) -> TokenStream {
-        let back = &self.back;
-        match &self.generic {
-            Some(_) => quote!(#back),
-            None => quote!(_),
-        }
-    }
-
-    /// The value that the operation returns to the caller.
-    fn given(&self) -> Option<TokenStream> {
-        let back = &self.back;
-        match &self.argument.passed {
-            Passed::Input(_) => Some(quote!(::cuda_async::kernel::Reads::into_inner(#back))),
-            Passed::Output(_) => Some(quote!(#back)),
-            _ => None,
         }
     }
 

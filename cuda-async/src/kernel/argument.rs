@@ -7,6 +7,8 @@ use cuda_core::{
 };
 use half::{bf16, f16};
 
+use crate::kernel::given_back::BufferTuple;
+
 /// An argument of a kernel. The form of a buffer argument decides the kernel's access to it:
 ///
 /// | argument | access by the kernel |
@@ -18,25 +20,95 @@ use half::{bf16, f16};
     message = "`{Self}` is not an argument that a kernel can have",
     note = "a `Vec` or slice goes to the device first, with `h2d(..)`; an op runs first: `zip!(..).then(..)`; a struct goes by value in `ByValue(..)` and derives `bytemuck::Pod`"
 )]
-pub trait KernelArg: Send {
+pub trait KernelArg: Send + Sized {
+    /// The buffers that a launch gives back for this argument and the ones behind it, if it gives back `Rest` for those:
+    /// `Rest::Prepend<Self>` for a buffer, and `Rest` for a value.
+    type GivenBack<Rest: BufferTuple>: BufferTuple;
+
     /// Adds this argument to the arguments of a launch.
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>);
+
+    /// Puts this argument in front of `rest` if it is a buffer.
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Self::GivenBack<Rest>;
 }
+
+/// The items of a [`KernelArg`] that say that the launch gives it back, or that it does not.
+macro_rules! given_back {
+    (buffer) => {
+        type GivenBack<Rest: BufferTuple> = Rest::Prepend<Self>;
+
+        #[inline]
+        fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<Self> {
+            rest.prepend(self)
+        }
+    };
+    (value) => {
+        type GivenBack<Rest: BufferTuple> = Rest;
+
+        #[inline]
+        fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest {
+            rest
+        }
+    };
+}
+pub(super) use given_back;
 
 /// A struct that is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct ByValue<T>(pub T);
 
 impl<T: Element> KernelArg for ByValue<T> {
+    given_back!(value);
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.value(&self.0);
     }
 }
 
+/// A buffer that the launch gives back. Code that is generic over the form of a buffer uses it: the compiler then knows the
+/// type of the output.
+///
+/// ```
+/// use cuda_async::{DeviceBuffer, Function, LaunchConfig, kernel::{KernelArg, Returned}, launch, prelude::*};
+///
+/// /// Multiplies `x`, of `n` elements.
+/// ///
+/// /// # Safety
+/// /// `scale(x, factor, n)` writes x, all below n.
+/// unsafe fn scale<B: KernelArg>(scale: &Function, x: B, n: u32) -> impl DeviceOp<Output = B> + use<B> {
+///     // SAFETY: the caller promises it.
+///     unsafe { launch(scale, LaunchConfig::for_num_elems(n), (Returned(x), 2.0f32, n)) }
+/// }
+/// # let device = cuda_async::open("cpu")?;
+/// # let kernel = device.load_ptx(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
+/// # // SAFETY: x has three elements.
+/// # let op = h2d(vec![1.0f32, 2.0, 3.0]).then(move |x| unsafe { scale(&kernel, x, 3) });
+/// # assert_eq!(op.then(to_host).sync_on(&device.new_stream()?)?, [2.0, 4.0, 6.0]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Returned<B>(pub B);
+
+impl<B: KernelArg> KernelArg for Returned<B> {
+    type GivenBack<Rest: BufferTuple> = Rest::Prepend<B>;
+
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        self.0.push(arguments);
+    }
+
+    #[inline]
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<B> {
+        rest.prepend(self.0)
+    }
+}
+
 macro_rules! numbers {
     ($($kind:ident: $($ty:ty)*;)*) => {$($(
         impl KernelArg for $ty {
+            given_back!(value);
+
             #[inline]
             fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 arguments.number(self, ArgumentKind::$kind);
@@ -51,6 +123,8 @@ numbers! {
 }
 
 impl KernelArg for bool {
+    given_back!(value);
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.number(&u8::from(*self), ArgumentKind::Integer);
@@ -60,6 +134,8 @@ impl KernelArg for bool {
 macro_rules! buffers {
     ($($buffer:ty: $access:ident;)*) => {$(
         impl<T: Element> KernelArg for $buffer {
+            given_back!(buffer);
+
             #[inline]
             fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 arguments.buffer(self, Access::$access);
@@ -77,6 +153,8 @@ buffers! {
 }
 
 impl<T: Element> KernelArg for Slice<'_, T> {
+    given_back!(buffer);
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.slice(*self);
@@ -84,6 +162,8 @@ impl<T: Element> KernelArg for Slice<'_, T> {
 }
 
 impl<T: Element> KernelArg for SharedSlice<T> {
+    given_back!(buffer);
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.slice(self.as_slice());
@@ -91,6 +171,8 @@ impl<T: Element> KernelArg for SharedSlice<T> {
 }
 
 impl<T: Element> KernelArg for SliceMut<'_, T> {
+    given_back!(buffer);
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.slice_mut(self);
@@ -98,18 +180,43 @@ impl<T: Element> KernelArg for SliceMut<'_, T> {
 }
 
 /// The arguments of a kernel: a tuple of up to sixteen [`KernelArg`]s in the order of its parameters.
-pub trait KernelArgs: Send {
+pub trait KernelArgs: Send + Sized {
+    /// The buffers that a launch gives back for these arguments and the ones behind them.
+    type GivenBack<Rest: BufferTuple>: BufferTuple;
+
     /// Adds all arguments.
     fn push_all<'a>(&'a self, arguments: &mut Arguments<'a>);
+
+    /// Puts the buffers in front of `rest`.
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Self::GivenBack<Rest>;
+}
+
+/// The buffers among the arguments `A`, without the values. A launch gives them back in the form in which they were given:
+/// as a tuple, as the buffer itself if there is one, or as `()`.
+pub type Buffers<A> = <<A as KernelArgs>::GivenBack<()> as BufferTuple>::Bare;
+
+/// Folds the arguments from the last to the first.
+macro_rules! fold {
+    (type $rest:ty;) => { $rest };
+    (type $rest:ty; $first:ident $($more:ident)*) => { $first::GivenBack<fold!(type $rest; $($more)*)> };
+    (value $rest:expr;) => { $rest };
+    (value $rest:expr; $first:expr $(, $more:expr)*) => { $first.give_back(fold!(value $rest; $($more),*)) };
 }
 
 macro_rules! tuples {
     ($($($name:ident $index:tt),*;)*) => {$(
         impl<$($name: KernelArg),*> KernelArgs for ($($name,)*) {
+            type GivenBack<Rest: BufferTuple> = fold!(type Rest; $($name)*);
+
             #[allow(unused_variables)]
             #[inline]
             fn push_all<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 $(self.$index.push(arguments);)*
+            }
+
+            #[inline]
+            fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Self::GivenBack<Rest> {
+                fold!(value rest; $(self.$index),*)
             }
         }
     )*};

@@ -6,7 +6,10 @@ use cuda_core::{Arguments, Error, Function, LaunchConfig, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
-    kernel::argument::KernelArgs,
+    kernel::{
+        argument::{Buffers, KernelArgs},
+        given_back::BufferTuple,
+    },
     op::{Op, Submit, Submitted, poll_once},
 };
 
@@ -19,7 +22,8 @@ pub struct LaunchOp<A> {
     credit: Credit,
 }
 
-/// Runs a kernel. The output is the arguments, in the form in which they were given.
+/// Runs a kernel. The output is the buffers among the arguments, each in the form in which it was given: a tuple, the buffer
+/// itself if there is one, or `()`.
 ///
 /// The number, the sizes and the kinds of the arguments are checked against the kernel's parameters at submission.
 ///
@@ -32,7 +36,7 @@ pub struct LaunchOp<A> {
 ///     // SAFETY: `vecadd(a, b, c, n)` reads a and b and writes c, all below n.
 ///     unsafe { launch(&vecadd, LaunchConfig::for_num_elems(100), (a, b, c, 100u32)) }
 /// });
-/// let sum = op.then(|(_, _, c, _)| to_host(c)).sync_on(&device.new_stream()?)?;
+/// let sum = op.then(|(_, _, c)| to_host(c)).sync_on(&device.new_stream()?)?;
 /// assert_eq!(sum, vec![3.0; 100]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
@@ -72,15 +76,26 @@ unsafe fn enqueue<A: KernelArgs>(
     .map(drop)
 }
 
+/// The output of a launch.
+#[inline(always)]
+fn buffers<A: KernelArgs>(args: A) -> Buffers<A> {
+    args.give_back(()).bare()
+}
+
 impl<A: KernelArgs> Submit for LaunchOp<A> {
-    type Output = A;
+    type Output = Buffers<A>;
 
     #[inline]
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<A>> {
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Buffers<A>>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let args = self.args.take().ok_or(Error::AlreadyEnded)?;
         // SAFETY: the caller of `launch` promised it.
-        Poll::Ready(unsafe { enqueue(&self.function, self.config, &args, cx) }.map(|()| args))
+        let enqueued = unsafe { enqueue(&self.function, self.config, &args, cx) };
+        Poll::Ready(enqueued.map(|()| buffers(args)))
     }
 
     #[inline(always)] // so the operation is taken apart where it was made, and never moved
@@ -92,7 +107,7 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
         }
         // SAFETY: the caller of `launch` promised it.
         match unsafe { enqueue(&function, config, &args, cx) } {
-            Ok(()) => Ok(Ok(args)),
+            Ok(()) => Ok(Ok(buffers(args))),
             Err(error) => Ok(Err(error)),
         }
     }

@@ -6,13 +6,15 @@
 mod argument;
 #[cfg(feature = "macros")]
 mod declare;
+mod given_back;
 mod launch;
 mod load;
 mod typed_args;
 
-pub use argument::{ByValue, KernelArg, KernelArgs};
+pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
+pub use given_back::BufferTuple;
 pub use launch::{LaunchOp, launch};
 pub use load::{LoadPtx, load_ptx};
 pub use typed_args::{Aligned, Group, KernelInput, KernelOutput, Reads};

@@ -4,7 +4,10 @@ use std::{marker::PhantomData, sync::Arc};
 
 use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
 
-use crate::kernel::argument::{KernelArg, KernelArgs};
+use crate::kernel::{
+    argument::{KernelArg, KernelArgs, given_back},
+    given_back::BufferTuple,
+};
 
 mod sealed {
     /// Sealed, so that no foreign type gives out the memory of one `KernelOutput` twice.
@@ -67,7 +70,7 @@ impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
 
 impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {}
 
-/// A buffer that the kernel only reads, even if the launch owns it.
+/// A buffer that the kernel only reads, even if the launch owns it. The launch gives back the buffer itself.
 #[derive(Debug)]
 pub struct Reads<T, B> {
     buffer: B,
@@ -79,17 +82,19 @@ impl<T: Element, B: KernelInput<T>> Reads<T, B> {
     pub const fn new(buffer: B) -> Self {
         Self { buffer, element: PhantomData }
     }
-
-    /// Returns the buffer in the form in which it was given.
-    pub fn into_inner(self) -> B {
-        self.buffer
-    }
 }
 
 impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
+    type GivenBack<Rest: BufferTuple> = Rest::Prepend<B>;
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         self.buffer.push_read(arguments);
+    }
+
+    #[inline]
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<B> {
+        rest.prepend(self.buffer)
     }
 }
 
@@ -98,6 +103,8 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
 pub struct Aligned<const ALIGN: usize, T>(pub T);
 
 impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
+    given_back!(value);
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.raw(bytemuck::bytes_of(&self.0), ALIGN);
@@ -109,8 +116,15 @@ impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
 pub struct Group<A>(pub A);
 
 impl<A: KernelArgs> KernelArg for Group<A> {
+    type GivenBack<Rest: BufferTuple> = A::GivenBack<Rest>;
+
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         self.0.push_all(arguments);
+    }
+
+    #[inline]
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> A::GivenBack<Rest> {
+        self.0.give_back(rest)
     }
 }

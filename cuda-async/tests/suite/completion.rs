@@ -101,7 +101,7 @@ fn future_does_not_report_failures_of_other_work_on_its_stream() {
         // SAFETY: writes `lost`, of 64 elements, or traps.
         let op = unsafe { launch(&trap, LaunchConfig::new(1, 64), (lost, 5u32, 64u32)) };
         // SAFETY: only the library uses it.
-        let (lost, ..) = unsafe { op.async_on(&stream) }.unwrap();
+        let lost = unsafe { op.async_on(&stream) }.unwrap();
         let _ = stream.synchronize();
         device.reset().unwrap();
         idle_blocks(&device, 4, 8);
@@ -126,7 +126,7 @@ fn many_failures_on_a_stream_are_not_reported_by_an_earlier_operation() {
     // SAFETY: writes `lost`, of 64 elements, or traps.
     let op = unsafe { launch(&trap, LaunchConfig::new(1, 64), (lost, 5u32, 64u32)) };
     // SAFETY: only the library uses it.
-    let (lost, ..) = unsafe { op.async_on(&stream) }.unwrap();
+    let lost = unsafe { op.async_on(&stream) }.unwrap();
     let _ = stream.synchronize();
     device.reset().unwrap();
     let fails = || to_host(&lost).sync_on(&stream).unwrap_err();

@@ -118,16 +118,16 @@ fn faulting(
         unsafe {
             match fault.as_str() {
                 // Far beyond the mapped memory of the pool.
-                "store_at" => launch(&kernel, one, (x, 1i64 << 40, 1u32)).map(|(x, ..)| x).boxed(),
+                "store_at" => launch(&kernel, one, (x, 1i64 << 40, 1u32)).boxed(),
                 "trap_at" => {
                     let all = LaunchConfig::new(1, 64);
-                    launch(&kernel, all, (x, 5u32, 64u32)).map(|(x, ..)| x).boxed()
+                    launch(&kernel, all, (x, 5u32, 64u32)).boxed()
                 }
                 "assert_below" => {
                     let all = LaunchConfig::new(1, 64);
-                    launch(&kernel, all, (x, 50u32, 64u32)).map(|(x, ..)| x).boxed()
+                    launch(&kernel, all, (x, 50u32, 64u32)).boxed()
                 }
-                _ => launch(&kernel, one, (x, 3u64, 1u32)).map(|(x, ..)| x).boxed(),
+                _ => launch(&kernel, one, (x, 3u64, 1u32)).boxed(),
             }
         }
     })

@@ -3,8 +3,11 @@
 use std::sync::OnceLock;
 
 use cuda_async::{
-    Device, DeviceBuffer, DeviceOp, Function, LaunchConfig, kernel::KernelArg, launch,
-    memory::BufferSource, zeros,
+    Device, DeviceBuffer, DeviceOp, Function, LaunchConfig,
+    kernel::{KernelArg, Returned},
+    launch,
+    memory::BufferSource,
+    zeros,
 };
 
 use crate::{devices::cuda, modules::load_ptx};
@@ -54,9 +57,9 @@ impl Kernels {
             .then(move |c| {
                 let config = LaunchConfig::for_num_elems(n);
                 // SAFETY: reads a and b and writes c, all of n elements.
-                unsafe { launch(&kernel, config, (a, b, c, n as u32)) }
+                unsafe { launch(&kernel, config, (Returned(a), Returned(b), c, n as u32)) }
             })
-            .map(|(_, _, c, _)| c)
+            .map(|(_, _, c)| c)
     }
 
     /// `x * factor`, in place.
@@ -64,7 +67,6 @@ impl Kernels {
         let n = x.len() as u32;
         // SAFETY: reads and writes x, of n elements.
         unsafe { launch(&self.scale, LaunchConfig::for_num_elems(n), (x, factor, n)) }
-            .map(|(x, ..)| x)
     }
 
     /// `x + term`, in place.
@@ -72,7 +74,6 @@ impl Kernels {
         let n = x.len() as u32;
         // SAFETY: reads and writes x, of n elements.
         unsafe { launch(&self.add_scalar, LaunchConfig::for_num_elems(n), (x, term, n)) }
-            .map(|(x, ..)| x)
     }
 
     /// A slow kernel: `n` words, each the end of a sequence of `iterations` steps.
@@ -84,7 +85,6 @@ impl Kernels {
         let n = out.len() as u32;
         // SAFETY: writes out, of n elements.
         unsafe { launch(&self.spin, LaunchConfig::for_num_elems(n), (out, 1u32, iterations, n)) }
-            .map(|(out, ..)| out)
     }
 }
 

@@ -38,7 +38,7 @@ fn lost(device: &Device, stream: &Stream) -> [cuda_async::DeviceBuffer<u32>; 2] 
     // SAFETY: writes the buffer, of 64 elements, or traps.
     let op = unsafe { launch(&trap, LaunchConfig::new(1, 64), (faulted, 5u32, 64u32)) };
     // SAFETY: only the library uses the buffer.
-    let (faulted, ..) = unsafe { op.async_on(stream) }.unwrap();
+    let faulted = unsafe { op.async_on(stream) }.unwrap();
     // SAFETY: as above.
     let skipped = unsafe { upload_into(skipped, [3; LEN]).async_on(stream) }.unwrap();
     let _ = stream.synchronize();

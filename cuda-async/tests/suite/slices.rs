@@ -10,7 +10,7 @@ use cuda_async::{
     Device, DeviceBuffer, Error, Function, LaunchConfig, Stream,
     cuda_cpu::CpuProvider,
     join_all,
-    kernel::KernelArg,
+    kernel::{KernelArg, Returned},
     launch,
     memory::{Slice, fill, upload_into},
     prelude::*,
@@ -57,7 +57,7 @@ fn shared_slices_take_every_form_of_range(device: &Device) {
     assert_eq!(read(all.share(..).unwrap()), [0, 1, 2, 3, 4]);
     let part = all.share(1..=3).unwrap();
     assert_eq!(read(part.slice(1..).unwrap()), [2, 3]);
-    assert_eq!(read(part.slice(..0).unwrap()), []);
+    assert!(read(part.slice(..0).unwrap()).is_empty());
     for wrong in [part.slice(..4), part.slice(4..4), all.share(2..6)] {
         assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
     }
@@ -87,8 +87,7 @@ impl Meet {
         limit: u32,
     ) -> impl DeviceOp<Output = T> + use<T> {
         // SAFETY: writes the first element of `out`. The flags are the module's own.
-        unsafe { launch(&self.kernel, LaunchConfig::new(1, 1), (out, own, other, limit)) }
-            .map(|(out, ..)| out)
+        unsafe { launch(&self.kernel, LaunchConfig::new(1, 1), (Returned(out), own, other, limit)) }
     }
 }
 
@@ -173,12 +172,13 @@ fn shared_slices_of_one_buffer_run_at_the_same_time(device: &Device) {
         let parts = [x.share(0..2).unwrap(), x.share(1..2).unwrap()];
         let outs = [written(device), written(device)];
         let pair = meet.pair();
-        let read_by = |(stream, (part, out)), (own, other)| {
+        type Read = (cuda_core::SharedSlice<u32>, DeviceBuffer<u32>);
+        let read_by = |(stream, (part, out)): (_, Read), (own, other): (u32, u32)| {
             let args = (part, out, own, other, LONG);
             // SAFETY: writes the first element of `out`. The flags are the module's own.
             let op = unsafe { launch(&meet.reading, LaunchConfig::new(1, 1), args) };
             // SAFETY: only the library uses the buffers.
-            unsafe { op.async_on(stream) }.map(|(_, out, ..)| out).unwrap()
+            unsafe { op.async_on(stream) }.unwrap().1
         };
         let mut kernels = [&one, &two].into_iter().zip(parts.into_iter().zip(outs));
         let outs = [pair, flip(pair)].map(|pair| read_by(kernels.next().unwrap(), pair));

@@ -10,7 +10,7 @@ use std::{
 
 use cuda_async::{
     BoxedOp, Device, DeviceBuffer, Error, Function, LaunchConfig, Op, join_all,
-    kernel::KernelArg,
+    kernel::{BufferTuple, KernelArg, Returned},
     launch,
     memory::{BufferSource, BufferTarget, copy, fill, read_back, upload_into},
     op::Submit,
@@ -70,6 +70,12 @@ impl BufferSource for Held {
 
 /// Returns the buffer for reading.
 impl KernelArg for Held {
+    type GivenBack<Rest: BufferTuple> = Rest::Prepend<Self>;
+
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<Self> {
+        rest.prepend(self)
+    }
+
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.slice(self.as_slice());
     }
@@ -108,7 +114,7 @@ impl Kernels {
     pub fn mad(&self, x: Held, a: u32, b: u32) -> BoxedOp<'static, Buffer> {
         let k = self.mad.clone();
         // SAFETY: reads and writes x, of `LEN` elements.
-        let run = move |x: Buffer| unsafe { launch(&k, BLOCK, (x, a, b, N)) }.map(|(x, ..)| x);
+        let run = move |x: Buffer| unsafe { launch(&k, BLOCK, (x, a, b, N)) };
         match x.exclusive() {
             Ok(x) => run(x).boxed(),
             Err(x) => zip!(self.zero(), value(x))
@@ -126,13 +132,13 @@ impl Kernels {
         uninitialised(LEN)
             // SAFETY: reads a and b and writes c, all of `LEN` elements.
             .then(move |c: Buffer| unsafe { launch(&k, BLOCK, (a, b, c, N)) })
-            .map(|(_, _, c, _)| c)
+            .map(|(_, _, c)| c)
             .boxed()
     }
 
     pub fn fill(&self, x: Buffer, v: u32) -> BoxedOp<'static, Buffer> {
         // SAFETY: writes x, of `LEN` elements.
-        unsafe { launch(&self.fill, BLOCK, (x, v, N)) }.map(|(x, ..)| x).boxed()
+        unsafe { launch(&self.fill, BLOCK, (x, v, N)) }.boxed()
     }
 
     /// Returns the buffer itself, or a copy if it has other owners.
@@ -153,18 +159,20 @@ impl Kernels {
         match change {
             Prepared::Mad(a, b) => {
                 // SAFETY: reads and writes the target, of n elements.
-                unsafe { launch(&self.mad, BLOCK, (target, a, b, n)) }.map(|(x, ..)| x).boxed()
+                unsafe { launch(&self.mad, BLOCK, (Returned(target), a, b, n)) }.boxed()
             }
             Prepared::Fill(v) => fill(target, v).boxed(),
             Prepared::Count(v) => {
                 // SAFETY: writes the target, of n elements.
-                unsafe { launch(&self.fill, BLOCK, (target, v, n)) }.map(|(x, ..)| x).boxed()
+                unsafe { launch(&self.fill, BLOCK, (Returned(target), v, n)) }.boxed()
             }
             Prepared::Upload(v) => upload_into(target, counted(v)[..len].to_vec()).boxed(),
             Prepared::Copy(from) => copy(from, target).map(|(_, x)| x).boxed(),
             Prepared::Sum(a, b) => {
                 // SAFETY: reads a and b and writes the target, all of n elements.
-                unsafe { launch(&self.add, BLOCK, (a, b, target, n)) }.map(|(_, _, x, _)| x).boxed()
+                unsafe { launch(&self.add, BLOCK, (a, b, Returned(target), n)) }
+                    .map(|(_, _, x)| x)
+                    .boxed()
             }
             Prepared::Host(v) => read_back(target)
                 .then(move |(words, target)| {
@@ -243,7 +251,7 @@ impl Kernels {
         uninitialised(LEN)
             // SAFETY: writes x, of `LEN` elements, and reads the tape, which `slot` is on.
             .then(move |x: Buffer| unsafe { launch(&k, BLOCK, (x, slot, N)) })
-            .map(|(x, ..)| Held::new(x))
+            .map(Held::new)
             .boxed()
     }
 }
@@ -408,7 +416,7 @@ fn failing(k: &Kernels, of: Built, failure: Failure) -> Built {
         // Not `panic!`, which would print thousands of reports.
         Failure::Panic => std::panic::resume_unwind(Box::new("on purpose")),
         // SAFETY: refused before anything runs.
-        Failure::Arguments => Ok(unsafe { launch(&k, BLOCK, (x, 1u32)) }.map(|(x, _)| x)),
+        Failure::Arguments => Ok(unsafe { launch(&k, BLOCK, (x, 1u32)) }),
     })
     .boxed()
 }

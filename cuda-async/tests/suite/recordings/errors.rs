@@ -182,7 +182,7 @@ fn replay_that_is_refused_half_way_leaves_the_memory_usable() {
         .then(|x| fill(x, 1))
         // SAFETY: the kernel uses nothing of x.
         .then(|x| unsafe { launch(&large, config, (x,)) })
-        .then(|(x,)| fill(x, 2));
+        .then(|x| fill(x, 2));
     let (x, recording) = record(op, &device).unwrap().into_parts();
     for stream in [&one, &two, &one] {
         let replayed = recording.replay(stream);
@@ -204,7 +204,7 @@ fn fault_in_a_replay_is_reported_on_its_stream() {
         // SAFETY: writes x, of 64 elements, or traps.
         unsafe { launch(&trap, LaunchConfig::new(1, 64), (x, 5u32, 64u32)) }
     });
-    let ((x, ..), recording) = record(op, &device).unwrap().into_parts();
+    let (x, recording) = record(op, &device).unwrap().into_parts();
     recording.replay(&stream).unwrap();
     let fault = stream.synchronize();
     assert!(matches!(fault, Err(Error::Fault(_))), "{fault:?}");

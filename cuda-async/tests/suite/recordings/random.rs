@@ -9,7 +9,7 @@ use cuda_async::{
     BoxedOp, Device, DeviceBuffer, Function, LaunchConfig, Result, Stream,
     graph::record,
     join_all,
-    kernel::KernelArg,
+    kernel::{KernelArg, Returned},
     launch,
     memory::{BufferTarget, copy, fill, upload_into},
     prelude::*,
@@ -145,13 +145,11 @@ impl Kernels {
         match change {
             Change::Scale(factor) => {
                 // SAFETY: reads and writes the target, of n elements.
-                unsafe { launch(&self.scale, config, (target, factor, n)) }.map(|it| it.0).boxed()
+                unsafe { launch(&self.scale, config, (Returned(target), factor, n)) }.boxed()
             }
             Change::Add(term) => {
                 // SAFETY: reads and writes the target, of n elements.
-                unsafe { launch(&self.add_scalar, config, (target, term, n)) }
-                    .map(|it| it.0)
-                    .boxed()
+                unsafe { launch(&self.add_scalar, config, (Returned(target), term, n)) }.boxed()
             }
             Change::Fill(value) => fill(target, value).boxed(),
             Change::Upload(value) => upload_into(target, counted(value, len)).boxed(),
@@ -167,7 +165,7 @@ impl Kernels {
                 // SAFETY: reads a and b and writes c, all of `LEN` elements.
                 unsafe { launch(&vecadd, config, (a, b, c, LEN as u32)) }
             })
-            .map(|(_, _, c, _)| c)
+            .map(|(_, _, c)| c)
             .boxed()
     }
 

@@ -141,7 +141,7 @@ fn launches_that_share_a_variable_keep_their_order(device: &Device) {
     let op = zeros::<u32>(8)
         .then(|x| unsafe { launch(&set, config, (slot, 40u32)) }.map(|_| x))
         .then(|x| unsafe { launch(&get, config, (x, slot, 8u32)) })
-        .then(|(x, ..)| unsafe { launch(&set, config, (slot, 50u32)) }.map(|_| x));
+        .then(|x| unsafe { launch(&set, config, (slot, 50u32)) }.map(|_| x));
     let (x, recording) = record(op, device).unwrap().into_parts();
     let after: Vec<_> = (0..4).map(|node| recording.after(node).unwrap()).collect();
     let expected: [&[u32]; 4] = [&[], &[], &[0, 1], &[2]];
