@@ -130,7 +130,7 @@ impl Layer {
                 // `rows * outputs` elements of out.
                 unsafe { launch(&kernel, config, args) }
             })
-            .map(|(_, _, _, out, ..)| out)
+            .map(|(_, _, _, out)| out)
     }
 }
 
@@ -165,5 +165,5 @@ fn per_row<T: cuda_async::Element>(
             // number of elements that their kernel writes.
             unsafe { launch(&kernel, config, (logits, out, rows as u32, CLASSES as u32)) }
         })
-        .map(|(_, out, ..)| out)
+        .map(|(_, out)| out)
 }

@@ -67,6 +67,7 @@ fn answered(
         .then(move |pixels| layers.logits(pixels))
         .then(move |logits| head.labels(Arc::new(logits)))
         .then(to_host)
+        .named("batch")
         .timeout(deadline)
         .map(Ok)
         .or_else(|error| value(Err(error)))

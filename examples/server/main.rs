@@ -15,6 +15,7 @@ use clap::Parser;
 use examples::digits::{Model, Weights};
 use server_example::{Limits, serve};
 use tokio::net::TcpListener;
+use tracing_subscriber::{filter::LevelFilter, fmt::format::FmtSpan};
 
 /// Reads handwritten digits over HTTP.
 #[derive(Parser)]
@@ -22,6 +23,9 @@ struct Options {
     /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:3000")]
     listen: String,
+    /// Prints the spans of runs and operations, and all submissions, to standard error.
+    #[arg(long)]
+    trace: bool,
 }
 
 const LIMITS: Limits = Limits {
@@ -34,6 +38,10 @@ const LIMITS: Limits = Limits {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
+    if options.trace {
+        let lines = tracing_subscriber::fmt().with_writer(std::io::stderr);
+        lines.with_max_level(LevelFilter::TRACE).with_span_events(FmtSpan::CLOSE).init();
+    }
     let device = tokio::task::spawn_blocking(cuda_async::default_device).await??;
     let model = Model::upload(&device, &Weights::load()?)?.await?;
 

@@ -7,10 +7,12 @@
 mod into_device_op;
 mod live;
 mod operation;
+mod span;
 mod submit;
 
 pub use into_device_op::{Fallible, IntoDeviceOp};
 pub(crate) use live::Live;
 pub use operation::Op;
+pub(crate) use span::OpSpan;
 pub(crate) use submit::poll_once;
 pub use submit::{Submit, Submitted};

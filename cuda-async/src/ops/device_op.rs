@@ -11,6 +11,7 @@ use crate::{
         boxed::{BoxedOp, boxed},
         chain::{Chain, Plain, WithContext},
         mapped::{InspectOutput, MapError, MapOutput, Mapped, TryMapOutput, UnwrapArc},
+        named::Named,
         on::On,
         or_else::OrElse,
         settled::Settled,
@@ -229,6 +230,23 @@ pub trait DeviceOp:
     /// [`Error::Unsupported`] on a device without a clock.
     fn timed(self) -> Op<Timed<<Self as DeviceOp>::Steps>> {
         Op::new(Timed::new(self.into_steps()))
+    }
+
+    /// Gives this operation a name in [`tracing`](https://docs.rs/tracing). With the feature `spans`, its steps are submitted
+    /// inside a span `operation` with the field `name`. Without the feature, this returns the operation unchanged in effect
+    /// and cost.
+    ///
+    /// The feature also makes a span `run` for each run, from its begin to its completion, and an event for each submission
+    /// (target `cuda_async::submission`, level `TRACE`) with the kernel or the bytes.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let op = h2d(vec![1u32, 2, 3]).named("upload").then(to_host);
+    /// assert_eq!(op.sync()?, [1, 2, 3]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn named(self, name: &'static str) -> Op<Named<<Self as DeviceOp>::Steps>> {
+        Op::new(Named::new(self.into_steps(), name))
     }
 
     /// Runs this operation on `device`, on a stream of the device's policy (see

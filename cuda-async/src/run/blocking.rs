@@ -6,7 +6,7 @@ use cuda_core::{Error, Result, Stream};
 
 use crate::{
     context::{ExecutionContext, RunMode},
-    op::Submit,
+    op::{OpSpan, Submit},
     run::parker::Parker,
     runtime::defaults,
 };
@@ -18,14 +18,19 @@ pub(crate) fn sync<S: Submit>(steps: S) -> Result<S::Output> {
 #[inline]
 pub(crate) fn sync_on<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
     let cx = ExecutionContext::root(stream, RunMode::Blocking);
-    let output = match steps.submit_now(&mut Context::from_waker(Waker::noop()), &cx) {
+    OpSpan::of_run(&cx).in_scope(|| run(steps, &cx))
+}
+
+#[inline]
+fn run<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
+    let output = match steps.submit_now(&mut Context::from_waker(Waker::noop()), cx) {
         Ok(output) => output?,
-        Err(steps) => submit_blocking(steps, &cx)?,
+        Err(steps) => submit_blocking(steps, cx)?,
     };
     match cx.last() {
         None => {}
         Some(number) if cx.mode() == RunMode::Blocking => cx.block_until(number)?,
-        Some(number) => wait_for(number, &cx)?,
+        Some(number) => wait_for(number, cx)?,
     }
     Ok(output)
 }
@@ -68,6 +73,7 @@ fn poll_until_ready<T>(
 pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
     stream.check_credit()?;
     let cx = ExecutionContext::root(stream, RunMode::Detached);
-    let submitted = steps.submit_now(&mut Context::from_waker(Waker::noop()), &cx);
+    let task = &mut Context::from_waker(Waker::noop());
+    let submitted = OpSpan::of_run(&cx).in_scope(|| steps.submit_now(task, &cx));
     submitted.unwrap_or(Err(Error::NeedsHostData))
 }

@@ -11,7 +11,7 @@ use cuda_core::{Error, Result, Stream, Waiter};
 use crate::{
     context::{ExecutionContext, InFlight, RunMode},
     misuse,
-    op::{Live, Op, Submit},
+    op::{Live, Op, OpSpan, Submit},
     policy::SchedulingPolicy,
     run::parker::Parker,
     runtime::defaults,
@@ -41,6 +41,7 @@ struct Run {
     cx: ExecutionContext,
     /// The waiter for the last submission.
     waiter: Option<Waiter>,
+    span: OpSpan,
     _in_flight: InFlight,
 }
 
@@ -62,7 +63,8 @@ impl<S: Submit> DeviceFuture<S> {
         };
         stream.report_before_others();
         let run = Run::on(stream);
-        match steps.submit_now(&mut Context::from_waker(Waker::noop()), &run.cx) {
+        let task = &mut Context::from_waker(Waker::noop());
+        match run.span.in_scope(|| steps.submit_now(task, &run.cx)) {
             Ok(Ok(output)) => Self(Live::new(State::Executing(Some(output), run))),
             Ok(Err(error)) => Self(Live::new(State::Failed(error))),
             Err(steps) => Self(Live::new(State::Submitting(steps, run))),
@@ -114,7 +116,8 @@ impl Run {
     #[inline]
     fn on(stream: Stream) -> Self {
         let cx = ExecutionContext::root(stream, RunMode::Async);
-        Self { cx, waiter: None, _in_flight: InFlight::new() }
+        let span = OpSpan::of_run(&cx);
+        Self { cx, waiter: None, span, _in_flight: InFlight::new() }
     }
 
     /// Ready when the device has completed the last submission; at once if there is none.
@@ -147,7 +150,7 @@ impl<S: Submit> DeviceFuture<S> {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let mut run = Run::on(stream?);
-        match steps.submit_now(task, &run.cx) {
+        match run.span.in_scope(|| steps.submit_now(task, &run.cx)) {
             Ok(output) => {
                 let output = output?;
                 match run.poll(task) {
@@ -168,7 +171,7 @@ impl<S: Submit> Future for DeviceFuture<S> {
         match self.0.get()? {
             State::Idle(_) => return self.poll_idle(task),
             State::Submitting(steps, run) => {
-                let output = ready!(steps.poll_submit(task, &run.cx));
+                let output = ready!(run.span.in_scope(|| steps.poll_submit(task, &run.cx)));
                 let State::Submitting(steps, run) = self.0.take()? else {
                     return Poll::Ready(Err(Error::AlreadyEnded));
                 };

@@ -38,6 +38,8 @@ mod several_devices;
 mod shared_wakes;
 mod slices;
 mod slow_link;
+#[cfg(feature = "spans")]
+mod spans;
 mod time;
 mod timed;
 mod wakes;

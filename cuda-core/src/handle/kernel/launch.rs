@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{arguments::Arguments, module::Function};
 use crate::{
-    handle::stream::Stream,
+    handle::stream::{Stream, trace},
     protocol::{Error, Launch, LaunchConfig, Result, Ticket, Work},
 };
 
@@ -36,7 +36,11 @@ impl Function {
             params: Cow::Borrowed(&arguments.bytes),
             relocations: Cow::Borrowed(&arguments.relocations),
         });
-        stream.submit_launch(&work, &arguments.operands)
+        let submitted = stream.submit_launch(&work, &arguments.operands);
+        if let Ok(ticket) = submitted {
+            trace::launched(ticket, self.name(), &config);
+        }
+        submitted
     }
 
     /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.

@@ -15,6 +15,7 @@ mod sent;
 #[allow(clippy::module_inception)] // the stream itself, beside the steps of a submission
 mod stream;
 mod submit;
+pub(super) mod trace;
 mod turns;
 
 pub use allocation::Allocation;

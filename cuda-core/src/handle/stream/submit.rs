@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{allocation::Operand, recorder::UploadSource, stream::Stream, turns::Turns};
+use super::{allocation::Operand, recorder::UploadSource, stream::Stream, trace, turns::Turns};
 use crate::{
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
     protocol::{Error, HostBlock, RawStream, Result, Submission, Ticket, Work},
@@ -140,6 +140,7 @@ impl Stream {
             self.note_edges(marks, ticket, &after);
         }
         self.publish(ticket);
+        trace::submitted(ticket, work);
         if ask || timeline.is_report_due(ticket.number) {
             core.want(ticket);
         }

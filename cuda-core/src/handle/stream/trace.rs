@@ -1,0 +1,69 @@
+//! Events of `tracing`: one for each submission, with the feature `spans`. Without it these functions are empty.
+
+use crate::protocol::{LaunchConfig, Ticket, Work};
+
+#[cfg(feature = "spans")]
+const TARGET: &str = "cuda_async::submission";
+
+/// Reports a submission that the device has taken, except a launch: see [`launched`].
+#[inline(always)]
+pub(crate) fn submitted(ticket: Ticket, work: &Work<'_>) {
+    #[cfg(feature = "spans")]
+    events::submitted(ticket, work);
+    #[cfg(not(feature = "spans"))]
+    let _ = (ticket, work);
+}
+
+/// Reports a launch that the device has taken.
+#[inline(always)]
+pub(crate) fn launched(ticket: Ticket, kernel: &str, config: &LaunchConfig) {
+    #[cfg(feature = "spans")]
+    events::launched(ticket, kernel, config);
+    #[cfg(not(feature = "spans"))]
+    let _ = (ticket, kernel, config);
+}
+
+#[cfg(feature = "spans")]
+mod events {
+    use tracing::trace;
+
+    use super::TARGET;
+    use crate::protocol::{LaunchConfig, Ticket, Work};
+
+    #[inline]
+    pub(super) fn submitted(ticket: Ticket, work: &Work<'_>) {
+        let (stream, number) = (ticket.stream.0, ticket.number);
+        match work {
+            Work::Join => trace!(target: TARGET, stream, number, "join"),
+            Work::Upload { bytes, .. } => trace!(target: TARGET, stream, number, bytes, "upload"),
+            Work::Download { bytes, .. } => {
+                trace!(target: TARGET, stream, number, bytes, "download");
+            }
+            Work::Copy { bytes, .. } => trace!(target: TARGET, stream, number, bytes, "copy"),
+            Work::Fill { count, pattern, .. } => {
+                let bytes = count.saturating_mul(pattern.bytes());
+                trace!(target: TARGET, stream, number, bytes, "fill");
+            }
+            Work::Send { bytes, .. } => {
+                trace!(target: TARGET, stream, number, bytes, "copy to another device");
+            }
+            Work::Timestamp { .. } => trace!(target: TARGET, stream, number, "timestamp"),
+            Work::Launch(_) => {}
+        }
+    }
+
+    #[inline]
+    pub(super) fn launched(ticket: Ticket, kernel: &str, config: &LaunchConfig) {
+        let LaunchConfig { grid, block, shared_bytes } = config;
+        trace!(
+            target: TARGET,
+            stream = ticket.stream.0,
+            number = ticket.number,
+            kernel,
+            ?grid,
+            ?block,
+            shared_bytes,
+            "launch"
+        );
+    }
+}
