@@ -147,7 +147,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
     ) -> Poll<Result<PinnedBuffer<S::Element>>> {
         if self.job.is_none() {
             let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, range.len(), task))?;
-            // Another run may have begun to pin it, for a copier with smaller pieces.
+            // An earlier poll by another run may have requested a smaller block.
             let range = range.start..range.start + pinned.len();
             match (&self.source, copier) {
                 (Source::Shared(source), Copier::Helper) => {

@@ -32,7 +32,7 @@ enum State<S: Submit> {
     Submitting(S, Run),
     /// All work is submitted, and the device runs it. The output is taken when it is complete.
     Executing(Option<S::Output>, Run),
-    /// The operation failed before it could begin.
+    /// Placing the operation failed, or a step failed inside `schedule`.
     Failed(Error),
 }
 

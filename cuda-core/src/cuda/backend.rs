@@ -99,7 +99,8 @@ impl CudaBackend {
     fn free(&self, id: AllocId, on: StreamId, after: Vec<Ticket>) -> Result<()> {
         let bound = &self.primary.bind()?;
         let stream = self.streams.find(on)?;
-        // Before the lock, which the completion thread takes too: a record waits while the driver loads a module.
+        // Record the events before taking `foreign_state`: recording may block, and the completion thread needs that
+        // lock.
         for (producer, number) in self.producers(&stream, &after) {
             if producer.completed() < number {
                 producer.event_after(number, self.primary, bound)?;
@@ -261,7 +262,7 @@ unsafe impl Backend for CudaBackend {
             }
         } else if stream.reports.enqueued() >= number {
             // Other threads have submitted more. A checkpoint that was enqueued before that work does not wait for it.
-            // This thread looks at the event itself, because it may be the completion thread, in a waker.
+            // This thread queries the event itself, because it may be the completion thread, in a waker.
             let event = stream.reports.event_for(number);
             let passed = || {
                 if let Some(event) = event
@@ -273,7 +274,7 @@ unsafe impl Backend for CudaBackend {
             };
             return block_on_report(passed, || stream.is_idle(primary, bound).map(drop));
         }
-        // Not by a synchronize of the stream, which would end a capture that begins meanwhile.
+        // Synchronize an event: synchronizing the stream would end a capture that another thread begins.
         let event = stream.event_after(number, primary, bound)?;
         // SAFETY: the stream is held and owns the event (rule 5).
         unsafe { primary.api.event_synchronize(event) }

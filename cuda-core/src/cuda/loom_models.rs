@@ -99,7 +99,7 @@ fn stream() -> Arc<DriverStream> {
     Arc::new(DriverStream::without_driver(1))
 }
 
-/// A caller wants reports of two submissions, while the driver works and the thread looks, sleeps or parks. Then the
+/// A caller wants reports of two submissions, while the driver works and the thread checks, sleeps or parks. Then the
 /// backend is dropped. Both submissions are reported, in order.
 fn every_want_is_reported(
     wakeup: Wakeup,

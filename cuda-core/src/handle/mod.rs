@@ -1,7 +1,7 @@
 //! The types that users hold: devices, streams, buffers, modules.
 //!
-//! Every call here enqueues at once on a stream that the caller names. Uses `runtime` and everything below it; the lazy
-//! layer, `cuda-async`, is built on these types alone.
+//! Calls that submit work enqueue it immediately on the stream that the caller names. This folder uses `runtime` and
+//! everything below it. The lazy layer, `cuda-async`, uses these types, `protocol` and `sync`.
 //!
 //! [`Device`] is the lowest. Every submission goes through `stream`. `memory` submits copies and fills, and `kernel`
 //! submits launches. `recording` replays recorded work. A typical call, such as `DeviceBuffer::upload`, goes from

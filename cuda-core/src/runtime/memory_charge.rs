@@ -1,5 +1,5 @@
-//! The client's own count of device memory: charged when an allocation is sent, credited when its free is sent. So out
-//! of memory is known without a round trip to the device.
+//! The client's own count of device memory: charged when an allocation is sent, refunded when its free is sent. The
+//! client detects out of memory without a round trip.
 
 use crate::{
     protocol::{Error, Result},

@@ -50,7 +50,7 @@ pub(in crate::context) struct RootData {
     pub(super) poller: Mutex<Option<Arc<SharedContext>>>,
 }
 
-/// Passes a wait from the steps of a blocking run to the thread that runs them, and a failure back.
+/// The submission that the thread of a blocking run must wait for, and the failure of that wait.
 #[derive(Default)]
 pub(in crate::context) struct Blocked {
     pub(in crate::context) on: Option<(Stream, u64)>,

@@ -41,7 +41,7 @@ impl ExecutionContext {
         Ok(())
     }
 
-    /// Tells the blocking thread that a step waits for this submission.
+    /// Stores the submission that the blocking thread waits for.
     pub(super) fn block_on<T>(&self, stream: &Stream, number: u64) -> Poll<Result<T>> {
         self.shared().root_data().blocked.lock().on = Some((stream.clone(), number));
         Poll::Pending

@@ -52,7 +52,7 @@ fn spin(stream: &Stream, number: u64) -> Option<Result<()>> {
     if limit.is_zero() || is_skipped() {
         return None;
     }
-    // Queries once before it reads the clock, because that costs as much as several queries of idle streams.
+    // Reading the clock costs as much as several queries of an idle stream, so the first query comes before it.
     let known = query(stream, number);
     if known.is_some() {
         return known;

@@ -108,7 +108,8 @@ impl WatchedDevice for BoundDevice<'_> {
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error> {
         let Entry { stream, number, checkpoint } = entry;
         let event = match *checkpoint {
-            // A query of the stream shows the same, and sooner: on an H200, 0.9 us after a kernel of 100 us.
+            // A query of the stream shows the same and is faster. On an H200 the measured saving is 0.9 us for a kernel
+            // of 100 us.
             Some(Checkpoint::Event(_)) if stream.ends_with(*number) => return self.status(stream),
             Some(Checkpoint::Event(event)) => Some(event),
             Some(Checkpoint::HostFunction) if stream.completed() >= *number => {
@@ -116,7 +117,8 @@ impl WatchedDevice for BoundDevice<'_> {
                 let idle = self.status(stream)?.unwrap_or(0);
                 return Ok(Some(idle.max(stream.completed())));
             }
-            // It was recorded before the call. After the call it may be recorded again, for later work.
+            // The stream's event was recorded before the foreign call. After the call it may be recorded again, for
+            // later work.
             None if stream.is_foreign() => stream.recorded_after(*number),
             Some(Checkpoint::HostFunction) | None => None,
         };

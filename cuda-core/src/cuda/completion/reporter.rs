@@ -75,7 +75,8 @@ impl Reporter {
         Ok(())
     }
 
-    /// Ends a foreign call on the stream, and enqueues the checkpoint that was held back. Returns the frees that were.
+    /// Ends a foreign call on the stream, and enqueues the checkpoint that was held back. Returns the frees that
+    /// were held back.
     pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) -> Vec<HeldFree> {
         let device = self.device(bound);
         stream.end_foreign(

@@ -72,7 +72,7 @@ pub(crate) fn watch(
                 watcher.query_all();
                 (watcher.checked, watcher.queried) = (sync::now(), sync::now());
             }
-            // The inbox may have been closed, and its signal taken.
+            // Check the inbox again before sleeping: it may be closed, and an earlier wait may have taken that signal.
             _ if reported => {}
             Step::Spin => spin_loop(),
             Step::Sleep(time) => inbox.wait(Some(time)),
@@ -169,7 +169,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         self.enqueue_due(stream);
     }
 
-    /// Tells the client that the device is lost. Ends every entry.
+    /// Delivers `Notice::Lost` and ends every entry.
     fn report_lost(&mut self, error: Error) {
         for entry in self.watched.drain(..) {
             entry.stream.reports.end(1);

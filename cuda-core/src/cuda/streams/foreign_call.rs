@@ -3,8 +3,8 @@
 //! # Rules
 //! - A capture lasts at most as long as the foreign call that begins it. The caller of the foreign code promises that.
 //! - During a foreign call this library neither queries the stream, which would end a capture, nor enqueues on it, which
-//!   the capture would include. Submissions are held back by the client, because the foreign call is one of them. Frees
-//!   are held here. Queries and frees take the lock of [`ForeignState`] for their driver calls.
+//!   the capture would include. The client holds the order lock during the foreign call, so it submits nothing else.
+//!   Frees are held here. Queries and frees take the lock of [`ForeignState`] for their driver calls.
 //! - Before the call, the stream's event is recorded behind everything that was accepted. So other streams, blocked
 //!   threads and the completion thread have an event to rely on, and need not record one.
 
@@ -64,7 +64,7 @@ impl DriverStream {
             self.foreign.store(active, Ordering::Release);
             std::mem::take(&mut state.held)
         });
-        // Orders the unlock before the next look at the reports that are wanted.
+        // Orders the unlock before the next check of the reports that are wanted.
         fence(Ordering::SeqCst);
         held
     }

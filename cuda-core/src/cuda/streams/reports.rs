@@ -73,14 +73,15 @@ impl Reports {
         enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
         while self.is_due() {
-            // Orders the store in `wanted` before the look at the lock.
+            // Orders the store in `wanted` before the attempt to lock.
             fence(Ordering::SeqCst);
             let Some(mut events) = self.events.try_lock() else { return };
             if self.is_due() {
                 self.checkpoint(&mut events, &accepted, &enqueue);
             }
             drop(events);
-            // Orders the unlock before the next look. So this thread sees the other one's number, or that one gets the lock.
+            // Orders the unlock before the next check. Either this thread reads the other thread's number, or that
+            // thread acquires the lock.
             fence(Ordering::SeqCst);
         }
     }

@@ -202,11 +202,11 @@ impl Stream {
         Ok(Waiter::new(self.timeline().clone(), number))
     }
 
-    /// Requests a report for the submissions of this handle before another handle submits behind them. It applies to
-    /// submissions from now on.
+    /// Marks this handle as awaited, from its next submission on. The report of its last submission is requested before
+    /// another handle submits, so the task that waits does not wait for later work.
     ///
-    /// For a task that waits later: a report covers everything submitted until it is requested. If the task requested
-    /// it only when it waits, it would also wait for the later work of other handles.
+    /// A report covers everything that is submitted until it is requested. A request at the time of the wait would also
+    /// cover the later work of other handles.
     pub fn report_before_others(&self) {
         self.sent.set_awaited();
     }
