@@ -170,7 +170,7 @@ unsafe impl Backend for CudaBackend {
         let place = Place { primary, memory, modules, stream };
         // SAFETY: the caller's promises.
         unsafe { work::enqueue(place, submission.work, host, bound) }?;
-        stream.accept(number);
+        stream.set_submitted(number);
         Ok(())
     }
 
@@ -191,7 +191,7 @@ unsafe impl Backend for CudaBackend {
                 self.primary.alive()?;
                 let stream = self.streams.find(at.stream)?;
                 self.memory.allocate(id, bytes, &stream, &self.primary.bind()?)?;
-                stream.accept(at.number);
+                stream.set_submitted(at.number);
                 Ok(())
             }
             Control::Free { id, stream, after } => {
@@ -236,13 +236,13 @@ unsafe impl Backend for CudaBackend {
         // SAFETY: the caller does not retire the stream until this returns.
         let stream = unsafe { self.streams.get(stream) }?;
         // Read before the query: work that is submitted in between may not have run.
-        let accepted = stream.accepted();
+        let submitted = stream.submitted();
         let shown = stream.completed();
-        if shown >= accepted {
+        if shown >= submitted {
             return Ok(shown);
         }
         let idle = stream.is_idle(self.primary, &self.primary.bind()?)?;
-        Ok(if idle { accepted } else { stream.completed() })
+        Ok(if idle { submitted } else { stream.completed() })
     }
 
     #[inline]
@@ -254,9 +254,9 @@ unsafe impl Backend for CudaBackend {
         if stream.completed() >= number {
             return Ok(());
         }
-        stream.check_accepted(number)?;
+        stream.check_submitted(number)?;
         let bound = &primary.bind()?;
-        if stream.accepted() == number {
+        if stream.submitted() == number {
             if stream.is_soon_idle(primary, bound)? {
                 return Ok(());
             }
@@ -318,7 +318,7 @@ unsafe impl Foreign for CudaBackend {
         self.wait_for(&stream, after, bound)?;
         let call = ForeignCall::begin(self, &stream, bound)?;
         submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
-        stream.accept(ticket.number);
+        stream.set_submitted(ticket.number);
         drop(call);
         Ok(())
     }

@@ -35,8 +35,8 @@ pub(crate) trait WatchedDevice {
     /// The error that lost the device.
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error>;
 
-    /// Enqueues a checkpoint behind everything that the stream has accepted. Records the next of the stream's `events`
-    /// if the checkpoint is an event. Returns `None` if the driver refused it.
+    /// Enqueues a checkpoint behind everything that was submitted to the stream. Records the next of the stream's
+    /// `events` if the checkpoint is an event. Returns `None` if the driver refused it.
     fn checkpoint(
         &self,
         stream: &DriverStream,
@@ -101,8 +101,8 @@ impl WatchedDevice for BoundDevice<'_> {
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error> {
         let bound = self.bound.map_err(Error::clone)?;
         // Read before the query: work that is submitted in between may not have run.
-        let accepted = stream.accepted();
-        Ok(stream.is_idle(self.primary, bound)?.then_some(accepted))
+        let submitted = stream.submitted();
+        Ok(stream.is_idle(self.primary, bound)?.then_some(submitted))
     }
 
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error> {

@@ -17,11 +17,11 @@ use crate::{
 pub const MAX_RECORDED_BYTES: usize = 1 << 30;
 
 /// The work of one recording so far. All its streams share it. `None` once the recording has ended.
-pub(crate) struct Recorder(Mutex<Option<Recorded>>);
+pub(crate) struct Recorder(Mutex<Option<RecordedWork>>);
 
 /// Recorded work and its resources.
 #[derive(Default)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedWork {
     pub(crate) plan: Plan,
     /// The memory that the nodes name.
     pub(crate) memory: FxHashMap<AllocId, Arc<Allocation>>,
@@ -40,14 +40,14 @@ pub(crate) struct UploadSource {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Some(Recorded::default())))
+        Self(Mutex::new(Some(RecordedWork::default())))
     }
 
     /// Ends the recording.
     ///
     /// # Errors
     /// [`Error::Misuse`] if it has ended.
-    pub(crate) fn end(&self) -> Result<Recorded> {
+    pub(crate) fn end(&self) -> Result<RecordedWork> {
         self.0.lock().take().ok_or_else(ended)
     }
 
@@ -99,7 +99,7 @@ impl Recorder {
     }
 }
 
-impl Recorded {
+impl RecordedWork {
     fn check_room(&self, bytes: usize) -> Result<()> {
         if self.host_bytes.saturating_add(bytes) <= MAX_RECORDED_BYTES {
             return Ok(());
