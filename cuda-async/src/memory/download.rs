@@ -214,7 +214,7 @@ impl<B: BufferSource> ToHost<B> {
             self.requested += chunk;
             if copier != Copier::Poll {
                 // The report is requested now, so it does not wait for later batches.
-                cx.request_notice()?;
+                cx.request_report()?;
             }
         }
         Ok(Poll::Ready(()))

@@ -33,7 +33,7 @@ pub use branch::Branch;
 pub use chain::{Chain, Next, Plain, WithContext};
 pub use device_op::DeviceOp;
 pub use in_order::{InOrder, in_order};
-pub use iterate::{Iterate, MAX_TURNS_PER_POLL, iterate};
+pub use iterate::{Iterate, MAX_ITERATIONS_PER_POLL, iterate};
 pub use join_all::{JoinAll, join_all};
 pub use mapped::{InspectOutput, MapError, MapOutput, Mapped, Mapping, TryMapOutput, UnwrapArc};
 pub use on::On;

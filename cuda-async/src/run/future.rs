@@ -9,7 +9,7 @@ use std::{
 use cuda_core::{Error, Result, Stream, Waiter};
 
 use crate::{
-    context::{ExecutionContext, InFlight, RunMode},
+    context::{ExecutionContext, RunInFlight, RunMode},
     misuse,
     op::{Live, Op, Submit},
     policy::SchedulingPolicy,
@@ -41,7 +41,7 @@ struct Run {
     cx: ExecutionContext,
     /// The waiter for the last submission.
     waiter: Option<Waiter>,
-    _in_flight: InFlight,
+    _in_flight: RunInFlight,
 }
 
 // Nothing in the future is pinned: steps are polled by plain reference and never refer to themselves.
@@ -114,7 +114,7 @@ impl Run {
     #[inline]
     fn on(stream: Stream) -> Self {
         let cx = ExecutionContext::root(stream, RunMode::Async);
-        Self { cx, waiter: None, _in_flight: InFlight::new() }
+        Self { cx, waiter: None, _in_flight: RunInFlight::new() }
     }
 
     /// Ready when the device has completed the last submission; at once if there is none.
