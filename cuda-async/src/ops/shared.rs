@@ -41,7 +41,10 @@ struct Made<T> {
 
 impl<S: Submit> Shared<S> {
     pub(crate) fn new(steps: S) -> Self {
-        let panicked = || Made { result: Err(Error::AlreadyEnded), after: None };
+        let panicked = || {
+            let error = Error::Panicked { what: "a `shared` operation".into() };
+            Made { result: Err(error), after: None }
+        };
         let boxes = steps.nested_boxes();
         Self { member: Member::new((steps, None), panicked), boxes }
     }

@@ -124,8 +124,14 @@ fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
     let id = launch.function.module;
     // The launch has a handle of the kernel, so the module is loaded.
     let found = device.core().modules.find(id);
-    let (held, has_variables) = found.ok_or(Error::AlreadyEnded)?;
+    let (held, has_variables) = found.ok_or_else(unloaded)?;
     Ok(Some(LaunchModule { id, held, has_variables }))
+}
+
+#[cold]
+fn unloaded() -> Error {
+    let detail = "its module was unloaded; keep the module until the launch is recorded";
+    Error::Misuse { what: "a launch inside a recording".into(), detail: detail.into() }
 }
 
 #[cold]
