@@ -35,8 +35,8 @@
 //! the repository explains all of this.
 //!
 //! # Modules
-//! Each folder uses only the folders before it: `wake`, [`context`], [`op`], [`policy`], [`runtime`], [`run`],
-//! [`ops`], then [`memory`] and [`kernel`].
+//! Each module uses only the modules before it: `misuse`, `wake`, [`context`], [`op`], [`policy`], [`runtime`],
+//! [`run`], [`ops`], then [`memory`], [`kernel`] and `graph`.
 #![deny(missing_docs)]
 
 mod book;

@@ -1,7 +1,7 @@
 //! Devices, streams, memory, modules, and the protocol between them and a device.
 //!
-//! This is the explicit layer: every call here enqueues at once, on a stream that the caller names. The lazy layer on
-//! top is `cuda-async`. Implementers of a device start at [`protocol`].
+//! This is the explicit layer: calls that submit work enqueue it immediately on the stream that the caller names. The
+//! lazy layer on top is `cuda-async`. Implementers of a device start at [`protocol`].
 //!
 //! | module | contents |
 //! |---|---|

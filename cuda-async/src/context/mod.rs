@@ -4,6 +4,20 @@
 //! `nesting` limits nested polls of boxes. This folder uses `wake` and `cuda-core`. Every folder above it names
 //! [`ExecutionContext`]. A typical call goes from [`ExecutionContext::enqueue`] in `tree` to a stream of `cuda-core`. A
 //! wait goes from `poll_submission` in `wait` to a short spin, and then to a waiter of the stream.
+//!
+//! Several files add methods to [`ExecutionContext`]:
+//!
+//! | file | methods |
+//! |---|---|
+//! | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording` |
+//! | `tree/fork` | `fork`, `join`, `join_stream` |
+//! | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait` |
+//! | `tree/polled_root` | `on_other_stream`, `separate_root`, `set_poller`, `mode_of_poll`, `is_part_of` |
+//! | `wait/submission` | `poll_submission`, `poll_landing`, `poll_pinned`, `request_report`, `yield_now` |
+//! | `wait/credit` | `poll_credit`, `has_credit` |
+//! | `wait/memory` | `poll_allocation` |
+//! | `wait/blocking` | `may_wait`, `wait_by_wakers`, `block`, `block_until` |
+//! | `nesting` | `enter_box` |
 
 mod nesting;
 mod tree;
@@ -11,6 +25,6 @@ mod wait;
 
 pub use nesting::MAX_NESTED_BOXES;
 pub use tree::{ExecutionContext, MAX_FORK_STREAMS};
-pub(crate) use tree::{InFlight, RunMode};
+pub(crate) use tree::{RunInFlight, RunMode};
 pub use wait::Credit;
 pub(crate) use wait::{MemoryWait, spin};

@@ -28,7 +28,7 @@ pub(super) struct Copying<S: HostSource, B> {
     len: usize,
     /// The number of elements whose upload is submitted.
     done: usize,
-    in_flight: InFlight,
+    in_flight: BlocksInFlight,
     waiter: Option<Waiter>,
     credit: Credit,
     pinning: Option<Pinning<S::Element>>,
@@ -43,12 +43,12 @@ enum Source<S: HostSource> {
 
 /// The submissions whose blocks are not free yet, and the bytes of each.
 #[derive(Default)]
-struct InFlight {
+struct BlocksInFlight {
     submissions: VecDeque<(u64, usize)>,
     bytes: usize,
 }
 
-impl InFlight {
+impl BlocksInFlight {
     fn push(&mut self, number: u64, bytes: usize) {
         self.submissions.push_back((number, bytes));
         self.bytes += bytes;
@@ -147,7 +147,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
     ) -> Poll<Result<PinnedBuffer<S::Element>>> {
         if self.job.is_none() {
             let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, range.len(), task))?;
-            // Another run may have begun to pin it, for a copier with smaller pieces.
+            // An earlier poll by another run may have requested a smaller block.
             let range = range.start..range.start + pinned.len();
             match (&self.source, copier) {
                 (Source::Shared(source), Copier::Helper) => {
@@ -183,7 +183,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
         self.in_flight.push(ticket.number, len * size_of::<S::Element>());
         if copier != Copier::Poll {
             // The report is requested now, so it does not wait for later batches.
-            cx.request_notice()?;
+            cx.request_report()?;
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ sources! {
     SharedSlice<T>: self => self.as_slice();
 }
 
-/// Downloads a whole device buffer; see [`BufferSource::to_host_vec`].
+/// Downloads all elements of a buffer or slice; see [`BufferSource::to_host_vec`].
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -142,7 +142,7 @@ impl<B: BufferSource> ToHost<B> {
             None => self.begin()?,
         };
         loop {
-            // A chunk that has to wait does not hold up those that are in flight.
+            // Landed chunks are copied even while the next chunk waits for credit or for pinned memory.
             let submitted = self.poll_chunks(task, cx, all)?;
             if self.job.is_some() {
                 self.landed = ready!(CopyJob::poll(&mut self.job, task, cx))?;
@@ -214,7 +214,7 @@ impl<B: BufferSource> ToHost<B> {
             self.requested += chunk;
             if copier != Copier::Poll {
                 // The report is requested now, so it does not wait for later batches.
-                cx.request_notice()?;
+                cx.request_report()?;
             }
         }
         Ok(Poll::Ready(()))
@@ -254,7 +254,7 @@ impl<B: BufferSource> Submit for ReadBack<B> {
     }
 }
 
-/// Downloads a whole device buffer into pinned memory with one copy.
+/// Downloads all elements of a buffer or slice into pinned memory with one copy.
 ///
 /// ```
 /// use cuda_async::{prelude::*, to_pinned};

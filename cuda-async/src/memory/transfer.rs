@@ -48,7 +48,7 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
             if here != there {
                 self.0.end();
                 let detail = format!(
-                    "{there} elements do not fit device memory of {here}; both must have the same length"
+                    "{there} elements do not match the {here} elements of the target; both must have the same length"
                 );
                 return Poll::Ready(Err(Error::OutOfRange { what: "an upload".into(), detail }));
             }

@@ -31,7 +31,7 @@ impl<S> Live<S> {
         self.0.take().ok_or(Error::AlreadyEnded)
     }
 
-    /// The state, by value: where the steps themselves are taken apart, nothing is stored in its place.
+    /// Consumes the steps and returns the state, or `None` if they have ended.
     #[inline]
     pub(crate) fn into_state(self) -> Option<S> {
         self.0

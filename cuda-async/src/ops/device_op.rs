@@ -211,8 +211,8 @@ pub trait DeviceOp:
         Op::new(Timeout::new(self.into_steps(), duration))
     }
 
-    /// Measures the time that this operation takes on its stream, by the device's clock: from the moment at which earlier
-    /// work of the stream has run to the moment at which this operation has. The output is the operation's and the time.
+    /// Measures the time that this operation takes on its stream, by the device's clock. The time starts when earlier
+    /// work of the stream is complete and ends when this operation is. Returns the output and the time.
     ///
     /// The operation is [`settled`](DeviceOp::settled) then. The time includes what the device waits for: work of other
     /// streams, and the host, if steps wait for host data. Both ends are tiny kernels, so an operation that does nothing
@@ -285,7 +285,7 @@ pub trait DeviceOp:
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] after `max`, which also ends operations that hold memory and wait for each other. The error
+    /// [`Error::OutOfMemory`] after `max`. This also resolves a deadlock of operations that hold memory. The error
     /// comes at once if the request is larger than the device, and in [`async_on`](DeviceOp::async_on).
     fn wait_for_memory(self, max: Duration) -> Op<WaitForMemory<<Self as DeviceOp>::Steps>> {
         Op::new(WaitForMemory::new(self.into_steps(), max))
@@ -367,7 +367,8 @@ pub trait DeviceOp:
         DeviceFuture::scheduled(self.into_steps(), policy)
     }
 
-    /// Submits to `stream` and returns, without waiting for the device.
+    /// Submits to `stream` and returns, without waiting for the device. Errors that the device meets later are not
+    /// reported. Handles in the output are safe to use in further operations.
     ///
     /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limits, and
     /// the streams of its forks are not checked. A refused operation is dropped with everything that it owns: to try
@@ -379,8 +380,7 @@ pub trait DeviceOp:
     /// that runs. Otherwise the error of a step.
     ///
     /// # Safety
-    /// The caller accepts that errors which the device meets later are not reported. Handles in the output are safe to
-    /// use in further operations. A caller that passes them to foreign code orders that code after `stream`.
+    /// Foreign code that uses the output must be ordered after `stream`.
     unsafe fn async_on(self, stream: &Stream) -> Result<<Self as DeviceOp>::Output> {
         blocking::submit_only(self.into_steps(), stream.clone())
     }

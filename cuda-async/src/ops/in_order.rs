@@ -7,7 +7,7 @@ use cuda_core::Result;
 use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, Live, Op, Submit},
-    ops::iterate::MAX_TURNS_PER_POLL,
+    ops::iterate::MAX_ITERATIONS_PER_POLL,
 };
 
 /// The steps of [`in_order`].
@@ -66,7 +66,7 @@ where
                     return Poll::Pending;
                 }
             }
-            if self.outputs.len().is_multiple_of(MAX_TURNS_PER_POLL) && cx.yield_now(task) {
+            if self.outputs.len().is_multiple_of(MAX_ITERATIONS_PER_POLL) && cx.yield_now(task) {
                 return Poll::Pending;
             }
         }

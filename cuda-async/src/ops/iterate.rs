@@ -1,4 +1,4 @@
-//! `iterate`: a loop whose turns are operations.
+//! `iterate`: a loop whose iterations are operations.
 
 use std::{
     ops::ControlFlow,
@@ -12,24 +12,24 @@ use crate::{
     op::{IntoDeviceOp, Live, Op, Submit, Submitted, poll_once},
 };
 
-/// The number of turns that one poll submits before it yields to the executor.
-pub const MAX_TURNS_PER_POLL: usize = 64;
+/// The number of iterations that one poll submits before it yields to the executor.
+pub const MAX_ITERATIONS_PER_POLL: usize = 64;
 
 /// The steps of [`iterate`].
 #[derive(Clone)]
 pub struct Iterate<T, F, S> {
-    turn: Live<Turn<T, S>>,
+    iteration: Live<Iteration<T, S>>,
     f: F,
 }
 
 #[derive(Clone)]
-enum Turn<T, S> {
+enum Iteration<T, S> {
     Next(T),
     Running(S),
 }
 
 /// Passes the state to `f`, runs the operation that `f` returns, and repeats. The output `Continue(state)` starts the
-/// next turn, and `Break(value)` ends the loop. Memory use does not depend on the number of turns.
+/// next iteration, and `Break(value)` ends the loop. Memory use does not depend on the number of iterations.
 ///
 /// ```
 /// use std::ops::ControlFlow::{Break, Continue};
@@ -47,7 +47,7 @@ where
     F: FnMut(T) -> O + Send,
     O: IntoDeviceOp<Output = ControlFlow<B, T>>,
 {
-    Op::new(Iterate { turn: Live::new(Turn::Next(state)), f })
+    Op::new(Iterate { iteration: Live::new(Iteration::Next(state)), f })
 }
 
 impl<T, B, F, O, S> Submit for Iterate<T, F, S>
@@ -62,21 +62,21 @@ where
 
     #[inline]
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
-        if let Turn::Running(steps) = self.turn.get()? {
+        if let Iteration::Running(steps) = self.iteration.get()? {
             let output = ready!(steps.poll_submit(task, cx));
-            self.turn.end();
+            self.iteration.end();
             match output? {
                 ControlFlow::Break(value) => return Poll::Ready(Ok(value)),
-                ControlFlow::Continue(state) => self.turn.set(Turn::Next(state)),
+                ControlFlow::Continue(state) => self.iteration.set(Iteration::Next(state)),
             };
         }
-        let Turn::Next(state) = self.turn.take()? else {
+        let Iteration::Next(state) = self.iteration.take()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
-        match run_turns(state, &mut self.f, task, cx) {
+        match run_iterations(state, &mut self.f, task, cx) {
             Ok(output) => Poll::Ready(output),
-            Err(turn) => {
-                self.turn.set(turn);
+            Err(iteration) => {
+                self.iteration.set(iteration);
                 Poll::Pending
             }
         }
@@ -84,39 +84,39 @@ where
 
     #[inline]
     fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        match self.turn.into_state() {
-            Some(Turn::Next(state)) => run_turns(state, &mut self.f, task, cx)
-                .map_err(|turn| Self { turn: Live::new(turn), f: self.f }),
-            Some(running) => poll_once(Self { turn: Live::new(running), f: self.f }, task, cx),
+        match self.iteration.into_state() {
+            Some(Iteration::Next(state)) => run_iterations(state, &mut self.f, task, cx)
+                .map_err(|iteration| Self { iteration: Live::new(iteration), f: self.f }),
+            Some(running) => poll_once(Self { iteration: Live::new(running), f: self.f }, task, cx),
             None => Ok(Err(Error::AlreadyEnded)),
         }
     }
 }
 
-/// Runs turns until the loop ends. Returns the turn that is pending as the outer error.
+/// Runs iterations until the loop ends. Returns the iteration that is pending as the outer error.
 #[inline]
-fn run_turns<T, B, F, O, S>(
+fn run_iterations<T, B, F, O, S>(
     mut state: T,
     f: &mut F,
     task: &mut Context<'_>,
     cx: &ExecutionContext,
-) -> Result<Result<B>, Turn<T, S>>
+) -> Result<Result<B>, Iteration<T, S>>
 where
     F: FnMut(T) -> O,
     O: IntoDeviceOp<Output = ControlFlow<B, T>, Steps = S>,
     S: Submit<Output = ControlFlow<B, T>>,
 {
-    let mut turns = 0;
+    let mut iterations = 0;
     loop {
         match f(state).into_op().into_steps().submit_now(task, cx) {
             Ok(Ok(ControlFlow::Continue(next))) => state = next,
             Ok(Ok(ControlFlow::Break(value))) => return Ok(Ok(value)),
             Ok(Err(error)) => return Ok(Err(error)),
-            Err(steps) => return Err(Turn::Running(steps)),
+            Err(steps) => return Err(Iteration::Running(steps)),
         }
-        turns += 1;
-        if turns % MAX_TURNS_PER_POLL == 0 && cx.yield_now(task) {
-            return Err(Turn::Next(state));
+        iterations += 1;
+        if iterations % MAX_ITERATIONS_PER_POLL == 0 && cx.yield_now(task) {
+            return Err(Iteration::Next(state));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The combinators, one to a file, and [`DeviceOp`], the trait whose methods build them.
+//! The combinators, one family to a file, and [`DeviceOp`], the trait whose methods build them.
 //!
-//! A combinator uses `op` and `context`, and some use `wake` (for time) and `runtime` (for other devices). Only
-//! `device_op` names all combinators and `run`. `memory` uses this folder, and programs call it directly. A typical
-//! call goes from a method of [`DeviceOp`] to the combinator's `poll_submit`, and from there to the `poll_submit` of
-//! the operation inside it.
+//! A combinator uses `op` and `context`. Some also use `wake` (for time), `runtime` (for other devices) or `misuse`
+//! (for errors). Only `device_op` names all combinators, `policy` and `run`. `memory` uses this folder, and programs
+//! call it directly. A typical call goes from a method of [`DeviceOp`] to the combinator's `poll_submit`, and from
+//! there to the `poll_submit` of the operation inside it.
 
 mod boxed;
 mod branch;
@@ -34,7 +34,7 @@ pub use branch::Branch;
 pub use chain::{Chain, Next, Plain, WithContext};
 pub use device_op::DeviceOp;
 pub use in_order::{InOrder, in_order};
-pub use iterate::{Iterate, MAX_TURNS_PER_POLL, iterate};
+pub use iterate::{Iterate, MAX_ITERATIONS_PER_POLL, iterate};
 pub use join_all::{JoinAll, join_all};
 pub use mapped::{InspectOutput, MapError, MapOutput, Mapped, Mapping, TryMapOutput, UnwrapArc};
 pub use named::Named;

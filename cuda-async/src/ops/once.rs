@@ -1,8 +1,9 @@
-//! `Once`: work that several members share. They poll it in turns, and each of them gets the result. Knows no device.
+//! `Once`: work that several members share. One member polls it at a time, and each of them gets the result.
+//! Independent of devices.
 //!
 //! # Rules
-//! A member takes the work out for a turn and puts it back, so no lock is held while the work runs. A member stores
-//! its waker *before* it looks at the state, so every later change of the state wakes it. Wakers are cloned, woken
+//! A member takes the work out to poll it and puts it back, so no lock is held while the work runs. A member stores
+//! its waker *before* it reads the state, so every later change of the state wakes it. Wakers are cloned, woken
 //! and dropped without the lock.
 
 use std::{
@@ -22,7 +23,7 @@ pub(super) struct Member<W, R> {
 struct Once<W, R> {
     state: Mutex<State<W, R>>,
     waiting: Arc<Waiting>,
-    /// Makes the result if a turn panics.
+    /// Makes the result if a poll panics.
     broken: fn() -> R,
 }
 
@@ -32,9 +33,9 @@ enum State<W, R> {
     Ended(R),
 }
 
-/// The result of a turn.
-pub(super) enum Turn<W, R> {
-    /// The work continues after the waker of the turn is woken.
+/// The result of a poll of the work.
+pub(super) enum Polled<W, R> {
+    /// The work continues after the waker of the poll is woken.
     Pending(W),
     Ended(R),
 }
@@ -45,23 +46,23 @@ impl<W, R: Clone> Member<W, R> {
         Self { once: Arc::new(Once { state, waiting: Arc::default(), broken }), key: None }
     }
 
-    /// Returns the result. If there is none yet and no other member polls the work, polls it with `turn`. `waker` is
+    /// Returns the result. If there is none yet and no other member polls the work, calls `poll_work`. `waker` is
     /// woken when this member should poll again.
     ///
     /// # Errors
-    /// The error of a turn that could not begin. The work is kept, and another member may try.
+    /// The error of a poll that could not begin. The work is kept, and another member may try.
     pub(super) fn poll<E>(
         &mut self,
         waker: &Waker,
-        turn: impl FnOnce(W, &Waker) -> Result<Turn<W, R>, (W, E)>,
+        poll_work: impl FnOnce(W, &Waker) -> Result<Polled<W, R>, (W, E)>,
     ) -> Result<Option<R>, E> {
         self.key = Some(self.once.waiting.enter(self.key, waker));
         let wakes = self.once.waiting.wakes();
         if let Some(work) = self.once.begin() {
             let mut running = Running { once: &self.once, wakes, put_back: None };
-            let (put_back, error) = match turn(work, &Waker::from(self.once.waiting.clone())) {
-                Ok(Turn::Pending(work)) => (State::Waiting(work), None),
-                Ok(Turn::Ended(result)) => (State::Ended(result), None),
+            let (put_back, error) = match poll_work(work, &Waker::from(self.once.waiting.clone())) {
+                Ok(Polled::Pending(work)) => (State::Waiting(work), None),
+                Ok(Polled::Ended(result)) => (State::Ended(result), None),
                 Err((work, error)) => (State::Waiting(work), Some(error)),
             };
             running.put_back = Some(put_back);
@@ -107,10 +108,10 @@ impl<W, R: Clone> Once<W, R> {
     }
 }
 
-/// A turn. If it panics, the work has ended for all members.
+/// A poll of the work. If it panics, the work has ended for all members.
 struct Running<'a, W, R> {
     once: &'a Once<W, R>,
-    /// The number of wakes before the turn began.
+    /// The number of wakes before the poll began.
     wakes: u64,
     put_back: Option<State<W, R>>,
 }

@@ -16,7 +16,7 @@ pub struct Race<S: Submit> {
     fork: Fork,
 }
 
-/// Runs operations concurrently, each on another stream than this operation's. The first that is
+/// Runs operations concurrently, each on a borrowed stream. The first that is
 /// [`settled`](crate::ops::DeviceOp::settled), with a value or an error, gives the result.
 ///
 /// The others are dropped. Work that they have submitted runs to its end, because a device cannot be stopped, and its
@@ -97,10 +97,10 @@ impl<S: Submit> Race<S> {
             return Poll::Ready(Err(no_operations()));
         }
         cx.wait_by_wakers(task)?;
-        // The first context is this one, and no racer uses it. So work behind the race does not wait for the losers,
+        // The last context is this one, and no racer uses it. So work behind the race does not wait for the losers,
         // and need not wait for the winner, which has completed.
         let contexts = self.fork.contexts(cx, racers.len() + 1)?;
-        for (racer, cx) in racers.iter_mut().zip(&contexts[1..]) {
+        for (racer, cx) in racers.iter_mut().zip(contexts) {
             if let Poll::Ready(first) = racer.poll_submit(task, cx) {
                 return Poll::Ready(first);
             }

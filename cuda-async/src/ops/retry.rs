@@ -14,7 +14,7 @@ use crate::{
     wake::timer::Sleep,
 };
 
-/// The number of further tries, the pauses between them, and the errors that allow them. `P` is a
+/// The number of further attempts, the pauses between them, and the errors that allow them. `P` is a
 /// `FnMut(&Error) -> bool`.
 ///
 /// ```
@@ -34,7 +34,7 @@ pub struct Retry<P = fn(&Error) -> bool> {
 }
 
 impl Retry {
-    /// Allows this many tries after the first, for errors that are [retryable](Error::is_retryable). The pauses are
+    /// Allows this many attempts after the first, for errors that are [retryable](Error::is_retryable). The pauses are
     /// 10 ms, 20 ms, 40 ms and so on, at most one second.
     pub const fn times(times: u32) -> Self {
         Self {
@@ -48,8 +48,8 @@ impl Retry {
 }
 
 impl<P> Retry<P> {
-    /// Pauses for `first` before the second try. Each further pause is `factor` times as long, and at most `longest`. A
-    /// factor that is below one or is not a number counts as one.
+    /// Pauses for `first` before the second attempt. Each further pause is `factor` times as long, and at most
+    /// `longest`. A factor that is below one or is not a number counts as one.
     pub const fn backoff(mut self, first: Duration, factor: f64, longest: Duration) -> Self {
         self.pause = first;
         self.factor = if factor > 1.0 { factor } else { 1.0 };
@@ -63,7 +63,7 @@ impl<P> Retry<P> {
         Retry { left, pause, factor, longest, when }
     }
 
-    /// Returns the pause before the next try.
+    /// Returns the pause before the next attempt.
     fn next_pause(&mut self) -> Duration {
         let pause = self.pause.min(self.longest);
         let next = Duration::try_from_secs_f64(pause.as_secs_f64() * self.factor);
@@ -76,10 +76,10 @@ impl<P> Retry<P> {
 pub struct Retrying<P, F, S: Submit> {
     retry: Retry<P>,
     make: F,
-    turn: Live<Turn<S>>,
+    attempt: Live<Attempt<S>>,
 }
 
-enum Turn<S: Submit> {
+enum Attempt<S: Submit> {
     Next,
     Running(Settled<S>),
     Pausing(Sleep),
@@ -88,7 +88,7 @@ enum Turn<S: Submit> {
 /// Runs the operation that `make` makes. If it fails, on the host or on the device, pauses and runs another one. The
 /// pause blocks no thread.
 ///
-/// Every try is [`settled`](crate::ops::DeviceOp::settled).
+/// Every attempt is [`settled`](crate::ops::DeviceOp::settled).
 ///
 /// ```
 /// use cuda_async::{Retry, prelude::*, retry};
@@ -99,15 +99,15 @@ enum Turn<S: Submit> {
 /// ```
 ///
 /// # Errors
-/// The error of the last try. [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on), where steps may not
-/// wait.
+/// The error of the last attempt. [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on), where steps may
+/// not wait.
 pub fn retry<P, F, O>(retry: Retry<P>, make: F) -> Op<Retrying<P, F, O::Steps>>
 where
     P: FnMut(&Error) -> bool + Send,
     F: FnMut() -> O + Send,
     O: IntoDeviceOp,
 {
-    Op::new(Retrying { retry, make, turn: Live::new(Turn::Next) })
+    Op::new(Retrying { retry, make, attempt: Live::new(Attempt::Next) })
 }
 
 impl<P, F, O, S> Submit for Retrying<P, F, S>
@@ -125,25 +125,25 @@ where
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
         loop {
-            match self.turn.get()? {
-                Turn::Next => {
-                    self.turn.end();
+            match self.attempt.get()? {
+                Attempt::Next => {
+                    self.attempt.end();
                     let steps = (self.make)().into_op().into_steps();
-                    self.turn.set(Turn::Running(Settled::new(steps)));
+                    self.attempt.set(Attempt::Running(Settled::new(steps)));
                 }
-                Turn::Running(steps) => {
+                Attempt::Running(steps) => {
                     let settled = ready!(steps.poll_submit(task, cx));
-                    self.turn.end();
+                    self.attempt.end();
                     match settled {
                         Err(error) if self.again_after(&error) => self.pause(task, cx)?,
                         settled => return Poll::Ready(settled),
                     }
                 }
-                Turn::Pausing(sleep) => {
+                Attempt::Pausing(sleep) => {
                     let slept = ready!(sleep.poll(task));
-                    self.turn.end();
+                    self.attempt.end();
                     slept?;
-                    self.turn.set(Turn::Next);
+                    self.attempt.set(Attempt::Next);
                 }
             }
         }
@@ -161,7 +161,7 @@ impl<P: FnMut(&Error) -> bool, F, S: Submit> Retrying<P, F, S> {
 
     fn pause(&mut self, task: &Context<'_>, cx: &ExecutionContext) -> Result<()> {
         cx.wait_by_wakers(task)?;
-        self.turn.set(Turn::Pausing(Sleep::new(self.retry.next_pause())));
+        self.attempt.set(Attempt::Pausing(Sleep::new(self.retry.next_pause())));
         Ok(())
     }
 }

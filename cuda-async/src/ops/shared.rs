@@ -20,7 +20,7 @@ use crate::{
     context::ExecutionContext,
     misuse,
     op::Submit,
-    ops::once::{Member, Turn},
+    ops::once::{Member, Polled},
 };
 
 /// The steps of [`DeviceOp::shared`](crate::ops::DeviceOp::shared). All clones share one run.
@@ -41,7 +41,10 @@ struct Made<T> {
 
 impl<S: Submit> Shared<S> {
     pub(crate) fn new(steps: S) -> Self {
-        let panicked = || Made { result: Err(Error::AlreadyEnded), after: None };
+        let panicked = || {
+            let error = Error::Panicked { what: "a `shared` operation".into() };
+            Made { result: Err(error), after: None }
+        };
         let boxes = steps.nested_boxes();
         Self { member: Member::new((steps, None), panicked), boxes }
     }
@@ -56,7 +59,7 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         let id = self.member.id();
-        match self.member.poll(task.waker(), |work, waker| take_turn(work, waker, cx, id))? {
+        match self.member.poll(task.waker(), |work, waker| poll_steps(work, waker, cx, id))? {
             Some(made) => Poll::Ready(made.into_output(cx)),
             None if cx.is_part_of(id) => Poll::Ready(Err(misuse::shared_awaits_itself())),
             None => Poll::Pending,
@@ -68,16 +71,16 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
     }
 }
 
-/// The result of a turn. The error is that of making a context for the steps.
-type Took<S, T> = Result<Turn<Work<S>, Made<T>>, (Work<S>, Error)>;
+/// The result of a poll. The error is that of making a context for the steps.
+type PolledSteps<S, T> = Result<Polled<Work<S>, Made<T>>, (Work<S>, Error)>;
 
 /// Polls the steps.
-fn take_turn<S: Submit>(
+fn poll_steps<S: Submit>(
     (mut steps, steps_cx): Work<S>,
     waker: &Waker,
     cx: &ExecutionContext,
     id: usize,
-) -> Took<S, S::Output> {
+) -> PolledSteps<S, S::Output> {
     let steps_cx = match steps_cx.map_or_else(|| cx.separate_root(id).map(Box::new), Ok) {
         Ok(steps_cx) => steps_cx,
         Err(error) => return Err(((steps, None), error)),
@@ -87,12 +90,12 @@ fn take_turn<S: Submit>(
         steps.poll_submit(&mut Context::from_waker(waker), &steps_cx)
     };
     let Poll::Ready(output) = polled else {
-        return Ok(Turn::Pending((steps, Some(steps_cx))));
+        return Ok(Polled::Pending((steps, Some(steps_cx))));
     };
     drop(steps);
     // Also after an error: the submissions until then are part of every clone's run.
     let after = steps_cx.snapshot().map(Arc::new);
-    Ok(Turn::Ended(Made { result: output.map(Arc::new), after }))
+    Ok(Polled::Ended(Made { result: output.map(Arc::new), after }))
 }
 
 impl<T> Made<T> {

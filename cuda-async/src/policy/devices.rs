@@ -21,7 +21,8 @@ use crate::policy::{least_loaded::LeastLoaded, scheduling_policy::SchedulingPoli
 /// ```
 pub struct Devices {
     policies: Vec<Arc<dyn SchedulingPolicy>>,
-    turn: AtomicUsize,
+    /// The number of choices so far if `by_load` is false, else the index of the policy chosen last.
+    cursor: AtomicUsize,
     by_load: bool,
 }
 
@@ -64,19 +65,19 @@ impl Devices {
             let available = "none, the list of devices is empty; pass at least one".into();
             return Err(Error::NoDevice { address: "any".into(), available });
         }
-        Ok(Self { policies, turn: AtomicUsize::new(0), by_load })
+        Ok(Self { policies, cursor: AtomicUsize::new(0), by_load })
     }
 
     fn next_in_turn(&self) -> usize {
-        self.turn.fetch_add(1, Ordering::Relaxed) % self.policies.len()
+        self.cursor.fetch_add(1, Ordering::Relaxed) % self.policies.len()
     }
 
     fn next_by_load(&self) -> usize {
-        let last = self.turn.load(Ordering::Relaxed);
+        let last = self.cursor.load(Ordering::Relaxed);
         let loads = self.policies.iter().map(|policy| policy.load()).enumerate();
         let best = loads.min_by_key(|(index, load)| (*load, *index != last));
         let index = best.map_or(0, |(index, _)| index);
-        self.turn.store(index, Ordering::Relaxed);
+        self.cursor.store(index, Ordering::Relaxed);
         index
     }
 }

@@ -27,7 +27,8 @@ pub struct StreamPoolRoundRobin {
     /// The first `open` of them are filled.
     streams: Box<[OnceLock<Stream>]>,
     open: AtomicUsize,
-    turn: AtomicUsize,
+    /// The index of the stream that was chosen last.
+    last: AtomicUsize,
 }
 
 impl StreamPoolRoundRobin {
@@ -63,39 +64,39 @@ impl StreamPoolRoundRobin {
         for place in &streams[..open] {
             let _ = place.set(device.lend_idle_stream(priority)?);
         }
-        let (device, open, turn) = (device.clone(), AtomicUsize::new(open), AtomicUsize::new(0));
-        Ok(Self { device, priority, streams, open, turn })
+        let (device, open, last) = (device.clone(), AtomicUsize::new(open), AtomicUsize::new(0));
+        Ok(Self { device, priority, streams, open, last })
     }
 
     fn open_streams(&self) -> impl Iterator<Item = &Stream> {
         self.streams.iter().filter_map(OnceLock::get)
     }
 
-    /// Returns the best stream after `turn`.
-    fn rotate(&self, turn: usize) -> Result<&Stream> {
+    /// Returns the best stream after index `last`.
+    fn rotate(&self, last: usize) -> Result<&Stream> {
         let open = self.open.load(Ordering::Acquire);
         let free = |stream: &Stream| !stream.is_contended();
         let idle = |stream: &Stream| stream.is_known_idle() && free(stream);
-        let found = self.next_from(turn, open, idle).or_else(|| self.next_from(turn, open, free));
+        let found = self.next_from(last, open, idle).or_else(|| self.next_from(last, open, free));
         match found {
             Some((index, stream)) => {
-                self.turn.store(index, Ordering::Relaxed);
+                self.last.store(index, Ordering::Relaxed);
                 Ok(stream)
             }
             None => {
-                self.turn.store((turn + 1) % open, Ordering::Relaxed);
-                self.grow((turn + 1) % open)
+                self.last.store((last + 1) % open, Ordering::Relaxed);
+                self.grow((last + 1) % open)
             }
         }
     }
 
     fn next_from(
         &self,
-        turn: usize,
+        last: usize,
         open: usize,
         fits: impl Fn(&Stream) -> bool,
     ) -> Option<(usize, &Stream)> {
-        let behind = (1..=open).map(|step| (turn + step) % open);
+        let behind = (1..=open).map(|step| (last + step) % open);
         let mut streams = behind.filter_map(|index| Some((index, self.streams[index].get()?)));
         streams.find(|(_, stream)| fits(stream))
     }
@@ -119,11 +120,11 @@ impl StreamPoolRoundRobin {
 
 impl SchedulingPolicy for StreamPoolRoundRobin {
     fn place(&self) -> Result<Stream> {
-        let turn = self.turn.load(Ordering::Relaxed);
-        let warm = self.streams.get(turn).and_then(OnceLock::get);
+        let last = self.last.load(Ordering::Relaxed);
+        let warm = self.streams.get(last).and_then(OnceLock::get);
         match warm.filter(|stream| stream.is_known_idle() && !stream.is_contended()) {
             Some(stream) => Ok(stream.clone()),
-            None => self.rotate(turn).cloned(),
+            None => self.rotate(last).cloned(),
         }
     }
 

@@ -49,8 +49,8 @@ fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
 }
 
 /// Polls until the result is ready. Between polls it blocks until the submission that a step named is complete, or
-/// until the waker is called. The poll before the first one had a no-op waker, so only a named submission delays the
-/// first one.
+/// until the waker is called. The initial `submit_now` had a no-op waker. So before its first poll this function waits
+/// for a named submission only.
 fn poll_until_ready<T>(
     cx: &ExecutionContext,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,

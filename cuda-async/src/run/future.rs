@@ -9,7 +9,7 @@ use std::{
 use cuda_core::{Error, Result, Stream, Waiter};
 
 use crate::{
-    context::{ExecutionContext, InFlight, RunMode},
+    context::{ExecutionContext, RunInFlight, RunMode},
     misuse,
     op::{Live, Op, OpSpan, Submit},
     policy::SchedulingPolicy,
@@ -32,7 +32,7 @@ enum State<S: Submit> {
     Submitting(S, Run),
     /// All work is submitted, and the device runs it. The output is taken when it is complete.
     Executing(Option<S::Output>, Run),
-    /// The operation failed before it could begin.
+    /// Placing the operation failed, or a step failed inside `schedule`.
     Failed(Error),
 }
 
@@ -42,7 +42,7 @@ struct Run {
     /// The waiter for the last submission.
     waiter: Option<Waiter>,
     span: OpSpan,
-    _in_flight: InFlight,
+    _in_flight: RunInFlight,
 }
 
 // Nothing in the future is pinned: steps are polled by plain reference and never refer to themselves.
@@ -117,7 +117,7 @@ impl Run {
     fn on(stream: Stream) -> Self {
         let cx = ExecutionContext::root(stream, RunMode::Async);
         let span = OpSpan::of_run(&cx);
-        Self { cx, waiter: None, span, _in_flight: InFlight::new() }
+        Self { cx, waiter: None, span, _in_flight: RunInFlight::new() }
     }
 
     /// Ready when the device has completed the last submission; at once if there is none.

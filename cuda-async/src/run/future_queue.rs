@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 
 /// Futures that run concurrently. The queue of the `futures` crate wakes the task, and polls only those that were woken.
 ///
-/// A future that panics is lost to that queue. Its result is then [`Error::AlreadyEnded`], so that every future gives one
+/// A future that panics is lost to that queue. Its result is then [`Error::Panicked`], so that every future gives one
 /// result and a stream in order does not wait for it.
 pub(super) struct FutureQueue<F: Future> {
     running: FuturesUnordered<Numbered<F>>,
@@ -68,7 +68,7 @@ impl<T, F: Future<Output = Result<T>> + Unpin> FutureQueue<F> {
             }
         };
         self.len -= 1;
-        Poll::Ready(Some(result.unwrap_or(Err(Error::AlreadyEnded))))
+        Poll::Ready(Some(result.unwrap_or_else(|| Err(panicked()))))
     }
 }
 
@@ -76,6 +76,11 @@ impl<F: Future> FutureQueue<F> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
+}
+
+#[cold]
+fn panicked() -> Error {
+    Error::Panicked { what: "an operation of the stream".into() }
 }
 
 type Running<F> = FuturesUnordered<Numbered<F>>;

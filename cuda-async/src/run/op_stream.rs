@@ -38,7 +38,7 @@ use crate::{
 ///
 /// # Panics
 /// None of its own. A panic in a closure of an operation passes through `poll_next`. If the stream is polled again, the
-/// result of that operation is [`Error::AlreadyEnded`](cuda_core::Error::AlreadyEnded).
+/// result of that operation is [`Error::Panicked`](cuda_core::Error::Panicked).
 ///
 /// ```
 /// use cuda_async::prelude::*;

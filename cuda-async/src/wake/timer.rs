@@ -41,7 +41,7 @@ enum TimerThread {
     Running(ThreadId),
 }
 
-/// Whether the calling thread is the timer thread. A wait for the time never ends there.
+/// Whether the calling thread is the timer thread. A blocking wait for a deadline would never end on that thread.
 pub(crate) fn is_timer_thread() -> bool {
     TIMER.lock().thread == TimerThread::Running(thread::current().id())
 }

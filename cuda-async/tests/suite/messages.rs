@@ -60,7 +60,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "an integer for a float",
             message(|it| scaled(it, (zeros_of(it, 4), 2i32, 4u32))),
-            "has type f32, the argument is an integer",
+            "has type f32, the argument is an integer; write `1.0f32`",
         ),
         (
             "too few arguments",
@@ -70,7 +70,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "an argument of another size",
             message(|it| scaled(it, (zeros_of(it, 4), 2.0f64, 4u32))),
-            "has type f32 (4 bytes), the argument has 8",
+            "has type f32 (4 bytes), the argument has 8; write `1.0f32`",
         ),
         (
             "a buffer of another device",
@@ -90,12 +90,12 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "a block that is too large",
             message(|it| launched(it, "empty", LaunchConfig::new(1, 4096))),
-            "the limit",
+            "the limit is 1024; use a smaller block",
         ),
         (
             "too much shared memory",
             message(|it| launched(it, "empty", one.shared_bytes(1 << 30))),
-            "the limit",
+            "; use less",
         ),
         (
             "a negative size",
@@ -113,7 +113,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "an upload of another length",
             message(|it| upload_into(zeros_of(it, 4), vec![1.0f32])),
-            "same length",
+            "1 elements do not match the 4 elements of the target; both must have the same length",
         ),
         (
             "a copy of another length",
@@ -163,6 +163,21 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
                 future.now_or_never().unwrap().unwrap_err().to_string()
             },
             "build a new one",
+        ),
+        (
+            "an unsupported operation",
+            Error::unsupported("a reset", "cuda:0").to_string(),
+            "is not supported on `cuda:0`; use another device",
+        ),
+        (
+            "a panic in a shared operation",
+            {
+                let op = value(1).map(|_| -> u8 { panic!("on purpose") }).shared();
+                let run = || op.clone().sync_on(&device().new_stream().unwrap());
+                assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+                run().unwrap_err().to_string()
+            },
+            "fix the cause of the panic",
         ),
         (
             "an error of the program",

@@ -317,7 +317,7 @@ fn stream_can_be_polled_after_a_panic() {
         }
     };
     let (ordered, panics) = results(ops().run_buffered(3));
-    let lost = Err(Error::AlreadyEnded);
+    let lost = Err(Error::Panicked { what: "an operation of the stream".into() });
     assert_eq!(ordered, [Ok(0), Ok(1), lost.clone(), Ok(3), Ok(4), Ok(5)]);
     assert_eq!(panics, 1);
     let (unordered, panics) = results(ops().run_buffer_unordered(3));

@@ -11,7 +11,7 @@ use cuda_async::{
     ops::Value,
     policy::{SingleStream, StreamPoolRoundRobin},
     prelude::*,
-    race, retry, value,
+    race, retry, script, value, with_context,
 };
 use futures::executor::block_on;
 
@@ -28,6 +28,7 @@ on_every_device! {
     race_is_won_by_the_first_to_end
     race_is_won_by_an_error
     racers_see_earlier_work_and_nothing_waits_for_losers
+    no_racer_uses_the_stream_of_the_race
     many_races_end
     race_loser_writes_only_its_own_memory
     retry_ends_with_a_value
@@ -83,20 +84,40 @@ fn racers_see_earlier_work_and_nothing_waits_for_losers(device: &Device) {
 
 fn nothing_waits_for_race_losers_once(device: &Device) {
     let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG));
-    let op = || {
-        h2d(vec![3.0f32; 5000]).then(|x| kernels.scale(x, 2.0)).then(|x| {
-            let slow = zeros::<u32>(32).then(|out| kernels.spin(out, long));
-            let loser = slow.map(|_| None);
-            let winner = kernels.add_scalar(x, 1.0).map(Some);
-            race!(loser, winner).then(|x| x.map(value).ok_or(Error::NeedsHostData)).then(to_host)
+    let (kernels, long) = (&kernels, &long);
+    let op = |winner_is_first| {
+        h2d(vec![3.0f32; 5000]).then(move |x| kernels.scale(x, 2.0)).then(move |x| {
+            let slow = zeros::<u32>(32).then(move |out| kernels.spin(out, *long));
+            let mut racers =
+                vec![slow.map(|_| None).boxed(), kernels.add_scalar(x, 1.0).map(Some).boxed()];
+            if winner_is_first {
+                racers.reverse();
+            }
+            race(racers).then(|x| x.map(value).ok_or(Error::NeedsHostData)).then(to_host)
         })
     };
+    for winner_is_first in [false, true] {
+        let stream = device.new_stream().unwrap();
+        assert_eq!(op(winner_is_first).sync_on(&stream).unwrap(), [7.0; 5000]);
+        assert!(stream.is_known_idle());
+        let policy = SingleStream::from(stream.clone());
+        assert_eq!(block_on(op(winner_is_first).schedule(&policy)).unwrap(), [7.0; 5000]);
+        assert!(stream.is_known_idle());
+    }
+}
+
+/// Otherwise later work would wait for a loser on that stream.
+fn no_racer_uses_the_stream_of_the_race(device: &Device) {
     let stream = device.new_stream().unwrap();
-    assert_eq!(op().sync_on(&stream).unwrap(), [7.0; 5000]);
-    assert!(stream.is_known_idle());
-    let policy = SingleStream::from(stream.clone());
-    assert_eq!(block_on(op().schedule(&policy)).unwrap(), [7.0; 5000]);
-    assert!(stream.is_known_idle());
+    let id = || with_context(|cx| cx.enqueue(|stream| Ok(stream.id())).map(value));
+    for racers in 1..=3 {
+        let first = race((0..racers).map(|_| id())).sync_on(&stream).unwrap();
+        assert_ne!(first, stream.id());
+        // The other racers never end.
+        let waiting = (1..racers).map(|_| script(|_| std::future::pending()).boxed());
+        let last = race(waiting.chain([id().boxed()])).sync_on(&stream).unwrap();
+        assert_ne!(last, stream.id());
+    }
 }
 
 fn many_races_end(device: &Device) {

@@ -99,7 +99,8 @@ impl CudaBackend {
     fn free(&self, id: AllocId, on: StreamId, after: Vec<Ticket>) -> Result<()> {
         let bound = &self.primary.bind()?;
         let stream = self.streams.find(on)?;
-        // Before the lock, which the completion thread takes too: a record waits while the driver loads a module.
+        // Record the events before taking `foreign_state`: recording may block, and the completion thread needs that
+        // lock.
         for (producer, number) in self.producers(&stream, &after) {
             if producer.completed() < number {
                 producer.event_after(number, self.primary, bound)?;
@@ -169,7 +170,7 @@ unsafe impl Backend for CudaBackend {
         let place = Place { primary, memory, modules, stream };
         // SAFETY: the caller's promises.
         unsafe { work::enqueue(place, submission.work, host, bound) }?;
-        stream.accept(number);
+        stream.set_submitted(number);
         Ok(())
     }
 
@@ -190,7 +191,7 @@ unsafe impl Backend for CudaBackend {
                 self.primary.alive()?;
                 let stream = self.streams.find(at.stream)?;
                 self.memory.allocate(id, bytes, &stream, &self.primary.bind()?)?;
-                stream.accept(at.number);
+                stream.set_submitted(at.number);
                 Ok(())
             }
             Control::Free { id, stream, after } => {
@@ -235,13 +236,13 @@ unsafe impl Backend for CudaBackend {
         // SAFETY: the caller does not retire the stream until this returns.
         let stream = unsafe { self.streams.get(stream) }?;
         // Read before the query: work that is submitted in between may not have run.
-        let accepted = stream.accepted();
+        let submitted = stream.submitted();
         let shown = stream.completed();
-        if shown >= accepted {
+        if shown >= submitted {
             return Ok(shown);
         }
         let idle = stream.is_idle(self.primary, &self.primary.bind()?)?;
-        Ok(if idle { accepted } else { stream.completed() })
+        Ok(if idle { submitted } else { stream.completed() })
     }
 
     #[inline]
@@ -253,15 +254,15 @@ unsafe impl Backend for CudaBackend {
         if stream.completed() >= number {
             return Ok(());
         }
-        stream.check_accepted(number)?;
+        stream.check_submitted(number)?;
         let bound = &primary.bind()?;
-        if stream.accepted() == number {
+        if stream.submitted() == number {
             if stream.is_soon_idle(primary, bound)? {
                 return Ok(());
             }
         } else if stream.reports.enqueued() >= number {
             // Other threads have submitted more. A checkpoint that was enqueued before that work does not wait for it.
-            // This thread looks at the event itself, because it may be the completion thread, in a waker.
+            // This thread queries the event itself, because it may be the completion thread, in a waker.
             let event = stream.reports.event_for(number);
             let passed = || {
                 if let Some(event) = event
@@ -273,7 +274,7 @@ unsafe impl Backend for CudaBackend {
             };
             return block_on_report(passed, || stream.is_idle(primary, bound).map(drop));
         }
-        // Not by a synchronize of the stream, which would end a capture that begins meanwhile.
+        // Synchronize an event: synchronizing the stream would end a capture that another thread begins.
         let event = stream.event_after(number, primary, bound)?;
         // SAFETY: the stream is held and owns the event (rule 5).
         unsafe { primary.api.event_synchronize(event) }
@@ -317,7 +318,7 @@ unsafe impl Foreign for CudaBackend {
         self.wait_for(&stream, after, bound)?;
         let call = ForeignCall::begin(self, &stream, bound)?;
         submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
-        stream.accept(ticket.number);
+        stream.set_submitted(ticket.number);
         drop(call);
         Ok(())
     }

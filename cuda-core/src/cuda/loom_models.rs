@@ -99,7 +99,7 @@ fn stream() -> Arc<DriverStream> {
     Arc::new(DriverStream::without_driver(1))
 }
 
-/// A caller wants reports of two submissions, while the driver works and the thread looks, sleeps or parks. Then the
+/// A caller wants reports of two submissions, while the driver works and the thread checks, sleeps or parks. Then the
 /// backend is dropped. Both submissions are reported, in order.
 fn every_want_is_reported(
     wakeup: Wakeup,
@@ -116,9 +116,9 @@ fn every_want_is_reported(
         move || model.run(|passed, number| carry_out(&inbox, passed, number))
     });
     for number in [1, 2] {
-        stream.accept(number);
+        stream.set_submitted(number);
         let enqueue = enqueue_checkpoint(&*model, &inbox, &stream);
-        stream.reports.want(number, || stream.accepted(), enqueue);
+        stream.reports.want(number, || stream.submitted(), enqueue);
     }
     inbox.close();
     watcher.join().unwrap();
@@ -154,7 +154,7 @@ fn sleeping_completion_thread_sees_the_number() {
 fn two_callers_share_the_checkpoints_in_flight() {
     check(None, || {
         let (stream, checkpoints) = (stream(), Arc::new(Plain::new(Vec::new())));
-        stream.accept(1);
+        stream.set_submitted(1);
         let caller = |number: u64| {
             let (stream, checkpoints) = (stream.clone(), checkpoints.clone());
             move || {
@@ -162,11 +162,11 @@ fn two_callers_share_the_checkpoints_in_flight() {
                     checkpoints.lock().unwrap().push(number);
                     true
                 };
-                stream.reports.want(number, || stream.accepted(), enqueue);
+                stream.reports.want(number, || stream.submitted(), enqueue);
             }
         };
         let other = thread::spawn(caller(1));
-        stream.accept(2);
+        stream.set_submitted(2);
         caller(2)();
         other.join().unwrap();
         if !stream.reports.covers(2) {
@@ -175,7 +175,7 @@ fn two_callers_share_the_checkpoints_in_flight() {
                 checkpoints.lock().unwrap().push(number);
                 true
             };
-            stream.reports.enqueue_due(|| stream.accepted(), enqueue);
+            stream.reports.enqueue_due(|| stream.submitted(), enqueue);
         }
         assert!(stream.reports.covers(2));
         let checkpoints = checkpoints.lock().unwrap();
@@ -189,7 +189,7 @@ fn two_callers_share_the_checkpoints_in_flight() {
 fn no_checkpoint_is_enqueued_during_a_foreign_call() {
     check(None, || {
         let (stream, capturing) = (stream(), Arc::new(Plain::new(false)));
-        stream.accept(1);
+        stream.set_submitted(1);
         let enqueue = |stream: &Arc<DriverStream>, capturing: &Arc<Plain<bool>>| {
             let (stream, capturing) = (stream.clone(), capturing.clone());
             move |_: u64, _: &mut CheckpointEvents| {
@@ -200,7 +200,7 @@ fn no_checkpoint_is_enqueued_during_a_foreign_call() {
         };
         let caller = thread::spawn({
             let (stream, enqueue) = (stream.clone(), enqueue(&stream, &capturing));
-            move || stream.reports.want(1, || stream.accepted(), enqueue)
+            move || stream.reports.want(1, || stream.submitted(), enqueue)
         });
         stream.begin_foreign(enqueue(&stream, &capturing));
         *capturing.lock().unwrap() = true;
@@ -218,11 +218,11 @@ fn no_checkpoint_is_enqueued_during_a_foreign_call() {
 fn want_beside_the_begin_of_a_foreign_call_gets_an_entry() {
     check(None, || {
         let stream = stream();
-        stream.accept(1);
+        stream.set_submitted(1);
         let caller = thread::spawn({
             let stream = stream.clone();
             let enqueue = |_, _: &mut CheckpointEvents| true;
-            move || stream.reports.want(1, || stream.accepted(), enqueue)
+            move || stream.reports.want(1, || stream.submitted(), enqueue)
         });
         stream.begin_foreign(|_, _| true);
         caller.join().unwrap();

@@ -30,9 +30,13 @@
 //! 8. **Host functions.** A driver's thread runs the host function of a report and nothing else: it stores the number
 //!    that the stream has passed and wakes the completion thread, takes no lock that is held across a driver call, and
 //!    drops no value of a user.
-//! 9. **Progress.** A number counts as complete once the stream was idle in a query, the event of a checkpoint for the
-//!    number was found passed, or the host function of one has run. A number is read before the query that relies on
-//!    it. Before a notice that relies on a host function, the completion thread queries the stream, to find a fault.
+//! 9. **Progress.** A number counts as complete in one of three cases:
+//!    - A query found the stream idle.
+//!    - A query found that the stream has passed the event of a checkpoint for the number.
+//!    - The host function of a checkpoint for the number has run.
+//!
+//!    A number is read before the query that relies on it. Before a notice that relies on a host function, the
+//!    completion thread queries the stream, to find a fault.
 //! 10. **Captures.** Foreign code may capture a stream during a foreign call. Nothing else is enqueued on the stream
 //!     meanwhile, and it is not queried (`streams::foreign_call`).
 //! 11. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend

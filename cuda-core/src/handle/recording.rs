@@ -137,7 +137,7 @@ impl Recording {
         stream.check_credit()?;
         self.device.core().reclaim_memory();
         let mut marks = stream.timeline().order.lock();
-        // Dropped before the order lock, as they were taken after it.
+        // The turns are released before the order lock.
         let _turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
         let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
         for at in order {

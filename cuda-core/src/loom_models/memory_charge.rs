@@ -19,7 +19,7 @@ fn refused_charge_does_not_refuse_a_charge_that_fits() {
         charge.charge(1).unwrap();
         greedy.join().unwrap();
         assert!(charge.charge(1).is_err());
-        charge.credit(2);
+        charge.refund(2);
         charge.charge(2).unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! Access histories: which earlier accesses an access has to come after. Knows no device.
+//! Access histories: which earlier accesses an access has to come after. Independent of devices.
 //!
 //! The same rule serves live streams, whose accesses are at [tickets](Ticket), and recordings, whose accesses are at
 //! nodes: see [`Position`].

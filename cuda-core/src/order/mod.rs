@@ -1,10 +1,10 @@
 //! Ordering: the submissions that come first, the progress of streams, and the resources that stay alive until then.
 //!
-//! This folder knows no device. It uses `protocol` (tickets, errors) and `sync`, and its files are checked alone under
-//! loom. `handle` calls it for every submission, and `runtime` for every notice: `accesses` and `history` name the
-//! tickets to wait for, `progress` keeps the waiters of a stream, `retention` keeps resources alive,
-//! `inferred_completion` carries completion over cross-stream waits, and `poison` records which memory has lost its
-//! contents. `plan` orders the nodes of a recording with the same histories.
+//! This folder is independent of devices. It uses `protocol` (tickets, errors) and `sync`. loom checks its files alone.
+//! `handle` calls it for every submission, and `runtime` for every notice: `accesses` and `history` name the tickets to
+//! wait for, `progress` keeps the waiters of a stream, `retention` keeps resources alive, `inferred_completion` carries
+//! completion over cross-stream waits, and `poison` records which memory has lost its contents. `plan` orders the nodes
+//! of a recording with the same histories.
 
 pub(crate) mod accesses;
 pub(crate) mod history;

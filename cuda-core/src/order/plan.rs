@@ -1,4 +1,4 @@
-//! Plans: the order of recorded work. Knows no device.
+//! Plans: the order of recorded work. Independent of devices.
 //!
 //! A plan is a list of nodes, each with the earlier nodes that it comes after. The same [histories](super::history) as
 //! for live submissions name them, so a recording orders the accesses to the same bytes as streams do.

@@ -30,7 +30,8 @@ pub(crate) struct Progress {
     lossy: AtomicBool,
     /// Whether `state.ended` is set. Readable without the lock.
     ended: AtomicBool,
-    /// The number of wakers that `state` has, or is about to have: without any, progress takes no lock.
+    /// The number of wakers in `state`. Raised under the lock after the insertion. While it is 0, progress takes no
+    /// lock.
     waiters: AtomicU64,
     next_waiter: AtomicU64,
     state: Mutex<State>,
@@ -119,7 +120,7 @@ impl Progress {
     /// [takes](Self::take_up_to) the wakers that `number` covers.
     #[inline]
     pub(crate) fn raise(&self, number: u64) -> bool {
-        // Most calls come from the one thread that uses the stream: a plain look avoids the read-modify-write.
+        // Most calls come from the one thread that uses the stream: a plain load avoids the read-modify-write.
         if self.completed.load(Ordering::Relaxed) < number {
             self.completed.fetch_max(number, Ordering::SeqCst);
         }
@@ -220,7 +221,7 @@ impl Waiter {
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
         let progress = self.progress.progress();
         if let Some(outcome) = progress.outcome(self.key.0) {
-            // The thread that reported it came after the check below, so it saw this waiter and takes its waker.
+            // The reporting thread takes the registered waker, so it need not be removed here.
             self.registered = false;
             return Poll::Ready(outcome);
         }

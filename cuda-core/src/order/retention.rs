@@ -61,7 +61,7 @@ struct Entry {
 
 impl Held {
     /// Subtracts the host memory of entries that were removed from the queue.
-    fn credit(&mut self, released: &[Entry]) {
+    fn subtract(&mut self, released: &[Entry]) {
         self.bytes -= released.iter().map(|entry| entry.resource.host_bytes()).sum::<usize>();
     }
 }
@@ -88,7 +88,7 @@ impl Retention {
     pub(crate) fn forget(&self, number: u64) {
         let mut held = self.held.lock();
         let refused = held.queue.pop_back_if(|entry| entry.last_use == number);
-        held.credit(refused.as_slice());
+        held.subtract(refused.as_slice());
         self.show(&held);
         drop(held);
         drop(refused);
@@ -139,7 +139,7 @@ impl Retention {
         let mut held = self.held.lock();
         let done = held.queue.partition_point(|entry| entry.last_use <= number);
         let released: Vec<_> = held.queue.drain(..done).collect();
-        held.credit(&released);
+        held.subtract(&released);
         self.show(&held);
         drop(held);
         drop(released);
@@ -153,7 +153,7 @@ impl Retention {
             let due = |entry: &Entry| entry.until == Until::Accepted && entry.last_use <= number;
             let (released, kept) = held.queue.drain(..).partition::<Vec<_>, _>(due);
             held.queue = kept.into();
-            held.credit(&released);
+            held.subtract(&released);
             self.show(&held);
             drop(held);
             drop(released);

@@ -35,7 +35,7 @@ pub(crate) struct Timeline {
     ordered_visibility: bool,
     reserved: AtomicU64,
     published: AtomicU64,
-    /// The number for which a report was last requested because many submissions were in flight.
+    /// The last number for which [`is_report_due`](Self::is_report_due) returned true.
     asked: AtomicU64,
     /// The last number that a task will wait for and for which no report was requested yet; 0 if there is none. Stored
     /// under `order`.
@@ -169,11 +169,13 @@ impl Timeline {
         self.retention.release_accepted(number.min(self.reserved.load(Ordering::Acquire)));
     }
 
-    /// Advances the streams that submissions up to `number` came after, and then wakes the tasks that wait for these.
+    /// Advances the streams that submissions up to `number` came after, then wakes the tasks that wait for submissions
+    /// up to `number`.
     #[cold]
     fn pass_on(&self, number: u64) {
         let woken = self.progress.take_up_to(number);
         self.advance_others(number);
+        // The drop wakes the tasks.
         drop(woken);
     }
 
@@ -192,6 +194,7 @@ impl Timeline {
             }
             let woken = other.progress.advance(number);
             other.inferred.take_up_to(number, &mut known);
+            // The drop wakes the tasks.
             drop(woken);
         }
     }

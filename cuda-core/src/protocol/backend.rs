@@ -101,7 +101,8 @@ pub unsafe trait NoticeSink: Send + Sync {
 /// Finds and opens the devices of one kind.
 ///
 /// # Safety
-/// The backends that it opens keep the rules of [`Backend`], and it hands `notices` to nothing that does not.
+/// The backends that it opens keep the rules of [`Backend`], and it passes `notices` only to backends that keep these
+/// rules.
 pub unsafe trait Provider: Send + Sync {
     /// The part of an address before the colon: `cuda` in `cuda:1`.
     fn scheme(&self) -> &'static str;

@@ -144,7 +144,7 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The backend does not support this.
-    #[error("{what} is not supported on `{device}`")]
+    #[error("{what} is not supported on `{device}`; use another device, or do without it")]
     Unsupported {
         /// The feature.
         what: Cow<'static, str>,
@@ -179,6 +179,12 @@ pub enum Error {
     /// An op was polled again after its end.
     #[error("this op has already ended and cannot be run again; build a new one")]
     AlreadyEnded,
+    /// Code of the program panicked while an op ran, so the op has no result.
+    #[error("{what} panicked and has no result; fix the cause of the panic, and build a new op")]
+    Panicked {
+        /// The operation.
+        what: Cow<'static, str>,
+    },
     /// An op was not complete within its time limit.
     #[error(
         "the operation was not complete within {after:?}; submitted work runs on and keeps its memory until then; allow more time, or have less work in flight"
@@ -209,7 +215,7 @@ pub enum Error {
         detail: String,
     },
     /// A driver call failed in a way that no other variant names.
-    #[error("{call} failed: {name} ({code})")]
+    #[error("{call} failed: {name} ({code}); see NVIDIA's documentation of `{call}`")]
     Driver {
         /// The driver call.
         call: Cow<'static, str>,
@@ -261,7 +267,7 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
 }
 
 impl Error {
-    /// "`what` is not supported on `device`."
+    /// The error for `what`, which `device` does not support.
     pub fn unsupported(what: impl Into<Cow<'static, str>>, device: &str) -> Self {
         Error::Unsupported { what: what.into(), device: device.into() }
     }

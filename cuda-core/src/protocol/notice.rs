@@ -2,14 +2,14 @@
 
 use super::{Error, StreamId, Ticket};
 
-/// A report that a backend sends without being asked. [`Control::Want`](super::Control::Want) makes it send
-/// [`Progress`](Notice::Progress) earlier.
+/// A report from a backend. [`Control::Want`](super::Control::Want) requests [`Progress`](Notice::Progress). The other
+/// notices need no request.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
     /// The progress of a stream. Cumulative: a later notice replaces an earlier one.
     ///
-    /// Failures of the submissions that it covers, and of those that these came after, were reported before.
+    /// Failures of the submissions that it covers, and of their predecessors on other streams, were reported before.
     Progress {
         /// The stream.
         stream: StreamId,

@@ -159,7 +159,8 @@ impl DeviceCore {
         request: Request,
         convert: impl FnOnce(Reply) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        let (pending, answer) = Pending::new(convert);
+        let address = self.backend.info().address.clone();
+        let (pending, answer) = Pending::new(address, convert);
         self.backend.request(request, answer);
         pending
     }

@@ -1,5 +1,5 @@
-//! The client's own count of device memory: charged when an allocation is sent, credited when its free is sent. So out
-//! of memory is known without a round trip to the device.
+//! The client's own count of device memory: charged when an allocation is sent, refunded when its free is sent. The
+//! client detects out of memory without a round trip.
 
 use crate::{
     protocol::{Error, Result},
@@ -37,7 +37,7 @@ impl MemoryCharge {
     }
 
     /// Gives back the charge of an allocation.
-    pub(crate) fn credit(&self, bytes: u64) {
+    pub(crate) fn refund(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(charge.charge(41), Err(refused));
         assert!(charge.charge(u64::MAX).is_err());
         charge.charge(40).unwrap();
-        charge.credit(60);
+        charge.refund(60);
         charge.charge(60).unwrap();
         assert_eq!(charge.used.load(Ordering::Relaxed), 100);
     }

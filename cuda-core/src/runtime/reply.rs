@@ -17,7 +17,8 @@ pub struct Pending<T>(State<T>);
 
 enum State<T> {
     Known(Result<T>),
-    Asked(Receiver<Result<Reply>>, Convert<T>),
+    /// The address is that of the device, for the error if no reply comes.
+    Asked(Receiver<Result<Reply>>, Convert<T>, String),
     Taken,
 }
 
@@ -25,10 +26,13 @@ enum State<T> {
 type Convert<T> = Box<dyn FnOnce(Reply) -> Result<T> + Send>;
 
 impl<T> Pending<T> {
-    /// A reply, and the answer that will bring it.
-    pub(crate) fn new(convert: impl FnOnce(Reply) -> Result<T> + Send + 'static) -> (Self, Answer) {
+    /// A reply of the device at `address`, and the answer that will bring it.
+    pub(crate) fn new(
+        address: String,
+        convert: impl FnOnce(Reply) -> Result<T> + Send + 'static,
+    ) -> (Self, Answer) {
         let (sender, receiver) = one_shot();
-        let pending = Self(State::Asked(receiver, Box::new(convert)));
+        let pending = Self(State::Asked(receiver, Box::new(convert), address));
         (pending, Answer::new(move |reply| sender.send(reply)))
     }
 
@@ -42,7 +46,7 @@ impl<T> Pending<T> {
     /// # Errors
     /// The error of the request; [`Error::AlreadyEnded`] after the reply was taken.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<T>> {
-        let State::Asked(receiver, _) = &mut self.0 else { return Poll::Ready(self.take(None)) };
+        let State::Asked(receiver, ..) = &mut self.0 else { return Poll::Ready(self.take(None)) };
         receiver.poll(task).map(|reply| self.take(reply))
     }
 
@@ -51,7 +55,7 @@ impl<T> Pending<T> {
     /// # Errors
     /// As [`poll`](Pending::poll).
     pub fn wait(mut self) -> Result<T> {
-        let State::Asked(receiver, _) = &mut self.0 else { return self.take(None) };
+        let State::Asked(receiver, ..) = &mut self.0 else { return self.take(None) };
         let reply = receiver.wait();
         self.take(reply)
     }
@@ -59,7 +63,9 @@ impl<T> Pending<T> {
     fn take(&mut self, reply: Option<Result<Reply>>) -> Result<T> {
         match std::mem::replace(&mut self.0, State::Taken) {
             State::Known(value) => value,
-            State::Asked(_, convert) => reply.unwrap_or_else(|| Err(no_reply())).and_then(convert),
+            State::Asked(_, convert, address) => {
+                reply.unwrap_or_else(|| Err(no_reply(address))).and_then(convert)
+            }
             State::Taken => Err(Error::AlreadyEnded),
         }
     }
@@ -67,9 +73,9 @@ impl<T> Pending<T> {
 
 /// The backend dropped the answer.
 #[cold]
-fn no_reply() -> Error {
+fn no_reply(address: String) -> Error {
     let cause = "its backend dropped a request without a reply; open the device again".into();
-    Error::DeviceLost { address: "unknown".into(), cause }
+    Error::DeviceLost { address, cause }
 }
 
 // Nothing of it is pinned.

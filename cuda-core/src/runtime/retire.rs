@@ -96,7 +96,7 @@ impl DeviceCore {
         let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
         after.retain(|ticket| ticket.stream != stream);
         self.send(Control::Free { id: freed.id, stream, after });
-        self.charge.credit(freed.bytes);
+        self.charge.refund(freed.bytes);
     }
 
     /// Sends a control and ignores its error: it can only mean that the device is lost.

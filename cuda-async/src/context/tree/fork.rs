@@ -33,8 +33,8 @@ impl ExecutionContext {
         Ok(branches)
     }
 
-    /// Orders later work of this context after all work of the branches, and counts their work as its own: one
-    /// submission, however many branches there are.
+    /// Orders later work of this context after all work of the branches, and counts their work as its own. Submits one
+    /// join for all branches.
     pub(crate) fn join(&self, branches: &[ExecutionContext]) -> Result<()> {
         let joined = |branch: &&ExecutionContext| *branch != self && branch.last().is_some();
         let streams = || branches.iter().filter(joined).filter_map(Self::known_stream);

@@ -13,7 +13,8 @@ pub(crate) struct ForkStreams(Mutex<Lent>);
 #[derive(Default)]
 struct Lent {
     streams: Vec<Stream>,
-    turns: usize,
+    /// The number of times that a stream was shared because none was idle.
+    next: usize,
 }
 
 impl ForkStreams {
@@ -33,8 +34,8 @@ impl ForkStreams {
         if let Some(idle) = lent.streams.iter().find(|stream| stream.is_known_idle()) {
             return Ok(idle.clone());
         }
-        let turn = lent.turns % lent.streams.len();
-        lent.turns += 1;
-        Ok(lent.streams[turn].clone())
+        let index = lent.next % lent.streams.len();
+        lent.next += 1;
+        Ok(lent.streams[index].clone())
     }
 }

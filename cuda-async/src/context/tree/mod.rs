@@ -17,10 +17,12 @@ mod fork;
 mod fork_streams;
 mod inline_root;
 mod polled_root;
+mod run_in_flight;
 mod run_mode;
 mod shared_context;
 mod sibling;
 
 pub use execution_context::ExecutionContext;
 pub use fork_streams::MAX_FORK_STREAMS;
-pub(crate) use run_mode::{InFlight, RunMode};
+pub(crate) use run_in_flight::RunInFlight;
+pub(crate) use run_mode::RunMode;

@@ -45,8 +45,8 @@ impl ExecutionContext {
         PollerGuard(root)
     }
 
-    /// The kind of waits in the run that polls these steps now. It may differ from [`mode`](Self::mode) in the steps
-    /// of a polled root.
+    /// The kind of waits in the run that polls these steps now. In a polled root this is the mode of the outermost
+    /// poller, otherwise it is [`mode`](Self::mode).
     pub(crate) fn mode_of_poll(&self) -> RunMode {
         let has_poller = |shared: &Arc<SharedContext>| shared.root_data().poller.lock().is_some();
         if !self.known_shared().is_some_and(has_poller) {

@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::context::tree::{
-    fork_streams::ForkStreams,
-    run_mode::{InFlight, RunMode},
+    fork_streams::ForkStreams, run_in_flight::RunInFlight, run_mode::RunMode,
 };
 
 /// The data of a context behind an `Arc`. Its kind holds the data that only a root or only a child has.
@@ -43,14 +42,14 @@ pub(in crate::context) struct RootData {
     /// The submission that a blocking run waits for.
     pub(in crate::context) blocked: Mutex<Blocked>,
     /// Set in a blocking run once one of its steps waits for more than one stream.
-    pub(in crate::context) by_wakers: OnceLock<InFlight>,
+    pub(in crate::context) by_wakers: OnceLock<RunInFlight>,
     /// The `shared` operation whose steps this root belongs to.
     pub(super) part_of: Option<usize>,
     /// The context whose steps poll the steps of this root now.
     pub(super) poller: Mutex<Option<Arc<SharedContext>>>,
 }
 
-/// Passes a wait from the steps of a blocking run to the thread that runs them, and a failure back.
+/// The submission that the thread of a blocking run must wait for, and the failure of that wait.
 #[derive(Default)]
 pub(in crate::context) struct Blocked {
     pub(in crate::context) on: Option<(Stream, u64)>,

@@ -10,7 +10,10 @@ impl ExecutionContext {
     /// Makes a second context on the same stream. This context counts the sibling's work only after
     /// [`join_sibling`](Self::join_sibling). A run that drops the sibling before that does not wait for its work.
     pub(crate) fn sibling(&self) -> Result<Self> {
-        self.request_notice()?;
+        // The completion of the work so far is then known before later work is complete.
+        if let (Some(stream), Some(number)) = (self.known_stream(), self.last()) {
+            stream.request_report(number)?;
+        }
         self.on_this_stream(self.memory_wait())
     }
 
@@ -33,13 +36,5 @@ impl ExecutionContext {
         let sibling = self.shared().child(stream, After::new(), memory_wait);
         sibling.note(self.last().unwrap_or(0));
         Ok(Self::from_shared(sibling))
-    }
-
-    /// Requests a report of the work so far, so that its completion is known before later work is complete.
-    pub(crate) fn request_notice(&self) -> Result<()> {
-        if let (Some(stream), Some(number)) = (self.known_stream(), self.last()) {
-            drop(stream.waiter(number)?);
-        }
-        Ok(())
     }
 }

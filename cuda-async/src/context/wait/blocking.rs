@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result, Stream, Ticket};
 
 use crate::{
-    context::tree::{ExecutionContext, InFlight, RunMode},
+    context::tree::{ExecutionContext, RunInFlight, RunMode},
     misuse,
     wake::timer::is_timer_thread,
 };
@@ -34,14 +34,14 @@ impl ExecutionContext {
             if is_timer_thread() || self.device().delivers_here() {
                 return Err(misuse::blocks_in_waker());
             }
-            self.shared().root_data().by_wakers.get_or_init(InFlight::new);
+            self.shared().root_data().by_wakers.get_or_init(RunInFlight::new);
             // Steps that were polled before this have registered no waker.
             task.waker().wake_by_ref();
         }
         Ok(())
     }
 
-    /// Tells the blocking thread that a step waits for this submission.
+    /// Stores the submission that the blocking thread waits for.
     pub(super) fn block_on<T>(&self, stream: &Stream, number: u64) -> Poll<Result<T>> {
         self.shared().root_data().blocked.lock().on = Some((stream.clone(), number));
         Poll::Pending

@@ -18,8 +18,8 @@ impl Credit {
         Self(None)
     }
 
-    /// Ready when at most half of each of the stream's limits is in flight, of the work that was submitted before
-    /// the first poll.
+    /// Ready when at most half of each limit of the stream is in flight. Work that is submitted after the first poll
+    /// does not count.
     fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
         let mut waiter = match self.0.take() {
             Some(waiter) => waiter,
@@ -74,7 +74,7 @@ impl ExecutionContext {
         }
         match self.mode() {
             RunMode::Detached => Poll::Ready(Ok(())),
-            // Without a waker: the thread may be the one that would wake it.
+            // Blocks without a waker, because this thread may deliver the wakes.
             RunMode::Blocking => Poll::Ready(stream.wait_for_credit()),
             RunMode::Async => wait_for_credit(stream, credit, task),
         }

@@ -13,7 +13,7 @@ use std::{
 
 use cuda_core::{Result, Stream};
 
-use crate::context::tree::InFlight;
+use crate::context::tree::RunInFlight;
 
 /// The number of waits that do not spin after a spin that found no result.
 pub const RETRY: u32 = 16;
@@ -41,7 +41,7 @@ pub fn set_max_spin(spin: Duration) {
 #[inline]
 pub(crate) fn outcome(stream: &Stream, number: u64) -> Option<Result<()>> {
     let known = stream.outcome(number);
-    if known.is_some() || !InFlight::is_only_one() {
+    if known.is_some() || !RunInFlight::is_only_one() {
         return known;
     }
     spin(stream, number)
@@ -52,7 +52,7 @@ fn spin(stream: &Stream, number: u64) -> Option<Result<()>> {
     if limit.is_zero() || is_skipped() {
         return None;
     }
-    // Queries once before it reads the clock, because that costs as much as several queries of idle streams.
+    // Reading the clock costs as much as several queries of an idle stream, so the first query comes before it.
     let known = query(stream, number);
     if known.is_some() {
         return known;

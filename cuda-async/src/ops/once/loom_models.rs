@@ -1,4 +1,4 @@
-//! loom runs the real code: members that enter, leave and panic while work needs two turns.
+//! loom runs the real code: members that enter, leave and panic while work needs two polls.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,9 +15,9 @@ use super::*;
 
 type Pair = Member<Work, Result<u32, &'static str>>;
 
-/// Gives its waker to a device and is pending at its first turn. Ends at the second turn.
+/// Gives its waker to a device and is pending at its first poll. Ends at the second poll.
 struct Work {
-    turns: Arc<AtomicUsize>,
+    polls: Arc<AtomicUsize>,
     device: Arc<Device>,
 }
 
@@ -54,20 +54,23 @@ impl Wake for Task {
     }
 }
 
-fn turn(work: Work, waker: &Waker) -> Result<Turn<Work, Result<u32, &'static str>>, (Work, ())> {
-    if work.turns.fetch_add(1, Relaxed) > 0 {
-        return Ok(Turn::Ended(Ok(7)));
+fn poll_work(
+    work: Work,
+    waker: &Waker,
+) -> Result<Polled<Work, Result<u32, &'static str>>, (Work, ())> {
+    if work.polls.fetch_add(1, Relaxed) > 0 {
+        return Ok(Polled::Ended(Ok(7)));
     }
     *work.device.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
     work.device.1.0.notify();
-    Ok(Turn::Pending(work))
+    Ok(Polled::Pending(work))
 }
 
 fn block_on(mut member: Pair) -> Result<u32, &'static str> {
     let task = Arc::new(Task(Notify::new()));
     let waker = Waker::from(task.clone());
     loop {
-        match member.poll(&waker, turn) {
+        match member.poll(&waker, poll_work) {
             Ok(Some(result)) => return result,
             _ => task.0.wait(),
         }
@@ -82,16 +85,16 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 }
 
 fn work() -> (Pair, Arc<AtomicUsize>, thread::JoinHandle<()>) {
-    let (turns, device) = (Arc::<AtomicUsize>::default(), Arc::<Device>::default());
+    let (polls, device) = (Arc::<AtomicUsize>::default(), Arc::<Device>::default());
     let member =
-        Member::new(Work { turns: turns.clone(), device: device.clone() }, || Err("broken"));
-    (member, turns, thread::spawn(move || device.run()))
+        Member::new(Work { polls: polls.clone(), device: device.clone() }, || Err("broken"));
+    (member, polls, thread::spawn(move || device.run()))
 }
 
 #[test]
 fn two_members_get_the_result_of_one_run() {
     check(|| {
-        let (member, turns, device) = work();
+        let (member, polls, device) = work();
         let other = thread::spawn({
             let member = member.clone();
             move || block_on(member)
@@ -99,23 +102,23 @@ fn two_members_get_the_result_of_one_run() {
         assert_eq!(block_on(member), Ok(7));
         assert_eq!(other.join().unwrap(), Ok(7));
         device.join().unwrap();
-        assert_eq!(turns.load(Relaxed), 2);
+        assert_eq!(polls.load(Relaxed), 2);
     });
 }
 
-/// The member that leaves may have had the turn and the only wake.
+/// The member that leaves may have had the work and the only wake.
 #[test]
 fn dropped_member_passes_its_wake_to_another() {
     check(|| {
-        let (member, turns, device) = work();
+        let (member, polls, device) = work();
         let left = thread::spawn({
             let mut member = member.clone();
-            move || _ = member.poll(Waker::noop(), turn)
+            move || _ = member.poll(Waker::noop(), poll_work)
         });
         assert_eq!(block_on(member), Ok(7));
         left.join().unwrap();
         device.join().unwrap();
-        assert_eq!(turns.load(Relaxed), 2);
+        assert_eq!(polls.load(Relaxed), 2);
     });
 }
 
@@ -123,26 +126,26 @@ fn dropped_member_passes_its_wake_to_another() {
 #[test]
 fn member_that_stays_idle_does_not_block_others() {
     check(|| {
-        let (member, turns, device) = work();
+        let (member, polls, device) = work();
         let kept = thread::spawn({
             let mut member = member.clone();
             move || {
-                _ = member.poll(Waker::noop(), turn);
+                _ = member.poll(Waker::noop(), poll_work);
                 member
             }
         });
         assert_eq!(block_on(member), Ok(7));
         drop(kept.join().unwrap());
         device.join().unwrap();
-        assert_eq!(turns.load(Relaxed), 2);
+        assert_eq!(polls.load(Relaxed), 2);
     });
 }
 
-/// A member whose turn could not begin, and that leaves with the error.
+/// A member whose poll could not begin, and that leaves with the error.
 #[test]
 fn turn_that_cannot_begin_goes_to_the_next_member() {
     check(|| {
-        let (member, turns, device) = work();
+        let (member, polls, device) = work();
         let fails = thread::spawn({
             let mut member = member.clone();
             move || _ = member.poll(Waker::noop(), |work, _| Err((work, ())))
@@ -150,7 +153,7 @@ fn turn_that_cannot_begin_goes_to_the_next_member() {
         assert_eq!(block_on(member), Ok(7));
         fails.join().unwrap();
         device.join().unwrap();
-        assert_eq!(turns.load(Relaxed), 2);
+        assert_eq!(polls.load(Relaxed), 2);
     });
 }
 
@@ -181,6 +184,6 @@ fn after_a_panic(mut member: Member<(), Result<u32, &'static str>>) -> Result<u3
 }
 
 /// A panic that prints nothing.
-fn panic(_: (), _: &Waker) -> Result<Turn<(), Result<u32, &'static str>>, ((), ())> {
+fn panic(_: (), _: &Waker) -> Result<Polled<(), Result<u32, &'static str>>, ((), ())> {
     std::panic::resume_unwind(Box::new("on purpose"))
 }

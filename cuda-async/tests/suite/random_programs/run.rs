@@ -336,8 +336,8 @@ impl<'w> Machine<'w> {
 }
 
 fn on_purpose(error: &Error) -> bool {
-    // A shared part that panicked has ended.
-    matches!(error, Error::Unsupported { .. } | Error::Arguments { .. } | Error::AlreadyEnded)
+    // A shared part that panicked gives `Panicked` to every later clone.
+    matches!(error, Error::Unsupported { .. } | Error::Arguments { .. } | Error::Panicked { .. })
 }
 
 fn compare(got: Words, expected: &Words) -> Result<(), Wrong> {

@@ -8,7 +8,7 @@ use crate::{
     sync::{self, spin_loop},
 };
 
-/// The time that a caller's thread spins before it sleeps between looks.
+/// The time that a caller's thread spins before it sleeps between checks.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Blocks until `passed` returns true. The completion thread must be watching a checkpoint for that. Calls `query` every

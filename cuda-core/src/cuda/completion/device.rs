@@ -35,8 +35,8 @@ pub(crate) trait WatchedDevice {
     /// The error that lost the device.
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error>;
 
-    /// Enqueues a checkpoint behind everything that the stream has accepted. Records the next of the stream's `events`
-    /// if the checkpoint is an event. Returns `None` if the driver refused it.
+    /// Enqueues a checkpoint behind everything that was submitted to the stream. Records the next of the stream's
+    /// `events` if the checkpoint is an event. Returns `None` if the driver refused it.
     fn checkpoint(
         &self,
         stream: &DriverStream,
@@ -101,14 +101,15 @@ impl WatchedDevice for BoundDevice<'_> {
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error> {
         let bound = self.bound.map_err(Error::clone)?;
         // Read before the query: work that is submitted in between may not have run.
-        let accepted = stream.accepted();
-        Ok(stream.is_idle(self.primary, bound)?.then_some(accepted))
+        let submitted = stream.submitted();
+        Ok(stream.is_idle(self.primary, bound)?.then_some(submitted))
     }
 
     fn passed(&self, entry: &Entry) -> Result<Option<u64>, Error> {
         let Entry { stream, number, checkpoint } = entry;
         let event = match *checkpoint {
-            // A query of the stream shows the same, and sooner: on an H200, 0.9 us after a kernel of 100 us.
+            // A query of the stream shows the same and is faster. On an H200 the measured saving is 0.9 us for a kernel
+            // of 100 us.
             Some(Checkpoint::Event(_)) if stream.ends_with(*number) => return self.status(stream),
             Some(Checkpoint::Event(event)) => Some(event),
             Some(Checkpoint::HostFunction) if stream.completed() >= *number => {
@@ -116,7 +117,8 @@ impl WatchedDevice for BoundDevice<'_> {
                 let idle = self.status(stream)?.unwrap_or(0);
                 return Ok(Some(idle.max(stream.completed())));
             }
-            // It was recorded before the call. After the call it may be recorded again, for later work.
+            // The stream's event was recorded before the foreign call. After the call it may be recorded again, for
+            // later work.
             None if stream.is_foreign() => stream.recorded_after(*number),
             Some(Checkpoint::HostFunction) | None => None,
         };

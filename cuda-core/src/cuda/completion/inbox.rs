@@ -65,7 +65,7 @@ impl ReportInbox {
         self.change(|state| state.closed = true);
     }
 
-    /// Wakes the thread, which then looks at its entries.
+    /// Wakes the thread, which then checks its entries.
     pub(super) fn wake(&self) {
         self.change(|_| {});
     }

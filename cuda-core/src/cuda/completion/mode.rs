@@ -11,7 +11,7 @@ pub enum Completion {
     /// wake comes some microseconds after the work. The default.
     Polled {
         /// The time for which the thread spins after a report or a new request for one. After that it sleeps between
-        /// looks: each time for 1/64 of the time that it has waited, and at least 5 us. While reports are closer
+        /// checks: each time for 1/64 of the time that it has waited, and at least 5 us. While reports are closer
         /// together than `spin`, the thread keeps a core busy.
         spin: Duration,
     },

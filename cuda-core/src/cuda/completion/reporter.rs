@@ -53,14 +53,14 @@ impl Reporter {
         number: u64,
         bound: &Bound,
     ) -> Result<()> {
-        stream.check_accepted(number)?;
+        stream.check_submitted(number)?;
         if stream.reports.covers(number) {
             return Ok(());
         }
         self.start()?;
         let device = self.device(bound);
         let enqueue = enqueue_checkpoint(&device, &self.inbox, stream);
-        stream.reports.want(number, || stream.accepted(), enqueue);
+        stream.reports.want(number, || stream.submitted(), enqueue);
         Ok(())
     }
 
@@ -69,13 +69,14 @@ impl Reporter {
     /// # Errors
     /// The driver's error of recording the stream's event.
     pub(crate) fn begin_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) -> Result<()> {
-        stream.event_after(stream.accepted(), self.primary, bound)?;
+        stream.event_after(stream.submitted(), self.primary, bound)?;
         let device = self.device(bound);
         stream.begin_foreign(enqueue_checkpoint(&device, &self.inbox, stream));
         Ok(())
     }
 
-    /// Ends a foreign call on the stream, and enqueues the checkpoint that was held back. Returns the frees that were.
+    /// Ends a foreign call on the stream, and enqueues the checkpoint that was held back. Returns the frees that
+    /// were held back.
     pub(crate) fn end_foreign(&self, stream: &Arc<DriverStream>, bound: &Bound) -> Vec<HeldFree> {
         let device = self.device(bound);
         stream.end_foreign(

@@ -17,11 +17,11 @@ const SLEEP_PART: u32 = 64;
 /// The next step of a waiting thread.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Look again at once.
+    /// Check again at once.
     Spin,
-    /// Look again after this time, or when signalled.
+    /// Check again after this time, or when signalled.
     Sleep(Duration),
-    /// Query the streams, then look again.
+    /// Query the streams, then check again.
     Query,
     /// Sleep until signalled.
     Park,
@@ -30,7 +30,7 @@ pub(super) enum Step {
 /// The way in which a waiting thread learns that a stream has passed a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wakeup {
-    /// By polling: it spins for this long after a report or a new entry, then sleeps between looks.
+    /// By polling: it spins for this long after a report or a new entry, then sleeps between checks.
     Polled(Duration),
     /// By a signal.
     Signalled,

@@ -72,7 +72,7 @@ pub(crate) fn watch(
                 watcher.query_all();
                 (watcher.checked, watcher.queried) = (sync::now(), sync::now());
             }
-            // The inbox may have been closed, and its signal taken.
+            // Check the inbox again before sleeping: it may be closed, and an earlier wait may have taken that signal.
             _ if reported => {}
             Step::Spin => spin_loop(),
             Step::Sleep(time) => inbox.wait(Some(time)),
@@ -147,14 +147,14 @@ impl<D: WatchedDevice> Watcher<'_, D> {
     /// Enqueues the checkpoint that the driver refused or that was held back, if there is one.
     fn renew(&self, stream: &Arc<DriverStream>) {
         let renew = renew_checkpoint(self.device, self.inbox, stream);
-        stream.reports.renew(|| stream.accepted(), renew);
+        stream.reports.renew(|| stream.submitted(), renew);
         self.enqueue_due(stream);
     }
 
     /// Enqueues the checkpoints that callers want.
     fn enqueue_due(&self, stream: &Arc<DriverStream>) {
         let enqueue = enqueue_checkpoint(self.device, self.inbox, stream);
-        stream.reports.enqueue_due(|| stream.accepted(), enqueue);
+        stream.reports.enqueue_due(|| stream.submitted(), enqueue);
     }
 
     /// Delivers the progress of a stream. Ends the entries that it covers, and asks for the next checkpoint.
@@ -169,7 +169,7 @@ impl<D: WatchedDevice> Watcher<'_, D> {
         self.enqueue_due(stream);
     }
 
-    /// Tells the client that the device is lost. Ends every entry.
+    /// Delivers `Notice::Lost` and ends every entry.
     fn report_lost(&mut self, error: Error) {
         for entry in self.watched.drain(..) {
             entry.stream.reports.end(1);
@@ -318,9 +318,9 @@ mod tests {
         let mut watcher = watcher(&device, &inbox, &notices);
         device.refuses.set(true);
         for number in 1..=5 {
-            stream.accept(number);
+            stream.set_submitted(number);
             let enqueue = enqueue_checkpoint(&device, &inbox, &stream);
-            stream.reports.want(number, || stream.accepted(), enqueue);
+            stream.reports.want(number, || stream.submitted(), enqueue);
         }
         inbox.take(&mut watcher.watched);
         watcher.query_all();

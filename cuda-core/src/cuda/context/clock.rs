@@ -1,8 +1,8 @@
 //! The clock of a device: a kernel that writes the time to memory.
 //!
-//! Events would need a question to the driver for each pair of times. A kernel writes a time like any other value, so
-//! it can be read back with the data, replayed, and asked for over a link. `%globaltimer` counts nanoseconds; on an
-//! H200 it advances in steps of 32.
+//! Event timing needs a driver call per pair of events. A kernel writes a time like any other value, so it can be read
+//! back with the data, replayed, and sent over a link. `%globaltimer` counts nanoseconds; on an H200 it advances in
+//! steps of 32.
 //!
 //! The kernel is loaded when the device is opened: a later load would wait for every running kernel.
 

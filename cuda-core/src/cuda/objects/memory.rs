@@ -158,7 +158,7 @@ impl Memory {
             return unsafe { api.pool_free(address, stream.raw) }
                 .map_err(|failed| self.primary.error(failed));
         }
-        // A free would now wait for the whole device. Records an event, and frees the memory when it is reached.
+        // `cuMemFree` waits for the whole device, so an event delays the free.
         let after = new_event(self.primary, bound)?;
         // If this fails, the memory is leaked: its last use is not known.
         // SAFETY: the caller holds the stream, and the event is owned here.

@@ -3,9 +3,9 @@
 //! # Rules
 //! - A capture lasts at most as long as the foreign call that begins it. The caller of the foreign code promises that.
 //! - During a foreign call this library neither queries the stream, which would end a capture, nor enqueues on it, which
-//!   the capture would include. Submissions are held back by the client, because the foreign call is one of them. Frees
-//!   are held here. Queries and frees take the lock of [`ForeignState`] for their driver calls.
-//! - Before the call, the stream's event is recorded behind everything that was accepted. So other streams, blocked
+//!   the capture would include. The client holds the order lock during the foreign call, so it submits nothing else.
+//!   Frees are held here. Queries and frees take the lock of [`ForeignState`] for their driver calls.
+//! - Before the call, the stream's event is recorded behind everything that was submitted. So other streams, blocked
 //!   threads and the completion thread have an event to rely on, and need not record one.
 
 use super::{
@@ -36,11 +36,11 @@ impl DriverStream {
         self.foreign.load(Ordering::Acquire)
     }
 
-    /// A foreign call begins. The caller has recorded the stream's event behind everything that was accepted. `enqueue`
-    /// makes an entry for a report that a thread wanted in this moment.
+    /// A foreign call begins. The caller has recorded the stream's event behind everything that was submitted.
+    /// `enqueue` makes an entry for a report that a thread wanted in this moment.
     pub(crate) fn begin_foreign(&self, enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool) {
         self.set_foreign(true);
-        self.reports.enqueue_due(|| self.accepted(), enqueue);
+        self.reports.enqueue_due(|| self.submitted(), enqueue);
     }
 
     /// The foreign call has ended. `renew` enqueues the checkpoint that was held back, if there is one, and `enqueue`
@@ -52,8 +52,8 @@ impl DriverStream {
         enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) -> Vec<HeldFree> {
         let held = self.set_foreign(false);
-        self.reports.renew(|| self.accepted(), renew);
-        self.reports.enqueue_due(|| self.accepted(), enqueue);
+        self.reports.renew(|| self.submitted(), renew);
+        self.reports.enqueue_due(|| self.submitted(), enqueue);
         held
     }
 
@@ -64,7 +64,7 @@ impl DriverStream {
             self.foreign.store(active, Ordering::Release);
             std::mem::take(&mut state.held)
         });
-        // Orders the unlock before the next look at the reports that are wanted.
+        // Orders the unlock before the next check of the reports that are wanted.
         fence(Ordering::SeqCst);
         held
     }
@@ -86,11 +86,11 @@ mod tests {
             checkpoints.borrow_mut().push((number, takes));
             takes
         };
-        stream.accept(1);
+        stream.set_submitted(1);
         stream.begin_foreign(enqueue);
-        stream.reports.want(1, || stream.accepted(), enqueue);
+        stream.reports.want(1, || stream.submitted(), enqueue);
         assert!(stream.reports.covers(1) && stream.reports.enqueued() < 1);
-        stream.accept(2);
+        stream.set_submitted(2);
         drop(stream.end_foreign(enqueue, enqueue));
         assert!(stream.reports.covers(2) && stream.reports.enqueued() == 2);
         assert_eq!(*checkpoints.borrow(), [(1, false), (2, true)]);

@@ -41,7 +41,7 @@ impl DriverStream {
         Ok(false)
     }
 
-    /// Queries an event of the stream. Returns whether the stream has passed its last recording.
+    /// Queries an event of the stream. Returns whether the stream has passed the event's last recording.
     ///
     /// # Errors
     /// The error that lost the device.

@@ -5,8 +5,8 @@
 //! - `events` is locked while a checkpoint is enqueued, so checkpoints reach the driver in order. If a thread that wants
 //!   a report finds it locked, the thread does not wait. It has stored its number in `wanted`, and the holder reads
 //!   `wanted` again after it has released the lock.
-//! - The number of a checkpoint is the stream's `accepted`, read before the checkpoint is enqueued. So every submission
-//!   up to that number is ahead of the checkpoint in the stream.
+//! - The number of a checkpoint is the stream's `submitted`, read before the checkpoint is enqueued. So every
+//!   submission up to that number is ahead of the checkpoint in the stream.
 //! - `covered` is the number of the last entry that was put into the inbox. `enqueued` is the last number for which the
 //!   driver took a checkpoint. They differ after a checkpoint was refused, or held back during a foreign call. The
 //!   completion thread then queries the stream.
@@ -47,17 +47,17 @@ impl Reports {
     }
 
     /// Requests a report that covers `number`, a submission that the driver took. The checkpoint is enqueued now, or
-    /// when an earlier one was passed. `accepted` reads the number of the last submission that the driver took.
+    /// when an earlier one was passed. `submitted` reads the number of the last submission that the driver took.
     /// `enqueue` enqueues a checkpoint for a number and puts an entry into the inbox of the completion thread. It
     /// returns whether the driver took the checkpoint.
     pub(crate) fn want(
         &self,
         number: u64,
-        accepted: impl Fn() -> u64,
+        submitted: impl Fn() -> u64,
         enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
         self.wanted.fetch_max(number, Ordering::SeqCst);
-        self.enqueue_due(accepted, enqueue);
+        self.enqueue_due(submitted, enqueue);
     }
 
     /// Counts these entries as ended. Called by the completion thread.
@@ -69,18 +69,19 @@ impl Reports {
     /// flight.
     pub(crate) fn enqueue_due(
         &self,
-        accepted: impl Fn() -> u64,
+        submitted: impl Fn() -> u64,
         enqueue: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
         while self.is_due() {
-            // Orders the store in `wanted` before the look at the lock.
+            // Orders the store in `wanted` before the attempt to lock.
             fence(Ordering::SeqCst);
             let Some(mut events) = self.events.try_lock() else { return };
             if self.is_due() {
-                self.checkpoint(&mut events, &accepted, &enqueue);
+                self.checkpoint(&mut events, &submitted, &enqueue);
             }
             drop(events);
-            // Orders the unlock before the next look. So this thread sees the other one's number, or that one gets the lock.
+            // Orders the unlock before the next check. Either this thread reads the other thread's number, or that
+            // thread acquires the lock.
             fence(Ordering::SeqCst);
         }
     }
@@ -89,14 +90,14 @@ impl Reports {
     /// for it into the inbox if the driver took it. It returns whether that is so.
     pub(crate) fn renew(
         &self,
-        accepted: impl Fn() -> u64,
+        submitted: impl Fn() -> u64,
         renew: impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
         let mut events = self.events.lock();
         if self.covered.load(Ordering::Relaxed) <= self.enqueued.load(Ordering::Relaxed) {
             return;
         }
-        let number = accepted();
+        let number = submitted();
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         if renew(number, &mut events) {
             self.enqueued.store(number, Ordering::Release);
@@ -125,10 +126,10 @@ impl Reports {
     fn checkpoint(
         &self,
         events: &mut CheckpointEvents,
-        accepted: &impl Fn() -> u64,
+        submitted: &impl Fn() -> u64,
         enqueue: &impl Fn(u64, &mut CheckpointEvents) -> bool,
     ) {
-        let number = accepted();
+        let number = submitted();
         // Before the checkpoint, which may be passed at once.
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         if enqueue(number, events) {
@@ -165,16 +166,16 @@ mod tests {
         }
     }
 
-    fn accepted(number: u64) -> impl Fn() -> u64 {
+    fn submitted(number: u64) -> impl Fn() -> u64 {
         move || number
     }
 
     #[test]
-    fn one_checkpoint_covers_everything_accepted() {
+    fn one_checkpoint_covers_everything_submitted() {
         let (reports, driver) = (Reports::default(), Driver::default());
-        reports.want(2, accepted(5), driver.enqueue());
-        reports.want(5, accepted(6), driver.enqueue());
-        reports.want(6, accepted(6), driver.enqueue());
+        reports.want(2, submitted(5), driver.enqueue());
+        reports.want(5, submitted(6), driver.enqueue());
+        reports.want(6, submitted(6), driver.enqueue());
         assert_eq!(*driver.numbers.borrow(), [5, 6]);
         assert!(reports.covers(6) && !reports.covers(7));
         assert_eq!(reports.enqueued(), 6);
@@ -184,25 +185,25 @@ mod tests {
     fn wants_beyond_the_limit_share_the_next_checkpoint() {
         let (reports, driver) = (Reports::default(), Driver::default());
         for number in 1..=10 {
-            reports.want(number, accepted(number), driver.enqueue());
+            reports.want(number, submitted(number), driver.enqueue());
         }
         assert_eq!(*driver.numbers.borrow(), [1, 2, 3, 4]);
         reports.end(1);
-        reports.enqueue_due(accepted(10), driver.enqueue());
+        reports.enqueue_due(submitted(10), driver.enqueue());
         reports.end(1);
-        reports.enqueue_due(accepted(12), driver.enqueue());
+        reports.enqueue_due(submitted(12), driver.enqueue());
         assert_eq!(*driver.numbers.borrow(), [1, 2, 3, 4, 10]);
     }
 
     #[test]
     fn refused_checkpoint_is_covered_and_renewed_later() {
         let (reports, driver) = (Reports::default(), Driver { refuses: true, ..Driver::default() });
-        reports.want(1, accepted(1), driver.enqueue());
+        reports.want(1, submitted(1), driver.enqueue());
         assert!(reports.covers(1));
         assert_eq!(reports.enqueued(), 0);
         let driver = Driver::default();
-        reports.renew(accepted(1), driver.enqueue());
-        reports.renew(accepted(1), driver.enqueue());
+        reports.renew(submitted(1), driver.enqueue());
+        reports.renew(submitted(1), driver.enqueue());
         assert_eq!(*driver.numbers.borrow(), [1]);
         assert_eq!(reports.enqueued(), 1);
     }

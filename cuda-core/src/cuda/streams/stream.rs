@@ -1,9 +1,9 @@
 //! A stream of the driver, with its numbers and its events.
 //!
 //! # Which thread may touch which field
-//! - `accepted` is stored by the thread that submits, after the driver took the submission. A reader that sees a number
-//!   may rely on it: everything up to it is in the driver's stream.
-//! - `event` is created and recorded under its lock. Its number is `accepted`, read before the recording, so the
+//! - `submitted` is stored by the thread that submits, after the driver took the submission. A reader that sees a
+//!   number may rely on it: everything up to it is in the driver's stream.
+//! - `event` is created and recorded under its lock. Its number is `submitted`, read before the recording, so the
 //!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
 //! - `foreign` changes only while no checkpoint can be enqueued and `foreign_state` is locked; see `foreign_call`.
 //! - `held_back` is stored before a wait for another stream is enqueued.
@@ -27,9 +27,9 @@ pub(crate) struct DriverStream {
     pub(crate) raw: StreamHandle,
     /// The number up to which the stream is known to be complete; [`completed`](Self::completed) reads it.
     pub(crate) passed: Passed,
-    accepted: AtomicU64,
+    submitted: AtomicU64,
     event: Mutex<RecordedEvent>,
-    /// The value of `accepted` when the stream was last made to wait for another one.
+    /// The value of `submitted` when the stream was last made to wait for another one.
     held_back: AtomicU64,
     pub(super) foreign: AtomicBool,
     pub(super) foreign_state: Mutex<ForeignState>,
@@ -53,7 +53,7 @@ impl DriverStream {
             id,
             raw,
             passed: Passed::default(),
-            accepted: AtomicU64::new(0),
+            submitted: AtomicU64::new(0),
             event: Mutex::default(),
             held_back: AtomicU64::new(u64::MAX),
             foreign: AtomicBool::new(false),
@@ -72,14 +72,14 @@ impl DriverStream {
 
     /// The number of the last submission that the driver took.
     #[inline]
-    pub(crate) fn accepted(&self) -> u64 {
-        self.accepted.load(Ordering::Acquire)
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
     }
 
     /// Records that the driver took submission `number`.
     #[inline]
-    pub(crate) fn accept(&self, number: u64) {
-        self.accepted.store(number, Ordering::Release);
+    pub(crate) fn set_submitted(&self, number: u64) {
+        self.submitted.store(number, Ordering::Release);
     }
 
     /// The number up to which the stream is known to be complete.
@@ -90,19 +90,19 @@ impl DriverStream {
 
     /// Returns an error if `number` was not submitted.
     #[inline]
-    pub(crate) fn check_accepted(&self, number: u64) -> Result<()> {
-        if number <= self.accepted() { Ok(()) } else { Err(self.not_accepted(number)) }
+    pub(crate) fn check_submitted(&self, number: u64) -> Result<()> {
+        if number <= self.submitted() { Ok(()) } else { Err(self.not_submitted(number)) }
     }
 
     #[cold]
-    fn not_accepted(&self, number: u64) -> Error {
+    fn not_submitted(&self, number: u64) -> Error {
         let what = format!("submission {number} of stream {}", self.id.0).into();
-        Error::OutOfRange { what, detail: format!("the last one is {}", self.accepted()) }
+        Error::OutOfRange { what, detail: format!("the last one is {}", self.submitted()) }
     }
 
     /// Whether nothing was enqueued behind submission `number`, so that the stream is idle once it is complete.
     pub(crate) fn ends_with(&self, number: u64) -> bool {
-        self.accepted() == number
+        self.submitted() == number
             && self.held_back.load(Ordering::Acquire) != number
             && !self.is_foreign()
     }
@@ -119,7 +119,7 @@ impl DriverStream {
             return Ok(());
         }
         let event = self.event_after(number, primary, bound)?;
-        consumer.held_back.store(consumer.accepted(), Ordering::Release);
+        consumer.held_back.store(consumer.submitted(), Ordering::Release);
         // SAFETY: the caller holds both streams, and this one owns the event (rules 3 and 5); 0 means no flags.
         unsafe { primary.api.stream_wait(consumer.raw, event, 0) }
             .map_err(|failed| primary.error(failed))
@@ -138,8 +138,8 @@ impl DriverStream {
             None => *recorded.event.insert(new_event(primary, bound)?),
         };
         if recorded.number < number {
-            self.check_accepted(number)?;
-            let covered = self.accepted();
+            self.check_submitted(number)?;
+            let covered = self.submitted();
             // SAFETY: the caller holds the stream, which owns the event.
             unsafe { primary.api.event_record(event, self.raw) }
                 .map_err(|failed| primary.error(failed))?;
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn number_beyond_the_last_submission_is_an_error() {
         let stream = DriverStream::without_driver(7);
-        stream.accept(3);
-        assert_eq!(stream.check_accepted(3), Ok(()));
-        let error = stream.check_accepted(4).unwrap_err().to_string();
+        stream.set_submitted(3);
+        assert_eq!(stream.check_submitted(3), Ok(()));
+        let error = stream.check_submitted(4).unwrap_err().to_string();
         assert_eq!(error, "submission 4 of stream 7: the last one is 3");
     }
 }

@@ -134,11 +134,16 @@ fn misfit(config: &LaunchConfig, limits: &Limits, function: &DriverFunction) -> 
     let detail = if let Some(((axis, _), _)) = axes().find(|((_, value), _)| *value == 0) {
         format!("{axis} is 0; launch nothing instead of an empty grid")
     } else if let Some(((axis, value), limit)) = axes().find(|((_, value), limit)| value > limit) {
-        format!("{axis} is {value}, the limit is {limit}")
+        let part = axis.split(' ').next().unwrap_or(axis);
+        format!("{axis} is {value}, the limit is {limit}; use a smaller {part}")
     } else if threads > max_threads.into() {
-        format!("{threads} threads per block, the limit of this kernel is {max_threads}")
+        format!(
+            "{threads} threads per block, the limit of this kernel is {max_threads}; use a smaller block"
+        )
     } else if shared > max_shared {
-        format!("{shared} bytes of dynamic shared memory, the limit of this kernel is {max_shared}")
+        format!(
+            "{shared} bytes of dynamic shared memory, the limit of this kernel is {max_shared}; use less"
+        )
     } else {
         return None;
     };
@@ -195,10 +200,16 @@ mod tests {
         let one = LaunchConfig::new(1, 1);
         assert!(message(one.grid(1, 0, 1)).contains("grid y is 0"));
         assert!(message(one.block(0, 1, 1)).contains("block x is 0"));
-        assert!(message(one.grid(1, 1, 70_000)).contains("grid z is 70000, the limit is 65535"));
-        assert!(message(one.block(1, 1, 65)).contains("block z is 65, the limit is 64"));
+        assert!(
+            message(one.grid(1, 1, 70_000))
+                .contains("grid z is 70000, the limit is 65535; use a smaller grid")
+        );
+        assert!(
+            message(one.block(1, 1, 65))
+                .contains("block z is 65, the limit is 64; use a smaller block")
+        );
         assert!(message(one.block(1024, 1, 1)).contains("1024 threads per block, the limit"));
         let shared = message(one.shared_bytes(200 << 10));
-        assert!(shared.contains("the limit of this kernel is 203776"));
+        assert!(shared.contains("the limit of this kernel is 203776; use less"));
     }
 }

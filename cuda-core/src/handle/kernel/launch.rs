@@ -63,10 +63,10 @@ impl Function {
                 "grid {grid:?} or block {block:?} has a 0; without elements to work on, skip the launch"
             )
         } else if threads > u64::from(most) {
-            format!("{threads} threads per block, the limit is {most}")
+            format!("{threads} threads per block, the limit is {most}; use a smaller block")
         } else {
             let most = shape.max_shared_bytes;
-            format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}")
+            format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}; use less")
         };
         Error::InvalidLaunch { kernel: self.name().to_owned(), detail }
     }

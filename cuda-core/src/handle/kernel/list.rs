@@ -5,7 +5,7 @@ use std::ops::Deref;
 use arrayvec::ArrayVec;
 
 pub(super) struct List<T, const N: usize> {
-    /// Full once the list has spilled, so that a push has to look at nothing else.
+    /// Full once the list has spilled, so that `push` checks this field only.
     inline: ArrayVec<T, N>,
     /// All items, once they do not fit in place.
     spilled: Vec<T>,

@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Code on a device. It is unloaded after its last use, when the last clone, the last [`Function`] and the last
-/// recording of its launches are dropped. A GPU's driver waits for every running kernel then, as it does during a load.
-/// So keep the modules of work that comes again.
+/// recording of its launches are dropped. On a GPU, unloading waits for every running kernel, as loading does. Keep
+/// modules that are used again.
 #[derive(Clone)]
 pub struct Module(ShardedArc<Loaded>);
 

@@ -58,15 +58,35 @@ impl Place {
         let (offset, size) = ((at >> 32) as u32, at as u32);
         let ty = param.ty;
         if param.size != size {
-            return Some(format!("has type {ty} ({} bytes), the argument has {size}", param.size));
+            let advice = advice(param);
+            return Some(format!(
+                "has type {ty} ({} bytes), the argument has {size}; {advice}",
+                param.size
+            ));
         }
         if !kind.fits(ty) {
             let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
-            return Some(format!("has type {ty}, the argument is {given}"));
+            return Some(format!("has type {ty}, the argument is {given}; {}", advice(param)));
         }
         let advice = "give the struct the alignment that the kernel declares";
         (param.offset != offset)
             .then(|| format!("is at byte {}, the argument at {offset}; {advice}", param.offset))
+    }
+}
+
+/// Returns an argument that fits the parameter, in words.
+#[cold]
+fn advice(param: &ParamInfo) -> String {
+    let ty = param.ty.to_string();
+    match ty.as_str() {
+        "f32" | "f64" => format!("write `1.0{ty}`"),
+        "u64" => "write `1u64`, or pass a buffer".into(),
+        "u8" | "u16" | "u32" => format!("write `1{ty}`"),
+        "s8" | "s16" | "s32" | "s64" => format!("write `1i{}`", &ty[1..]),
+        _ if matches!(param.ty.kind(), ScalarKind::Float | ScalarKind::Bfloat) => {
+            format!("pass floating-point data of {} bytes", param.size)
+        }
+        _ => format!("pass a value of {} bytes", param.size),
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Pinning<T> {
     len: usize,
     /// Present once the helper thread pins memory.
     job: Option<Receiver<Result<Arc<Lease>>>>,
+    /// Whether the result of the job was taken.
+    taken: bool,
     element: PhantomData<T>,
 }
 
@@ -27,7 +29,7 @@ impl Device {
     /// As [`pinned_uninitialised`](Device::pinned_uninitialised), without blocking. If a GPU has no idle block of that size, a
     /// helper thread pins a new one.
     pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
-        Pinning { device: self.clone(), len, job: None, element: PhantomData }
+        Pinning { device: self.clone(), len, job: None, taken: false, element: PhantomData }
     }
 }
 
@@ -35,8 +37,12 @@ impl<T: Element> Pinning<T> {
     /// Ready with the buffer. It holds the bytes of an earlier copy.
     ///
     /// # Errors
-    /// [`Error::OutOfHostMemory`]; [`Error::Host`] if the helper thread cannot be started.
+    /// [`Error::OutOfHostMemory`]; [`Error::Host`] if the helper thread cannot be started or the backend panicked on
+    /// it; [`Error::AlreadyEnded`] after the result of the helper thread was taken.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<PinnedBuffer<T>>> {
+        if self.taken {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        }
         if self.job.is_none() {
             let bytes = bytes_of::<T>(self.len)?;
             let core = self.device.core();
@@ -49,7 +55,8 @@ impl<T: Element> Pinning<T> {
             self.job = Some(self.start(bytes)?);
         }
         let Some(job) = &mut self.job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
-        let lease = ready!(job.poll(task)).unwrap_or_else(|| Err(no_result()));
+        let lease = ready!(job.poll(task)).unwrap_or_else(|| Err(panicked()));
+        self.taken = true;
         Poll::Ready(lease.map(|lease| PinnedBuffer::of_lease(lease, self.len)))
     }
 
@@ -74,9 +81,9 @@ impl<T: Element> Pinning<T> {
 }
 
 #[cold]
-fn no_result() -> Error {
+fn panicked() -> Error {
     let what = "pinning host memory on the helper thread of the device".into();
-    Error::Host { what, detail: "it panicked, or its result was taken before".into() }
+    Error::Host { what, detail: "the backend panicked; report this bug of the backend".into() }
 }
 
 impl<T> std::fmt::Debug for Pinning<T> {

@@ -24,7 +24,7 @@ impl Stream {
             unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
         };
         // Made only once the backend took the allocation: dropping it frees.
-        let ticket = self.submit_control(allocate).inspect_err(|_| core.charge.credit(charged))?;
+        let ticket = self.submit_control(allocate).inspect_err(|_| core.charge.refund(charged))?;
         Ok(Allocation::new(device, id, bytes, ticket))
     }
 }

@@ -25,7 +25,8 @@ impl Stream {
             && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
     }
 
-    /// A waiter that is ready when at most half of each limit is in flight, of the work submitted so far.
+    /// A waiter that is ready when at most half of each limit is in flight. Work that is submitted after this call does
+    /// not count.
     ///
     /// # Errors
     /// As [`waiter`](Self::waiter).
@@ -33,7 +34,8 @@ impl Stream {
         self.waiter(self.half_of_credit())
     }
 
-    /// The submission with whose completion at most half of each limit is in flight.
+    /// The number of the submission to wait for. When it is complete, at most half of each limit is in flight. Work
+    /// that is submitted after this call does not count.
     fn half_of_credit(&self) -> u64 {
         let capabilities = &self.device().core().capabilities;
         let submissions = self.submitted().saturating_sub(capabilities.submissions_in_flight / 2);

@@ -57,7 +57,7 @@ impl Stream {
                 continue;
             }
             self.sent.join(other.snapshot());
-            // A join of complete work orders nothing, and a task would wait for the report of the join.
+            // Skip complete work: a join would add a submission to wait for and no order.
             if other.progress().completed() >= last.number {
                 continue;
             }
@@ -77,9 +77,9 @@ impl Stream {
         }
     }
 
-    /// The ticket of another stream to come after, where one of the two belongs to a recording. There is none for a live
-    /// stream in a recording: its work was submitted before every replay, and each replay is ordered after the uses of
-    /// the same memory.
+    /// Returns the ticket to join if one of the streams belongs to a recording. There is none for a live stream in a
+    /// recording: its work was submitted before every replay, and each replay is ordered after the uses of the same
+    /// memory.
     #[cold]
     fn recorded_join(&self, other: &Stream) -> Result<Option<Ticket>> {
         let last = Some(other.last()).filter(|last| last.stream != self.id());

@@ -1,8 +1,23 @@
 //! Streams, and the path of a submission.
 //!
-//! Uses [`Device`](super::Device), `runtime` and `order`; `memory`, `kernel` and `recording` use it. Work comes in with its
-//! [`Operand`]s through [`Stream`]'s `submit`, which orders it after earlier uses of the same memory and hands it to the
-//! backend. Work on a stream of a recording goes to a [`Recorder`] instead.
+//! Uses [`Device`](super::Device), `runtime` and `order`; `memory`, `kernel` and `recording` use it. Work comes in with
+//! its [`Operand`]s through [`Stream`]'s `submit`, which orders it after earlier uses of the same memory and hands it
+//! to the backend. Work on a stream of a recording goes to a [`Recorder`] instead.
+//!
+//! # The numbers of a stream
+//! Three types represent a stream. Each stores other numbers of submissions:
+//!
+//! | type | numbers |
+//! |---|---|
+//! | [`Stream`], a handle | `sent`: the submissions of this handle, as runs of consecutive numbers |
+//! | `order::timeline::Timeline`, in the client | `reserved`: the last one that was passed to the backend |
+//! | | `published`: the last one that the backend took |
+//! | | `asked`, `awaited`: submissions whose report was requested, or will be |
+//! | | `progress.completed`: everything up to this number is known to be complete |
+//! | `cuda::streams::DriverStream`, in the CUDA backend | `submitted`: the last one that the driver took |
+//! | | `passed`: everything up to this number is known to be complete |
+//! | | `reports.wanted`, `covered`, `enqueued`: the reports that the client wants, and their checkpoints |
+//! | | `reported`: the last number that was reported to the client |
 
 mod allocate;
 mod allocation;

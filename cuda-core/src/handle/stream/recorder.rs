@@ -17,11 +17,11 @@ use crate::{
 pub const MAX_RECORDED_BYTES: usize = 1 << 30;
 
 /// The work of one recording so far. All its streams share it. `None` once the recording has ended.
-pub(crate) struct Recorder(Mutex<Option<Recorded>>);
+pub(crate) struct Recorder(Mutex<Option<RecordedWork>>);
 
 /// Recorded work and its resources.
 #[derive(Default)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedWork {
     pub(crate) plan: Plan,
     /// The memory that the nodes name.
     pub(crate) memory: FxHashMap<AllocId, Arc<Allocation>>,
@@ -40,14 +40,14 @@ pub(crate) struct UploadSource {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Some(Recorded::default())))
+        Self(Mutex::new(Some(RecordedWork::default())))
     }
 
     /// Ends the recording.
     ///
     /// # Errors
     /// [`Error::Misuse`] if it has ended.
-    pub(crate) fn end(&self) -> Result<Recorded> {
+    pub(crate) fn end(&self) -> Result<RecordedWork> {
         self.0.lock().take().ok_or_else(ended)
     }
 
@@ -99,7 +99,7 @@ impl Recorder {
     }
 }
 
-impl Recorded {
+impl RecordedWork {
     fn check_room(&self, bytes: usize) -> Result<()> {
         if self.host_bytes.saturating_add(bytes) <= MAX_RECORDED_BYTES {
             return Ok(());
@@ -124,8 +124,14 @@ fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
     let id = launch.function.module;
     // The launch has a handle of the kernel, so the module is loaded.
     let found = device.core().modules.find(id);
-    let (held, has_variables) = found.ok_or(Error::AlreadyEnded)?;
+    let (held, has_variables) = found.ok_or_else(unloaded)?;
     Ok(Some(LaunchModule { id, held, has_variables }))
+}
+
+#[cold]
+fn unloaded() -> Error {
+    let detail = "its module was unloaded; keep the module until the launch is recorded";
+    Error::Misuse { what: "a launch inside a recording".into(), detail: detail.into() }
 }
 
 #[cold]

@@ -26,11 +26,11 @@ struct Shared {
     timeline: Arc<Timeline>,
     on_drop: OnDrop,
     /// Present in a stream of a recording.
-    recorded: Option<Recorded>,
+    recording: Option<RecordingParts>,
 }
 
-/// The parts of a stream of a recording. The device knows no such stream.
-struct Recorded {
+/// The parts of a stream of a recording. The backend has no such stream.
+struct RecordingParts {
     recorder: Arc<Recorder>,
     /// The live stream on which memory is allocated.
     home: Stream,
@@ -47,7 +47,7 @@ pub(super) enum OnDrop {
 
 impl Stream {
     pub(super) fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
-        Self::with(Shared { device, timeline, on_drop, recorded: None })
+        Self::with(Shared { device, timeline, on_drop, recording: None })
     }
 
     fn with(shared: Shared) -> Self {
@@ -59,8 +59,8 @@ impl Stream {
         let device = home.device().clone();
         let id = StreamId(device.core().next_id());
         let timeline = Timeline::new(id, home.priority(), true);
-        let recorded = Some(Recorded { recorder, home });
-        Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recorded })
+        let recording = Some(RecordingParts { recorder, home });
+        Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recording })
     }
 
     /// Another stream: one of the same recording, or one with the same priority that the device
@@ -70,8 +70,8 @@ impl Stream {
     /// An error of the backend.
     #[doc(hidden)]
     pub fn lend_branch(&self) -> Result<Stream> {
-        match &self.shared.recorded {
-            Some(Recorded { recorder, home }) => {
+        match &self.shared.recording {
+            Some(RecordingParts { recorder, home }) => {
                 Ok(Self::recording(home.clone(), recorder.clone()))
             }
             None => self.device().lend_stream(self.priority()),
@@ -82,18 +82,18 @@ impl Stream {
     #[doc(hidden)]
     #[inline]
     pub fn is_recording(&self) -> bool {
-        self.shared.recorded.is_some()
+        self.shared.recording.is_some()
     }
 
     /// The recorder, if this is a stream of a recording.
     #[inline]
     pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
-        self.shared.recorded.as_ref().map(|recorded| &recorded.recorder)
+        self.shared.recording.as_ref().map(|recording| &recording.recorder)
     }
 
     /// The live stream that memory comes from, if this is a stream of a recording.
     pub(super) fn home(&self) -> Option<&Stream> {
-        self.shared.recorded.as_ref().map(|recorded| &recorded.home)
+        self.shared.recording.as_ref().map(|recording| &recording.home)
     }
 
     #[inline]
@@ -196,17 +196,28 @@ impl Stream {
     /// The error of the backend if it refuses to report.
     pub fn waiter(&self, number: u64) -> Result<Waiter> {
         let number = number.min(self.timeline().published());
-        if self.progress().completed() < number {
-            self.device().core().try_want(Ticket { stream: self.id(), number })?;
-        }
+        self.request_report(number)?;
         Ok(Waiter::new(self.timeline().clone(), number))
     }
 
-    /// Requests a report for the submissions of this handle before another handle submits behind them. It applies to
-    /// submissions from now on.
+    /// Requests a report of submission `number`, unless it is known to be complete. A later wait for it then does not
+    /// wait for later work.
     ///
-    /// For a task that waits later: a report covers everything submitted until it is requested. If the task requested
-    /// it only when it waits, it would also wait for the later work of other handles.
+    /// # Errors
+    /// The error of the backend if it refuses to report.
+    pub fn request_report(&self, number: u64) -> Result<()> {
+        let number = number.min(self.timeline().published());
+        if self.progress().completed() < number {
+            self.device().core().try_want(Ticket { stream: self.id(), number })?;
+        }
+        Ok(())
+    }
+
+    /// Marks this handle as awaited, from its next submission on. The report of its last submission is requested before
+    /// another handle submits, so the task that waits does not wait for later work.
+    ///
+    /// A report covers everything that is submitted until it is requested. A request at the time of the wait would also
+    /// cover the later work of other handles.
     pub fn report_before_others(&self) {
         self.sent.set_awaited();
     }

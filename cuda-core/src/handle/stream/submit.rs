@@ -45,7 +45,7 @@ impl Stream {
     }
 
     /// As [`submit`](Self::submit), also after the tickets in `joined`.
-    #[inline(always)] // into each of the few callers, without the parts that this caller does not use
+    #[inline(always)] // so that each caller compiles only the parts that it uses
     pub(super) fn submit_after(
         &self,
         work: &Work<'_>,
@@ -80,7 +80,7 @@ impl Stream {
     ) -> Result<Ticket> {
         let mut marks = self.timeline().order.lock();
         let Some(recorder) = self.recorder() else {
-            // Dropped before the order lock, as they were taken after it.
+            // The turns are released before the order lock.
             let _turns = Turns::of_operands(operands);
             return self.submit_ordered(&mut marks, work, operands, joined, keep, host);
         };
@@ -116,7 +116,7 @@ impl Stream {
         if !joined.is_empty() || !claims.displaced.is_empty() {
             self.come_after(marks, joined, &claims, operands, &mut after);
         }
-        // Retained first: a thread that sees the submission complete finds what it retained.
+        // Retain before submitting, because completion on another thread releases the resource.
         let keeps = keep.is_some();
         let ask =
             keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));

@@ -1,9 +1,9 @@
 //! Turns: submissions that use recorded memory make their claims one after the other.
 //!
 //! # Rules
-//! A history may hold the claim of a submission that is not published yet, and another submission cannot come after
-//! that. Among live handles such a claim only reads, because a writer holds its memory exclusively while it submits. A
-//! replay holds no such right: it writes memory without holding its handles. So:
+//! A history may hold the claim of a submission that is not published yet, and no submission can name an unpublished
+//! ticket. Among live handles such a claim only reads, because a writer holds its memory exclusively while it submits.
+//! A replay holds no such right: it writes memory without holding its handles. So:
 //! - An allocation is *marked* when a recording uses it, while the recorded operation holds the handle. It stays marked.
 //! - A submission that uses a marked allocation holds that allocation's turn from before its claims until it is
 //!   published or refused. A replay holds the turns of everything that it uses until its last node is published.
