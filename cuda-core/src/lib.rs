@@ -23,9 +23,9 @@ mod runtime;
 pub mod sync;
 
 pub use handle::{
-    Allocation, ArgumentKind, Arguments, Crossing, Device, DeviceBuffer, Event, Function, Landing,
-    Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut, Stream,
-    WeakDevice,
+    Allocation, ArgumentKind, Arguments, CachedModule, Crossing, Device, DeviceBuffer, Event,
+    Function, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice,
+    SliceMut, Stream, WeakDevice,
 };
 #[doc(hidden)]
 pub use handle::{MAX_RECORDED_BYTES, Recording};

@@ -8,7 +8,7 @@
 //! on a stream that it is given, and many batches on streams of a policy that it is given.
 
 use cuda_async::{cuda_cpu::CpuProvider, default_device, policy::Devices, prelude::*};
-use examples::library::Softmax;
+use examples::library::{softmax_batches, softmax_rows};
 use futures::{TryStreamExt, executor::block_on};
 
 /// Numbers in a row.
@@ -21,14 +21,13 @@ fn batch(n: usize) -> Vec<f32> {
 
 fn main() -> cuda_async::Result<()> {
     let devices = [default_device()?, Device::open(&CpuProvider::default(), 0)?];
-    let softmax = Softmax::new(devices.clone())?;
 
     let stream = devices[0].new_stream()?;
-    let one = softmax.rows(&stream, &batch(0), COLUMNS)?;
+    let one = softmax_rows(&stream, &batch(0), COLUMNS)?;
     println!("{} rows on {}", one.len() / COLUMNS, devices[0]);
 
     let both = Devices::in_turn(devices.clone())?;
-    let all = softmax.batches(&both, (0..40).map(batch), COLUMNS);
+    let all = softmax_batches(&both, (0..40).map(batch), COLUMNS);
     let all: Vec<Vec<f32>> = block_on(all.try_collect())?;
     println!("{} rows on {} and {}", all.concat().len() / COLUMNS, devices[0], devices[1]);
 

@@ -1,105 +1,78 @@
 //! A library that runs on the devices, streams and policies of its caller: softmax, row by row. A caller is in `main.rs`
 //! beside this file.
 //!
-//! - The library chooses no device, no policy and no executor. It describes its work as an operation, which the caller can
-//!   compose and run in any way.
+//! - The library chooses no device, no policy and no executor, and has no value to set up. It describes its work as an
+//!   operation, which the caller can compose and run in any way.
 //! - An operation that owns all it needs can be spawned. Its signature says so with `+ use<>`, or `+ use<P>` for each type
 //!   parameter: without it, the compiler assumes that the result borrows `self` and every other reference.
 
-use std::sync::Arc;
-
-use cuda_async::{Error, Function, Result, SchedulingPolicy, Stream, launch, prelude::*};
+use cuda_async::{
+    Error, Result, SchedulingPolicy, Stream, kernel::ModuleCache, launch, prelude::*,
+};
 use futures::stream;
 
 /// Threads that share a row; at most 1024 for this kernel.
 const THREADS: u32 = 128;
 
-/// Batches that [`Softmax::batches`] has in flight, at most.
+/// Batches that [`softmax_batches`] has in flight, at most.
 const IN_FLIGHT: usize = 4;
 
-/// Softmax on one device or on several. A clone is another handle to the same kernels.
-#[derive(Debug, Clone)]
-pub struct Softmax {
-    kernels: Arc<[(Device, Function)]>,
-}
+// ANCHOR: op
+/// The kernels, which each device loads once.
+static KERNELS: ModuleCache = ModuleCache::new(include_str!("../../kernels/softmax.ptx"));
 
-impl Softmax {
-    /// Loads the kernel on each device.
-    ///
-    /// # Errors
-    /// The first error of a device.
-    pub fn new(devices: impl IntoIterator<Item = Device>) -> Result<Self> {
-        let load = |device: Device| {
-            let module = device.load_ptx(include_str!("../../kernels/softmax.ptx"))?;
-            Ok((device, module.function("softmax")?))
-        };
-        Ok(Self { kernels: devices.into_iter().map(load).collect::<Result<_>>()? })
-    }
-
-    /// The kernel for `device`.
-    fn kernel(&self, device: &Device) -> Result<Function> {
-        let found = self.kernels.iter().find(|(loaded_on, _)| loaded_on == device);
-        let addresses = self.kernels.iter().map(|(device, _)| device.info().address.as_str());
-        found.map(|(_, kernel)| kernel.clone()).ok_or_else(|| Error::WrongDevice {
-            what: "a kernel of `Softmax`".into(),
-            lives_on: addresses.collect::<Vec<_>>().join(", "),
-            used_on: device.info().address.clone(),
-        })
-    }
-
-    // ANCHOR: op
-    /// Softmax of each row of `x`, which has rows of `columns` numbers, as an operation. It runs on the device of `x`.
-    ///
-    /// # Errors
-    /// When it is run: [`Error::WrongDevice`] on a device that was not given to [`new`](Softmax::new).
-    pub fn rows_op(
-        &self,
-        x: DeviceBuffer<f32>,
-        columns: usize,
-    ) -> impl DeviceOp<Output = DeviceBuffer<f32>> + use<> {
-        let (softmax, rows) = (self.clone(), x.len() / columns.max(1));
-        let config = LaunchConfig::new(rows.max(1) as u32, THREADS);
-        zeros(x.len())
-            .then_with_context(move |cx, y| {
-                let kernel = softmax.kernel(cx.device())?;
-                // SAFETY: reads and writes `rows * columns` numbers of x and y, which have at least as many.
-                Ok(unsafe { launch(&kernel, config, (x, y, rows as u32, columns as u32)) })
-            })
-            .map(|(_, y)| y)
-    }
-    // ANCHOR_END: op
-
-    // ANCHOR: stream
-    /// Softmax of each row of `x`, on the caller's stream. Blocks until the result is there. Numbers after the last whole
-    /// row are left out.
-    ///
-    /// # Errors
-    /// The errors of [`rows_op`](Softmax::rows_op).
-    pub fn rows(&self, stream: &Stream, x: &[f32], columns: usize) -> Result<Vec<f32>> {
-        let whole = x.len() - x.len() % columns.max(1);
-        h2d(&x[..whole]).then(|x| self.rows_op(x, columns)).then(to_host).sync_on(stream)
-    }
-    // ANCHOR_END: stream
-
-    // ANCHOR: policy
-    /// Softmax of each row of every batch, in order, on streams that the caller's policy chooses. A policy of several
-    /// devices makes them work at the same time.
-    pub fn batches<P, I>(
-        &self,
-        policy: P,
-        batches: I,
-        columns: usize,
-    ) -> impl futures::Stream<Item = Result<Vec<f32>>> + use<P, I>
-    where
-        P: SchedulingPolicy,
-        I: IntoIterator<Item = Vec<f32>>,
-    {
-        let softmax = self.clone();
-        let ops = batches.into_iter().map(move |batch| {
-            let softmax = softmax.clone();
-            h2d(batch).then(move |x| softmax.rows_op(x, columns)).then(to_host)
+/// Softmax of each row of `x`, which has rows of `columns` numbers, as an operation. It runs on the device of `x`.
+pub fn softmax(
+    x: DeviceBuffer<f32>,
+    columns: usize,
+) -> impl DeviceOp<Output = DeviceBuffer<f32>> + use<> {
+    let rows = x.len() / columns.max(1);
+    let config = LaunchConfig::new(rows.max(1) as u32, THREADS);
+    KERNELS.module().then(move |kernels| {
+        let softmax = kernels.function("softmax")?;
+        let launched = zeros(x.len()).then(move |y| {
+            // SAFETY: reads and writes `rows * columns` numbers of x and y, which have at least as many.
+            unsafe { launch(&softmax, config, (x, y, rows as u32, columns as u32)) }
         });
-        stream::iter(ops).schedule_buffered(policy, IN_FLIGHT)
-    }
-    // ANCHOR_END: policy
+        Ok::<_, Error>(launched.map(|(_, y)| y))
+    })
 }
+// ANCHOR_END: op
+
+/// Loads the kernels on `device` now, so that the first operation there does not wait for its compiler. Blocks.
+///
+/// # Errors
+/// An error of the device.
+pub fn warm_up(device: &Device) -> Result<()> {
+    KERNELS.get(device).map(drop)
+}
+
+// ANCHOR: stream
+/// Softmax of each row of `x`, on the caller's stream. Blocks until the result is there. Numbers after the last whole
+/// row are left out.
+///
+/// # Errors
+/// The errors of [`softmax`].
+pub fn softmax_rows(stream: &Stream, x: &[f32], columns: usize) -> Result<Vec<f32>> {
+    let whole = x.len() - x.len() % columns.max(1);
+    h2d(&x[..whole]).then(|x| softmax(x, columns)).then(to_host).sync_on(stream)
+}
+// ANCHOR_END: stream
+
+// ANCHOR: policy
+/// Softmax of each row of every batch, in order, on streams that the caller's policy chooses. A policy of several
+/// devices makes them work at the same time.
+pub fn softmax_batches<P, I>(
+    policy: P,
+    batches: I,
+    columns: usize,
+) -> impl futures::Stream<Item = Result<Vec<f32>>> + use<P, I>
+where
+    P: SchedulingPolicy,
+    I: IntoIterator<Item = Vec<f32>>,
+{
+    let one = move |batch| h2d(batch).then(move |x| softmax(x, columns)).then(to_host);
+    let ops = batches.into_iter().map(one);
+    stream::iter(ops).schedule_buffered(policy, IN_FLIGHT)
+}
+// ANCHOR_END: policy

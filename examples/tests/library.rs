@@ -9,13 +9,13 @@ use std::{
 };
 
 use cuda_async::{
-    Error, Result, SchedulingPolicy, Stream,
+    Result, SchedulingPolicy, Stream,
     cuda_cpu::CpuProvider,
     default_device,
     policy::{Devices, LeastLoaded},
     prelude::*,
 };
-use examples::library::Softmax;
+use examples::library::{softmax, softmax_batches, softmax_rows, warm_up};
 use futures::{TryStreamExt, executor::block_on};
 
 /// The largest difference between two results: the device's `exp` may differ in its last bits.
@@ -23,13 +23,13 @@ const TOLERANCE: f32 = 1e-6;
 
 /// Softmax in plain Rust.
 fn expected(x: &[f32], columns: usize) -> Vec<f32> {
-    let softmax = |row: &[f32]| {
+    let of_row = |row: &[f32]| {
         let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let e: Vec<f32> = row.iter().map(|x| (x - largest).exp()).collect();
         let sum: f32 = e.iter().sum();
         e.into_iter().map(move |e| e / sum).collect::<Vec<_>>()
     };
-    x.chunks_exact(columns).flat_map(softmax).collect()
+    x.chunks_exact(columns).flat_map(of_row).collect()
 }
 
 #[track_caller]
@@ -52,8 +52,8 @@ fn two_devices() -> Result<[Device; 2]> {
 #[test]
 fn two_threads_use_two_streams() -> Result<()> {
     let device = default_device()?;
-    let softmax = Softmax::new([device.clone()])?;
-    let rows = |x: &[f32], columns| softmax.rows(&device.new_stream()?, x, columns);
+    warm_up(&device)?;
+    let rows = |x: &[f32], columns| softmax_rows(&device.new_stream()?, x, columns);
     let (wide, tall) = (wave(3 * 300, 7.0), wave(50 * 4, 3.0));
     thread::scope(|threads| {
         let other = threads.spawn(|| rows(&wide, 300));
@@ -65,10 +65,9 @@ fn two_threads_use_two_streams() -> Result<()> {
 
 #[test]
 fn part_of_a_row_is_left_out() -> Result<()> {
-    let device = default_device()?;
-    let (softmax, stream) = (Softmax::new([device.clone()])?, device.new_stream()?);
-    assert_eq!(softmax.rows(&stream, &[0.0, 0.0, 1.0], 2)?, [0.5, 0.5]);
-    assert!(softmax.rows(&stream, &[], 2)?.is_empty());
+    let stream = default_device()?.new_stream()?;
+    assert_eq!(softmax_rows(&stream, &[0.0, 0.0, 1.0], 2)?, [0.5, 0.5]);
+    assert!(softmax_rows(&stream, &[], 2)?.is_empty());
     Ok(())
 }
 
@@ -93,9 +92,8 @@ fn batches_run_on_both_devices() -> Result<()> {
     let policies = devices.iter().zip(&counts).map(counting).collect::<Result<_>>()?;
     let both = Devices::in_turn_over(policies)?;
 
-    let softmax = Softmax::new(devices)?;
     let batches = || (1..=20).map(|n| wave(n * 8, 3.0));
-    let results: Vec<_> = block_on(softmax.batches(both, batches(), 8).try_collect())?;
+    let results: Vec<_> = block_on(softmax_batches(both, batches(), 8).try_collect())?;
     assert_eq!(results.len(), 20);
     for (result, batch) in results.iter().zip(batches()) {
         assert_agree(result, &expected(&batch, 8));
@@ -107,21 +105,19 @@ fn batches_run_on_both_devices() -> Result<()> {
 /// The signature promises that the operation borrows nothing.
 #[tokio::test]
 async fn operation_can_be_spawned() -> Result<()> {
-    let device = tokio::task::spawn_blocking(default_device).await.unwrap()?;
+    tokio::task::spawn_blocking(default_device).await.unwrap()?;
     let task = {
-        let softmax = Softmax::new([device])?;
         let x = h2d([1.0f32, 1.0]).await?;
-        tokio::spawn(softmax.rows_op(x, 2).then(to_host).into_future())
+        tokio::spawn(softmax(x, 2).then(to_host).into_future())
     };
     assert_eq!(task.await.unwrap()?, [0.5, 0.5]);
     Ok(())
 }
 
 #[test]
-fn device_without_the_kernel_is_an_error() -> Result<()> {
-    let [first, second] = two_devices()?;
-    let softmax = Softmax::new([first])?;
-    let error = softmax.rows(&second.new_stream()?, &[1.0], 1).unwrap_err();
-    assert!(matches!(error, Error::WrongDevice { .. }), "{error:?}");
+fn each_device_loads_the_kernels() -> Result<()> {
+    for device in two_devices()? {
+        assert_eq!(softmax_rows(&device.new_stream()?, &[1.0, 1.0], 2)?, [0.5, 0.5]);
+    }
     Ok(())
 }

@@ -28,7 +28,8 @@ pub(crate) fn expand(
     });
     let module = Ident::new("module", Span::mixed_site());
     let device = Ident::new("device", Span::mixed_site());
-    let found = kernels.iter().map(|(kernel, _)| field(kernel, &module));
+    let modules = Ident::new("MODULES", Span::mixed_site());
+    let found: Vec<_> = kernels.iter().map(|(kernel, _)| field(kernel, &module)).collect();
     let launchers =
         kernels.iter().map(|(kernel, signature)| launcher(kernel, *signature, *unsafe_token));
     let conditions = conditions(attrs);
@@ -53,6 +54,19 @@ pub(crate) fn expand(
             pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
                 #[allow(unused_variables)]
                 let #module = ::cuda_async::Device::load_ptx(#device, Self::PTX)?;
+                ::core::result::Result::Ok(Self { #(#found,)* })
+            }
+
+            /// Returns the kernels on `device`. The first call for a device loads them, as [`load`](Self::load) does. They
+            /// stay loaded until the device is closed.
+            ///
+            /// # Errors
+            /// The errors of [`load`](Self::load).
+            pub fn for_device(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
+                static #modules: ::cuda_async::kernel::ModuleCache =
+                    ::cuda_async::kernel::ModuleCache::new(#name::PTX);
+                #[allow(unused_variables)]
+                let #module = ::cuda_async::kernel::ModuleCache::get(&#modules, #device)?;
                 ::core::result::Result::Ok(Self { #(#found,)* })
             }
 

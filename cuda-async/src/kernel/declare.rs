@@ -31,9 +31,12 @@
 ///
 /// # The struct
 /// `#[ptx = ".."]` names the file: relative to the folder of the package's Cargo.toml, absolute, or `$OUT_DIR/..` for a
-/// file that a build script made. The package is built again when the file changes. The struct has
-/// `load(&Device) -> Result<Self>` and the text as `PTX: &str`, and it is `Clone` and `Debug`. Other attributes and
-/// comments are kept.
+/// file that a build script made. The package is built again when the file changes. Other attributes and comments are kept.
+///
+/// The struct is `Clone` and `Debug`, and has
+/// - `load(&Device) -> Result<Self>`,
+/// - `for_device(&Device) -> Result<Self>`, which loads once for each device (see [`ModuleCache`](crate::kernel::ModuleCache)),
+/// - the text as `PTX: &str`.
 ///
 /// # The kernels
 /// A kernel is found by its name. `#[entry = "_Z5scalePfj"]` gives another name, for example one that a C++ compiler made

@@ -4,6 +4,7 @@
 //! call goes from [`launch`] to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
 
 mod argument;
+mod cache;
 #[cfg(feature = "macros")]
 mod declare;
 mod given_back;
@@ -12,6 +13,7 @@ mod load;
 mod typed_args;
 
 pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
+pub use cache::{LoadCached, ModuleCache};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use given_back::BufferTuple;

@@ -53,7 +53,7 @@ fn cpu() -> Result<(Device, Stream), Error> {
 #[test]
 fn buffers_are_returned_in_the_form_in_which_they_were_given() -> Result<(), Error> {
     let (device, stream) = cpu()?;
-    let vectors = Vectors::load(&device)?;
+    let vectors = Vectors::for_device(&device)?;
     let a = Arc::new(h2d(vec![1.0f32; 300]).sync_on(&stream)?);
     let b = h2d(vec![2.0f32; 300]).sync_on(&stream)?;
     let mut c = zeros::<f32>(300).sync_on(&stream)?;

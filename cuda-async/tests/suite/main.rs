@@ -22,6 +22,7 @@ mod lost_contents;
 mod memory;
 mod messages;
 mod misuse;
+mod module_cache;
 mod modules;
 mod op_stream;
 mod ordering;

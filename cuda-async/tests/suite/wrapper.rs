@@ -23,6 +23,10 @@ pub struct Watched {
     pub capabilities: OnceLock<Capabilities>,
     live: AtomicUsize,
     peak: AtomicUsize,
+    /// The number of modules that were loaded.
+    pub loads: AtomicUsize,
+    /// The number of modules that were unloaded.
+    pub unloads: AtomicUsize,
     /// The number of coming [`Control::Want`]s that are refused.
     pub refused_wants: AtomicUsize,
     /// Whether every host block has 4096 bytes.
@@ -149,6 +153,11 @@ unsafe impl Backend for Wrapper {
     unsafe fn control(&self, control: Control) -> Result<()> {
         if let Control::Want { ticket } = control {
             self.watched.log.lock().unwrap().push(Logged::Wanted(ticket));
+        }
+        match control {
+            Control::LoadModule { .. } => _ = self.watched.loads.fetch_add(1, Ordering::SeqCst),
+            Control::UnloadModule { .. } => _ = self.watched.unloads.fetch_add(1, Ordering::SeqCst),
+            _ => {}
         }
         let less = |left: usize| left.checked_sub(1);
         let left = &self.watched.refused_wants;

@@ -168,6 +168,16 @@ impl WeakDevice {
     pub fn upgrade(&self) -> Option<Device> {
         self.0.upgrade().map(Device)
     }
+
+    /// Whether the device is closed. If not, it may be closed immediately afterwards.
+    pub fn is_closed(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
+    /// Whether this is a handle of `device`.
+    pub fn is(&self, device: &Device) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&device.0))
+    }
 }
 
 impl std::fmt::Debug for WeakDevice {

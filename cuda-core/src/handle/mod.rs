@@ -45,7 +45,7 @@ mod recording;
 mod stream;
 
 pub use device::{Device, WeakDevice};
-pub use kernel::{ArgumentKind, Arguments, Function, Loading, Module};
+pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
     Crossing, DeviceBuffer, Landing, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut,
 };

@@ -10,5 +10,5 @@ mod module;
 mod parameter;
 
 pub use arguments::Arguments;
-pub use module::{Function, Loading, Module};
+pub use module::{CachedModule, Function, Loading, Module};
 pub use parameter::ArgumentKind;

@@ -9,7 +9,7 @@ use std::{
 
 use super::parameter::Slot;
 use crate::{
-    handle::device::Device,
+    handle::device::{Device, WeakDevice},
     protocol::{
         Control, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Request, Result,
         module,
@@ -26,13 +26,26 @@ pub struct Module(ShardedArc<Loaded>);
 
 struct Loaded {
     device: Device,
+    parts: Parts,
+}
+
+/// The parts of a module without the device. Clones are the same module.
+#[derive(Clone)]
+struct Parts {
     id: ModuleId,
     /// Recordings hold it too.
     _unloads: Arc<Unloads>,
-    entries: Vec<EntryInfo>,
-    log: String,
+    entries: Arc<[EntryInfo]>,
+    log: Arc<str>,
     /// The limits of each entry, in the order of `entries`.
-    shapes: Vec<Shape>,
+    shapes: Arc<[Shape]>,
+}
+
+/// Keeps a [`Module`] loaded, but not its device open: for caches, whose entries should not outlive their device.
+#[derive(Clone)]
+pub struct CachedModule {
+    device: WeakDevice,
+    parts: Parts,
 }
 
 /// The limits of launches of a kernel, ready to be compared.
@@ -45,8 +58,8 @@ pub(super) struct Shape {
 /// A module that is being loaded. Dropping it unloads the module.
 #[derive(Debug)]
 pub struct Loading {
-    /// The module, its kernels, and whether they may share variables. Taken when the module is loaded.
-    module: Option<(Unloads, Vec<EntryInfo>, bool)>,
+    /// The device, the module, its kernels, and whether they may share variables. Taken when the module is loaded.
+    module: Option<(Device, Unloads, Vec<EntryInfo>, bool)>,
     /// The largest block of each kernel, and the compiler's log.
     reply: Pending<(Vec<u32>, String)>,
 }
@@ -54,15 +67,17 @@ pub struct Loading {
 /// Unloads a module when it is dropped.
 #[derive(Debug)]
 struct Unloads {
-    device: Device,
+    /// A device unloads its modules when it is closed.
+    device: WeakDevice,
     id: ModuleId,
 }
 
 impl Drop for Unloads {
     fn drop(&mut self) {
-        let core = self.device.core();
-        core.modules.remove(self.id);
-        core.retire_module(self.id);
+        if let Some(device) = self.device.upgrade() {
+            device.core().modules.remove(self.id);
+            device.core().retire_module(self.id);
+        }
     }
 }
 
@@ -99,8 +114,8 @@ impl Loading {
             Reply::Loaded { max_threads, log } => Ok((max_threads, log)),
             other => Err(unexpected(&other)),
         });
-        let unloads = Unloads { device: device.clone(), id };
-        Ok(Self { module: Some((unloads, entries, has_variables)), reply })
+        let unloads = Unloads { device: device.downgrade(), id };
+        Ok(Self { module: Some((device.clone(), unloads, entries, has_variables)), reply })
     }
 
     /// Ready with the module when it is loaded.
@@ -123,10 +138,10 @@ impl Loading {
     }
 
     fn take(&mut self, (max_threads, log): (Vec<u32>, String)) -> Result<Module> {
-        let (unloads, mut entries, has_variables) =
+        let (device, unloads, mut entries, has_variables) =
             self.module.take().ok_or(Error::AlreadyEnded)?;
         entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
-        Ok(Module::new(unloads, entries, has_variables, log))
+        Ok(Module::new(device, unloads, entries, has_variables, log))
     }
 }
 
@@ -139,8 +154,14 @@ impl Future for Loading {
 }
 
 impl Module {
-    fn new(unloads: Unloads, entries: Vec<EntryInfo>, has_variables: bool, log: String) -> Self {
-        let (device, id) = (unloads.device.clone(), unloads.id);
+    fn new(
+        device: Device,
+        unloads: Unloads,
+        entries: Vec<EntryInfo>,
+        has_variables: bool,
+        log: String,
+    ) -> Self {
+        let id = unloads.id;
         let max_shared_bytes = device.info().max_shared_bytes;
         let shape = |entry: &EntryInfo| Shape {
             slots: entry.params.iter().map(Slot::new).collect(),
@@ -150,7 +171,14 @@ impl Module {
         let shapes = entries.iter().map(shape).collect();
         let unloads = Arc::new(unloads);
         device.core().modules.insert(id, Arc::downgrade(&unloads) as _, has_variables);
-        Self(ShardedArc::new(Loaded { device, id, _unloads: unloads, entries, log, shapes }))
+        let (entries, log) = (entries.into(), log.into());
+        let parts = Parts { id, _unloads: unloads, entries, log, shapes };
+        Self(ShardedArc::new(Loaded { device, parts }))
+    }
+
+    /// A handle that keeps the module loaded and does not keep its device open.
+    pub fn cached(&self) -> CachedModule {
+        CachedModule { device: self.device().downgrade(), parts: self.0.parts.clone() }
     }
 
     /// The device it is on.
@@ -161,12 +189,12 @@ impl Module {
 
     /// Its kernels.
     pub fn entries(&self) -> &[EntryInfo] {
-        &self.0.entries
+        &self.0.parts.entries
     }
 
     /// The output of the device's compiler, often empty.
     pub fn log(&self) -> &str {
-        &self.0.log
+        &self.0.parts.log
     }
 
     /// The kernel of this name.
@@ -190,6 +218,20 @@ impl Module {
 impl std::fmt::Debug for Module {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.entries().iter().map(|entry| &entry.name)).finish()
+    }
+}
+
+impl CachedModule {
+    /// Returns the module, if its device is still open.
+    pub fn get(&self) -> Option<Module> {
+        let (device, parts) = (self.device.upgrade()?, self.parts.clone());
+        Some(Module(ShardedArc::new(Loaded { device, parts })))
+    }
+}
+
+impl std::fmt::Debug for CachedModule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CachedModule({:?})", self.device)
     }
 }
 
@@ -221,12 +263,12 @@ impl Function {
     #[inline]
     pub(super) fn shape(&self) -> &Shape {
         // As for `info`.
-        &self.module.0.shapes[self.entry as usize]
+        &self.module.0.parts.shapes[self.entry as usize]
     }
 
     #[inline]
     pub(super) fn id(&self) -> FunctionId {
-        FunctionId { module: self.module.0.id, entry: self.entry }
+        FunctionId { module: self.module.0.parts.id, entry: self.entry }
     }
 }
 
