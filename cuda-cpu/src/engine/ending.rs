@@ -1,4 +1,4 @@
-//! How a launch ends before all its blocks have run: by the first fault, or by a panic.
+//! Early end of a launch, by the first fault or by a panic.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::fault::Fault;
 
-/// What the workers of a launch look at between blocks.
+/// State of the launch that its workers check between blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     has_come: AtomicBool,
@@ -14,7 +14,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Nobody begins anything any more.
+    /// Returns whether the launch has ended early. Workers then start no further turn.
     pub(crate) fn has_come(&self) -> bool {
         self.has_come.load(Ordering::Relaxed)
     }
@@ -25,12 +25,13 @@ impl Ending {
         self.has_come.store(true, Ordering::Relaxed);
     }
 
-    /// What the launch ended with, once all workers have stopped.
+    /// Returns the fault that ended the launch, if any. Called after all workers have stopped.
     pub(crate) fn fault(&self) -> Result<(), Box<Fault>> {
         self.fault.lock().take().map_or(Ok(()), Err)
     }
 
-    /// Blocks may spin until another one has come somewhere: when the worker that holds this panics, the others stop.
+    /// Returns a guard that stops the other workers if its thread panics. Otherwise their blocks could spin without
+    /// end, waiting for a block of this worker.
     pub(crate) fn on_panic(&self) -> impl Drop + '_ {
         StopOnPanic(&self.has_come)
     }
