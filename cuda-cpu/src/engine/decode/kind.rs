@@ -1,9 +1,10 @@
-//! What kinds of instructions are counted apart.
+//! The kinds of instructions that profiles count separately.
 
 use cuda_ptx::{Instruction, ScalarType};
 
-/// The opcode with its state space, vector and types, without rounding, caching, comparison and the like:
-/// `ld.global.v2.f32`, `setp.s32`. What works across threads keeps its whole name: `bar.sync`, `atom.global.add.u32`.
+/// Returns the kind of an instruction. For instructions on a thread's own data, it is the opcode with state space,
+/// vector size and types, as in `ld.global.v2.f32` or `setp.s32`, without rounding, caching or comparison. Instructions
+/// that involve several threads keep their whole name: `bar.sync`, `atom.global.add.u32`.
 pub(crate) fn kind_name(ins: &Instruction) -> String {
     if !is_data(&ins.opcode) {
         return ins.name().to_string();
@@ -16,7 +17,7 @@ pub(crate) fn kind_name(ins: &Instruction) -> String {
     name
 }
 
-/// Whether it works on a thread's own data.
+/// Returns whether the instruction works on a thread's own data.
 fn is_data(opcode: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "atom", "red", "bar", "barrier", "shfl", "vote", "match", "redux", "membar", "fence", "cp",

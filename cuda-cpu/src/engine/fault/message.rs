@@ -1,4 +1,4 @@
-//! Faults in words.
+//! The messages of faults.
 
 use std::fmt;
 
