@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Emits an op that looks at its guard itself.
+    /// Emits an op whose handler evaluates the guard itself.
     pub(crate) fn emit_self_guarded(&mut self, mut op: Op) -> Result<(), Problem> {
         self.set_guard(&mut op)?;
         self.push_own(op);
@@ -184,7 +184,6 @@ impl<'a> Builder<'a> {
         self.emit_self_guarded(op)
     }
 
-    /// The table of a list of targets: one for all that branch by it, or a long list that many name would take
     /// Returns the jump table of a target list. Branches share it, because a long list named by many of them would
     /// otherwise take unbounded memory.
     pub(crate) fn jump_table(&mut self, list: u32) -> Result<u32, Problem> {
@@ -196,7 +195,7 @@ impl<'a> Builder<'a> {
         }))
     }
 
-    /// Appends extra operands and gives the index of the first.
+    /// Appends extra operands and returns the index of the first one.
     pub(crate) fn extras(&mut self, slots: impl IntoIterator<Item = Slot>) -> u32 {
         let first = self.code.extras.len() as u32;
         self.code.extras.extend(slots);
@@ -208,7 +207,7 @@ impl<'a> Builder<'a> {
         self.code.caches - 1
     }
 
-    /// The hidden carry register.
+    /// Returns the hidden carry register.
     pub(crate) fn carry(&mut self) -> Slot {
         let frame = &mut self.frame;
         *self.carry.get_or_insert_with(|| frame.register(Class::Pred))

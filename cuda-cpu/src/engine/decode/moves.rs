@@ -196,8 +196,8 @@ pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
     b.emit(op)
 }
 
-/// Returns the addresses at which the module's constants start and end, which are in global memory. The slots each hold
-/// a 64-bit address.
+/// Returns the start and end addresses of the module's constants, which are in global memory. An address takes two
+/// slots, the low half first.
 fn constants(b: &Builder<'_>) -> Vec<Slot> {
     let all = b.module.variables.iter().enumerate().filter(|(_, v)| v.space == Space::Const);
     let placed = all.filter_map(|(i, v)| {

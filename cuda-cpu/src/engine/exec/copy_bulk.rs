@@ -1,4 +1,4 @@
-//! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`, and what waits for their groups.
+//! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async` and `red.async`, and the waits for their groups.
 
 use super::mbarrier::OBJECT;
 use super::places::{Extent, global_pointer, shared};
@@ -8,15 +8,15 @@ use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Class, Flow, Op, Slot};
 
-/// From where to where: codes in `Op::imm`.
+/// Directions of transfers, as codes in `Op::imm`.
 pub(crate) const GLOBAL_TO_SHARED: u64 = 0;
 pub(crate) const SHARED_TO_SHARED: u64 = 1;
 pub(crate) const SHARED_TO_GLOBAL: u64 = 2;
 
-/// Bulk transfers are of so many bytes, or multiples, at such addresses.
+/// Required divisor of the sizes and addresses of bulk transfers, in bytes.
 const UNIT: u32 = 16;
 
-/// Keeps a transfer for later; or, when there is no room, does all that came before, and it.
+/// Stores a transfer for later. If there is no room, performs all stored transfers and then this one.
 fn push(ctx: &mut Ctx<'_>, bulk: Bulk) -> Result<(), Flow> {
     let budget = ctx.budget;
     if ctx.team.bulks.push(bulk, budget) {
@@ -26,9 +26,8 @@ fn push(ctx: &mut Ctx<'_>, bulk: Bulk) -> Result<(), Flow> {
     before.iter().chain([&bulk]).try_for_each(|bulk| perform_bulk(ctx, bulk))
 }
 
-/// `cp.async.bulk`: `a` and `b` are the addresses of destination and source, `c` the bytes. Extra operands are the
-/// barrier's address or none, the mask of bytes or none, the mask of blocks or none, and the index of the update or
-/// none.
+/// `cp.async.bulk`. `a` and `b` are the addresses of destination and source, `c` is the size in bytes. The extra
+/// operands are the mbarrier's address, the byte mask, the block mask, and the index of the update, each optional.
 pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let begun = lanes_of(ctx.mask).try_for_each(|lane| {
         let bulk = bulk(ctx, op, lane)?;
@@ -86,8 +85,9 @@ fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
     Ok(Bulk { what, completion, lane: lane as u32, warp: ctx.team.warp, pc: op.pc })
 }
 
-/// `st.async` and `red.async`: `a` is the destination's address, `b` the barrier's, `c.0` the number of values, `d.0`
-/// their size. Extra operands are 1 if addresses are generic, the index of the update or none, and the values.
+/// `st.async` and `red.async`. `a` is the destination address, `b` the mbarrier's address, `c.0` the number of values
+/// and `d.0` their size. The extra operands are 1 if addresses are generic, the index of the update or none, and the
+/// values.
 pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (is_generic, update) = (ctx.extra(op, 0).0 != 0, ctx.extra(op, 1));
     let (count, size) = (op.c.0, op.d.0);
@@ -127,7 +127,7 @@ pub(crate) fn commit(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// `cp.async.bulk.wait_group`: `imm` groups may be outstanding. With `.read`, too, everything is done.
+/// `cp.async.bulk.wait_group`: up to `imm` groups may stay outstanding. The others are complete, also with `.read`.
 pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let budget = ctx.budget;
     let done = lanes_of(ctx.mask).try_for_each(|lane| {
