@@ -178,8 +178,7 @@ fn fma_loss(a: f64, b: f64, c: f64, r: f64) -> f64 {
     fma_error(a * SCALE, b * SCALE, c * SCALE * SCALE, r * SCALE * SCALE)
 }
 
-/// Returns a number with the sign of the exact error, which is the sum of two numbers. The first nonzero one has its
-/// sign.
+/// Returns the error of a fused multiply-add, rounded. Its sign is that of the exact error.
 fn fma_error(a: f64, b: f64, c: f64, r: f64) -> f64 {
     let u1 = a * b;
     let u2 = a.mul_add(b, -u1);

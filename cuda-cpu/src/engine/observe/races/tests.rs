@@ -1,4 +1,4 @@
-//! Random threads, held against a reference that knows all of every thread and forgets nothing.
+//! Random traces, compared with a reference that keeps the full history of every thread.
 
 use super::*;
 use crate::engine::exec::locate::SpaceKind;
@@ -7,17 +7,17 @@ use crate::engine::op::Slot;
 use crate::random::Random;
 
 const WARPS: u32 = 3;
-/// Lanes of each warp that take part.
+/// Number of lanes of each warp that take part.
 const LANES_USED: u32 = 3;
 const THREADS: usize = (WARPS * LANES_USED) as usize;
 const WORDS: u64 = 16;
 
 type Known = [u64; THREADS];
 
-/// What each thread knows, in full.
+/// The full knowledge of each thread.
 #[derive(Default)]
 struct Reference {
-    /// Events so far: each has a number of its own.
+    /// Number of events so far. Each event has its own number.
     now: u64,
     known: [Known; THREADS],
     fenced: Known,
@@ -52,7 +52,7 @@ impl Reference {
         threads.iter().for_each(|&t| join(&mut self.known[t], &all));
     }
 
-    /// Whether it races with an earlier one.
+    /// Records an access and returns whether it races with an earlier one.
     fn access(&mut self, t: usize, word: u64, bytes: u8, writes: bool, strong: bool) -> bool {
         let known = &self.known[t];
         let races = self.accesses.iter().any(|&(u, at, w, b, wrote, was_strong)| {
@@ -72,7 +72,7 @@ fn lane(t: usize) -> usize {
     t % LANES_USED as usize
 }
 
-/// An access by lanes of the thread's warp, as `Races::access` does it.
+/// Checks an access by lanes of the thread's warp, as `Races::access` does.
 fn access(races: &mut Races, t: usize, lanes: u32, word: u64, bytes: u8, access: &Access) -> bool {
     let stamp = races.warps[warp(t) as usize].clocks.now();
     let new = Record {
@@ -96,7 +96,7 @@ fn access(races: &mut Races, t: usize, lanes: u32, word: u64, bytes: u8, access:
     found
 }
 
-/// One trace, up to its first race: whether there was one.
+/// Runs a trace up to its first race. Returns whether there was one.
 fn trace(seed: u64) -> bool {
     let mut random = Random::new(seed);
     let mut races = Races::new(WARPS, WORDS * WORD).unwrap();
@@ -125,7 +125,7 @@ fn trace(seed: u64) -> bool {
                 let kind = kinds[random.below(3) as usize];
                 let modifiers = ["relaxed", "acquire", "release", "acq_rel"];
                 let order = Order::from_modifier(modifiers[random.below(4) as usize]);
-                // Words that are used for little else.
+                // Words that are mainly used for synchronisation.
                 let word = random.below(2);
                 let own = Access { order, ..Access::new(kind, SpaceKind::Shared, 4, Slot::NONE) };
                 let found = access(&mut races, t, 1 << lane(t), word, 15, &own);
@@ -176,7 +176,7 @@ fn strong(reference: &mut Reference, t: usize, word: u64, kind: AccessKind, orde
     }
 }
 
-/// Some threads arrive, some of them wait; or all wait.
+/// Some threads arrive at a barrier and some of them wait, or all wait.
 fn barrier(races: &mut Races, reference: &mut Reference, random: &mut Random) {
     let everyone = random.below(2) == 0;
     let mut waiting = Vec::new();
@@ -208,6 +208,6 @@ fn barrier(races: &mut Races, reference: &mut Reference, random: &mut Random) {
 #[test]
 fn finds_what_the_reference_finds() {
     let found = (0..20_000).filter(|&seed| trace(seed)).count();
-    // Of both kinds there have to be enough.
+    // The traces must include enough of both kinds.
     assert!((3_000..15_000).contains(&found), "{found}");
 }
