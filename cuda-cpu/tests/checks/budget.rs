@@ -5,7 +5,7 @@ use cuda_cpu::{Fault, FaultKind, LaunchError, Limits, Schedule};
 use crate::args;
 use crate::host::Host;
 
-/// Each warp executes 4 instructions, and 3 for each of `n` rounds; the `mov` is none.
+/// Each warp executes 4 instructions, and 3 for each of `n` rounds. The `mov` does not count.
 const LOOP: &str = ".version 7.0
 .target sm_70
 .address_size 64
@@ -77,8 +77,8 @@ fn a_launch_that_needs_no_more_passes_and_one_that_does_never() {
     }
 }
 
-/// By hand: 2 for all (the `mov` is none), 3 for those who go on, 1 for the others, whose guard holds; and `ret` where they have met
-/// again.
+/// Counted by hand: 2 for all lanes (the `mov` does not count), 3 for those that continue, 1 for the others, whose
+/// guard is false, and `ret` after convergence.
 #[test]
 fn parts_of_a_warp_count_apart() {
     assert_eq!(run(&host(7, 1), "split", 1, 32, 7), None);

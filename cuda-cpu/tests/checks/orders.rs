@@ -5,7 +5,7 @@ use cuda_cpu::{Checks, Schedule};
 use crate::args;
 use crate::host::Host;
 
-/// Everything that the order shows in: clocks, who comes first, what wins.
+/// A kernel whose results show the order of execution: clocks, ranks of arrival, and the last write.
 const ORDER: &str = ".version 7.0
 .target sm_70
 .address_size 64
@@ -54,7 +54,7 @@ fn a_fixed_order_gives_the_same_every_time() {
     for _ in 0..4 {
         assert!(told(Schedule::Fixed, Checks::none()) == first);
     }
-    // Whatever else is looked at.
+    // The checks do not change the order.
     assert!(told(Schedule::Fixed, Checks::all()) == first);
 }
 
@@ -68,7 +68,7 @@ fn a_shuffled_order_depends_on_the_seed_alone() {
     }
 }
 
-/// A bug that shows in some orders only: the last block is supposed to be the last to come.
+/// A bug that shows in some orders only: the kernel assumes that the last block runs last.
 const LUCKY: &str = ".version 7.0
 .target sm_70
 .address_size 64
@@ -84,7 +84,7 @@ const LUCKY: &str = ".version 7.0
 }
 .visible .entry lucky_warps(.param .u64 x)
 {
-    // Warp 1 is supposed to find what warp 0 has written.
+    // The kernel assumes that warp 1 finds the value that warp 0 writes.
     .shared .b32 word;
     .reg .pred %p; .reg .b32 %r<4>;
     mov.u32 %r1, %tid.x;
@@ -116,7 +116,7 @@ fn shuffled_orders_find_what_luck_hides() {
     }
 }
 
-/// Blocks that wait for each other, and loops that wait for time to pass, come to an end in every order.
+/// Blocks that wait for each other, and loops that wait for time to pass, end in every order.
 #[test]
 fn what_waits_comes_to_an_end() {
     let timed = include_str!("../../../kernels/timed.ptx");

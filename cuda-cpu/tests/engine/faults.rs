@@ -1,4 +1,4 @@
-//! What goes wrong is reported: what, where, by which thread.
+//! Faults: their kind, their location and their thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What compilers that are not NVIDIA's write, and NVIDIA's assembler takes: Triton, GCC.
+//! PTX of compilers other than NVIDIA's (Triton and GCC), which NVIDIA's assembler accepts.
 
 use crate::args;
 use crate::host::Host;
@@ -87,7 +87,7 @@ fn halves_of_the_global_timer() {
     assert_eq!(all[2], 0);
 }
 
-/// Before sm_70 the lanes that execute a collective are its members.
+/// Before sm_70, the executing lanes are the members of a collective.
 #[test]
 fn collectives_without_members() {
     let text = |sm: u32| {
@@ -122,7 +122,7 @@ fn collectives_without_members() {
     assert!(error.contains("without `.sync` it is for targets below sm_70"), "{error}");
 }
 
-/// Each element is an atomic of its own, but all are read before the first old value is written.
+/// Each element is a separate atomic, but all sources are read before the first result is written.
 #[test]
 fn a_vector_of_atomics_may_swap_its_registers() {
     let h = Host::new(
@@ -140,7 +140,7 @@ fn a_vector_of_atomics_may_swap_its_registers() {
     assert_eq!(h.download::<f32>(a, 4), [5.0, 10.0, 8.0, 4.0]);
 }
 
-/// Its address has to be a multiple of its size, and all of it has to be there: as an H200 has it.
+/// The address must be a multiple of the vector's size, and the whole vector must be in bounds, as on an H200.
 #[test]
 fn a_vector_of_atomics_is_one_access() {
     let h = Host::new(
@@ -162,7 +162,7 @@ fn a_vector_of_atomics_is_one_access() {
     assert_eq!(h.download::<f32>(a, 6), [0.0; 6]);
 }
 
-/// What is passed has to be what is taken.
+/// The arguments of a call must match the function's parameters.
 #[test]
 fn calls_fit_what_they_call() {
     let text = |call: &str| {
@@ -182,7 +182,7 @@ fn calls_fit_what_they_call() {
             "{call}: {error}"
         );
     }
-    // In registers: of the width that the function has, or a constant.
+    // Values in registers must have the width that the function declares, or be constants.
     let in_registers = |call: &str| {
         Host::try_new(&format!(
             ".version 8.1\n.target sm_90\n.address_size 64
@@ -206,7 +206,7 @@ fn calls_fit_what_they_call() {
         );
         Host::new(&text(&call)).launch("k", 1, 1, &[])
     };
-    // What is passed beside, and a result that nobody takes, do no harm.
+    // Extra arguments and an unused result are permitted.
     for fine in ["call (r), %f, (a), P;", "call %f, (a), V;", "call (r), %f, (b), W;"] {
         indirect("f", fine).unwrap_or_else(|error| panic!("{fine}: {error}"));
     }

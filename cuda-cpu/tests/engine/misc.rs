@@ -1,4 +1,4 @@
-//! printf, parameters, special registers.
+//! `printf`, parameters and special registers.
 
 use crate::args;
 use crate::host::{Arg, Host};

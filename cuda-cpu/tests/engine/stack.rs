@@ -1,4 +1,4 @@
-//! alloca, stacksave, stackrestore.
+//! `alloca`, `stacksave` and `stackrestore`.
 
 use cuda_cpu::{Checks, Fault, FaultKind, FaultSpace, LaunchError};
 
@@ -7,7 +7,7 @@ use crate::host::Host;
 
 const HEADER: &str = ".version 7.3\n.target sm_75\n.address_size 64\n";
 
-/// Two warps and a part of one.
+/// Two full warps and a partial one.
 const THREADS: u32 = 77;
 
 fn compiled() -> Host {
@@ -19,7 +19,7 @@ fn random(seed: u32) -> u32 {
     (x ^ x >> 15).wrapping_mul(0x85eb_ca6b) ^ x >> 13
 }
 
-/// Runs a kernel that takes a number for each thread, and gives one.
+/// Runs a kernel that maps a number of each thread to another one.
 fn run(kernel: &str, numbers: &[u32], further: Option<u32>) -> Vec<u32> {
     let h = compiled();
     let (x, y) = (h.upload(numbers), h.zeros::<u32>(numbers.len()));
@@ -76,7 +76,7 @@ fn in_loops() {
 
 #[test]
 fn what_is_given_back_is_there_again() {
-    // Without giving back, a thread would take 32 MiB.
+    // Without `stackrestore`, a thread would take 32 MiB.
     let count = 100_000 / 256;
     let sizes: Vec<_> = (0..THREADS).map(random).map(|size| size >> 8).collect();
     let sum = |(t, &size): (u32, &u32)| {
@@ -91,7 +91,7 @@ fn what_is_given_back_is_there_again() {
     assert_eq!(run("turns", &sizes, Some(count)), wanted);
 }
 
-/// Loads a kernel of this body, with registers; its parameter is in `o`.
+/// Loads a kernel with this body and registers. Its parameter is in `o`.
 fn kernel(body: &str, functions: &str) -> Result<Host, String> {
     Host::try_new(&format!(
         "{HEADER}{functions}\n.visible .entry k(.param .u64 out) {{
@@ -104,7 +104,7 @@ fn kernel(body: &str, functions: &str) -> Result<Host, String> {
     ))
 }
 
-/// What each of 32 threads has written: eight numbers.
+/// Returns the eight numbers that each of 32 threads has written.
 fn results(h: &Host) -> Vec<[u64; 8]> {
     let out = h.zeros::<u64>(8 * 32);
     h.run("k", 1, 32, args![out]);
@@ -140,7 +140,7 @@ fn addresses_are_aligned_and_behind_each_other() {
 
 #[test]
 fn a_function_gives_back_what_it_took() {
-    // Under a guard, and with a pointer that others are given: 1000 calls of a kilobyte each.
+    // Under a guard, and with a pointer that is passed to other lanes: 1000 calls of a kilobyte each.
     let function = ".func (.param .b64 r) f(.param .b64 x) {
         .reg .b64 x1, y1; .reg .pred odd;
         ld.param.u64 x1, [x]; and.b64 y1, x1, 1; setp.ne.u64 odd, y1, 0;
@@ -181,12 +181,12 @@ fn a_stack_overflow_names_the_thread_that_wanted_too_much() {
         assert_eq!(fault.thread, [5, 0, 0]);
         assert!(fault.to_string().contains("stack overflow: alloca of"), "{fault}");
     }
-    // Little by little: thread 9 alone goes on.
+    // In small steps: only thread 9 continues.
     let body = "setp.eq.u32 q, t, 9; L: alloca.u64 a, 1000; @q bra L;";
     let little = fault(&kernel(body, "").unwrap());
     assert_eq!(little.kind, FaultKind::StackOverflow { bytes: 1000, limit: 512 << 10 });
     assert_eq!(little.thread, [9, 0, 0]);
-    // By calls: each takes some.
+    // By calls, each of which takes some memory.
     let function = ".func f() { .reg .b64 x; alloca.u64 x, 2000; call f; ret; }";
     let deep = fault(&kernel("call f;", function).unwrap());
     assert!(matches!(deep.kind, FaultKind::StackOverflow { .. }), "{deep}");

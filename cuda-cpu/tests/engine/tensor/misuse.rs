@@ -1,4 +1,4 @@
-//! What kernels do wrong with tensor cores, asynchronous copies and barriers in memory: found, named, and never a hang.
+//! Misuse of tensor cores, asynchronous copies and mbarriers: it is a named fault and never a hang.
 
 use cuda_cpu::{Fault, FaultKind, FaultSpace, LaunchError, Limits, MbarrierMisuse, WaitsFor};
 
@@ -10,7 +10,7 @@ pub(super) const REGISTERS: &str =
     ".shared .align 16 .b8 room[256]; .shared .align 8 .b64 s; .shared .align 8 .b64 r;
 .reg .pred p, q; .reg .b32 n<8>; .reg .b64 k;";
 
-/// Gives the words at `o`.
+/// Runs a kernel and returns the words at `o`.
 fn launch(body: &str, threads: u32, limits: Limits<'static>) -> Result<Vec<u32>, LaunchError> {
     let mut h = Host::new(&kernel(REGISTERS, body));
     h.limits = limits;
@@ -31,7 +31,7 @@ pub(super) fn fault(body: &str, threads: u32) -> Fault {
     }
 }
 
-/// The first thread makes a barrier of so many arrivals at `s`.
+/// Returns code in which the first thread initialises an mbarrier with this number of arrivals at `s`.
 fn barrier(arrivals: u32) -> String {
     format!(
         "mov.u32 t, %tid.x; setp.ne.u32 q, t, 0; @!q mbarrier.init.shared.b64 [s], {arrivals};
@@ -61,7 +61,7 @@ fn barriers_that_are_never_complete_are_deadlocks() {
     let here = (0, u32::MAX, WaitsFor::Mbarrier(256));
     assert_eq!(waiting, [here, (1, u32::MAX, WaitsFor::Barrier(0))]);
 
-    // The other lanes have gone.
+    // The other lanes have exited.
     let body = barrier(1) + "setp.ne.u32 p, t, 3; @p ret;\n" + WAIT;
     assert_eq!(waits_for(&fault(&body, 32)), [(0, 8, WaitsFor::Mbarrier(256))]);
 
@@ -108,7 +108,7 @@ fn whoever_polls_gives_others_a_turn() {
     }
 }
 
-/// A wait that may fail does when nobody can go on; what comes then may complete the barrier.
+/// A wait expires if no thread can continue. A later arrival may then complete the barrier.
 #[test]
 fn a_wait_may_fail() {
     let body = barrier(32)
@@ -235,7 +235,7 @@ fn faults_name_the_first_lane_and_the_memory() {
     for (what, want) in cases {
         let f = fault(&format!("mov.u32 t, %tid.x; setp.ne.u32 p, t, 5; @p ret; {what}"), 32);
         let mut kind = f.kind.clone();
-        // The input lies anywhere.
+        // The address of the input is arbitrary.
         if let FaultKind::Misaligned { space: FaultSpace::Global, address, .. }
         | FaultKind::OutOfBounds { space: FaultSpace::Global, address, .. } = &mut kind
         {
