@@ -1,23 +1,22 @@
-//! A library that runs on the devices, streams and policies of its caller: softmax, row by row. A caller is in `main.rs`
-//! beside this file.
+//! A library that runs on the devices, streams and policies of its caller: softmax of rows. A caller is in `main.rs`.
 //!
-//! - The library chooses no device, no policy and no executor. It describes its work as an operation, which the caller can
-//!   compose and run in any way.
-//! - An operation that owns all it needs can be spawned. Its signature says so with `+ use<>`, or `+ use<P>` for each type
-//!   parameter: without it, the compiler assumes that the result borrows `self` and every other reference.
+//! - The library chooses no device, no policy and no executor. It describes its work as an operation, which the caller
+//!   can compose and run in any way.
+//! - An operation that owns all it needs can be spawned. Its signature states this with `+ use<>`, or `+ use<P>` for
+//!   each type parameter. Without it, the compiler assumes that the result borrows `self` and every other reference.
 
 use std::sync::Arc;
 
 use cuda_async::{Error, Function, Result, SchedulingPolicy, Stream, launch, prelude::*};
 use futures::stream;
 
-/// Threads that share a row; at most 1024 for this kernel.
+/// The number of threads per row. The maximum for this kernel is 1024.
 const THREADS: u32 = 128;
 
-/// Batches that [`Softmax::batches`] has in flight, at most.
+/// The maximum number of batches in flight in [`Softmax::batches`].
 const IN_FLIGHT: usize = 4;
 
-/// Softmax on one device or on several. A clone is another handle to the same kernels.
+/// Softmax on one or several devices. A clone is another handle to the same kernels.
 #[derive(Debug, Clone)]
 pub struct Softmax {
     kernels: Arc<[(Device, Function)]>,
@@ -27,7 +26,7 @@ impl Softmax {
     /// Loads the kernel on each device.
     ///
     /// # Errors
-    /// The first error of a device.
+    /// Returns the first error of a device.
     pub fn new(devices: impl IntoIterator<Item = Device>) -> Result<Self> {
         let load = |device: Device| {
             let module = device.load_ptx(include_str!("../../kernels/softmax.ptx"))?;
@@ -36,7 +35,7 @@ impl Softmax {
         Ok(Self { kernels: devices.into_iter().map(load).collect::<Result<_>>()? })
     }
 
-    /// The kernel for `device`.
+    /// Returns the kernel for `device`.
     fn kernel(&self, device: &Device) -> Result<Function> {
         let found = self.kernels.iter().find(|(loaded_on, _)| loaded_on == device);
         let addresses = self.kernels.iter().map(|(device, _)| device.info().address.as_str());
@@ -48,10 +47,11 @@ impl Softmax {
     }
 
     // ANCHOR: op
-    /// Softmax of each row of `x`, which has rows of `columns` numbers, as an operation. It runs on the device of `x`.
+    /// Returns an operation that computes the softmax of each row of `x`, with `columns` numbers per row. It runs on
+    /// the device of `x`.
     ///
     /// # Errors
-    /// When it is run: [`Error::WrongDevice`] on a device that was not given to [`new`](Softmax::new).
+    /// When run, returns [`Error::WrongDevice`] on a device that was not passed to [`new`](Softmax::new).
     pub fn rows_op(
         &self,
         x: DeviceBuffer<f32>,
@@ -62,7 +62,8 @@ impl Softmax {
         zeros(x.len())
             .then_with_context(move |cx, y| {
                 let kernel = softmax.kernel(cx.device())?;
-                // SAFETY: reads and writes `rows * columns` numbers of x and y, which have at least as many.
+                // SAFETY: the kernel reads `rows * columns` numbers of x and writes as many of y. Both have at least
+                // this size.
                 Ok(unsafe { launch(&kernel, config, (x, y, rows as u32, columns as u32)) })
             })
             .map(|(_, y, ..)| y)
@@ -70,11 +71,11 @@ impl Softmax {
     // ANCHOR_END: op
 
     // ANCHOR: stream
-    /// Softmax of each row of `x`, on the caller's stream. Blocks until the result is there. Numbers after the last whole
-    /// row are left out.
+    /// Computes the softmax of each row of `x` on the caller's stream. Blocks until the result is available. Numbers
+    /// after the last complete row are ignored.
     ///
     /// # Errors
-    /// The errors of [`rows_op`](Softmax::rows_op).
+    /// Returns the errors of [`rows_op`](Softmax::rows_op).
     pub fn rows(&self, stream: &Stream, x: &[f32], columns: usize) -> Result<Vec<f32>> {
         let whole = x.len() - x.len() % columns.max(1);
         h2d(&x[..whole]).then(|x| self.rows_op(x, columns)).then(to_host).sync_on(stream)
@@ -82,8 +83,8 @@ impl Softmax {
     // ANCHOR_END: stream
 
     // ANCHOR: policy
-    /// Softmax of each row of every batch, in order, on streams that the caller's policy chooses. A policy of several
-    /// devices makes them work at the same time.
+    /// Computes the softmax of each row of every batch, in order, on streams that the caller's policy chooses. With a
+    /// policy of several devices, they run at the same time.
     pub fn batches<P, I>(
         &self,
         policy: P,
