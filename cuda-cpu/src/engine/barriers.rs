@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::barrier::{BARRIERS, BarrierState, Live, Purpose};
 use super::code::{Barrier, BarrierKind, Control, Reduce};
 use super::ctx::{Ctx, LANES, lanes_of};
-use super::divergence::{apart, diverged, together};
+use super::divergence::{diverged, lanes_at_same_barrier, mixed_barriers};
 use super::fault::FaultKind;
 use super::launch::MAX_BLOCK_THREADS;
 use super::op::Slot;
@@ -42,11 +42,11 @@ impl Barriers {
     ) -> Result<bool, ()> {
         let (mut left, mut complete) = (at.mask, false);
         while left != 0 {
-            let lanes = together(ctx, barrier, left);
+            let lanes = lanes_at_same_barrier(ctx, barrier, left);
             let wrong = match left & !lanes {
                 others if others != 0 && barrier.aligned => {
                     let others = Fragment { mask: others, ..at };
-                    Some(apart(ctx, warp, Fragment { mask: lanes, ..at }, others, barrier))
+                    Some(mixed_barriers(ctx, warp, Fragment { mask: lanes, ..at }, others, barrier))
                 }
                 _ => diverged(ctx, warp, at, barrier),
             };
@@ -61,7 +61,7 @@ impl Barriers {
     }
 
     /// Returns the fault if `purpose` conflicts with the operands of earlier arrivals at the barrier.
-    fn disagreement(&self, id: u32, purpose: Purpose) -> Option<FaultKind> {
+    fn conflict(&self, id: u32, purpose: Purpose) -> Option<FaultKind> {
         let others = self.states[id as usize].purpose()?;
         let count = |purpose: Purpose| purpose.threads.unwrap_or(self.live.whole);
         if count(purpose) != count(others) {
@@ -97,7 +97,7 @@ impl Barriers {
         } else if given.is_some_and(|n| bad(n) || n > MAX_BLOCK_THREADS) {
             Some(FaultKind::BadBarrier { barrier: id, threads: given })
         } else {
-            self.disagreement(id, purpose)
+            self.conflict(id, purpose)
         };
         if let Some(kind) = wrong {
             ctx.fail(lane, kind);
@@ -130,7 +130,7 @@ impl Barriers {
             let outcome = self.states[id].take();
             self.begun &= !(1 << id);
             let wait = Wait::Barrier(id as u32);
-            self.tell_release(warps, runner, id as u32);
+            self.report_release(warps, runner, id as u32);
             for warp in &mut *warps {
                 let waiting: SmallVec<[Fragment; 4]> =
                     warp.parked.iter().filter(|(_, w)| *w == wait).map(|&(f, _)| f).collect();
@@ -153,7 +153,7 @@ impl Barriers {
     }
 
     /// Reports the release of a barrier to the block's shadow.
-    fn tell_release(&self, warps: &[Warp], runner: &mut Runner<'_>, id: u32) {
+    fn report_release(&self, warps: &[Warp], runner: &mut Runner<'_>, id: u32) {
         let Some(shadow) = runner.shadow() else { return };
         let here = |warp: &Warp| warp.waiting_at(|wait| *wait == Wait::Barrier(id));
         let waiting = warps.iter().map(|warp| (warp.index, here(warp)));

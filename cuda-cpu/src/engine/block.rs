@@ -14,12 +14,12 @@ use super::presets::{self, Place};
 use super::runner::{Faulted, Runner, SLICE, Stop};
 use super::stall::Stall;
 use super::team::Team;
-use super::waiting::everybody;
+use super::waiting::waiting_threads;
 use super::warp::{Fragment, Warp};
 
 /// Fill byte of shared memory at the start of a block. As with new device memory, it makes reads of unwritten memory
 /// visible.
-const FRESH: u8 = 0xFF;
+const FILL: u8 = 0xFF;
 
 /// Rounds of time slices before the worker switches to another block.
 const ROUNDS: u32 = 4;
@@ -121,7 +121,7 @@ impl Block {
     pub(crate) fn start(&mut self, runner: &mut Runner<'_>, place: Place) {
         self.at = place.at;
         runner.ctx.place = place;
-        self.shared.bytes_mut().fill(FRESH);
+        self.shared.bytes_mut().fill(FILL);
         self.shadow.iter_mut().for_each(|shadow| shadow.restart());
         let threads = place.threads();
         self.barriers.restart(threads);
@@ -233,14 +233,14 @@ impl Block {
             runner.ctx.fail(first_lane(fragment.mask), kind);
             return BlockFault { pc: fragment.pc, warp };
         }
-        let (waiting, first) = everybody(runner, &mut self.warps);
+        let (waiting, first) = waiting_threads(runner, &mut self.warps);
         let (warp, fragment) = first.unwrap_or((0, Fragment { pc: 0, mask: 1, call: 0 }));
         runner.ctx.fail(first_lane(fragment.mask), FaultKind::Deadlock { waiting });
         BlockFault { pc: fragment.pc, warp }
     }
 
     /// Returns the position of a thread that has not exited, for faults that no particular instruction caused.
-    pub(crate) fn somewhere(&self) -> Option<(BlockFault, usize)> {
+    pub(crate) fn any_position(&self) -> Option<(BlockFault, usize)> {
         self.warps.iter().find_map(|warp| {
             let parked = warp.parked.iter().map(|(fragment, _)| fragment);
             let fragment = warp.ready.iter().chain(parked).next()?;

@@ -13,7 +13,7 @@ pub(crate) const MAX_LOCAL: u32 = 512 << 10;
 pub(crate) const MAX_REGISTERS: u32 = 64 << 20;
 
 /// Minimum budget of a launch, in bytes. If a quarter of the device memory is larger, that is the budget.
-const LEAST: u64 = 1 << 30;
+const MIN_BUDGET: u64 = 1 << 30;
 
 /// The bytes that the blocks of one launch may still take.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// Creates the budget of a launch on a device with `device_bytes` of memory.
     pub(crate) fn new(device_bytes: u64) -> Self {
-        let limit = LEAST.max(device_bytes / 4);
+        let limit = MIN_BUDGET.max(device_bytes / 4);
         Self { left: AtomicU64::new(limit), limit }
     }
 
@@ -49,9 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_out_no_more_than_there_is() {
+    fn budget_is_never_exceeded() {
         let budget = Budget::new(8 << 30);
-        assert_eq!((budget.limit, Budget::new(0).limit), (2 << 30, LEAST));
+        assert_eq!((budget.limit, Budget::new(0).limit), (2 << 30, MIN_BUDGET));
         assert!(budget.take(2 << 30));
         assert!(!budget.take(1) && budget.take(0));
         budget.give(5);

@@ -7,7 +7,7 @@
 use super::budget::Budget;
 
 /// Maximum number of outstanding transfers. Further ones are performed immediately.
-const MOST: usize = 4096;
+const MAX_OUTSTANDING: usize = 4096;
 
 /// Combines the value at the address with a value of the same size.
 ///
@@ -26,7 +26,7 @@ pub(crate) struct Bulks {
 /// One outstanding transfer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bulk {
-    pub(crate) what: Transfer,
+    pub(crate) transfer: Transfer,
     pub(crate) completion: Completion,
     /// Lane, warp and program counter of the instruction that started it, for faults.
     pub(crate) lane: u32,
@@ -46,13 +46,13 @@ pub(crate) enum Transfer {
         from: u64,
         to: u64,
         bytes: u32,
-        how: How,
+        how: WriteMode,
     },
     SharedToGlobal {
         from: u64,
         to: u64,
         bytes: u32,
-        how: How,
+        how: WriteMode,
     },
     /// `st.async` and `red.async`: the low `size` bytes of each word.
     Words {
@@ -77,7 +77,7 @@ impl Transfer {
 
 /// The way in which the copied bytes are combined with those at the destination.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum How {
+pub(crate) enum WriteMode {
     Copy,
     /// Of every 16 bytes, only those whose bit in the mask is set are written.
     Masked(u16),
@@ -120,7 +120,7 @@ impl Bulks {
     /// Stores a transfer to be performed later. Returns false if there is no room.
     #[must_use]
     pub(crate) fn push(&mut self, bulk: Bulk, budget: &Budget) -> bool {
-        let fits = self.list.len() < MOST && budget.take(TAKEN);
+        let fits = self.list.len() < MAX_OUTSTANDING && budget.take(TAKEN);
         if fits {
             self.list.push(bulk);
         }

@@ -57,7 +57,7 @@ impl Runner<'_> {
             let op = op_of(fragment);
             if let Control::Collective(c) = &code.controls[op.extra as usize] {
                 self.enter(warp, fragment);
-                self.tell_shuffle(warp, fragment, |shadow, ctx, at| {
+                self.report_shuffle(warp, fragment, |shadow, ctx, at| {
                     shadow.show(ctx, at, fragment.mask, i == 0);
                 });
                 (c.deposit)(&mut self.ctx, op);
@@ -67,7 +67,7 @@ impl Runner<'_> {
             let op = op_of(fragment);
             if let Control::Collective(c) = &code.controls[op.extra as usize] {
                 self.enter(warp, fragment);
-                self.tell_shuffle(warp, fragment, |shadow, ctx, at| {
+                self.report_shuffle(warp, fragment, |shadow, ctx, at| {
                     shadow.shuffle(ctx, at, c, fragment.mask, present);
                 });
                 (c.complete)(&mut self.ctx, op, present);
@@ -77,11 +77,11 @@ impl Runner<'_> {
     }
 
     /// Reports a shuffle to the block's shadow.
-    fn tell_shuffle(
+    fn report_shuffle(
         &mut self,
         warp: &Warp,
         fragment: &Fragment,
-        tell: impl FnOnce(&mut Shadow, &Ctx<'_>, At),
+        report: impl FnOnce(&mut Shadow, &Ctx<'_>, At),
     ) {
         let &Fragment { pc, call, .. } = fragment;
         let is_shuffle = |effect: &Effect| matches!(effect, Effect::Shuffle(_));
@@ -89,7 +89,7 @@ impl Runner<'_> {
             && self.code.table.effects(pc).iter().any(is_shuffle)
         {
             let at = At { pc, warp: warp.index, frame: warp.calls[call as usize].frame };
-            tell(shadow, &self.ctx, at);
+            report(shadow, &self.ctx, at);
         }
     }
 }

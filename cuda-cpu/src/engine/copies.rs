@@ -10,7 +10,7 @@ use super::budget::Budget;
 use super::ctx::{LANES, lanes_of};
 
 /// Maximum number of outstanding instructions of a warp. Further ones are performed immediately.
-const MOST: usize = 256;
+const MAX_OUTSTANDING: usize = 256;
 
 /// The outstanding copies of one warp.
 #[derive(Debug)]
@@ -32,14 +32,14 @@ struct Entry {
 /// The action of a queued instruction.
 #[derive(Debug)]
 pub(crate) struct Step {
-    pub(crate) what: What,
+    pub(crate) action: Action,
     /// Program counter of the instruction, for faults.
     pub(crate) pc: u32,
 }
 
 /// The kind of a [`Step`].
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum Action {
     Copy(Box<LaneCopies>),
     /// `cp.async.mbarrier.arrive`: addresses of the mbarriers in shared memory.
     Arrive(Box<[u64; LANES]>),
@@ -68,7 +68,7 @@ const TAKEN: u64 = (size_of::<Entry>() + size_of::<LaneCopies>()) as u64;
 impl Copies {
     /// Appends a step for these lanes. Returns the step if there is no room for it.
     pub(crate) fn push(&mut self, lanes: u32, step: Step, budget: &Budget) -> Result<(), Step> {
-        if self.queue.len() >= MOST || !budget.take(TAKEN) {
+        if self.queue.len() >= MAX_OUTSTANDING || !budget.take(TAKEN) {
             return Err(step);
         }
         self.queue.push_back(Entry { lanes, groups: self.groups, step });
@@ -95,7 +95,7 @@ impl Copies {
         mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         let groups = self.groups;
-        for entry in self.queue.iter_mut().filter(|e| matches!(e.step.what, What::Copy(_))) {
+        for entry in self.queue.iter_mut().filter(|e| matches!(e.step.action, Action::Copy(_))) {
             let old = |&lane: &usize| groups[lane].wrapping_sub(entry.groups[lane]) > left;
             let due =
                 lanes_of(entry.lanes & lanes).filter(old).fold(0, |due, lane| due | 1 << lane);
@@ -116,14 +116,14 @@ impl Copies {
     ) -> Result<(), E> {
         let mut blocked = 0;
         for entry in &mut self.queue {
-            match entry.step.what {
-                What::Copy(_) => blocked |= entry.lanes,
-                What::Arrive(_) if entry.lanes & !blocked != 0 => {
+            match entry.step.action {
+                Action::Copy(_) => blocked |= entry.lanes,
+                Action::Arrive(_) if entry.lanes & !blocked != 0 => {
                     let due = entry.lanes & !blocked;
                     entry.lanes &= blocked;
                     perform(&entry.step, due)?;
                 }
-                What::Arrive(_) => {}
+                Action::Arrive(_) => {}
             }
         }
         Ok(())
@@ -131,7 +131,7 @@ impl Copies {
 
     /// Returns the lanes with an outstanding copy.
     pub(crate) fn copying(&self) -> u32 {
-        let copies = self.queue.iter().filter(|e| matches!(e.step.what, What::Copy(_)));
+        let copies = self.queue.iter().filter(|e| matches!(e.step.action, Action::Copy(_)));
         copies.fold(0, |all, entry| all | entry.lanes)
     }
 
@@ -145,7 +145,7 @@ impl Copies {
         let mut arriving = 0;
         let mut due = vec![0; self.queue.len()];
         for (entry, due) in self.queue.iter().zip(&mut due).rev() {
-            if let What::Arrive(at) = &entry.step.what {
+            if let Action::Arrive(at) = &entry.step.action {
                 let wanted = lanes_of(entry.lanes).filter(|&lane| barriers.contains(&at[lane]));
                 *due = wanted.fold(0, |all, lane| all | 1 << lane);
                 arriving |= *due;
@@ -196,8 +196,8 @@ mod tests {
 
     fn copy() -> Step {
         let (from, to) = ([0; LANES], [0; LANES]);
-        let what = What::Copy(Box::new(LaneCopies { from, to, read: [4; LANES], bytes: 4 }));
-        Step { what, pc: 0 }
+        let action = Action::Copy(Box::new(LaneCopies { from, to, read: [4; LANES], bytes: 4 }));
+        Step { action, pc: 0 }
     }
 
     fn waited(copies: &mut Copies, lanes: u32, left: u32, budget: &Budget) -> Vec<u32> {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lane_has_groups_of_its_own() {
+    fn each_lane_has_its_own_groups() {
         let budget = Budget::new(0);
         let mut copies = Copies::default();
         copies.push(3, copy(), &budget).unwrap_or_default_step();
@@ -224,19 +224,19 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_wait_for_what_is_before_them() {
+    fn arrivals_wait_for_earlier_copies() {
         let budget = Budget::new(0);
         let mut copies = Copies::default();
         copies.push(3, copy(), &budget).unwrap_or_default_step();
         let mut at = [8; LANES];
         at[1] = 16;
         copies
-            .push(3, Step { what: What::Arrive(Box::new(at)), pc: 0 }, &budget)
+            .push(3, Step { action: Action::Arrive(Box::new(at)), pc: 0 }, &budget)
             .unwrap_or_default_step();
         copies.push(3, copy(), &budget).unwrap_or_default_step();
         let mut done = Vec::new();
         let perform = |step: &Step, lanes| -> Result<(), ()> {
-            done.push((matches!(step.what, What::Arrive(_)), lanes));
+            done.push((matches!(step.action, Action::Arrive(_)), lanes));
             Ok(())
         };
         copies.arrive(&[8], &budget, perform).unwrap_or_default();
@@ -245,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back() {
+    fn memory_returns_to_the_budget() {
         let budget = Budget::new(0);
         let mut copies = Copies::default();
         while copies.push(1, copy(), &budget).is_ok() {}
-        assert_eq!(copies.queue.len(), MOST);
+        assert_eq!(copies.queue.len(), MAX_OUTSTANDING);
         assert!(!budget.take(budget.limit));
         copies.forget(&budget);
         assert!(budget.take(budget.limit));

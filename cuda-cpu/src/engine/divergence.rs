@@ -33,7 +33,7 @@ fn is_aligned(code: &Code, fragment: &Fragment) -> bool {
 }
 
 /// Returns the lanes with the same barrier and thread count as the first lane.
-pub(crate) fn together(ctx: &Ctx<'_>, barrier: &Barrier, lanes: u32) -> u32 {
+pub(crate) fn lanes_at_same_barrier(ctx: &Ctx<'_>, barrier: &Barrier, lanes: u32) -> u32 {
     if barrier.constant {
         return lanes;
     }
@@ -44,7 +44,7 @@ pub(crate) fn together(ctx: &Ctx<'_>, barrier: &Barrier, lanes: u32) -> u32 {
 }
 
 /// Creates the fault for lanes that name different barriers in one aligned instruction.
-pub(crate) fn apart(
+pub(crate) fn mixed_barriers(
     ctx: &Ctx<'_>,
     warp: &Warp,
     at: Fragment,

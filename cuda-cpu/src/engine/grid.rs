@@ -24,10 +24,10 @@ use super::spares::Spares;
 use crate::memory::{Memory, View};
 
 /// Maximum number of started blocks of one worker.
-const RESIDENT: usize = 256;
+const MAX_STARTED: usize = 256;
 
 /// Time for which a launch runs on one thread. Waking another thread takes about as long.
-const PATIENCE: Duration = Duration::from_micros(10);
+const SINGLE_THREAD_TIME: Duration = Duration::from_micros(10);
 
 /// The state that all workers of a launch share.
 pub(crate) struct Grid<'a> {
@@ -79,7 +79,7 @@ impl<'a> Grid<'a> {
 
     /// Returns whether blocks are left to start and the launch has not ended.
     pub(crate) fn has_more(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.blocks() && !self.ending.has_come()
+        self.next.load(Ordering::Relaxed) < self.blocks() && !self.ending.has_ended()
     }
 
     /// Runs all blocks on this thread. If there are several, helpers from the launch's pool join.
@@ -125,7 +125,7 @@ impl<'a> Grid<'a> {
         Runner { ctx, code: self.code, watch }
     }
 
-    /// Runs blocks until none is left. Calls `help` once if this takes longer than [`PATIENCE`].
+    /// Runs blocks until none is left. Calls `help` once if this takes longer than [`SINGLE_THREAD_TIME`].
     pub(crate) fn work(&self, worker: u32, workers: u32, mut help: Option<&dyn Fn()>) {
         let _stopping = self.ending.on_panic();
         let mut runner = self.runner(worker, workers);
@@ -133,7 +133,7 @@ impl<'a> Grid<'a> {
         let started = Instant::now();
         let mut running = VecDeque::new();
         let mut spare: Option<Box<Block>> = None;
-        while !self.ending.has_come() {
+        while !self.ending.has_ended() {
             if running.is_empty() {
                 running.extend(self.begin(&mut runner, &order, spare.take()));
             }
@@ -142,7 +142,7 @@ impl<'a> Grid<'a> {
             runner.ctx.forget_freed();
             let turn = block.run(&mut runner);
             // Helpers are called before this worker takes its next block, so that a block is left for them.
-            if help.is_some() && started.elapsed() > PATIENCE && self.has_more() {
+            if help.is_some() && started.elapsed() > SINGLE_THREAD_TIME && self.has_more() {
                 help.take().into_iter().for_each(|call| call());
             }
             match turn {
@@ -151,10 +151,10 @@ impl<'a> Grid<'a> {
                     other.iter().for_each(|block| self.budget.give(block.taken()));
                 }
                 Ok(Turn::Yielded(used)) => {
-                    self.count(&runner, &block, used);
-                    self.look_up(&runner, &block);
+                    self.charge_iterations(&runner, &block, used);
+                    self.end_if_cancelled(&runner, &block);
                     running.push_back(block);
-                    if running.len() < RESIDENT && further {
+                    if running.len() < MAX_STARTED && further {
                         running.extend(self.begin(&mut runner, &order, spare.take()));
                     }
                     continue;
@@ -177,7 +177,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Ends the launch if it has been cancelled.
-    fn look_up(&self, runner: &Runner<'_>, block: &Block) {
+    fn end_if_cancelled(&self, runner: &Runner<'_>, block: &Block) {
         if self.is_cancelled() {
             self.end(runner, Some(block), FaultKind::Cancelled);
         }
@@ -230,7 +230,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Counts the fuel of a block that yielded against the iteration limit.
-    fn count(&self, runner: &Runner<'_>, block: &Block, used: u64) {
+    fn charge_iterations(&self, runner: &Runner<'_>, block: &Block, used: u64) {
         let Some(limit) = self.launch.limits.iterations else { return };
         let before = self.iterations.fetch_add(used, Ordering::Relaxed);
         if before.saturating_add(used) > limit {
@@ -243,7 +243,7 @@ impl<'a> Grid<'a> {
     fn end(&self, runner: &Runner<'_>, block: Option<&Block>, kind: FaultKind) {
         let start = self.code.functions[self.function as usize].entry.unwrap_or(0);
         let nowhere = (BlockFault { pc: start, warp: 0 }, 0);
-        let (at, lane) = block.and_then(Block::somewhere).unwrap_or(nowhere);
+        let (at, lane) = block.and_then(Block::any_position).unwrap_or(nowhere);
         let fault = LaneFault::new(lane, kind);
         self.ending.report(self.complete(runner, fault, runner.ctx.place.at, at));
     }

@@ -46,7 +46,7 @@ pub(crate) fn fill(ctx: &mut Ctx<'_>, presets: &[Preset], warp: u32) {
 
 /// Period in which a preset is constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum Lifetime {
     /// For all warps of the same index in blocks of the same shape.
     Always,
     ForLaunch,
@@ -54,19 +54,19 @@ pub(crate) enum Holds {
 }
 
 /// Returns the presets that are constant for exactly this period.
-pub(crate) fn that_hold(presets: &[Preset], how_long: Holds) -> Vec<Preset> {
-    presets.iter().filter(|preset| holds(preset.value) == how_long).copied().collect()
+pub(crate) fn with_lifetime(presets: &[Preset], lifetime: Lifetime) -> Vec<Preset> {
+    presets.iter().filter(|preset| lifetime_of(preset.value) == lifetime).copied().collect()
 }
 
-fn holds(value: PresetValue) -> Holds {
+fn lifetime_of(value: PresetValue) -> Lifetime {
     match value {
-        PresetValue::Const(_) | PresetValue::Local(_) => Holds::Always,
-        PresetValue::Special(Special::Ctaid(_)) => Holds::ForBlock,
+        PresetValue::Const(_) | PresetValue::Local(_) => Lifetime::Always,
+        PresetValue::Special(Special::Ctaid(_)) => Lifetime::ForBlock,
         PresetValue::Special(Special::Ntid(_) | Special::WarpId | Special::NWarpId) => {
-            Holds::Always
+            Lifetime::Always
         }
-        PresetValue::Special(special) if differs_by_lane(special) => Holds::Always,
-        _ => Holds::ForLaunch,
+        PresetValue::Special(special) if differs_by_lane(special) => Lifetime::Always,
+        _ => Lifetime::ForLaunch,
     }
 }
 

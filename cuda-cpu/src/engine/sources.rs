@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_op_is_where_the_latest_loc_says() {
+    fn op_has_the_location_of_the_latest_loc() {
         let mut sources = Sources::new(&[(1, "k.cu".into())]);
         sources.begin_function(0);
         sources.mark(2, location(10, None));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_go_in_circles_end() {
+    fn cyclic_inlined_calls_end() {
         let mut sources = Sources::new(&[(1, "k.cu".into())]);
         sources.begin_function(0);
         for _ in 0..1000 {

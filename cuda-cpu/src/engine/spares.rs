@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use super::block::{Block, BlockSize};
 
 /// Maximum size of the blocks that are kept for one program, in bytes.
-const MOST: u64 = 16 << 20;
+const MAX_KEPT_BYTES: u64 = 16 << 20;
 
 /// Blocks kept for reuse.
 #[allow(clippy::vec_box)] // Blocks are passed around in boxes.
@@ -27,7 +27,7 @@ impl Spares {
         kept.push(block);
         let mut taken: u64 = kept.iter().map(|block| block.taken()).sum();
         let mut old = 0;
-        while taken > MOST {
+        while taken > MAX_KEPT_BYTES {
             taken -= kept[old].taken();
             old += 1;
         }

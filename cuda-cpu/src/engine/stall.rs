@@ -10,7 +10,7 @@ use super::team::Team;
 use super::warp::{Fragment, Warp};
 
 /// Maximum number of consecutive expiries without any other progress.
-const PATIENCE: u32 = 1000;
+const MAX_EXPIRIES: u32 = 1000;
 
 /// The progress of a block.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Stall {
         team.expired = true;
         let looked = std::mem::replace(&mut self.looks, team.looks) != team.looks;
         self.expiries = if looked { 0 } else { self.expiries + 1 };
-        self.expiries > PATIENCE
+        self.expiries > MAX_EXPIRIES
     }
 }
 

@@ -7,7 +7,7 @@ use super::stall::{is_suspended, waits_for_mbarrier};
 use super::warp::{Fragment, Wait, Warp};
 
 /// Describes all threads of a block. Also returns the first fragment with its warp.
-pub(crate) fn everybody(
+pub(crate) fn waiting_threads(
     runner: &mut Runner<'_>,
     warps: &mut [Warp],
 ) -> (Vec<Waiting>, Option<(u32, Fragment)>) {

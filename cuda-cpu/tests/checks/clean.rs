@@ -19,7 +19,7 @@ fn host(ptx: &str, schedule: Schedule) -> Host {
 }
 
 #[test]
-fn threads_that_work_together() {
+fn correct_cooperation_is_not_reported() {
     let ptx = include_str!("../../../kernels/bugs/patterns.ptx");
     for kernel in [
         "producer_consumer",

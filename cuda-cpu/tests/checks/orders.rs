@@ -49,7 +49,7 @@ fn told(schedule: Schedule, checks: Checks) -> Vec<u32> {
 }
 
 #[test]
-fn a_fixed_order_gives_the_same_every_time() {
+fn fixed_order_is_deterministic() {
     let first = told(Schedule::Fixed, Checks::none());
     for _ in 0..4 {
         assert!(told(Schedule::Fixed, Checks::none()) == first);
@@ -59,7 +59,7 @@ fn a_fixed_order_gives_the_same_every_time() {
 }
 
 #[test]
-fn a_shuffled_order_depends_on_the_seed_alone() {
+fn shuffled_order_depends_only_on_the_seed() {
     let of = |seed| told(Schedule::Shuffled { seed }, Checks::none());
     let all: Vec<_> = (0..8).map(of).collect();
     for (seed, first) in all.iter().enumerate() {
@@ -103,7 +103,7 @@ SECOND:
 }";
 
 #[test]
-fn shuffled_orders_find_what_luck_hides() {
+fn shuffled_orders_reveal_order_dependent_bugs() {
     for (kernel, blocks) in [("lucky", 20), ("lucky_warps", 1)] {
         let fails = |schedule| {
             let mut h = Host::new(LUCKY);
@@ -118,7 +118,7 @@ fn shuffled_orders_find_what_luck_hides() {
 
 /// Blocks that wait for each other, and loops that wait for time to pass, end in every order.
 #[test]
-fn what_waits_comes_to_an_end() {
+fn waiting_kernels_end_in_every_order() {
     let timed = include_str!("../../../kernels/timed.ptx");
     for schedule in [Schedule::Fixed, Schedule::Shuffled { seed: 3 }] {
         let mut h = Host::new(timed);

@@ -92,7 +92,7 @@ fn heap() {
 
 /// The host frees the memory before the launch.
 #[test]
-fn after_the_host_freed_it() {
+fn use_after_host_free() {
     let host = source!("bounds").host();
     let x = host.zeros::<u32>(WORDS as usize);
     host.memory.free(x).unwrap();

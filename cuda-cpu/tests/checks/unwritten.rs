@@ -85,7 +85,7 @@ fn unwritten_values_may_be_passed_on() {
 /// A read of unwritten shared memory that is no half of a race is reported as itself, also if the kernel continues, and
 /// before any fault that follows from it.
 #[test]
-fn what_may_be_a_race_is_told_if_it_is_none() {
+fn unwritten_read_is_reported_if_it_is_no_race() {
     let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 x) {
         .shared .b32 word[64]; .reg .b32 %r<3>; .reg .b64 %d<3>; .reg .pred %p;
         ld.shared.u32 %r1, [word+4];
@@ -113,7 +113,7 @@ fn what_may_be_a_race_is_told_if_it_is_none() {
 }
 
 /// Runs a kernel in which only lane 20 shuffles, from an absent lane. Its `%r1` is undefined.
-fn with_a_lane_worth_nothing(rest: &str, threads: u32) -> Result<(), LaunchError> {
+fn with_an_undefined_lane(rest: &str, threads: u32) -> Result<(), LaunchError> {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64
         .func (.reg .b32 %o) same(.reg .b32 %i) {{ mov.b32 %o, %i; ret; }}
@@ -133,7 +133,7 @@ fn with_a_lane_worth_nothing(rest: &str, threads: u32) -> Result<(), LaunchError
 /// Values that lanes exchange stay undefined, also with different origins and through memory. Overwriting makes them
 /// defined again.
 #[test]
-fn what_a_shuffle_took_from_nobody_is_followed() {
+fn undefined_shuffle_values_are_tracked() {
     let store = "st.global.u32 [%d2], %r2;";
     let others = "@!%p1 st.global.u32 [%d2], %r2;";
     let split = "@%p2 bra L; shfl.sync.bfly.b32 %r1, %r1, 16, 31, -1; bra E; \
@@ -152,7 +152,7 @@ fn what_a_shuffle_took_from_nobody_is_followed() {
         "vabsdiff.u32.u32.u32 %r2, %r1, %r0;",
         &format!("mov.b32 %r2, %r1; {others}"),
     ] {
-        with_a_lane_worth_nothing(fine, 32).unwrap_or_else(|error| panic!("{fine}: {error}"));
+        with_an_undefined_lane(fine, 32).unwrap_or_else(|error| panic!("{fine}: {error}"));
     }
     for used in [
         "st.global.u32 [%d2], %r1;",
@@ -165,7 +165,7 @@ fn what_a_shuffle_took_from_nobody_is_followed() {
     ] {
         // If all lanes write, the last one determines the value.
         let used = used.replace("st.shared.u32 [word]", "@%p1 st.shared.u32 [word]");
-        let Err(LaunchError::Fault(fault)) = with_a_lane_worth_nothing(&used, 32) else {
+        let Err(LaunchError::Fault(fault)) = with_an_undefined_lane(&used, 32) else {
             panic!("{used}: nothing found")
         };
         let lane = FaultKind::AbsentLane { lane: 31, members: 1 << 20 };
@@ -175,7 +175,7 @@ fn what_a_shuffle_took_from_nobody_is_followed() {
 
 /// A load of an unwritten value that a thread has stored. The fault names the first load and its thread.
 #[test]
-fn the_first_load_is_told() {
+fn fault_names_the_first_load() {
     let text = ".version 8.0\n.target sm_80\n.address_size 64
         .func (.param .b32 o) twice(.param .b32 i) { .reg .b32 %r;
         ld.param.u32 %r, [i]; add.u32 %r, %r, %r; st.param.b32 [o], %r; ret; }

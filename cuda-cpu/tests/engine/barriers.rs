@@ -44,7 +44,7 @@ fn fault(body: &str, threads: u32) -> FaultKind {
 
 /// A thread count is in whole warps. Lanes that do not exist or have exited count as arrived, but do not vote.
 #[test]
-fn lanes_that_have_gone_do_not_hold_up_a_count() {
+fn exited_lanes_count_as_arrived() {
     let counts = "setp.ge.u32 p, t, 0;
         bar.red.and.pred q, 1, 64, p; selp.u32 n, 1, 0, q; st.global.u32 [o], n;
         bar.red.popc.u32 n, 1, 64, p; st.global.u32 [o+4], n;
@@ -64,7 +64,7 @@ fn lanes_that_have_gone_do_not_hold_up_a_count() {
 
 /// A thread that completes a barrier without waiting for it may use it again at once.
 #[test]
-fn a_complete_barrier_begins_anew() {
+fn completed_barrier_can_be_reused() {
     let again = "setp.lt.u32 p, t, 32; @p bra FIRST;
         bar.sync 2, 64; bar.arrive 1, 64; bar.arrive 1, 64; bar.sync 3, 64; bra END;
         FIRST: bar.arrive 1, 64; bar.sync 2, 64; bar.sync 3, 64; bar.sync 1, 64; END:";
@@ -76,7 +76,7 @@ fn a_complete_barrier_begins_anew() {
 }
 
 #[test]
-fn what_does_not_go_together_is_a_fault() {
+fn conflicting_arrivals_fault() {
     let two = |first: &str, second: &str| {
         format!(
             "setp.lt.u32 p, t, 32; setp.lt.u32 q, t, 48; @p bra FIRST; {second} bra END; FIRST: {first} END:"

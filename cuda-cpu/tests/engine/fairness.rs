@@ -78,7 +78,7 @@ fn kind(result: Result<(), LaunchError>) -> FaultKind {
 }
 
 #[test]
-fn endless_loops_use_up_their_budget() {
+fn endless_loops_reach_the_limit() {
     let mut h = Host::new(&format!("{HEADER}{ENDLESS}"));
     let limit = 100_000;
     h.limits.iterations = Some(limit);
@@ -108,7 +108,7 @@ fn endless_loops_can_be_cancelled() {
 }
 
 #[test]
-fn blocks_that_wait_at_barriers_let_others_run() {
+fn blocks_at_barriers_yield_to_others() {
     // The first block waits for the last one, in a loop with a barrier.
     let mut h = Host::new(&format!(
         "{HEADER}.visible .entry k(.param .u64 x)
@@ -135,7 +135,7 @@ fn blocks_that_wait_at_barriers_let_others_run() {
 }
 
 #[test]
-fn a_barrier_completes_while_its_warp_goes_on() {
+fn barrier_completes_while_its_warp_runs() {
     // Lanes 0 to 15 wait for the others, which arrive and then wait for a word from the first ones.
     let mut h = Host::new(&format!(
         "{HEADER}.visible .entry k()

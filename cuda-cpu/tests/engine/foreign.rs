@@ -124,7 +124,7 @@ fn collectives_without_members() {
 
 /// Each element is a separate atomic, but all sources are read before the first result is written.
 #[test]
-fn a_vector_of_atomics_may_swap_its_registers() {
+fn vector_atomic_may_swap_registers() {
     let h = Host::new(
         ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a) {
             .reg .f32 %f<3>; .reg .b64 %a;
@@ -142,7 +142,7 @@ fn a_vector_of_atomics_may_swap_its_registers() {
 
 /// The address must be a multiple of the vector's size, and the whole vector must be in bounds, as on an H200.
 #[test]
-fn a_vector_of_atomics_is_one_access() {
+fn vector_atomic_is_checked_as_one_access() {
     let h = Host::new(
         ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a) {
             .reg .f32 %f<3>; .reg .b64 %a;
@@ -164,7 +164,7 @@ fn a_vector_of_atomics_is_one_access() {
 
 /// The arguments of a call must match the function's parameters.
 #[test]
-fn calls_fit_what_they_call() {
+fn call_must_match_the_function() {
     let text = |call: &str| {
         format!(
             ".version 8.1\n.target sm_90\n.address_size 64

@@ -101,7 +101,7 @@ DONE:
 ";
 
 #[test]
-fn the_blocks_of_a_launch_share_what_there_is() {
+fn blocks_of_a_launch_share_the_budget() {
     // A block takes 512 MiB, so two fit at a time, with any number of threads.
     let h = Host::with_pool(DEEP, 4);
     h.run("wide", 3, 1024, args![]);

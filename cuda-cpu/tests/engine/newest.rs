@@ -61,7 +61,7 @@ fn assert_same(body: &str) {
 }
 
 #[test]
-fn packed_singles_are_two() {
+fn packed_f32_equals_two_scalars() {
     for (name, round, ftz) in ["add", "sub", "mul", "fma"].iter().flat_map(|name| {
         ROUNDS.iter().flat_map(move |round| ["", ".ftz"].map(move |ftz| (name, round, ftz)))
     }) {
@@ -80,7 +80,7 @@ fn packed_singles_are_two() {
 }
 
 #[test]
-fn halves_in_sums_of_singles() {
+fn mixed_sums_of_halves_and_f32() {
     for (half, round, sat) in ["f16", "bf16"].iter().flat_map(|half| {
         ROUNDS.iter().flat_map(move |round| ["", ".sat"].map(move |sat| (half, round, sat)))
     }) {
@@ -102,7 +102,7 @@ fn halves_in_sums_of_singles() {
 }
 
 #[test]
-fn redux_of_singles() {
+fn redux_of_f32() {
     let values: Vec<f32> =
         inputs().chunks(3).map(|three| f32::from_bits((three[0] >> 32) as u32)).collect();
     for (max, abs, nan) in (0..8).map(|i| (i & 1 != 0, i & 2 != 0, i & 4 != 0)) {
@@ -144,7 +144,7 @@ fn halves_of_the_timer() {
 
 /// Two workers increment a number at the same time. No increment is lost, and no half-written value is read.
 #[test]
-fn exchanges_of_128_bits_are_whole() {
+fn exchanges_of_128_bits_are_atomic() {
     let module = kernel(
         "ld.param.u64 i, [in]; mov.u64 D, 0; mov.u64 E, 0; ld.relaxed.gpu.global.b128 u, [i];
         LOOP: mov.b128 {A, B}, u; add.u64 C, A, 1; sub.u64 o, B, 1; mov.b128 v, {C, o};
@@ -163,7 +163,7 @@ fn exchanges_of_128_bits_are_whole() {
 }
 
 #[test]
-fn no_gpu_has_these() {
+fn invalid_forms_are_rejected() {
     for body in [
         "add.sat.f32x2 D, A, B;",
         "min.f32x2 D, A, B;",

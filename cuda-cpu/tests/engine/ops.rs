@@ -173,7 +173,7 @@ fn hash(values: &[u64]) -> u64 {
 }
 
 #[test]
-fn as_on_a_gpu() {
+fn matches_a_gpu() {
     let golden: std::collections::HashMap<&str, u64> = GOLDEN
         .lines()
         .map(|line| line.split_once(' ').unwrap())

@@ -28,7 +28,7 @@ pub(crate) struct Verdict {
 }
 
 #[test]
-fn as_on_an_h200() {
+fn matches_an_h200() {
     let verdicts = all(golden_verdict);
     let wrong: Vec<String> = verdicts
         .iter()
@@ -47,7 +47,7 @@ fn as_on_an_h200() {
 
 /// Compares the cases that have a plain loop as reference.
 #[test]
-fn as_a_plain_loop() {
+fn matches_plain_loops() {
     let verdicts =
         all(|case, variant| case.reference.as_ref().map(|_| reference::verdict(case, variant)));
     let wrong: Vec<String> = verdicts
@@ -66,15 +66,15 @@ fn as_a_plain_loop() {
 
 /// Cases with known reports. `structs` unoptimised copies the padding of a struct to global memory. A reader of
 /// `message_passing`'s flag may find that the flag has changed once more.
-const ACCUSED: [&str; 2] = ["control.clang22-sm_80-G:structs", ":message_passing"];
+const KNOWN_REPORTS: [&str; 2] = ["control.clang22-sm_80-G:structs", ":message_passing"];
 
 /// No check reports any other case, in any order.
 #[test]
-#[ignore = "takes minutes: cargo test --release -p cuda-cpu --test suite -- --ignored accused"]
-fn nothing_is_accused() {
-    let accused = all(|case, variant| {
+#[ignore = "takes minutes: cargo test --release -p cuda-cpu --test suite -- --ignored no_check_reports"]
+fn no_check_reports_correct_kernels() {
+    let reports = all(|case, variant| {
         let name = case.full_name(variant);
-        if ACCUSED.iter().any(|known| name.contains(known)) {
+        if KNOWN_REPORTS.iter().any(|known| name.contains(known)) {
             return None;
         }
         let seed = name.len() as u64;
@@ -85,7 +85,12 @@ fn nothing_is_accused() {
         });
         found.next()
     });
-    assert!(accused.is_empty(), "{} accused:\n{}", accused.len(), accused.join("\n"));
+    assert!(
+        reports.is_empty(),
+        "{} reports on correct kernels:\n{}",
+        reports.len(),
+        reports.join("\n")
+    );
 }
 
 /// Every source has cases, every variant has its PTX, and no PTX file is unused.

@@ -105,8 +105,8 @@ impl fmt::Display for LoadError {
         }
         write!(f, "the CPU device cannot run this module, {} problem(s)", self.count)?;
         self.problems.iter().try_for_each(|p| write!(f, "\n  {p}"))?;
-        let told: usize = self.problems.iter().map(|problem| problem.occurrences).sum();
-        match self.count - told {
+        let listed: usize = self.problems.iter().map(|problem| problem.occurrences).sum();
+        match self.count - listed {
             0 => Ok(()),
             more => write!(f, "\n  and {more} more"),
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_instructions_are_told_once() {
+    fn equal_problems_are_listed_once() {
         assert_eq!(Problems::default().error(), None);
         let mut problems = Problems::default();
         [("a.b", 3), ("c", 4), ("a.b", 9), ("a.b", 11)]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn problems_are_limited() {
         let mut problems = Problems::default();
         (0..KEPT as u32 + 7).for_each(|i| problems.add(problem(&format!("i{i}"), i)));
         problems.add(problem("i5", 0));

@@ -51,7 +51,7 @@ use crate::engine::budget::MAX_REGISTERS;
 use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
-use crate::engine::presets::{self, Holds};
+use crate::engine::presets::{self, Lifetime};
 use crate::engine::sources::Sources;
 
 use error::Problems;
@@ -185,8 +185,8 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
     into.local_bytes = b.locals.bytes;
     into.stack_top = b.stack_top;
     into.presets = b.frame.presets();
-    into.launch_presets = presets::that_hold(&into.presets, Holds::ForLaunch);
-    into.block_presets = presets::that_hold(&into.presets, Holds::ForBlock);
+    into.launch_presets = presets::with_lifetime(&into.presets, Lifetime::ForLaunch);
+    into.block_presets = presets::with_lifetime(&into.presets, Lifetime::ForBlock);
     into.frame_bytes = b.frame.size();
 }
 

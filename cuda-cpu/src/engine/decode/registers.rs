@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_results_sources_and_addresses() {
+    fn finds_results_sources_and_addresses() {
         let ptx = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
             .reg .b32 %r<9>; .reg .b64 %d<2>; .reg .pred %p<3>;
             ld.shared.v2.u32 {%r0, _}, [%d0+4];

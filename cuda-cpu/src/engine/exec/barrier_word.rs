@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_may_come_before_they_are_expected() {
+    fn bytes_may_arrive_before_they_are_expected() {
         let mut barrier = Mbarrier::new(1).unwrap();
         barrier.complete_bytes(64).unwrap();
         barrier.expect_bytes(64).unwrap();

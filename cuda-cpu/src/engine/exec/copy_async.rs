@@ -3,7 +3,7 @@
 use super::mbarrier::{change, place};
 use super::places::{Extent, address, global_pointer, shared};
 use super::transfer::{perform, with_copies};
-use crate::engine::copies::{Copies, LaneCopies, Step, What};
+use crate::engine::copies::{Action, Copies, LaneCopies, Step};
 use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op, Slot};
@@ -57,8 +57,8 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             return flow;
         }
     }
-    let what = What::Copy(Box::new(copies));
-    push(ctx, Step { what, pc: op.pc }).err().unwrap_or(Flow::Next)
+    let action = Action::Copy(Box::new(copies));
+    push(ctx, Step { action, pc: op.pc }).err().unwrap_or(Flow::Next)
 }
 
 /// `cp.async.commit_group`
@@ -97,7 +97,7 @@ pub(crate) fn arrive(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     }
     // Lanes without an outstanding copy arrive at once.
     let (all, copying) = (ctx.mask, ctx.team.own_copies().map_or(0, |copies| copies.copying()));
-    let step = Step { what: What::Arrive(Box::new(barriers)), pc: op.pc };
+    let step = Step { action: Action::Arrive(Box::new(barriers)), pc: op.pc };
     let warp = ctx.team.warp as usize;
     let arrived = perform(ctx, warp, &step, all & !copying).and_then(|()| {
         ctx.mask = all & copying;

@@ -3,7 +3,7 @@
 use super::mbarrier::OBJECT;
 use super::places::{Extent, global_pointer, shared};
 use super::transfer::perform_bulk;
-use crate::engine::bulk::{Bulk, Completion, How, Transfer};
+use crate::engine::bulk::{Bulk, Completion, Transfer, WriteMode};
 use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Class, Flow, Op, Slot};
@@ -50,16 +50,16 @@ fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
         }
     }
     let how = match (mask, update) {
-        (Slot::NONE, Slot::NONE) => How::Copy,
+        (Slot::NONE, Slot::NONE) => WriteMode::Copy,
         (Slot::NONE, index) => {
             let (update, size) = ctx.code.updates[index.0 as usize];
-            How::Update(update, size)
+            WriteMode::Update(update, size)
         }
-        (mask, _) => How::Masked(ctx.lane::<u32>(mask, lane) as u16),
+        (mask, _) => WriteMode::Masked(ctx.lane::<u32>(mask, lane) as u16),
     };
     let (to, from) = (ctx.lane::<u64>(op.a, lane), ctx.lane::<u64>(op.b, lane));
     let extent = |write| Extent { bytes: bytes.into(), align: UNIT.into(), write };
-    let what = match op.imm {
+    let transfer = match op.imm {
         GLOBAL_TO_SHARED => {
             global_pointer(ctx, lane, from, extent(false))?;
             let to = shared(ctx, lane, to, false, extent(true))?;
@@ -82,7 +82,7 @@ fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
         let at = ctx.lane::<u64>(barrier, lane);
         Completion::Barrier { at: shared(ctx, lane, at, false, OBJECT)?, bytes }
     };
-    Ok(Bulk { what, completion, lane: lane as u32, warp: ctx.team.warp, pc: op.pc })
+    Ok(Bulk { transfer, completion, lane: lane as u32, warp: ctx.team.warp, pc: op.pc })
 }
 
 /// `st.async` and `red.async`. `a` is the destination address, `b` the mbarrier's address, `c.0` the number of values
@@ -110,10 +110,10 @@ pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
                 _ => ctx.lane::<u32>(slot, lane).into(),
             };
         }
-        let what = Transfer::Words { to, words, count, size, update };
+        let transfer = Transfer::Words { to, words, count, size, update };
         let completion = Completion::Barrier { at, bytes };
         let warp = ctx.team.warp;
-        push(ctx, Bulk { what, completion, lane: lane as u32, warp, pc: op.pc })
+        push(ctx, Bulk { transfer, completion, lane: lane as u32, warp, pc: op.pc })
     });
     begun.err().unwrap_or(Flow::Next)
 }

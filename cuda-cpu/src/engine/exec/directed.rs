@@ -125,7 +125,7 @@ mod tests {
 
     /// The reference functions with branches were compared with a GPU.
     #[test]
-    fn agrees_with_the_functions_that_branch() {
+    fn agrees_with_branching_functions() {
         let special = [0.0, -0.0, 1.0, -1.5, f32::MAX, -f32::MAX, f32::INFINITY, f32::MIN_POSITIVE];
         let mut values = special.to_vec();
         values.extend([f32::from_bits(1), -f32::from_bits(3), f32::NAN, 3.3e-30, -7.7e29]);

@@ -7,17 +7,17 @@ use super::atomics::burn_for;
 use super::mbarrier::change;
 use super::places::{Extent, global_pointer, shared_pointer};
 use crate::engine::block::BlockFault;
-use crate::engine::bulk::{Bulk, Completion, How, Transfer};
-use crate::engine::copies::{Copies, LaneCopies, Step, What};
+use crate::engine::bulk::{Bulk, Completion, Transfer, WriteMode};
+use crate::engine::copies::{Action, Copies, LaneCopies, Step};
 use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::op::Flow;
 use crate::memory::access::{self, Word};
 
 /// Performs a step of `cp.async` for these lanes of a warp.
 pub(crate) fn perform(ctx: &mut Ctx<'_>, warp: usize, step: &Step, lanes: u32) -> Result<(), Flow> {
-    let done = match &step.what {
-        What::Copy(copies) => lanes_of(lanes).try_for_each(|lane| copy(ctx, copies, lane)),
-        What::Arrive(at) => lanes_of(lanes).try_for_each(|lane| {
+    let done = match &step.action {
+        Action::Copy(copies) => lanes_of(lanes).try_for_each(|lane| copy(ctx, copies, lane)),
+        Action::Arrive(at) => lanes_of(lanes).try_for_each(|lane| {
             change(ctx, lane, at[lane], |barrier| barrier.arrive(1)).map(|_| ())
         }),
     };
@@ -97,13 +97,13 @@ pub(crate) fn perform_bulk(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
 fn transfer(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
     let lane = bulk.lane as usize;
     let extent = |bytes: u32, write: bool| Extent { bytes: bytes.into(), align: 16, write };
-    burn_for(ctx, bulk.what.bytes() as usize);
-    match bulk.what {
+    burn_for(ctx, bulk.transfer.bytes() as usize);
+    match bulk.transfer {
         Transfer::GlobalToShared { from, to, bytes } => {
             let from = global_pointer(ctx, lane, from, extent(bytes, false))?;
             let to = shared_pointer(ctx, lane, to, bytes.into(), true)?;
             // SAFETY: both are checked for `bytes` bytes.
-            unsafe { combine(to, from, bytes, How::Copy) };
+            unsafe { combine(to, from, bytes, WriteMode::Copy) };
         }
         Transfer::SharedToShared { from, to, bytes, how } => {
             let from = shared_pointer(ctx, lane, from, bytes.into(), false)?;
@@ -142,18 +142,18 @@ fn transfer(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
 
 /// # Safety
 /// Both pointers must be valid for `bytes` bytes, a multiple of 16, and aligned to 16.
-unsafe fn combine(to: *mut u8, from: *const u8, bytes: u32, how: How) {
+unsafe fn combine(to: *mut u8, from: *const u8, bytes: u32, how: WriteMode) {
     let bytes = bytes as usize;
     // SAFETY: the caller guarantees it. Elements are in bounds and aligned to their size.
     unsafe {
         match how {
-            How::Copy if to.cast_const() == from => {}
-            How::Copy => access::copy(to, from, bytes),
-            How::Masked(mask) => {
+            WriteMode::Copy if to.cast_const() == from => {}
+            WriteMode::Copy => access::copy(to, from, bytes),
+            WriteMode::Masked(mask) => {
                 let wanted = (0..bytes).filter(|at| mask >> (at % 16) & 1 != 0);
                 wanted.for_each(|at| u8::store(to.add(at), u8::load(from.add(at).cast_mut())));
             }
-            How::Update(update, size) => {
+            WriteMode::Update(update, size) => {
                 for at in (0..bytes).step_by(size as usize) {
                     let from = from.add(at).cast_mut();
                     let value = match size {

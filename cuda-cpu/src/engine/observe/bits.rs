@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembers_each_bit() {
+    fn sets_and_clears_each_bit() {
         let mut bits = Bits::new(100).unwrap();
         bits.set(10, 80);
         bits.set(20, 10);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_is_exact() {
+    fn single_worker_stops_at_the_limit() {
         for limit in [0, 1, BATCH, 1000] {
             let budget = InstructionBudget::new(limit);
             let mut meter = Meter::new(Some(&budget), true);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn together_the_verdict_is_exact() {
+    fn several_workers_detect_the_limit_exactly() {
         for (limit, over) in [(1000, false), (999, true), (0, true)] {
             let budget = InstructionBudget::new(limit);
             let (mut a, mut b) =

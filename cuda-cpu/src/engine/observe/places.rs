@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_at_the_same_place_stand_together() {
+    fn lanes_with_equal_addresses_form_groups() {
         assert_eq!(groups(FULL, |_| 8), [(FULL, 8)]);
         assert_eq!(groups(0xFF0, |_| 8), [(0xFF0, 8)]);
         assert_eq!(groups(FULL, |lane| lane / 16), [(0xFFFF, 0), (0xFFFF_0000, 1)]);

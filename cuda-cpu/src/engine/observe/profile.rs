@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launches_add_up_and_are_printed_by_weight() {
+    fn launches_add_up_and_print_by_frequency() {
         let profile = Profile::new();
         let names = ["bra".to_owned(), "fma.f32".to_owned(), "never".to_owned()];
         for _ in 0..2 {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn kernels_are_limited() {
         let profile = Profile::new();
         (0..MAX_KERNELS + 10).for_each(|i| profile.count_launch(&format!("k{i}")));
         let kernels = profile.kernels();

@@ -94,7 +94,7 @@ impl Shadow {
             races.run(at.warp, ctx.mask);
         }
         if let Some(found) = self.uninitialised.as_mut().and_then(|own| own.step(ctx, at))
-            && let Some(flow) = self.tell(found)
+            && let Some(flow) = self.report(found)
         {
             return Some(flow);
         }
@@ -173,14 +173,14 @@ impl Shadow {
         let places = Places::new(ctx, access, active);
         let found = self.uninitialised.as_mut();
         let found = found.and_then(|own| own.access(ctx, at, access, &places));
-        if let Some(flow) = found.and_then(|found| self.tell(found)) {
+        if let Some(flow) = found.and_then(|found| self.report(found)) {
             return Some(flow);
         }
         self.races.as_mut()?.access(ctx, (at.pc, at.warp), access, &places)
     }
 
     /// Handles a read of unwritten memory. It is reported at once, unless it may turn out to be a race.
-    fn tell(&mut self, found: Found) -> Option<Flow> {
+    fn report(&mut self, found: Found) -> Option<Flow> {
         let shared =
             matches!(found.0.kind, FaultKind::Uninitialised { space: FaultSpace::Shared, .. });
         self.found.get_or_insert(found);
@@ -193,13 +193,13 @@ impl Shadow {
     pub(crate) fn release(
         &mut self,
         barrier: u32,
-        everyone: bool,
+        whole_block: bool,
         waiting: impl Iterator<Item = (u32, u32)>,
     ) {
         if let Some(races) = &mut self.races {
-            races.release(barrier, everyone, waiting);
+            races.release(barrier, whole_block, waiting);
         }
-        self.certain |= everyone && self.found.is_some();
+        self.certain |= whole_block && self.found.is_some();
     }
 
     /// Reports the start of a call. See [`Uninitialised::enter_call`].

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_block_begins_once() {
+    fn every_block_starts_once() {
         for blocks in [1, 2, 3, 7, 64, 1000] {
             for seed in 0..5 {
                 let order = BlockOrder::new(Schedule::Shuffled { seed }, blocks);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_warp_has_a_turn_in_a_round() {
+    fn every_warp_runs_once_per_round() {
         let mut shuffle = Shuffle::new(9);
         for count in [1, 2, 32] {
             let mut round: Vec<_> = (0..count).map(|i| shuffle.begin_slice(i, count)).collect();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_long_and_short_and_never_empty() {
+    fn slices_vary_and_are_never_empty() {
         let mut shuffle = Shuffle::new(2);
         let mut length = || {
             shuffle.begin_slice(0, 1);

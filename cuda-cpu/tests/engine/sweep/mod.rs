@@ -53,7 +53,7 @@ fn total(sums: &[u64]) -> u64 {
 }
 
 #[test]
-fn as_on_a_gpu() {
+fn matches_a_gpu() {
     let golden = golden();
     let wrong: Vec<String> = forms()
         .filter(|form| sums(form, 1)[0] != golden[form.name.as_str()].first)

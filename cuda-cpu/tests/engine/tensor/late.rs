@@ -43,7 +43,7 @@ fn fault(text: &str) -> Fault {
 }
 
 #[test]
-fn faults_of_copies_name_who_began_them() {
+fn copy_faults_name_the_starting_thread() {
     let poll = "@q ret; WAIT: mbarrier.try_wait.parity.shared.b64 p, [s], 0; @!p bra WAIT; ret;";
     let cases = [
         // The thread itself waits, others wait at a barrier, and no thread waits.
@@ -80,7 +80,7 @@ fn faults_of_copies_name_who_began_them() {
 
 /// Arrivals and waits at the cluster barrier must alternate.
 #[test]
-fn arrivals_and_waits_of_the_cluster_take_turns() {
+fn cluster_arrivals_and_waits_alternate() {
     let text = |body: &str| {
         format!(
             ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) {{\n{body}\nret; }}"

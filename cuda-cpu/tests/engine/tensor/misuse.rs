@@ -93,7 +93,7 @@ fn polling_ends_with_the_budget() {
 }
 
 #[test]
-fn whoever_polls_gives_others_a_turn() {
+fn polling_threads_yield_to_others() {
     for wait in ["test_wait.parity.shared.b64 p, [s], 0", "try_wait.parity.shared.b64 p, [s], 0"] {
         // The last warp arrives, and so do the odd lanes of each warp, one after the other.
         let body = barrier(1 + 4 * 16)
@@ -110,7 +110,7 @@ fn whoever_polls_gives_others_a_turn() {
 
 /// A wait expires if no thread can continue. A later arrival may then complete the barrier.
 #[test]
-fn a_wait_may_fail() {
+fn wait_expires_if_no_thread_can_continue() {
     let body = barrier(32)
         + "mov.u32 n0, 0; L: mbarrier.try_wait.parity.shared.b64 p, [s], 0; @p bra DONE;
         add.u32 n0, n0, 1; setp.eq.u32 q, n0, 3; @q mbarrier.arrive.shared.b64 k, [s]; bra L;
@@ -120,7 +120,7 @@ fn a_wait_may_fail() {
 }
 
 #[test]
-fn copies_are_not_there_before_somebody_has_waited() {
+fn copies_are_invisible_before_the_wait() {
     let store = "st.global.v2.b32 [o], {n0, n1};";
     let body = format!(
         "setp.ne.u32 p, lane, 0; @p ret; st.shared.v4.b32 [room], {{5, 5, 5, 5}};
@@ -150,7 +150,7 @@ fn copies_are_not_there_before_somebody_has_waited() {
 }
 
 #[test]
-fn copies_read_what_they_shall_and_no_more() {
+fn copies_read_exactly_their_bytes() {
     // The input has 248 bytes.
     for (copy, want) in [
         ("[a+224], 16", [156, 157, 158, 159]),

@@ -95,7 +95,7 @@ fn golden() -> HashMap<&'static str, u64> {
 }
 
 #[test]
-fn as_on_a_gpu() {
+fn matches_a_gpu() {
     let golden = golden();
     let cases = cases();
     let wrong: Vec<&str> = cases

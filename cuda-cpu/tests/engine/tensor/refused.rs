@@ -40,7 +40,7 @@ fn matrices_belong_to_whole_warps() {
 }
 
 #[test]
-fn what_the_device_does_not_know_is_named() {
+fn unsupported_instructions_are_named() {
     for (instruction, named) in [
         ("wgmma.fence.sync.aligned;", "wgmma"),
         (

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_any_number_until_it_forgets() {
+    fn holds_many_accesses_until_the_phase_ends() {
         let mut cells = Cells::new(16).unwrap();
         for warp in 0..30 {
             cells.replace(2, record(warp, 1, 1), Some);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_one_time_and_place_are_one_record() {
+    fn equal_accesses_of_lanes_share_a_record() {
         let mut cells = Cells::new(4).unwrap();
         for lane in 0..32 {
             cells.replace(0, record(1, 5, 1 << lane), Some);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn overflow_blocks_are_limited() {
         let words = 1000;
         let mut cells = Cells::new(words * WORD).unwrap();
         for stamp in 0..100 {

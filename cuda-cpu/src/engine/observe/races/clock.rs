@@ -134,7 +134,7 @@ impl WarpClocks {
     }
 
     /// Adds the whole past of these lanes to a clock.
-    pub(crate) fn tell(&self, lanes: u32, into: &mut Clock) {
+    pub(crate) fn release_into(&self, lanes: u32, into: &mut Clock) {
         let mut own: Stamps = [0; LANES];
         for lane in lanes_of(lanes) {
             if self.met {
@@ -160,22 +160,22 @@ impl WarpClocks {
     }
 
     /// Merges an acquired clock into a lane's knowledge.
-    pub(crate) fn acquire(&mut self, lane: usize, told: &Arc<Clock>) {
-        if told.is_empty() {
+    pub(crate) fn acquire(&mut self, lane: usize, released: &Arc<Clock>) {
+        if released.is_empty() {
             return;
         }
         self.met = true;
-        if let Some((_, stamps)) = told.0.iter().find(|(warp, _)| *warp == self.warp) {
+        if let Some((_, stamps)) = released.0.iter().find(|(warp, _)| *warp == self.warp) {
             join(&mut self.seen[lane], stamps);
         }
-        self.others[lane] = joined(self.others[lane].take(), Some(told));
+        self.others[lane] = joined(self.others[lane].take(), Some(released));
     }
 
     /// Stores the clock that a relaxed read has obtained. The lane's next fence acquires it.
-    pub(crate) fn get(&mut self, lane: usize, told: &Arc<Clock>) {
-        if !told.is_empty() {
+    pub(crate) fn get(&mut self, lane: usize, released: &Arc<Clock>) {
+        if !released.is_empty() {
             self.met = true;
-            self.got[lane] = joined(self.got[lane].take(), Some(told));
+            self.got[lane] = joined(self.got[lane].take(), Some(released));
         }
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_that_met_know_what_was_before_and_nothing_later() {
+    fn lanes_that_met_know_earlier_accesses_only() {
         let mut warp = WarpClocks::new(3);
         let before = warp.now();
         assert!(!warp.knows(1, 3, 0, before));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_goes_from_warp_to_warp() {
+    fn released_clocks_pass_between_warps() {
         let (mut a, mut b) = (WarpClocks::new(0), WarpClocks::new(1));
         let early = a.now();
         a.fence(1);

@@ -19,7 +19,7 @@ pub(crate) fn touch(
     }
     let races = race(clocks, cells, (word, new), same);
     if races.is_none() {
-        remember(clocks, cells, word, new);
+        record(clocks, cells, word, new);
     }
     races
 }
@@ -29,7 +29,7 @@ fn overlaps(r: &Record, new: &Record) -> bool {
 }
 
 /// Returns the common lanes of two accesses.
-fn mine(r: &Record, new: &Record) -> u32 {
+fn common_lanes(r: &Record, new: &Record) -> u32 {
     if r.warp == new.warp { r.lanes & new.lanes } else { 0 }
 }
 
@@ -45,7 +45,7 @@ fn is_known(cells: &Cells, word: u32, new: &Record) -> bool {
             && new.bytes & !r.bytes == 0
     };
     // Several lanes may have written the same value before. One of them may now write another value.
-    let alone = |r: &Record| !overlaps(r, new) || mine(r, new) == r.lanes;
+    let alone = |r: &Record| !overlaps(r, new) || common_lanes(r, new) == r.lanes;
     cells.records(word).any(as_much) && (!new.writes || cells.records(word).all(alone))
 }
 
@@ -87,7 +87,7 @@ fn unknown(clocks: &WarpClocks, lane: usize, r: &Record, new: &Record) -> u32 {
     unknown.fold(0, |lanes, lane| lanes | 1 << lane)
 }
 
-fn remember(clocks: &WarpClocks, cells: &mut Cells, word: u32, new: Record) {
+fn record(clocks: &WarpClocks, cells: &mut Cells, word: u32, new: Record) {
     if !new.writes && cells.join(word, new) {
         return;
     }
@@ -99,10 +99,12 @@ fn remember(clocks: &WarpClocks, cells: &mut Cells, word: u32, new: Record) {
             // new one.
             true if overlaps(&r, &new) && (r.strong || !new.strong) => {
                 let each = lanes_of(new.lanes).map(|lane| unknown(clocks, lane, &r, &new));
-                each.fold(0, |all, lanes| all | lanes) & !mine(&r, &new)
+                each.fold(0, |all, lanes| all | lanes) & !common_lanes(&r, &new)
             }
             // The same holds for a thread's own reads.
-            false if !r.writes && r.strong == new.strong && within => r.lanes & !mine(&r, &new),
+            false if !r.writes && r.strong == new.strong && within => {
+                r.lanes & !common_lanes(&r, &new)
+            }
             _ => r.lanes,
         };
         match (left, within) {

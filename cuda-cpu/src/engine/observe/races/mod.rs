@@ -139,16 +139,16 @@ impl Races {
     pub(crate) fn release(
         &mut self,
         barrier: u32,
-        everyone: bool,
+        whole_block: bool,
         waiting: impl Iterator<Item = (u32, u32)>,
     ) {
-        let told = self.orders.complete(barrier);
-        if everyone {
+        let released = self.orders.complete(barrier);
+        if whole_block {
             return self.forget();
         }
         for (warp, lanes) in waiting {
             let clocks = &mut self.warps[warp as usize].clocks;
-            lanes_of(lanes).for_each(|lane| clocks.acquire(lane, &told));
+            lanes_of(lanes).for_each(|lane| clocks.acquire(lane, &released));
             clocks.fence(lanes);
             self.tick(warp);
         }

@@ -20,7 +20,7 @@ pub(crate) struct Orders {
     words: FxHashMap<u64, Arc<Clock>>,
     /// Releases through global memory. Other blocks may pass them on, so each acquire through global memory obtains
     /// all.
-    elsewhere: Arc<Clock>,
+    global: Arc<Clock>,
 }
 
 impl Orders {
@@ -37,8 +37,8 @@ impl Orders {
 
     /// Adds the past of arriving lanes to a barrier.
     pub(crate) fn arrive(&mut self, barrier: u32, clocks: &WarpClocks, lanes: u32) {
-        if let Some(told) = self.barriers.get_mut(barrier as usize) {
-            clocks.tell(lanes, told);
+        if let Some(released) = self.barriers.get_mut(barrier as usize) {
+            clocks.release_into(lanes, released);
         }
     }
 
@@ -49,12 +49,12 @@ impl Orders {
 
     /// Releases the past of lanes to all threads.
     pub(crate) fn publish(&mut self, clocks: &WarpClocks, lanes: u32) {
-        clocks.tell(lanes, Arc::make_mut(&mut self.elsewhere));
+        clocks.release_into(lanes, Arc::make_mut(&mut self.global));
     }
 
     /// Acquires the past that [`publish`](Self::publish) has released.
     pub(crate) fn learn(&self, clocks: &mut WarpClocks, lane: usize) {
-        clocks.acquire(lane, &self.elsewhere);
+        clocks.acquire(lane, &self.global);
     }
 
     /// Applies a lane's strong access to a word of shared memory, or with `None` to global memory.
@@ -66,23 +66,23 @@ impl Orders {
         access: &Access,
     ) {
         let kept = word.filter(|w| self.words.contains_key(w) || self.words.len() < MAX_WORDS);
-        let told = match kept {
+        let released = match kept {
             Some(word) => self.words.entry(word).or_default(),
-            None => &mut self.elsewhere,
+            None => &mut self.global,
         };
         if access.kind != AccessKind::Write {
             match access.order.acquires {
-                true => clocks.acquire(lane, told),
-                false => clocks.get(lane, told),
+                true => clocks.acquire(lane, released),
+                false => clocks.get(lane, released),
             }
         }
         if access.kind.writes() {
             let own = clocks.released(lane, access.order.releases);
             // An atomic preserves earlier releases of other threads to the word. A plain write discards them.
             if access.kind == AccessKind::Write && kept.is_some() {
-                *told = own.into();
+                *released = own.into();
             } else {
-                Arc::make_mut(told).join(&own);
+                Arc::make_mut(released).join(&own);
             }
         }
     }

@@ -22,7 +22,7 @@ struct Reference {
     known: [Known; THREADS],
     fenced: Known,
     got: [Known; THREADS],
-    told: [Known; WORDS as usize],
+    released: [Known; WORDS as usize],
     barrier: Known,
     /// Thread, number, word, bytes, writes, strong.
     accesses: Vec<(usize, u64, u64, u8, bool, bool)>,
@@ -40,9 +40,9 @@ impl Reference {
     }
 
     fn released(&self, t: usize, all: bool) -> Known {
-        let mut told = self.known[t];
-        told[t] = if all { self.now } else { self.fenced[t] };
-        told
+        let mut released = self.known[t];
+        released[t] = if all { self.now } else { self.fenced[t] };
+        released
     }
 
     fn meet(&mut self, threads: &[usize]) {
@@ -161,36 +161,36 @@ fn trace(seed: u64) -> bool {
 }
 
 fn strong(reference: &mut Reference, t: usize, word: u64, kind: AccessKind, order: Order) {
-    let told = reference.told[word as usize];
+    let released = reference.released[word as usize];
     if kind != AccessKind::Write {
         let into = if order.acquires { &mut reference.known[t] } else { &mut reference.got[t] };
-        join(into, &told);
+        join(into, &released);
     }
     if kind.writes() {
         let own = reference.released(t, order.releases);
-        let told = &mut reference.told[word as usize];
+        let released = &mut reference.released[word as usize];
         if kind == AccessKind::Write {
-            *told = Known::default();
+            *released = Known::default();
         }
-        join(told, &own);
+        join(released, &own);
     }
 }
 
 /// Some threads arrive at a barrier and some of them wait, or all wait.
 fn barrier(races: &mut Races, reference: &mut Reference, random: &mut Random) {
-    let everyone = random.below(2) == 0;
+    let whole_block = random.below(2) == 0;
     let mut waiting = Vec::new();
     for w in 0..WARPS {
         let all = (1 << LANES_USED) - 1;
-        let (arrive, wait) = match everyone {
+        let (arrive, wait) = match whole_block {
             true => (all, all),
             false => (random.next() as u32 & all, random.next() as u32 & all),
         };
         reference.now += 1;
         races.arrive(w, arrive, |_| 1);
         for l in lanes_of(arrive) {
-            let told = reference.released((w * LANES_USED) as usize + l, true);
-            join(&mut reference.barrier, &told);
+            let released = reference.released((w * LANES_USED) as usize + l, true);
+            join(&mut reference.barrier, &released);
         }
         waiting.push((w, arrive & wait));
     }
@@ -202,11 +202,11 @@ fn barrier(races: &mut Races, reference: &mut Reference, random: &mut Random) {
             join(&mut reference.known[t], &all);
         }
     }
-    races.release(1, everyone, waiting.into_iter());
+    races.release(1, whole_block, waiting.into_iter());
 }
 
 #[test]
-fn finds_what_the_reference_finds() {
+fn agrees_with_the_reference() {
     let found = (0..20_000).filter(|&seed| trace(seed)).count();
     // The traces must include enough of both kinds.
     assert!((3_000..15_000).contains(&found), "{found}");

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_the_same_bytes_stand_together() {
+    fn lanes_with_equal_bytes_form_groups() {
         assert_eq!(words(&[(7, 15); 3]), [(7, 15, 0b111)]);
         assert_eq!(words(&[(1, 15), (2, 15), (1, 15), (2, 15)]), [(1, 15, 5), (2, 15, 10)]);
         assert_eq!(
