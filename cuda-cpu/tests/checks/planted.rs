@@ -280,7 +280,7 @@ fn warps() {
     let FaultKind::Deadlock { waiting } = &fault.kind else { panic!("{fault}") };
     let waits: Vec<_> = waiting.iter().map(|w| (w.lanes, w.waits_for)).collect();
     assert_eq!(waits, [(0xffff, WaitsFor::Warp), (0xffff_0000, WaitsFor::Warp)]);
-    let words = "for others of their mask in `vote.sync.ballot.b32`";
+    let words = "for other lanes of their member mask in `vote.sync.ballot.b32`";
     assert!(fault.to_string().contains(words), "{fault}");
 
     let sync = "\"bar.sync 1, 96;\"";

@@ -119,7 +119,7 @@ fn collectives_without_members() {
         assert_eq!(found, [0x1F, if late { 0xFFFF_FF00 } else { 77 }, shuffled, 0], "{lane}");
     }
     let error = Host::try_new(&text(70)).err().unwrap_or_default();
-    assert!(error.contains("without `.sync` it is for targets below sm_70"), "{error}");
+    assert!(error.contains("the form without `.sync` requires a target below sm_70"), "{error}");
 }
 
 /// Each element is a separate atomic, but all sources are read before the first result is written.
@@ -178,7 +178,7 @@ fn call_must_match_the_function() {
     for call in ["call (r), f, (b);", "call (r), f;", "call f, (a);", "call (r), f, (a, a);"] {
         let error = Host::try_new(&text(call)).err().unwrap_or_default();
         assert!(
-            error.contains("other arguments or results than the function has"),
+            error.contains("the arguments or results do not match the function"),
             "{call}: {error}"
         );
     }
@@ -197,7 +197,7 @@ fn call_must_match_the_function() {
         assert!(in_registers(bad).is_err(), "{bad}");
     }
     let error = Host::try_new(&text("call other;")).err().unwrap_or_default();
-    assert!(error.contains("a kernel, which cannot be called"), "{error}");
+    assert!(error.contains("the callee is a kernel"), "{error}");
     let indirect = |address: &str, call: &str| {
         let call = format!(
             "mov.u64 %f, {address}; P: .callprototype (.param .b32 _) _ (.param .b32 _);

@@ -143,7 +143,7 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     form.take("cluster");
     let is_generic = form.take_one(&["shared::cluster"]).is_none();
     if !form.take(COMPLETES) {
-        return Err("only what completes at a barrier in shared memory");
+        return Err("only completion at an mbarrier in shared memory is supported");
     }
     let count = match form.take_one(&["v2", "v4"]).filter(|_| !reduces) {
         Some("v2") => 2,

@@ -19,7 +19,7 @@ pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem
         return Err(UNKNOWN);
     }
     if form.has("tensor") {
-        return Err("the CPU device does not know tensor maps");
+        return Err("the CPU device does not support tensor maps");
     }
     if form.take("bulk") {
         return async_bulk::bulk(b, form, reduces);

@@ -19,8 +19,8 @@ use crate::engine::op::{Class, Op, Slot};
 /// The reason why an instruction cannot be decoded.
 pub(crate) type Problem = &'static str;
 
-pub(crate) const UNKNOWN: Problem = "no such instruction, or one that the CPU device does not know";
-pub(crate) const OPERANDS: Problem = "these operands do not fit the instruction";
+pub(crate) const UNKNOWN: Problem = "invalid instruction, or not supported by the CPU device";
+pub(crate) const OPERANDS: Problem = "the operands do not match the instruction";
 
 /// The state for decoding one function.
 pub(crate) struct Builder<'a> {

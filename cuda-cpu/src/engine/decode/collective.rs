@@ -60,7 +60,7 @@ fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, P
             b.emit_before(op)?;
             Ok(op.d)
         }
-        [] if !sync => Err("without `.sync` it is for targets below sm_70"),
+        [] if !sync => Err("the form without `.sync` requires a target below sm_70"),
         _ => Err(OPERANDS),
     }
 }

@@ -110,10 +110,10 @@ fn fits(
         operands.len() == params.len() && operands.iter().zip(params).all(one)
     };
     if function.is_entry {
-        return Err("a kernel, which cannot be called");
+        return Err("the callee is a kernel");
     }
     if !same(arguments, &function.params) || !same(results, &function.returns) {
-        return Err("other arguments or results than the function has");
+        return Err("the arguments or results do not match the function");
     }
     Ok(())
 }
@@ -128,7 +128,7 @@ fn direct(b: &Builder<'_>, index: u32) -> Result<Callee, Problem> {
         "__assertfail" => Builtin::Assertfail,
         "malloc" => Builtin::Malloc,
         "free" => Builtin::Free,
-        _ => return Err("a function that is declared but defined nowhere"),
+        _ => return Err("the function is declared but not defined"),
     }))
 }
 

@@ -126,7 +126,7 @@ pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     b.emit(Op::new(check_whole_warp))?;
     let to = dests(b, to, kind(&matrix))?;
     if to.len() != matrix.registers {
-        return Err("a fragment that does not fit the shape");
+        return Err("the fragment does not match the shape");
     }
     let accesses = Accesses::new(b, space, address, stride, &matrix)?;
     // The address register may be one of the results.
@@ -193,7 +193,7 @@ pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     b.emit(Op::new(check_whole_warp))?;
     let from = sources(b, from, kind(&matrix))?;
     if from.len() != matrix.registers {
-        return Err("a fragment that does not fit the shape");
+        return Err("the fragment does not match the shape");
     }
     let accesses = Accesses::new(b, space, address, stride, &matrix)?;
     for (register, &from) in from.iter().enumerate() {

@@ -22,7 +22,7 @@ struct Matrices {
 
 fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> {
     if !form.take("sync") || !form.take("aligned") {
-        return Err("only the .sync.aligned form");
+        return Err("only the `.sync.aligned` form is supported");
     }
     let shape = form.take_one(&["m8n8", "m16n16", "m16n8", "m8n16"]).ok_or(UNKNOWN)?;
     let count = form.take_one(&["x1", "x2", "x4"]).ok_or(UNKNOWN)?;
@@ -36,7 +36,7 @@ fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> 
         ("m8n8", "b16", false) => Layout::Rows,
         ("m8n8", "b16", true) => Layout::Columns,
         (shape, "b8", true) if shape == shape_of_bytes => Layout::Bytes,
-        (_, "b8x16", _) => return Err("the CPU device does not know elements of 4 or 6 bits"),
+        (_, "b8x16", _) => return Err("the CPU device does not support elements of 4 or 6 bits"),
         _ => return Err(UNKNOWN),
     };
     let count = match count {

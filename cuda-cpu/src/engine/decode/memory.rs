@@ -132,7 +132,7 @@ fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<
     let total = ends.max().unwrap_or(0);
     match at.and_then(|at| u64::try_from(at).ok()) {
         Some(at) if at + u64::from(bytes) <= total => Ok(Some(at)),
-        _ => Err("reads beyond the kernel's parameters"),
+        _ => Err("the load is beyond the kernel's parameters"),
     }
 }
 

@@ -48,10 +48,10 @@ impl Multiply {
 pub(crate) fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let is_sparse = form.take("sp") || form.take("sp::ordered_metadata");
     if form.instruction().modifiers.iter().any(|m| m.starts_with("kind::")) {
-        return Err("only the types of mma that sm_90 knows");
+        return Err("only the types of sm_90 are supported");
     }
     if !form.take("sync") || !form.take("aligned") {
-        return Err("only the .sync.aligned form");
+        return Err("only the `.sync.aligned` form is supported");
     }
     if is_sparse {
         return sparse(b, form);
@@ -248,7 +248,7 @@ pub(super) fn emit(
     [x, y, c]: &[Vec<Slot>; 3],
 ) -> Result<(), Problem> {
     if [x.len(), y.len(), c.len(), d.len()] != multiply.registers {
-        return Err("fragments that do not fit the shape");
+        return Err("the fragments do not match the shape");
     }
     let mut op = Op::new(multiply.run);
     op.imm = multiply.imm;

@@ -272,7 +272,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
             "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`",
         ),
         "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
-            Err("the CPU device has no textures and surfaces")
+            Err("the CPU device does not support textures and surfaces")
         }
         "" => Err(UNKNOWN),
         name if video::is_video(name) => video::decode(b, form),

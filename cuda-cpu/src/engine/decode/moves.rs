@@ -156,7 +156,7 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
     let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
-        return Err("only 64-bit generic addresses");
+        return Err("only 64-bit generic addresses are supported");
     }
     let window = match space {
         "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,

@@ -86,13 +86,13 @@ impl Builder<'_> {
         let at = |base: u64| Ok(PresetValue::Const(base.wrapping_add_signed(offset)));
         let local = |base: u32| {
             let at = i64::from(base).checked_add(offset).and_then(|at| u32::try_from(at).ok());
-            at.map(PresetValue::Local).ok_or("an offset far outside of its variable")
+            at.map(PresetValue::Local).ok_or("the offset is far outside of the variable")
         };
         match symbol {
             Symbol::Module(i) => match self.layout.module_address(i) {
                 Some(address) => at(address),
                 None if offset == 0 => Ok(PresetValue::DynamicShared),
-                None => Err("an offset from dynamic shared memory"),
+                None => Err("offsets from a dynamic shared variable are not supported"),
             },
             Symbol::Body(i) => {
                 let variable = self.body.variables.get(i as usize).ok_or(OPERANDS)?;
@@ -101,7 +101,7 @@ impl Builder<'_> {
                     _ => match self.layout.body_address(self.index, i) {
                         Some(address) => at(address),
                         None if offset == 0 => Ok(PresetValue::DynamicShared),
-                        None => Err("an offset from dynamic shared memory"),
+                        None => Err("offsets from a dynamic shared variable are not supported"),
                     },
                 }
             }

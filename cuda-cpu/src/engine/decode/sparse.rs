@@ -25,7 +25,7 @@ pub(super) fn sparse(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         Metadata::FourLanes => 1,
     };
     if *selector >= selectors {
-        return Err("there is no such selector");
+        return Err("invalid selector");
     }
     whole_warp(b)?;
     let mut c = sources(b, c, Kind::F32)?;

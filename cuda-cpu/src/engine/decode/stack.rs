@@ -52,7 +52,7 @@ pub(crate) fn alloca(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         _ => return Err(OPERANDS),
     };
     if !align.is_power_of_two() || align > MAX_ALIGN {
-        return Err("an alignment that is no power of two up to 8388608");
+        return Err("the alignment must be a power of two up to 8388608");
     }
     let bytes = b.source(bytes, kind)?;
     let address = b.dest(d, kind, false)?;

@@ -110,7 +110,7 @@ fn at_once(
         return Err(OPERANDS);
     }
     if !access_16::is_there() {
-        return Err("this computer's processor has no atomic accesses of 128 bits");
+        return Err("the processor does not support atomic accesses of 128 bits");
     }
     let mut op = Op::new(run);
     let mut given = [Slot::NONE; 2];

@@ -17,7 +17,7 @@ use crate::engine::op::{Class, Op, Slot};
 pub(crate) fn wmma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let what = form.take_one(&["load", "store", "mma"]).ok_or(UNKNOWN)?;
     if !form.take("sync") || !form.take("aligned") {
-        return Err("only the .sync.aligned form");
+        return Err("only the `.sync.aligned` form is supported");
     }
     match what {
         "load" => fragment::load(b, form),
@@ -120,7 +120,7 @@ fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let sums = if plan.made == Made::Once { 1 } else { 2 } * plan.multiply.registers[3];
     let results = if plan.pack { sums / 2 } else { sums };
     if [x.len(), y.len()] != plan.registers || d.len() != results {
-        return Err("fragments that do not fit the shape");
+        return Err("the fragments do not match the shape");
     }
     // A result register may be the source of a later step.
     let aside = plan.pack

@@ -161,9 +161,9 @@ impl std::fmt::Display for MbarrierMisuse {
             Self::NotInitialised => f.write_str("not initialised, or invalidated"),
             Self::Count(count) => write!(f, "a count of {count}: it must be 1 to {MOST}"),
             Self::TooManyArrivals { pending, count } => {
-                write!(f, "{count} arrive where {pending} are pending")
+                write!(f, "{count} arrivals, but only {pending} are pending")
             }
-            Self::Completes => f.write_str(".noComplete, but the phase would be complete"),
+            Self::Completes => f.write_str("`.noComplete` is given, but the arrival would complete the phase"),
             Self::Bytes(bytes) => write!(f, "{bytes} bytes pending: at most {MOST}"),
         }
     }

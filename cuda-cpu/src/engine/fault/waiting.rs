@@ -44,10 +44,10 @@ impl fmt::Display for Waiting {
         let Self { warp, lanes, line, source, .. } = self;
         write!(f, "warp {warp} lanes {lanes:#010x} ")?;
         match self.waits_for {
-            WaitsFor::Warp => write!(f, "for others of their mask in `{}`, ", self.instruction),
+            WaitsFor::Warp => write!(f, "for other lanes of their member mask in `{}`, ", self.instruction),
             WaitsFor::Barrier(n) => write!(f, "at barrier {n}, "),
             WaitsFor::Mbarrier(at) => write!(f, "at the mbarrier at {at:#x}, "),
-            WaitsFor::Cluster => f.write_str("at the cluster's barrier, "),
+            WaitsFor::Cluster => f.write_str("at the cluster barrier, "),
         }?;
         place(f, *line, source.as_ref())
     }
