@@ -163,7 +163,9 @@ impl std::fmt::Display for MbarrierMisuse {
             Self::TooManyArrivals { pending, count } => {
                 write!(f, "{count} arrivals, but only {pending} are pending")
             }
-            Self::Completes => f.write_str("`.noComplete` is given, but the arrival would complete the phase"),
+            Self::Completes => {
+                f.write_str("`.noComplete` is given, but the arrival would complete the phase")
+            }
             Self::Bytes(bytes) => write!(f, "{bytes} bytes pending: at most {MOST}"),
         }
     }

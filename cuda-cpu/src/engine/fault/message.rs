@@ -46,7 +46,10 @@ impl fmt::Display for FaultKind {
                 write!(f, "free of {address:#x}, which the kernel's malloc did not return")
             }
             Self::BadBarrier { barrier, threads: Some(n) } => {
-                write!(f, "barrier {barrier} with a count of {n} threads: it must be a multiple of 32 up to 1024")
+                write!(
+                    f,
+                    "barrier {barrier} with a count of {n} threads: it must be a multiple of 32 up to 1024"
+                )
             }
             Self::BadBarrier { barrier, threads: None } => {
                 write!(f, "barrier {barrier} does not exist: the number must be 0 to 15")
@@ -59,9 +62,9 @@ impl fmt::Display for FaultKind {
                 f,
                 "barrier {barrier} with another reduction than that of earlier arrivals, or only one of them has a reduction"
             ),
-            Self::ClusterBarrier { arrived: true } => f.write_str(
-                "second arrival at the cluster barrier without a wait after the first",
-            ),
+            Self::ClusterBarrier { arrived: true } => {
+                f.write_str("second arrival at the cluster barrier without a wait after the first")
+            }
             Self::ClusterBarrier { arrived: false } => {
                 f.write_str("wait at the cluster barrier without a preceding arrival")
             }
@@ -78,7 +81,10 @@ impl fmt::Display for FaultKind {
                  value is undefined"
             ),
             Self::PartialWarp { lanes } => {
-                write!(f, "only lanes {lanes:#010x} execute an instruction that requires all 32 lanes of the warp")
+                write!(
+                    f,
+                    "only lanes {lanes:#010x} execute an instruction that requires all 32 lanes of the warp"
+                )
             }
             Self::BadMbarrier { address, misuse } => {
                 write!(f, "mbarrier in shared memory at {address:#x}: {misuse}")
@@ -98,10 +104,7 @@ impl fmt::Display for FaultKind {
                 "stack overflow: alloca of {bytes} bytes exceeds the {limit} bytes of local memory of a thread"
             ),
             Self::BadStackPointer { address } => {
-                write!(
-                    f,
-                    "stackrestore of {address:#x}, which is outside of the function's stack"
-                )
+                write!(f, "stackrestore of {address:#x}, which is outside of the function's stack")
             }
             Self::LaunchMemory { limit } => write!(
                 f,

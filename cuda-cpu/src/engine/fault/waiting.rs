@@ -44,7 +44,9 @@ impl fmt::Display for Waiting {
         let Self { warp, lanes, line, source, .. } = self;
         write!(f, "warp {warp} lanes {lanes:#010x} ")?;
         match self.waits_for {
-            WaitsFor::Warp => write!(f, "for other lanes of their member mask in `{}`, ", self.instruction),
+            WaitsFor::Warp => {
+                write!(f, "for other lanes of their member mask in `{}`, ", self.instruction)
+            }
             WaitsFor::Barrier(n) => write!(f, "at barrier {n}, "),
             WaitsFor::Mbarrier(at) => write!(f, "at the mbarrier at {at:#x}, "),
             WaitsFor::Cluster => f.write_str("at the cluster barrier, "),
