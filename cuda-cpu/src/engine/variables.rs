@@ -5,7 +5,7 @@ use std::fmt;
 use super::fault::FaultSpace;
 use crate::memory::count;
 
-/// A variable of the PTX that an address is in, or next to.
+/// The variable of the PTX that contains an address or is nearest to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NearVariable {

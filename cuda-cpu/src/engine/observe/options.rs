@@ -51,8 +51,8 @@ impl Checks {
     /// Two threads race if they access the same bytes, at least one of them writes, not both accesses are atomic (or
     /// `volatile`, `relaxed` and so on), and nothing orders them: no barrier of the block, no `bar.warp.sync` or other
     /// `.sync` instruction in which both take part, and no release by one thread that the other acquires. Lanes of a
-    /// warp are not ordered by running together. Threads that write the same value do not race, nor do they if they
-    /// then read it.
+    /// warp are not ordered by running together. Threads that write the same value do not race, nor does one of
+    /// them that then reads it.
     ///
     /// The check depends on synchronisation and not on timing. It finds every race of the accesses in this launch, in
     /// either order of the two accesses. A launch in another order may have other races. The check does not find:

@@ -4,8 +4,8 @@
 //! with processor intrinsics. This folder uses `memory::access`. `map`, `shape` and `memory_ops` are generic over
 //! [`Simd`]. [`level`] detects the processor once, and `decode` selects handlers by it.
 //!
-//! Three handlers for each operation take three times as long to compile. So the crate's unit tests, which do not
-//! measure handlers, contain the base level only, as do builds with `--cfg one_level` for sanitizers.
+//! Three handlers for each operation take three times as long to compile. So the crate's unit tests, which test
+//! the code around the handlers, contain the base level only. So do builds with `--cfg one_level` for sanitizers.
 //!
 //! The unsafe code reads the lanes of a register (see the invariants in `ctx`) and uses the instructions of its level.
 #![cfg_attr(any(not(target_arch = "x86_64"), test, one_level), allow(dead_code, unused_imports))]

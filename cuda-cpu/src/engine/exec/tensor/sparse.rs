@@ -94,8 +94,8 @@ where
     Flow::Next
 }
 
-/// Multiplies matrices of 8-bit floats, as `floats::bytes`: first one half of the groups of four, starting from zero,
-/// then the other half. C is added last.
+/// Multiplies matrices of 8-bit floats, as `floats::bytes`: first every other group of four, with sums that start at
+/// zero, then the other groups. C is added last.
 pub(crate) fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;

@@ -9,8 +9,8 @@ use crate::engine::barrier::BARRIERS;
 use crate::engine::ctx::LANES;
 use crate::engine::observe::{Access, AccessKind};
 
-/// Maximum number of words of shared memory whose releases are tracked separately. Releases through other words order
-/// before all later acquires through other words.
+/// Maximum number of words of shared memory whose releases are tracked separately. Releases and acquires through other
+/// words are treated as those through global memory.
 const MAX_WORDS: usize = 256;
 
 /// The released clocks since the last barrier of the whole block.
