@@ -140,7 +140,7 @@ fn the_frames_of_a_recursion_are_limited() {
         ));
         let kind = fault(&h, "k");
         assert!(matches!(kind, FaultKind::CallDepth { .. }), "{kind}");
-        assert!(kind.to_string().contains("registers used up"), "{kind}");
+        assert!(kind.to_string().contains("exceed the local memory or the registers"), "{kind}");
     }
 }
 
