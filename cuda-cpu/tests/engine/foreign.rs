@@ -66,7 +66,7 @@ fn vectors_of_another_size_are_refused() {
                 .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %a; {wrong} ret; }}"
         );
         let error = Host::try_new(&text).err().unwrap_or_default();
-        assert!(error.contains("these operands do not fit"), "{wrong}: {error}");
+        assert!(error.contains("the operands do not match"), "{wrong}: {error}");
     }
 }
 
@@ -212,7 +212,7 @@ fn call_must_match_the_function() {
     }
     for (address, call, found) in [
         ("f", "call (r), %f, Q;", "call of f with too few or too small arguments"),
-        ("other", "call (r), %f, (a), P;", "which is no function"),
+        ("other", "call (r), %f, (a), P;", "which is not the address of a device function"),
     ] {
         let error = indirect(address, call).unwrap_err().to_string();
         assert!(error.contains(found), "{call}: {error}");
