@@ -5,7 +5,7 @@ use crate::engine::ctx::{Ctx, LANES};
 use crate::engine::fault::FaultSpace;
 use crate::engine::op::{Flow, Op};
 
-/// `%clock` and `%clock_hi`. `imm` is the shift. See [`Clock`](crate::engine::ctx::Clock).
+/// `%clock` and `%clock_hi`. `imm` is the shift. See [`Clock`](crate::engine::clock::Clock).
 pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let now = (ctx.clock.now() >> op.imm) as u32;
     ctx.write(op.d, ctx.mask, &[now; LANES]);

@@ -4,7 +4,7 @@ use super::{Bounds, HALF, Pattern, Simd};
 use crate::engine::ctx::{LANES, lanes_of};
 use crate::memory::access;
 
-/// [`Level::Base`].
+/// [`Level::Base`](super::Level).
 pub(crate) struct Base;
 
 impl Simd for Base {
