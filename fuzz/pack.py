@@ -1,7 +1,7 @@
 """Packs the corpus of a fuzz target: `python3 fuzz/pack.py parse fuzz/corpus/parse` writes `fuzz/corpora/parse.gz`.
 
-Each text follows its length in bytes and a newline. A text that is not UTF-8 is cut before the first invalid byte, because
-the targets see only that part. `python3 fuzz/pack.py --unpack parse folder` writes the files again.
+Each text follows its length in bytes and a newline. A text that is not UTF-8 is truncated at the first invalid byte,
+because the targets get only that part. `python3 fuzz/pack.py --unpack parse folder` writes the files again.
 """
 
 import gzip

@@ -50,7 +50,7 @@ extern "C" __global__ void add_scalar(float *x, float a, unsigned int n)
     }
 }
 
-// x[i] += a, wrapping: with it, a chain of launches has an exact answer that counts the launches.
+// x[i] += a, wrapping. A chain of launches then has an exact result that counts the launches.
 extern "C" __global__ void add_scalar_u32(unsigned int *x, unsigned int a, unsigned int n)
 {
     unsigned int i = global_index();
@@ -59,7 +59,7 @@ extern "C" __global__ void add_scalar_u32(unsigned int *x, unsigned int a, unsig
     }
 }
 
-// Does nothing: what a launch costs by itself.
+// Does nothing. Measures the cost of a launch.
 extern "C" __global__ void empty()
 {
 }

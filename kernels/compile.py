@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Compiles the repository's CUDA C kernels to PTX, with NVRTC and nothing else of CUDA.
+"""Compiles the repository's CUDA C kernels to PTX, with NVRTC and no other part of CUDA.
 
     pip install nvidia-cuda-nvrtc-cu12==12.4.127
     python3 kernels/compile.py            # writes X.ptx beside each X.cu
-    python3 kernels/compile.py --check    # fails if a committed .ptx is not what this would write
+    python3 kernels/compile.py --check    # fails if a committed .ptx differs from the compiled one
 
-Your own kernels, with line information for the CPU device's messages, as nvcc would compile them; any NVRTC does:
+Compiles your own kernels as nvcc would, with line information for the CPU device's messages. Any NVRTC works:
 
     python3 kernels/compile.py mine.cu                       # writes mine.ptx beside it
     python3 kernels/compile.py mine.cu --arch compute_80 --out /tmp
 
-The PTX is committed so that nobody needs CUDA, or this script, to build or to test. Another compiler's
-view of the same sources (its output is for trying out parsers, never to be committed; CUDA 13 writes its
-new style of PTX only for the newer targets):
+The PTX is committed so that neither CUDA nor this script is needed to build or to test. To test parsers with the
+output of another compiler, which must not be committed (CUDA 13 writes its new style of PTX only for newer targets):
 
     pip install nvidia-cuda-nvrtc==13.0.88
     python3 kernels/compile.py --nvrtc .../nvidia/cu13/lib/libnvrtc.so.13 --arch compute_100 --out /tmp/ptx13
@@ -25,13 +24,13 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What is compiled, relative to the root. Each example may carry kernels of its own.
+# The sources, relative to the root. Each example may have its own kernels.
 SOURCES = ("kernels/*.cu", "kernels/bugs/*.cu", "examples/*/kernels/*.cu",
            "benches/cpu_device/*.cu")
-# Those whose PTX names the lines of the source. They come last: calls are numbered through all that is compiled.
+# The sources that are compiled with line information. They come last, because calls are numbered across all sources.
 LINE_INFO = "kernels/bugs/"
 
-# 12.4 writes PTX ISA 8.4, which every driver from r550 on loads; a newer compiler would shut out drivers
+# 12.4 writes PTX ISA 8.4, which every driver from r550 on loads. A newer compiler would exclude drivers
 # for features that no kernel here uses.
 PIN = (12, 4)
 PACKAGE = "nvidia-cuda-nvrtc-cu12==12.4.127"
@@ -42,30 +41,30 @@ ARCH = "compute_75"
 
 STANDARD = "--std=c++17"
 OPTIONS = (
-    # A fused multiply-add happens where the source says fmaf and nowhere else: what a kernel computes can
-    # then be read off its source and reproduced bit for bit on the host.
+    # Only an explicit fmaf is a fused multiply-add. The source then defines the result of a kernel, and the
+    # host can reproduce it bit for bit.
     "--fmad=false",
     STANDARD,
 )
-# Of kernels that are not the repository's.
+# Options for kernels that are not the repository's.
 OWN_OPTIONS = (STANDARD, "--generate-line-info")
 
 
 class CompileError(Exception):
-    """A kernel did not compile; carries the compiler's log."""
+    """The error of a kernel that does not compile, with the compiler's log."""
 
 
 class Nvrtc:
-    """The six calls of NVRTC that turn one source into PTX."""
+    """The six calls of NVRTC that compile a source to PTX."""
 
     def __init__(self, path, arch):
         self.arch = f"--gpu-architecture={arch}"
-        # NVRTC opens its built-in functions by name, and some wheels leave it no path to find them by.
+        # NVRTC opens its built-in functions by name, and some wheels contain no path to them.
         for builtins in sorted(path.parent.glob("libnvrtc-builtins.so*")):
             ctypes.CDLL(str(builtins))
         self.lib = ctypes.CDLL(str(path))
         self.lib.nvrtcGetErrorString.restype = ctypes.c_char_p
-        # A handle is a pointer: without these, ctypes would pass it as a 32-bit int.
+        # A handle is a pointer. Without these types, ctypes would pass it as a 32-bit int.
         for name in ("nvrtcCompileProgram", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
                      "nvrtcGetPTXSize", "nvrtcGetPTX"):
             getattr(self.lib, name).argtypes = [ctypes.c_void_p] + {
@@ -82,7 +81,7 @@ class Nvrtc:
         return major.value, minor.value
 
     def text(self, program, size_call, text_call):
-        """Fetches a NUL-terminated text by NVRTC's pattern of asking for its size first."""
+        """Returns a NUL-terminated text. NVRTC returns its size first."""
         size = ctypes.c_size_t()
         self.check(size_call(program, ctypes.byref(size)), "size")
         buffer = ctypes.create_string_buffer(size.value)
@@ -90,7 +89,7 @@ class Nvrtc:
         return buffer.value.decode()
 
     def compile(self, name, source, options):
-        """PTX of `source`, and what the compiler has to say. `name` is what assert and diagnostics show as the file."""
+        """Returns the PTX of `source`, and the compiler's log. `name` is the file name in asserts and diagnostics."""
         lib, program = self.lib, ctypes.c_void_p()
         self.check(
             lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None), name)
@@ -102,14 +101,14 @@ class Nvrtc:
             if status != 0:
                 raise CompileError(log or f"{name}: status {status}")
             ptx = self.text(program, lib.nvrtcGetPTXSize, lib.nvrtcGetPTX).rstrip() + "\n"
-            # Line information has the folder that the compiler ran in before the name.
+            # Line information contains the working folder of the compiler before the name.
             return ptx.replace(f'"{pathlib.Path.cwd()}/{name}"', f'"{name}"'), log
         finally:
             lib.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def pinned_nvrtc():
-    """Path of the pinned wheel's library in this Python environment."""
+    """Returns the path of the pinned wheel's library in this Python environment."""
     try:
         spec = importlib.util.find_spec("nvidia.cuda_nvrtc")
     except ModuleNotFoundError:
@@ -138,7 +137,7 @@ def arguments():
 
 
 def compile_own(nvrtc, files, out):
-    """Kernels that are not the repository's: warnings are told, and do no harm."""
+    """Compiles kernels that are not the repository's. Warnings are printed and are not errors."""
     failed = 0
     for path in files:
         target = (out or path.parent) / path.with_suffix(".ptx").name
@@ -167,7 +166,7 @@ def main():
         try:
             options = OPTIONS + (("--generate-line-info",) if name.startswith(LINE_INFO) else ())
             ptx, log = nvrtc.compile(name, source.read_text(), options)
-            # A warning fails too: these are the sources that others read first.
+            # A warning is an error, because users read these sources first.
             if log:
                 raise CompileError(log)
         except CompileError as error:

@@ -1,19 +1,19 @@
-// Kernels that go wrong on purpose. On a GPU each one costs the process its CUDA context, so tests that
-// launch these there run in a process of their own.
+// Kernels with intentional faults. On a GPU each one destroys the process's CUDA context, so tests that launch
+// these on a GPU use a separate process.
 
-// x[index] = value for any index, inside the allocation or not. One thread.
+// x[index] = value for any index, in bounds or not. One thread.
 extern "C" __global__ void store_at(unsigned int *x, long long index, unsigned int value)
 {
     x[index] = value;
 }
 
-// *out = x[index], the reading counterpart. One thread.
+// *out = x[index], the corresponding read. One thread.
 extern "C" __global__ void load_at(const unsigned int *x, unsigned int *out, long long index)
 {
     *out = x[index];
 }
 
-// The classic: a bounds check that is off by one. With n elements in x, thread n writes behind the end.
+// An off-by-one bounds check. With n elements in x, thread n writes past the end.
 // Launch more than n threads.
 extern "C" __global__ void off_by_one(float *x, unsigned int n)
 {
@@ -23,7 +23,7 @@ extern "C" __global__ void off_by_one(float *x, unsigned int n)
     }
 }
 
-// A 4-byte store at any byte offset: misaligned unless the offset is a multiple of 4. One thread.
+// A 4-byte store at any byte offset. It is misaligned unless the offset is a multiple of 4. One thread.
 extern "C" __global__ void misaligned_store(unsigned char *x, unsigned long long offset, unsigned int value)
 {
     *(unsigned int *)(x + offset) = value;
@@ -66,7 +66,7 @@ extern "C" __global__ void assert_below(const unsigned int *x, unsigned int limi
     }
 }
 
-// Never ends: for deadlines, and for killing a lease in the middle of a kernel. One thread.
+// An endless loop, for deadlines, and for ending a lease while a kernel runs. One thread.
 extern "C" __global__ void run_forever(volatile unsigned int *x)
 {
     for (;;) {
@@ -74,8 +74,8 @@ extern "C" __global__ void run_forever(volatile unsigned int *x)
     }
 }
 
-// Barrier 1 expects 64 threads and a block of 32 can never bring them: the CPU device must report who waits
-// where. A GPU would hang; do not launch it there.
+// Barrier 1 expects 64 threads, but the block has 32. The CPU device must report the waiting threads.
+// A GPU would hang; do not launch it there.
 extern "C" __global__ void stuck_barrier(unsigned int *x)
 {
     asm volatile("bar.sync 1, 64;");

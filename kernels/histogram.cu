@@ -2,8 +2,8 @@
 
 constexpr unsigned int BINS = 256;
 
-// Counting in shared memory first turns n contended global atomics into at most 256 per block. Integer
-// addition commutes, so the counts are exact whatever the order.
+// Each block first counts in shared memory, which replaces n contended global atomics by at most 256 per block.
+// Integer addition commutes, so the counts are exact in any order.
 extern "C" __global__ void histogram(const unsigned char *x, unsigned int *counts, unsigned int n)
 {
     __shared__ unsigned int local[BINS];

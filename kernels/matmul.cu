@@ -3,9 +3,9 @@
 
 constexpr unsigned int TILE = 16;
 
-// Each block computes one tile of c, stepping through k a tile at a time: a value fetched from global
-// memory is used 16 times from shared memory. Terms are added in order of k, each with one rounding, so
-// the result has the same bits as the plain triple loop with fmaf.
+// Each block computes one tile of c and steps through k by tiles. A value loaded from global memory is used
+// 16 times from shared memory. Terms are added in order of k, each with one rounding, so the result has the
+// same bits as the plain triple loop with fmaf.
 extern "C" __global__ void matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c,
                                   unsigned int m, unsigned int n, unsigned int k)
 {
@@ -18,8 +18,8 @@ extern "C" __global__ void matmul(const float *__restrict__ a, const float *__re
 
     float sum = 0.0f;
     for (unsigned int start = 0; start < k; start += TILE) {
-        // Past an edge the tiles hold zeros, which leave a sum as it is. Threads whose own element lies outside c
-        // still load and still meet the barriers.
+        // Past an edge the tiles contain zeros, which do not change a sum. Threads whose element is outside c
+        // still load and still arrive at the barriers.
         unsigned int a_column = start + tx;
         unsigned int b_row = start + ty;
         tile_a[ty][tx] = row < m && a_column < k ? a[(size_t)row * k + a_column] : 0.0f;

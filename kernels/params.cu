@@ -1,4 +1,4 @@
-// Kernels that try out how parameters are passed: sizes, alignment, structs, pointers inside structs.
+// Kernels for tests of parameter passing: sizes, alignment, structs, pointers inside structs.
 
 struct Mixed {
     float a;
@@ -58,7 +58,7 @@ struct Table {
     float values[256];
 };
 
-// out[i] = table.values[i]: a kilobyte by value, indexed while running. Any 1-D launch of 256 threads or more.
+// out[i] = table.values[i]: a kilobyte by value, indexed at run time. Any 1-D launch of 256 threads or more.
 extern "C" __global__ void table_by_value(Table table, float *out)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -67,7 +67,7 @@ extern "C" __global__ void table_by_value(Table table, float *out)
     }
 }
 
-// Where each thread is: out[linear] = { block linear index, thread linear index }, for any 3-D launch. The output
+// Position of each thread: out[linear] = { block linear index, thread linear index }, for any 3-D launch. The output
 // holds two words for every thread of the grid.
 extern "C" __global__ void where_am_i(uint2 *out)
 {

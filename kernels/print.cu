@@ -16,7 +16,7 @@ extern "C" __global__ void print_formats(int i, unsigned long long u, double d)
            (long long)i, u, 'c', "text", d, d, d, d);
 }
 
-// No arguments: printf is then called with no buffer at all.
+// No arguments: the argument pointer of printf is null.
 extern "C" __global__ void print_hello()
 {
     printf("hello from the device\n");

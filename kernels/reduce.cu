@@ -1,5 +1,5 @@
 // Sums through shared memory. Each block writes one partial sum, in an order that depends only on the launch
-// shape, so a result can be repeated bit for bit; a second launch of one block sums the partials.
+// shape, so a result is reproducible bit for bit. A second launch of one block sums the partial sums.
 // 1-D launches, blocks of any size, with blockDim.x elements of dynamic shared memory.
 
 // One buffer for every type: extern shared arrays in one file all start at the same address.
@@ -10,7 +10,7 @@ template <typename T> __device__ void block_sum(const T *x, T *partials, unsigne
     T *tile = (T *)shared_memory;
     unsigned int t = threadIdx.x;
 
-    // size_t, because the index may pass n by nearly a whole grid before the loop ends.
+    // size_t, because the index may exceed n by nearly a whole grid before the loop ends.
     T sum = 0;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + t; i < n; i += (size_t)gridDim.x * blockDim.x) {
         sum += x[i];
@@ -18,7 +18,7 @@ template <typename T> __device__ void block_sum(const T *x, T *partials, unsigne
     tile[t] = sum;
     __syncthreads();
 
-    // Fold the upper half onto the lower until one is left. An odd width keeps its middle element.
+    // Fold the upper half onto the lower half until one element is left. An odd width keeps its middle element.
     for (unsigned int width = blockDim.x; width > 1;) {
         unsigned int half = (width + 1) / 2;
         if (t + half < width) {

@@ -1,8 +1,8 @@
 // y[r][c] = exp(x[r][c] - max of row r) / sum of those over the row, row-major. One block per row (a grid of at
 // least `rows`), blocks of any size up to 1024. y may be x.
 
-// Folds the block's values into tile[0] and returns it to everyone. Between the read and the next use of
-// tile by anyone there is a barrier.
+// Reduces the block's values into tile[0] and returns the result to all threads. There is a barrier between the
+// read and the next use of tile.
 template <typename Combine> __device__ float block_fold(float *tile, float value, Combine combine)
 {
     unsigned int t = threadIdx.x;
@@ -24,7 +24,7 @@ template <typename Combine> __device__ float block_fold(float *tile, float value
 extern "C" __global__ void softmax(const float *x, float *y, unsigned int rows, unsigned int columns)
 {
     __shared__ float tile[1024];
-    // The whole block leaves together, so no barrier below waits for a thread that has gone.
+    // The whole block returns together, so no barrier below waits for a thread that has exited.
     if (blockIdx.x >= rows) {
         return;
     }
@@ -37,7 +37,7 @@ extern "C" __global__ void softmax(const float *x, float *y, unsigned int rows, 
     }
     largest = block_fold(tile, largest, [](float p, float q) { return fmaxf(p, q); });
 
-    // y holds the exponentials in between. Each thread reads back only what it wrote itself.
+    // y holds the exponentials in between. Each thread reads only elements that it wrote itself.
     float sum = 0.0f;
     for (unsigned int c = threadIdx.x; c < columns; c += blockDim.x) {
         float e = expf(x[row + c] - largest);

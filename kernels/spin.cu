@@ -1,7 +1,7 @@
-// Kernels whose only purpose is how long they take.
+// Kernels that run for a controlled time.
 
-// Steps a linear congruential generator `iterations` times from seed + i and stores where it ends. Each
-// step needs the one before it, so the time grows with `iterations` and no compiler can shorten it.
+// Steps a linear congruential generator `iterations` times from seed + i and stores the last value. Each
+// step depends on the previous one, so the time grows with `iterations` and no compiler can shorten it.
 // Any 1-D launch of at least n threads.
 extern "C" __global__ void spin(unsigned int *out, unsigned int seed, unsigned int iterations, unsigned int n)
 {
@@ -16,8 +16,8 @@ extern "C" __global__ void spin(unsigned int *out, unsigned int seed, unsigned i
     out[i] = state;
 }
 
-// Waits until *flag is not zero, or until it has looked `limit` times, and stores what it saw last in *seen.
-// A test holds a stream back with it; the limit is there so that a failing test ends. One thread.
+// Waits until *flag is nonzero, or for `limit` reads, and stores the last value read in *seen.
+// Tests use it to hold a stream. The limit ensures that a failing test ends. One thread.
 extern "C" __global__ void wait_for_flag(const volatile unsigned int *flag, unsigned int *seen, unsigned int limit)
 {
     unsigned int value = 0;

@@ -14,7 +14,7 @@ extern "C" __global__ void stencil5(const float *__restrict__ u, float *__restri
         out[here] = u[here];
         return;
     }
-    // Plain operations in this order, no fmaf: numpy and Rust arrays reproduce it exactly.
+    // Plain operations in this order without fmaf, so numpy and Rust arrays reproduce the result exactly.
     float sides = u[here - width] + u[here + width] + u[here - 1] + u[here + 1];
     out[here] = centre * u[here] + side * sides;
 }

@@ -1,7 +1,7 @@
 // A kernel that runs for a given time.
 
-// Runs for `nanoseconds` by the GPU's own clock, which may tick only once in a microsecond; one thread then stores
-// how long it was in *elapsed. Any launch: one warp in one block leaves nearly all of the GPU to others.
+// Runs for `nanoseconds` by the GPU's clock, which may tick only once in a microsecond. One thread then stores
+// the elapsed time in *elapsed. Any launch: one warp in one block leaves nearly all of the GPU to others.
 extern "C" __global__ void timed(unsigned long long *elapsed, unsigned int nanoseconds)
 {
     unsigned long long start, now;

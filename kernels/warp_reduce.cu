@@ -11,8 +11,8 @@ __device__ float warp_sum(float value)
     return value; // complete in lane 0
 }
 
-// partials[block] = sum of the block's share of x. Floats, so no atomics: the order of addition, and with it
-// every bit of the result, depends only on the launch shape.
+// partials[block] = sum of the block's share of x. There are no float atomics, so the order of the additions, and
+// every bit of the result, depend only on the launch shape.
 extern "C" __global__ void warp_sum_f32(const float *x, float *partials, unsigned int n)
 {
     __shared__ float warps[WARP]; // a block has at most 1024 threads, 32 warps
@@ -36,12 +36,12 @@ extern "C" __global__ void warp_sum_f32(const float *x, float *partials, unsigne
     }
 }
 
-// *total += sum of x, wrapping. One atomic per warp: integers give the same total in any order.
+// *total += sum of x, wrapping. One atomic per warp: the total of integers does not depend on the order.
 // Needs at least n threads.
 extern "C" __global__ void warp_sum_u32(const unsigned int *x, unsigned int *total, unsigned int n)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
-    // Past the end a lane brings 0 instead of returning: all 32 must meet at the shuffles.
+    // Past the end a lane adds 0 and does not return, because all 32 must execute the shuffles.
     unsigned int value = i < n ? x[i] : 0;
     for (unsigned int distance = WARP / 2; distance > 0; distance /= 2) {
         value += __shfl_down_sync(EVERYONE, value, distance);
@@ -51,7 +51,7 @@ extern "C" __global__ void warp_sum_u32(const unsigned int *x, unsigned int *tot
     }
 }
 
-// *largest = max(*largest, x...). By xor every lane ends with the warp's maximum. Needs at least n threads.
+// *largest = max(*largest, x...). After the xor shuffles every lane has the warp's maximum. Needs at least n threads.
 extern "C" __global__ void warp_max_i32(const int *x, int *largest, unsigned int n)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -64,7 +64,7 @@ extern "C" __global__ void warp_max_i32(const int *x, int *largest, unsigned int
     }
 }
 
-// *count += how many x[i] exceed limit: a vote per warp, its bits counted. Needs at least n threads.
+// *count += number of x[i] above limit: one vote per warp, whose bits are counted. Needs at least n threads.
 extern "C" __global__ void count_above(const float *x, unsigned int *count, float limit, unsigned int n)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;

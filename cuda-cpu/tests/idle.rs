@@ -32,7 +32,7 @@ unsafe impl NoticeSink for Ignore {
     unsafe fn notice(&self, _: Notice) {}
 }
 
-/// Processor time that all threads of this process have taken, in hundredths of a second.
+/// Returns the processor time of all threads of this process, in hundredths of a second.
 fn used() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, after_name) = stat.rsplit_once(')').unwrap();
@@ -43,7 +43,7 @@ fn used() -> u64 {
 #[test]
 fn idle_device_takes_no_processor_time() {
     let device = CpuProvider::new(CpuOptions::default()).open(0, Arc::new(Ignore)).unwrap();
-    // SAFETY: gives nothing up.
+    // SAFETY: the controls give up no objects.
     let control = |control| unsafe { device.control(control) }.unwrap();
     let image = ModuleImage::Ptx(PTX.into());
     control(Control::LoadModule { id: ModuleId(1), image });
@@ -51,7 +51,7 @@ fn idle_device_takes_no_processor_time() {
     let answer = Answer::new(move |reply| send.send(reply).unwrap());
     device.request(Request::Loaded { module: ModuleId(1) }, answer);
     loaded.recv().unwrap().unwrap();
-    // Many blocks, so that every thread has had something to do.
+    // Many blocks, so that every thread runs some.
     let tickets = (1..=STREAMS).map(|id| Ticket { stream: StreamId(id), number: 1 });
     for ticket in tickets.clone() {
         control(Control::CreateStream { id: ticket.stream, priority: 0 });
@@ -67,7 +67,7 @@ fn idle_device_takes_no_processor_time() {
     // SAFETY: no thread retires the streams.
     tickets.for_each(|ticket| unsafe { device.block_until(ticket) }.unwrap());
     assert!(used() > 0, "the clock does not count");
-    // The device's threads yield for a little before they sleep, and its helper thread lingers.
+    // The device's threads yield briefly before they sleep, and its helper thread lingers.
     sleep(Duration::from_millis(700));
     let before = used();
     sleep(Duration::from_secs(2));

@@ -1,9 +1,9 @@
-//! Device memory by itself, in a process of its own: it looks at what the process holds.
+//! Device memory alone. It has its own process, because it measures the process's memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 use cuda_cpu::{Contents, Memory};
 
-/// Bytes of this process that are in memory.
+/// Returns the resident memory of this process in bytes.
 #[cfg(target_os = "linux")]
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();

@@ -4,8 +4,8 @@
 //! cargo run --release --example image
 //! ```
 //!
-//! It writes `target/image/before.png` and `target/image/after.png`. It shows how a large input is cut into operations
-//! that run with a limit: the memory in use depends on the limit, not on the size of the picture.
+//! The program writes `target/image/before.png` and `target/image/after.png`. It shows how to divide a large input into
+//! operations that run with a limit. The memory in use depends on the limit, not on the size of the picture.
 
 use std::{error::Error, path::Path};
 

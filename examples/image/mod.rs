@@ -1,4 +1,4 @@
-//! The edges of a grey picture, found strip by strip. The program is in `main.rs` beside this file.
+//! Edge detection in a grey picture, strip by strip. The program is in `main.rs`.
 
 use std::{fs::File, io::BufWriter, path::Path};
 
@@ -7,26 +7,27 @@ use futures::{TryStreamExt, stream};
 use indicatif::ProgressBar;
 use ndarray::{Array2, ArrayView2, Axis};
 
-/// Rows of a strip. Each strip is one operation.
+/// The number of rows in a strip. Each strip is one operation.
 pub const STRIP: usize = 4;
 
-/// Strips that are in flight at the same time, at most.
+/// The maximum number of strips in flight.
 const IN_FLIGHT: usize = 4;
 
 cuda_async::kernels! {
-    /// The filter on a device.
+    /// The kernel of the filter, loaded on a device.
     #[ptx = "image/kernels/edges.ptx"]
     pub struct Filter;
 
     /// Finds the edges in `rows` rows of `width` pixels.
     ///
     /// # Safety
-    /// `picture` has at least `(rows + 2) * width` pixels, `out` at least `rows * width`.
+    /// `picture` must have at least `(rows + 2) * width` pixels, and `out` at least `rows * width`.
     unsafe fn edges(picture: &[u8], out: &mut [u8], width: u32, rows: u32);
 }
 
 // ANCHOR: strip
-/// Finds the edges in one strip of `width` pixels a row. The first and the last row of `pixels` are its neighbours.
+/// Returns an operation that finds the edges in one strip of `width` pixels per row. The first and the last row of
+/// `pixels` are the rows next to the strip.
 fn strip(filter: Filter, pixels: Vec<u8>, width: usize) -> impl DeviceOp<Output = Vec<u8>> {
     let rows = (pixels.len() / width).saturating_sub(2);
     let config = LaunchConfig::for_plane(width as u32, rows as u32);
@@ -40,10 +41,10 @@ fn strip(filter: Filter, pixels: Vec<u8>, width: usize) -> impl DeviceOp<Output 
 // ANCHOR_END: strip
 
 // ANCHOR: edges
-/// Finds the edges of `picture`, on the default policy. `progress` advances by one for each strip.
+/// Finds the edges of `picture` on the default policy. `progress` advances by one for each strip.
 ///
 /// # Errors
-/// The first error of a strip.
+/// Returns the first error of a strip.
 pub async fn edges(
     filter: &Filter,
     picture: ArrayView2<'_, u8>,
@@ -56,7 +57,7 @@ pub async fn edges(
     let strips = (0..picture.nrows())
         .step_by(STRIP)
         .map(|first| strip(filter.clone(), with_neighbours(picture, first), picture.ncols()));
-    // A strip is copied out of the picture when it is its turn, so four copies exist at most.
+    // A strip is copied from the picture when its operation starts, so at most four copies exist.
     let mut results = stream::iter(strips).run_buffered(IN_FLIGHT);
     for mut rows in edges.axis_chunks_iter_mut(Axis(0), STRIP) {
         let strip = results.try_next().await?.unwrap_or_default();
@@ -67,15 +68,15 @@ pub async fn edges(
 }
 // ANCHOR_END: edges
 
-/// The pixels of the strip that begins at row `first`, with the row above and the row below it. Above and below the
-/// picture its edge is repeated.
+/// Returns the pixels of the strip that starts at row `first`, with the row above and the row below it. Outside the
+/// picture, the row at its edge is repeated.
 fn with_neighbours(picture: ArrayView2<'_, u8>, first: usize) -> Vec<u8> {
     let (last, end) = (picture.nrows() - 1, (first + STRIP).min(picture.nrows()));
     let row = |below: usize| picture.row(below.saturating_sub(1).min(last));
     (first..end + 2).flat_map(row).copied().collect()
 }
 
-/// A picture to filter: a landscape of waves, and discs in front of it.
+/// Returns a picture to filter: a landscape of waves with discs in front of it.
 pub fn example(width: usize, height: usize) -> Array2<u8> {
     let mut picture = Array2::from_shape_fn((height, width), |(y, x)| {
         let wave = (x as f32 / 90.0).sin() * 60.0 + y as f32 * 2.0;
@@ -94,10 +95,10 @@ pub fn example(width: usize, height: usize) -> Array2<u8> {
     picture
 }
 
-/// Writes `picture` as a grey PNG. Makes the folder if there is none.
+/// Writes `picture` as a grey PNG. Creates the folder if it does not exist.
 ///
 /// # Errors
-/// The error of the file system or of the encoder.
+/// Returns the error of the file system or of the encoder.
 pub fn save(path: &Path, picture: &Array2<u8>) -> Result<(), png::EncodingError> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

@@ -1,20 +1,20 @@
-//! A program that gives a library two devices, and runs it on both at the same time.
+//! Passes two devices to a library, which runs on both at the same time.
 //!
 //! ```text
 //! cargo run --release --example library
 //! ```
 //!
-//! The devices are the default device and a CPU device of its own. The library, in `mod.rs` beside this file, runs a call
-//! on a stream that it is given, and many batches on streams of a policy that it is given.
+//! The devices are the default device and a separate CPU device. The library in `mod.rs` runs one call on a given
+//! stream, and many batches on the streams of a given policy.
 
 use cuda_async::{cuda_cpu::CpuProvider, default_device, policy::Devices, prelude::*};
 use examples::library::{softmax_batches, softmax_rows};
 use futures::{TryStreamExt, executor::block_on};
 
-/// Numbers in a row.
+/// The number of columns in a row.
 const COLUMNS: usize = 1000;
 
-/// Waves; any numbers would do.
+/// Returns test data: waves.
 fn batch(n: usize) -> Vec<f32> {
     (0..16 * COLUMNS).map(|i| 5.0 * (i as f32 / (3 + n) as f32).sin()).collect()
 }

@@ -1,15 +1,15 @@
-//! How warm does a metal plate get whose upper edge is kept at 100 degrees and whose other edges at 0?
+//! Computes the temperature of a metal plate whose upper edge is kept at 100 degrees and whose other edges are at 0.
 //!
 //! ```text
 //! cargo run --release --example script
 //! ```
 //!
-//! Every point of the plate ends at the mean of its four neighbours, so a kernel replaces each by that mean
-//! until nothing changes any more. It prints the plate, and the centre, which has to end at 25 degrees:
-//! four such plates, turned so that each edge is the hot one once, add up to a plate of 100 degrees.
+//! In equilibrium, every point has the mean temperature of its four neighbours. A kernel replaces each point by that
+//! mean until the plate no longer changes. The program prints the plate and the temperature of its centre, which must
+//! be 25 degrees: four such plates, rotated so that each edge is hot once, add up to a plate of 100 degrees.
 //!
-//! What it shows: a plain script without an executor. The whole computation is one lazy operation, with a
-//! loop that decides on what the device has computed; `.sync()` runs it.
+//! The example shows a script without an executor. The whole computation is one lazy operation, with a loop that
+//! depends on results of the device. `.sync()` runs it.
 
 use std::{
     ops::ControlFlow::{Break, Continue},
@@ -18,39 +18,39 @@ use std::{
 
 use cuda_async::{Function, default_device, iterate, launch, prelude::*};
 
-/// Points of the plate each way: odd, so that there is one at the centre.
+/// The number of points in each direction. It is odd, so that one point is at the centre.
 const SIDE: usize = 33;
 
-/// Steps between two looks at the plate.
+/// The number of steps between two checks of the plate.
 const STEPS: u32 = 100;
 
-/// A plate that changes by less than this between two looks has settled.
+/// A plate that changes by less than this between two checks is in equilibrium.
 const STILL: f32 = 1e-3;
 
-/// A plate on the device, in degrees. In an `Arc`, so that it can be read there and here.
+/// A plate on the device, in degrees. The `Arc` makes it readable by several operations.
 type Plate = Arc<DeviceBuffer<f32>>;
 
-/// A cold plate with a hot upper edge.
+/// Returns a cold plate with a hot upper edge.
 fn cold_plate() -> Vec<f32> {
     let mut plate = vec![0.0; SIDE * SIDE];
     plate[..SIDE].fill(100.0);
     plate
 }
 
-/// One step: a plate whose inner points are the means of their neighbours on this one.
+/// Returns an operation that computes a plate whose inner points are the means of their neighbours on `plate`.
 fn step(stencil: Function, plate: Plate) -> impl DeviceOp<Output = Plate> {
     zeros(SIDE * SIDE)
         .then(move |next| {
             let side = SIDE as u32;
             let blocks = side.div_ceil(16);
             let config = LaunchConfig::new(1, 1).grid(blocks, blocks, 1).block(16, 16, 1);
-            // SAFETY: reads plate and writes next, all of them, and both have SIDE * SIDE points.
+            // SAFETY: the kernel reads all of plate and writes all of next. Both have SIDE * SIDE points.
             unsafe { launch(&stencil, config, (plate, next, side, side, 0.0f32, 0.25f32)) }
         })
         .map(|(_, next)| Arc::new(next))
 }
 
-/// So many steps, one behind the other.
+/// Returns an operation that runs this number of steps in sequence.
 fn steps(stencil: Function, plate: Plate) -> impl DeviceOp<Output = Plate> {
     iterate((plate, STEPS), move |(plate, left)| {
         step(stencil.clone(), plate).map(move |plate| match left {
@@ -60,8 +60,8 @@ fn steps(stencil: Function, plate: Plate) -> impl DeviceOp<Output = Plate> {
     })
 }
 
-/// The plate when it has settled, and the steps that took. The closure behind `to_host` sees what the
-/// device has computed, and says whether to go on.
+/// Returns an operation that runs until equilibrium. Its output is the plate and the number of steps. The closure after
+/// `to_host` examines the device's result and decides whether to continue.
 fn settle(stencil: Function) -> impl DeviceOp<Output = (Vec<f32>, u32)> {
     h2d(cold_plate()).then(|plate| {
         iterate((Arc::new(plate), cold_plate(), STEPS), move |(plate, before, taken)| {
@@ -79,7 +79,8 @@ fn largest_change(before: &[f32], now: &[f32]) -> f32 {
     before.iter().zip(now).map(|(before, now)| (before - now).abs()).fold(0.0, f32::max)
 }
 
-/// The plate in characters, the denser the hotter. They are twice as high as wide: every other row.
+/// Draws the plate with characters, denser for hotter points. Every other row is left out, because characters are twice
+/// as high as wide.
 fn drawn(plate: &[f32]) -> String {
     const HEAT: &[u8] = b" .:-=+*#%@";
     let character = |degrees: &f32| {

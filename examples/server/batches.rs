@@ -1,4 +1,4 @@
-//! Requests put together to batches, and the operation that reads a batch.
+//! Collects requests into batches, and builds the operation that classifies a batch.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::{
 use crate::{Limits, metrics::Metrics};
 use examples::digits::{Model, PIXELS};
 
-/// Batches that are on the device at the same time, at most.
+/// The maximum number of batches on the device.
 const IN_FLIGHT: usize = 4;
 
 /// A request in the queue.
@@ -22,8 +22,8 @@ pub(super) struct Request {
 }
 
 // ANCHOR: batches
-/// Runs batches until the queue is closed and empty. A batch is made only when fewer than [`IN_FLIGHT`] are on the device:
-/// until then requests wait in the queue, and a full queue refuses more.
+/// Runs batches until the queue is closed and empty. A batch is created only when fewer than [`IN_FLIGHT`] are on the
+/// device. Until then requests wait in the queue, and a full queue refuses further ones.
 pub(super) async fn run_batches(
     model: Model,
     requests: mpsc::Receiver<Request>,
@@ -40,7 +40,7 @@ pub(super) async fn run_batches(
     }
 }
 
-/// Waits for a request, and then a little longer for more.
+/// Waits for a request, and then for further ones until the time limit.
 async fn next_batch(
     requests: &mut mpsc::Receiver<Request>,
     limits: Limits,
@@ -54,7 +54,7 @@ async fn next_batch(
     Some(batch)
 }
 
-/// Takes a batch through the network and answers its requests, also if the device fails or takes too long.
+/// Runs the network on a batch and answers its requests, also if the device fails or the deadline passes.
 fn answered(
     model: &Model,
     mut batch: Vec<Request>,
@@ -75,7 +75,7 @@ fn answered(
 }
 // ANCHOR_END: batches
 
-/// Gives each request its part of the labels, or the error.
+/// Sends each request its part of the labels, or the error.
 fn answer(batch: Vec<Request>, labels: Result<Vec<u32>, Error>) {
     let mut from = 0;
     for Request { pixels, reply } in batch {

@@ -1,5 +1,5 @@
-//! A server that reads handwritten digits: HTTP requests are put together to batches for the device. The program is in
-//! `main.rs` beside this file; the model is that of the example `digits`.
+//! A server that classifies handwritten digits. It collects HTTP requests into batches for the device. The program is
+//! in `main.rs`, and the model is that of the example `digits`.
 
 mod batches;
 mod metrics;
@@ -24,19 +24,19 @@ use batches::{Request, run_batches};
 use examples::digits::{Model, PIXELS};
 use metrics::Metrics;
 
-/// The largest number of images in a request.
+/// The maximum number of images in a request.
 const MOST_IMAGES: usize = 64;
 
 /// The limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Requests that wait for a batch. A request that finds the queue full is answered with status 503.
+    /// The maximum number of requests that wait for a batch. A request that finds the queue full gets status 503.
     pub queue: usize,
-    /// Requests in a batch.
+    /// The maximum number of requests in a batch.
     pub batch: usize,
-    /// Time that the first request of a batch waits for others.
+    /// The time for which the first request of a batch waits for others.
     pub wait: Duration,
-    /// Time from request to response. Later, the answer is status 504.
+    /// The maximum time from request to response. After that, the response has status 504.
     pub deadline: Duration,
 }
 
@@ -61,10 +61,10 @@ pub fn routes(model: Model, limits: Limits) -> (Router, impl Future<Output = ()>
     (router, batches)
 }
 
-/// Serves until `shutdown` is ready and every request that has begun is answered.
+/// Serves until `shutdown` is ready and every started request is answered.
 ///
 /// # Errors
-/// The error of the listener.
+/// Returns the error of the listener.
 pub async fn serve(
     listener: TcpListener,
     model: Model,
@@ -77,7 +77,7 @@ pub async fn serve(
     Ok(batches.await?)
 }
 
-/// Reads the digits of a JSON array of images, each an array of 64 numbers from 0 to 16.
+/// Classifies a JSON array of images. Each image is an array of 64 numbers from 0 to 16.
 async fn classify(
     State(server): State<Server>,
     Json(images): Json<Vec<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! Reads handwritten digits over HTTP, on a GPU or on a machine without one.
+//! Classifies handwritten digits over HTTP, on a GPU or on the CPU.
 //!
 //! ```text
 //! cargo run --release --example server
@@ -6,8 +6,9 @@
 //! curl localhost:3000/metrics
 //! ```
 //!
-//! It answers with the digit of each image. It shows the parts of a service: requests are put together to batches, a full
-//! queue refuses requests, each request has a deadline, and Ctrl-C ends the server when the last request is answered.
+//! The response contains the digit of each image. The example shows the parts of a service: requests are collected into
+//! batches, a full queue refuses requests, each request has a deadline, and after Ctrl-C the server answers the
+//! remaining requests and ends.
 
 use std::{error::Error, time::Duration};
 
@@ -17,7 +18,7 @@ use server_example::{Limits, serve};
 use tokio::net::TcpListener;
 use tracing_subscriber::{filter::LevelFilter, fmt::format::FmtSpan};
 
-/// Reads handwritten digits over HTTP.
+/// Classifies handwritten digits over HTTP.
 #[derive(Parser)]
 struct Options {
     /// The address to listen on.

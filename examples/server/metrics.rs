@@ -1,4 +1,4 @@
-//! The metrics of the server, as Prometheus reads them.
+//! The metrics of the server in the format of Prometheus.
 
 use prometheus_client::{
     encoding::text::encode,
@@ -9,7 +9,7 @@ use prometheus_client::{
 /// Upper bounds of the latency buckets, in seconds.
 const LATENCIES: [f64; 8] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
 
-/// Clones count together.
+/// The metrics. Clones share the same counts.
 #[derive(Clone)]
 pub(super) struct Metrics {
     pub(super) requests: Counter,
@@ -26,7 +26,7 @@ impl Metrics {
         Self { requests, refused, batches, queue, latency }
     }
 
-    /// All metrics in the OpenMetrics text format.
+    /// Returns all metrics in the OpenMetrics text format.
     pub(super) fn text(&self) -> Result<String, std::fmt::Error> {
         let Self { requests, refused, batches, queue, latency } = self.clone();
         let mut registry = Registry::with_prefix("digits");

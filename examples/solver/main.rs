@@ -1,19 +1,20 @@
-//! How warm does a plate get that is heated evenly and cooled at its edges?
+//! Computes the temperature of a plate that is heated evenly and cooled at its edges.
 //!
 //! ```text
 //! cargo run --release --example solver
 //! ```
 //!
-//! It solves the equations of 64 by 64 points with conjugate gradients, and prints the iterations and the residual. The
-//! whole solver is one lazy operation: a loop that looks at the residual every ten iterations and ends when it is small.
+//! The program solves the equations of 64 by 64 points with conjugate gradients, and prints the number of iterations
+//! and the residual. The whole solver is one lazy operation: a loop that checks the residual every ten iterations and
+//! ends when it is small.
 
 use cuda_async::prelude::*;
 use examples::solver::{Kernels, solve};
 
-/// Points in each direction.
+/// The number of points in each direction.
 const SIDE: u32 = 64;
 
-/// The exact temperature in the middle of a plate of 1 by 1 with heat 1.
+/// The exact temperature at the centre of a plate of size 1 by 1 with heat 1.
 const EXACT: f64 = 0.073_671;
 
 fn main() -> cuda_async::Result<()> {

@@ -1,44 +1,44 @@
-//! Conjugate gradients on a device, as one operation. The program is in `main.rs` beside this file.
+//! Conjugate gradients on a device, as one operation. The program is in `main.rs`.
 
 use std::ops::ControlFlow::{Break, Continue};
 
 use cuda_async::{iterate, ops::ScriptContext, prelude::*};
 
-/// Iterations between two looks at the residual. A look waits for the device, an iteration does not.
+/// The number of iterations between two checks of the residual. A check waits for the device, an iteration does not.
 pub const STEPS: usize = 10;
 
-/// Threads of the kernel `dot`.
+/// The number of threads of the kernel `dot`.
 const DOT: u32 = 256;
 
 cuda_async::kernels! {
-    /// The steps of the solver on a device.
+    /// The kernels of the solver, loaded on a device.
     #[ptx = "solver/kernels/cg.ptx"]
     pub struct Kernels;
 
-    /// `out = A v`, for the negative 5-point Laplacian `A` of `side * side` points.
+    /// Computes `out = A v`, for the negative 5-point Laplacian `A` of `side * side` points.
     ///
     /// # Safety
-    /// `v` and `out` have at least `side * side` elements.
+    /// `v` and `out` must have at least `side * side` elements.
     unsafe fn laplacian(v: &[f64], out: &mut [f64], side: u32);
 
-    /// `out[0] = a . b`, in one block of 256 threads.
+    /// Computes `out[0] = a . b`, in one block of 256 threads.
     ///
     /// # Safety
-    /// `a` and `b` have at least `n` elements, `out` has one. The launch has one block of 256 threads.
+    /// `a` and `b` must have at least `n` elements, and `out` one. The launch must have one block of 256 threads.
     unsafe fn dot(a: &[f64], b: &[f64], out: &mut [f64], n: u32);
 
-    /// `alpha = rr / pq; x += alpha p; r -= alpha q`.
+    /// Computes `alpha = rr / pq; x += alpha p; r -= alpha q`.
     ///
     /// # Safety
-    /// The vectors have at least `n` elements, the scalars have one.
+    /// The vectors must have at least `n` elements, and the scalars one.
     unsafe fn advance(
         p: &[f64], q: &[f64], rr: &[f64], pq: &[f64], x: &mut [f64], r: &mut [f64], n: u32,
     );
 
-    /// `beta = next_rr / rr; p = r + beta p`.
+    /// Computes `beta = next_rr / rr; p = r + beta p`.
     ///
     /// # Safety
-    /// The vectors have at least `n` elements, the scalars have one.
+    /// The vectors must have at least `n` elements, and the scalars one.
     unsafe fn turn(r: &[f64], next_rr: &[f64], rr: &[f64], p: &mut [f64], n: u32);
 }
 
@@ -47,9 +47,9 @@ cuda_async::kernels! {
 pub struct Solution {
     /// The unknowns, row by row.
     pub x: Vec<f64>,
-    /// The iterations, a multiple of [`STEPS`].
+    /// The number of iterations, a multiple of [`STEPS`].
     pub iterations: usize,
-    /// The length of `b - A x`, as the recurrence of the method has it.
+    /// The length of `b - A x`, from the recurrence of the method.
     pub residual: f64,
 }
 
@@ -67,11 +67,11 @@ struct State {
 }
 
 // ANCHOR: solve
-/// Solves `A x = b` for the negative 5-point Laplacian `A` of a square of `side` by `side` points. Ends when the residual
-/// is at most `tolerance`, or after `most` iterations.
+/// Solves `A x = b` for the negative 5-point Laplacian `A` of a square of `side` by `side` points. Ends when the
+/// residual is at most `tolerance`, or after `most` iterations.
 ///
 /// # Errors
-/// When it is run: [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if `b` has other than `side * side` elements.
+/// When run, returns [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if `b` does not have `side * side` elements.
 pub fn solve(
     kernels: &Kernels,
     b: Vec<f64>,
@@ -125,12 +125,12 @@ impl State {
     }
 
     // ANCHOR: step
-    /// Submits one iteration. It waits for nothing, because the scalars stay on the device.
+    /// Submits one iteration. It does not wait for the device, because the scalars stay there.
     async fn step(&mut self, cx: &ScriptContext, kernels: &Kernels) -> cuda_async::Result<()> {
         let Self { side, x, r, p, q, rr, next_rr, pq } = self;
         let (plane, n) = (LaunchConfig::for_plane(*side, *side), *side * *side);
         let (line, block) = (LaunchConfig::for_num_elems(n), LaunchConfig::new(1, DOT));
-        // SAFETY: `State::new` gives each vector `n = side * side` elements and each scalar one.
+        // SAFETY: `State::new` allocates `n = side * side` elements for each vector and one for each scalar.
         unsafe {
             cx.run(kernels.laplacian(plane, &*p, &mut *q, *side)).await?;
             cx.run(kernels.dot(block, &*p, &*q, &mut *pq, n)).await?;

@@ -1,4 +1,4 @@
-//! The network gives the same bits on every device, and they are those that `train.py` expects.
+//! The network computes the same bits on every device, and they are the expected ones of `train.py`.
 
 use std::{error::Error, sync::Arc};
 
@@ -9,12 +9,12 @@ use ndarray_npy::ReadNpyExt;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// The first GPU; says so where there is none.
+/// Opens the first GPU. Prints a message if there is none.
 fn cuda() -> Option<Device> {
     cuda_async::open("cuda").inspect_err(|error| println!("not run on a GPU here: {error}")).ok()
 }
 
-/// Logits, labels and probabilities of all of `digits`.
+/// Returns the logits, labels and probabilities of all images in `digits`.
 fn read(device: &Device, digits: &Digits) -> Result<(Vec<f32>, Vec<u32>, Vec<f32>)> {
     let stream = device.new_stream()?;
     let model = Model::upload(device, &Weights::load()?)?.sync_on(&stream)?;
@@ -57,7 +57,7 @@ fn reads_nearly_all(device: &Device) -> Result {
     let score = readings.held_out_score(&digits);
     assert_eq!(score.of, 360);
     assert!(score.accuracy() >= 0.95, "{}", score.accuracy());
-    // What every device prints: if it changes, so did the network or the data.
+    // The checksum that every device prints. It changes only with the network or the data.
     assert_eq!(readings.checksum(), 0x0812_f089_79ac_be79);
     Ok(())
 }
@@ -100,7 +100,7 @@ fn draws_whatever_was_read() -> Result {
     let path = folder.join("new folder/digits.png");
     let digits = Digits::load()?;
     let mut readings = Readings::default();
-    // All read as 10, which is no digit: more wrong ones than there is room for.
+    // All predictions are 10, which is not a digit, so there are more wrong ones than cells in the picture.
     readings.push(&vec![10; digits.len()], &vec![0.1; digits.len() * CLASSES]);
     draw(&path, &digits, &readings, "test")?;
     draw(&path, &digits, &Readings::default(), "test")?;

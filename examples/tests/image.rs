@@ -1,4 +1,4 @@
-//! The filter gives the same bytes as plain Rust, also at the edges of the picture and in a last strip of fewer rows.
+//! The filter computes the same bytes as plain Rust, also at the edges of the picture and in a shorter last strip.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use ndarray::Array2;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// Sobel's operator in plain Rust.
+/// Applies Sobel's operator in plain Rust.
 fn expected(picture: &Array2<u8>) -> Array2<u8> {
     let (height, width) = picture.dim();
     Array2::from_shape_fn(picture.dim(), |(y, x)| {
@@ -23,7 +23,7 @@ fn expected(picture: &Array2<u8>) -> Array2<u8> {
     })
 }
 
-/// A picture in which hardly any two neighbours are equal.
+/// Returns a picture in which adjacent pixels are rarely equal.
 fn noise(width: usize, height: usize) -> Array2<u8> {
     Array2::from_shape_fn((height, width), |(y, x)| ((37 * y + 101 * x) ^ (x * y)) as u8 % 60)
 }

@@ -1,4 +1,4 @@
-//! The library agrees with plain Rust on every stream and policy of its caller, also of two devices at once.
+//! The library agrees with plain Rust on every stream and policy of its caller, also with two devices at the same time.
 
 use std::{
     sync::{
@@ -18,10 +18,10 @@ use cuda_async::{
 use examples::library::{softmax, softmax_batches, softmax_rows, warm_up};
 use futures::{TryStreamExt, executor::block_on};
 
-/// The largest difference between two results: the device's `exp` may differ in its last bits.
+/// The maximum difference of two results. The device's `exp` may differ in its last bits.
 const TOLERANCE: f32 = 1e-6;
 
-/// Softmax in plain Rust.
+/// Computes softmax in plain Rust.
 fn expected(x: &[f32], columns: usize) -> Vec<f32> {
     let of_row = |row: &[f32]| {
         let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -44,7 +44,7 @@ fn wave(len: usize, period: f32) -> Vec<f32> {
     (0..len).map(|i| 5.0 * (i as f32 / period).sin()).collect()
 }
 
-/// The default device and a CPU device of its own.
+/// Opens the default device and a separate CPU device.
 fn two_devices() -> Result<[Device; 2]> {
     Ok([default_device()?, Device::open(&CpuProvider::default(), 0)?])
 }
@@ -102,7 +102,7 @@ fn batches_run_on_both_devices() -> Result<()> {
     Ok(())
 }
 
-/// The signature promises that the operation borrows nothing.
+/// The signature guarantees that the operation borrows nothing.
 #[tokio::test]
 async fn operation_can_be_spawned() -> Result<()> {
     tokio::task::spawn_blocking(default_device).await.unwrap()?;

@@ -1,4 +1,4 @@
-//! The solver agrees with conjugate gradients in plain Rust, and its solution solves the equations.
+//! The solver agrees with conjugate gradients in plain Rust, and its result solves the equations.
 
 use cuda_async::{Error, prelude::*};
 use examples::solver::{Kernels, STEPS, solve};
@@ -6,7 +6,7 @@ use examples::solver::{Kernels, STEPS, solve};
 const SIDE: usize = 30;
 const TOLERANCE: f64 = 1e-9;
 
-/// The negative 5-point Laplacian in plain Rust.
+/// Applies the negative 5-point Laplacian in plain Rust.
 fn laplacian(v: &[f64]) -> Vec<f64> {
     let at = |x: usize, y: usize| if x < SIDE && y < SIDE { v[y * SIDE + x] } else { 0.0 };
     let row = |y: usize| {
@@ -22,12 +22,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// `x += factor * v`.
+/// Computes `x += factor * v`.
 fn add(x: &mut [f64], factor: f64, v: &[f64]) {
     x.iter_mut().zip(v).for_each(|(x, v)| *x += factor * v);
 }
 
-/// Conjugate gradients in plain Rust, with the solution and the number of iterations.
+/// Runs conjugate gradients in plain Rust. Returns the solution and the number of iterations.
 fn expected(b: &[f64]) -> (Vec<f64>, usize) {
     let (mut x, mut r, mut p) = (vec![0.0; b.len()], b.to_vec(), b.to_vec());
     let mut rr = dot(&r, &r);
@@ -46,7 +46,7 @@ fn expected(b: &[f64]) -> (Vec<f64>, usize) {
     unreachable!()
 }
 
-/// Heat in one corner and at one point: no symmetry.
+/// Returns heat in one corner and at one point, without symmetry.
 fn heat() -> Vec<f64> {
     let mut b: Vec<f64> = (0..SIDE * SIDE).map(|i| 1.0 / (1.0 + i as f64)).collect();
     b[17 * SIDE + 5] = -2.0;

@@ -1,4 +1,4 @@
-//! Decodes any text that parses, or refuses it.
+//! Loads any text: it is decoded, or rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

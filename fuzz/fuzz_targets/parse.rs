@@ -1,4 +1,4 @@
-//! Parses any text, or refuses it at a place inside the text.
+//! Parses any text. An error names a position inside the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

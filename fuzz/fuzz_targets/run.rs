@@ -1,4 +1,4 @@
-//! Runs the kernels of any text that can be loaded, until completion, a fault or the end of the budget.
+//! Runs the kernels of any text that can be loaded, until completion, a fault or the instruction limit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

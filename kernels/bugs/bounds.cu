@@ -1,8 +1,8 @@
-// Accesses that miss their memory, each with its mended twin. Compiled with line information.
+// Accesses out of bounds, each with a corrected version. Compiled with line information.
 
 typedef unsigned int u32;
 
-// Block of more than n threads: thread n writes one element behind the end.
+// Block of more than n threads: thread n writes one element past the end.
 extern "C" __global__ void global_past_end(u32 *x, u32 n)
 {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -19,7 +19,7 @@ extern "C" __global__ void global_past_end_mended(u32 *x, u32 n)
     }
 }
 
-// Thread 0 reads the element before the first.
+// Thread 0 reads the element before the first one.
 extern "C" __global__ void global_before_start(u32 *x, u32 n)
 {
     u32 i = threadIdx.x;
@@ -39,7 +39,7 @@ extern "C" __global__ void global_before_start_mended(u32 *x, u32 n)
     }
 }
 
-// 40 words, 64 threads: thread 40 writes behind the end.
+// 40 words, 64 threads: thread 40 writes past the end.
 extern "C" __global__ void shared_past_end(u32 *x, u32 n)
 {
     __shared__ u32 tile[40];
@@ -62,7 +62,7 @@ extern "C" __global__ void shared_past_end_mended(u32 *x, u32 n)
     }
 }
 
-// Thread 0 reads the word before the first.
+// Thread 0 reads the word before the first one.
 extern "C" __global__ void shared_before_start(u32 *x, u32 n)
 {
     __shared__ u32 line[64];
@@ -85,7 +85,7 @@ extern "C" __global__ void shared_before_start_mended(u32 *x, u32 n)
     }
 }
 
-// Eight words on the stack, n of them are written: more than eight do not fit.
+// Writes n words of an array of eight words on the stack. More than eight are out of bounds.
 extern "C" __global__ void local_past_end(u32 *x, u32 n)
 {
     u32 digits[8];
@@ -106,7 +106,7 @@ extern "C" __global__ void local_past_end_mended(u32 *x, u32 n)
     x[threadIdx.x] = digits[which];
 }
 
-// Word n - 1 of the stack's array, for n = 0.
+// Reads word n - 1 of an array on the stack. For n = 0 it is before the array.
 extern "C" __global__ void local_before_start(u32 *x, u32 n)
 {
     u32 digits[8];
@@ -126,7 +126,7 @@ extern "C" __global__ void local_before_start_mended(u32 *x, u32 n)
     x[threadIdx.x] = digits[n % 8];
 }
 
-// A word at an odd place: byte 4 i + 2.
+// Accesses a word at a misaligned address: byte 4 i + 2.
 extern "C" __global__ void misaligned(u32 *x, u32 n)
 {
     char *bytes = (char *)x;

@@ -1,4 +1,4 @@
-// Calls that go nowhere and kernels that give up, each with its mended twin. Compiled with line information.
+// Invalid calls, and kernels that abort, each with a corrected version. Compiled with line information.
 
 typedef unsigned int u32;
 typedef u32 (*Step)(u32);
@@ -15,7 +15,7 @@ __device__ __noinline__ u32 squared(u32 x)
 
 __device__ Step steps[3] = {twice, squared, nullptr};
 
-// The table has a hole.
+// One entry of the table is null.
 extern "C" __global__ void bad_call(u32 *x, u32 n)
 {
     x[threadIdx.x] = steps[threadIdx.x % n](x[threadIdx.x]);
@@ -39,7 +39,7 @@ __device__ __noinline__ u32 depth(volatile u32 *x, u32 n)
     return below + 1;
 }
 
-// The recursion passes what would end it.
+// The recursion misses its end condition.
 extern "C" __global__ void stack_overflow(u32 *x, u32 n)
 {
     x[threadIdx.x] = depth(x, n + 1);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void check(u32 value, u32 most)
     }
 }
 
-// Inlined: the trap is in `check`, the bug where it is called.
+// Inlined: the trap is in `check`, and the bug is at the call.
 extern "C" __global__ void trapped(u32 *x, u32 n)
 {
     check(threadIdx.x, n);

@@ -1,8 +1,8 @@
-// Device-side malloc and free gone wrong, each with its mended twin. Compiled with line information.
+// Misuse of device-side malloc and free, each with a corrected version. Compiled with line information.
 
 typedef unsigned int u32;
 
-// The memory is read after it was given back.
+// Reads memory after freeing it.
 extern "C" __global__ void after_free(u32 *x, u32 n)
 {
     if (threadIdx.x == 1) {
@@ -23,7 +23,7 @@ extern "C" __global__ void after_free_mended(u32 *x, u32 n)
     }
 }
 
-// Both paths give it back.
+// Both paths free the memory.
 extern "C" __global__ void double_free(u32 *x, u32 n)
 {
     u32 *own = (u32 *)malloc(64);
@@ -43,7 +43,7 @@ extern "C" __global__ void double_free_mended(u32 *x, u32 n)
     free(own);
 }
 
-// Not what malloc gave, but four bytes on.
+// Frees an address four bytes past the one that malloc returned.
 extern "C" __global__ void free_inside(u32 *x, u32 n)
 {
     u32 *own = (u32 *)malloc(64);
@@ -60,7 +60,7 @@ extern "C" __global__ void free_inside_mended(u32 *x, u32 n)
     free(own);
 }
 
-// The host's memory is not the kernel's to give back.
+// Frees memory that the host allocated.
 extern "C" __global__ void free_of_hosts(u32 *x, u32 n)
 {
     x[0] = n;

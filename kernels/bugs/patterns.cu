@@ -1,10 +1,10 @@
-// Ways in which threads of a block may work together: all of these are right, and no check may accuse them. Blocks of
-// 64 threads; x has 64 words. Compiled with line information.
+// Correct patterns of cooperation between the threads of a block. No check may report them. Blocks of 64 threads; x has
+// 64 words. Compiled with line information.
 
 typedef unsigned int u32;
 typedef unsigned char u8;
 
-// One warp makes, the other one uses, in rounds, by two named barriers.
+// One warp produces and the other consumes, in rounds, with two named barriers.
 extern "C" __global__ void producer_consumer(u32 *x, u32 n)
 {
     __shared__ u32 slots[32];
@@ -27,7 +27,7 @@ extern "C" __global__ void producer_consumer(u32 *x, u32 n)
     x[threadIdx.x] = sum;
 }
 
-// Each warp has a part of its own, and its lanes wait for each other: all, and by halves.
+// Each warp has its own part, and its lanes wait for each other: all of them, and by halves.
 extern "C" __global__ void warp_steps(u32 *x, u32 n)
 {
     __shared__ u32 tile[64];
@@ -48,7 +48,7 @@ extern "C" __global__ void warp_steps(u32 *x, u32 n)
     x[threadIdx.x] = value;
 }
 
-// The usual sum: by shuffles in each warp, then of the warps.
+// The usual sum: by shuffles within each warp, then over the warps.
 extern "C" __global__ void shuffled_sum(u32 *x, u32 n)
 {
     __shared__ u32 parts[32];
@@ -65,14 +65,14 @@ extern "C" __global__ void shuffled_sum(u32 *x, u32 n)
         for (u32 step = 16; step > 0; step /= 2) {
             value += __shfl_xor_sync(0xffffffff, value, step);
         }
-        // All lanes write the same.
+        // All lanes write the same value.
         parts[31] = value;
     }
     __syncthreads();
     x[threadIdx.x] = parts[31];
 }
 
-// A lock: what it guards is shared by all.
+// A lock in shared memory that protects shared data.
 extern "C" __global__ void locked(u32 *x, u32 n)
 {
     __shared__ u32 lock, total, count;
@@ -95,7 +95,7 @@ extern "C" __global__ void locked(u32 *x, u32 n)
     x[threadIdx.x] = total + count;
 }
 
-// The same, with the lock in global memory.
+// The same with the lock in global memory.
 __device__ u32 outer_lock;
 
 extern "C" __global__ void locked_outside(u32 *x, u32 n)
@@ -119,7 +119,7 @@ extern "C" __global__ void locked_outside(u32 *x, u32 n)
     x[threadIdx.x] = total;
 }
 
-// A flag that is released and acquired, from lane to lane and from warp to warp.
+// A flag with release and acquire, between lanes and between warps.
 extern "C" __global__ void handed_on(u32 *x, u32 n)
 {
     __shared__ u32 data[64];
@@ -141,7 +141,7 @@ extern "C" __global__ void handed_on(u32 *x, u32 n)
     x[threadIdx.x] = data[threadIdx.x / 16];
 }
 
-// A counter tells the last one of a warp's lanes, and of the block's threads.
+// A counter determines the last one of a warp's lanes, and of the block's threads.
 extern "C" __global__ void last_one_sums(u32 *x, u32 n)
 {
     __shared__ u32 parts[64];
@@ -164,7 +164,7 @@ extern "C" __global__ void last_one_sums(u32 *x, u32 n)
     x[threadIdx.x] = sum;
 }
 
-// Counts by atomics, and bytes beside each other in one word.
+// Atomic counters, and adjacent bytes of one word.
 extern "C" __global__ void neighbours(u32 *x, u32 n)
 {
     __shared__ u32 counts[8];
@@ -182,7 +182,7 @@ extern "C" __global__ void neighbours(u32 *x, u32 n)
     x[threadIdx.x] = counts[(threadIdx.x + 1) % 8] + bytes[63 - threadIdx.x] + halves[threadIdx.x ^ 1];
 }
 
-// Everyone writes the same, and reads it: nothing can come out but that.
+// All threads write the same value and then read it, so the result is determined.
 extern "C" __global__ void all_write_the_same(u32 *x, u32 n)
 {
     __shared__ u32 limit;
@@ -196,7 +196,7 @@ extern "C" __global__ void all_write_the_same(u32 *x, u32 n)
     x[threadIdx.x] = own + limit;
 }
 
-// Threads that leave early, before barriers of the others.
+// Threads that exit before barriers of the other threads.
 extern "C" __global__ void early_exit(u32 *x, u32 n)
 {
     __shared__ u32 tile[64];
@@ -209,7 +209,7 @@ extern "C" __global__ void early_exit(u32 *x, u32 n)
     x[threadIdx.x] = tile[63 - threadIdx.x] + __syncthreads_count(threadIdx.x > 10);
 }
 
-// Barriers that lanes of a warp reach on different ways, one after the other.
+// Barriers that lanes of a warp reach on different paths, one after the other.
 extern "C" __global__ void late_lanes(u32 *x, u32 n)
 {
     __shared__ u32 tile[64];

@@ -1,8 +1,8 @@
-// Races on shared memory, each with its mended twin. Compiled with line information.
+// Races on shared memory, each with a corrected version. Compiled with line information.
 
 typedef unsigned int u32;
 
-// Blocks of 64 threads. Each thread reads what one of another warp writes: a barrier is missing.
+// Blocks of 64 threads. Each thread reads a word that another warp writes: a barrier is missing.
 extern "C" __global__ void race_block(u32 *x, u32 n)
 {
     __shared__ u32 tile[64];
@@ -18,7 +18,7 @@ extern "C" __global__ void race_block_mended(u32 *x, u32 n)
     x[threadIdx.x] = tile[63 - threadIdx.x];
 }
 
-// Rounds that use the same memory: the first barrier is there, the one before the next round is not.
+// Rounds that use the same memory: the barrier before the next round is missing.
 extern "C" __global__ void race_next_round(u32 *x, u32 n)
 {
     __shared__ u32 tile[64];
@@ -44,7 +44,7 @@ extern "C" __global__ void race_next_round_mended(u32 *x, u32 n)
     x[threadIdx.x] = sum;
 }
 
-// Lanes of one warp: that they run together is no order.
+// Lanes of one warp: running together does not order their accesses.
 extern "C" __global__ void race_warp(u32 *x, u32 n)
 {
     __shared__ u32 tile[64];
@@ -111,7 +111,7 @@ extern "C" __global__ void race_atomic_mended(u32 *x, u32 n)
     x[threadIdx.x] = count;
 }
 
-// Handed from one warp to the other by a flag: the fences are missing.
+// A flag passes data between two warps: the fences are missing.
 extern "C" __global__ void race_flag(u32 *x, u32 n)
 {
     __shared__ u32 data;

@@ -1,8 +1,8 @@
-// Reads of memory that nobody has written, each with its mended twin. Compiled with line information.
+// Reads of memory that was never written, each with a corrected version. Compiled with line information.
 
 typedef unsigned int u32;
 
-// n words from malloc, of which only the even ones are written.
+// n words from malloc. Only the even ones are written.
 extern "C" __global__ void unwritten_global(u32 *x, u32 n)
 {
     if (threadIdx.x == 0) {
@@ -35,7 +35,7 @@ extern "C" __global__ void unwritten_global_mended(u32 *x, u32 n)
     }
 }
 
-// The last block of x is short: its tail is not loaded, but summed.
+// The last block of x is short: the rest of its tile is not loaded, but is summed.
 extern "C" __global__ void unwritten_shared(u32 *x, u32 n)
 {
     __shared__ u32 tile[64];
@@ -62,7 +62,7 @@ extern "C" __global__ void unwritten_shared_mended(u32 *x, u32 n)
     }
 }
 
-// What the call leaves out is read all the same.
+// The call does not write all words, but the caller reads all of them.
 __device__ __noinline__ void first_digits(u32 *digits, u32 of, u32 count)
 {
     for (u32 i = 0; i < count; i++) {

@@ -1,9 +1,9 @@
-// Threads that wait for what never comes, each with its mended twin. Compiled with line information. A GPU may hang
-// on these; do not launch them there.
+// Threads that wait for an event that never occurs, each with a corrected version. Compiled with line information.
+// A GPU may hang on these; do not launch them there.
 
 typedef unsigned int u32;
 
-// Half a warp waits at one barrier, the other half at another.
+// Half a warp waits at one barrier, the other half at another one.
 extern "C" __global__ void divergent_barriers(u32 *x, u32 n)
 {
     if (threadIdx.x % 32 < n) {
@@ -21,7 +21,7 @@ extern "C" __global__ void divergent_barriers_mended(u32 *x, u32 n)
     __syncthreads();
 }
 
-// Half a warp waits at a barrier, the other half for the first one.
+// Half a warp waits at a barrier, the other half waits for the first one.
 extern "C" __global__ void barrier_and_shuffle(u32 *x, u32 n)
 {
     u32 value = threadIdx.x;
@@ -41,7 +41,7 @@ extern "C" __global__ void barrier_and_shuffle_mended(u32 *x, u32 n)
     x[threadIdx.x] = threadIdx.x % 32 < n ? value : other;
 }
 
-// Each of two warps waits at a barrier of its own for the other one.
+// Each of two warps waits at its own barrier for the other one.
 extern "C" __global__ void deadlock(u32 *x, u32 n)
 {
     if (threadIdx.x < 32) {
@@ -58,7 +58,7 @@ extern "C" __global__ void deadlock_mended(u32 *x, u32 n)
     x[threadIdx.x] = n;
 }
 
-// All lanes execute it, half of them are named.
+// All lanes execute the instruction, but the mask contains half of them.
 extern "C" __global__ void outside_mask(u32 *x, u32 n)
 {
     u32 value = x[threadIdx.x];
@@ -71,7 +71,7 @@ extern "C" __global__ void outside_mask_mended(u32 *x, u32 n)
     x[threadIdx.x] = __shfl_sync(0xffffffff, value, n % 16);
 }
 
-// The flag that ends it is never set.
+// The loop waits for a flag that is never set.
 extern "C" __global__ void endless(volatile u32 *x, u32 n)
 {
     while (x[0] != n) {

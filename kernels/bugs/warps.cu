@@ -1,9 +1,9 @@
-// Lanes and warps that take it for granted that others do what they do, each with its mended twin. Compiled with line
-// information. A GPU may hang on these, or compute anything; do not launch them there.
+// Lanes and warps with wrong assumptions about each other, each with a corrected version. Compiled with line
+// information. A GPU may hang or compute anything; do not launch them there.
 
 typedef unsigned int u32;
 
-// A sum over eight lanes, wanted by all of them: what the upper ones add comes from lanes that take no part.
+// A sum over eight lanes that all of them use: the upper lanes add values of lanes that do not participate.
 extern "C" __global__ void shuffle_outside(u32 *x, u32 n)
 {
     if (threadIdx.x >= 8) {
@@ -30,7 +30,7 @@ extern "C" __global__ void shuffle_outside_mended(u32 *x, u32 n)
     }
 }
 
-// The mask names lanes that have gone.
+// The mask contains lanes that have exited.
 extern "C" __global__ void shuffle_from_exited(u32 *x, u32 n)
 {
     u32 value = x[threadIdx.x];
@@ -50,7 +50,7 @@ extern "C" __global__ void shuffle_from_exited_mended(u32 *x, u32 n)
     x[threadIdx.x] = other;
 }
 
-// Half a warp votes, the other half shuffles, and both name the whole warp.
+// Half a warp votes and the other half shuffles, both with the mask of the whole warp.
 extern "C" __global__ void vote_and_shuffle(u32 *x, u32 n)
 {
     u32 value = x[threadIdx.x];
@@ -73,7 +73,7 @@ extern "C" __global__ void vote_and_shuffle_mended(u32 *x, u32 n)
     x[threadIdx.x] = value;
 }
 
-// Two warps come to one barrier, and do not agree for how many threads it is.
+// Two warps arrive at one barrier with different thread counts.
 extern "C" __global__ void barrier_counts(u32 *x, u32 n)
 {
     if (threadIdx.x < n) {
@@ -90,7 +90,7 @@ extern "C" __global__ void barrier_counts_mended(u32 *x, u32 n)
     x[threadIdx.x] = n;
 }
 
-// A function without a result, called as one with a result.
+// A function without a result is called as one with a result.
 typedef u32 (*Step)(u32);
 
 __device__ __noinline__ void note(u32 *x)

@@ -1,4 +1,4 @@
-// Atomics of every kind and type; operands are such that the order does not matter, or results are made independent of it.
+// Atomics of every kind and type. The results do not depend on the order of the operations.
 // compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 clang22-sm_80 nvcc13.0-sm_75 nvrtc13.0-sm_120
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
@@ -34,7 +34,7 @@ extern "C" __global__ void atomic_floats(float* f, double* d, __half* h, __nv_bf
     atomicAdd(&b[0], __float2bfloat16(1)), atomicAdd((__nv_bfloat162*)b + 1, __floats2bfloat162_rn(1, 0.5f));
 }
 
-// What each gets back: sums of all of them do not depend on the order.
+// The returned values: their sums do not depend on the order.
 // case atomic_results <<<4, 64>>>(inout u32 zero 4, inout u64 zero 6)
 extern "C" __global__ void atomic_results(u32* counters, u64* sums) {
     u32 a = atomicAdd(&counters[0], 1), b = atomicInc(&counters[1], 6), c = atomicAdd(&counters[2], 3), d = atomicXor(&counters[3], 0);
@@ -42,7 +42,7 @@ extern "C" __global__ void atomic_results(u32* counters, u64* sums) {
     atomicAdd(&sums[5], (u64)a * a);
 }
 
-// In shared memory, and through generic pointers that may be either.
+// In shared memory, and through generic pointers to either space.
 __device__ __noinline__ void bump(u32* p, u32 by) { atomicAdd(p, by); }
 
 // case atomic_shared <<<3, 96>>>(in u32 bits 288, inout u32 zero 32, inout u64 zero 8)

@@ -1,4 +1,4 @@
-// Calls, pointers to functions, recursion, tables, structs, constants, globals.
+// Calls, function pointers, recursion, tables, structs, constants, globals.
 // compile nvrtc12.4-sm_75 nvrtc12.9-sm_80-G nvrtc13.0-sm_90 clang19-sm_80 clang22-sm_80-G nvcc13.0-sm_90 nvrtc13.0-sm_120
 typedef unsigned u32;
 typedef unsigned long long u64;
@@ -10,7 +10,7 @@ __device__ __noinline__ int collatz(int x) { return x & 1 ? 3 * x + 1 : x / 2; }
 typedef int (*Function)(int);
 __device__ Function functions[4] = {twice, square, negate, collatz};
 
-// Through a table in global memory, and through a pointer that was chosen at run time and passed on.
+// Calls through a table in global memory, and through a pointer that is chosen at run time and passed on.
 __device__ __noinline__ int apply(Function f, int x, int times) {
     for (int i = 0; i < times; i++) x = f(x);
     return x;
@@ -76,7 +76,7 @@ extern "C" __global__ void recursion(const int* in, int* out, u32* numbers) {
     numbers[threadIdx.x] = ackermann(threadIdx.x % 3, threadIdx.x % 5);
 }
 
-// A machine with a stack, in local memory: a dense switch becomes a table of branches.
+// A stack machine in local memory: its dense switch becomes a branch table.
 // case interpreter <<<1, 64>>>(in u8 below:12 4096, out i32 64)
 extern "C" __global__ void interpreter(const unsigned char* programs, int* out) {
     const unsigned char* program = programs + threadIdx.x * 64;
@@ -129,7 +129,7 @@ extern "C" __global__ void structs(const int* in, double* out, u32* sums, Inner 
     sums[threadIdx.x] = sum;
 }
 
-// Globals that hold addresses of globals, constants of all kinds, and values that earlier blocks left.
+// Globals that contain addresses of globals, constants of all kinds, and values from earlier blocks.
 struct Node {
     int value;
     const Node* next;
@@ -175,7 +175,7 @@ extern "C" __global__ void templates(long long* out, int k) {
     out[t] = integrate([&](int x) { return p(x) + t; }, -t, t) + integrate(q, 0, t);
 }
 
-// An odd block, threads that leave early, and dynamic shared memory of several types.
+// An odd block size, threads that exit early, and dynamic shared memory of several types.
 // case odd_block <<<3, 37x1x3, 1332>>>(in u32 bits 333, out u32 333)
 extern "C" __global__ void odd_block(const u32* in, u32* out) {
     extern __shared__ __align__(8) unsigned char raw[];

@@ -1,4 +1,4 @@
-// Conversions, all of them.
+// All conversions.
 // compile nvrtc12.9-sm_75 nvrtc13.0-sm_90 nvrtc13.0-sm_90-fast clang22-sm_90 nvcc13.0-sm_80 nvrtc13.0-sm_120
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>

@@ -1,4 +1,4 @@
-// CUB's block and warp primitives, as they come.
+// Unmodified block and warp primitives of CUB.
 // compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 nvcc13.0-sm_75 clang19-sm_90 nvrtc13.0-sm_120
 #include <cub/block/block_adjacent_difference.cuh>
 #include <cub/block/block_discontinuity.cuh>

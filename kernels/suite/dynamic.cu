@@ -85,7 +85,7 @@ __device__ u32 place_queens(u32 n, u32 columns, u32 left, u32 right) {
     return count;
 }
 
-// Queens on a board of n x n; each thread has the first two rows given, and recurses.
+// Queens on a board of n x n. Each thread starts from two given rows and recurses.
 // case queens <<<1, 64>>>(inout u32 zero 1, u32 8) ref queens
 extern "C" __global__ void queens(u32* count, u32 n) {
     u32 a = 1u << threadIdx.x % n, b = 1u << threadIdx.x / n;
@@ -93,7 +93,7 @@ extern "C" __global__ void queens(u32* count, u32 n) {
     atomicAdd(count, place_queens(n, a | b, (a << 1 | b) << 1, (a >> 1 | b) >> 1));
 }
 
-// All pairs' shortest paths, Floyd and Warshall, in shared memory.
+// All-pairs shortest paths (Floyd-Warshall) in shared memory.
 // case all_pairs <<<2, 16x16>>>(in u32 below:1000 512, out u32 512)
 extern "C" __global__ void all_pairs(const u32* in, u32* out) {
     __shared__ u32 d[16][16];

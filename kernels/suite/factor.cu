@@ -1,4 +1,4 @@
-// Factorisations of small matrices, a block each.
+// Factorisations of small matrices, one per block.
 // compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 clang22-sm_90 nvcc13.0-sm_75-G nvrtc13.0-sm_120
 typedef unsigned u32;
 
@@ -57,7 +57,7 @@ extern "C" __global__ void lu_pivot(float* matrices, u32* pivots, u32 n) {
     for (u32 r = 0; r < n; r++) matrix[r * n + t] = a[r][t];
 }
 
-// Givens rotations: R in the upper triangle; a thread per column.
+// Givens rotations: R in the upper triangle, one thread per column.
 // case qr_givens <<<2, 16>>>(inout f64 unit 512, u32 16)
 extern "C" __global__ void qr_givens(double* matrices, u32 n) {
     __shared__ double a[16][16];

@@ -121,7 +121,7 @@ extern "C" __global__ void cosine_transform(const unsigned char* in, short* out)
     out[at] = (short)((sum + (1 << 16)) >> 17);
 }
 
-// Walsh and Hadamard, within a warp by shuffles, across warps in shared memory.
+// The Walsh-Hadamard transform: within a warp by shuffles, across warps in shared memory.
 // case walsh <<<2, 128>>>(inout f32 below:100 256)
 extern "C" __global__ void walsh(float* data) {
     __shared__ float s[128];

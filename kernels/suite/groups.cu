@@ -30,7 +30,7 @@ extern "C" __global__ void group_algorithms(const u32* in, u32* out) {
     out[4 * n + i] = tile.ballot(x & 1) + tile.any(x > 990) + 2 * tile.all(x < 990) + 4 * tile.match_any(x & 3);
 }
 
-// Those who came together elect a leader that adds for them.
+// Coalesced threads elect a leader that adds for all of them.
 // case coalesced <<<3, 64>>>(in u32 below:10 192, inout u32 zero 10, out u32 192)
 extern "C" __global__ void coalesced(const u32* in, u32* counters, u32* sizes) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, x = in[i];
@@ -52,7 +52,7 @@ extern "C" __global__ void binary_groups(const u32* in, u32* out) {
 }
 
 
-// All blocks wait for each other, several times: what a grid's sync does, as a spin barrier.
+// All blocks wait for each other, several times: the sync of a grid, as a spin barrier.
 __device__ void grid_barrier(u32* arrived, u32 blocks) {
     cg::this_thread_block().sync();
     if (threadIdx.x == 0) {

@@ -63,7 +63,7 @@ extern "C" __global__ void brain2_arithmetic(const __nv_bfloat162* a, const __nv
     PUT2(__hmin2(x, y)) PUT2(__heq2(x, y))
 }
 
-// A matrix product in half2 with fused multiply-adds in half precision: two columns each thread.
+// A matrix product in half2 with fused multiply-adds in half precision: two columns per thread.
 // case half_gemm <<<2x2, 8x16>>>(in f16 unit 1024, in u32 zero 1, in f16 unit 1024, out f16 1024, u32 32)
 extern "C" __global__ void half_gemm(const __half* a, const u32* unused, const __half2* b, __half2* c, u32 n) {
     u32 pair = blockIdx.x * 8 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y;

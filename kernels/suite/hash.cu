@@ -74,7 +74,7 @@ extern "C" __global__ void murmur3(const u8* in, u32* out) {
 
 __device__ u32 crc_table[256];
 
-// The table first, by one warp; then each thread its own string; and the same again bit by bit with `brev`.
+// One warp creates the table. Then each thread processes its own string, and again bit by bit with `brev`.
 // case crc32 <<<1, 64>>>(in u8 bits 4096, out u32 64, out u32 64, u32 64) ref crc32
 extern "C" __global__ void crc32(const u8* in, u32* by_table, u32* by_bits, u32 length) {
     if (threadIdx.x < 32)
@@ -146,13 +146,13 @@ extern "C" __global__ void chacha20(const u32* key, uint4* out) {
                                     x[4 * k + 3] + start[4 * k + 3]);
 }
 
-// A hash table with open addressing, filled and then asked, with 64-bit slots and compare-and-swap.
+// A hash table with open addressing, filled and then queried, with 64-bit slots and compare-and-swap.
 // case hash_table <<<4, 64>>>(in u32 perm 256, inout u64 zero 512, scratch u32 1, out u32 256, u32 512)
 extern "C" __global__ void hash_table(const u32* keys, u64* scratch_slots, u32* arrived, u32* found, u32 slots) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, key = keys[i] + 1;
     u32 at = key * 2654435761u % slots;
     while (atomicCAS(&scratch_slots[at], 0, (u64)key << 32 | i) != 0) at = (at + 1) % slots;
-    // All blocks have inserted before any asks.
+    // All blocks insert before any block queries.
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -168,7 +168,7 @@ extern "C" __global__ void hash_table(const u32* keys, u64* scratch_slots, u32* 
             break;
         }
     }
-    // Where a key lies depends on who came first: leave only how many there are.
+    // The position of a key depends on the order, so only the number of keys is stored.
     __syncthreads();
     if (threadIdx.x == 0) {
         atomicAdd(arrived, 1);

@@ -1,4 +1,4 @@
-// Counting.
+// Histograms.
 // compile nvrtc12.9-sm_80-fast nvrtc13.0-sm_90 clang19-sm_75 nvcc13.0-sm_80-G nvrtc13.0-sm_120
 typedef unsigned u32;
 typedef unsigned short u16;
@@ -24,7 +24,7 @@ extern "C" __global__ void histogram_global(const unsigned char* in, u32* counts
         for (; i < n; i++) atomicAdd(&counts[in[i]], 1);
 }
 
-// Lanes with the same bin elect one that adds for all.
+// Lanes with the same bin elect one lane that adds for all.
 // case histogram_matched <<<4, 64>>>(in u8 below:9 3000, inout u32 zero 256, u32 3000) ref histogram
 extern "C" __global__ void histogram_matched(const unsigned char* in, u32* counts, u32 n) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
@@ -33,7 +33,7 @@ extern "C" __global__ void histogram_matched(const unsigned char* in, u32* count
     }
 }
 
-// Each thread counts nibbles in bytes of its own, packed in four words; they are added before they overflow.
+// Each thread counts nibbles in its own bytes, packed in four words, and adds them before they overflow.
 // case histogram_packed <<<2, 32>>>(in u32 bits 4096, out u32 32, u32 2048) ref nibbles
 extern "C" __global__ void histogram_packed(const u32* in, u32* counts, u32 n) {
     u32 wide[16] = {};

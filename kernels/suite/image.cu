@@ -61,7 +61,7 @@ extern "C" __global__ void mandelbrot(unsigned short* out, u32 width, u32 height
     out[py * width + px] = (unsigned short)n;
 }
 
-// BT.601 in integers; pixels as structs of three bytes.
+// BT.601 in integers. Pixels are structs of three bytes.
 struct Pixel {
     u8 r, g, b;
 };
@@ -82,7 +82,7 @@ __device__ void order(u32& a, u32& b) {
     a = low;
 }
 
-// Median of three by three, four pixels in a word, by a network of minima and maxima of bytes.
+// Median of three by three, four pixels per word, by a network of bytewise minima and maxima.
 // case median <<<2, 62>>>(in u32 bits 512, out u32 124)
 extern "C" __global__ void median(const u32* in, u32* out) {
     u32 x = threadIdx.x + 1, v[9];

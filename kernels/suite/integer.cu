@@ -91,7 +91,7 @@ __device__ Big plus(Big a, Big b, u32& carry) {
 extern "C" __global__ void carry_chains(const Big* a, const Big* b, Big* sums, u32* products) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, carry, borrow;
     Big x = a[i], y = b[i], s = plus(x, y, carry);
-    // Subtract again what was carried out, as 19 + 19 ..: a borrow chain.
+    // Subtracts 38 for the carry: a borrow chain.
     u32 fix = carry * 38;
     asm("sub.cc.u32 %0, %0, %9; subc.cc.u32 %1, %1, 0; subc.cc.u32 %2, %2, 0; subc.cc.u32 %3, %3, 0; subc.cc.u32 %4, %4, 0;"
         "subc.cc.u32 %5, %5, 0; subc.cc.u32 %6, %6, 0; subc.cc.u32 %7, %7, 0; subc.u32 %8, 0, 0;"

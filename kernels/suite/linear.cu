@@ -2,7 +2,7 @@
 // compile nvrtc12.4-sm_75 nvrtc12.9-sm_80 nvrtc13.0-sm_90 nvcc13.0-sm_90-fast clang19-sm_80 nvrtc13.0-sm_120
 typedef unsigned u32;
 
-// A warp per row; lanes fold their sums by halves.
+// One warp per row. Lanes fold their sums by halves.
 // case gemv_rows <<<8, 256>>>(in f32 unit 6144, in f32 unit 96, out f32 64, u32 64, u32 96) ref gemv
 extern "C" __global__ void gemv_rows(const float* a, const float* x, float* y, u32 rows, u32 columns) {
     u32 row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -39,7 +39,7 @@ extern "C" __global__ void gemm_tiled(const float* a, const float* b, float* c, 
     if (row < m && column < n) c[row * n + column] = sum;
 }
 
-// 32 x 32 outputs per block of 64 threads: 4 x 4 in each thread's registers, loaded four floats at a time. The sizes
+// 32 x 32 outputs per block of 64 threads: 4 x 4 in each thread's registers, loaded by four floats. The sizes
 // are multiples of 32, 32 and 8.
 // case gemm_registers <<<2x2, 64>>>(in f32 unit 4096, in f32 unit 4096, out f32 4096, u32 64, u32 64, u32 64) ref gemm
 extern "C" __global__ void gemm_registers(const float* a, const float* b, float* c, u32 m, u32 n, u32 k) {
@@ -84,7 +84,7 @@ extern "C" __global__ void transpose(const double* in, double* out, u32 rows, u3
     }
 }
 
-// Many products of 4 x 4 matrices, one each thread, row-major against column-major.
+// Many products of 4 x 4 matrices, one per thread, row-major by column-major.
 struct Matrix4 {
     double v[4][4];
 };
@@ -103,8 +103,8 @@ extern "C" __global__ void batched(const Matrix4* a, const Matrix4* b, Matrix4* 
     c[i] = z;
 }
 
-// y += alpha A^T x: each block sums some rows, and adds with atomics. The numbers are small integers, so that the order
-// of the additions does not matter.
+// y += alpha A^T x: each block sums some rows and adds them with atomics. The numbers are small integers, so the
+// order of the additions does not matter.
 // case gemv_transposed <<<4, 64>>>(in f32 below:64 4096, in f32 below:64 64, inout f32 below:8 64, f32 2, u32 64, u32 64) ref gemv_transposed
 extern "C" __global__ void gemv_transposed(const float* a, const float* x, float* y, float alpha, u32 rows, u32 columns) {
     u32 t = threadIdx.x;

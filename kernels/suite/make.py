@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles the suite's kernels to ptx/THEME.VARIANT.ptx.gz: every variant on a source's `// compile` lines.
+"""Compiles the suite's kernels to ptx/THEME.VARIANT.ptx.gz, for every variant on a source's `// compile` lines.
 
 A variant is COMPILER-TARGET[-OPTION..], such as nvrtc12.9-sm_80, nvcc13.0-sm_90-fast, clang19-sm_75-G. The
-compilers come from Python packages and from Debian; nothing of CUDA has to be installed:
+compilers come from Python packages and from Debian. CUDA need not be installed:
 
     bash kernels/suite/toolchain.sh /tmp/toolchain          # fetches and unpacks them
-    python3 kernels/suite/make.py /tmp/toolchain            # all that is missing or older than its source
-    python3 kernels/suite/make.py /tmp/toolchain --all scan # these themes, new or not
+    python3 kernels/suite/make.py /tmp/toolchain            # variants that are missing or older than their source
+    python3 kernels/suite/make.py /tmp/toolchain --all scan # all variants of these themes
 """
 
 import argparse
@@ -28,13 +28,13 @@ OPTIONS = {
 
 
 def variants(source):
-    """All that follows `// compile` in a source."""
+    """Returns the variants on the `// compile` lines of a source."""
     lines = re.findall(r"^// compile (.*)$", source.read_text(), re.M)
     return [variant for line in lines for variant in line.split()]
 
 
 def command(tools, variant, source):
-    """What compiles `source` to the file OUTPUT."""
+    """Returns the command that compiles `source` to the file OUTPUT."""
     compiler, arch, *options = variant.split("-")
     kind, version = re.fullmatch(r"([a-z]+)([0-9.]+)", compiler).groups()
     flags = [flag for option in options for flag in OPTIONS[kind][option]]
@@ -50,10 +50,10 @@ def command(tools, variant, source):
 
 
 def nvrtc(tools, version, arch, name, flags):
-    """PTX of one source by NVRTC, in a process of its own: two versions do not get on in one."""
+    """Compiles a source by NVRTC in a separate process, because two versions conflict in one."""
     root = tools / f"nvrtc{version}"
     home = tools / f"cuda{version.split('.')[0]}"
-    # Loaded first, because nvrtc looks for it by name only.
+    # Loaded first, because NVRTC looks it up by name only.
     ctypes.CDLL(str(next(root.rglob("libnvrtc-builtins.so.*"))), ctypes.RTLD_GLOBAL)
     lib = ctypes.CDLL(str(next(path for path in root.rglob("libnvrtc.so.*"))))
     flags = [f"--gpu-architecture={arch}", f"-I{home / 'include'}", f"-I{home / 'include/cccl'}", "-default-device",
@@ -73,7 +73,7 @@ def nvrtc(tools, version, arch, name, flags):
 
 
 def slim(ptx):
-    """Without comments that only say who made it, and without blank lines. What is code stays as it is."""
+    """Removes comment lines and blank lines. Code stays unchanged."""
     lines = [line.rstrip() for line in ptx.splitlines()]
     return "\n".join(line for line in lines if line and not re.match(r"\s*//", line)) + "\n"
 
@@ -92,7 +92,7 @@ def main():
             output = HERE / "ptx" / f"{source.stem}.{variant}.ptx.gz"
             if not args.all and output.exists() and output.stat().st_mtime >= source.stat().st_mtime:
                 continue
-            # In the folder itself, so that no path of this machine gets into the PTX.
+            # In the folder itself, so that the PTX contains no path of this machine.
             with tempfile.TemporaryDirectory() as folder:
                 made = pathlib.Path(folder) / "made.ptx"
                 words = [str(made) if word == "OUTPUT" else word for word in command(args.toolchain.resolve(), variant, source)]
@@ -102,7 +102,7 @@ def main():
                 print(f"FAILED {output.name}\n{done.stderr}{done.stdout[:2000]}", file=sys.stderr)
                 failed += 1
                 continue
-            # No time and no name in it: the same PTX gives the same file.
+            # Without time and name, so that the same PTX has the same file.
             output.write_bytes(gzip.compress(slim(ptx).encode(), 9, mtime=0))
             print(f"{output.name}: {output.stat().st_size} bytes")
     return 1 if failed else 0

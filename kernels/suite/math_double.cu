@@ -10,7 +10,7 @@ typedef unsigned u32;
 #define BINARY(F) \
     F(pow) F(atan2) F(hypot) F(rhypot) F(fmod) F(remainder) F(fdim) F(fmax) F(fmin) F(copysign) F(nextafter)
 
-// Results of function k stand from k * n on.
+// Results of function k start at k * n.
 // case unary_double <<<2x49, 128>>>(in f64 lin:-3:3 256, out f64 12544, u32 256)
 // case unary_double@wide <<<1x49, 128>>>(in f64 wide 128, out f64 6272, u32 128)
 // The driver fuses products and sums that PTX leaves without a rounding, and what is fused passes on another NaN;
@@ -36,7 +36,7 @@ extern "C" __global__ void binary_double(const double* a, const double* b, doubl
 #undef CASE
 }
 
-// Functions with integers in or out, and pairs of results.
+// Functions with integer arguments or results, and pairs of results.
 // case mixed_double <<<2, 64>>>(in f64 wide 128, out f64 1280, out i64 512)
 extern "C" __global__ void mixed_double(const double* in, double* out, long long* integers) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
@@ -73,7 +73,7 @@ extern "C" __global__ void rounded_double(const double* a, const double* b, doub
     ROUND(rn) ROUND(rz) ROUND(ru) ROUND(rd)
 }
 
-// Iterations that use everything IEEE decides: Newton, Horner, continued fractions.
+// Iterations whose result IEEE determines: Newton, Horner, continued fractions.
 // case iterations_double <<<2, 64>>>(in f64 pos 128, out f64 384)
 extern "C" __global__ void iterations_double(const double* in, double* out) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;

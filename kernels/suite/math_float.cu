@@ -11,7 +11,7 @@ typedef unsigned u32;
 #define BINARY(F) \
     F(powf) F(atan2f) F(hypotf) F(rhypotf) F(fmodf) F(remainderf) F(fdimf) F(fmaxf) F(fminf) F(copysignf) F(nextafterf) F(__fdividef) F(__powf)
 
-// Results of function k stand from k * n on.
+// Results of function k start at k * n.
 // case unary_float <<<2x49, 128>>>(in f32 lin:-3:3 256, out f32 12544, u32 256)
 // case unary_float@wide <<<1x49, 128>>>(in f32 wide 128, out f32 6272, u32 128)
 // case unary_float@special <<<1x49, 128>>>(in f32 special 128, out f32 6272, u32 128)
@@ -83,7 +83,7 @@ extern "C" __global__ void rounded_float(const float* a, const float* b, float* 
     ROUND(rn) ROUND(rz) ROUND(ru) ROUND(rd)
 }
 
-// What compilers make of divisions, square roots and reciprocals.
+// Divisions, square roots and reciprocals.
 // case quotients <<<4, 64>>>(in f32 wide 256, in f32 wide 256, out f32 1024, out f64 256)
 extern "C" __global__ void quotients(const float* a, const float* b, float* out, double* wide) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;

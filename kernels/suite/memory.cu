@@ -43,7 +43,7 @@ extern "C" __global__ void struct_copies(const Odd* in, Odd* out, const Even* ev
 }
 
 #if defined(__clang__)
-// Its headers lack some; those in their place have the same effect.
+// Its headers lack some functions. The replacements have the same effect.
 #define __ldca __ldcg
 #define __ldlu __ldcs
 #define __stwb __stwt
@@ -89,7 +89,7 @@ extern "C" __global__ void cache_hints(const u32* in, u32* out) {
 __device__ u32 scratch[64];
 __constant__ u32 constants[64] = {3, 1, 4, 1, 5, 9, 2, 6};
 
-// One function that is given pointers into every space.
+// One function with pointers to every space.
 __device__ __noinline__ u32 sum_of(const u32* p, u32 n) {
     u32 sum = 0;
     for (u32 k = 0; k < n; k++) sum = sum * 33 + p[k];
@@ -125,7 +125,7 @@ extern "C" __global__ void unaligned(const u8* in, u32* out) {
     out[64 + i] = word;
 }
 
-// Volatile and relaxed: what one warp writes another reads, after a fence, in shared and in global memory.
+// Volatile and relaxed accesses: one warp reads what another one wrote, after a fence, in shared and global memory.
 // case message_passing <<<1, 64>>>(in u32 bits 640, scratch u32 64, out u32 320)
 extern "C" __global__ void message_passing(const u32* in, u32* box, u32* out) {
     __shared__ volatile u32 flag, data[32];

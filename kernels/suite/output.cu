@@ -1,4 +1,4 @@
-// printf, assert, and memory from the device's heap.
+// printf, assert, and the device's heap.
 // compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 clang19-sm_80 nvcc13.0-sm_75 nvrtc13.0-sm_120
 #if !defined(__CUDACC_RTC__)
 #include <cstdio>
@@ -26,7 +26,7 @@ extern "C" __global__ void asserts(const u32* in, u32* out, u32 limit) {
     out[i] = in[i] * 2;
 }
 
-// Lists on the device's heap, built and freed by each thread.
+// Lists on the device's heap, created and freed by each thread.
 struct Item {
     u32 value;
     Item* next;

@@ -24,7 +24,7 @@ extern "C" __global__ void n_body(const float4* bodies, float4* forces, u32 n, f
     forces[i] = make_float4(fx, fy, fz, 0);
 }
 
-// Lennard and Jones with a cutoff, in double precision, periodic box.
+// Lennard-Jones with a cutoff, in double precision, in a periodic box.
 // case lennard_jones <<<2, 32>>>(in f64 pos 192, out f64 192, out f64 64, f64 0.35)
 extern "C" __global__ void lennard_jones(const double* positions, double* forces, double* energies, double cutoff) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
@@ -47,7 +47,7 @@ extern "C" __global__ void lennard_jones(const double* positions, double* forces
     energies[i] = energy;
 }
 
-// Runge and Kutta's fourth order for the Lorenz system, a start per thread: chaos forgives no bit.
+// Fourth-order Runge-Kutta for the Lorenz system, one start per thread. Chaos amplifies any difference.
 // case lorenz <<<2, 32>>>(inout f64 unit 192, u32 200)
 extern "C" __global__ void lorenz(double* state, u32 steps) {
     double* s = state + 3 * (blockIdx.x * blockDim.x + threadIdx.x);
@@ -73,7 +73,7 @@ extern "C" __global__ void lorenz(double* state, u32 steps) {
     for (int a = 0; a < 3; a++) s[a] = x[a];
 }
 
-// Ising spins on a checkerboard, with a generator of its own per site; acceptance by integer thresholds.
+// Ising spins on a checkerboard, with one generator per site. Acceptance by integer thresholds.
 // case ising <<<1, 256>>>(inout i8 const:1 1024, u32 10, u32 12345)
 extern "C" __global__ void ising(signed char* spins, u32 sweeps, u32 seed) {
     __shared__ signed char s[32][32];

@@ -24,7 +24,7 @@ extern "C" __global__ void double_buffer(const uint4* in, u32* out, u32 tiles) {
     out[blockIdx.x * 32 + t] = sum;
 }
 
-// Four and eight bytes, and zeros where nothing is to be read.
+// Four and eight bytes, and zeros where nothing is read.
 // case partial_copies <<<1, 64>>>(in u32 bits 192, out u32 192)
 extern "C" __global__ void partial_copies(const u32* in, u32* out) {
     __shared__ u32 words[64];
@@ -39,7 +39,7 @@ extern "C" __global__ void partial_copies(const u32* in, u32* out) {
     out[64 + 2 * t] = pairs[63 - t].x, out[64 + 2 * t + 1] = pairs[63 - t].y;
 }
 
-// Arrive early, wait late: a barrier object in shared memory, for several phases.
+// Early arrival, late wait: a barrier object in shared memory, for several phases.
 // case split_barrier <<<2, 64>>>(in u32 bits 128, out u32 128, u32 6) ref split_barrier
 extern "C" __global__ void split_barrier(const u32* in, u32* out, u32 rounds) {
     using Barrier = cuda::barrier<cuda::thread_scope_block>;

@@ -1,4 +1,4 @@
-// Random numbers and what is done with them.
+// Random numbers and their uses.
 // compile nvrtc12.4-sm_80 nvrtc13.0-sm_90 clang19-sm_75 nvcc13.0-sm_90-fast nvrtc13.0-sm_120
 typedef unsigned u32;
 typedef unsigned long long u64;
@@ -22,7 +22,7 @@ struct Xorwow {
     u32 v[5], d;
 };
 
-// State is kept in global memory, as a library keeps it.
+// The state is in global memory, as in a library.
 // case xorwow <<<2, 64>>>(inout u32 bits 768, out u32 128, u32 20) ref xorwow
 extern "C" __global__ void xorwow(Xorwow* states, u32* sums, u32 steps) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;
@@ -38,7 +38,7 @@ extern "C" __global__ void xorwow(Xorwow* states, u32* sums, u32 steps) {
     sums[i] = sum;
 }
 
-// PCG with 128 bits of state would need a library; this is PCG-XSH-RR with 64, and jumps ahead by squaring.
+// PCG-XSH-RR with 64 bits of state, with jumps by squaring. 128 bits of state would require a library.
 // case pcg <<<2, 128>>>(out u32 1024, u64 42) ref pcg
 extern "C" __global__ void pcg(u32* out, u64 seed) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -71,7 +71,7 @@ __device__ u32 hash(u32 x) {
     return x ^ x >> 16;
 }
 
-// Points in the quarter circle, in integers: exact.
+// Points in the quarter circle, in integers, so the result is exact.
 // case monte_carlo_pi <<<4, 64>>>(inout u64 zero 1, u32 50)
 extern "C" __global__ void monte_carlo_pi(u64* inside, u32 points) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, count = 0;
@@ -83,7 +83,7 @@ extern "C" __global__ void monte_carlo_pi(u64* inside, u32 points) {
     if (threadIdx.x % 32 == 0) atomicAdd(inside, (u64)count);
 }
 
-// Normal numbers by Box and Muller.
+// Normal numbers by Box-Muller.
 // case box_muller <<<4, 64>>>(out f32 512)
 extern "C" __global__ void box_muller(float2* out) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -93,7 +93,7 @@ extern "C" __global__ void box_muller(float2* out) {
     out[i] = make_float2(radius * cosine, radius * sine);
 }
 
-// An option's price along random paths.
+// The price of an option along random paths.
 // The driver fuses products and sums that PTX leaves without a rounding; assembled by `ptxas -fmad=false`, every bit
 // is the same on the H200.
 // case monte_carlo_option <<<2, 64>>>(out f32 128, f32 100, f32 105, f32 0.03, f32 0.2, u32 16) ulp 64

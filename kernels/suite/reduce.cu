@@ -18,7 +18,7 @@ extern "C" __global__ void block_sum(const double* in, double* out, u32 n) {
 
 __device__ u32 arrived;
 
-// The block that arrives last adds what the others left, in order.
+// The block that arrives last adds the results of the others, in order.
 // case last_block_sum <<<12, 64>>>(in f32 unit 3000, scratch f32 12, out f32 1, u32 3000)
 extern "C" __global__ void last_block_sum(const float* in, volatile float* parts, float* out, u32 n) {
     __shared__ float part[2];
@@ -40,7 +40,7 @@ extern "C" __global__ void last_block_sum(const float* in, volatile float* parts
     *out = total;
 }
 
-// Value and index of the largest, the first of equals: packed into 64 bits for one atomic.
+// Value and index of the largest element, the first of equal ones: packed into 64 bits for one atomic.
 // case argmax <<<5, 96>>>(in i32 below:500 4000, inout u64 zero 1, u32 4000) ref argmax
 extern "C" __global__ void argmax(const int* in, u64* best, u32 n) {
     u64 mine = 0;
@@ -55,7 +55,7 @@ extern "C" __global__ void argmax(const int* in, u64* best, u32 n) {
     if (threadIdx.x % 32 == 0) atomicMax(best, mine);
 }
 
-// Largest and smallest float with atomics that floats do not have: compare-and-swap, and integer order.
+// Largest and smallest float by compare-and-swap and by the order of integers.
 // case extremes <<<4, 128>>>(in f32 wide 2500, inout f32 zero 2, u32 2500) ref extremes
 extern "C" __global__ void extremes(const float* in, float* out, u32 n) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
@@ -98,7 +98,7 @@ extern "C" __global__ void moments(const float* in, Moments* out, u32 n) {
     if (threadIdx.x == 0) out[blockIdx.x] = merge(parts[0], parts[1]);
 }
 
-// Neumaier's compensated sum, one row per thread: fails if anything is reassociated.
+// Neumaier's compensated sum, one row per thread. Any reassociation changes the result.
 // case compensated <<<1, 64>>>(in f32 wide 8192, out f32 64, u32 128)
 extern "C" __global__ void compensated(const float* in, float* out, u32 n) {
     float sum = 0, lost = 0;

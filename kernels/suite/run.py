@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs every case of the suite through cuda-run, and leaves outputs and printed text in FOLDER/DEVICE.
+"""Runs every case of the suite with cuda-run, and writes outputs and printed text to FOLDER/DEVICE.
 
     cargo test -p cuda-cpu --test suite write -- --ignored       # writes FOLDER: inputs, PTX, command lines
     python3 kernels/suite/run.py target/release/cuda-run FOLDER cuda [RESULTS.tar.xz]
-    cargo test -p cuda-cpu --test suite adopt -- --ignored       # takes FOLDER/cuda into golden/
+    cargo test -p cuda-cpu --test suite adopt -- --ignored       # copies FOLDER/cuda to golden/
 
-What a GPU of the H200's generation cannot load (targets after sm_90) is left out on `cuda`. Needs Python alone.
+On `cuda`, variants for targets after sm_90 are skipped, because an H200 cannot load them. Needs only Python.
 """
 
 import concurrent.futures
@@ -17,7 +17,7 @@ import time
 
 
 def run(program, folder, device, line):
-    """One case: how it ended, and how long it took."""
+    """Runs a case. Returns its exit status and its duration."""
     name, *words = line.split("\t")
     judge, full = name.split(":", 1)
     if device.startswith("cuda") and judge not in full:

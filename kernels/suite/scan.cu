@@ -3,7 +3,7 @@
 typedef unsigned u32;
 typedef unsigned long long u64;
 
-// Blelloch's: up the tree and down again; exclusive, 256 per block of 128 threads.
+// Blelloch's scan, up the tree and down again: exclusive, 256 per block of 128 threads.
 // case blelloch <<<5, 128>>>(in u32 below:1000 1280, out u32 1280) ref scan_256_exclusive
 extern "C" __global__ void blelloch(const u32* in, u32* out) {
     __shared__ u32 tree[256];
@@ -51,7 +51,7 @@ extern "C" __global__ void warp_scan(const u32* in, u32* out) {
     out[i] = x + (warp ? sums[warp - 1] : 0);
 }
 
-// One pass over everything: each block publishes its sum, then looks back until it finds a finished prefix. Spins.
+// A single pass: each block publishes its sum, then looks back until it finds a finished prefix. Blocks spin.
 // case look_back <<<24, 128>>>(in u32 below:100 3072, out u32 3072, scratch u64 24, scratch u32 1) ref scan_all_inclusive
 extern "C" __global__ void look_back(const u32* in, u32* out, volatile u64* states, u32* ticket) {
     __shared__ u32 block, before, sums[4];
@@ -63,7 +63,7 @@ extern "C" __global__ void look_back(const u32* in, u32* out, volatile u64* stat
     __syncthreads();
     for (u32 w = 0; w < warp; w++) x += sums[w];
     if (threadIdx.x == blockDim.x - 1) {
-        // The upper half says: 1 for the block's own sum, 2 for the sum of all up to here.
+        // The upper half is 1 for the block's own sum, and 2 for the sum of all up to this block.
         states[block] = (u64)(block ? 1 : 2) << 32 | x;
         u32 sum = 0;
         for (int back = (int)block - 1; back >= 0;) {
@@ -80,7 +80,7 @@ extern "C" __global__ void look_back(const u32* in, u32* out, volatile u64* stat
     out[i] = x + before;
 }
 
-// Sums that begin anew where a flag stands.
+// Sums that restart at each flag.
 // case segmented <<<3, 128>>>(in f32 below:10 384, in u8 below:5 384, out f32 384)
 extern "C" __global__ void segmented(const float* in, const unsigned char* heads, float* out) {
     __shared__ float values[128];
@@ -103,7 +103,7 @@ extern "C" __global__ void segmented(const float* in, const unsigned char* heads
     out[i] = values[t];
 }
 
-// Keeps what is odd, in order: ballots count before each lane, one shared scan over the warps.
+// Keeps the odd numbers in order: ballots count before each lane, one shared scan over the warps.
 // case compact <<<1, 256>>>(in u32 bits 1000, out u32 1000, out u32 1, u32 1000) ref compact
 extern "C" __global__ void compact(const u32* in, u32* out, u32* count, u32 n) {
     __shared__ u32 sums[8], base;

@@ -22,7 +22,7 @@ extern "C" __global__ void bitonic(u32* keys) {
     keys[at + t + 256] = s[t + 256];
 }
 
-// A whole radix sort of one block: 8 passes of 4 bits, stable, keys and values.
+// A radix sort of one block: 8 passes of 4 bits, stable, keys and values.
 // case radix <<<1, 128>>>(inout u32 bits 512, inout u32 iota 512) ref sort_pairs
 extern "C" __global__ void radix(u32* keys, u32* values) {
     __shared__ u32 k[2][512], v[2][512];
@@ -65,7 +65,7 @@ extern "C" __global__ void radix(u32* keys, u32* values) {
     for (u32 i = t; i < 512; i += 128) keys[i] = k[0][i], values[i] = v[0][i];
 }
 
-// Each thread finds where its diagonal crosses the merge path and merges its own share.
+// Each thread finds where its diagonal crosses the merge path and merges its share.
 // case merge_path <<<4, 32>>>(in i32 sorted:5000 700, in i32 sorted:5000 580, out i32 1280, u32 700, u32 580) ref merge
 extern "C" __global__ void merge_path(const int* a, const int* b, int* out, u32 na, u32 nb) {
     u32 threads = gridDim.x * blockDim.x, share = (na + nb + threads - 1) / threads;
@@ -107,7 +107,7 @@ extern "C" __global__ void odd_even(Record* records) {
     for (u32 i = t; i < 64; i += 32) records[blockIdx.x * 64 + i] = s[i];
 }
 
-// Insertion sort in local memory, a row per thread, indices by value; then the median of each.
+// Insertion sort in local memory, one row per thread, with indices by value; then the median of each row.
 // case local_sort <<<1, 64>>>(in f32 unit 1344, out f32 64, out u8 1344)
 extern "C" __global__ void local_sort(const float* in, float* medians, unsigned char* order) {
     float x[21];

@@ -11,7 +11,7 @@ extern "C" __global__ void spmv_scalar(const u32* rows, const u32* columns, cons
     y[row] = sum;
 }
 
-// Eight lanes a row.
+// Eight lanes per row.
 // case spmv_vector <<<16, 128>>>(in u32 rows:30 257, in u32 below:256 8000, in f64 unit 8000, in f64 unit 256, out f64 256, u32 256)
 extern "C" __global__ void spmv_vector(const u32* rows, const u32* columns, const double* values, const double* x, double* y, u32 n) {
     u32 row = (blockIdx.x * blockDim.x + threadIdx.x) / 8, lane = threadIdx.x % 8;
@@ -22,14 +22,14 @@ extern "C" __global__ void spmv_vector(const u32* rows, const u32* columns, cons
     if (row < n && lane == 0) y[row] = sum;
 }
 
-// Coordinates, added by atomics; small integers, so that the order does not matter.
+// Coordinates, added by atomics. Small integers, so the order does not matter.
 // case spmv_coo <<<4, 128>>>(in u32 below:100 1500, in u32 below:100 1500, in f64 below:50 1500, in f64 below:50 100, inout f64 zero 100, u32 1500)
 extern "C" __global__ void spmv_coo(const u32* rows, const u32* columns, const double* values, const double* x, double* y, u32 n) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         atomicAdd(&y[rows[i]], values[i] * x[columns[i]]);
 }
 
-// Breadth-first levels with a queue that is filled by warp-aggregated atomics: all levels in one launch of one block.
+// Breadth-first levels with a queue filled by warp-aggregated atomics: all levels in one launch of one block.
 // case bfs <<<1, 128>>>(in u32 rows:5 401, in u32 below:400 2400, out u32 400, scratch u32 800, u32 400) ref bfs
 extern "C" __global__ void bfs(const u32* rows, const u32* columns, u32* levels, u32* queues, u32 n) {
     __shared__ u32 size, next_size;
@@ -57,7 +57,7 @@ extern "C" __global__ void bfs(const u32* rows, const u32* columns, u32* levels,
     }
 }
 
-// Shortest paths by relaxation until nothing changes; distances only ever shrink, so any order gives the same.
+// Shortest paths by relaxation until nothing changes. Distances only shrink, so any order has the same result.
 // case shortest_paths <<<1, 256>>>(in u32 rows:6 301, in u32 below:300 2000, in u32 below:90 2000, out u32 300, u32 300) ref shortest_paths
 extern "C" __global__ void shortest_paths(const u32* rows, const u32* columns, const u32* weights, u32* distances, u32 n) {
     for (u32 v = threadIdx.x; v < n; v += blockDim.x) distances[v] = v ? ~0u : 0;

@@ -33,7 +33,7 @@ extern "C" __global__ void atomic_orders(const u32* in, u32* words, u64* wide) {
     cuda::atomic_thread_fence(memory_order_seq_cst, cuda::thread_scope_device);
 }
 
-// A queue with a lock of cuda::atomic_flag's kind in shared memory, and a counter that threads wait on.
+// A queue with a lock in the style of cuda::atomic_flag in shared memory, and a counter that threads wait for.
 // case waiting <<<1, 64>>>(in u32 below:100 64, out u32 2)
 extern "C" __global__ void waiting(const u32* in, u32* out) {
     __shared__ cuda::atomic<u32, cuda::thread_scope_block> lock, turn;
@@ -74,8 +74,8 @@ extern "C" __global__ void small_types(const u64* in, u64* out, int* signs) {
     signs[threadIdx.x] = (int)two.first * 100 + two.second + is_signed<int>::value;
 }
 
-// Products and sums without a rounding in their names: whether the driver fuses them is its choice, and a few steps of
-// the iteration make much of it. Compiled with nofma, every bit is the same.
+// Products and sums without an explicit rounding: the driver may fuse them, and the iteration amplifies the
+// difference. Compiled with nofma, every bit is the same.
 // case complex_numbers <<<2, 64>>>(in f32 unit 256, out f32 256, out f64 256) ulp 64 abs 1e-5
 extern "C" __global__ void complex_numbers(const float* in, float* out, double* wide) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -46,7 +46,7 @@ extern "C" __global__ void laplace_3d(const double* in, double* out, int nx, int
     }
 }
 
-// Life, 64 cells in a word: full adders on whole words.
+// Life, 64 cells per word: full adders on whole words.
 // case life <<<1, 64>>>(inout u64 bits 64, u32 20) ref life
 extern "C" __global__ void life(u64* rows, u32 generations) {
     __shared__ u64 world[64];
@@ -91,7 +91,7 @@ extern "C" __global__ void convolve_taps(const float* in, float* out, u32 n) {
     }
 }
 
-// Two-dimensional convolution with several channels and filters, stride and padding: a direct loop with real indexing.
+// Two-dimensional convolution with several channels and filters, stride and padding, as a direct loop.
 // case convolve_2d <<<7x7x6, 2x2>>>(in f32 unit 507, in f32 unit 162, in f32 unit 6, out f32 1014, struct i32 3 i32 13 i32 13 i32 6 i32 3 i32 1 i32 1)
 struct Shape {
     int channels, height, width, filters, size, stride, pad;

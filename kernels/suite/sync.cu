@@ -3,7 +3,7 @@
 typedef unsigned u32;
 typedef unsigned long long u64;
 
-// One lock for all threads of all blocks; lanes of a warp compete too.
+// One lock for all threads of all blocks. Lanes of a warp also compete.
 // case spin_lock <<<3, 64>>>(inout u32 zero 2, scratch u32 1) ref spin_lock
 extern "C" __global__ void spin_lock(volatile u32* guarded, u32* lock) {
     bool done = false;
@@ -19,7 +19,7 @@ extern "C" __global__ void spin_lock(volatile u32* guarded, u32* lock) {
     }
 }
 
-// Tickets in order: first come, first served, each thread of a block by its own lane's turn.
+// Tickets in order of arrival. Each lane of a block takes its turn.
 // case ticket_lock <<<6, 32>>>(inout u64 zero 1, scratch u32 2)
 extern "C" __global__ void ticket_lock(u64* sum, volatile u32* tickets) {
     if (threadIdx.x) return;
@@ -31,7 +31,7 @@ extern "C" __global__ void ticket_lock(u64* sum, volatile u32* tickets) {
     tickets[1] = mine + 1;
 }
 
-// One warp loads, another computes: two named barriers for full, two for empty.
+// One warp loads and another computes: two named barriers for full, two for empty.
 // case producer_consumer <<<2, 64>>>(in u32 bits 1024, out u32 64, u32 16) ref producer_consumer
 extern "C" __global__ void producer_consumer(const u32* in, u32* out, u32 rounds) {
     __shared__ u32 buffers[2][32];
@@ -62,14 +62,14 @@ extern "C" __global__ void block_votes(const u32* in, u32* out) {
     out[i] = __syncthreads_count(x > 50);
     out[192 + i] = __syncthreads_and(x < 98) + 2 * __syncthreads_or(x == 3);
     u32 some;
-    // Only the first two warps meet here.
+    // Only the first two warps arrive here.
     if (threadIdx.x < 64)
         asm volatile("{ .reg .pred p; setp.gt.u32 p, %1, 30; barrier.red.popc.u32 %0, 5, 64, p; }" : "=r"(some) : "r"(x) : "memory");
     else some = 7;
     out[384 + i] = some;
 }
 
-// Time passes, also while sleeping; what is stored is only whether it did.
+// Time advances, also while sleeping. Only this fact is stored.
 // case clocks <<<1, 32>>>(out u32 96)
 extern "C" __global__ void clocks(u32* out) {
     u64 start = clock64(), timer;

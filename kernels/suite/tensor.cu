@@ -6,7 +6,7 @@
 using namespace nvcuda;
 typedef unsigned u32;
 
-// Small integers and few bits: every sum is exact, in any order.
+// Small integers with few bits: every sum is exact in any order.
 // case wmma_half <<<2x2, 32>>>(in f16 below:16 1024, in f16 below:16 1024, out f32 1024, u32 32) ref wmma_half
 extern "C" __global__ void wmma_half(const __half* a, const __half* b, float* c, u32 n) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> fa;
@@ -28,7 +28,7 @@ extern "C" __global__ void wmma_others(const __nv_bfloat16* a, const __nv_bfloat
     wmma::fragment<wmma::matrix_b, 32, 8, 16, __nv_bfloat16, wmma::col_major> fb;
     wmma::fragment<wmma::accumulator, 32, 8, 16, float> fc;
     wmma::fill_fragment(fc, 1.0f);
-    // Columns that overlap: each begins eight values after the last.
+    // Overlapping columns: each starts eight values after the previous one.
     wmma::load_matrix_sync(fa, a, 8);
     wmma::load_matrix_sync(fb, b, 16);
     wmma::mma_sync(fc, fa, fb, fc);
@@ -43,7 +43,7 @@ extern "C" __global__ void wmma_others(const __nv_bfloat16* a, const __nv_bfloat
     wmma::store_matrix_sync(z, ic, 16, wmma::mem_row_major);
 }
 
-// 16 x 8 x 16 with operands brought by ldmatrix.
+// 16 x 8 x 16 with operands loaded by ldmatrix.
 // case mma_sync <<<1, 32>>>(in f16 below:16 256, in f16 below:16 128, out f32 128)
 extern "C" __global__ void mma_sync(const __half* a, const __half* b, float* c) {
     __shared__ __align__(16) __half sa[16 * 16], sb[8 * 16];

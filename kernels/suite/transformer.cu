@@ -1,4 +1,4 @@
-// What a transformer's layers are made of.
+// Parts of a transformer's layers.
 // compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 nvcc13.0-sm_90-fast clang19-sm_80 nvrtc12.4-sm_75-fast nvrtc13.0-sm_120
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
@@ -15,7 +15,7 @@ __device__ float block_sum(float x, float* shared) {
     return x;
 }
 
-// One pass: a running maximum and a sum that is rescaled when the maximum grows; a row per warp.
+// A single pass: a running maximum, and a sum that is rescaled when the maximum grows. One row per warp.
 // case softmax_online <<<4, 64>>>(in f32 unit 1600, out f32 1600, u32 200)
 extern "C" __global__ void softmax_online(const float* in, float* out, u32 columns) {
     u32 row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -116,7 +116,7 @@ extern "C" __global__ void attention(const float* q, const float* k, const float
     }
 }
 
-// New keys go to the cache's pages by a table; sixteen bytes at a time.
+// New keys are written to the pages of the cache by a table, sixteen bytes at a time.
 // case kv_update <<<6, 16>>>(in f16 unit 768, in u32 perm 8, inout f16 zero 4096, u32 3, u32 4)
 extern "C" __global__ void kv_update(const __half* fresh, const u32* pages, __half* cache, u32 position, u32 page_tokens) {
     u32 token = position + blockIdx.x, width = 128;
@@ -126,7 +126,7 @@ extern "C" __global__ void kv_update(const __half* fresh, const u32* pages, __ha
     to[threadIdx.x] = from[threadIdx.x];
 }
 
-// The 8 largest of each row, by repeated argmax over what is left; ties to the lower index.
+// The 8 largest of each row, by repeated argmax over the rest. Ties go to the lower index.
 // case top_k <<<4, 32>>>(in f32 below:50 400, out f32 32, out u32 32, u32 100) ref top_k
 extern "C" __global__ void top_k(const float* in, float* values, u32* indices, u32 columns) {
     __shared__ float row[128];

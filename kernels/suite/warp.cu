@@ -1,4 +1,4 @@
-// What lanes do together.
+// Cooperation of lanes.
 // compile nvrtc12.9-sm_80 nvrtc13.0-sm_90 clang22-sm_80 nvcc13.0-sm_90-lineinfo nvrtc12.4-sm_80-G nvrtc13.0-sm_120
 typedef unsigned u32;
 typedef unsigned long long u64;
@@ -42,7 +42,7 @@ extern "C" __global__ void reductions(const u32* in, u32* out) {
     PUT(__reduce_or_sync(~0u, x & 0xFF)) PUT(__reduce_xor_sync(~0u, x)) PUT((u32)__reduce_min_sync(~0u, (int)x)) PUT((u32)__reduce_max_sync(~0u, (int)x))
 }
 
-// Loops of different lengths, breaks, and collectives in branches with the mask of who came.
+// Loops of different lengths, breaks, and collectives in branches with the mask of the participants.
 // case divergence <<<2, 64>>>(in u32 below:50 128, out u32 384)
 extern "C" __global__ void divergence(const u32* in, u32* out) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, x = in[i], lane = threadIdx.x % 32, steps = 0;
@@ -79,7 +79,7 @@ extern "C" __global__ void divergence(const u32* in, u32* out) {
     out[i] = steps, out[128 + i] = sum, out[256 + i] = nested;
 }
 
-// A warp's queue: lanes leave one after the other, the rest keep working together.
+// A warp's queue: lanes exit one after the other, and the rest continue together.
 // case leaving <<<1, 32>>>(in u32 below:20 32, out u32 32, out u32 20)
 extern "C" __global__ void leaving(const u32* in, u32* rounds, u32* present) {
     u32 lane = threadIdx.x, mine = in[lane], mask = ~0u;

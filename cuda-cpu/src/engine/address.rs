@@ -1,21 +1,22 @@
-//! State spaces and the windows through which generic addresses reach them.
+//! State spaces, and the windows of generic addresses that map to them.
 //!
-//! One block runs on one thread at a time, so shared and local memory belong to that thread alone;
-//! the pointers here are set when a warp is entered and hold until it is left.
+//! One thread runs a block at a time, so it has exclusive access to the block's shared and local memory. The pointers
+//! in [`Spaces`] are set when a warp is entered and are valid until the warp is left.
 
 use std::marker::PhantomData;
 
-/// Generic address of shared memory's first byte.
+/// Generic address of the first byte of shared memory.
 pub(crate) const SHARED_WINDOW: u64 = 0x0100_0000;
-/// Generic address of local memory's first byte: the same for every lane.
+/// Generic address of the first byte of local memory. It is the same for every lane.
 pub(crate) const LOCAL_WINDOW: u64 = 0x0200_0000;
 /// Generic address of the kernel's parameters.
 pub(crate) const PARAM_WINDOW: u64 = 0x0400_0000;
-/// Addresses of functions: this plus [`FUNCTION_STEP`] times the index. Nothing can be read there.
+/// Base of function addresses: a function's address is this plus [`FUNCTION_STEP`] times its index. The window cannot
+/// be read.
 pub(crate) const FUNCTION_WINDOW: u64 = 0x0500_0000;
-/// See [`FUNCTION_WINDOW`].
+/// Distance between the addresses of two functions. See [`FUNCTION_WINDOW`].
 pub(crate) const FUNCTION_STEP: u64 = 16;
-/// Size of each window.
+/// Size of each window in bytes.
 pub(crate) const WINDOW: u64 = 0x0100_0000;
 
 /// Memory that belongs to the running block, warp or launch.
@@ -34,13 +35,13 @@ impl Segment {
     }
 }
 
-/// The spaces beside global memory.
+/// The state spaces other than global memory.
 #[derive(Debug)]
 pub(crate) struct Spaces<'a> {
     pub(crate) shared: Segment,
-    /// Lane 0's local memory; the other lanes' follow at `local.size` bytes each.
+    /// Lane 0's local memory. The memory of the other lanes follows, `local.size` bytes each.
     pub(crate) local: Segment,
-    /// Where the running frame's local bytes begin.
+    /// Offset of the running frame in each lane's local memory.
     pub(crate) local_base: u32,
     pub(crate) params: &'a [u8],
     _not_send: PhantomData<*mut u8>,
@@ -57,7 +58,7 @@ impl<'a> Spaces<'a> {
         }
     }
 
-    /// Host address of bytes in `lane`'s local memory.
+    /// Returns the host address of `bytes` bytes at offset `at` of `lane`'s local memory.
     #[inline(always)]
     pub(crate) fn local(&self, lane: usize, at: u64, bytes: u64) -> Option<*mut u8> {
         let first = self.local.locate(at, bytes)?;

@@ -1,19 +1,19 @@
-//! The sixteen named barriers of a block: counting, not scheduling.
+//! Arrival counts of the sixteen named barriers of a block. `barriers` parks and releases the fragments.
 
 use smallvec::SmallVec;
 
 use super::code::Reduce;
 use super::ctx::{FULL, LANES};
 
-/// How many there are.
+/// The number of barriers of a block.
 pub(crate) const BARRIERS: usize = 16;
 
-/// What threads come to a barrier for.
+/// The operands with which threads arrive at a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Purpose {
-    /// The thread count given; none: all threads of the block that have not exited.
+    /// The thread count operand. `None` means all threads of the block that have not exited.
     pub(crate) threads: Option<u32>,
-    /// `bar.red`: how predicates are combined.
+    /// For `bar.red`: the operation that combines the predicates.
     pub(crate) reduces: Option<Reduce>,
 }
 
@@ -21,9 +21,9 @@ pub(crate) struct Purpose {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Live {
     pub(crate) threads: u32,
-    /// By warp: its lanes.
+    /// For each warp, its lanes that have not exited.
     lanes: SmallVec<[u32; 8]>,
-    /// Threads of the block when it began, in whole warps.
+    /// The block's thread count at its start, rounded up to whole warps.
     pub(crate) whole: u32,
 }
 
@@ -51,28 +51,28 @@ impl Live {
     }
 }
 
-/// One barrier between two completions.
+/// One barrier since its last completion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BarrierState {
-    /// Arrivals of threads.
+    /// Number of arrivals, counted by thread.
     arrived: u32,
-    /// Of those, the second and further ones of a thread.
+    /// Number of repeated arrivals: those of threads that had already arrived.
     again: u32,
-    /// Why; none: nobody is here.
+    /// Operands of the first arrival. `None` if no thread has arrived.
     purpose: Option<Purpose>,
-    /// Where a thread count is given: warps, and which lanes of them have arrived.
+    /// For barriers with a thread count: each warp that has arrived, with its arrived lanes.
     warps: SmallVec<[(u32, u32); 4]>,
-    /// `bar.red`: how many predicates were true.
+    /// For `bar.red`: the number of true predicates.
     holding: u32,
 }
 
 impl BarrierState {
-    /// What those who have arrived came for.
+    /// Returns the operands with which the arrived threads came.
     pub(crate) fn purpose(&self) -> Option<Purpose> {
         self.purpose
     }
 
-    /// These lanes of a warp arrive.
+    /// Records the arrival of `lanes` of a warp.
     pub(crate) fn arrive(&mut self, warp: u32, lanes: u32, purpose: Purpose, holding: u32) {
         self.arrived = self.arrived.saturating_add(lanes.count_ones());
         self.holding = self.holding.saturating_add(holding);
@@ -86,13 +86,13 @@ impl BarrierState {
             self.warps.len() - 1
         });
         let own = &mut self.warps[index].1;
-        // A thread may say that it is here again and again.
+        // A thread can arrive several times with `bar.arrive`.
         self.again = self.again.saturating_add((*own & lanes).count_ones());
         *own |= lanes;
     }
 
-    /// Everybody is here. A thread count is of whole warps: of each that has arrived, the lanes that do not exist or have
-    /// exited count too, also if they have done so later.
+    /// Returns whether all expected threads have arrived. A thread count is in whole warps: of each warp that has
+    /// arrived, lanes that do not exist or have exited count as well, even if they exit later.
     pub(crate) fn is_complete(&self, live: &Live) -> bool {
         let Some(purpose) = self.purpose else { return false };
         let Some(wanted) = purpose.threads else { return self.arrived >= live.threads };
@@ -100,14 +100,14 @@ impl BarrierState {
         self.again.saturating_add(self.warps.iter().map(of).sum()) >= wanted
     }
 
-    /// Begins anew; gives what came of it.
+    /// Resets the barrier and returns the outcome of the completed phase.
     pub(crate) fn take(&mut self) -> Outcome {
         let done = std::mem::take(self);
         Outcome { holding: done.holding, arrived: done.arrived }
     }
 }
 
-/// What a completed `bar.red` knows.
+/// Data of a completed barrier from which `bar.red` results are computed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
     holding: u32,
@@ -115,7 +115,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The reduction's result: a count, or 0 or 1.
+    /// Returns the result of the reduction: a count for `popc`, otherwise 0 or 1.
     pub(crate) fn value(&self, how: Reduce) -> u32 {
         match how {
             Reduce::Popc => self.holding,

@@ -1,29 +1,29 @@
-//! The barriers of a block: parks who arrives, and lets go on who has waited.
+//! The named barriers of a block: parks fragments that arrive, and releases them when the barrier completes.
 
 use smallvec::SmallVec;
 
 use super::barrier::{BARRIERS, BarrierState, Live, Purpose};
 use super::code::{Barrier, BarrierKind, Control, Reduce};
 use super::ctx::{Ctx, LANES, lanes_of};
-use super::divergence::{apart, diverged, together};
+use super::divergence::{diverged, lanes_at_same_barrier, mixed_barriers};
 use super::fault::FaultKind;
 use super::launch::MAX_BLOCK_THREADS;
 use super::op::Slot;
 use super::runner::Runner;
 use super::warp::{Fragment, Wait, Warp};
 
-/// See the module.
+/// The barriers of one block.
 #[derive(Default)]
 pub(crate) struct Barriers {
-    /// For those a barrier waits.
+    /// The threads that have not exited, for which barriers without a thread count wait.
     pub(crate) live: Live,
     states: [BarrierState; BARRIERS],
-    /// The barriers at which somebody has arrived.
+    /// Mask of the barriers with at least one arrival.
     begun: u32,
 }
 
 impl Barriers {
-    /// For a block of so many threads that begins.
+    /// Resets the barriers for a new block of `threads` threads.
     pub(crate) fn restart(&mut self, threads: u32) {
         self.live.restart(threads);
         for id in lanes_of(std::mem::take(&mut self.begun)) {
@@ -31,8 +31,8 @@ impl Barriers {
         }
     }
 
-    /// Lanes arrive at a barrier, or at several, if each says for itself at which. True: one is complete, and those who
-    /// wait there are to be let go before anybody comes to it again.
+    /// Records the arrival of lanes at the barrier that each lane names. Returns whether a barrier is complete. Its
+    /// waiting fragments must then be released before another thread arrives at it.
     pub(crate) fn arrive(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -42,11 +42,11 @@ impl Barriers {
     ) -> Result<bool, ()> {
         let (mut left, mut complete) = (at.mask, false);
         while left != 0 {
-            let lanes = together(ctx, barrier, left);
+            let lanes = lanes_at_same_barrier(ctx, barrier, left);
             let wrong = match left & !lanes {
                 others if others != 0 && barrier.aligned => {
                     let others = Fragment { mask: others, ..at };
-                    Some(apart(ctx, warp, Fragment { mask: lanes, ..at }, others, barrier))
+                    Some(mixed_barriers(ctx, warp, Fragment { mask: lanes, ..at }, others, barrier))
                 }
                 _ => diverged(ctx, warp, at, barrier),
             };
@@ -60,8 +60,8 @@ impl Barriers {
         Ok(complete)
     }
 
-    /// What others at the barrier have come for does not go together with this.
-    fn disagreement(&self, id: u32, purpose: Purpose) -> Option<FaultKind> {
+    /// Returns the fault if `purpose` conflicts with the operands of earlier arrivals at the barrier.
+    fn conflict(&self, id: u32, purpose: Purpose) -> Option<FaultKind> {
         let others = self.states[id as usize].purpose()?;
         let count = |purpose: Purpose| purpose.threads.unwrap_or(self.live.whole);
         if count(purpose) != count(others) {
@@ -71,7 +71,8 @@ impl Barriers {
         (purpose.reduces != others.reduces).then_some(FaultKind::BarrierPurpose { barrier: id })
     }
 
-    /// Lanes arrive at a barrier: counted, and parked unless they only say so. Whether it is complete.
+    /// Records the arrival of lanes at one barrier, and parks them unless the instruction is `bar.arrive`. Returns
+    /// whether the barrier is complete.
     fn arrive_at_one(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -96,7 +97,7 @@ impl Barriers {
         } else if given.is_some_and(|n| bad(n) || n > MAX_BLOCK_THREADS) {
             Some(FaultKind::BadBarrier { barrier: id, threads: given })
         } else {
-            self.disagreement(id, purpose)
+            self.conflict(id, purpose)
         };
         if let Some(kind) = wrong {
             ctx.fail(lane, kind);
@@ -113,7 +114,7 @@ impl Barriers {
         Ok(state.is_complete(&self.live))
     }
 
-    /// Lets those go on whose barrier is complete.
+    /// Releases the fragments that wait at completed barriers.
     #[inline]
     pub(crate) fn release(&mut self, warps: &mut [Warp], runner: &mut Runner<'_>) {
         if self.begun != 0 {
@@ -129,7 +130,7 @@ impl Barriers {
             let outcome = self.states[id].take();
             self.begun &= !(1 << id);
             let wait = Wait::Barrier(id as u32);
-            self.tell_release(warps, runner, id as u32);
+            self.report_release(warps, runner, id as u32);
             for warp in &mut *warps {
                 let waiting: SmallVec<[Fragment; 4]> =
                     warp.parked.iter().filter(|(_, w)| *w == wait).map(|&(f, _)| f).collect();
@@ -151,8 +152,8 @@ impl Barriers {
         }
     }
 
-    /// Tells who watches that a barrier lets go of those who wait there.
-    fn tell_release(&self, warps: &[Warp], runner: &mut Runner<'_>, id: u32) {
+    /// Reports the release of a barrier to the block's shadow.
+    fn report_release(&self, warps: &[Warp], runner: &mut Runner<'_>, id: u32) {
         let Some(shadow) = runner.shadow() else { return };
         let here = |warp: &Warp| warp.waiting_at(|wait| *wait == Wait::Barrier(id));
         let waiting = warps.iter().map(|warp| (warp.index, here(warp)));
@@ -161,7 +162,7 @@ impl Barriers {
     }
 }
 
-/// The first of these lanes.
+/// Returns the lowest lane in the mask.
 pub(crate) fn first_lane(lanes: u32) -> usize {
     lanes.trailing_zeros() as usize & 31
 }

@@ -14,38 +14,39 @@ use super::presets::{self, Place};
 use super::runner::{Faulted, Runner, SLICE, Stop};
 use super::stall::Stall;
 use super::team::Team;
-use super::waiting::everybody;
+use super::waiting::waiting_threads;
 use super::warp::{Fragment, Warp};
 
-/// What shared memory holds when a block begins: as new device memory, something that shows.
-const FRESH: u8 = 0xFF;
+/// Fill byte of shared memory at the start of a block. As with new device memory, it makes reads of unwritten memory
+/// visible.
+const FILL: u8 = 0xFF;
 
-/// Rounds of time slices before other blocks of the same worker get a turn.
+/// Rounds of time slices before the worker switches to another block.
 const ROUNDS: u32 = 4;
 
-/// Fuel of each warp before that: also blocks whose warps wait at barriers all the time give others a turn.
+/// Fuel of each warp in a turn. It also limits blocks whose warps wait at barriers before their time slice ends.
 const TURN: u64 = ROUNDS as u64 * SLICE as u64;
 
-/// Fuel that it takes to run a warp until it waits, beside that of its loops.
+/// Fuel charged for running a warp until it stops, in addition to the fuel of its loops.
 const PASS: u64 = 16;
 
-/// See the module.
+/// A block: its warps, shared memory and barriers.
 pub(crate) struct Block {
     pub(crate) at: [u32; 3],
     pub(crate) warps: Vec<Warp>,
     shared: Buffer,
     shared_size: u64,
     barriers: Barriers,
-    /// What is remembered of it, where something is checked.
+    /// Records of the checks, if any check is enabled.
     shadow: Option<Box<Shadow>>,
     team: Box<Team>,
     stall: Stall,
     function: u32,
-    /// What its presets were filled in for.
+    /// The place for which the presets were last filled in.
     filled: Option<Place>,
 }
 
-/// What a block is made of.
+/// The parameters that determine the memory of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockSize {
     pub(crate) function: u32,
@@ -64,7 +65,7 @@ impl BlockSize {
         Size::new(code, self.function, self.threads, self.shared)
     }
 
-    /// The bytes that a new block takes.
+    /// Returns the number of bytes that a new block takes.
     pub(crate) fn needed(&self, code: &Code) -> u64 {
         let warps = u64::from(self.warps()) * Warp::needed(code, self.function);
         let shadow = Shadow::needed(self.checks, self.watched(code));
@@ -72,15 +73,15 @@ impl BlockSize {
     }
 }
 
-/// How a turn of a block ended.
+/// The end of a block's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     Finished,
-    /// With the fuel that its warps have used.
+    /// The block yielded. The value is the fuel that its warps used.
     Yielded(u64),
 }
 
-/// A fault in one of the block's warps.
+/// Location of a fault in one of the block's warps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockFault {
     pub(crate) pc: u32,
@@ -88,7 +89,7 @@ pub(crate) struct BlockFault {
 }
 
 impl Block {
-    /// `None` when the host has no room. Boxed, because blocks are handed around.
+    /// Returns `None` if the host has no memory. Boxed, because blocks move between queues.
     pub(crate) fn new(code: &Code, size: BlockSize) -> Option<Box<Self>> {
         let BlockSize { function, shared, checks, .. } = size;
         let shadow = match checks.any() {
@@ -110,17 +111,17 @@ impl Block {
         }))
     }
 
-    /// The bytes that it takes.
+    /// Returns the number of bytes that the block takes.
     pub(crate) fn taken(&self) -> u64 {
         let shadow = self.shadow.as_ref().map_or(0, |shadow| shadow.taken());
         self.warps.iter().map(Warp::taken).sum::<u64>() + self.shared.len() as u64 + shadow
     }
 
-    /// Begins the block at `place.at`.
+    /// Starts the block at `place.at`.
     pub(crate) fn start(&mut self, runner: &mut Runner<'_>, place: Place) {
         self.at = place.at;
         runner.ctx.place = place;
-        self.shared.bytes_mut().fill(FRESH);
+        self.shared.bytes_mut().fill(FILL);
         self.shadow.iter_mut().for_each(|shadow| shadow.restart());
         let threads = place.threads();
         self.barriers.restart(threads);
@@ -148,19 +149,19 @@ impl Block {
         self.stall = Stall::default();
     }
 
-    /// Nothing is checked in it.
+    /// Returns whether no check is enabled for the block.
     pub(crate) fn is_unwatched(&self) -> bool {
         self.shadow.is_none()
     }
 
-    /// Whether it can be begun again in a launch whose blocks are like that.
+    /// Returns whether the block can be reused in a launch with blocks of this size.
     pub(crate) fn fits(&self, size: BlockSize) -> bool {
         let like = (size.function, size.warps() as usize, u64::from(size.shared));
         let unwatched = self.is_unwatched() && !size.checks.any();
         unwatched && (self.function, self.warps.len(), self.shared_size) == like
     }
 
-    /// Runs until all threads have exited or others should have a turn.
+    /// Runs the block until all threads have exited, a thread faults, or the block's turn ends.
     pub(crate) fn run(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
         runner.swap_shadow(&mut self.shadow);
         std::mem::swap(&mut self.team, &mut runner.ctx.team);
@@ -203,7 +204,7 @@ impl Block {
                 yielded |= stop == Stop::Yielded;
                 ran += 1;
                 used += runner.used() + PASS;
-                // Also when it goes on: some of its lanes may wait for others of its lanes.
+                // Also when this warp continues, because its other lanes may wait at the barrier.
                 self.barriers.release(&mut self.warps, runner);
             }
             if self.barriers.live.threads == 0 {
@@ -225,21 +226,21 @@ impl Block {
         }
     }
 
-    /// Nobody can go on: says who waits where.
+    /// Creates the fault for a block in which no thread can continue.
     fn deadlock(&mut self, runner: &mut Runner<'_>) -> BlockFault {
         let code = runner.code;
         if let Some((warp, fragment, kind)) = self.warps.iter().find_map(|w| divergence(code, w)) {
             runner.ctx.fail(first_lane(fragment.mask), kind);
             return BlockFault { pc: fragment.pc, warp };
         }
-        let (waiting, first) = everybody(runner, &mut self.warps);
+        let (waiting, first) = waiting_threads(runner, &mut self.warps);
         let (warp, fragment) = first.unwrap_or((0, Fragment { pc: 0, mask: 1, call: 0 }));
         runner.ctx.fail(first_lane(fragment.mask), FaultKind::Deadlock { waiting });
         BlockFault { pc: fragment.pc, warp }
     }
 
-    /// Where some thread is that has not exited: of no instruction in particular.
-    pub(crate) fn somewhere(&self) -> Option<(BlockFault, usize)> {
+    /// Returns the position of a thread that has not exited, for faults that no particular instruction caused.
+    pub(crate) fn any_position(&self) -> Option<(BlockFault, usize)> {
         self.warps.iter().find_map(|warp| {
             let parked = warp.parked.iter().map(|(fragment, _)| fragment);
             let fragment = warp.ready.iter().chain(parked).next()?;

@@ -6,18 +6,18 @@ const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// See the module.
+/// A buffer of zeroed bytes.
 #[derive(Default)]
 pub(crate) struct Buffer(Vec<Line>);
 
 impl Buffer {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(bytes: usize) -> Option<Self> {
         let mut buffer = Self::default();
         buffer.grow(bytes).then_some(buffer)
     }
 
-    /// Makes it at least this long; what is there stays. False when the host has no room.
+    /// Grows the buffer to at least `bytes` and keeps its contents. Returns false if the host has no memory.
     #[must_use]
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let (lines, new) = (self.0.len(), bytes.div_ceil(LINE));
@@ -30,7 +30,7 @@ impl Buffer {
         true
     }
 
-    /// What a buffer of `bytes` takes.
+    /// Returns the number of bytes that a buffer of `bytes` takes.
     pub(crate) fn taken(bytes: u64) -> u64 {
         bytes.next_multiple_of(LINE as u64)
     }
@@ -40,7 +40,7 @@ impl Buffer {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: lines are plain bytes without padding, one after the other.
+        // SAFETY: `Line`s are plain bytes without padding and are contiguous.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.len()) }
     }
 

@@ -1,4 +1,4 @@
-//! Functions that the device provides: vprintf, __assertfail, malloc, free.
+//! Device functions without a PTX body: `vprintf`, `__assertfail`, `malloc` and `free`.
 
 use super::code::{Builtin, Call};
 use super::ctx::{Ctx, LaneFault, lanes_of};
@@ -10,10 +10,10 @@ use super::printf::{self, Argument};
 use super::warp::{Fragment, Warp};
 use crate::memory::FreeError;
 
-/// The longest text that is read from device memory.
+/// Maximum length of a string that is read from device memory, in bytes.
 const MAX_TEXT: usize = 64 << 10;
 
-/// Runs a builtin for the lanes of `at`; on a fault the context holds it.
+/// Runs a builtin for the lanes of `at`. On an error, the context holds the fault.
 pub(crate) fn run(
     ctx: &mut Ctx<'_>,
     warp: &mut Warp,
@@ -36,7 +36,7 @@ pub(crate) fn run(
                 ctx.fail(lane, FaultKind::Assert { message, file, line, function });
                 return Err(());
             }
-            // As on a GPU, a null pointer says that there is no room.
+            // As on a GPU, null means that the memory is exhausted.
             Builtin::Malloc => ctx.view.memory().alloc_by_kernel(argument(0), 16).unwrap_or(0),
             Builtin::Free => free(ctx, lane, argument(0))?,
         };
@@ -66,7 +66,7 @@ fn free(ctx: &mut Ctx<'_>, lane: usize, address: u64) -> Result<u64, ()> {
     Ok(0)
 }
 
-/// A text in device memory, up to its NUL.
+/// Reads a NUL-terminated string from device memory.
 fn text(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<String, ()> {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_TEXT {
@@ -83,7 +83,7 @@ fn byte(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<u8, ()>
     read_byte(ctx, op, lane, address).map_err(|_: Flow| ())
 }
 
-/// `vprintf(format, arguments)`: gives the number of arguments.
+/// Runs `vprintf(format, arguments)` and returns the number of arguments.
 fn print(ctx: &mut Ctx<'_>, op: &Op, lane: usize, format: u64, arguments: u64) -> Result<u64, ()> {
     let format = text(ctx, op, lane, format)?;
     let (mut at, mut count) = (arguments, 0);
@@ -93,7 +93,7 @@ fn print(ctx: &mut Ctx<'_>, op: &Op, lane: usize, format: u64, arguments: u64) -
             Argument::Word => 4,
             Argument::Long | Argument::Float | Argument::Text => 8,
         };
-        // At the very end of the address space there is nothing to read, aligned or not.
+        // Aligning can overflow at the end of the address space. No bytes can be read there in either case.
         at = at.checked_next_multiple_of(size).unwrap_or(at);
         let mut bits = 0u64;
         for i in 0..size {

@@ -1,40 +1,40 @@
-//! Bulk copies and other asynchronous stores that threads of a block have begun, and nobody has waited for.
+//! Bulk copies and asynchronous stores that have started and are not yet waited for.
 //!
-//! As with `copies`: done when somebody waits for them. Those that complete at a barrier in shared memory are done
-//! when that barrier is waited for; those of a thread's groups, when the thread waits for the groups, or when the
-//! block ends.
+//! As in `copies`, a transfer is performed as late as possible. A transfer that completes at an mbarrier is performed
+//! when a thread waits for that mbarrier. A transfer in a thread's bulk group is performed when the thread waits for
+//! the group, or when the block ends.
 
 use super::budget::Budget;
 
-/// Transfers that are outstanding at a time, at most: more are done as they come.
-const MOST: usize = 4096;
+/// Maximum number of outstanding transfers. Further ones are performed immediately.
+const MAX_OUTSTANDING: usize = 4096;
 
-/// Combines what is at the address with a value of as many bytes.
+/// Combines the value at the address with a value of the same size.
 ///
 /// # Safety
-/// The address is valid and aligned for the type that it was picked for.
+/// The address must be valid and aligned for the type that the function was selected for.
 pub(crate) type Update = unsafe fn(*mut u8, u64);
 
-/// See the module.
+/// The outstanding transfers of a block.
 #[derive(Debug, Default)]
 pub(crate) struct Bulks {
     list: Vec<Bulk>,
-    /// By thread, as far as one has closed groups: how many.
+    /// For each thread, the number of bulk groups it has committed. Threads past the end have committed none.
     groups: Vec<u32>,
 }
 
-/// One transfer.
+/// One outstanding transfer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bulk {
-    pub(crate) what: Transfer,
+    pub(crate) transfer: Transfer,
     pub(crate) completion: Completion,
-    /// Who began it, and where, for faults.
+    /// Lane, warp and program counter of the instruction that started it, for faults.
     pub(crate) lane: u32,
     pub(crate) warp: u32,
     pub(crate) pc: u32,
 }
 
-/// What is written where. Addresses are those of the space.
+/// Source and destination of a transfer. Addresses are offsets in their state space.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Transfer {
     GlobalToShared {
@@ -46,15 +46,15 @@ pub(crate) enum Transfer {
         from: u64,
         to: u64,
         bytes: u32,
-        how: How,
+        how: WriteMode,
     },
     SharedToGlobal {
         from: u64,
         to: u64,
         bytes: u32,
-        how: How,
+        how: WriteMode,
     },
-    /// `st.async` and `red.async`: the low bytes of the words.
+    /// `st.async` and `red.async`: the low `size` bytes of each word.
     Words {
         to: u64,
         words: [u64; 4],
@@ -75,41 +75,41 @@ impl Transfer {
     }
 }
 
-/// How bytes are combined with those that are there.
+/// The way in which the copied bytes are combined with those at the destination.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum How {
+pub(crate) enum WriteMode {
     Copy,
-    /// Of each 16 bytes, only those whose bit is set in the mask.
+    /// Of every 16 bytes, only those whose bit in the mask is set are written.
     Masked(u16),
-    /// Elements of a size.
+    /// Elements of this size are combined with the function.
     Update(Update, u32),
 }
 
-/// How its completion is seen.
+/// The mechanism that reports a transfer's completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Completion {
-    /// The barrier at this address in shared space counts these bytes.
+    /// The mbarrier at this address in shared memory counts the bytes.
     Barrier { at: u64, bytes: u32 },
-    /// A group of a thread.
+    /// A bulk group of a thread.
     Group { thread: u32, group: u32 },
 }
 
-/// The host memory that a transfer takes.
+/// Host memory that a transfer takes, in bytes.
 const TAKEN: u64 = size_of::<Bulk>() as u64;
 
 impl Bulks {
-    /// For a block that begins.
+    /// Resets the groups for a new block. The list is already empty then.
     pub(crate) fn restart(&mut self) {
         self.groups.clear();
     }
 
-    /// The completion of a transfer in a thread's open group.
+    /// Returns the completion of a transfer in the thread's open group.
     pub(crate) fn in_group(&self, thread: usize) -> Completion {
         let group = self.groups.get(thread).copied().unwrap_or(0);
         Completion::Group { thread: thread as u32, group }
     }
 
-    /// The thread closes its group.
+    /// Commits the thread's open group.
     pub(crate) fn commit(&mut self, thread: usize) {
         if self.groups.len() <= thread {
             self.groups.resize(thread + 1, 0);
@@ -117,24 +117,24 @@ impl Bulks {
         self.groups[thread] = self.groups[thread].wrapping_add(1);
     }
 
-    /// Keeps a transfer for later; false when there is no room for it.
+    /// Stores a transfer to be performed later. Returns false if there is no room.
     #[must_use]
     pub(crate) fn push(&mut self, bulk: Bulk, budget: &Budget) -> bool {
-        let fits = self.list.len() < MOST && budget.take(TAKEN);
+        let fits = self.list.len() < MAX_OUTSTANDING && budget.take(TAKEN);
         if fits {
             self.list.push(bulk);
         }
         fits
     }
 
-    /// Takes, in order, what completes at one of these barriers.
+    /// Removes and returns, in order, the transfers that complete at one of these mbarriers.
     pub(crate) fn take_at(&mut self, barriers: &[u64], budget: &Budget) -> Vec<Bulk> {
         self.take(budget, |bulk| {
             matches!(bulk.completion, Completion::Barrier { at, .. } if barriers.contains(&at))
         })
     }
 
-    /// Takes what is older than the thread's latest `left` groups.
+    /// Removes and returns the transfers of the thread that are older than its latest `left` groups.
     pub(crate) fn take_groups(&mut self, thread: usize, left: u32, budget: &Budget) -> Vec<Bulk> {
         let open = self.groups.get(thread).copied().unwrap_or(0);
         self.take(budget, |bulk| match bulk.completion {
@@ -145,12 +145,12 @@ impl Bulks {
         })
     }
 
-    /// Takes what belongs to groups.
+    /// Removes and returns the transfers that belong to groups.
     pub(crate) fn take_all_groups(&mut self, budget: &Budget) -> Vec<Bulk> {
         self.take(budget, |bulk| matches!(bulk.completion, Completion::Group { .. }))
     }
 
-    /// Takes everything.
+    /// Removes and returns all transfers.
     pub(crate) fn take_all(&mut self, budget: &Budget) -> Vec<Bulk> {
         self.take(budget, |_| true)
     }
@@ -164,7 +164,7 @@ impl Bulks {
         taken
     }
 
-    /// Nobody will wait for what is left.
+    /// Discards all transfers at the end of a block.
     pub(crate) fn forget(&mut self, budget: &Budget) {
         self.take_all(budget);
     }

@@ -12,11 +12,11 @@ use super::runner::{Faulted, Runner};
 use super::stack::top;
 use super::warp::{CallRecord, Fragment, Warp};
 
-/// Nested calls.
+/// Maximum call depth.
 const MAX_DEPTH: u32 = 1024;
 
 impl Runner<'_> {
-    /// `ret` of a device function.
+    /// Returns from a device function.
     pub(crate) fn leave_call(&mut self, warp: &mut Warp, at: Fragment) {
         let record = warp.calls[at.call as usize];
         if let Control::Call(call) = &self.code.controls[record.control as usize] {
@@ -72,7 +72,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The function at an address, if it can be called so.
+    /// Returns the index of the function at an address, if its signature fits the call.
     fn callee(&self, address: u64, call: &Call) -> Result<u32, Box<FaultKind>> {
         let index = self
             .code
@@ -88,7 +88,7 @@ impl Runner<'_> {
         Ok(index)
     }
 
-    /// A new frame above the caller's, in the columns of the calling lanes.
+    /// Pushes a new frame above the caller's and moves the calling lanes into it.
     fn enter_call(
         &mut self,
         warp: &mut Warp,
@@ -120,7 +120,7 @@ impl Runner<'_> {
             depth: caller.depth + 1,
             lanes: at.mask,
             frame,
-            // Beyond the limits when they do not fit a number.
+            // Saturates, so that sizes that overflow exceed the limits below.
             frame_end: frame.saturating_add(to.frame_bytes),
             local,
             control,

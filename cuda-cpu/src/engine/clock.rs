@@ -1,23 +1,23 @@
-//! What `%clock` and `%globaltimer` tell.
+//! The clock behind `%clock` and `%globaltimer`.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// See the module.
+/// The clock of one worker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Clock {
-    /// Nanoseconds since the launch began.
+    /// Real time, from the start of the launch.
     Real(Instant),
-    /// Instructions that were executed since then.
+    /// The number of instructions executed since the start of the launch.
     Counted(u64),
 }
 
 impl Clock {
-    /// Of a launch that begins.
+    /// Creates a real clock for a launch that starts now.
     pub(crate) fn started_now() -> Self {
         Self::Real(Instant::now())
     }
 
-    /// The next instruction is executed.
+    /// Counts an instruction, if the clock counts instructions.
     #[inline]
     pub(crate) fn tick(&mut self) {
         if let Self::Counted(instructions) = self {
@@ -25,7 +25,7 @@ impl Clock {
         }
     }
 
-    /// `%clock64`.
+    /// Returns the value of `%clock64`.
     pub(crate) fn now(&self) -> u64 {
         match self {
             Self::Real(started) => started.elapsed().as_nanos() as u64,
@@ -33,7 +33,7 @@ impl Clock {
         }
     }
 
-    /// `%globaltimer`.
+    /// Returns the value of `%globaltimer`.
     pub(crate) fn global(&self) -> u64 {
         match self {
             Self::Real(_) => {

@@ -1,4 +1,4 @@
-//! A decoded program: what workers share and never change.
+//! A decoded program. It is immutable, and workers share it.
 
 use super::address::{FUNCTION_STEP, FUNCTION_WINDOW};
 use super::bulk::Update;
@@ -7,7 +7,7 @@ use super::op::{Class, Op, Slot};
 use super::sources::Sources;
 use super::variables::Variables;
 
-/// Decoded instructions of all functions, one after the other, and their tables.
+/// Decoded instructions of all functions, in sequence, and their tables.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) ops: Vec<Op>,
@@ -15,30 +15,30 @@ pub(crate) struct Code {
     pub(crate) lines: Vec<u32>,
     pub(crate) extras: Vec<Slot>,
     pub(crate) controls: Vec<Control>,
-    /// Where each `brx.idx` may go, which is shared by those of one list.
+    /// Targets of the `brx.idx` instructions. Instructions with the same target list share a table.
     pub(crate) jump_tables: Vec<Vec<u32>>,
     pub(crate) functions: Vec<FunctionCode>,
-    /// Where threads stand that are suspended, in order.
+    /// Program counters at which threads can be suspended, in ascending order.
     pub(crate) suspensions: Vec<u32>,
-    /// What asynchronous reductions do, and to how many bytes.
+    /// For each asynchronous reduction, its function and the size of its operand in bytes.
     pub(crate) updates: Vec<(Update, u32)>,
-    /// How many allocation caches the memory instructions want.
+    /// Number of allocation caches that the memory instructions use.
     pub(crate) caches: u32,
-    /// What observers know of each op.
+    /// Metadata of each op for observers.
     pub(crate) table: Table,
-    /// For faults.
+    /// Source lines of the ops, for faults.
     pub(crate) sources: Sources,
     pub(crate) variables: Variables,
 }
 
 impl Code {
-    /// The kind of instruction that an op stands for; nothing for helpers.
+    /// Returns the kind of instruction that an op stands for. It is empty for helper ops.
     pub(crate) fn instruction(&self, pc: u32) -> &str {
         let kind = self.table.kind(pc).and_then(|kind| self.table.names().get(kind as usize));
         kind.map_or("", String::as_str)
     }
 
-    /// The function that an indirect call means.
+    /// Returns the index of the function at the address of an indirect call.
     pub(crate) fn function_at(&self, address: u64) -> Option<u32> {
         let at = address.checked_sub(FUNCTION_WINDOW)?;
         let index = at / FUNCTION_STEP;
@@ -47,32 +47,33 @@ impl Code {
     }
 }
 
-/// What a call has to know about a function.
+/// The parts of a function that a call needs.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct FunctionCode {
     pub(crate) name: String,
-    /// It is launched, not called.
+    /// Whether the function is a kernel, which is launched and not called.
     pub(crate) is_kernel: bool,
-    /// First op; `None` when the function was not reachable from an entry.
+    /// Index of the first op. `None` if no entry reaches the function.
     pub(crate) entry: Option<u32>,
-    /// Size of a frame.
+    /// Size of a frame in bytes.
     pub(crate) frame_bytes: u32,
     /// Bytes of local memory of one lane.
     pub(crate) local_bytes: u32,
-    /// The 32-bit register that says where what each lane has of local memory ends, if that is not the same for all.
+    /// A 32-bit register with the end of each lane's local memory. Only functions with `alloca` have it.
     pub(crate) stack_top: Option<Slot>,
     pub(crate) presets: Vec<Preset>,
-    /// Those of them that hold for a launch, and for a block.
+    /// The presets that are constant for a launch, and those that are constant for a block.
     pub(crate) launch_presets: Vec<Preset>,
     pub(crate) block_presets: Vec<Preset>,
-    /// Where parameters and results lie, on the callee's side.
+    /// Locations of the parameters and results on the callee's side.
     pub(crate) params: Vec<Passed>,
     pub(crate) returns: Vec<Passed>,
 }
 
 impl FunctionCode {
-    /// Whether the call gives it all that it takes, and takes no more than it gives. Compilers pass more than a
-    /// function looks at where a program calls it through a pointer to another kind of function.
+    /// Returns whether the call passes all parameters and the function returns all results that the call expects. A
+    /// call may pass more than the function takes: compilers do so for calls through a pointer of another function
+    /// type.
     pub(crate) fn fits(&self, call: &Call) -> bool {
         let covers = |given: &[Passed], taken: &[Passed]| {
             let enough = |(given, taken): (&Passed, &Passed)| given.bytes() >= taken.bytes();
@@ -82,7 +83,7 @@ impl FunctionCode {
     }
 }
 
-/// A register that holds a known value when a function begins.
+/// A register with a known value at the start of a function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Preset {
     pub(crate) slot: Slot,
@@ -90,17 +91,16 @@ pub(crate) struct Preset {
     pub(crate) value: PresetValue,
 }
 
-/// See [`Preset`].
+/// The value of a [`Preset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PresetValue {
     Const(u64),
     Special(Special),
-    /// Offset of a local variable inside the frame's local bytes; the value is its offset in local
-    /// space.
+    /// Offset of a local variable in the frame's local memory. The value is the variable's offset in local memory.
     Local(u32),
-    /// Where dynamic shared memory begins, in shared space.
+    /// Start of dynamic shared memory, as an offset in shared memory.
     DynamicShared,
-    /// Bytes of the kernel's parameters.
+    /// Bytes of the kernel's parameter block.
     Param {
         at: u32,
         bytes: u8,
@@ -130,39 +130,39 @@ pub(crate) enum Special {
     TotalSharedSize,
 }
 
-/// What the scheduler does for an instruction.
+/// An action that the scheduler performs for an instruction.
 #[derive(Debug, Clone)]
 pub(crate) enum Control {
     Exit,
     Return,
     Call(Call),
-    /// `brx.idx`: by the index register.
+    /// `brx.idx`: jumps to the table entry that the index register selects.
     Indexed {
         index: Slot,
         /// Index into `Code::jump_tables`.
         table: u32,
     },
     Barrier(Barrier),
-    /// A collective of the warp: waits for the lanes of its member mask.
+    /// A collective of the warp: waits for all lanes of its member mask.
     Collective(Collective),
     Alloca(Alloca),
-    /// Give others the core.
+    /// Yields the core to others.
     Pause,
 }
 
-/// `alloca`: local memory of which every lane gets as much as it wants, until its function returns.
+/// `alloca`: reserves local memory for each lane until its function returns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alloca {
-    /// The bytes, and where the address goes: registers of this class.
+    /// Registers for the size in bytes and for the resulting address. Both have class `class`.
     pub(crate) bytes: Slot,
     pub(crate) address: Slot,
     pub(crate) class: Class,
     pub(crate) align: u32,
-    /// See [`FunctionCode::stack_top`].
+    /// The function's [`FunctionCode::stack_top`].
     pub(crate) top: Slot,
 }
 
-/// See [`Control::Call`].
+/// Operands of [`Control::Call`].
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) callee: Callee,
@@ -171,18 +171,18 @@ pub(crate) struct Call {
     pub(crate) results: Vec<Passed>,
 }
 
-/// Whom to call.
+/// Target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Callee {
     /// Index into `Code::functions`.
     Direct(u32),
-    /// The function whose address the register holds.
+    /// The function at the address in the register.
     Indirect(Slot),
-    /// One that the device provides.
+    /// A function that the device provides.
     Builtin(Builtin),
 }
 
-/// Functions without a body that the device provides.
+/// Device functions without a PTX body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum Builtin {
@@ -192,7 +192,7 @@ pub(crate) enum Builtin {
     Free,
 }
 
-/// An argument or result on the caller's side.
+/// Location of an argument or result on the caller's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
     /// Bytes of the caller's local memory: (offset in its frame, size).
@@ -211,26 +211,26 @@ impl Passed {
     }
 }
 
-/// See [`Control::Barrier`].
+/// Operands of [`Control::Barrier`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Barrier {
-    /// Which of the 16, in a 32-bit register.
+    /// Number of the barrier, 0 to 15, in a 32-bit register.
     pub(crate) id: Slot,
-    /// How many threads, in a 32-bit register; `Slot::NONE`: all of the block.
+    /// Thread count in a 32-bit register. `Slot::NONE` means all threads of the block.
     pub(crate) threads: Slot,
     pub(crate) kind: BarrierKind,
-    /// All lanes of a warp have to execute it together.
+    /// Whether all lanes of a warp must execute it together.
     pub(crate) aligned: bool,
-    /// The number, and the count, are written in the instruction: the same for all lanes.
+    /// Whether the barrier number and the thread count are immediate, so that they are the same for all lanes.
     pub(crate) constant: bool,
 }
 
-/// See [`Barrier`].
+/// The variant of a barrier instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BarrierKind {
     Sync,
     Arrive,
-    /// `bar.red`: predicate in, result out.
+    /// `bar.red`: takes a predicate and returns the reduction.
     Reduce {
         how: Reduce,
         input: Slot,
@@ -239,7 +239,7 @@ pub(crate) enum BarrierKind {
     },
 }
 
-/// See [`BarrierKind::Reduce`].
+/// The reduction of `bar.red`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reduce {
     Popc,
@@ -247,13 +247,13 @@ pub(crate) enum Reduce {
     Or,
 }
 
-/// See [`Control::Collective`].
+/// Operands of [`Control::Collective`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Collective {
     /// The member mask, in a 32-bit register.
     pub(crate) members: Slot,
-    /// Shows the lanes' values in the exchange.
+    /// Stores the values of the executing lanes in the exchange buffer.
     pub(crate) deposit: fn(&mut super::ctx::Ctx<'_>, &Op),
-    /// Makes the executing lanes' results of what the participants showed.
+    /// Computes the results of the executing lanes from the exchange buffer. The mask contains the participants.
     pub(crate) complete: fn(&mut super::ctx::Ctx<'_>, &Op, u32),
 }

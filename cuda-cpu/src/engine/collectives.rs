@@ -1,7 +1,8 @@
-//! Collectives of a warp: lanes wait until all members have come, and are served together.
+//! Collectives of a warp: lanes wait until all members have arrived, and complete together.
 //!
-//! Members meet that name the same mask in the same kind of instruction, wherever in the code it stands: what a shuffle
-//! would get from a lane that votes means nothing. Those of different kinds wait for each other for ever.
+//! A collective matches lanes that name the same member mask in the same kind of instruction. The instructions can be
+//! at different places in the code. Lanes in different kinds of instructions wait for each other without end, because,
+//! for example, a vote provides no value for a shuffle.
 
 use super::code::{Collective, Control};
 use super::ctx::{Ctx, lanes_of};
@@ -10,7 +11,7 @@ use super::runner::Runner;
 use super::warp::{Fragment, Wait, Warp};
 
 impl Runner<'_> {
-    /// Lanes come to a collective and wait, each with those that name the same members.
+    /// Parks lanes at a collective. Lanes with the same member mask share a parked fragment.
     pub(super) fn park(&mut self, warp: &mut Warp, here: Fragment, collective: &Collective) {
         for lane in lanes_of(here.mask) {
             let members = self.ctx.lane::<u32>(collective.members, lane);
@@ -56,7 +57,7 @@ impl Runner<'_> {
             let op = op_of(fragment);
             if let Control::Collective(c) = &code.controls[op.extra as usize] {
                 self.enter(warp, fragment);
-                self.tell_shuffle(warp, fragment, |shadow, ctx, at| {
+                self.report_shuffle(warp, fragment, |shadow, ctx, at| {
                     shadow.show(ctx, at, fragment.mask, i == 0);
                 });
                 (c.deposit)(&mut self.ctx, op);
@@ -66,7 +67,7 @@ impl Runner<'_> {
             let op = op_of(fragment);
             if let Control::Collective(c) = &code.controls[op.extra as usize] {
                 self.enter(warp, fragment);
-                self.tell_shuffle(warp, fragment, |shadow, ctx, at| {
+                self.report_shuffle(warp, fragment, |shadow, ctx, at| {
                     shadow.shuffle(ctx, at, c, fragment.mask, present);
                 });
                 (c.complete)(&mut self.ctx, op, present);
@@ -75,12 +76,12 @@ impl Runner<'_> {
         }
     }
 
-    /// Tells who watches of a shuffle.
-    fn tell_shuffle(
+    /// Reports a shuffle to the block's shadow.
+    fn report_shuffle(
         &mut self,
         warp: &Warp,
         fragment: &Fragment,
-        tell: impl FnOnce(&mut Shadow, &Ctx<'_>, At),
+        report: impl FnOnce(&mut Shadow, &Ctx<'_>, At),
     ) {
         let &Fragment { pc, call, .. } = fragment;
         let is_shuffle = |effect: &Effect| matches!(effect, Effect::Shuffle(_));
@@ -88,7 +89,7 @@ impl Runner<'_> {
             && self.code.table.effects(pc).iter().any(is_shuffle)
         {
             let at = At { pc, warp: warp.index, frame: warp.calls[call as usize].frame };
-            tell(shadow, &self.ctx, at);
+            report(shadow, &self.ctx, at);
         }
     }
 }

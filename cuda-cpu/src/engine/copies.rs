@@ -1,58 +1,58 @@
-//! Copies that the threads of a warp have begun with `cp.async`, and not waited for.
+//! `cp.async` copies of a warp's threads that are not yet waited for.
 //!
-//! A copy may be done at any time between its instruction and the wait for it. Here it is done as late as that
-//! allows: what a kernel reads without having waited is not there yet. A thread's copies belong to groups, which
-//! it numbers itself; barriers that its copies shall arrive at stand in the queue behind them.
+//! PTX permits a copy at any time between its instruction and the wait. The engine performs it as late as possible, so
+//! a kernel that reads without waiting does not see the data. Each thread numbers its own copy groups. Arrivals of
+//! `cp.async.mbarrier.arrive` are queued behind the copies that they wait for.
 
 use std::collections::VecDeque;
 
 use super::budget::Budget;
 use super::ctx::{LANES, lanes_of};
 
-/// Instructions of a warp whose copies are outstanding, at most: more are done as they come.
-const MOST: usize = 256;
+/// Maximum number of outstanding instructions of a warp. Further ones are performed immediately.
+const MAX_OUTSTANDING: usize = 256;
 
-/// See the module.
+/// The outstanding copies of one warp.
 #[derive(Debug)]
 pub(crate) struct Copies {
     queue: VecDeque<Entry>,
-    /// By lane: how many groups it has closed, which is the number of the open one.
+    /// For each lane, the number of groups it has committed. It is also the number of the open group.
     groups: [u32; LANES],
 }
 
-/// One instruction.
+/// One queued instruction.
 #[derive(Debug)]
 struct Entry {
-    /// For which it is still to be done.
+    /// The lanes for which it is still outstanding.
     lanes: u32,
     groups: [u32; LANES],
     step: Step,
 }
 
-/// What is to be done.
+/// The action of a queued instruction.
 #[derive(Debug)]
 pub(crate) struct Step {
-    pub(crate) what: What,
-    /// The op that began it, for faults.
+    pub(crate) action: Action,
+    /// Program counter of the instruction, for faults.
     pub(crate) pc: u32,
 }
 
-/// See [`Step`].
+/// The kind of a [`Step`].
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum Action {
     Copy(Box<LaneCopies>),
-    /// `cp.async.mbarrier.arrive`: the barriers' addresses in shared space.
+    /// `cp.async.mbarrier.arrive`: addresses of the mbarriers in shared memory.
     Arrive(Box<[u64; LANES]>),
 }
 
-/// A copy of each lane from global to shared memory.
+/// A copy from global to shared memory, for each lane.
 #[derive(Debug)]
 pub(crate) struct LaneCopies {
     pub(crate) from: [u64; LANES],
     pub(crate) to: [u64; LANES],
-    /// Bytes that are read; the others are zeros.
+    /// Number of bytes that are read. The rest is filled with zeros.
     pub(crate) read: [u8; LANES],
-    /// Bytes that are written: 4, 8 or 16.
+    /// Number of bytes that are written: 4, 8 or 16.
     pub(crate) bytes: u8,
 }
 
@@ -62,20 +62,20 @@ impl Default for Copies {
     }
 }
 
-/// The host memory that an entry takes.
+/// Host memory that an entry takes, in bytes.
 const TAKEN: u64 = (size_of::<Entry>() + size_of::<LaneCopies>()) as u64;
 
 impl Copies {
-    /// Puts a step for these lanes at the end; gives it back when there is no room for it.
+    /// Appends a step for these lanes. Returns the step if there is no room for it.
     pub(crate) fn push(&mut self, lanes: u32, step: Step, budget: &Budget) -> Result<(), Step> {
-        if self.queue.len() >= MOST || !budget.take(TAKEN) {
+        if self.queue.len() >= MAX_OUTSTANDING || !budget.take(TAKEN) {
             return Err(step);
         }
         self.queue.push_back(Entry { lanes, groups: self.groups, step });
         Ok(())
     }
 
-    /// The lanes close their groups.
+    /// Commits the open groups of the lanes.
     pub(crate) fn commit(&mut self, lanes: u32) {
         for lane in lanes_of(lanes) {
             self.groups[lane] = self.groups[lane].wrapping_add(1);
@@ -86,7 +86,7 @@ impl Copies {
         self.queue.is_empty()
     }
 
-    /// Does, in order, the copies of these lanes that are older than their latest `left` groups.
+    /// Performs, in order, the copies of these lanes that are older than their latest `left` groups.
     pub(crate) fn wait<E>(
         &mut self,
         lanes: u32,
@@ -95,7 +95,7 @@ impl Copies {
         mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         let groups = self.groups;
-        for entry in self.queue.iter_mut().filter(|e| matches!(e.step.what, What::Copy(_))) {
+        for entry in self.queue.iter_mut().filter(|e| matches!(e.step.action, Action::Copy(_))) {
             let old = |&lane: &usize| groups[lane].wrapping_sub(entry.groups[lane]) > left;
             let due =
                 lanes_of(entry.lanes & lanes).filter(old).fold(0, |due, lane| due | 1 << lane);
@@ -109,33 +109,33 @@ impl Copies {
         Ok(())
     }
 
-    /// Does the arrivals that no copy stands before any longer.
+    /// Performs the arrivals that have no outstanding copy in front of them.
     fn arrive_unblocked<E>(
         &mut self,
         mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut blocked = 0;
         for entry in &mut self.queue {
-            match entry.step.what {
-                What::Copy(_) => blocked |= entry.lanes,
-                What::Arrive(_) if entry.lanes & !blocked != 0 => {
+            match entry.step.action {
+                Action::Copy(_) => blocked |= entry.lanes,
+                Action::Arrive(_) if entry.lanes & !blocked != 0 => {
                     let due = entry.lanes & !blocked;
                     entry.lanes &= blocked;
                     perform(&entry.step, due)?;
                 }
-                What::Arrive(_) => {}
+                Action::Arrive(_) => {}
             }
         }
         Ok(())
     }
 
-    /// The lanes for which a copy is outstanding.
+    /// Returns the lanes with an outstanding copy.
     pub(crate) fn copying(&self) -> u32 {
-        let copies = self.queue.iter().filter(|e| matches!(e.step.what, What::Copy(_)));
+        let copies = self.queue.iter().filter(|e| matches!(e.step.action, Action::Copy(_)));
         copies.fold(0, |all, entry| all | entry.lanes)
     }
 
-    /// Does what stands before the arrivals at one of these barriers, and those.
+    /// Performs the arrivals at one of these mbarriers, after the copies in front of them.
     pub(crate) fn arrive<E>(
         &mut self,
         barriers: &[u64],
@@ -145,7 +145,7 @@ impl Copies {
         let mut arriving = 0;
         let mut due = vec![0; self.queue.len()];
         for (entry, due) in self.queue.iter().zip(&mut due).rev() {
-            if let What::Arrive(at) = &entry.step.what {
+            if let Action::Arrive(at) = &entry.step.action {
                 let wanted = lanes_of(entry.lanes).filter(|&lane| barriers.contains(&at[lane]));
                 *due = wanted.fold(0, |all, lane| all | 1 << lane);
                 arriving |= *due;
@@ -161,7 +161,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Does everything.
+    /// Performs all steps in order.
     pub(crate) fn finish<E>(
         &mut self,
         budget: &Budget,
@@ -176,10 +176,10 @@ impl Copies {
         Ok(())
     }
 
-    /// Nobody will wait for what is left.
+    /// Discards all steps at the end of a block.
     pub(crate) fn forget(&mut self, budget: &Budget) {
         budget.give(TAKEN * self.queue.len() as u64);
-        // The groups are only ever compared with each other.
+        // The group counters are not reset, because only their differences matter.
         self.queue.clear();
     }
 
@@ -196,8 +196,8 @@ mod tests {
 
     fn copy() -> Step {
         let (from, to) = ([0; LANES], [0; LANES]);
-        let what = What::Copy(Box::new(LaneCopies { from, to, read: [4; LANES], bytes: 4 }));
-        Step { what, pc: 0 }
+        let action = Action::Copy(Box::new(LaneCopies { from, to, read: [4; LANES], bytes: 4 }));
+        Step { action, pc: 0 }
     }
 
     fn waited(copies: &mut Copies, lanes: u32, left: u32, budget: &Budget) -> Vec<u32> {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lane_has_groups_of_its_own() {
+    fn each_lane_has_its_own_groups() {
         let budget = Budget::new(0);
         let mut copies = Copies::default();
         copies.push(3, copy(), &budget).unwrap_or_default_step();
@@ -224,19 +224,19 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_wait_for_what_is_before_them() {
+    fn arrivals_wait_for_earlier_copies() {
         let budget = Budget::new(0);
         let mut copies = Copies::default();
         copies.push(3, copy(), &budget).unwrap_or_default_step();
         let mut at = [8; LANES];
         at[1] = 16;
         copies
-            .push(3, Step { what: What::Arrive(Box::new(at)), pc: 0 }, &budget)
+            .push(3, Step { action: Action::Arrive(Box::new(at)), pc: 0 }, &budget)
             .unwrap_or_default_step();
         copies.push(3, copy(), &budget).unwrap_or_default_step();
         let mut done = Vec::new();
         let perform = |step: &Step, lanes| -> Result<(), ()> {
-            done.push((matches!(step.what, What::Arrive(_)), lanes));
+            done.push((matches!(step.action, Action::Arrive(_)), lanes));
             Ok(())
         };
         copies.arrive(&[8], &budget, perform).unwrap_or_default();
@@ -245,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back() {
+    fn memory_returns_to_the_budget() {
         let budget = Budget::new(0);
         let mut copies = Copies::default();
         while copies.push(1, copy(), &budget).is_ok() {}
-        assert_eq!(copies.queue.len(), MOST);
+        assert_eq!(copies.queue.len(), MAX_OUTSTANDING);
         assert!(!budget.take(budget.limit));
         copies.forget(&budget);
         assert!(budget.take(budget.limit));

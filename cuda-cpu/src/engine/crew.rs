@@ -1,9 +1,8 @@
-//! Helpers of a launch: threads of a pool that run its blocks beside the thread that launched it.
+//! Helpers of a launch: pool threads that run its blocks in addition to the launching thread.
 //!
-//! The launching thread works too, and never waits for a helper that has not begun: when it finds no block left
-//! it closes the crew, and waits for those who are inside. So a small launch does not pay for waking threads,
-//! nor does it wait until a pool that is busy with a long launch has time. Helpers call further ones as long as
-//! there are blocks left.
+//! The launching thread also works, and never waits for a helper that has not started. When no block is left, it closes
+//! the crew and waits for the helpers that are inside. So a small launch does not pay for waking threads, and a launch
+//! does not wait for a pool that is busy with another one. Helpers call further helpers as long as blocks are left.
 
 use std::{
     any::Any,
@@ -16,12 +15,12 @@ use rayon::ThreadPool;
 
 use super::grid::Grid;
 
-/// Helpers that one worker calls.
+/// Number of helpers that one worker calls.
 const CALLS: u32 = 2;
 
 struct Crew {
-    /// Valid while somebody is inside: the owner of the grid closes the crew, and waits for them, before
-    /// it lets go of it.
+    /// Valid while a helper is inside: the owner of the grid closes the crew, and waits until it is empty, before it
+    /// drops the grid.
     grid: *const Grid<'static>,
     most: u32,
     state: Mutex<State>,
@@ -36,15 +35,15 @@ struct State {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// The compiler's word for it.
+/// Checks that `Grid` is `Sync`.
 const _: for<'a> fn(&'a Grid<'static>) -> &'a dyn Sync = |grid| grid;
 
-// SAFETY: the grid is only used as a shared reference, and is `Sync`; the rest is `Send` and `Sync`.
+// SAFETY: the grid is used only as a shared reference and is `Sync`. The other fields are `Send` and `Sync`.
 unsafe impl Send for Crew {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Crew {}
 
-/// Closes the crew, also when the launching thread panics.
+/// Closes the crew when dropped, also if the launching thread panics.
 struct Closing<'a>(&'a Crew);
 
 /// Runs the grid's blocks on this thread and up to `helpers` threads of `pool`.
@@ -79,7 +78,7 @@ impl Crew {
         }
     }
 
-    /// On a thread of the pool.
+    /// Runs blocks on a thread of the pool.
     fn help(self: Arc<Self>, worker: u32) {
         {
             let mut state = self.state.lock();
@@ -89,7 +88,8 @@ impl Crew {
             state.inside += 1;
         }
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: counted as inside, and the crew was not closed: the grid is there until this leaves.
+            // SAFETY: this helper is counted as inside and the crew was not closed, so the grid is alive until it
+            // leaves.
             let grid = unsafe { &*self.grid };
             if grid.has_more() {
                 self.call(|crew, worker| rayon::spawn_fifo(move || crew.help(worker)));

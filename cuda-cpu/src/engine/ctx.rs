@@ -1,14 +1,13 @@
-//! What a handler sees: the registers of the running warp and the memory it can reach.
+//! The context of a handler: the registers of the running warp and the memory that it can access.
 //!
-//! # The rules of the register file
+//! # Invariants of the register file
 //!
-//! A frame is a run of bytes inside the running warp's register file. [`Slot`]s are offsets into it,
-//! made by the frame layout of one function, each aligned and in bounds for its class. The
-//! dispatch loop calls [`Ctx::enter`] with a frame of that function's size before it runs any of
-//! its instructions, and the register file is neither moved nor touched by anybody else until the
-//! warp is left. A context belongs to one worker thread. So the pointers made here are valid and
-//! exclusive. Two slots are the same or do not overlap; handlers read their operands before they
-//! write the result of the same lanes.
+//! A frame is a range of bytes in the running warp's register file. A [`Slot`] is an offset into a frame. The frame
+//! layout of one function creates its slots, each aligned and in bounds for its class. The dispatch loop calls
+//! [`Ctx::enter`] with a frame of that function's size before it runs any of the function's instructions. The register
+//! file is not moved and not accessed by other code until the warp is left. A context belongs to one worker thread. So
+//! the pointers created here are valid and exclusive. Two slots are either equal or disjoint. Handlers read the
+//! operands of a lane before they write its result.
 
 use super::address::Spaces;
 use super::block::BlockFault;
@@ -22,25 +21,25 @@ use super::presets::Place;
 use super::team::Team;
 use crate::memory::{Range, View};
 
-/// Lanes in a warp.
+/// Number of lanes in a warp.
 pub(crate) const LANES: usize = 32;
 
-/// All lanes.
+/// Mask of all lanes.
 pub(crate) const FULL: u32 = u32::MAX;
 
-/// The content of one lane: `u32` or `u64`.
+/// The type of one lane of a register: `u32` or `u64`.
 pub(crate) trait Raw: Copy + Default + 'static {
-    /// Writes lanes of half a warp.
+    /// Writes the selected lanes of half a warp.
     ///
     /// # Safety
-    /// As [`Simd::blend_32`].
+    /// As for [`Simd::blend_32`].
     unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16);
 }
 
 impl Raw for u32 {
     #[inline(always)]
     unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { V::blend_32(d, values, lanes) };
     }
 }
@@ -48,18 +47,18 @@ impl Raw for u32 {
 impl Raw for u64 {
     #[inline(always)]
     unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { V::blend_64(d, values, lanes) };
     }
 }
 
-/// A fault before the scheduler adds where it happened.
+/// A fault, before the scheduler adds its location.
 #[derive(Debug)]
 pub(crate) struct LaneFault {
     pub(crate) kind: FaultKind,
     pub(crate) lane: u32,
     pub(crate) nearest: Option<crate::memory::Nearest>,
-    /// Of what was begun earlier and done now: where it was begun.
+    /// For an asynchronous operation that is performed late: the instruction that started it.
     pub(crate) begun: Option<BlockFault>,
 }
 
@@ -69,35 +68,35 @@ impl LaneFault {
     }
 }
 
-/// See the module.
+/// The context of one worker. See the [module](self) for its invariants.
 pub(crate) struct Ctx<'a> {
     frame: *mut u8,
-    /// Lanes that execute.
+    /// The executing lanes.
     pub(crate) mask: u32,
     /// Lanes of the warp that have not exited.
     pub(crate) live: u32,
-    /// For [`Flow::Jump`] and [`Flow::Diverge`].
+    /// Jump target of [`Flow::Jump`] and [`Flow::Diverge`].
     pub(crate) target: u32,
-    /// For [`Flow::Diverge`].
+    /// The lanes that jump, for [`Flow::Diverge`].
     pub(crate) taken: u32,
-    /// Back-edges and calls left in this time slice.
+    /// Number of back-edges and calls left in this time slice.
     pub(crate) fuel: i32,
-    /// Lowest program counter of a waiting part of the warp that this one may join.
+    /// Lowest program counter of a waiting fragment of the warp that the running one may join.
     pub(crate) merge_pc: u32,
-    /// One allocation cache per memory instruction; the first is also the builtins'.
+    /// One allocation cache per memory instruction. The builtins share the first one.
     pub(crate) caches: Vec<Range>,
     pub(crate) view: View<'a>,
     pub(crate) spaces: Spaces<'a>,
     pub(crate) code: &'a Code,
     pub(crate) place: Place,
-    /// Values that lanes show each other in collectives.
+    /// Values that lanes exchange in collectives.
     pub(crate) exchange: Box<[u64; LANES]>,
     pub(crate) fault: Option<LaneFault>,
     pub(crate) print: &'a (dyn Fn(&str) + Sync),
-    /// What calls may grow the warp by.
+    /// The budget for registers and local memory when a call grows the warp.
     pub(crate) budget: &'a Budget,
     pub(crate) clock: Clock,
-    /// What the running block's threads have in common.
+    /// State that the threads of the running block share.
     pub(crate) team: Box<Team>,
 }
 
@@ -131,29 +130,29 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Makes `frame` (of the running function's size, at least) the current one.
+    /// Makes `frame` the current frame. It must have at least the size of the running function's frame.
     pub(crate) fn enter(&mut self, frame: &mut [u8]) {
         self.frame = frame.as_mut_ptr();
     }
 
-    /// The lanes of a register. Valid for `LANES` reads and writes (module rules).
+    /// Returns a pointer to the lanes of a register. It is valid for `LANES` reads and writes (see the module).
     #[inline(always)]
     pub(crate) fn lanes<R: Raw>(&self, slot: Slot) -> *mut R {
         self.frame.wrapping_add(slot.0 as usize).cast()
     }
 
-    /// A copy of all lanes of a register.
+    /// Returns a copy of all lanes of a register.
     #[inline(always)]
     pub(crate) fn read<R: Raw>(&self, slot: Slot) -> [R; LANES] {
-        // SAFETY: module rules.
+        // SAFETY: see the module.
         unsafe { self.lanes::<R>(slot).cast::<[R; LANES]>().read() }
     }
 
-    /// One lane of a register.
+    /// Returns one lane of a register.
     #[inline(always)]
     pub(crate) fn lane<R: Raw>(&self, slot: Slot, lane: usize) -> R {
         debug_assert!(lane < LANES);
-        // SAFETY: module rules; `& 31` keeps the lane inside.
+        // SAFETY: see the module. `& 31` keeps the lane in bounds.
         unsafe { self.lanes::<R>(slot).add(lane & 31).read() }
     }
 
@@ -161,16 +160,16 @@ impl<'a> Ctx<'a> {
     #[inline(always)]
     pub(crate) fn set_lane<R: Raw>(&mut self, slot: Slot, lane: usize, value: R) {
         debug_assert!(lane < LANES);
-        // SAFETY: module rules; `& 31` keeps the lane inside.
+        // SAFETY: see the module. `& 31` keeps the lane in bounds.
         unsafe { self.lanes::<R>(slot).add(lane & 31).write(value) }
     }
 
-    /// Writes the executing lanes of a register.
+    /// Writes the lanes in `mask` of a register.
     #[inline(always)]
     pub(crate) fn write<R: Raw>(&mut self, slot: Slot, mask: u32, values: &[R; LANES]) {
         let d = self.lanes::<R>(slot);
         if mask == FULL {
-            // SAFETY: module rules.
+            // SAFETY: see the module.
             unsafe { d.cast::<[R; LANES]>().write(*values) };
             return;
         }
@@ -179,21 +178,21 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Writes the executing lanes of a register, each its own value.
+    /// Writes the executing lanes of a register. `value` computes the value of each lane.
     #[inline(always)]
     pub(crate) fn set_lanes<R: Raw>(&mut self, slot: Slot, value: impl Fn(usize) -> R) {
         if self.mask != FULL {
             return lanes_of(self.mask).for_each(|lane| self.set_lane(slot, lane, value(lane)));
         }
         let d = self.lanes::<R>(slot);
-        // SAFETY: module rules.
+        // SAFETY: see the module.
         (0..LANES).for_each(|lane| unsafe { d.add(lane).write(value(lane)) });
     }
 
-    /// A predicate register.
+    /// Returns the bits of a predicate register.
     #[inline(always)]
     pub(crate) fn pred(&self, slot: Slot) -> u32 {
-        // SAFETY: module rules.
+        // SAFETY: see the module.
         unsafe { self.lanes::<u32>(slot).read() }
     }
 
@@ -201,11 +200,11 @@ impl<'a> Ctx<'a> {
     #[inline(always)]
     pub(crate) fn set_pred(&mut self, slot: Slot, mask: u32, value: u32) {
         let at = self.lanes::<u32>(slot);
-        // SAFETY: module rules.
+        // SAFETY: see the module.
         unsafe { at.write((at.read() & !mask) | (value & mask)) };
     }
 
-    /// The executing lanes whose guard holds.
+    /// Returns the executing lanes whose guard is true.
     #[inline(always)]
     pub(crate) fn guarded(&self, op: &Op) -> u32 {
         if op.guard == Slot::NONE {
@@ -215,7 +214,7 @@ impl<'a> Ctx<'a> {
         self.mask & if op.guard_negated { !pred } else { pred }
     }
 
-    /// A further operand of `op`.
+    /// Returns a further operand of `op`.
     #[inline(always)]
     pub(crate) fn extra(&self, op: &Op, index: usize) -> Slot {
         self.code.extras[op.extra as usize + index]
@@ -225,7 +224,7 @@ impl<'a> Ctx<'a> {
         &self.code.controls[op.extra as usize]
     }
 
-    /// The kernel has freed the allocation that began at `address`: this worker finds it no more.
+    /// Removes an allocation that the kernel has freed from this worker's caches. `address` is its start.
     pub(crate) fn forget_allocation(&mut self, address: u64) {
         self.caches.iter_mut().filter(|range| range.base == address).for_each(|range| {
             *range = Range::EMPTY;
@@ -233,7 +232,8 @@ impl<'a> Ctx<'a> {
         self.view.forget(address);
     }
 
-    /// Between two turns, when no instruction is under way: what other workers have freed is found no more.
+    /// Removes allocations that other workers have freed from the caches. Called between two turns of a block, when no
+    /// instruction is executing.
     pub(crate) fn forget_freed(&mut self) {
         if self.view.forget_freed() {
             self.caches.fill(Range::EMPTY);
@@ -247,7 +247,7 @@ impl<'a> Ctx<'a> {
         Flow::Fault
     }
 
-    /// Records a bad address in device memory, with what lies next to it.
+    /// Records an access to an invalid device address, with the nearest allocation.
     #[cold]
     pub(crate) fn fail_global(
         &mut self,
@@ -268,7 +268,7 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// The numbers of the lanes in a mask, lowest first.
+/// Iterates over the lanes in a mask, lowest first.
 #[inline(always)]
 pub(crate) fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
     let mut left = mask;

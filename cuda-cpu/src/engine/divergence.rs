@@ -1,9 +1,9 @@
-//! Barriers that all lanes of a warp have to execute together, and lanes that do not.
+//! Detects divergence at barriers that all lanes of a warp must execute together.
 //!
-//! `bar.sync`, `bar.red` and `barrier..aligned` are for whole warps. Lanes that come later are fine here,
-//! as long as they come to the same instruction, and so are lanes that have exited. It is a fault when lanes of a
-//! warp wait at two such instructions; and when nobody in the block can go on, and some lanes of a warp wait at
-//! one and others elsewhere. Lanes that only say that they are there (`bar.arrive`) do not wait.
+//! `bar.sync`, `bar.red` and `barrier.*.aligned` are for whole warps. Lanes may arrive later if they arrive at the same
+//! instruction, and lanes that have exited do not count. It is a fault if lanes of a warp wait at two different barrier
+//! instructions. It is also a fault if no thread of the block can continue while some lanes of a warp wait at a barrier
+//! and others elsewhere. Lanes that execute `bar.arrive` do not wait.
 
 use super::code::{Barrier, BarrierKind, Code, Control};
 use super::ctx::{Ctx, lanes_of};
@@ -11,7 +11,7 @@ use super::fault::{FaultKind, Waiting, WaitsFor};
 use super::op::Slot;
 use super::warp::{Fragment, Wait, Warp};
 
-/// A parked fragment, for faults.
+/// Describes a parked fragment, for faults.
 pub(crate) fn waiting(code: &Code, warp: u32, (fragment, wait): &(Fragment, Wait)) -> Waiting {
     Waiting {
         warp,
@@ -26,14 +26,14 @@ pub(crate) fn waiting(code: &Code, warp: u32, (fragment, wait): &(Fragment, Wait
     }
 }
 
-/// Whether it waits at a barrier that its whole warp has to execute.
+/// Returns whether the fragment waits at a barrier that the whole warp must execute.
 fn is_aligned(code: &Code, fragment: &Fragment) -> bool {
     let op = &code.ops[fragment.pc as usize];
     matches!(code.controls.get(op.extra as usize), Some(Control::Barrier(b)) if b.aligned)
 }
 
-/// The lanes that come to the same barrier, for the same number of threads, as the first one of them.
-pub(crate) fn together(ctx: &Ctx<'_>, barrier: &Barrier, lanes: u32) -> u32 {
+/// Returns the lanes with the same barrier and thread count as the first lane.
+pub(crate) fn lanes_at_same_barrier(ctx: &Ctx<'_>, barrier: &Barrier, lanes: u32) -> u32 {
     if barrier.constant {
         return lanes;
     }
@@ -43,8 +43,8 @@ pub(crate) fn together(ctx: &Ctx<'_>, barrier: &Barrier, lanes: u32) -> u32 {
     lanes_of(lanes).filter(|&lane| of(lane) == first).fold(0, |mask, lane| mask | 1 << lane)
 }
 
-/// What is wrong with lanes that come to different barriers in one instruction.
-pub(crate) fn apart(
+/// Creates the fault for lanes that name different barriers in one aligned instruction.
+pub(crate) fn mixed_barriers(
     ctx: &Ctx<'_>,
     warp: &Warp,
     at: Fragment,
@@ -58,7 +58,7 @@ pub(crate) fn apart(
     FaultKind::BarrierDivergence { at: waiting(at), elsewhere: waiting(others) }
 }
 
-/// What is wrong with lanes that come to a barrier, while others of their warp wait at another one.
+/// Returns the fault if other lanes of the warp wait at another aligned barrier.
 pub(crate) fn diverged(
     ctx: &Ctx<'_>,
     warp: &Warp,
@@ -77,7 +77,8 @@ pub(crate) fn diverged(
     Some(FaultKind::BarrierDivergence { at, elsewhere })
 }
 
-/// For a warp of which no lane can go on: those at a barrier that others of them should have come to.
+/// For a warp in which no lane can continue: returns the fault if some lanes wait at an aligned barrier and others
+/// elsewhere.
 pub(crate) fn divergence(code: &Code, warp: &Warp) -> Option<(u32, Fragment, FaultKind)> {
     let parked = || warp.parked.iter();
     let at = parked()

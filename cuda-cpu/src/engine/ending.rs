@@ -1,4 +1,4 @@
-//! How a launch ends before all its blocks have run: by the first fault, or by a panic.
+//! Early end of a launch, by the first fault or by a panic.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,33 +6,34 @@ use parking_lot::Mutex;
 
 use super::fault::Fault;
 
-/// What the workers of a launch look at between blocks.
+/// State of the launch that its workers check between blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
-    has_come: AtomicBool,
+    has_ended: AtomicBool,
     fault: Mutex<Option<Box<Fault>>>,
 }
 
 impl Ending {
-    /// Nobody begins anything any more.
-    pub(crate) fn has_come(&self) -> bool {
-        self.has_come.load(Ordering::Relaxed)
+    /// Returns whether the launch has ended early. Workers then start no further turn.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Keeps the first fault and stops all workers.
     pub(crate) fn report(&self, fault: Fault) {
         self.fault.lock().get_or_insert_with(|| Box::new(fault));
-        self.has_come.store(true, Ordering::Relaxed);
+        self.has_ended.store(true, Ordering::Relaxed);
     }
 
-    /// What the launch ended with, once all workers have stopped.
+    /// Returns the fault that ended the launch, if any. Called after all workers have stopped.
     pub(crate) fn fault(&self) -> Result<(), Box<Fault>> {
         self.fault.lock().take().map_or(Ok(()), Err)
     }
 
-    /// Blocks may spin until another one has come somewhere: when the worker that holds this panics, the others stop.
+    /// Returns a guard that stops the other workers if its thread panics. Otherwise their blocks could spin without
+    /// end, waiting for a block of this worker.
     pub(crate) fn on_panic(&self) -> impl Drop + '_ {
-        StopOnPanic(&self.has_come)
+        StopOnPanic(&self.has_ended)
     }
 }
 

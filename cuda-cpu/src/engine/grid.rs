@@ -1,8 +1,8 @@
-//! A launch: its blocks spread over workers.
+//! A launch: distributes its blocks to workers.
 //!
-//! A worker takes blocks from a common counter and runs each to its end. One that keeps spinning
-//! (its time slices run out again and again) is set aside while the worker begins another, so blocks
-//! that wait for each other make progress, up to a number of blocks per worker.
+//! A worker takes blocks from a shared counter and runs each to its end. If a block uses up its turn, the worker sets
+//! it aside and starts another one. So blocks that wait for each other make progress, up to a maximum number of blocks
+//! per worker.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +23,13 @@ use super::runner::Runner;
 use super::spares::Spares;
 use crate::memory::{Memory, View};
 
-/// Blocks that one worker keeps at a time.
-const RESIDENT: usize = 256;
+/// Maximum number of started blocks of one worker.
+const MAX_STARTED: usize = 256;
 
-/// How long a launch runs on one thread alone: waking another takes about as long.
-const PATIENCE: Duration = Duration::from_micros(10);
+/// Time for which a launch runs on one thread. Waking another thread takes about as long.
+const SINGLE_THREAD_TIME: Duration = Duration::from_micros(10);
 
-/// What all workers of a launch share.
+/// The state that all workers of a launch share.
 pub(crate) struct Grid<'a> {
     code: &'a Code,
     memory: &'a Memory,
@@ -77,12 +77,12 @@ impl<'a> Grid<'a> {
         self.launch.dims.grid.iter().map(|&d| u64::from(d)).product()
     }
 
-    /// Whether there are blocks that nobody has begun, and somebody should.
+    /// Returns whether blocks are left to start and the launch has not ended.
     pub(crate) fn has_more(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.blocks() && !self.ending.has_come()
+        self.next.load(Ordering::Relaxed) < self.blocks() && !self.ending.has_ended()
     }
 
-    /// Runs all blocks on this thread, with helpers from the launch's pool when there are several.
+    /// Runs all blocks on this thread. If there are several, helpers from the launch's pool join.
     pub(crate) fn run(&self) -> Result<(), Box<Fault>> {
         let pool = self.launch.pool.filter(|_| !self.launch.schedule.is_deterministic());
         let helpers = pool.map_or(0, |pool| pool.current_num_threads() as u64);
@@ -102,7 +102,7 @@ impl<'a> Grid<'a> {
         &self.code.functions[self.function as usize].name
     }
 
-    /// What runs blocks on one thread.
+    /// Creates the runner of one worker.
     fn runner(&self, worker: u32, workers: u32) -> Runner<'_> {
         let Launch { dims, params, print, schedule, checks, profile, .. } = *self.launch;
         let mut ctx = Ctx::new(self.code, View::new(self.memory), params, print, &self.budget);
@@ -125,7 +125,7 @@ impl<'a> Grid<'a> {
         Runner { ctx, code: self.code, watch }
     }
 
-    /// Runs blocks until there are none left; calls for help, if there is some, when that takes a while.
+    /// Runs blocks until none is left. Calls `help` once if this takes longer than [`SINGLE_THREAD_TIME`].
     pub(crate) fn work(&self, worker: u32, workers: u32, mut help: Option<&dyn Fn()>) {
         let _stopping = self.ending.on_panic();
         let mut runner = self.runner(worker, workers);
@@ -133,7 +133,7 @@ impl<'a> Grid<'a> {
         let started = Instant::now();
         let mut running = VecDeque::new();
         let mut spare: Option<Box<Block>> = None;
-        while !self.ending.has_come() {
+        while !self.ending.has_ended() {
             if running.is_empty() {
                 running.extend(self.begin(&mut runner, &order, spare.take()));
             }
@@ -141,8 +141,8 @@ impl<'a> Grid<'a> {
             let Some(mut block) = running.remove(next) else { break };
             runner.ctx.forget_freed();
             let turn = block.run(&mut runner);
-            // Before this worker takes another block itself.
-            if help.is_some() && started.elapsed() > PATIENCE && self.has_more() {
+            // Helpers are called before this worker takes its next block, so that a block is left for them.
+            if help.is_some() && started.elapsed() > SINGLE_THREAD_TIME && self.has_more() {
                 help.take().into_iter().for_each(|call| call());
             }
             match turn {
@@ -151,10 +151,10 @@ impl<'a> Grid<'a> {
                     other.iter().for_each(|block| self.budget.give(block.taken()));
                 }
                 Ok(Turn::Yielded(used)) => {
-                    self.count(&runner, &block, used);
-                    self.look_up(&runner, &block);
+                    self.charge_iterations(&runner, &block, used);
+                    self.end_if_cancelled(&runner, &block);
                     running.push_back(block);
-                    if running.len() < RESIDENT && further {
+                    if running.len() < MAX_STARTED && further {
                         running.extend(self.begin(&mut runner, &order, spare.take()));
                     }
                     continue;
@@ -176,15 +176,15 @@ impl<'a> Grid<'a> {
         self.launch.limits.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
-    /// Ends the launch, which this block is part of, if somebody wants that.
-    fn look_up(&self, runner: &Runner<'_>, block: &Block) {
+    /// Ends the launch if it has been cancelled.
+    fn end_if_cancelled(&self, runner: &Runner<'_>, block: &Block) {
         if self.is_cancelled() {
             self.end(runner, Some(block), FaultKind::Cancelled);
         }
     }
 
-    /// The next block, in a finished one's place if there is one. None when there is no memory for another
-    /// one: then the blocks that take it will make place for what is left.
+    /// Starts the next block, reusing a finished one if given. Returns `None` if no block is left or the budget has no
+    /// room. In the second case the running blocks free memory for the remaining ones when they finish.
     fn begin(
         &self,
         runner: &mut Runner<'_>,
@@ -229,8 +229,8 @@ impl<'a> Grid<'a> {
         block
     }
 
-    /// Counts the fuel of a block that yielded against the budget.
-    fn count(&self, runner: &Runner<'_>, block: &Block, used: u64) {
+    /// Counts the fuel of a block that yielded against the iteration limit.
+    fn charge_iterations(&self, runner: &Runner<'_>, block: &Block, used: u64) {
         let Some(limit) = self.launch.limits.iterations else { return };
         let before = self.iterations.fetch_add(used, Ordering::Relaxed);
         if before.saturating_add(used) > limit {
@@ -238,11 +238,12 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// A fault of no thread in particular: one of the block's stands for all, if there is one.
+    /// Ends the launch with a fault that no particular thread caused. Reports the position of one thread of `block`, if
+    /// given.
     fn end(&self, runner: &Runner<'_>, block: Option<&Block>, kind: FaultKind) {
         let start = self.code.functions[self.function as usize].entry.unwrap_or(0);
         let nowhere = (BlockFault { pc: start, warp: 0 }, 0);
-        let (at, lane) = block.and_then(Block::somewhere).unwrap_or(nowhere);
+        let (at, lane) = block.and_then(Block::any_position).unwrap_or(nowhere);
         let fault = LaneFault::new(lane, kind);
         self.ending.report(self.complete(runner, fault, runner.ctx.place.at, at));
     }
@@ -252,7 +253,7 @@ impl<'a> Grid<'a> {
         self.ending.report(self.complete(runner, fault, block.at, at));
     }
 
-    /// A fault with all that is known of it.
+    /// Adds the location, the nearest allocation and the nearest variable to a fault.
     fn complete(
         &self,
         runner: &Runner<'_>,

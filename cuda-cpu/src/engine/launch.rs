@@ -1,4 +1,4 @@
-//! What a launch is given, and what can be wrong with it before anything runs.
+//! The description of a launch, and its validation before anything runs.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -6,17 +6,17 @@ use std::sync::atomic::AtomicBool;
 use super::fault::Fault;
 use super::observe::{Checks, Profile, Schedule};
 
-/// Threads in a block.
+/// Maximum number of threads in a block.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
 
-/// Static and dynamic shared memory of a block, in bytes: 227 KiB.
+/// Maximum static and dynamic shared memory of a block, in bytes: 227 KiB.
 pub const MAX_SHARED_BYTES: u32 = 227 << 10;
 
-/// `gridDim`'s and `blockDim`'s largest values.
+/// Maximum values of `gridDim` and `blockDim`.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 
-/// How many blocks of how many threads.
+/// Grid and block dimensions of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchDims {
     /// `gridDim`.
@@ -27,110 +27,113 @@ pub struct LaunchDims {
     pub dynamic_shared: u32,
 }
 
-/// What may end a launch early.
+/// Conditions that end a launch early.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits<'a> {
-    /// Loop iterations (of warps, all together) after which the launch is a fault. Calls count too, and
-    /// waiting at a barrier, and what threads wait for each other with (atomics, volatile loads), counts more.
-    /// Checked now and then, so a launch may run a little longer. Costs nothing.
+    /// Maximum number of loop iterations, summed over all warps. Beyond it the launch is a fault. Calls and waits at
+    /// barriers also count. Instructions with which threads wait for each other (atomics and volatile loads) count
+    /// more. The limit is checked from time to time, so a launch may run a little longer. The check has no cost.
     pub iterations: Option<u64>,
-    /// Instructions that the launch may execute; with one more it is a fault. Each instruction of the PTX counts
-    /// once each time that a warp, or the part of one that is at the same place, executes it, however many of
-    /// its lanes do, also when its guard holds for none. What only copies a
-    /// kernel parameter, a special register or a constant into a register of its own is no instruction here: the
-    /// register holds it from the start. A launch whose instructions are as many as that, or
-    /// fewer, never faults by it; one that has more always does: on one worker right before the first
-    /// one too many, on several up to 256 instructions of each worker later. The launch is some percent slower.
+    /// Maximum number of instructions that the launch may execute. With one more, the launch is a fault.
+    ///
+    /// An instruction of the PTX counts once each time that a warp executes it, or a fragment of a warp whose lanes are
+    /// at the same place. The number of executing lanes does not matter, and an instruction also counts if its guard is
+    /// false for all of them. Instructions that only copy a kernel parameter, a special register or a constant into a
+    /// register do not count, because the register holds the value from the start.
+    ///
+    /// A launch with at most this many instructions never faults by this limit, and one with more always does. One
+    /// worker stops right before the first instruction beyond the limit. Of several workers, each may execute up to 256
+    /// instructions more. The limit makes the launch a few percent slower.
     pub instructions: Option<u64>,
-    /// Set by another thread: the launch ends with [`FaultKind::Cancelled`](super::FaultKind).
+    /// Another thread sets this flag to end the launch with [`FaultKind::Cancelled`](super::FaultKind).
     pub cancel: Option<&'a AtomicBool>,
 }
 
-/// All that a launch is given.
+/// The inputs and options of a launch.
 #[derive(Clone, Copy)]
 pub struct Launch<'a> {
-    /// Grid and block.
+    /// Grid and block dimensions.
     pub dims: LaunchDims,
     /// The parameter block: each parameter at its offset.
     pub params: &'a [u8],
     /// See [`Limits`].
     pub limits: Limits<'a>,
-    /// The blocks are spread over this pool and the calling thread; without one, or where the
-    /// [`Schedule`] wants one worker, they run on the calling thread.
+    /// The pool over which the blocks are distributed, together with the calling thread. Without a pool, or if the
+    /// [`Schedule`] requires one worker, the calling thread runs all blocks.
     pub pool: Option<&'a rayon::ThreadPool>,
-    /// In which order blocks and warps run.
+    /// The order in which blocks and warps run.
     pub schedule: Schedule,
-    /// What is checked beside what always is.
+    /// Checks in addition to those that are always on.
     pub checks: Checks,
-    /// Counts what is executed.
+    /// Counts executed instructions.
     pub profile: Option<&'a Profile>,
-    /// Where `printf` writes: whole texts, from several threads.
+    /// Receives the output of `printf`. It is called with complete strings, from several threads.
     pub print: &'a (dyn Fn(&str) + Sync),
 }
 
 impl<'a> Launch<'a> {
-    /// A launch on the calling thread, without limits and further checks.
+    /// Creates a launch on the calling thread, without limits and additional checks.
     pub fn new(dims: LaunchDims, params: &'a [u8], print: &'a (dyn Fn(&str) + Sync)) -> Self {
         let (limits, schedule, checks) = Default::default();
         Self { dims, params, limits, pool: None, schedule, checks, profile: None, print }
     }
 }
 
-/// A launch that cannot begin, or the fault that ended it.
+/// The reason why a launch failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LaunchError {
-    /// It cannot begin.
+    /// The launch is invalid, and nothing ran.
     Invalid(Invalid),
-    /// The kernel did something wrong.
+    /// The kernel faulted.
     Fault(Box<Fault>),
 }
 
-/// Why a launch cannot begin.
+/// The reason why a launch is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// There is no such entry.
+    /// The program has no entry with this index.
     Entry {
-        /// The index given.
+        /// The given index.
         index: usize,
     },
     /// A dimension of the grid is zero or too large.
     Grid([u32; 3]),
-    /// A dimension of the block is zero or too large, or there are too many threads.
+    /// A dimension of the block is zero or too large, or the block has too many threads.
     Block([u32; 3]),
-    /// The kernel was compiled for another block (`.reqntid`).
+    /// The kernel requires another block (`.reqntid`).
     RequiredBlock {
-        /// The block given.
+        /// The given block.
         block: [u32; 3],
-        /// The one it must be.
+        /// The required block.
         required: [u32; 3],
     },
-    /// The block has more threads than the kernel was compiled for (`.maxntid`).
+    /// The block has more threads than the kernel permits (`.maxntid`).
     MaxThreads {
-        /// The block given.
+        /// The given block.
         block: [u32; 3],
-        /// The most threads.
+        /// The maximum number of threads.
         most: u64,
     },
-    /// Too much shared memory.
+    /// The block needs too much shared memory.
     Shared {
-        /// Static and dynamic bytes.
+        /// Static and dynamic shared memory in bytes.
         bytes: u64,
-        /// The most there can be.
+        /// The maximum in bytes.
         most: u32,
     },
-    /// A single block needs too much host memory for registers, local and shared memory.
+    /// A single block needs too much host memory for registers, local memory and shared memory.
     Memory {
-        /// Bytes of a block.
+        /// Bytes that one block needs.
         bytes: u64,
-        /// The most there can be.
+        /// The maximum in bytes.
         most: u64,
     },
     /// The parameter block is too short.
     Params {
-        /// Its length.
+        /// The given length in bytes.
         given: usize,
-        /// The length it must have.
+        /// The required length in bytes.
         needed: usize,
     },
 }

@@ -1,8 +1,9 @@
-//! Running PTX: decoding (`decode`), handlers (`exec`), and what schedules them.
+//! Runs PTX kernels on the CPU: decodes modules (`decode`), executes instructions (`exec`) and schedules threads.
 //!
-//! A [`Program`] is shared, immutable code. A launch (`grid`) has workers, each with a context
-//! (`ctx`) of its own; a worker runs blocks (`block`), a block its warps (`warp`), a warp its
-//! fragments (`runner`). What is checked or counted beyond that is `observe`'s.
+//! The engine uses `memory` and the parser in `cuda-ptx`. The `device` folder calls it. A typical use is
+//! [`Program::load`], which decodes a module into immutable code, and then [`Program::launch`]. A launch (`grid`) has
+//! workers, each with its own context (`ctx`). A worker runs blocks (`block`), a block its warps (`warp`), and a warp
+//! its fragments (`runner`). `observe` contains the optional checks and counters.
 
 mod address;
 mod barrier;

@@ -2,65 +2,64 @@
 
 use super::ctx::Ctx;
 
-/// Where a register lies: a byte offset into its function's frame. Only the frame layout makes
-/// these, so each is in bounds and aligned for the class it was made for.
+/// A register, as a byte offset into the frame of its function. Only the frame layout creates slots, so each one is in
+/// bounds and aligned for its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
-    /// No register.
+    /// The absence of a register.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// How wide a register's lanes are.
+/// Width of a register's lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
     /// One bit per lane, in one `u32`.
     Pred,
-    /// `[u32; 32]`: everything up to 32 bits.
+    /// `[u32; 32]`: for values of up to 32 bits.
     W32,
     /// `[u64; 32]`.
     W64,
 }
 
-/// What a handler tells the dispatch loop.
+/// Control flow after a handler, for the dispatch loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Go on with the next instruction.
+    /// Continue with the next instruction.
     Next,
-    /// Go on at `ctx.target`.
+    /// Continue at `ctx.target`.
     Jump,
-    /// `ctx.taken` go to `ctx.target`, the others to the next instruction.
+    /// The lanes in `ctx.taken` continue at `ctx.target`, the others with the next instruction.
     Diverge,
-    /// Ask the scheduler: calls, returns, exits, barriers, collectives that must wait.
+    /// Call the scheduler: calls, returns, exits, barriers, and collectives that must wait.
     Control,
-    /// `ctx.fault` says why.
+    /// `ctx.fault` contains the fault.
     Fault,
 }
 
-/// A handler. Safe to call when `op` belongs to the function whose frame `ctx` has entered.
+/// A handler. It may be called if `op` belongs to the function whose frame `ctx` has entered.
 pub(crate) type Handler = unsafe fn(&mut Ctx<'_>, &Op) -> Flow;
 
-/// A decoded instruction: the handler and what it works on. What the fields mean beyond their
-/// names is up to the handler.
+/// A decoded instruction: a handler and its operands. The handler defines the meaning of the fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Op {
     pub(crate) run: Handler,
-    /// The handler proper: `run` may be the guard's wrapper.
+    /// The handler without the guard. `run` may be the wrapper that evaluates the guard.
     pub(crate) inner: Handler,
     pub(crate) d: Slot,
     pub(crate) a: Slot,
     pub(crate) b: Slot,
     pub(crate) c: Slot,
-    /// Offset, mode, target.
+    /// An offset, a mode, or a jump target.
     pub(crate) imm: u64,
-    /// First of further operands in `Code::extras`, or an index into `Code::controls`.
+    /// Index of the first further operand in `Code::extras`, or an index into `Code::controls`.
     pub(crate) extra: u32,
     /// Index of this instruction's allocation cache.
     pub(crate) cache: u32,
     pub(crate) guard: Slot,
     pub(crate) guard_negated: bool,
-    /// Its own index.
+    /// Index of this op in `Code::ops`.
     pub(crate) pc: u32,
 }
 

@@ -1,10 +1,10 @@
-//! Registers that hold a known value when a function begins: constants, special registers, addresses.
+//! Registers with a known value at the start of a function: constants, special registers and addresses.
 
 use super::code::{Preset, PresetValue, Special};
 use super::ctx::{Ctx, LANES};
 use super::op::Class;
 
-/// Where the running block is, for its special registers.
+/// Position of the running block in its launch, for special registers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place {
     pub(crate) grid: [u32; 3],
@@ -22,12 +22,12 @@ impl Place {
         self.block.iter().product()
     }
 
-    /// The same worker runs it, in the same launch.
+    /// Returns whether the same worker runs both in the same launch.
     pub(crate) fn is_same_launch(&self, other: &Self) -> bool {
         (self.grid_id, self.worker) == (other.grid_id, other.worker)
     }
 
-    /// `threadIdx` of a thread by its linear number.
+    /// Returns `threadIdx` of the thread with this linear number.
     pub(crate) fn thread(&self, linear: u32) -> [u32; 3] {
         let [x, y, z] = self.block;
         if y == 1 && z == 1 {
@@ -44,29 +44,29 @@ pub(crate) fn fill(ctx: &mut Ctx<'_>, presets: &[Preset], warp: u32) {
     }
 }
 
-/// How long a preset stays as it is.
+/// Period in which a preset is constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
-    /// For warps of the same index in blocks of the same shape.
+pub(crate) enum Lifetime {
+    /// For all warps of the same index in blocks of the same shape.
     Always,
     ForLaunch,
     ForBlock,
 }
 
-/// The presets that hold so long.
-pub(crate) fn that_hold(presets: &[Preset], how_long: Holds) -> Vec<Preset> {
-    presets.iter().filter(|preset| holds(preset.value) == how_long).copied().collect()
+/// Returns the presets that are constant for exactly this period.
+pub(crate) fn with_lifetime(presets: &[Preset], lifetime: Lifetime) -> Vec<Preset> {
+    presets.iter().filter(|preset| lifetime_of(preset.value) == lifetime).copied().collect()
 }
 
-fn holds(value: PresetValue) -> Holds {
+fn lifetime_of(value: PresetValue) -> Lifetime {
     match value {
-        PresetValue::Const(_) | PresetValue::Local(_) => Holds::Always,
-        PresetValue::Special(Special::Ctaid(_)) => Holds::ForBlock,
+        PresetValue::Const(_) | PresetValue::Local(_) => Lifetime::Always,
+        PresetValue::Special(Special::Ctaid(_)) => Lifetime::ForBlock,
         PresetValue::Special(Special::Ntid(_) | Special::WarpId | Special::NWarpId) => {
-            Holds::Always
+            Lifetime::Always
         }
-        PresetValue::Special(special) if differs_by_lane(special) => Holds::Always,
-        _ => Holds::ForLaunch,
+        PresetValue::Special(special) if differs_by_lane(special) => Lifetime::Always,
+        _ => Lifetime::ForLaunch,
     }
 }
 
@@ -107,7 +107,7 @@ fn differs_by_lane(special: Special) -> bool {
     )
 }
 
-/// A kernel parameter; what is read was checked when the program was decoded, and the block's length at launch.
+/// Reads a kernel parameter. The range was checked at decoding, and the length of the parameter block at launch.
 fn param(params: &[u8], at: u32, bytes: u8, signed: bool) -> u64 {
     let at = at as usize;
     let bytes = params.get(at..at + usize::from(bytes)).unwrap_or_default();

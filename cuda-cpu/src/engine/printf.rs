@@ -1,15 +1,15 @@
-//! The formats of `printf`.
+//! Formats the output of `printf`.
 
-/// What the next argument is.
+/// Type of the next argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Argument {
     /// Four bytes.
     Word,
     /// Eight bytes.
     Long,
-    /// A double.
+    /// An `f64`.
     Float,
-    /// A pointer to a text.
+    /// A pointer to a string.
     Text,
 }
 
@@ -26,13 +26,13 @@ struct Conversion {
     long: bool,
 }
 
-/// The widest field that is padded to.
+/// Maximum field width. Larger widths are clamped.
 const MAX_WIDTH: usize = 4096;
 
-/// What goes beyond this many bytes is left out: a GPU's whole buffer is that long.
+/// Maximum output in bytes, the size of a GPU's `printf` buffer. The rest is left out.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// Formats; `next` gives the bits of the next argument, and its text if it is one.
+/// Formats a string. `next` returns the bits of the next argument, and its text if it is a string.
 pub(crate) fn format(format: &str, mut next: impl FnMut(Argument) -> (u64, String)) -> String {
     let mut out = String::with_capacity(format.len());
     let mut rest = format;
@@ -54,7 +54,7 @@ pub(crate) fn format(format: &str, mut next: impl FnMut(Argument) -> (u64, Strin
     out
 }
 
-/// Reads what follows a `%`.
+/// Parses the part of a conversion that follows `%`.
 fn parse<'a>(
     text: &'a str,
     next: &mut impl FnMut(Argument) -> (u64, String),
@@ -86,7 +86,7 @@ fn parse<'a>(
     c.left |= width < 0;
     c.width = usize::try_from(width.unsigned_abs()).unwrap_or(0).min(MAX_WIDTH);
     if let Some(mut after) = rest.strip_prefix('.') {
-        // A negative precision is as good as none.
+        // A negative precision counts as no precision, as in C.
         c.precision = usize::try_from(number(&mut after)).ok().map(|p| p.min(MAX_WIDTH));
         rest = after;
     }
@@ -163,7 +163,7 @@ fn sign(c: &Conversion, negative: bool) -> &'static str {
     }
 }
 
-/// Digits with zeros up to the precision; zero with precision zero has none.
+/// Pads digits with zeros to the precision. Zero with precision zero has no digits.
 fn at_least(digits: String, c: &Conversion, zero: bool) -> String {
     match c.precision {
         Some(0) if zero => String::new(),
@@ -185,7 +185,7 @@ fn float(c: &Conversion, kind: char, value: f64) -> String {
     if kind.is_ascii_uppercase() { text.to_uppercase() } else { text }
 }
 
-/// `1.5e+03`: at least two digits in the exponent.
+/// Formats with an exponent of at least two digits, as in `1.5e+03`.
 fn exponent(value: f64, precision: usize) -> String {
     let text = format!("{value:.precision$e}");
     let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
@@ -226,7 +226,7 @@ fn hexadecimal(value: f64) -> String {
     format!("0x{}{point}{fraction}p{power:+}", u8::from(!subnormal))
 }
 
-/// Pads to the width: between prefix and digits with zeros, else outside with spaces.
+/// Pads to the width, with zeros between prefix and digits, or with spaces outside.
 fn field(out: &mut String, c: &Conversion, prefix: &str, text: &str, may_zero: bool) {
     let missing = c.width.saturating_sub(prefix.len() + text.chars().count());
     let zeros = c.zero && may_zero && !c.left;

@@ -1,4 +1,4 @@
-//! A PTX module decoded for running.
+//! A decoded PTX module.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +13,7 @@ use super::launch::{Invalid, Launch, LaunchDims, LaunchError, MAX_SHARED_BYTES};
 use super::spares::Spares;
 use crate::memory::Memory;
 
-/// A PTX module decoded for running. Its variables lie in the memory it was loaded with; give them
-/// back with [`Program::unload`].
+/// A decoded PTX module. Its variables are stored in the memory it was loaded with. [`Program::unload`] frees them.
 #[derive(Debug)]
 pub struct Program {
     code: Code,
@@ -30,17 +29,17 @@ pub struct Program {
 pub struct Entry {
     /// Its (mangled) name.
     pub name: String,
-    /// Its parameters in order.
+    /// Its parameters, in order.
     pub params: Vec<EntryParam>,
-    /// Length of the parameter block.
+    /// Length of the parameter block in bytes.
     pub param_bytes: u32,
-    /// Static shared memory of a block.
+    /// Static shared memory of a block, in bytes.
     pub static_shared: u32,
     /// `.maxntid`.
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`.
     pub required_threads: Option<[u32; 3]>,
-    /// Where its variables in shared memory end.
+    /// End of its shared variables, without the padding before dynamic shared memory.
     shared_end: u32,
     function: u32,
 }
@@ -48,20 +47,20 @@ pub struct Entry {
 /// A parameter of an [`Entry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryParam {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// Alignment.
+    /// Alignment in bytes.
     pub align: u32,
-    /// Offset in the parameter block.
+    /// Offset in the parameter block, in bytes.
     pub offset: u32,
 }
 
 impl Program {
-    /// Decodes a module and places its variables in `memory`.
+    /// Decodes a module and allocates its variables in `memory`.
     ///
     /// # Errors
-    /// If there is an instruction that the CPU device does not know (all of them are listed), or no
-    /// room for the variables.
+    /// Fails if the module contains instructions that the CPU device does not support (the error lists all of them), or
+    /// if `memory` has no room for the variables.
     pub fn load(module: &Module, memory: &Memory) -> Result<Self, LoadError> {
         let reachable = reachable(module);
         let layout = Layout::place(module, &reachable, memory)?;
@@ -92,49 +91,50 @@ impl Program {
         Ok(Self { code, entries, allocations, globals, launches, spares: Spares::default() })
     }
 
-    /// The kernels, in the order of the module.
+    /// Returns the kernels in the order of the module.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Index of the entry of this name, for [`Program::launch`].
+    /// Returns the index of the entry with this name, for [`Program::launch`].
     pub fn entry(&self, name: &str) -> Option<usize> {
         self.entries.iter().position(|e| e.name == name)
     }
 
-    /// Address and size of a module-scope `.global` or `.const` variable.
+    /// Returns the address and size of a module-scope `.global` or `.const` variable.
     pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
         let found = self.globals.iter().find(|(n, ..)| n == name);
         found.map(|&(_, address, size)| (address, size))
     }
 
-    /// Frees the module's variables in `memory`, which must be the one it was loaded with.
+    /// Frees the module's variables. `memory` must be the memory it was loaded with.
     pub fn unload(self, memory: &Memory) {
         self.free_variables(memory);
     }
 
-    /// [`Program::unload`] by whoever drops it.
+    /// Does the work of [`Program::unload`] for owners that cannot move the program.
     pub(crate) fn free_variables(&self, memory: &Memory) {
         for &address in &self.allocations {
-            // Freed by a kernel or by hand: then it is gone already.
+            // Fails if the allocation has been freed already, by a kernel or by the host. That is harmless.
             _ = memory.free(address);
         }
     }
 
-    /// Whether a kernel can be launched like that; the kernel, if so.
+    /// Checks whether a kernel can be launched with these parameters, and returns the kernel.
     ///
     /// # Errors
-    /// What [`Program::launch`] would refuse before it runs anything.
+    /// Returns the error with which [`Program::launch`] would refuse the launch.
     pub fn check(&self, entry: usize, launch: &Launch<'_>) -> Result<&Entry, Invalid> {
         let kernel = self.entries.get(entry).ok_or(Invalid::Entry { index: entry })?;
         kernel.check(launch)?;
         Ok(kernel)
     }
 
-    /// Runs a kernel to its end, or to its first fault.
+    /// Runs a kernel to its end or to its first fault.
     ///
     /// # Errors
-    /// [`LaunchError::Invalid`] before anything ran, [`LaunchError::Fault`] for what a thread did.
+    /// Returns [`LaunchError::Invalid`] if the launch is invalid and nothing ran, and [`LaunchError::Fault`] if a
+    /// thread faulted.
     pub fn launch(
         &self,
         memory: &Memory,
@@ -156,12 +156,12 @@ impl Program {
 }
 
 impl Entry {
-    /// For dimensions that were checked.
+    /// Returns the block size for dimensions that were checked.
     fn block_size(&self, launch: &Launch<'_>) -> BlockSize {
         let LaunchDims { block, dynamic_shared, .. } = launch.dims;
         let threads = block.iter().product();
         let shared = match dynamic_shared {
-            // What is only there to align what follows is nobody's.
+            // Without dynamic shared memory, the padding that would align it is not part of the block.
             0 => self.shared_end,
             dynamic => self.static_shared + dynamic,
         };

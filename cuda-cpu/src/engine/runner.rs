@@ -1,4 +1,4 @@
-//! Runs a warp until it waits, ends, or has used its time slice.
+//! Runs a warp until it waits, ends, or uses up its time slice.
 
 use super::address::Segment;
 use super::barriers::Barriers;
@@ -9,38 +9,38 @@ use super::observe::{Observer, Off, Shadow, Watch};
 use super::op::Flow;
 use super::warp::{Fragment, Warp};
 
-/// Fuel of a time slice: back-edges and calls.
+/// Fuel of a time slice: the number of back-edges and calls.
 pub(crate) const SLICE: i32 = 1 << 14;
 
-/// Why a warp stopped running.
+/// The reason why a warp stopped running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// All lanes have exited.
     Done,
-    /// Nobody can run until something outside the warp happens.
+    /// No lane can run until an event outside the warp.
     Blocked,
-    /// It could go on, but others should have the core.
+    /// The warp could continue, but others should run first.
     Yielded,
-    /// A barrier is complete: those who wait there are to be let go first.
+    /// A barrier is complete. Its waiting threads must be released before the warp continues.
     Released,
 }
 
-/// The program counter of a fault; what it was is in the context.
+/// Program counter of a fault. The context holds the fault itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Faulted {
     pub(crate) pc: u32,
 }
 
-/// One worker's engine.
+/// The execution state of one worker.
 pub(crate) struct Runner<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) code: &'a Code,
-    /// For launches that want something watched.
+    /// The observers, if any are enabled.
     pub(crate) watch: Option<Box<Watch<'a>>>,
 }
 
 impl Runner<'_> {
-    /// Runs `warp` for at most a time slice.
+    /// Runs `warp` for at most one time slice.
     pub(crate) fn run(
         &mut self,
         warp: &mut Warp,
@@ -71,7 +71,7 @@ impl Runner<'_> {
                         return Ok(stop);
                     }
                 }
-                // Whoever watches it lets others have the core.
+                // The observer ended the time slice.
                 Flow::Next => {
                     warp.ready.push(at);
                     warp.rotate = true;
@@ -82,19 +82,19 @@ impl Runner<'_> {
         }
     }
 
-    /// The fuel of the last time slice that was used.
+    /// Returns the fuel that the last time slice used.
     pub(crate) fn used(&self) -> u64 {
         SLICE.saturating_sub(self.ctx.fuel).clamp(0, SLICE) as u64
     }
 
-    /// Whether the time slice is over after a call or a jump that the dispatch loop has not seen.
+    /// Ends the time slice if a call or jump outside the dispatch loop has used up the fuel.
     fn spent(&mut self, warp: &mut Warp) -> Option<Stop> {
         let spent = self.ctx.fuel < 0;
         warp.rotate |= spent;
         spent.then_some(Stop::Yielded)
     }
 
-    /// Makes a fragment's frame and lanes the current ones.
+    /// Makes a fragment's frame and lanes current.
     pub(crate) fn enter(&mut self, warp: &mut Warp, fragment: &Fragment) {
         let record = &warp.calls[fragment.call as usize];
         self.ctx.mask = fragment.mask;
@@ -103,20 +103,20 @@ impl Runner<'_> {
         self.ctx.enter(&mut warp.registers.bytes_mut()[record.frame as usize..]);
     }
 
-    /// A time slice begins: gives the warp that has it, where it would be the `index`th of `count`.
+    /// Starts a time slice. Returns the index of the warp that runs next. Without an observer this is `index`.
     pub(crate) fn begin_slice(&mut self, index: usize, count: usize) -> usize {
         let shuffle = self.watch.as_mut().and_then(|watch| watch.shuffle());
         shuffle.map_or(index, |shuffle| shuffle.begin_slice(index, count))
     }
 
-    /// A block begins or ends its turn: who watches has its shadow meanwhile.
+    /// Exchanges the observers' shadow with a block's, when the block starts or ends its turn.
     pub(crate) fn swap_shadow(&mut self, shadow: &mut Option<Box<Shadow>>) {
         if let Some(watch) = &mut self.watch {
             watch.swap_shadow(shadow);
         }
     }
 
-    /// What is remembered of the running block, where something is checked.
+    /// Returns the shadow of the running block, if any check is enabled.
     pub(crate) fn shadow(&mut self) -> Option<&mut Shadow> {
         self.watch.as_mut()?.shadow()
     }
@@ -140,7 +140,7 @@ impl Runner<'_> {
         warp.ready.push(Fragment { pc: target, mask: taken, ..at });
     }
 
-    /// Does what the instruction at `at.pc` asks of the scheduler; whether that ends the time slice.
+    /// Performs the control action of the instruction at `at.pc`. Returns a stop reason if the time slice ends.
     fn control(
         &mut self,
         warp: &mut Warp,
@@ -209,8 +209,8 @@ impl Runner<'_> {
     }
 }
 
-/// The dispatch loop: runs until a handler wants more than the next instruction or a jump, or until the observer
-/// has it stop.
+/// The dispatch loop: runs until a handler requests something other than the next instruction or a jump, or until the
+/// observer stops it.
 fn dispatch<O: Observer>(
     ctx: &mut Ctx<'_>,
     code: &Code,
@@ -223,9 +223,9 @@ fn dispatch<O: Observer>(
         if let Some(flow) = observer.before(ctx, code, pc as u32) {
             return (pc as u32, flow);
         }
-        // SAFETY: `enter` has set the frame of the function that this op belongs to: jumps stay within a function,
-        // and calls and returns come through `control`. A function's last op is a `control`, so that the next one
-        // is always there.
+        // SAFETY: `enter` has set the frame of the function that contains this op, because jumps stay within a
+        // function, and calls and returns go through `control`. The last op of a function is a `control`, so the next
+        // op always exists.
         let flow = unsafe {
             let op = &*ops.add(pc);
             (op.run)(ctx, op)

@@ -1,17 +1,17 @@
-//! Which line of the CUDA source an op comes from, as the PTX's `.loc` directives tell it.
+//! Maps ops to lines of the CUDA source, from the `.loc` directives of the PTX.
 
 use cuda_core::SourceLine;
 use cuda_ptx::{Location, Position};
 
-/// Calls that were inlined into each other, as far as they are told.
+/// Maximum depth of inlined calls that is reported.
 const MAX_INLINED: usize = 32;
 
-/// See the module. Asked only when there is something to report.
+/// The source locations of a program. They are only read to report faults.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    /// `.file` directives.
+    /// Numbers and names of the `.file` directives.
     files: Vec<(u32, String)>,
-    /// By first op, in order: from there on it is this place, or none is known.
+    /// Ranges of ops with the same location, in ascending order of their first op. `None` if the location is unknown.
     stretches: Vec<(u32, Option<Location>)>,
 }
 
@@ -20,17 +20,17 @@ impl Sources {
         Self { files: files.to_vec(), stretches: Vec::new() }
     }
 
-    /// A function begins at `pc`: what was said of the one before holds no longer.
+    /// Starts a function at `pc`. Locations of the previous function do not extend into it.
     pub(crate) fn begin_function(&mut self, pc: u32) {
         self.stretches.push((pc, None));
     }
 
-    /// From `pc` on it is this place.
+    /// Sets the location of the ops from `pc` on.
     pub(crate) fn mark(&mut self, pc: u32, location: Location) {
         self.stretches.push((pc, Some(location)));
     }
 
-    /// Where the op at `pc` comes from.
+    /// Returns the source line of the op at `pc`.
     pub(crate) fn line(&self, pc: u32) -> Option<SourceLine> {
         let at = self.stretches.partition_point(|(first, _)| *first <= pc).checked_sub(1)?;
         let location = self.stretches[at].1.filter(|location| location.line > 0)?;
@@ -44,7 +44,8 @@ impl Sources {
         calls.into_iter().rev().reduce(|call, place| place.inlined_at(call))
     }
 
-    /// Where the call at `position` was itself inlined: as an earlier `.loc` of that very place says.
+    /// Returns the location into which the call at `position` was itself inlined, from an earlier `.loc` of that
+    /// position.
     fn call_of(&self, before: usize, position: Position) -> Option<(usize, Position)> {
         let function = self.stretches[..before].iter().enumerate().rev();
         let mut function = function.map_while(|(at, (_, location))| Some((at, (*location)?)));
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_op_is_where_the_latest_loc_says() {
+    fn op_has_the_location_of_the_latest_loc() {
         let mut sources = Sources::new(&[(1, "k.cu".into())]);
         sources.begin_function(0);
         sources.mark(2, location(10, None));
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_go_in_circles_end() {
+    fn cyclic_inlined_calls_end() {
         let mut sources = Sources::new(&[(1, "k.cu".into())]);
         sources.begin_function(0);
         for _ in 0..1000 {

@@ -1,7 +1,8 @@
-//! Local memory that threads take while their function runs.
+//! `alloca`: local memory that threads reserve until their function returns.
 //!
-//! Of a function with `alloca` a hidden register says where each lane's local memory ends. The memory is its frame's: a
-//! call begins above what any of its lanes has, and what a function took is free again when it returns.
+//! In a function with `alloca`, a hidden register holds the end of each lane's local memory. The reserved memory
+//! belongs to the frame. A call starts above the highest end of the calling lanes. When a function returns, its memory
+//! is free again.
 
 use super::budget::MAX_LOCAL;
 use super::code::{Alloca, Passed};
@@ -12,14 +13,14 @@ use super::runner::{Faulted, Runner};
 use super::warp::{Fragment, Warp};
 
 impl Runner<'_> {
-    /// `alloca` by these lanes; they go on.
+    /// Performs `alloca` for these lanes. They continue with the next instruction.
     pub(crate) fn alloca(
         &mut self,
         warp: &mut Warp,
         at: Fragment,
         alloca: &Alloca,
     ) -> Result<(), Faulted> {
-        // From where to where, by lane.
+        // For each lane, the start and end of its new memory.
         let mut given = [(0, 0); LANES];
         for lane in lanes_of(at.mask) {
             let bytes = match alloca.class {
@@ -71,7 +72,7 @@ impl Runner<'_> {
     }
 }
 
-/// Where the local memory of these lanes ends, by the register of their function that says so.
+/// Returns the end of the local memory of these lanes: the maximum of their `alloca` registers.
 pub(crate) fn top(warp: &Warp, at: Fragment, register: Slot) -> u32 {
     let register = Passed::Register(register, Class::W32);
     let of = |lane| match *warp.passed(at.call, &register, lane).0 {

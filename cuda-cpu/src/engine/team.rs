@@ -1,33 +1,33 @@
-//! What the threads of a block have in common beside memory: copies under way, the barrier of their cluster, and who
-//! has got anywhere while others wait.
+//! State that the threads of a block share besides memory: outstanding copies, the cluster barrier and progress
+//! counters.
 //!
-//! It lies in the block and is lent to the context while the block runs.
+//! The block owns it and lends it to the context while the block runs.
 
 use super::budget::Budget;
 use super::bulk::Bulks;
 use super::copies::Copies;
 use super::ctx::LANES;
 
-/// See the module.
+/// Shared state of a block's threads.
 #[derive(Debug, Default)]
 pub(crate) struct Team {
-    /// The warp that runs.
+    /// Index of the running warp.
     pub(crate) warp: u32,
-    /// Copies that the threads of each warp have begun.
+    /// For each warp, the outstanding copies of its threads.
     pub(crate) copies: Vec<Copies>,
     pub(crate) bulks: Bulks,
     pub(crate) cluster: ClusterBarrier,
-    /// Counts what may let a waiting thread go on.
+    /// Counts events that may let a waiting thread continue.
     pub(crate) moved: u64,
-    /// Counts looks at what others than this block may change.
+    /// Counts reads of state that other blocks may change.
     pub(crate) looks: u64,
-    /// Waits that may end without success do: nobody of the block can go on.
+    /// Whether waits that may end without success do so now, because no thread of the block can continue.
     pub(crate) expired: bool,
 }
 
 impl Team {
-    /// For a block that begins; `live` are the lanes of each warp. Every block begins here, and most use nothing
-    /// of it: there is no work in it beyond that.
+    /// Resets the state for a new block. `live` contains the lanes of each warp. Every block calls this and most do not
+    /// use the state, so it does as little as possible.
     pub(crate) fn restart(&mut self, live: impl ExactSizeIterator<Item = u32>) {
         self.copies.resize_with(live.len(), Copies::default);
         self.bulks.restart();
@@ -35,40 +35,40 @@ impl Team {
         self.expired = false;
     }
 
-    /// The block ends: nobody waits for what is left.
+    /// Discards outstanding operations at the end of the block.
     pub(crate) fn forget(&mut self, budget: &Budget) {
         self.copies.iter_mut().for_each(|copies| copies.forget(budget));
         self.bulks.forget(budget);
     }
 
-    /// A thread's number in the block.
+    /// Returns the linear number of a thread in the block.
     pub(crate) fn thread(&self, lane: usize) -> usize {
         self.warp as usize * LANES + lane
     }
 
-    /// The running warp's copies.
+    /// Returns the copies of the running warp.
     pub(crate) fn own_copies(&mut self) -> Option<&mut Copies> {
         self.copies.get_mut(self.warp as usize)
     }
 }
 
-/// `barrier.cluster` of a cluster of one block.
+/// `barrier.cluster` for a cluster of one block.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterBarrier {
-    /// How often it was complete.
+    /// Number of completions.
     phase: u64,
-    /// By warp: the lanes that have not exited.
+    /// For each warp, the lanes that have not exited.
     live: Vec<u32>,
-    /// By warp, as far as one has arrived: the lanes that have.
+    /// For each warp, its arrivals. Empty until a thread arrives.
     arrived: Vec<Arrived>,
 }
 
 #[derive(Debug, Default, Clone)]
 struct Arrived {
     lanes: u32,
-    /// By lane: the phase in which it arrived.
+    /// For each lane, the phase in which it arrived.
     phases: [u64; LANES],
-    /// Those that have arrived and not waited.
+    /// The lanes that have arrived and not waited since.
     owing: u32,
 }
 
@@ -80,14 +80,14 @@ impl ClusterBarrier {
         self.arrived.clear();
     }
 
-    /// What the scheduler knows of a warp.
+    /// Updates the lanes of a warp that have not exited.
     pub(crate) fn set_live(&mut self, warp: u32, live: u32) {
         if let Some(known) = self.live.get_mut(warp as usize) {
             *known = live;
         }
     }
 
-    /// False if it has arrived before, and not waited.
+    /// Records a thread's arrival. Returns false if it had already arrived and not waited since.
     #[must_use]
     pub(crate) fn arrive(&mut self, warp: u32, lane: usize) -> bool {
         if self.arrived.is_empty() {
@@ -101,12 +101,12 @@ impl ClusterBarrier {
         first
     }
 
-    /// Whether the thread has arrived, and not waited.
+    /// Returns whether the thread has arrived and not waited since.
     pub(crate) fn owes(&self, warp: u32, lane: usize) -> bool {
         self.arrived.get(warp as usize).is_some_and(|own| own.owing >> lane & 1 != 0)
     }
 
-    /// All threads that have not exited have arrived since this one did.
+    /// Returns whether all threads that have not exited have arrived since this one did.
     pub(crate) fn is_complete(&mut self, warp: u32, lane: usize) -> bool {
         if self.live.iter().zip(&self.arrived).all(|(live, arrived)| live & !arrived.lanes == 0) {
             self.phase += 1;

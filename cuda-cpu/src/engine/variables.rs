@@ -5,29 +5,30 @@ use std::fmt;
 use super::fault::FaultSpace;
 use crate::memory::count;
 
-/// A variable of the PTX that an address is in, or next to.
+/// The variable of the PTX that contains an address or is nearest to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NearVariable {
-    /// Its name in the PTX: of a variable inside a function, mangled with the function's.
+    /// The variable's name in the PTX. For a variable inside a function it is mangled with the function's name.
     pub name: String,
-    /// Its first byte: an offset, in shared memory.
+    /// The variable's address. In shared memory it is an offset.
     pub address: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// Bytes from the variable's first byte to the address: negative before it, at least its size behind it.
+    /// Distance in bytes from the variable's first byte to the address. It is negative before the variable, and at
+    /// least the variable's size behind it.
     pub offset: i64,
 }
 
 impl NearVariable {
-    /// The name in the source, as far as it can be read off the one in the PTX: compilers call a variable `tile` of
-    /// a kernel `k` something like `_ZZ1kE4tile`.
+    /// Returns the name in the source, if it can be derived from the PTX name. Compilers name a variable `tile` of a
+    /// kernel `k` similar to `_ZZ1kE4tile`.
     pub fn source_name(&self) -> &str {
         local_name(&self.name).unwrap_or(&self.name)
     }
 }
 
-/// The last component of a mangled local name: `E`, its length, itself, perhaps `_` and a number.
+/// Returns the last component of a mangled local name: `E`, the length, the name, and perhaps `_` and a number.
 fn local_name(mangled: &str) -> Option<&str> {
     let inside = mangled.strip_prefix("_ZZ")?;
     inside.rmatch_indices('E').find_map(|(at, _)| {
@@ -50,7 +51,8 @@ impl fmt::Display for NearVariable {
         let (before, after) = (offset.unsigned_abs(), offset.saturating_sub_unsigned(*size));
         match after {
             _ if *offset < 0 => write!(f, "{} before ", count(before))?,
-            // From the last byte, as for allocations: right at the end is one byte after it.
+            // Distances are measured from the last byte, as for allocations: the first byte past the end is 1 byte
+            // after.
             after if after >= 0 => write!(f, "{} after ", count(after.unsigned_abs() + 1))?,
             _ => write!(f, "at byte {offset} of ")?,
         }
@@ -64,22 +66,22 @@ pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) space: FaultSpace,
     pub(crate) address: u64,
-    /// `None`: all the dynamic shared memory.
+    /// Size in bytes. `None` for the whole dynamic shared memory.
     pub(crate) size: Option<u64>,
-    /// The only kernel whose shared memory it is in.
+    /// The kernel whose shared memory contains it, if it is only one.
     pub(crate) kernel: Option<u32>,
 }
 
-/// Those of a module.
+/// The variables of a module.
 #[derive(Debug, Default)]
 pub(crate) struct Variables(pub(crate) Vec<Variable>);
 
-/// Farther off, a variable says nothing about an address.
+/// Maximum distance at which a variable is named, in bytes. Farther variables explain nothing.
 const NEAR: u64 = 4096;
 
 impl Variables {
-    /// The variable that an address is in, or else the nearest one; `dynamic` are the bytes of dynamic
-    /// shared memory that the kernel was given.
+    /// Returns the variable that contains the address, or else the nearest one. `dynamic` is the kernel's dynamic
+    /// shared memory in bytes.
     pub(crate) fn near(
         &self,
         kernel: u32,
@@ -90,11 +92,11 @@ impl Variables {
         let seen = |v: &&Variable| v.space == space && v.kernel.is_none_or(|own| own == kernel);
         let distance = |v: &Variable| match address.checked_sub(v.address) {
             None => v.address - address,
-            // Right behind the end is one off.
+            // The first byte past the end has distance 1.
             Some(at) => at.saturating_add(1).saturating_sub(v.size.unwrap_or(dynamic)),
         };
         let near = self.0.iter().filter(seen).min_by_key(|v| distance(v))?;
-        // Of a pointer that is wild no global variable knows anything.
+        // A wild pointer is not related to any global variable.
         if space == FaultSpace::Global && distance(near) > NEAR {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Who waits for what, when nobody can go on.
+//! Describes the waiting threads of a block, for deadlock faults.
 
 use super::exec::places::address;
 use super::fault::{Waiting, WaitsFor};
@@ -6,8 +6,8 @@ use super::runner::Runner;
 use super::stall::{is_suspended, waits_for_mbarrier};
 use super::warp::{Fragment, Wait, Warp};
 
-/// All threads of a block, and the first ones of them with their warp.
-pub(crate) fn everybody(
+/// Describes all threads of a block. Also returns the first fragment with its warp.
+pub(crate) fn waiting_threads(
     runner: &mut Runner<'_>,
     warps: &mut [Warp],
 ) -> (Vec<Waiting>, Option<(u32, Fragment)>) {
@@ -41,7 +41,7 @@ fn suspended(runner: &mut Runner<'_>, warp: &mut Warp, part: &Fragment) -> Waits
     if !is_suspended(runner.code, part) || !waits_for_mbarrier(runner.code, part) {
         return WaitsFor::Cluster;
     }
-    // The look comes behind the place where it is suspended.
+    // The instruction that tests the mbarrier follows the suspension point.
     let Some(look) = runner.code.ops.get(part.pc as usize + 1) else { return WaitsFor::Cluster };
     runner.enter(warp, part);
     let lane = part.mask.trailing_zeros() as usize & 31;

@@ -1,8 +1,8 @@
-//! A warp: its registers and local memory, and where its lanes are.
+//! A warp: its registers, its local memory and the positions of its lanes.
 //!
-//! Lanes that are at the same place of the same call form a [`Fragment`]. Divergence splits
-//! fragments; the lowest program counter of the deepest call runs first, so that fragments meet
-//! again. All of it is plain data: a warp can be left at any time and entered later.
+//! Lanes at the same place of the same call form a [`Fragment`]. Divergence splits fragments. The fragment with the
+//! lowest program counter of the deepest call runs first, so that fragments converge again. All state is plain data: a
+//! warp can be left at any time and entered later.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use super::code::{Code, Passed};
 use super::ctx::{LANES, lanes_of};
 use super::op::Class;
 
-/// Lanes that run together.
+/// Lanes that execute together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) pc: u32,
@@ -21,51 +21,51 @@ pub(crate) struct Fragment {
     pub(crate) call: u32,
 }
 
-/// A call that is going on: the lanes that made it together share it.
+/// An active call. The lanes that made it together share it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallRecord {
     pub(crate) function: u32,
     pub(crate) caller: u32,
     pub(crate) return_pc: u32,
     pub(crate) depth: u32,
-    /// Lanes that have not returned.
+    /// The lanes that have not returned.
     pub(crate) lanes: u32,
-    /// Where the frame begins and ends in the register file.
+    /// Start and end of the frame in the register file.
     pub(crate) frame: u32,
     pub(crate) frame_end: u32,
-    /// Where its bytes begin in each lane's local memory.
+    /// Start of the frame in each lane's local memory.
     pub(crate) local: u32,
-    /// The instruction's entry in `Code::controls`.
+    /// Index of the call instruction's entry in `Code::controls`.
     pub(crate) control: u32,
 }
 
-/// What a parked fragment waits for.
+/// The event for which a parked fragment waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// The lanes of this member mask.
+    /// The arrival of the lanes in this member mask.
     Members(u32),
-    /// A barrier of the block.
+    /// The completion of this barrier of the block.
     Barrier(u32),
 }
 
-/// See the module.
+/// A warp and its execution state.
 pub(crate) struct Warp {
     pub(crate) index: u32,
     pub(crate) registers: Buffer,
     pub(crate) local: Buffer,
-    /// Bytes of local memory of each lane.
+    /// Local memory of each lane, in bytes.
     pub(crate) local_size: u32,
-    /// Lanes that have not exited.
+    /// The lanes that have not exited.
     pub(crate) live: u32,
     pub(crate) ready: SmallVec<[Fragment; 4]>,
     pub(crate) parked: SmallVec<[(Fragment, Wait); 4]>,
     pub(crate) calls: Vec<CallRecord>,
-    /// Next time, the fragment that has waited longest runs.
+    /// Whether the fragment that has waited longest runs next.
     pub(crate) rotate: bool,
 }
 
 impl Warp {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(index: u32, code: &Code, function: u32) -> Option<Self> {
         let f = &code.functions[function as usize];
         let local_size = f.local_bytes.next_multiple_of(16);
@@ -82,19 +82,19 @@ impl Warp {
         })
     }
 
-    /// The bytes that a new warp takes.
+    /// Returns the number of bytes that a new warp takes.
     pub(crate) fn needed(code: &Code, function: u32) -> u64 {
         let f = &code.functions[function as usize];
         let local = u64::from(f.local_bytes).next_multiple_of(16) * LANES as u64;
         Buffer::taken(f.frame_bytes.into()) + Buffer::taken(local)
     }
 
-    /// The bytes that it takes.
+    /// Returns the number of bytes that the warp takes.
     pub(crate) fn taken(&self) -> u64 {
         (self.registers.len() + self.local.len()) as u64
     }
 
-    /// Begins again: these lanes stand at the start of the kernel.
+    /// Resets the warp: these lanes are at the start of the kernel.
     pub(crate) fn restart(&mut self, lanes: u32, function: u32, entry: u32, frame_end: u32) {
         self.live = lanes;
         self.rotate = false;
@@ -119,8 +119,8 @@ impl Warp {
         self.calls[fragment.call as usize].depth
     }
 
-    /// Takes the fragment to run next, with all that are at the same place, and gives the lowest
-    /// program counter at which it may meet another.
+    /// Removes the next fragment to run, merged with all fragments at the same place. Also returns the lowest program
+    /// counter at which it may meet another fragment.
     pub(crate) fn pick(&mut self) -> Option<(Fragment, u32)> {
         let rotate = std::mem::take(&mut self.rotate) && self.ready.len() > 1;
         let chosen = match self.ready.len() {
@@ -151,13 +151,13 @@ impl Warp {
         Some((fragment, same_depth.map(|f| f.pc).min().unwrap_or(u32::MAX)))
     }
 
-    /// The lanes that wait for such a thing.
+    /// Returns the lanes that wait for an event selected by `which`.
     pub(crate) fn waiting_at(&self, which: impl Fn(&Wait) -> bool) -> u32 {
         let waiting = self.parked.iter().filter(|(_, wait)| which(wait));
         waiting.fold(0, |lanes, (fragment, _)| lanes | fragment.mask)
     }
 
-    /// Lanes exit: they leave all their calls.
+    /// Removes exiting lanes from the warp and from all their calls.
     pub(crate) fn exit(&mut self, fragment: &Fragment, lanes: u32) {
         self.live &= !lanes;
         let mut call = fragment.call;
@@ -171,7 +171,7 @@ impl Warp {
         }
     }
 
-    /// A place for a new call: one whose lanes have all returned, or a new one.
+    /// Stores a new call in a record whose lanes have all returned, or in a new record. Returns its index.
     pub(crate) fn new_call(&mut self, record: CallRecord) -> u32 {
         let free = self.calls.iter().skip(1).position(|r| r.lanes == 0);
         match free {
@@ -186,9 +186,8 @@ impl Warp {
         }
     }
 
-    /// Where a frame of this function can begin, above its caller's: clear of the frames of calls
-    /// that other lanes are in, unless they are of the same function and begin at the same place,
-    /// where lanes do not get in each other's way.
+    /// Returns the start of a new frame above its caller's. It does not overlap the frames of other lanes' active
+    /// calls, except a frame of the same function at the same place, because each lane has its own column there.
     pub(crate) fn free_frame(&self, caller: &CallRecord, function: u32, bytes: u32) -> u32 {
         let mut at = caller.frame_end;
         let live = || self.calls.iter().filter(|r| r.lanes != 0);
@@ -202,8 +201,8 @@ impl Warp {
         at
     }
 
-    /// Makes room for `registers` bytes of frames, and for `local` bytes of local memory of every lane.
-    /// False when the budget or the host has no room.
+    /// Grows the register file to `registers` bytes, and the local memory of every lane to `local` bytes. Returns false
+    /// if the budget or the host has no room.
     #[must_use]
     pub(crate) fn grow(&mut self, registers: u32, local: u32, budget: &Budget) -> bool {
         let file = Buffer::taken(registers.into()).saturating_sub(self.registers.len() as u64);
@@ -238,8 +237,8 @@ impl Warp {
         Some(())
     }
 
-    /// Copies arguments to parameters (or results back) for these lanes, from one call's frame to
-    /// another's. Pairs that do not match in size copy what both have.
+    /// Copies arguments to parameters, or results back, for these lanes, from one call's frame to another's. If the
+    /// sizes of a pair differ, copies the smaller one.
     pub(crate) fn pass(&mut self, lanes: u32, from: (u32, &[Passed]), to: (u32, &[Passed])) {
         for (source, target) in from.1.iter().zip(to.1) {
             for lane in lanes_of(lanes) {
@@ -256,7 +255,7 @@ impl Warp {
         }
     }
 
-    /// The bytes of an argument of one lane.
+    /// Returns the bytes of one lane's argument or result, and its size.
     pub(crate) fn passed(&self, call: u32, passed: &Passed, lane: usize) -> (&[u8], usize) {
         let (place, size) = self.place(call, passed, lane);
         let file = match passed {
@@ -266,7 +265,7 @@ impl Warp {
         (&file[place..place + size], size)
     }
 
-    /// Writes an argument or result of one lane.
+    /// Writes one lane's argument or result.
     pub(crate) fn set_passed(&mut self, call: u32, passed: &Passed, lane: usize, value: u64) {
         let (place, size) = self.place(call, passed, lane);
         let n = size.min(8);
@@ -292,7 +291,7 @@ impl Warp {
     }
 }
 
-/// How much local memory a lane is given when `bytes` are not there.
+/// Returns the size to which a lane's local memory of `bytes` bytes grows.
 fn local_room(bytes: u32) -> u32 {
     bytes.next_power_of_two().max(256)
 }

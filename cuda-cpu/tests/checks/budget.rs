@@ -5,7 +5,7 @@ use cuda_cpu::{Fault, FaultKind, LaunchError, Limits, Schedule};
 use crate::args;
 use crate::host::Host;
 
-/// Each warp executes 4 instructions, and 3 for each of `n` rounds; the `mov` is none.
+/// Each warp executes 4 instructions, and 3 for each of `n` rounds. The `mov` does not count.
 const LOOP: &str = ".version 7.0
 .target sm_70
 .address_size 64
@@ -60,7 +60,7 @@ fn host(limit: u64, threads: usize) -> Host {
 }
 
 #[test]
-fn a_launch_that_needs_no_more_passes_and_one_that_does_never() {
+fn launch_within_the_limit_passes_and_beyond_it_faults() {
     // 2 blocks of 3 warps.
     let (needed, lines) = (2 * 3 * (3 + 30 + 1), ["sub", "setp", "bra", "ret"]);
     for workers in [1, 3] {
@@ -77,17 +77,17 @@ fn a_launch_that_needs_no_more_passes_and_one_that_does_never() {
     }
 }
 
-/// By hand: 2 for all (the `mov` is none), 3 for those who go on, 1 for the others, whose guard holds; and `ret` where they have met
-/// again.
+/// Counted by hand: 2 for all lanes (the `mov` does not count), 3 for those that continue, 1 for the others, whose
+/// guard is false, and `ret` after convergence.
 #[test]
-fn parts_of_a_warp_count_apart() {
+fn fragments_of_a_warp_count_separately() {
     assert_eq!(run(&host(7, 1), "split", 1, 32, 7), None);
     let fault = run(&host(6, 1), "split", 1, 32, 6).unwrap();
     assert!(LOOP.lines().nth(fault.line as usize - 1).unwrap().contains("ret"));
 }
 
 #[test]
-fn alone_it_stops_at_the_same_instruction_every_time() {
+fn single_worker_stops_at_the_same_instruction() {
     let ends = || {
         let mut h = host(12_345, 1);
         h.schedule = Schedule::Fixed;

@@ -1,11 +1,11 @@
-//! How a kernel of `kernels/bugs` is run, and what every fault has to say.
+//! Runs the kernels of `kernels/bugs` and checks the properties that every fault has.
 
 use cuda_cpu::{Checks, Fault, LaunchError, Schedule};
 
 use crate::args;
 use crate::host::Host;
 
-/// A source, its PTX, and where the compiler says it is.
+/// A source, its PTX, and the path that the compiler recorded.
 pub(crate) struct Source {
     pub(crate) path: &'static str,
     pub(crate) cuda: &'static str,
@@ -24,16 +24,16 @@ macro_rules! source {
     };
 }
 
-/// Words of `x`, which hold their index.
+/// Number of words in `x`. Each word holds its index.
 pub(crate) const WORDS: u32 = 64;
 
-/// A kernel that goes wrong, and what has to be said of it.
+/// A faulty kernel and the expected fault.
 pub(crate) struct Bug {
     pub(crate) kernel: &'static str,
     pub(crate) threads: u32,
     pub(crate) n: u32,
     pub(crate) thread: u32,
-    /// What stands in the CUDA line, and in the PTX line.
+    /// Texts that the CUDA line and the PTX line contain.
     pub(crate) line: &'static str,
     pub(crate) ptx: &'static str,
 }
@@ -46,7 +46,8 @@ impl Source {
         host
     }
 
-    /// Runs the kernel and its twin; gives the fault, of which everything but the kind is as it should be, and `x`.
+    /// Runs the kernel and its corrected version. Checks everything but the kind of the fault. Returns the fault and
+    /// `x`.
     #[track_caller]
     pub(crate) fn find(&self, bug: &Bug) -> (Fault, u64) {
         let host = self.host();

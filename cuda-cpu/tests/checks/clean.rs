@@ -1,11 +1,11 @@
-//! What is right is not accused, in whatever order it runs, and gives the same result.
+//! Correct kernels: no check reports them in any order, and the results are the same.
 
 use cuda_cpu::{Checks, Schedule};
 
 use crate::args;
 use crate::host::Host;
 
-/// The orders in which everything here runs.
+/// The orders in which these tests run.
 fn schedules() -> impl Iterator<Item = Schedule> {
     let shuffled = (0..12).map(|seed| Schedule::Shuffled { seed });
     [Schedule::Parallel, Schedule::Fixed].into_iter().chain(shuffled)
@@ -19,7 +19,7 @@ fn host(ptx: &str, schedule: Schedule) -> Host {
 }
 
 #[test]
-fn threads_that_work_together() {
+fn correct_cooperation_is_not_reported() {
     let ptx = include_str!("../../../kernels/bugs/patterns.ptx");
     for kernel in [
         "producer_consumer",

@@ -1,5 +1,5 @@
-//! Kernels with planted bugs, each of which has to be found and named; and kernels without, which must not be accused:
-//! among them those of all tests of the engine, which run here once more, with all checks.
+//! Tests of the checks. Kernels with planted bugs must be reported with the right fault. Correct kernels must not be
+//! reported. Those include all tests of the engine, which run here once more with all checks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod budget;
@@ -31,5 +31,5 @@ mod stack;
 #[path = "../engine/wide.rs"]
 mod wide;
 
-/// What hosts check, unless a test says otherwise.
+/// Checks that hosts enable by default.
 const CHECKS: cuda_cpu::Checks = cuda_cpu::Checks::all();

@@ -5,7 +5,7 @@ use cuda_cpu::{Checks, Schedule};
 use crate::args;
 use crate::host::Host;
 
-/// Everything that the order shows in: clocks, who comes first, what wins.
+/// A kernel whose results show the order of execution: clocks, ranks of arrival, and the last write.
 const ORDER: &str = ".version 7.0
 .target sm_70
 .address_size 64
@@ -49,17 +49,17 @@ fn told(schedule: Schedule, checks: Checks) -> Vec<u32> {
 }
 
 #[test]
-fn a_fixed_order_gives_the_same_every_time() {
+fn fixed_order_is_deterministic() {
     let first = told(Schedule::Fixed, Checks::none());
     for _ in 0..4 {
         assert!(told(Schedule::Fixed, Checks::none()) == first);
     }
-    // Whatever else is looked at.
+    // The checks do not change the order.
     assert!(told(Schedule::Fixed, Checks::all()) == first);
 }
 
 #[test]
-fn a_shuffled_order_depends_on_the_seed_alone() {
+fn shuffled_order_depends_only_on_the_seed() {
     let of = |seed| told(Schedule::Shuffled { seed }, Checks::none());
     let all: Vec<_> = (0..8).map(of).collect();
     for (seed, first) in all.iter().enumerate() {
@@ -68,7 +68,7 @@ fn a_shuffled_order_depends_on_the_seed_alone() {
     }
 }
 
-/// A bug that shows in some orders only: the last block is supposed to be the last to come.
+/// A bug that shows in some orders only: the kernel assumes that the last block runs last.
 const LUCKY: &str = ".version 7.0
 .target sm_70
 .address_size 64
@@ -84,7 +84,7 @@ const LUCKY: &str = ".version 7.0
 }
 .visible .entry lucky_warps(.param .u64 x)
 {
-    // Warp 1 is supposed to find what warp 0 has written.
+    // The kernel assumes that warp 1 finds the value that warp 0 writes.
     .shared .b32 word;
     .reg .pred %p; .reg .b32 %r<4>;
     mov.u32 %r1, %tid.x;
@@ -103,7 +103,7 @@ SECOND:
 }";
 
 #[test]
-fn shuffled_orders_find_what_luck_hides() {
+fn shuffled_orders_reveal_order_dependent_bugs() {
     for (kernel, blocks) in [("lucky", 20), ("lucky_warps", 1)] {
         let fails = |schedule| {
             let mut h = Host::new(LUCKY);
@@ -116,9 +116,9 @@ fn shuffled_orders_find_what_luck_hides() {
     }
 }
 
-/// Blocks that wait for each other, and loops that wait for time to pass, come to an end in every order.
+/// Blocks that wait for each other, and loops that wait for time to pass, end in every order.
 #[test]
-fn what_waits_comes_to_an_end() {
+fn waiting_kernels_end_in_every_order() {
     let timed = include_str!("../../../kernels/timed.ptx");
     for schedule in [Schedule::Fixed, Schedule::Shuffled { seed: 3 }] {
         let mut h = Host::new(timed);

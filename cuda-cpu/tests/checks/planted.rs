@@ -1,4 +1,4 @@
-//! `kernels/bugs`: one kernel for each kind of fault, and its mended twin.
+//! `kernels/bugs`: one kernel for each kind of fault, and its corrected version.
 
 use cuda_cpu::{Checks, Fault, FaultKind, FaultSpace, LaunchError, Waiting, WaitsFor};
 
@@ -90,9 +90,9 @@ fn heap() {
     assert_eq!(fault.kind, FaultKind::BadFree { address: x, freed: false });
 }
 
-/// Freed by the host, before the launch.
+/// The host frees the memory before the launch.
 #[test]
-fn after_the_host_freed_it() {
+fn use_after_host_free() {
     let host = source!("bounds").host();
     let x = host.zeros::<u32>(WORDS as usize);
     host.memory.free(x).unwrap();
@@ -122,12 +122,12 @@ fn unwritten() {
 
     let (fault, _) =
         source.find(&bug("unwritten_local", (32, 5), 0, "sum += digits[i];", "ld.local"));
-    // Words 4 to 7 in one access.
+    // One access to words 4 to 7.
     let expected = FaultKind::Uninitialised { space: FaultSpace::Local, address: 16, bytes: 16 };
     assert_eq!(fault.kind, expected);
 }
 
-/// Written by nobody: not by the host, nor by a copy of what nobody has written.
+/// Memory that neither the host nor a copy of written memory has written.
 #[test]
 fn unwritten_by_the_host() {
     let mut host = source!("bounds").host();
@@ -148,11 +148,11 @@ fn unwritten_by_the_host() {
     unwritten(run(&host, x), x + 40);
     host.memory.copy(y, x, 256).unwrap();
     unwritten(run(&host, y), y + 40);
-    // A kernel writes it, with what is not there.
+    // A kernel writes the missing part.
     host.run("misaligned_mended", 1, 32, args![y, 32u32]);
     host.memory.copy(x, y, 124).unwrap();
     run(&host, x).unwrap();
-    // Without the check it is what it is.
+    // Without the check, the read returns what is in memory.
     host.checks = Checks::none();
     run(&host, host.memory.alloc(256, 256).unwrap()).unwrap();
 }
@@ -207,7 +207,7 @@ fn control() {
 
     let (fault, _) = source.find(&bug("trapped", (32, 7), 8, "__trap();", "trap;"));
     assert_eq!(fault.kind, FaultKind::Trap);
-    // Where it was inlined.
+    // The fault names the place into which the call was inlined.
     let call = fault.source.as_ref().unwrap().inlined_at.as_ref().unwrap();
     assert!(source.cuda.lines().nth(call.line as usize - 1).unwrap().contains("check("), "{fault}");
     assert!(fault.to_string().contains(" inlined at kernels/bugs/control.cu:"), "{fault}");
@@ -217,7 +217,7 @@ fn control() {
     assert_eq!((message.as_str(), *line), ("x[threadIdx.x] < n", fault.source.unwrap().line));
 }
 
-/// The fault, and what it says of the other access: its thread, and what stands in its lines.
+/// Finds a race. Checks the other access: its thread, and the text of its lines.
 #[track_caller]
 fn race(bug: &Bug, thread: u32, line: &str, ptx: &str) -> Fault {
     let source = source!("races");
@@ -235,7 +235,8 @@ fn race(bug: &Bug, thread: u32, line: &str, ptx: &str) -> Fault {
 #[test]
 fn races() {
     let n = 3;
-    // The first warp has read what the second one writes now. That nobody had written it is told as the race.
+    // The first warp has read the word that the second one writes now. The read of unwritten memory is reported as the
+    // race.
     let found = bug("race_block", (64, n), 32, "tile[threadIdx.x] =", "st.shared.u32");
     let fault = race(&found, 31, "= tile[63 - threadIdx.x]", "ld.shared.u32");
     let FaultKind::Race { address: 128, bytes: 4, write: true, atomic: false, .. } = fault.kind
@@ -279,7 +280,7 @@ fn warps() {
     let FaultKind::Deadlock { waiting } = &fault.kind else { panic!("{fault}") };
     let waits: Vec<_> = waiting.iter().map(|w| (w.lanes, w.waits_for)).collect();
     assert_eq!(waits, [(0xffff, WaitsFor::Warp), (0xffff_0000, WaitsFor::Warp)]);
-    let words = "for others of their mask in `vote.sync.ballot.b32`";
+    let words = "for other lanes of their member mask in `vote.sync.ballot.b32`";
     assert!(fault.to_string().contains(words), "{fault}");
 
     let sync = "\"bar.sync 1, 96;\"";

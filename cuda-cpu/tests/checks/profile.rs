@@ -23,7 +23,7 @@ fn counts_warps_and_threads_by_kind() {
         let [kernel] = &profile.kernels()[..] else { panic!() };
         assert_eq!((kernel.kernel.as_str(), kernel.launches), ("vecadd", 2));
         let of = |kind: &str| kernel.kinds.iter().find(|count| count.kind == kind).unwrap();
-        // 4 blocks of 8 warps, twice; the last warp has 8 threads of the 1000.
+        // 4 blocks of 8 warps, launched twice. The last warp has 8 of the 1000 threads.
         let adds = of("add.f32");
         assert_eq!((adds.warps, adds.threads), (64, 2000));
         assert_eq!((of("ld.global.f32").warps, of("ld.global.f32").threads), (128, 4000));
@@ -36,7 +36,7 @@ fn counts_warps_and_threads_by_kind() {
     }
 }
 
-/// Also what a fault ends is counted.
+/// Launches that end with a fault are also counted.
 #[test]
 fn counts_up_to_a_fault() {
     let mut h = Host::new(include_str!("../../../kernels/faults.ptx"));

@@ -1,4 +1,4 @@
-//! Unwritten values may be passed on until something depends on them; and which of two faults is reported.
+//! Unwritten values may be passed on until a result depends on them. Of two faults, the right one is reported.
 
 use cuda_cpu::{Checks, FaultKind, FaultSpace, LaunchError};
 
@@ -65,14 +65,14 @@ fn unwritten_values_may_be_passed_on() {
             let FaultKind::Uninitialised { space: found, .. } = fault.kind else {
                 panic!("{used}: {fault}")
             };
-            // Where it was loaded first, or where the copy was.
+            // The fault is at the first load, or at the copy.
             let copied = used.starts_with("st.shared")
                 || used.starts_with("st.local")
                 || used.contains(".inc");
             assert!(copied || (found, fault.line) == (space, line), "{used}: {fault}");
         }
     }
-    // Of a load, the bytes that it says it uses.
+    // A load counts the bytes that its pragma declares as used.
     let half = "ld.LOAD; st.local.u16 [own], %r1; .pragma \"used_bytes_mask MASK\"; ld.local.u32 %r2, [own];";
     let with = |mask: &str| {
         let rest = format!("{} st.global.u32 [%d1], %r2;", &half[9..].replace("MASK", mask));
@@ -82,10 +82,10 @@ fn unwritten_values_may_be_passed_on() {
     with("0x5").unwrap_err();
 }
 
-/// A read of unwritten shared memory that is no half of a race is told as what it is, also by a kernel that
-/// goes on, and in front of what comes of it.
+/// A read of unwritten shared memory that is no half of a race is reported as itself, also if the kernel continues, and
+/// before any fault that follows from it.
 #[test]
-fn what_may_be_a_race_is_told_if_it_is_none() {
+fn unwritten_read_is_reported_if_it_is_no_race() {
     let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 x) {
         .shared .b32 word[64]; .reg .b32 %r<3>; .reg .b64 %d<3>; .reg .pred %p;
         ld.shared.u32 %r1, [word+4];
@@ -112,8 +112,8 @@ fn what_may_be_a_race_is_told_if_it_is_none() {
     }
 }
 
-/// Lane 20 alone shuffles, with a lane that does not take part: its `%r1` is worth nothing.
-fn with_a_lane_worth_nothing(rest: &str, threads: u32) -> Result<(), LaunchError> {
+/// Runs a kernel in which only lane 20 shuffles, from an absent lane. Its `%r1` is undefined.
+fn with_an_undefined_lane(rest: &str, threads: u32) -> Result<(), LaunchError> {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64
         .func (.reg .b32 %o) same(.reg .b32 %i) {{ mov.b32 %o, %i; ret; }}
@@ -130,10 +130,10 @@ fn with_a_lane_worth_nothing(rest: &str, threads: u32) -> Result<(), LaunchError
     host.launch("k", 1, threads, args![host.zeros::<u32>(64)])
 }
 
-/// What lanes get of each other keeps what it is worth, also where they have come from different places, and through
-/// memory; and what is written over it is worth something again.
+/// Values that lanes exchange stay undefined, also with different origins and through memory. Overwriting makes them
+/// defined again.
 #[test]
-fn what_a_shuffle_took_from_nobody_is_followed() {
+fn undefined_shuffle_values_are_tracked() {
     let store = "st.global.u32 [%d2], %r2;";
     let others = "@!%p1 st.global.u32 [%d2], %r2;";
     let split = "@%p2 bra L; shfl.sync.bfly.b32 %r1, %r1, 16, 31, -1; bra E; \
@@ -143,7 +143,7 @@ fn what_a_shuffle_took_from_nobody_is_followed() {
         "mov.b32 %r1, 0; st.global.u32 [%d2], %r1;",
         &format!("shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1; setp.eq.u32 %p3, %r0, 4; @!%p3 {store}"),
         &format!("{split} setp.eq.u32 %p3, %r0, 4; @!%p3 {store}"),
-        // The predicate says whether the lane is in range, whatever it was before.
+        // The predicate is whether the source is in range. Its previous value does not matter.
         "setp.eq.u32 %p3, %r1, 0; shfl.sync.idx.b32 %r2|%p3, %r0, 0, 31, -1; selp.u32 %r3, 1, 0, %p3; st.global.u32 [%d2], %r3;",
         "setp.eq.u32 %p3, %r1, 0; vote.sync.ballot.b32 %r3, %p3, -1; and.b32 %r3, %r3, 1; st.global.u32 [%d2], %r3;",
         "mov.b32 %r2, %r1; setp.eq.u32 %p3, %r0, 0; bar.red.popc.u32 %r2, 0, %p3; st.global.u32 [%d2], %r2;",
@@ -152,7 +152,7 @@ fn what_a_shuffle_took_from_nobody_is_followed() {
         "vabsdiff.u32.u32.u32 %r2, %r1, %r0;",
         &format!("mov.b32 %r2, %r1; {others}"),
     ] {
-        with_a_lane_worth_nothing(fine, 32).unwrap_or_else(|error| panic!("{fine}: {error}"));
+        with_an_undefined_lane(fine, 32).unwrap_or_else(|error| panic!("{fine}: {error}"));
     }
     for used in [
         "st.global.u32 [%d2], %r1;",
@@ -163,9 +163,9 @@ fn what_a_shuffle_took_from_nobody_is_followed() {
         "setp.eq.u32 %p3, %r1, 0; vote.sync.any.pred %p3, %p3, -1;",
         &format!("st.shared.u32 [word], %r1; bar.sync 0; ld.shared.u32 %r2, [word]; @!%p1 {store}"),
     ] {
-        // Where they all write, the lane that comes last decides what is there.
+        // If all lanes write, the last one determines the value.
         let used = used.replace("st.shared.u32 [word]", "@%p1 st.shared.u32 [word]");
-        let Err(LaunchError::Fault(fault)) = with_a_lane_worth_nothing(&used, 32) else {
+        let Err(LaunchError::Fault(fault)) = with_an_undefined_lane(&used, 32) else {
             panic!("{used}: nothing found")
         };
         let lane = FaultKind::AbsentLane { lane: 31, members: 1 << 20 };
@@ -173,9 +173,9 @@ fn what_a_shuffle_took_from_nobody_is_followed() {
     }
 }
 
-/// A load from where a thread has put what nobody has written: told is the first load, and who did it.
+/// A load of an unwritten value that a thread has stored. The fault names the first load and its thread.
 #[test]
-fn the_first_load_is_told() {
+fn fault_names_the_first_load() {
     let text = ".version 8.0\n.target sm_80\n.address_size 64
         .func (.param .b32 o) twice(.param .b32 i) { .reg .b32 %r;
         ld.param.u32 %r, [i]; add.u32 %r, %r, %r; st.param.b32 [o], %r; ret; }

@@ -1,12 +1,12 @@
-//! From a line of `grammar.txt` to every instruction it stands for.
+//! Expands a line of `grammar.txt` to every instruction that it describes.
 
-/// One instruction.
+/// One form of an instruction.
 pub(crate) struct Form {
-    /// `add.sat.s32`.
+    /// The name, as in `add.sat.s32`.
     pub(crate) name: String,
-    /// The whole, with operands.
+    /// The whole instruction with operands.
     pub(crate) text: String,
-    /// The first target that has it.
+    /// The first target that supports it.
     pub(crate) target: &'static str,
 }
 
@@ -42,7 +42,7 @@ fn read(line: &'static str, section: &'static str) -> Line {
     Line { pattern, section, forms }
 }
 
-/// All that a pattern stands for.
+/// Expands a pattern to all its alternatives.
 fn expand(pattern: &str) -> Vec<String> {
     let Some(at) = pattern.find(['{', '[']) else { return vec![pattern.into()] };
     let (before, rest) = pattern.split_at(at);
@@ -58,7 +58,7 @@ fn expand(pattern: &str) -> Vec<String> {
     both.collect()
 }
 
-/// Where the bracket at the beginning closes.
+/// Returns the position at which the bracket at the start closes.
 fn closing(text: &str) -> usize {
     let mut depth = 0;
     for (i, c) in text.char_indices() {
@@ -70,7 +70,7 @@ fn closing(text: &str) -> usize {
     panic!("no end of {text}")
 }
 
-/// The sizes in bits of the types among the modifiers.
+/// Returns the sizes in bits of the types among the modifiers.
 fn sizes(name: &str) -> Vec<u32> {
     let size = |part: &str| {
         Some(match part {
@@ -88,7 +88,7 @@ fn sizes(name: &str) -> Vec<u32> {
     name.split('.').skip(1).filter_map(size).collect()
 }
 
-/// The operands in full; each register is another one.
+/// Writes the operands. Each register is different.
 fn write(name: &str, operands: &str) -> String {
     let sizes = sizes(name);
     let last = sizes.last().copied().unwrap_or(32);
@@ -157,13 +157,13 @@ fn write(name: &str, operands: &str) -> String {
     out + ";"
 }
 
-/// Predicates are numbered by where they stand.
+/// Appends a predicate. Predicates are numbered by position.
 fn next_predicate(out: &mut String) {
     let count = out.matches("%p").count();
     *out += &format!("%p{}", count + 1);
 }
 
-/// Words and what stands between them.
+/// Splits operands into words and separators.
 fn tokens(operands: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = operands;
@@ -177,7 +177,7 @@ fn tokens(operands: &str) -> Vec<&str> {
     tokens
 }
 
-/// A module that has it in a kernel.
+/// Returns a module with the instruction in a kernel.
 pub(crate) fn module(form: &Form) -> String {
     format!(
         ".version 8.8\n.target {}\n.address_size 64\n.visible .entry k() {{\n.reg .pred %p<9>; .reg .b16 %h<40>; \

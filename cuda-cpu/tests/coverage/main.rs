@@ -1,5 +1,5 @@
-//! Which instructions the CPU device runs: asks it for every form in `grammar.txt`, and holds the book's page to the
-//! answers. After a change: `cargo test -p cuda-cpu --test coverage write -- --ignored`.
+//! Instructions that the CPU device supports. Loads every form in `grammar.txt` and compares the results with the
+//! book's page. After a change, run `cargo test -p cuda-cpu --test coverage write -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod expand;
@@ -8,7 +8,7 @@ mod page;
 use cuda_cpu::{Memory, Program};
 use expand::{Form, lines, module};
 
-/// Whether a kernel with this instruction can be loaded.
+/// Returns whether a kernel with this instruction can be loaded.
 fn runs(form: &Form, memory: &Memory) -> bool {
     let Ok(parsed) = cuda_ptx::parse(&module(form)) else { return false };
     Program::load(&parsed, memory).is_ok_and(|program| {

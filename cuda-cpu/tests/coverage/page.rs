@@ -1,4 +1,4 @@
-//! The book's page: a table per section, a row per opcode.
+//! The book's page: a table for each section with a row for each opcode.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,18 +8,18 @@ use cuda_cpu::Memory;
 use crate::expand::{Line, lines};
 use crate::runs;
 
-/// What was asked about one opcode.
+/// The results for one opcode.
 #[derive(Default)]
 struct Row {
     forms: usize,
     run: usize,
-    /// Patterns of which all, or some, forms run.
+    /// Patterns of which all forms, or some forms, run.
     whole: Vec<String>,
     partly: Vec<String>,
     none: Vec<String>,
 }
 
-/// The most single forms that a row names; beyond it there is a number.
+/// Maximum number of single forms that a row names. For more, it contains their number.
 const MOST: usize = 12;
 
 const INTRODUCTION: &str = "\
@@ -89,7 +89,7 @@ fn ask(line: &Line, memory: &Memory, rows: &mut BTreeMap<String, Row>, order: &m
         let tail = tail.or_else(|| line.pattern.find('}').map(|at| at + 1));
         let pattern = tail.map_or("", |at| &line.pattern[at..]).to_string();
         let pattern = if pattern.is_empty() { opcode.clone() } else { pattern };
-        // With other operands it may stand there already.
+        // The pattern may already be present with other operands.
         let add = |patterns: &mut Vec<String>| {
             if !patterns.contains(&pattern) {
                 patterns.push(pattern.clone());
@@ -106,7 +106,7 @@ fn ask(line: &Line, memory: &Memory, rows: &mut BTreeMap<String, Row>, order: &m
     }
 }
 
-/// The forms that do not run.
+/// Names the forms that do not run.
 fn named(answers: &[(&str, bool)]) -> Vec<String> {
     let missing: Vec<String> = answers.iter().filter(|a| !a.1).map(|a| a.0.to_string()).collect();
     if missing.len() <= MOST {

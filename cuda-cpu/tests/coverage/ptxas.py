@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks NVIDIA's assembler about every form of grammar.txt: what it refuses is no PTX, and does not belong there.
+"""Assembles every form of grammar.txt with ptxas. A form that ptxas rejects must not be in the file.
 
     cargo test -p cuda-cpu --test coverage list -- --ignored
     bash kernels/suite/toolchain.sh /tmp/toolchain

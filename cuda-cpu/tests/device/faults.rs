@@ -37,7 +37,7 @@ fn submissions_before_a_reset_do_not_run_after_it() {
     let fault = lose(&d);
     d.client.retire_stream(A);
     let reply = d.client.request(Request::Reset);
-    // Long enough for a reset that does not wait for the retired stream.
+    // Long enough for a reset that does not wait for the retired stream to end.
     assert!(reply.recv_timeout(Duration::from_millis(50)).is_err());
     assert_eq!(d.sink.failure(skipped), None);
     drop(go);

@@ -116,7 +116,7 @@ fn reports_never_go_back_and_never_overtake_a_failure() {
     }
 }
 
-/// Other threads ask for numbers that are complete while the stream goes on.
+/// Other threads request reports of complete numbers while the stream runs.
 #[test]
 fn reports_of_many_threads_never_go_back() {
     let d = Device::new(2);

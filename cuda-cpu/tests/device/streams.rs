@@ -46,7 +46,7 @@ fn short_kernels_overtake_long_ones() {
     }
 }
 
-/// Also on a device of one thread.
+/// Holds on a device of one thread, too.
 #[test]
 fn waker_that_blocks_holds_up_no_stream() {
     let d = Device::new(1);
@@ -126,7 +126,7 @@ fn one_worker_runs_one_stream_at_a_time() {
     let d = Device::new(1);
     let go = d.hold(A);
     let other = d.join(B, &[]);
-    // Until the stream's own thread is in there.
+    // Until the stream's own thread runs it.
     std::thread::sleep(std::time::Duration::from_millis(20));
     let (send, done) = channel();
     std::thread::scope(|scope| {

@@ -54,7 +54,7 @@ fn streams_that_become_ready_while_a_blocked_thread_pumps_all_run() {
             });
             is_in.recv_timeout(Duration::from_secs(20)).unwrap();
             std::thread::sleep(Duration::from_millis(20));
-            // Two streams, or more, with something to report.
+            // Two or more streams have a report to deliver.
             for id in (10..14).map(StreamId) {
                 d.join(id, &[]);
                 d.want(id);

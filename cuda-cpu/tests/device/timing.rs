@@ -11,7 +11,7 @@ fn adversarial(seed: u64, workers: usize, max_delay: Duration) -> Device {
     Device::with(options)
 }
 
-/// Within a few rounds each of the two streams is the first once.
+/// Within a few rounds, each of the two streams runs first at least once.
 #[test]
 fn unordered_streams_run_in_both_orders() {
     let d = adversarial(1, 2, Duration::from_millis(2));
@@ -49,7 +49,7 @@ fn use_before_the_allocation_of_another_stream_faults() {
     drop(go);
 }
 
-/// On one thread: streams that are held back do not wait for each other.
+/// On one thread, delayed streams do not wait for each other.
 #[test]
 fn held_back_streams_take_no_thread() {
     const STREAMS: u64 = 50;
@@ -62,6 +62,6 @@ fn held_back_streams_take_no_thread() {
         (0..32).for_each(|_| _ = d.join(id, &[]));
     }
     streams().for_each(|id| d.synchronize(id).unwrap());
-    // Two stalls a stream, on average: four seconds one after the other.
+    // Two stalls per stream on average. One after the other, they would take four seconds.
     assert!(start.elapsed() < MAX * STREAMS as u32, "{:?}", start.elapsed());
 }

@@ -1,11 +1,11 @@
-//! Named barriers: whom they wait for, and what does not go together at one.
+//! Named barriers: the threads for which they wait, and conflicting arrivals.
 
 use cuda_cpu::{FaultKind, LaunchError, Schedule};
 
 use crate::args;
 use crate::host::Host;
 
-/// A kernel for `o`, with its thread in `t`.
+/// Returns a kernel with the output address in `o` and the thread's index in `t`.
 fn kernel(body: &str) -> String {
     format!(
         ".version 8.4\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out) {{
@@ -16,7 +16,7 @@ ret; }}"
     )
 }
 
-/// In every order.
+/// Runs a kernel in every order.
 fn run(body: &str, threads: u32) -> Vec<u32> {
     let text = kernel(body);
     let seeds = (0..6).map(|seed| Schedule::Shuffled { seed });
@@ -42,16 +42,16 @@ fn fault(body: &str, threads: u32) -> FaultKind {
     }
 }
 
-/// A count is of whole warps: lanes that are not there count as arrived, whenever they have gone. They vote for nothing.
+/// A thread count is in whole warps. Lanes that do not exist or have exited count as arrived, but do not vote.
 #[test]
-fn lanes_that_have_gone_do_not_hold_up_a_count() {
+fn exited_lanes_count_as_arrived() {
     let counts = "setp.ge.u32 p, t, 0;
         bar.red.and.pred q, 1, 64, p; selp.u32 n, 1, 0, q; st.global.u32 [o], n;
         bar.red.popc.u32 n, 1, 64, p; st.global.u32 [o+4], n;
         bar.red.or.pred q, 1, 64, !p; selp.u32 n, 1, 0, q; st.global.u32 [o+8], n;";
     assert_eq!(run(counts, 50)[..3], [1, 50, 0]);
     assert_eq!(run(counts, 64)[..3], [1, 64, 0]);
-    // Those leave before, and those after the others have come.
+    // Lanes exit before, and after, the others have arrived.
     for leave in ["@p bra GONE; bar.sync 1, 64; GONE: ret;", "@p ret; bar.sync 1, 64;"] {
         run(&format!("setp.ge.u32 p, t, 50; {leave}"), 64);
         run(&format!("setp.ge.u32 p, t, 50; {}", leave.replace("bar.sync", "barrier.sync")), 64);
@@ -62,9 +62,9 @@ fn lanes_that_have_gone_do_not_hold_up_a_count() {
     assert!(out[..50].iter().all(|&held| held == 1) && out[50..].iter().all(|&n| n == 0));
 }
 
-/// Who completes a barrier without waiting for it may use it again at once.
+/// A thread that completes a barrier without waiting for it may use it again at once.
 #[test]
-fn a_complete_barrier_begins_anew() {
+fn completed_barrier_can_be_reused() {
     let again = "setp.lt.u32 p, t, 32; @p bra FIRST;
         bar.sync 2, 64; bar.arrive 1, 64; bar.arrive 1, 64; bar.sync 3, 64; bra END;
         FIRST: bar.arrive 1, 64; bar.sync 2, 64; bar.sync 3, 64; bar.sync 1, 64; END:";
@@ -76,7 +76,7 @@ fn a_complete_barrier_begins_anew() {
 }
 
 #[test]
-fn what_does_not_go_together_is_a_fault() {
+fn conflicting_arrivals_fault() {
     let two = |first: &str, second: &str| {
         format!(
             "setp.lt.u32 p, t, 32; setp.lt.u32 q, t, 48; @p bra FIRST; {second} bra END; FIRST: {first} END:"

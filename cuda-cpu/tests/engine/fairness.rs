@@ -1,4 +1,4 @@
-//! Threads that wait for others, and loops of every kind: others get a turn, and the launch can be ended.
+//! Threads that wait for others, and loops of every kind: other threads run, and the launch can be ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::host::Host;
 
 const HEADER: &str = ".version 7.0\n.target sm_70\n.address_size 64\n";
 
-/// Loops without end, or nearly.
+/// Loops without end, or with a distant one.
 const ENDLESS: &str = "
 .visible .entry barrier()
 {
@@ -19,7 +19,7 @@ L:  bar.sync 0;
 }
 .visible .entry pairs()
 {
-    // Each warp waits for itself, again and again.
+    // Each warp waits for itself repeatedly.
     .reg .b32 %r<2>;
     mov.u32 %r0, %tid.x;
     shr.u32 %r0, %r0, 5;
@@ -78,7 +78,7 @@ fn kind(result: Result<(), LaunchError>) -> FaultKind {
 }
 
 #[test]
-fn endless_loops_use_up_their_budget() {
+fn endless_loops_reach_the_limit() {
     let mut h = Host::new(&format!("{HEADER}{ENDLESS}"));
     let limit = 100_000;
     h.limits.iterations = Some(limit);
@@ -108,8 +108,8 @@ fn endless_loops_can_be_cancelled() {
 }
 
 #[test]
-fn blocks_that_wait_at_barriers_let_others_run() {
-    // The first block waits for the last one, with a barrier in its loop.
+fn blocks_at_barriers_yield_to_others() {
+    // The first block waits for the last one, in a loop with a barrier.
     let mut h = Host::new(&format!(
         "{HEADER}.visible .entry k(.param .u64 x)
         {{
@@ -135,8 +135,8 @@ fn blocks_that_wait_at_barriers_let_others_run() {
 }
 
 #[test]
-fn a_barrier_completes_while_its_warp_goes_on() {
-    // Lanes 0 to 15 wait for the others, which arrive and then wait for the first ones' word.
+fn barrier_completes_while_its_warp_runs() {
+    // Lanes 0 to 15 wait for the others, which arrive and then wait for a word from the first ones.
     let mut h = Host::new(&format!(
         "{HEADER}.visible .entry k()
         {{

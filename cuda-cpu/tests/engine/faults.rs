@@ -1,4 +1,4 @@
-//! What goes wrong is reported: what, where, by which thread.
+//! Faults: their kind, their location and their thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,7 +38,7 @@ fn out_of_bounds() {
 }
 
 #[test]
-fn the_thread_is_named() {
+fn fault_names_the_thread() {
     let h = host();
     let x = h.zeros::<f32>(70);
     let f = fault(h.launch("off_by_one", 2, 64, args![x, 70u32]));
@@ -82,7 +82,7 @@ fn trap_and_assert() {
 }
 
 #[test]
-fn deadlock_lists_who_waits() {
+fn deadlock_lists_the_waiting_threads() {
     let h = host();
     let f = fault(h.launch("stuck_barrier", 1, 32, args![h.zeros::<u32>(32)]));
     let FaultKind::Deadlock { waiting } = &f.kind else { panic!("{f}") };

@@ -1,4 +1,4 @@
-//! What compilers that are not NVIDIA's write, and NVIDIA's assembler takes: Triton, GCC.
+//! PTX of compilers other than NVIDIA's (Triton and GCC), which NVIDIA's assembler accepts.
 
 use crate::args;
 use crate::host::Host;
@@ -66,7 +66,7 @@ fn vectors_of_another_size_are_refused() {
                 .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %a; {wrong} ret; }}"
         );
         let error = Host::try_new(&text).err().unwrap_or_default();
-        assert!(error.contains("these operands do not fit"), "{wrong}: {error}");
+        assert!(error.contains("the operands do not match"), "{wrong}: {error}");
     }
 }
 
@@ -87,7 +87,7 @@ fn halves_of_the_global_timer() {
     assert_eq!(all[2], 0);
 }
 
-/// Before sm_70 the lanes that execute a collective are its members.
+/// Before sm_70, the executing lanes are the members of a collective.
 #[test]
 fn collectives_without_members() {
     let text = |sm: u32| {
@@ -119,12 +119,12 @@ fn collectives_without_members() {
         assert_eq!(found, [0x1F, if late { 0xFFFF_FF00 } else { 77 }, shuffled, 0], "{lane}");
     }
     let error = Host::try_new(&text(70)).err().unwrap_or_default();
-    assert!(error.contains("without `.sync` it is for targets below sm_70"), "{error}");
+    assert!(error.contains("the form without `.sync` requires a target below sm_70"), "{error}");
 }
 
-/// Each element is an atomic of its own, but all are read before the first old value is written.
+/// Each element is a separate atomic, but all sources are read before the first result is written.
 #[test]
-fn a_vector_of_atomics_may_swap_its_registers() {
+fn vector_atomic_may_swap_registers() {
     let h = Host::new(
         ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a) {
             .reg .f32 %f<3>; .reg .b64 %a;
@@ -140,9 +140,9 @@ fn a_vector_of_atomics_may_swap_its_registers() {
     assert_eq!(h.download::<f32>(a, 4), [5.0, 10.0, 8.0, 4.0]);
 }
 
-/// Its address has to be a multiple of its size, and all of it has to be there: as an H200 has it.
+/// The address must be a multiple of the vector's size, and the whole vector must be in bounds, as on an H200.
 #[test]
-fn a_vector_of_atomics_is_one_access() {
+fn vector_atomic_is_checked_as_one_access() {
     let h = Host::new(
         ".version 8.1\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a) {
             .reg .f32 %f<3>; .reg .b64 %a;
@@ -162,9 +162,9 @@ fn a_vector_of_atomics_is_one_access() {
     assert_eq!(h.download::<f32>(a, 6), [0.0; 6]);
 }
 
-/// What is passed has to be what is taken.
+/// The arguments of a call must match the function's parameters.
 #[test]
-fn calls_fit_what_they_call() {
+fn call_must_match_the_function() {
     let text = |call: &str| {
         format!(
             ".version 8.1\n.target sm_90\n.address_size 64
@@ -178,11 +178,11 @@ fn calls_fit_what_they_call() {
     for call in ["call (r), f, (b);", "call (r), f;", "call f, (a);", "call (r), f, (a, a);"] {
         let error = Host::try_new(&text(call)).err().unwrap_or_default();
         assert!(
-            error.contains("other arguments or results than the function has"),
+            error.contains("the arguments or results do not match the function"),
             "{call}: {error}"
         );
     }
-    // In registers: of the width that the function has, or a constant.
+    // Values in registers must have the width that the function declares, or be constants.
     let in_registers = |call: &str| {
         Host::try_new(&format!(
             ".version 8.1\n.target sm_90\n.address_size 64
@@ -197,7 +197,7 @@ fn calls_fit_what_they_call() {
         assert!(in_registers(bad).is_err(), "{bad}");
     }
     let error = Host::try_new(&text("call other;")).err().unwrap_or_default();
-    assert!(error.contains("a kernel, which cannot be called"), "{error}");
+    assert!(error.contains("the callee is a kernel"), "{error}");
     let indirect = |address: &str, call: &str| {
         let call = format!(
             "mov.u64 %f, {address}; P: .callprototype (.param .b32 _) _ (.param .b32 _);
@@ -206,13 +206,13 @@ fn calls_fit_what_they_call() {
         );
         Host::new(&text(&call)).launch("k", 1, 1, &[])
     };
-    // What is passed beside, and a result that nobody takes, do no harm.
+    // Extra arguments and an unused result are permitted.
     for fine in ["call (r), %f, (a), P;", "call %f, (a), V;", "call (r), %f, (b), W;"] {
         indirect("f", fine).unwrap_or_else(|error| panic!("{fine}: {error}"));
     }
     for (address, call, found) in [
         ("f", "call (r), %f, Q;", "call of f with too few or too small arguments"),
-        ("other", "call (r), %f, (a), P;", "which is no function"),
+        ("other", "call (r), %f, (a), P;", "which is not the address of a device function"),
     ] {
         let error = indirect(address, call).unwrap_err().to_string();
         assert!(error.contains(found), "{call}: {error}");

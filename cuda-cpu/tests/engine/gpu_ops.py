@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the kernels that `ops.rs` has written on a GPU: gpu_ops.py FOLDER OUT. Needs the driver alone."""
+"""Runs the kernels written by `ops.rs` on a GPU: gpu_ops.py FOLDER OUT. Needs only the driver."""
 import ctypes, pathlib, sys
 
 cuda = ctypes.CDLL("libcuda.so.1")

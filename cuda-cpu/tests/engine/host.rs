@@ -1,4 +1,4 @@
-//! What the tests use to run PTX: a device, its memory and typed buffers.
+//! The test host: a device, its memory and typed buffers.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ pub(crate) struct Host {
     pub(crate) profile: Option<Arc<Profile>>,
 }
 
-/// One kernel argument's bytes.
+/// The bytes of one kernel argument.
 pub(crate) struct Arg(pub(crate) Vec<u8>);
 
 macro_rules! args_of {
@@ -39,7 +39,7 @@ macro_rules! args_of {
     )* };
 }
 
-/// What buffers hold.
+/// An element of a buffer.
 pub(crate) trait Element: Copy {
     fn read(bytes: &[u8]) -> Self;
     fn bytes(self) -> Vec<u8>;
@@ -52,7 +52,7 @@ impl Host {
         Self::try_new(ptx).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Or why the module does not load.
+    /// Returns the error message if the module does not load.
     pub(crate) fn try_new(ptx: &str) -> Result<Self, String> {
         let memory = Memory::new(1 << 32).tracking();
         let module = cuda_ptx::parse(ptx).map_err(|e| e.to_string())?;
@@ -136,7 +136,7 @@ impl Host {
     }
 }
 
-/// One to three dimensions.
+/// A grid or block size of one to three dimensions.
 pub(crate) struct Dim(pub(crate) [u32; 3]);
 
 impl From<u32> for Dim {

@@ -1,4 +1,4 @@
-//! Kernels that NVRTC compiled, end to end.
+//! End-to-end tests of kernels compiled by NVRTC.
 
 use crate::args;
 use crate::host::Host;

@@ -1,4 +1,4 @@
-//! Sizes in the PTX that nobody has checked before: an error, not the end of the process.
+//! Unchecked sizes in the PTX cause errors and do not exhaust the host's memory.
 
 use cuda_cpu::{FaultKind, Invalid, LaunchError, LoadError, Memory, Program};
 
@@ -38,7 +38,7 @@ fn shared_memory_is_limited() {
         let ptx = format!(
             ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() {{ {variables} ret; }}"
         );
-        // The parser may refuse it first.
+        // The parser may reject it first.
         if cuda_ptx::parse(&ptx).is_err() {
             continue;
         }
@@ -47,7 +47,7 @@ fn shared_memory_is_limited() {
     }
 }
 
-/// What one kernel alone uses of global memory is not in its shared memory.
+/// Global variables of a single kernel do not count as shared memory.
 #[test]
 fn large_global_variables_are_not_shared_ones() {
     let variables = ".global .b8 g[1000000]; .const .b8 c[60000]; .shared .b8 s[64];";
@@ -57,7 +57,7 @@ fn large_global_variables_are_not_shared_ones() {
     assert_eq!(program.unwrap().entries()[0].static_shared, 64);
 }
 
-/// A recursion that takes 64 KiB of local memory each time.
+/// A recursion that takes 64 KiB of local memory per call.
 const DEEP: &str = "
 .version 7.0
 .target sm_70
@@ -101,11 +101,11 @@ DONE:
 ";
 
 #[test]
-fn the_blocks_of_a_launch_share_what_there_is() {
-    // A block takes 512 MiB: two fit at a time, whatever the number of threads.
+fn blocks_of_a_launch_share_the_budget() {
+    // A block takes 512 MiB, so two fit at a time, with any number of threads.
     let h = Host::with_pool(DEEP, 4);
     h.run("wide", 3, 1024, args![]);
-    // Each warp takes 16 MiB at most, unless the stack overflows.
+    // Each warp takes at most 16 MiB, unless the stack overflows.
     h.run("k", 4, 32, args![5u32]);
     let fault = |result| match result {
         Err(LaunchError::Fault(fault)) => fault.kind,
@@ -124,7 +124,7 @@ fn fault(h: &Host, kernel: &str) -> FaultKind {
     }
 }
 
-/// Instructions that use `count` 64-bit registers: 256 bytes each.
+/// Returns instructions that use `count` 64-bit registers of 256 bytes.
 fn registers(count: usize) -> String {
     let pairs = (0..count / 2).map(|i| format!("mov.u64 %d{}, %d{};\n", 2 * i, 2 * i + 1));
     format!(".reg .b64 %d<{count}>;\n{}", pairs.collect::<String>())
@@ -132,7 +132,7 @@ fn registers(count: usize) -> String {
 
 #[test]
 fn the_frames_of_a_recursion_are_limited() {
-    // 8 MiB of registers each time: sums of 32 bits would begin again at 0.
+    // Each call takes 8 MiB of registers. A 32-bit sum of them would wrap to 0.
     for room in [32_720, 32_768, 131_072] {
         let h = Host::new(&format!(
             "{HEADER}.func f() {{ {} call f; ret; }} .visible .entry k() {{ call f; ret; }}",
@@ -140,7 +140,7 @@ fn the_frames_of_a_recursion_are_limited() {
         ));
         let kind = fault(&h, "k");
         assert!(matches!(kind, FaultKind::CallDepth { .. }), "{kind}");
-        assert!(kind.to_string().contains("registers used up"), "{kind}");
+        assert!(kind.to_string().contains("exceed the local memory or the registers"), "{kind}");
     }
 }
 
@@ -190,7 +190,7 @@ fn far_offsets_are_errors() {
         ));
         assert!(loaded.is_err(), "{instruction}");
     }
-    // An address far outside, in a frame that is not the first.
+    // An address far out of bounds, in a frame other than the first.
     let h = Host::new(&format!(
         "{HEADER}.func f() {{ .local .b8 a[64]; .reg .b64 %d<1>;
             mov.u64 %d0, a+4294967295; st.local.u8 [%d0], 1; ret; }}

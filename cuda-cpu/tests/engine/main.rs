@@ -1,4 +1,4 @@
-//! The engine from outside: PTX text in, memory out.
+//! Tests of the engine through its interface: PTX in, memory out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod barriers;
@@ -16,5 +16,5 @@ mod sweep;
 mod tensor;
 mod wide;
 
-/// What hosts check, unless a test says otherwise. The tests of `checks` run all of this with another one.
+/// Checks that hosts enable by default. The `checks` tests run these tests with another value.
 const CHECKS: cuda_cpu::Checks = cuda_cpu::Checks::none();

@@ -1,4 +1,4 @@
-//! printf, parameters, special registers.
+//! `printf`, parameters and special registers.
 
 use crate::args;
 use crate::host::{Arg, Host};
@@ -35,7 +35,7 @@ fn parameters() {
 }
 
 #[test]
-fn where_am_i() {
+fn position_registers() {
     let h = Host::with_pool(include_str!("../../../kernels/params.ptx"), 2);
     let (blocks, threads) = (2 * 3 * 2, 5 * 3 * 4);
     let out = h.zeros::<u32>(2 * blocks * threads);

@@ -1,5 +1,5 @@
-//! What GPUs after the H200 run: packed f32, sums of halves and f32, `redux` of f32. By PTX's definition they are made of
-//! scalar operations, which were compared with an H200; and forms that no GPU has.
+//! Instructions of GPUs after the H200: packed f32, sums of halves and f32, and `redux` of f32. PTX defines them by
+//! scalar operations, which were compared with an H200. Also forms that no GPU supports.
 
 use crate::args;
 use crate::host::Host;
@@ -7,7 +7,7 @@ use crate::host::Host;
 const COUNT: usize = 4096;
 const ROUNDS: [&str; 5] = ["", ".rn", ".rz", ".rm", ".rp"];
 
-/// A kernel with three 64-bit inputs `A`, `B`, `C` that leaves `D` and `E`.
+/// Returns a kernel with the 64-bit inputs `A`, `B` and `C` and the results `D` and `E`.
 fn kernel(body: &str) -> String {
     format!(
         ".version 8.8\n.target sm_100a\n.address_size 64
@@ -22,7 +22,7 @@ st.global.v2.u64 [o], {{D, E}}; ret; }}\n"
     )
 }
 
-/// Numbers of all kinds in both halves: special ones, those about as large as each other, tiny ones, any bits.
+/// Pairs of numbers: special ones, numbers of similar magnitude, tiny ones, and random bits.
 fn inputs() -> Vec<u64> {
     let special = [0, 1, 0x7F_FFFF, 0x80_0000, 0x3F80_0000, 0x7F7F_FFFF, 0x7F80_0000, 0x7FC0_1234];
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
@@ -46,7 +46,7 @@ fn inputs() -> Vec<u64> {
     (0..3 * COUNT).map(|_| word() | word() << 32).collect()
 }
 
-/// `D` and `E` of each thread.
+/// Returns `D` and `E` of each thread.
 fn run(body: &str) -> Vec<u64> {
     let h = Host::new(&kernel(body));
     let (input, out) = (h.upload(&inputs()), h.zeros::<u64>(2 * COUNT));
@@ -61,7 +61,7 @@ fn assert_same(body: &str) {
 }
 
 #[test]
-fn packed_singles_are_two() {
+fn packed_f32_equals_two_scalars() {
     for (name, round, ftz) in ["add", "sub", "mul", "fma"].iter().flat_map(|name| {
         ROUNDS.iter().flat_map(move |round| ["", ".ftz"].map(move |ftz| (name, round, ftz)))
     }) {
@@ -80,7 +80,7 @@ fn packed_singles_are_two() {
 }
 
 #[test]
-fn halves_in_sums_of_singles() {
+fn mixed_sums_of_halves_and_f32() {
     for (half, round, sat) in ["f16", "bf16"].iter().flat_map(|half| {
         ROUNDS.iter().flat_map(move |round| ["", ".sat"].map(move |sat| (half, round, sat)))
     }) {
@@ -102,7 +102,7 @@ fn halves_in_sums_of_singles() {
 }
 
 #[test]
-fn redux_of_singles() {
+fn redux_of_f32() {
     let values: Vec<f32> =
         inputs().chunks(3).map(|three| f32::from_bits((three[0] >> 32) as u32)).collect();
     for (max, abs, nan) in (0..8).map(|i| (i & 1 != 0, i & 2 != 0, i & 4 != 0)) {
@@ -116,7 +116,7 @@ fn redux_of_singles() {
             "mov.b64 {{a, b}}, A; redux.sync.{form}.f32 c, b, -1; cvt.u64.u32 D, c; mov.u64 E, 0;"
         ));
         for (warp, got) in values.chunks(32).zip(got.chunks(64)) {
-            // Zeros have an order: that of their signs.
+            // Zeros are ordered by their signs.
             let order =
                 |x: f32| (x.to_bits() as i32) ^ (((x.to_bits() as i32) >> 31) as u32 >> 1) as i32;
             let numbers = warp.iter().map(|x| if abs { x.abs() } else { *x });
@@ -137,14 +137,14 @@ fn halves_of_the_timer() {
     let got = run("mov.u32 b, %globaltimer_hi; mov.u32 a, %globaltimer_lo; mov.b64 D, {a, b};
         mov.u64 E, %globaltimer;");
     for pair in got.chunks(2) {
-        // A minute is longer than the kernel takes; the halves may be read on both sides of a carry.
+        // The kernel takes less than a minute. The halves may be read on both sides of a carry.
         assert!(pair[1].abs_diff(pair[0]) < 60_000_000_000, "{pair:?}");
     }
 }
 
-/// Counted up by two workers at once, with no count lost, and never half of one seen.
+/// Two workers increment a number at the same time. No increment is lost, and no half-written value is read.
 #[test]
-fn exchanges_of_128_bits_are_whole() {
+fn exchanges_of_128_bits_are_atomic() {
     let module = kernel(
         "ld.param.u64 i, [in]; mov.u64 D, 0; mov.u64 E, 0; ld.relaxed.gpu.global.b128 u, [i];
         LOOP: mov.b128 {A, B}, u; add.u64 C, A, 1; sub.u64 o, B, 1; mov.b128 v, {C, o};
@@ -154,7 +154,7 @@ fn exchanges_of_128_bits_are_whole() {
         ld.param.u64 o, [out]; mad.wide.u32 o, m, 16, o;",
     );
     let h = Host::with_pool(&module, 2);
-    // Threads read their 24 bytes too.
+    // Threads also read their 24 input bytes.
     let (input, out) = (h.zeros::<u64>(3 * COUNT), h.zeros::<u64>(2 * COUNT));
     h.run("k", (COUNT / 256) as u32, 256, args![input, out]);
     let counted = h.download::<u64>(input, 2);
@@ -163,7 +163,7 @@ fn exchanges_of_128_bits_are_whole() {
 }
 
 #[test]
-fn no_gpu_has_these() {
+fn invalid_forms_are_rejected() {
     for body in [
         "add.sat.f32x2 D, A, B;",
         "min.f32x2 D, A, B;",

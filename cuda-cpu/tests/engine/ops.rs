@@ -1,10 +1,10 @@
-//! Every operation of `ops.txt` and `rare.txt` on the same inputs, compared with what a GPU gave.
+//! Every operation of `ops.txt` and `rare.txt` on the same inputs, compared with the results of a GPU.
 //!
-//! `ops.golden` and `rare.golden` hold a hash of an H200's results per operation; `rare` are those that compilers
-//! seldom emit: video instructions, packed halfwords, conversions of small formats. Lines begin with the
-//! kind of the inputs: integers, f32, f64 or halves; a `~` marks approximations, which are checked
-//! in `approximations`. To add operations: add lines, run the ignored test `write`, run
-//! `gpu_ops.py` where a GPU is, run `adopt`.
+//! `ops.golden` and `rare.golden` contain a hash of an H200's results for each operation. The operations in `rare` are
+//! those that compilers seldom emit: video instructions, packed halfwords, and conversions of small formats. A line
+//! starts with the kind of the inputs: integers, f32, f64 or halves. A `~` marks approximations, which are checked in
+//! `approximations`. To add operations: add lines, run the ignored test `write`, run `gpu_ops.py` on a machine with a
+//! GPU, and run `adopt`.
 
 use crate::args;
 use crate::host::Host;
@@ -12,10 +12,10 @@ use crate::host::Host;
 const OPS: &str = concat!(include_str!("ops.txt"), include_str!("rare.txt"));
 const GOLDEN: &str = concat!(include_str!("ops.golden"), include_str!("rare.golden"));
 
-/// Inputs per operation.
+/// Number of inputs per operation.
 const COUNT: usize = 1024;
 
-/// Where `write` leaves what the GPU shall run, and finds what it gave.
+/// The folder in which `write` stores the files for the GPU, and from which the results are read.
 fn folder() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ops")
 }
@@ -28,8 +28,8 @@ fn ops() -> impl Iterator<Item = (bool, char, &'static str)> {
     })
 }
 
-/// A kernel that does one operation with registers of all sizes: `A`, `a`, `x` for the first input
-/// in 64, 32 and 16 bits, and so on; shift amounts `s` and `t`; results in `D`, `d`, `w`, `p`, `q`.
+/// Returns a kernel that performs one operation with registers of all sizes: `A`, `a`, `x` for the first input in 64,
+/// 32 and 16 bits, and so on; shift amounts `s` and `t`; results in `D`, `d`, `w`, `p`, `q`.
 fn kernel(op: &str) -> String {
     let op: String = op.split(';').map(|part| format!("{};\n", part.trim())).collect();
     format!(
@@ -51,7 +51,8 @@ st.global.u64 [o], D; st.global.u32 [o+8], d; st.global.u16 [o+12], w; st.global
     )
 }
 
-/// The same inputs everywhere: special values in all pairs first, then numbers of all sizes.
+/// Returns the inputs, which are the same on every machine: first all pairs of special values, then numbers of all
+/// sizes.
 fn inputs(kind: char) -> Vec<u64> {
     let f = |x: f32| u64::from(x.to_bits());
     let specials: Vec<u64> = match kind {
@@ -147,7 +148,7 @@ fn inputs(kind: char) -> Vec<u64> {
             let r = random();
             values.push(match kind {
                 'i' => r >> (r & 63) ^ if r & 64 != 0 { u64::MAX } else { 0 },
-                // Exponents close to each other in half of the cases, so that sums round.
+                // In half of the cases the exponents are close to each other, so that sums round.
                 'f' if i % 2 == 0 => r & 0x807F_FFFF | ((120 + r % 16) << 23),
                 'd' if i % 2 == 0 => r & 0x800F_FFFF_FFFF_FFFF | ((1010 + r % 32) << 52),
                 'd' => r,
@@ -172,7 +173,7 @@ fn hash(values: &[u64]) -> u64 {
 }
 
 #[test]
-fn as_on_a_gpu() {
+fn matches_a_gpu() {
     let golden: std::collections::HashMap<&str, u64> = GOLDEN
         .lines()
         .map(|line| line.split_once(' ').unwrap())
@@ -188,7 +189,7 @@ fn as_on_a_gpu() {
     assert!(wrong.is_empty(), "not as on a GPU: {wrong:#?}");
 }
 
-/// The approximations against f64, within what the PTX manual allows.
+/// Compares approximations with f64, within the error bounds of the PTX manual.
 #[test]
 fn approximations() {
     type Case = (&'static str, fn(f64) -> f64, f64);
@@ -268,7 +269,7 @@ fn adopt() {
     }
 }
 
-/// The largest distance of f32 results in units of the last place.
+/// Returns the largest distance of f32 results in units of the last place.
 fn worst_ulp(got: &[u64], want: &[u64]) -> u32 {
     let order = |bits: u64| {
         let bits = bits as u32 as i32;

@@ -1,4 +1,4 @@
-//! alloca, stacksave, stackrestore.
+//! `alloca`, `stacksave` and `stackrestore`.
 
 use cuda_cpu::{Checks, Fault, FaultKind, FaultSpace, LaunchError};
 
@@ -7,7 +7,7 @@ use crate::host::Host;
 
 const HEADER: &str = ".version 7.3\n.target sm_75\n.address_size 64\n";
 
-/// Two warps and a part of one.
+/// Two full warps and a partial one.
 const THREADS: u32 = 77;
 
 fn compiled() -> Host {
@@ -19,7 +19,7 @@ fn random(seed: u32) -> u32 {
     (x ^ x >> 15).wrapping_mul(0x85eb_ca6b) ^ x >> 13
 }
 
-/// Runs a kernel that takes a number for each thread, and gives one.
+/// Runs a kernel that maps a number of each thread to another one.
 fn run(kernel: &str, numbers: &[u32], further: Option<u32>) -> Vec<u32> {
     let h = compiled();
     let (x, y) = (h.upload(numbers), h.zeros::<u32>(numbers.len()));
@@ -32,7 +32,7 @@ fn run(kernel: &str, numbers: &[u32], further: Option<u32>) -> Vec<u32> {
 }
 
 #[test]
-fn each_thread_takes_as_much_as_it_has() {
+fn allocation_size_may_differ_by_thread() {
     let h = compiled();
     let stride = 50;
     let counts: Vec<_> = (0..THREADS).map(|t| random(t) % (stride + 1)).collect();
@@ -47,7 +47,7 @@ fn each_thread_takes_as_much_as_it_has() {
 }
 
 #[test]
-fn in_a_recursion() {
+fn allocations_in_a_recursion() {
     fn level(depth: u32, above: &mut [u8]) -> u32 {
         above.iter_mut().zip(0..).for_each(|(byte, i)| *byte = (depth + i) as u8);
         if depth == 0 {
@@ -66,7 +66,7 @@ fn in_a_recursion() {
 }
 
 #[test]
-fn in_loops() {
+fn allocations_in_loops() {
     let counts: Vec<_> = (0..THREADS).map(|t| random(t) % 60).collect();
     let sum = |(t, &count): (u32, &u32)| {
         (0..count).rev().fold(0u32, |sum, i| sum.wrapping_mul(33).wrapping_add(t * 1000 + i))
@@ -75,8 +75,8 @@ fn in_loops() {
 }
 
 #[test]
-fn what_is_given_back_is_there_again() {
-    // Without giving back, a thread would take 32 MiB.
+fn restored_memory_is_reused() {
+    // Without `stackrestore`, a thread would take 32 MiB.
     let count = 100_000 / 256;
     let sizes: Vec<_> = (0..THREADS).map(random).map(|size| size >> 8).collect();
     let sum = |(t, &size): (u32, &u32)| {
@@ -91,7 +91,7 @@ fn what_is_given_back_is_there_again() {
     assert_eq!(run("turns", &sizes, Some(count)), wanted);
 }
 
-/// Loads a kernel of this body, with registers; its parameter is in `o`.
+/// Loads a kernel with this body and registers. Its parameter is in `o`.
 fn kernel(body: &str, functions: &str) -> Result<Host, String> {
     Host::try_new(&format!(
         "{HEADER}{functions}\n.visible .entry k(.param .u64 out) {{
@@ -104,7 +104,7 @@ fn kernel(body: &str, functions: &str) -> Result<Host, String> {
     ))
 }
 
-/// What each of 32 threads has written: eight numbers.
+/// Returns the eight numbers that each of 32 threads has written.
 fn results(h: &Host) -> Vec<[u64; 8]> {
     let out = h.zeros::<u64>(8 * 32);
     h.run("k", 1, 32, args![out]);
@@ -119,7 +119,7 @@ fn fault(h: &Host) -> Fault {
 }
 
 #[test]
-fn addresses_are_aligned_and_behind_each_other() {
+fn addresses_are_aligned_and_ascending() {
     let body = "cvt.u64.u32 n, t; add.u64 n, n, 1;
         alloca.u64 d0, n; alloca.u64 d1, n, 256; alloca.u64 d2, 1, 2; alloca.u64 d3, n, 4096;
         alloca.u32 w0, t; mov.u64 d5, variable; stacksave.u64 d6; cvt.u64.u32 d4, w0;
@@ -139,8 +139,8 @@ fn addresses_are_aligned_and_behind_each_other() {
 }
 
 #[test]
-fn a_function_gives_back_what_it_took() {
-    // Under a guard, and with a pointer that others are given: 1000 calls of a kilobyte each.
+fn return_frees_allocations() {
+    // Under a guard, and with a pointer that is passed to other lanes: 1000 calls of a kilobyte each.
     let function = ".func (.param .b64 r) f(.param .b64 x) {
         .reg .b64 x1, y1; .reg .pred odd;
         ld.param.u64 x1, [x]; and.b64 y1, x1, 1; setp.ne.u64 odd, y1, 0;
@@ -164,7 +164,7 @@ fn a_function_gives_back_what_it_took() {
 }
 
 #[test]
-fn a_stack_overflow_names_the_thread_that_wanted_too_much() {
+fn stack_overflow_names_the_thread() {
     let sizes = ["mov.u64 n, 524288;", "mov.u64 n, -1;", "mov.u64 n, 0x8000000000000000;"];
     for size in sizes {
         let body = format!(
@@ -181,12 +181,12 @@ fn a_stack_overflow_names_the_thread_that_wanted_too_much() {
         assert_eq!(fault.thread, [5, 0, 0]);
         assert!(fault.to_string().contains("stack overflow: alloca of"), "{fault}");
     }
-    // Little by little: thread 9 alone goes on.
+    // In small steps: only thread 9 continues.
     let body = "setp.eq.u32 q, t, 9; L: alloca.u64 a, 1000; @q bra L;";
     let little = fault(&kernel(body, "").unwrap());
     assert_eq!(little.kind, FaultKind::StackOverflow { bytes: 1000, limit: 512 << 10 });
     assert_eq!(little.thread, [9, 0, 0]);
-    // By calls: each takes some.
+    // By calls, each of which takes some memory.
     let function = ".func f() { .reg .b64 x; alloca.u64 x, 2000; call f; ret; }";
     let deep = fault(&kernel("call f;", function).unwrap());
     assert!(matches!(deep.kind, FaultKind::StackOverflow { .. }), "{deep}");
@@ -196,7 +196,7 @@ fn a_stack_overflow_names_the_thread_that_wanted_too_much() {
 }
 
 #[test]
-fn what_is_restored_has_to_be_on_the_stack() {
+fn restored_address_must_be_on_the_stack() {
     for bad in ["add.u64 a, a, 8;", "mov.u64 a, 0;", "mov.u64 a, -8;", "or.b64 a, a, 0x100000000;"]
     {
         let body = format!(
@@ -210,7 +210,7 @@ fn what_is_restored_has_to_be_on_the_stack() {
 }
 
 #[test]
-fn what_was_taken_anew_is_not_written() {
+fn reused_memory_is_unwritten() {
     let body = "stacksave.u64 a; alloca.u64 b, 64; st.local.u64 [b+8], a; ld.local.u64 d0, [b+8];
         stackrestore.u64 a; alloca.u64 d1, 64; READ st.global.u64 [o], d0;";
     let host = |read| {
@@ -228,7 +228,7 @@ fn what_was_taken_anew_is_not_written() {
 }
 
 #[test]
-fn what_is_no_such_instruction_is_refused() {
+fn invalid_forms_are_rejected() {
     let all = [
         "alloca.u64 a, n, 3;",
         "alloca.u64 a, n, 16777216;",

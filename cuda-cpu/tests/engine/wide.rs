@@ -1,4 +1,4 @@
-//! `tests/ptx/wide.cu`: calls, recursion, divergence, locks, halves, mathematics.
+//! `tests/ptx/wide.cu`: calls, recursion, divergence, locks, halves and mathematics.
 
 use crate::args;
 use crate::host::Host;
@@ -74,7 +74,7 @@ fn halves() {
     h.run("halves", 4, 32, args![h.upload(&x), out, n]);
     let fma = |p: f16, b: f16| {
         let (p, b) = (p.to_f64(), b.to_f64());
-        // Exact in f64 for these magnitudes.
+        // f64 is exact for these magnitudes.
         f16::from_f64(p * p + b)
     };
     let want: Vec<f32> = (0..n as usize)
@@ -97,7 +97,7 @@ fn mathematics() {
     let out = h.zeros::<f64>(n as usize);
     h.run("doubles", 2, 32, args![h.upload(&x), out, n]);
     for (x, got) in x.iter().zip(h.download::<f64>(out, n as usize)) {
-        // tgamma(1 + |x|), by recurrence on a series that is good enough here.
+        // tgamma(1 + |x|), by recurrence on a series of sufficient precision.
         let want = x.sin() * (-x).exp() + x.abs().powf(1.5) + (1.0 + x * x).ln() / (2.0 + x).sqrt();
         let gamma = got - want;
         assert!((gamma_of(1.0 + x.abs()) - gamma).abs() < 1e-9, "{x}: {gamma}");
@@ -108,7 +108,7 @@ fn mathematics() {
     assert!(h.download::<f32>(out, n as usize).iter().all(|x| x.is_finite()));
 }
 
-/// Lanczos' approximation.
+/// Lanczos' approximation of the gamma function.
 fn gamma_of(x: f64) -> f64 {
     const G: f64 = 7.0;
     const C: [f64; 9] = [

@@ -1,5 +1,5 @@
-//! Texts that are too large for a fuzzer to find, and took time or memory out of all proportion: quadratic ones would
-//! not end here.
+//! Texts that are too large for a fuzzer to find and once took disproportionate time or memory. A quadratic algorithm
+//! would not finish here.
 
 use cuda_cpu::{Launch, LaunchDims, LaunchError, Limits, Memory, Program};
 
@@ -14,7 +14,7 @@ fn load(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `write` for each number.
+/// Concatenates the results of `write` for each number.
 fn each(write: impl Fn(usize) -> String) -> String {
     (0..MANY).map(write).collect()
 }
@@ -78,7 +78,7 @@ fn is_over_budget(ended: &Result<(), LaunchError>) -> bool {
     matches!(ended, Err(LaunchError::Fault(fault)) if fault.to_string().contains("budget"))
 }
 
-/// What a loop copies, or prints, counts: not only how often.
+/// The limit of iterations counts the copied or printed bytes, not only the iterations.
 #[test]
 fn loops_around_large_copies() {
     let declared = ".shared .align 128 .b8 s[200000]; .global .align 128 .b8 g[200000];\n";
@@ -103,7 +103,7 @@ fn loops_around_long_texts() {
     assert!(is_over_budget(&ended), "{ended:?}");
 }
 
-/// Each takes nothing of the device's memory, and something of the host's.
+/// Each of these allocations takes host memory but no device memory.
 #[test]
 fn allocations_of_nothing() {
     let memory = Memory::new(1 << 24);
@@ -118,7 +118,7 @@ fn allocations_of_nothing() {
     assert_eq!(memory.usage().allocations, 1 << 18);
 }
 
-/// What a kernel has freed is gone, for the host too.
+/// Memory that a kernel has freed is also returned to the host.
 #[test]
 fn allocations_that_are_used_and_freed() {
     let memory = Memory::new(1 << 24);
@@ -135,7 +135,7 @@ fn allocations_that_are_used_and_freed() {
     assert!(resident() < before + (1 << 30), "{before} {}", resident());
 }
 
-/// Bytes of the host that this process has ever taken at a time.
+/// Returns the peak memory of this process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

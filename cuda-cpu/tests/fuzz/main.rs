@@ -1,6 +1,5 @@
-//! What the fuzzers in `fuzz/` have found interesting, and texts that no fuzzer would find, through what they do with a
-//! text.
-// Helpers of tests fail as tests do.
+//! Replays the corpora of the fuzzers in `fuzz/`, and texts that no fuzzer would find, with the fuzz targets.
+// Helpers of tests may fail in the same way as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod large;
@@ -13,7 +12,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz")
 }
 
-/// Feeds every seed, and every text of a corpus, to a target; there must be some.
+/// Runs a target on every seed and on every text of a corpus. There must be at least one of each.
 fn replay(corpus: &str, target: impl Fn(&str)) {
     let mut paths: Vec<_> = std::fs::read_dir(folder().join("seeds"))
         .unwrap()
@@ -33,7 +32,7 @@ fn replay(corpus: &str, target: impl Fn(&str)) {
     }
 }
 
-/// The texts of a corpus that `fuzz/pack.py` has packed: each after its length in bytes and a newline.
+/// Returns the texts of a corpus that `fuzz/pack.py` has packed. Each follows its length in bytes and a newline.
 fn unpack(corpus: &str) -> Vec<String> {
     let file = std::fs::File::open(folder().join(format!("corpora/{corpus}.gz"))).unwrap();
     let mut bytes = Vec::new();

@@ -1,22 +1,22 @@
-//! What the fuzzers in `fuzz/` do with a text, and the tests with those that the fuzzers found interesting. Nothing
-//! here may panic, hang, or take memory without bound.
+//! The targets of the fuzzers in `fuzz/`, and of the tests that replay their corpora. A target must not panic, hang, or
+//! take unbounded memory.
 #![allow(dead_code)]
 
 use cuda_cpu::{Checks, Launch, LaunchDims, Limits, Memory, Program, Schedule};
 use cuda_ptx::Module;
 
-/// Device memory: enough for what kernels declare, too little to hurt.
+/// Size of device memory: enough for the variables of kernels, and small enough for the host.
 const MEMORY: u64 = 64 << 20;
 
-/// What a launch may take, as a service would have it: instructions that warps execute, and iterations of loops, which
-/// printing and copying in bulk count as too.
+/// Limits of a launch, as a service would set them: instructions, and loop iterations, which also count printing and
+/// bulk copies.
 const INSTRUCTIONS: u64 = 1 << 13;
 const ITERATIONS: u64 = 1 << 14;
 
-/// How long an error may be: a thousand problems, each with its names.
+/// Maximum length of an error message: a thousand problems, each with its names.
 const MESSAGE: usize = 2 << 20;
 
-/// Parses; a refusal names a place inside the text.
+/// Parses a text. An error must name a position inside the text.
 pub fn parse(text: &str) -> Option<Module> {
     let lines = text.split('\n').count() as u32;
     _ = cuda_ptx::signatures(text);
@@ -29,7 +29,7 @@ pub fn parse(text: &str) -> Option<Module> {
     }
 }
 
-/// Decodes; afterwards all memory is free again.
+/// Decodes a text. Afterwards all memory must be free again.
 pub fn load(text: &str) {
     let Some(module) = parse(text) else { return };
     let memory = Memory::new(MEMORY);
@@ -40,8 +40,8 @@ pub fn load(text: &str) {
     assert_eq!(memory.usage().used, 0);
 }
 
-/// Runs every kernel, with pointers to a buffer (and what lies behind it) as parameters: with everything checked, in
-/// some order; within its budget; and, if it kept to that, as kernels run that nobody watches.
+/// Runs every kernel with pointers to a buffer as parameters: first with all checks in a shuffled order and within
+/// limits, then, if it stayed within the limits, without observation.
 pub fn run(text: &str) {
     let Some(module) = parse(text) else { return };
     let memory = Memory::new(MEMORY).tracking();
@@ -72,7 +72,7 @@ struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Whether it ran to its end.
+    /// Returns whether the kernel ran to its end.
     fn launch(&self, block: [u32; 3], change: impl FnOnce(Launch<'_>) -> Launch<'_>) -> bool {
         let print = |text: &str| assert!(text.len() < MESSAGE);
         let block = self.program.entries()[self.entry].required_threads.unwrap_or(block);

@@ -1,11 +1,11 @@
-// Asynchronous copies and the barriers they complete at, as libcu++ has them and by hand.
+// Asynchronous copies and their barriers, with libcu++ and written by hand.
 #include <cooperative_groups.h>
 #include <cuda/barrier>
 #include <cuda/pipeline>
 namespace cg = cooperative_groups;
 using block_barrier = cuda::barrier<cuda::thread_scope_block>;
 
-// Sums of columns of 1024 numbers each, fetched 256 at a time through a pipeline of two stages that all threads share.
+// Sums of columns of 1024 numbers each, loaded 256 at a time through a shared pipeline of two stages.
 extern "C" __global__ void pipeline(const int *in, const void *, const void *, int *out) {
     constexpr int STAGES = 2, PART = 256;
     __shared__ int room[STAGES][PART];
@@ -27,7 +27,7 @@ extern "C" __global__ void pipeline(const int *in, const void *, const void *, i
     atomicAdd(out + blockIdx.x, sum);
 }
 
-// A pipeline of each thread alone.
+// A pipeline per thread.
 extern "C" __global__ void own_pipeline(const int4 *in, const void *, const void *, int4 *out) {
     __shared__ int4 room[2][128];
     auto pipe = cuda::make_pipeline();
@@ -68,7 +68,7 @@ extern "C" __global__ void ring(const int *in, const void *, const void *, int *
     out[blockIdx.x * blockDim.x + threadIdx.x] = value;
 }
 
-// A copy that completes at a barrier: by cp.async, or in bulk where there is that.
+// A copy that completes at a barrier: by cp.async, or in bulk where supported.
 extern "C" __global__ void copy_and_wait(const int *in, const void *, const void *, int *out) {
     __shared__ alignas(16) int room[512];
     __shared__ block_barrier barrier;
@@ -84,7 +84,7 @@ extern "C" __global__ void copy_and_wait(const int *in, const void *, const void
 #if __CUDA_ARCH__ >= 900
 namespace bulk = cuda::device::experimental;
 
-// There and back in bulk.
+// Bulk copies to shared memory and back.
 extern "C" __global__ void there_and_back(const int *in, const void *, const void *, int *out) {
     __shared__ alignas(128) int room[1024];
     __shared__ block_barrier barrier;
@@ -120,7 +120,7 @@ __device__ void wait_parity(unsigned long long *barrier, unsigned parity) {
                  "@done bra GO;\nbra AGAIN;\nGO:\n}" ::"r"(address(barrier)), "r"(parity) : "memory");
 }
 
-// A warp that fetches and others that consume, through four stages with a full and an empty barrier each.
+// One warp loads and others consume, through four stages with a full and an empty barrier each.
 extern "C" __global__ void specialised(const int *in, const void *, const void *, int *out) {
     constexpr int STAGES = 4, PART = 128, PARTS = 24;
     __shared__ alignas(128) int room[STAGES][PART];

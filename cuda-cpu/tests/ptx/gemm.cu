@@ -1,4 +1,4 @@
-// Matrix products as kernels of their time have them: wmma, and mma with ldmatrix and cp.async.
+// Matrix products in the style of real kernels: wmma, and mma with ldmatrix and cp.async.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -6,7 +6,7 @@ using namespace nvcuda;
 
 constexpr int M = 64, N = 64, K = 128;
 
-// One warp, C = A * B + C: A row by row, B column by column, C row by row.
+// One warp, C = A * B + C: A row-major, B column-major, C row-major.
 template <int TM, int TN, int TK, class Factor, class Storage, class Sum, class LayoutA, class LayoutB, bool rows,
           bool columns>
 __device__ void product(const Storage *a, const Storage *b, const Sum *c, Sum *out) {
@@ -61,7 +61,7 @@ __device__ void copy_16(void *to, const void *from, bool real) {
                  "r"(real ? 16 : 0));
 }
 
-// Tiles of 32 x 32 x 32 in three stages, four warps; rows of shared tiles are swizzled. B lies row by row.
+// Tiles of 32 x 32 x 32 in three stages, four warps. Rows of shared tiles are swizzled. B is row-major.
 extern "C" __global__ void __launch_bounds__(128)
     mma_pipelined(const half *a, const half *b, const float *c, float *out) {
     constexpr int STAGES = 3, T = 32;

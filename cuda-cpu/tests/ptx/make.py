@@ -1,5 +1,6 @@
-"""Compiles gemm.cu and copies.cu here to PTX. How to get the compilers: cuda-ptx/tests/corpus/make.py; of CUDA 12.9
-also nvidia-cuda-cccl-cu12==12.9.27 and nvidia-cuda-nvcc-cu12==12.9.86, of 13.0 also nvidia-cuda-crt==13.0.88.
+"""Compiles gemm.cu and copies.cu in this folder. cuda-ptx/tests/corpus/make.py explains how to get the compilers.
+CUDA 12.9 also needs nvidia-cuda-cccl-cu12==12.9.27 and nvidia-cuda-nvcc-cu12==12.9.86, and CUDA 13.0 also needs
+nvidia-cuda-crt==13.0.88.
 
     python3 make.py /tmp/v12 /tmp/v13
 """
@@ -21,7 +22,7 @@ JOBS = [
 
 
 def compile_nvrtc(root, source, arch):
-    # Loaded first, because nvrtc looks for it by name only.
+    # Loaded first, because NVRTC looks it up by name only.
     ctypes.CDLL(str(next(root.rglob("libnvrtc-builtins.so.*"))), ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(str(next(root.rglob("libnvrtc.so.*"))))
     includes = {header.parent for header in root.rglob("cuda_fp16.h")}
@@ -49,10 +50,10 @@ def fetch(nvrtc, what, program):
 def main():
     roots = {12: str(pathlib.Path(sys.argv[1]).resolve()), 13: str(pathlib.Path(sys.argv[2]).resolve())}
     for name, toolkit, arch in JOBS:
-        # A process each: two toolkits do not get on in one.
+        # One process each, because two toolkits conflict in one.
         command = [sys.executable, str(HERE / "make.py"), "one", roots[toolkit], f"{name}.cu", arch]
         output = HERE / f"{name}_{toolkit}_{arch}.ptx"
-        # From the root, so that no path of this machine gets into a .file directive.
+        # In the root folder, so that the .file directives contain no path of this machine.
         subprocess.run(command, check=True, stdout=output.open("w"), cwd="/")
 
 

@@ -1,5 +1,5 @@
-// Memory on the stack whose size is known only when a kernel runs.
-// For clang, as NVRTC has no alloca:
+// Stack memory whose size is known only at run time.
+// For clang, because NVRTC has no alloca:
 //
 //     clang-22 -x cuda --cuda-device-only --cuda-gpu-arch=sm_75 --cuda-feature=+ptx73 -nocudainc -nocudalib -O2 \
 //         -std=c++17 -S stack.cu
@@ -13,7 +13,7 @@
 typedef unsigned int u32;
 typedef unsigned char u8;
 
-// Each thread sorts as many numbers as it has, in memory of its own.
+// Each thread sorts its own number of values in its own memory.
 extern "C" __global__ void sort_own(const u32 *x, const u32 *counts, u32 stride, u32 *y)
 {
     const u32 thread = THREAD;
@@ -32,7 +32,7 @@ extern "C" __global__ void sort_own(const u32 *x, const u32 *counts, u32 stride,
     }
 }
 
-// A level takes some bytes, has the next one fill them, and adds them up.
+// Each level allocates bytes, lets the next one fill them, and adds them up.
 __device__ __noinline__ u32 level(u32 depth, u8 *above, u32 bytes)
 {
     for (u32 i = 0; i < bytes; i++) {
@@ -58,7 +58,7 @@ extern "C" __global__ void levels(const u32 *depths, u32 *y)
     y[thread] = level(depths[thread], first, 4) + first[3];
 }
 
-// More and more, in a loop: a list.
+// Allocations in a loop, which form a list.
 struct Node {
     Node *next;
     u32 value;
@@ -81,7 +81,7 @@ extern "C" __global__ void list(const u32 *counts, u32 *y)
     y[thread] = sum;
 }
 
-// Room that a loop takes again and again: inlined, each turn gives its own back.
+// Memory that a loop allocates repeatedly. It is inlined, and each iteration frees its own.
 __device__ __forceinline__ u32 turn(u32 n, u32 i, u32 thread)
 {
     volatile u32 *own = (volatile u32 *)__builtin_alloca(n * sizeof(u32));

@@ -1,4 +1,4 @@
-// What ordinary kernels do beyond the repository's own: calls, recursion, divergence, locks, halves.
+// Features of ordinary kernels beyond the repository's own: calls, recursion, divergence, locks, halves.
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 
@@ -49,7 +49,7 @@ extern "C" __global__ void spin_lock(unsigned int *lock, unsigned int *count, un
     }
 }
 
-// Every block waits for all the others: they must take turns.
+// Every block waits for all others, so they must take turns.
 extern "C" __global__ void grid_barrier(unsigned int *arrived, unsigned int *out)
 {
     if (threadIdx.x == 0) {
@@ -60,7 +60,7 @@ extern "C" __global__ void grid_barrier(unsigned int *arrived, unsigned int *out
     if (threadIdx.x == 0) out[blockIdx.x] = *(volatile unsigned int *)arrived;
 }
 
-// Lanes of both branches meet in one shuffle each, by mask.
+// Lanes of both branches execute one shuffle each, matched by mask.
 extern "C" __global__ void divergent_shuffle(int *out)
 {
     int lane = threadIdx.x, value;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::inputs::{self, Type};
 
-/// A source with its cases.
+/// A source and its cases.
 pub(crate) struct Theme {
     pub(crate) name: String,
     pub(crate) variants: Vec<String>,
@@ -23,17 +23,17 @@ pub(crate) struct Theme {
 /// One launch.
 pub(crate) struct Case {
     pub(crate) theme: String,
-    /// The kernel, and after an `@` what tells this case from others of that kernel.
+    /// The kernel, and after an `@` a suffix that distinguishes several cases of that kernel.
     pub(crate) name: String,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
     pub(crate) args: Vec<Arg>,
-    /// Units in the last place that results may differ by; 0: not at all.
+    /// Permitted difference of results in units of the last place. 0 means bitwise equality.
     pub(crate) ulp: u64,
-    /// Results that differ by at most this are alike whatever their ulps.
+    /// Results that differ by at most this value count as equal.
     pub(crate) floor: f64,
-    /// Printed lines are compared too.
+    /// Whether printed lines are compared too.
     pub(crate) prints: bool,
     pub(crate) reference: Option<String>,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Arg {
     Array { ty: Type, count: usize, rule: Option<String>, role: Role },
 }
 
-/// What an array is for.
+/// The role of an array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     In,
@@ -54,12 +54,12 @@ pub(crate) enum Role {
     Scratch,
 }
 
-/// `kernels/suite`.
+/// Returns the path of `kernels/suite`.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/suite")
 }
 
-/// The PTX in a compressed file.
+/// Returns the PTX in a compressed file.
 pub(crate) fn unpack(path: &Path) -> String {
     let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut text = String::new();
@@ -67,7 +67,7 @@ pub(crate) fn unpack(path: &Path) -> String {
     text
 }
 
-/// All of them, in order of their names.
+/// Returns all themes, ordered by name.
 pub(crate) fn themes() -> Vec<Theme> {
     let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let mut sources: Vec<PathBuf> =
@@ -148,12 +148,12 @@ fn arg(text: &str) -> Arg {
 }
 
 impl Theme {
-    /// Names of the PTX files.
+    /// Returns the names of the PTX files.
     pub(crate) fn files(&self) -> Vec<String> {
         self.variants.iter().map(|variant| format!("{}.{variant}.ptx.gz", self.name)).collect()
     }
 
-    /// How many different kernels its cases launch.
+    /// Returns the number of different kernels that its cases launch.
     pub(crate) fn kernels(&self) -> usize {
         let mut names: Vec<&str> = self.cases.iter().map(Case::kernel).collect();
         names.sort_unstable();
@@ -163,7 +163,7 @@ impl Theme {
 }
 
 impl Case {
-    /// The kernel's name in the PTX.
+    /// Returns the kernel's name in the PTX.
     pub(crate) fn kernel(&self) -> &str {
         self.name.split('@').next().unwrap_or_default()
     }
@@ -172,12 +172,12 @@ impl Case {
         format!("{}.{variant}:{}", self.theme, self.name)
     }
 
-    /// Its file, compressed.
+    /// Returns the path of its compressed PTX.
     pub(crate) fn file(&self, variant: &str) -> PathBuf {
         folder().join("ptx").join(format!("{}.{variant}.ptx.gz", self.theme))
     }
 
-    /// The bytes of an array before the launch.
+    /// Returns the bytes of an array before the launch.
     pub(crate) fn input(&self, index: usize) -> Vec<u8> {
         match &self.args[index] {
             Arg::Array { ty, count, rule, .. } => {
@@ -188,7 +188,7 @@ impl Case {
         }
     }
 
-    /// Indices and types of what is compared.
+    /// Returns the indices and types of the compared arrays.
     pub(crate) fn outputs(&self) -> Vec<(usize, Type)> {
         let compared = |(i, arg): (usize, &Arg)| match arg {
             Arg::Array { ty, role: Role::Out | Role::InOut, .. } => Some((i, *ty)),

@@ -1,22 +1,22 @@
-//! How far results are apart.
+//! Distances between results.
 
 use crate::inputs::Type;
 
-/// What two arrays of results differ in.
+/// The differences between two arrays of results.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Difference {
     pub(crate) elements: usize,
-    /// Elements whose bits differ.
+    /// Number of elements whose bits differ.
     pub(crate) count: usize,
-    /// The largest distance in units of the last place, beyond the floor or not.
+    /// The largest distance in units of the last place.
     pub(crate) ulp: u64,
-    /// The largest such distance of elements that are farther apart than the floor.
+    /// The largest such distance among elements that differ by more than the floor.
     pub(crate) ulp_beyond: u64,
-    /// The first element that is farther from what it should be than it may.
+    /// The first element with more than the permitted difference.
     pub(crate) first: Option<(usize, String)>,
 }
 
-/// Compares `got` with `want`; elements no farther apart than `floor`, or than `ulp`, are alike.
+/// Compares `got` with `want`. Elements that differ by at most `floor`, or by at most `ulp`, count as equal.
 pub(crate) fn compare(ty: Type, got: &[u8], want: &[u8], ulp: u64, floor: f64) -> Difference {
     let size = ty.size();
     let mut d = Difference { elements: got.len() / size, ..Difference::default() };
@@ -45,8 +45,8 @@ pub(crate) fn compare(ty: Type, got: &[u8], want: &[u8], ulp: u64, floor: f64) -
     d
 }
 
-/// Steps between two floats, over zero too; integers, and a NaN and a number, are as far apart as can be. Two NaNs of
-/// different bits are no step apart: which of several operands' NaNs a function passes on is not its result.
+/// Returns the number of steps between two floats, also across zero. Different integers, or a NaN and a number, have
+/// the maximum distance. Two NaNs have distance 0, because a function may pass on the NaN of any operand.
 fn distance(ty: Type, g: &[u8], w: &[u8]) -> u64 {
     if ty.is_float() && ty.value(g).is_nan() && ty.value(w).is_nan() {
         return 0;
@@ -69,7 +69,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().rev().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Of results, for the table of what a GPU gave.
+/// Returns a hash of results, for the table of a GPU's results.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(8).map(|c| {
         let mut word = [0; 8];

@@ -7,22 +7,22 @@ use cuda_cpu::{Checks, Launch, LaunchDims, Limits, Memory, Program, Schedule};
 
 use crate::case::{Arg, Case, unpack};
 
-/// What a launch left.
+/// The results of a launch.
 pub(crate) struct Outcome {
-    /// The outputs' bytes, in order.
+    /// The bytes of the outputs, in order.
     pub(crate) outputs: Vec<Vec<u8>>,
     pub(crate) printed: String,
 }
 
-/// Loop iterations after which a launch counts as stuck.
+/// Loop iterations after which a launch counts as hung.
 const MOST_ITERATIONS: u64 = 200_000_000;
 
 type Loaded = Result<(Program, Memory), String>;
 
-/// By path: loaded by whoever comes first.
+/// Loaded programs by path. The first thread that needs a program loads it.
 type Cache = Mutex<HashMap<String, Arc<OnceLock<Arc<Loaded>>>>>;
 
-/// Each PTX file is decoded once.
+/// Loads the program of a case. Each PTX file is decoded once.
 fn load(case: &Case, variant: &str) -> Arc<Loaded> {
     static LOADED: OnceLock<Cache> = OnceLock::new();
     let path = case.file(variant);
@@ -43,12 +43,12 @@ fn load(case: &Case, variant: &str) -> Arc<Loaded> {
     .clone()
 }
 
-/// Runs it; on failure, why.
+/// Runs a case. Returns the reason on failure.
 pub(crate) fn run(case: &Case, variant: &str) -> Result<Outcome, String> {
     run_with(case, variant, Checks::none(), Schedule::Parallel)
 }
 
-/// The same with these checks, in this order.
+/// As [`run`], with these checks and in this order.
 pub(crate) fn run_with(
     case: &Case,
     variant: &str,

@@ -1,15 +1,15 @@
-//! What the H200 gave: `golden/THEME.txt` has a line per variant, case and output with a hash, and for results that
-//! may differ a little the place of their bytes in `golden/THEME.bin`.
+//! Results of the H200. `golden/THEME.txt` has a line per variant, case and output with a hash. For results with a
+//! permitted difference, the line also has the position of their bytes in `golden/THEME.bin`.
 //!
-//! A GPU of the H200's generation runs PTX for targets up to sm_90. Variants for later ones are held to the results of
-//! the same compiler's sm_90 variant with the same options.
+//! A GPU of the H200's generation runs PTX for targets up to sm_90. Variants for later targets are compared with the
+//! results of the same compiler's sm_90 variant with the same options.
 
 use crate::Verdict;
 use crate::case::{Case, folder};
 use crate::compare::{Difference, compare, hash};
 use crate::device::Outcome;
 
-/// The variant whose results on the H200 this one is held to.
+/// Returns the variant whose H200 results apply to this one.
 pub(crate) fn judged_by(variant: &str) -> String {
     let parts: Vec<&str> = variant.split('-').collect();
     let number: u32 = parts[1][3..].trim_end_matches(['a', 'f']).parse().unwrap();
@@ -21,7 +21,7 @@ pub(crate) fn judged_by(variant: &str) -> String {
     parts.join("-")
 }
 
-/// One output's record.
+/// The record of an output.
 struct Record {
     hash: u64,
     bytes: Option<Vec<u8>>,
@@ -44,14 +44,14 @@ fn record(case: &Case, variant: &str, output: &str) -> Option<Record> {
     Some(Record { hash, bytes })
 }
 
-/// Printed lines, in an order that does not depend on who came first.
+/// Returns the printed lines, sorted, because their order depends on the schedule.
 pub(crate) fn sorted_lines(text: &str) -> Vec<u8> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.join("\n").into_bytes()
 }
 
-/// Judges an outcome.
+/// Compares an outcome with the golden results.
 pub(crate) fn verdict(case: &Case, variant: &str, got: Result<Outcome, String>) -> Verdict {
     let mut verdict = Verdict {
         name: case.full_name(variant),

@@ -60,7 +60,7 @@ impl Type {
         NAMES[self as usize].2
     }
 
-    /// As an `.npy` file names it.
+    /// Returns the type's name in an `.npy` file.
     pub(crate) fn descr(self) -> &'static str {
         NAMES[self as usize].3
     }
@@ -69,7 +69,7 @@ impl Type {
         self as usize >= Self::F16 as usize
     }
 
-    /// Bits of mantissa, the leading one not counted.
+    /// Returns the number of mantissa bits without the leading one.
     fn mantissa(self) -> u32 {
         match self {
             Self::F16 => 10,
@@ -80,7 +80,7 @@ impl Type {
         }
     }
 
-    /// A number's bytes, rounded to this type.
+    /// Returns the bytes of a number rounded to this type.
     pub(crate) fn bytes_of(self, x: f64) -> Vec<u8> {
         match self {
             Self::F16 => f16::from_f64(x).to_le_bytes().to_vec(),
@@ -100,7 +100,7 @@ impl Type {
         value.to_le_bytes()[..self.size()].to_vec()
     }
 
-    /// The number that some bytes are.
+    /// Returns the number that some bytes represent.
     pub(crate) fn value(self, bytes: &[u8]) -> f64 {
         let mut wide = [0; 16];
         wide[..bytes.len()].copy_from_slice(bytes);
@@ -117,7 +117,7 @@ impl Type {
     }
 }
 
-/// A struct's bytes: each field at its own alignment, the whole padded to the largest.
+/// Returns a struct's bytes: each field at its own alignment, the whole padded to the largest.
 pub(crate) fn layout(fields: &[(Type, String)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (ty, value) in fields {
@@ -129,7 +129,7 @@ pub(crate) fn layout(fields: &[(Type, String)]) -> Vec<u8> {
     bytes
 }
 
-/// The `index`-th number of a random sequence (splitmix64).
+/// Returns the `index`-th number of a random sequence (splitmix64).
 pub(crate) fn random(seed: u64, index: u64) -> u64 {
     let mut z = (seed << 32).wrapping_add(index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -137,7 +137,7 @@ pub(crate) fn random(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The array that a rule makes.
+/// Returns the array for a rule.
 pub(crate) fn make(ty: Type, rule: &str, count: usize, seed: u64) -> Vec<u8> {
     let mut words = rule.split(':');
     let rule = words.next().unwrap_or_default();
@@ -183,7 +183,7 @@ pub(crate) fn make(ty: Type, rule: &str, count: usize, seed: u64) -> Vec<u8> {
     }
 }
 
-/// In (0, 1), with as many bits as the type has, so that nothing is rounded.
+/// Returns a number in (0, 1) with as many bits as the type has, so that nothing is rounded.
 fn fraction(ty: Type, r: u64) -> f64 {
     let bits = ty.mantissa().max(1);
     ((r >> (64 - bits)) as f64 + 0.5) / 2f64.powi(bits as i32)
@@ -197,7 +197,7 @@ fn permutation(count: usize, r: &dyn Fn(usize) -> u64) -> Vec<u64> {
     values
 }
 
-/// See the module.
+/// Returns the elements of the rule `special`.
 fn special(ty: Type, count: usize, r: &dyn Fn(usize) -> u64) -> Vec<u8> {
     let top = 8 * ty.size() as u32 - 1;
     let sign = 1u64 << top;

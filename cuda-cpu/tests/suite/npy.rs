@@ -16,7 +16,7 @@ pub(crate) fn write(path: &Path, ty: Type, bytes: &[u8]) {
     std::fs::write(path, file).unwrap();
 }
 
-/// The elements' bytes.
+/// Returns the bytes of the elements.
 pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
     let file = std::fs::read(path).ok()?;
     let length = u16::from_le_bytes([*file.get(8)?, *file.get(9)?]) as usize;

@@ -1,4 +1,5 @@
-//! The way to a GPU and back: `write` leaves what `kernels/suite/run.py` runs there, `adopt` takes what it gave.
+//! Exchange of files with a GPU machine: `write` stores the inputs of `kernels/suite/run.py`, `adopt` reads its
+//! results.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,12 @@ use crate::compare::hash;
 use crate::golden::{judged_by, sorted_lines};
 use crate::npy;
 
-/// Where `write` leaves what the GPU shall run; `run.py` puts its results below it.
+/// The folder in which `write` stores the files for the GPU. `run.py` stores its results below it.
 fn place() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("suite")
 }
 
-/// An array's file: the same rule, type and length give the same file.
+/// Returns the file of an array. The same rule, type and length have the same file.
 fn input_file(case: &Case, index: usize) -> String {
     format!("{}.{}.{index}.npy", case.theme, case.name)
 }
@@ -58,7 +59,7 @@ fn write_inputs(case: &Case, to: &Path) {
     }
 }
 
-/// A tab-separated line: a name, then `cuda-run`'s arguments; `OUT/` stands for where outputs go.
+/// Returns a tab-separated line: a name, then the arguments of `cuda-run`. `OUT/` stands for the output folder.
 fn command(case: &Case, variant: &str) -> String {
     let three = |d: [u32; 3]| d.map(|x| x.to_string()).join(",");
     let mut words = vec![

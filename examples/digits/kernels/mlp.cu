@@ -1,12 +1,12 @@
-// The digit classifier, layer by layer: normalize, dense_relu, dense_relu, dense, argmax (or softmax for the
-// confidence). Matrices are row-major, a row per image.
+// The layers of the digit classifier: normalize, dense_relu, dense_relu, dense, argmax (or softmax for the
+// confidence). Matrices are row-major with one row per image.
 //
-// Every sum is taken by one thread in order of its index, and every product is added by fmaf, which rounds once by
-// definition. So the logits have the same bits on a GPU, on the CPU device and in train.py's check. Were the
-// product and the sum written `sum + x * w`, each compiler could fuse them or not, and results would differ by
-// that rounding. Only softmax, whose expf is approximate, may differ in the last bits.
+// One thread computes each sum in order of its index. Every product is added by fmaf, which rounds once by
+// definition. So the logits have the same bits on a GPU, on the CPU device and in train.py's check. With
+// `sum + x * w`, each compiler could fuse product and sum or not, and results would differ by that rounding.
+// Only softmax, whose expf is approximate, may differ in the last bits.
 
-// out[i] = pixels[i] / 16: the pixels 0..16 become 0..1, exactly. Any 1-D launch of at least n threads.
+// out[i] = pixels[i] / 16: maps the pixels 0..16 to 0..1, exactly. Any 1-D launch of at least n threads.
 extern "C" __global__ void normalize(const unsigned char *pixels, float *out, unsigned int n)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -27,7 +27,7 @@ __device__ float dense_sum(const float *x, const float *w, const float *bias, un
 }
 
 // out[rows x outputs] = relu(x[rows x inputs] * w[inputs x outputs] + bias[outputs]).
-// Any 2-D launch that covers (outputs, rows): neighbouring threads then read neighbouring weights.
+// Any 2-D launch that covers (outputs, rows): adjacent threads then read adjacent weights.
 extern "C" __global__ void dense_relu(const float *__restrict__ x, const float *__restrict__ w,
                                       const float *__restrict__ bias, float *__restrict__ out, unsigned int rows,
                                       unsigned int inputs, unsigned int outputs)
@@ -40,7 +40,7 @@ extern "C" __global__ void dense_relu(const float *__restrict__ x, const float *
     }
 }
 
-// The same without relu, for the last layer.
+// As dense_relu, without relu, for the last layer.
 extern "C" __global__ void dense(const float *__restrict__ x, const float *__restrict__ w,
                                  const float *__restrict__ bias, float *__restrict__ out, unsigned int rows,
                                  unsigned int inputs, unsigned int outputs)
@@ -52,8 +52,8 @@ extern "C" __global__ void dense(const float *__restrict__ x, const float *__res
     }
 }
 
-// labels[row] = where the row's largest logit is; of equal ones the lowest index. One thread per row: with ten
-// classes there is nothing to share. Any 1-D launch of at least `rows` threads.
+// labels[row] = index of the row's largest logit, or the lowest of equal ones. One thread per row, because ten
+// classes are too few to share. Any 1-D launch of at least `rows` threads.
 extern "C" __global__ void argmax(const float *logits, unsigned int *labels, unsigned int rows, unsigned int classes)
 {
     unsigned int row = blockIdx.x * blockDim.x + threadIdx.x;

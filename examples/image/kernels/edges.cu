@@ -1,6 +1,6 @@
-// The edges in rows of a grey picture: |gx| + |gy| of Sobel's operator, at most 255.
-// picture has rows + 2 rows of width pixels: the row above and the row below are part of it. Left and right, the pixel at
-// the edge is repeated. Whole numbers, so every device gives the same bytes. Any 2-D launch that covers (width, rows).
+// Finds the edges in rows of a grey picture: |gx| + |gy| of Sobel's operator, at most 255.
+// picture has rows + 2 rows of width pixels, with the row above and the row below. Left and right, the pixel at the
+// edge is repeated. Integer arithmetic: every device computes the same bytes. Any 2-D launch that covers (width, rows).
 extern "C" __global__ void edges(const unsigned char *__restrict__ picture, unsigned char *__restrict__ out,
                                  unsigned int width, unsigned int rows)
 {

@@ -36,7 +36,7 @@ async fn model() -> Result<Model> {
     Ok(Model::upload(&device, &Weights::load()?)?.await?)
 }
 
-/// A body with these rows of the data set.
+/// Returns a request body with these rows of the data set.
 fn images(digits: &Digits, rows: std::ops::Range<usize>) -> String {
     format!("{:?}", rows.map(|row| digits.image(row)).collect::<Vec<_>>())
 }
@@ -53,7 +53,7 @@ async fn post(router: &Router, body: String) -> Result<(StatusCode, String)> {
     send(router, request.body(Body::from(body))?).await
 }
 
-/// The value of a metric.
+/// Returns the value of a metric.
 async fn metric(router: &Router, name: &str) -> Result<f64> {
     let (status, text) = send(router, Request::get("/metrics").body(Body::empty())?).await?;
     assert_eq!(status, StatusCode::OK);

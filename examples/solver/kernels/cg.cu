@@ -1,7 +1,7 @@
-// The steps of a conjugate gradient solver. Every vector has n elements, every scalar is a buffer of one element, so no step
-// waits for the host. Sums are taken in an order that depends only on the launch shape.
+// The steps of a conjugate gradient solver. Vectors have n elements, scalars are buffers of one element, so no step
+// waits for the host. The order of additions depends only on the launch shape.
 
-// out = A v, where A is the negative 5-point Laplacian of a square of side by side points: 4 on the diagonal, -1 for each
+// out = A v, for the negative 5-point Laplacian A of a square of side by side points: 4 on the diagonal, -1 for each
 // neighbour. Points outside the square are 0. Any 2-D launch that covers (side, side).
 extern "C" __global__ void laplacian(const double *__restrict__ v, double *__restrict__ out, unsigned int side)
 {
@@ -27,7 +27,7 @@ extern "C" __global__ void laplacian(const double *__restrict__ v, double *__res
     out[here] = sum;
 }
 
-// out[0] = a . b. One block of 256 threads. out may be neither a nor b.
+// out[0] = a . b. One block of 256 threads. out must be neither a nor b.
 extern "C" __global__ void dot(const double *a, const double *b, double *out, unsigned int n)
 {
     __shared__ double sums[256];
@@ -49,8 +49,8 @@ extern "C" __global__ void dot(const double *a, const double *b, double *out, un
     }
 }
 
-// alpha = rr / pq; x += alpha p; r -= alpha q. Any 1-D launch of at least n threads. A solved system, with rr = 0, stays as
-// it is.
+// alpha = rr / pq; x += alpha p; r -= alpha q. Any 1-D launch of at least n threads. A solved system, with rr = 0,
+// stays unchanged.
 extern "C" __global__ void advance(const double *p, const double *q, const double *rr, const double *pq, double *x,
                                    double *r, unsigned int n)
 {

@@ -1,4 +1,4 @@
-//! Instructions that work lane by lane: the handler is picked, the operands follow its kinds.
+//! Decodes lane-wise instructions: selects the handler and converts the operands to its kinds.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -12,7 +12,7 @@ use crate::engine::exec::select::{self, Logic, NOT_B};
 use crate::engine::exec::{approx, arith_float, arith_int, bits, carry, convert, extremes, packed};
 use crate::engine::op::{Class, Op, Slot};
 
-/// Decodes an instruction of this family.
+/// Decodes a lane-wise instruction.
 pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     match form.opcode() {
         "bfi" => return decode_bfi(b, form),
@@ -50,7 +50,7 @@ fn pick(form: &mut Form<'_>) -> Option<Pick> {
     }
 }
 
-/// Destination and sources as the handler wants them.
+/// Creates an op with the destination and sources that the handler requires.
 pub(crate) fn operands(b: &mut Builder<'_>, form: &Form<'_>, pick: &Pick) -> Result<Op, Problem> {
     let written = form.instruction().operands.len() - form.constants_taken;
     let sources = pick.sources.iter().flatten().count();
@@ -71,7 +71,7 @@ pub(crate) fn operands(b: &mut Builder<'_>, form: &Form<'_>, pick: &Pick) -> Res
     Ok(op)
 }
 
-/// Four sources: position and length are packed first.
+/// Decodes `bfi`. It has four sources, so position and length are packed into one register first.
 fn decode_bfi(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let pick = match form.ty() {
         Some(T::B32) => map::ternary::<Bfi<u32>>(),
@@ -101,7 +101,7 @@ fn decode_carry(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem>
     b.emit(op)
 }
 
-/// `lop3.or.b32 d|p, a, b, c, table, q;`: also whether the result is not zero, combined with `q`.
+/// `lop3.or.b32 d|p, a, b, c, table, q;`: `p` is whether the result is nonzero, combined with `q`.
 fn decode_lop3_test(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let how = if form.take("and") { Logic::And } else { Logic::Or };
     form.take("or");

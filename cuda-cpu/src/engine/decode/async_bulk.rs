@@ -18,7 +18,7 @@ const UPDATES: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor
 const TYPES: [&str; 10] = ["u32", "s32", "u64", "s64", "b32", "b64", "f16", "bf16", "f32", "f64"];
 const COMPLETES: &str = "mbarrier::complete_tx::bytes";
 
-/// From behind `cp.async.bulk` or `cp.reduce.async.bulk`.
+/// Decodes `cp.async.bulk` and `cp.reduce.async.bulk`. Those modifiers have been taken already.
 pub(super) fn bulk(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
     match form.take_one(&["commit_group", "wait_group", "prefetch"]) {
         Some("commit_group") => commit(b, form),
@@ -45,7 +45,7 @@ fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     b.emit(op)
 }
 
-/// `cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy};`: a hint.
+/// `cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy};`: a hint without effect.
 fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let known = form.take("L2") && form.take("global");
     let operands = 2 + usize::from(form.take("L2::cache_hint"));
@@ -55,7 +55,8 @@ fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     b.emit(Op::new(control::nothing))
 }
 
-/// The way of a transfer: the destination's space comes first.
+/// Returns the direction of a transfer, and whether it completes at an mbarrier. The form names the destination space
+/// first.
 fn way(form: &mut Form<'_>) -> Option<(u64, bool)> {
     let spaces = ["global", "shared::cta", "shared::cluster"];
     let (to, from) = (form.take_one(&spaces)?, form.take_one(&spaces)?);
@@ -67,12 +68,12 @@ fn way(form: &mut Form<'_>) -> Option<(u64, bool)> {
     })
 }
 
-/// The update that is left in the form, as an index into the program's updates.
+/// Takes the reduction from the form. Returns its index in the program's updates, and the element size.
 fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> {
     let name = form.take_one(&UPDATES)?;
     let halves = form.take("noftz");
     let ty = form.take_one(&TYPES)?;
-    // `.noftz` belongs to the additions of halves, and only to those.
+    // `.noftz` is required for additions of f16 and bf16, and invalid otherwise.
     if halves != (name == "add" && matches!(ty, "f16" | "bf16")) {
         return None;
     }
@@ -81,7 +82,7 @@ fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> 
     Some((Slot(b.code.updates.len() as u32 - 1), size))
 }
 
-/// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar];` and the like.
+/// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar];` and its variants.
 fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
     let (way, completes) = way(form).ok_or(UNKNOWN)?;
     if !form.take(if completes { COMPLETES } else { "bulk_group" }) {
@@ -142,7 +143,7 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     form.take("cluster");
     let is_generic = form.take_one(&["shared::cluster"]).is_none();
     if !form.take(COMPLETES) {
-        return Err("only what completes at a barrier in shared memory");
+        return Err("only completion at an mbarrier in shared memory is supported");
     }
     let count = match form.take_one(&["v2", "v4"]).filter(|_| !reduces) {
         Some("v2") => 2,

@@ -1,4 +1,4 @@
-//! `cp.async` with its groups and barriers; `async_bulk` has what moves more than 16 bytes.
+//! `cp.async`, its groups, and its mbarrier arrivals. For bulk copies see `async_bulk`.
 
 use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
 
@@ -12,14 +12,14 @@ use crate::engine::exec::locate::{NARROW_ADDRESS, SpaceKind};
 use crate::engine::observe::{Access, AccessKind, Effect, Order};
 use crate::engine::op::{Class, Op, Slot};
 
-/// `cp` in all its forms.
+/// Decodes `cp` in all forms.
 pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let reduces = form.take("reduce");
     if !form.take("async") {
         return Err(UNKNOWN);
     }
     if form.has("tensor") {
-        return Err("the CPU device does not know tensor maps");
+        return Err("the CPU device does not support tensor maps");
     }
     if form.take("bulk") {
         return async_bulk::bulk(b, form, reduces);
@@ -58,14 +58,14 @@ fn groups(b: &mut Builder<'_>, form: &Form<'_>, waits: bool) -> Result<(), Probl
     }
 }
 
-/// What stands behind the bytes to write.
+/// The operand that follows the copy size.
 enum Rest<'a> {
     Size(&'a Operand),
     Ignore(&'a Operand),
     Nothing,
 }
 
-/// The predicate registers of operands are what tells `ignore-src` from `src-size`.
+/// Finds the operand after the size. `ignore-src` is a predicate register, `src-size` is not.
 fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Problem> {
     let is_pred = |id: &RegId| b.class_of(*id) == Class::Pred;
     Ok(match operands {
@@ -104,7 +104,7 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
     let mut op = addressed(b, run::copy, to, SpaceKind::Shared, 0)?;
     op.extra = b.extras([from, size, ignore, Slot(inverted.into()), Slot(*bytes as u32)]);
     let element = *bytes as u32;
-    // Where some of it may be left out, nobody knows here what is read.
+    // With `src-size` or `ignore-src`, the bytes that are read are not known at decoding.
     if (size, ignore) == (Slot::NONE, Slot::NONE) {
         let access = Access::new(AccessKind::Read, SpaceKind::Global, element, from);
         b.states(Effect::Access(access));

@@ -1,4 +1,4 @@
-//! `atom` and `red`, of one value or of a vector of them.
+//! `atom` and `red`, of a scalar or a vector.
 
 use cuda_ptx::{Address, Operand, ScalarType as T};
 
@@ -13,7 +13,7 @@ use crate::engine::exec::select;
 use crate::engine::observe::{Access, AccessKind, Effect, Order};
 use crate::engine::op::{Op, Slot};
 
-/// What all elements of an instruction have in common.
+/// The parts that all elements of an instruction share.
 struct Shared {
     atomic: Atomic,
     order: Order,
@@ -22,7 +22,7 @@ struct Shared {
     ty: T,
 }
 
-/// Decodes either.
+/// Decodes `atom` or `red`.
 pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form).unwrap_or(Order::RELAXED);
     form.take("noftz");
@@ -62,7 +62,7 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         let first = b.source(first, shared.atomic.kind)?;
         return one(b, &shared, dest.unwrap_or(&Operand::Discard), address, first, values.get(1));
     }
-    // Each element is one atomic operation; the vector as a whole is none.
+    // Each element is a separate atomic operation. The vector as a whole is not atomic.
     let whole = i64::from(ty.size()) * parts.len() as i64;
     if ty.size() > 4 || !matches!(whole, 4 | 8 | 16) {
         return Err(UNKNOWN);
@@ -84,7 +84,7 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     Ok(())
 }
 
-/// Where the elements are read: aside, if an earlier element's old value is written over them.
+/// Returns the source registers of the elements. A source that an earlier element's result overwrites is copied first.
 fn sources(
     b: &mut Builder<'_>,
     kind: Kind,

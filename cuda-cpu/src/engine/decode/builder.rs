@@ -1,4 +1,4 @@
-//! What decoding one function needs; how its instructions become ops. Operands: `operand`.
+//! State for decoding one function, and the emission of ops. For operands see `operand`.
 
 use cuda_ptx::{Body, Function, Instruction, Module, RegId};
 use rustc_hash::FxHashMap;
@@ -16,17 +16,17 @@ use crate::engine::exec::wide::upper;
 use crate::engine::observe::Effect;
 use crate::engine::op::{Class, Op, Slot};
 
-/// Why an instruction cannot be decoded.
+/// The reason why an instruction cannot be decoded.
 pub(crate) type Problem = &'static str;
 
-pub(crate) const UNKNOWN: Problem = "no such instruction, or one that the CPU device does not know";
-pub(crate) const OPERANDS: Problem = "these operands do not fit the instruction";
+pub(crate) const UNKNOWN: Problem = "invalid instruction, or not supported by the CPU device";
+pub(crate) const OPERANDS: Problem = "the operands do not match the instruction";
 
-/// See the module.
+/// The state for decoding one function.
 pub(crate) struct Builder<'a> {
     pub(crate) module: &'a Module,
     pub(crate) function: &'a Function,
-    /// The function's.
+    /// Index of the function.
     pub(super) index: u32,
     pub(crate) body: &'a Body,
     pub(crate) layout: &'a Layout,
@@ -34,24 +34,24 @@ pub(crate) struct Builder<'a> {
     pub(crate) frame: Frame,
     pub(super) registers: Vec<Option<Slot>>,
     pub(super) known: Known,
-    /// Offsets of the function's own local variables, parameters and results in its local bytes.
+    /// Offsets of the function's own variables, parameters and results in its local memory.
     pub(crate) locals: Locals,
-    /// The hidden carry.
+    /// The hidden carry register.
     carry: Option<Slot>,
-    /// The hidden register that says where each lane's local memory ends, if that is not the same for all.
+    /// The hidden register with the end of each lane's local memory, in functions with `alloca`.
     pub(crate) stack_top: Option<Slot>,
-    /// Ops whose `imm` is still a label.
+    /// Ops whose `imm` is still a label index.
     pub(crate) jumps: Vec<u32>,
-    /// The table in the code, whose targets are still labels, of each list of the body that some `brx` names.
+    /// For each target list that a `brx` names, its jump table in the code. Its targets are still label indices.
     pub(crate) tables: FxHashMap<u32, u32>,
-    /// Ops to follow the one being decoded: results that must be widened.
+    /// Ops that follow the one being decoded, to widen its results.
     pub(super) after: Vec<Op>,
     pub(super) ins: Option<&'a Instruction>,
-    /// The instruction has an op of its own already, by which it is counted.
+    /// Whether an op has been emitted by which the instruction is counted.
     counted: bool,
-    /// What the next op that is emitted does to memory.
+    /// The memory effects of the next emitted op.
     effects: Vec<Effect>,
-    /// Of what the instruction loads, the bytes that are used.
+    /// Mask of the loaded bytes that the program uses.
     pub(crate) used_bytes: u64,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The ops that follow belong to this instruction.
+    /// Starts an instruction. The ops that follow belong to it.
     pub(crate) fn begin(&mut self, ins: &'a Instruction) {
         self.ins = Some(ins);
         self.after.clear();
@@ -97,12 +97,12 @@ impl<'a> Builder<'a> {
         self.effects.clear();
     }
 
-    /// States what the op that is emitted next does to memory: whatever observers are to know of it.
+    /// Declares an effect of the next emitted op, for the observers.
     pub(crate) fn states(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
 
-    /// The index of the next op.
+    /// Returns the index of the next op.
     pub(crate) fn pc(&self) -> u32 {
         self.code.ops.len() as u32
     }
@@ -114,7 +114,7 @@ impl<'a> Builder<'a> {
         self.code.table.push();
     }
 
-    /// Pushes an op that stands for the instruction, with what was stated of it.
+    /// Pushes an op that represents the instruction, with its declared effects.
     fn push_own(&mut self, op: Op) {
         self.push(op);
         if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
@@ -131,7 +131,7 @@ impl<'a> Builder<'a> {
         self.push(op);
     }
 
-    /// Emits an op under the instruction's guard, then what must follow it.
+    /// Emits an op under the instruction's guard, followed by the pending `after` ops.
     pub(crate) fn emit(&mut self, op: Op) -> Result<(), Problem> {
         let op = self.with_guard(op)?;
         self.push_own(op);
@@ -142,14 +142,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Emits an op under the instruction's guard that prepares the instruction's own.
+    /// Emits an op under the instruction's guard, before the instruction's own op.
     pub(super) fn emit_before(&mut self, op: Op) -> Result<(), Problem> {
         let op = self.with_guard(op)?;
         self.push(op);
         Ok(())
     }
 
-    /// Emits an op that looks at its guard itself.
+    /// Emits an op whose handler evaluates the guard itself.
     pub(crate) fn emit_self_guarded(&mut self, mut op: Op) -> Result<(), Problem> {
         self.set_guard(&mut op)?;
         self.push_own(op);
@@ -184,8 +184,8 @@ impl<'a> Builder<'a> {
         self.emit_self_guarded(op)
     }
 
-    /// The table of a list of targets: one for all that branch by it, or a long list that many name would take
-    /// memory without bound.
+    /// Returns the jump table of a target list. Branches share it, because a long list named by many of them would
+    /// otherwise take unbounded memory.
     pub(crate) fn jump_table(&mut self, list: u32) -> Result<u32, Problem> {
         let targets = self.body.target_lists.get(list as usize).ok_or(OPERANDS)?;
         let tables = &mut self.code.jump_tables;
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
         }))
     }
 
-    /// Appends extra operands and gives the index of the first.
+    /// Appends extra operands and returns the index of the first one.
     pub(crate) fn extras(&mut self, slots: impl IntoIterator<Item = Slot>) -> u32 {
         let first = self.code.extras.len() as u32;
         self.code.extras.extend(slots);
@@ -207,7 +207,7 @@ impl<'a> Builder<'a> {
         self.code.caches - 1
     }
 
-    /// The hidden carry register.
+    /// Returns the hidden carry register.
     pub(crate) fn carry(&mut self) -> Slot {
         let frame = &mut self.frame;
         *self.carry.get_or_insert_with(|| frame.register(Class::Pred))

@@ -1,4 +1,4 @@
-//! Clusters, of which each block is one of its own; and elections.
+//! Cluster instructions, where each block is its own cluster, and `elect`.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -12,7 +12,7 @@ use crate::engine::exec::{cluster as run, collective, select};
 use crate::engine::observe::Effect;
 use crate::engine::op::{Handler, Op, Slot};
 
-/// `barrier.cluster.arrive` and `.wait`
+/// `barrier.cluster.arrive` and `barrier.cluster.wait`.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take("cluster");
     form.take("aligned");

@@ -1,4 +1,4 @@
-//! shfl, vote, match, redux, activemask, bar.warp.sync, and the block's barriers.
+//! `shfl`, `vote`, `match`, `redux`, `activemask`, `bar.warp.sync`, and the barriers of the block.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -20,7 +20,7 @@ fn position(names: &[&str], name: &str) -> u64 {
     names.iter().position(|&n| n == name).unwrap_or(0) as u64
 }
 
-/// The whole warp meets: what follows works on the registers of all its lanes.
+/// Emits a meeting of the whole warp. The next op accesses the registers of all lanes.
 pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
     let members = b.frame.preset(Class::W32, PresetValue::Const(FULL.into()));
     let (deposit, complete) = (run::deposit_nothing as _, run::complete_nothing as _);
@@ -35,7 +35,7 @@ pub(super) fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> R
     b.emit_self_guarded(op)
 }
 
-/// A destination `d|p`: the register and, if there is one, the predicate.
+/// Returns the registers of a destination `d|p`. Without a predicate, the second one is `Slot::NONE`.
 pub(super) fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Slot), Problem> {
     let (d, p) = match dest {
         Operand::Pair(d, p) => (&**d, Some(&**p)),
@@ -49,8 +49,8 @@ pub(super) fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Sl
     Ok((d, p))
 }
 
-/// Where the member mask stands: an operand, or without `.sync` the lanes that execute the instruction, as on GPUs whose
-/// warps run in step.
+/// Returns the register of the member mask: the operand, or without `.sync` the executing lanes. The form without
+/// `.sync` is for GPUs before sm_70, whose warps run in lockstep.
 fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, Problem> {
     match given {
         [members] if sync => b.source(members, Kind::W32),
@@ -60,7 +60,7 @@ fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, P
             b.emit_before(op)?;
             Ok(op.d)
         }
-        [] if !sync => Err("without `.sync` it is for targets below sm_70"),
+        [] if !sync => Err("the form without `.sync` requires a target below sm_70"),
         _ => Err(OPERANDS),
     }
 }
@@ -189,7 +189,7 @@ pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(),
     b.emit(op)
 }
 
-/// `bar`, `barrier` in all their forms.
+/// Decodes `bar` and `barrier` in all forms.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     if form.has("cluster") {
         return cluster::barrier(b, form);

@@ -1,4 +1,4 @@
-//! setp, set, testp and the logic of predicates.
+//! `setp`, `set`, `testp`, and the logic of predicates.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -10,7 +10,7 @@ use crate::engine::exec::select::{self, Logic, NOT_A, NOT_B};
 use crate::engine::exec::{compare, compare_two, property};
 use crate::engine::op::{Class, Op, Slot};
 
-/// The kind that holds a type's bits.
+/// Returns the register kind for the bits of a type.
 pub(crate) fn bits_kind(ty: T) -> Option<Kind> {
     Some(match ty {
         T::Pred => Kind::Pred,
@@ -30,7 +30,7 @@ fn take_logic(form: &mut Form<'_>) -> Option<Logic> {
     })
 }
 
-/// Emits a comparison into a new predicate.
+/// Emits a comparison into a new predicate register.
 fn emit_compare(
     b: &mut Builder<'_>,
     pick: &Pick,
@@ -88,7 +88,8 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     }
 }
 
-/// What a result is combined with may be one of two destinations: the second needs its old value.
+/// Copies the predicate with which results are combined. It may be the first destination, and the second result needs
+/// its old value.
 fn keep_old(
     b: &mut Builder<'_>,
     with: Option<(&Operand, Logic)>,
@@ -125,7 +126,7 @@ fn finish(
     finish_slot(b, dest, result, inverted, with)
 }
 
-/// `dest = result logic c`.
+/// Emits `dest = result logic c`.
 fn finish_slot(
     b: &mut Builder<'_>,
     dest: &Operand,
@@ -197,7 +198,7 @@ pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     b.emit(op)
 }
 
-/// `set.lt.and.f16x2.f16x2 d, a, b, c;`: both results are combined with `c`, given what is true of both.
+/// `set.lt.and.f16x2.f16x2 d, a, b, c;`: combines both results with `c`.
 fn set_two(
     b: &mut Builder<'_>,
     form: &Form<'_>,
@@ -240,7 +241,7 @@ pub(crate) fn testp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     b.emit(op)
 }
 
-/// `and.pred`, `or.pred`, `xor.pred`, `not.pred`.
+/// Decodes `and.pred`, `or.pred`, `xor.pred` and `not.pred`.
 pub(crate) fn logic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.ty();
     let operands = form.instruction().operands.as_slice();

@@ -1,4 +1,4 @@
-//! Why a module cannot be loaded.
+//! Errors of loading a module.
 
 use std::fmt;
 
@@ -6,54 +6,55 @@ use rustc_hash::FxHashMap;
 
 use crate::memory::OutOfMemory;
 
-/// How many different problems are kept; the others are only counted.
+/// Maximum number of different problems that are kept. Further ones are only counted.
 const KEPT: usize = 1000;
 
-/// Bytes of a name that a problem repeats.
+/// Maximum length of a name in a problem, in bytes.
 const MAX_NAME_BYTES: usize = 512;
 
-/// A module cannot be run here.
+/// The error of a module that the CPU device cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadError {
-    /// What is wrong: each instruction once, where it stands first, in order (the first thousand).
+    /// The problems. An instruction that occurs several times is listed once, at its first occurrence. At most 1000 are
+    /// kept.
     pub problems: Vec<LoadProblem>,
-    /// How many problems there are, each time counted that it occurs.
+    /// Number of problems, including repeated ones.
     pub count: usize,
-    /// There was no room for the module's variables.
+    /// The allocation error, if the memory had no room for the module's variables.
     pub memory: Option<OutOfMemory>,
 }
 
-/// One instruction or declaration that cannot be run.
+/// An instruction or declaration that the device cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadProblem {
-    /// The function it is in, where it occurs first.
+    /// The function with the first occurrence.
     pub function: String,
-    /// The instruction with its modifiers, or the name of what was declared.
+    /// The instruction with its modifiers, or the declared name.
     pub instruction: String,
-    /// Line in the PTX text.
+    /// Line in the PTX.
     pub line: u32,
-    /// Column in that line.
+    /// Column in the line.
     pub column: u32,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: &'static str,
-    /// How often it occurs.
+    /// Number of occurrences.
     pub occurrences: usize,
 }
 
-/// What has been found wrong so far.
+/// The problems found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     all: Vec<LoadProblem>,
     count: usize,
-    /// By instruction and reason.
+    /// Index of each problem, by instruction and reason.
     known: FxHashMap<(String, &'static str), usize>,
 }
 
 impl Problems {
     pub(crate) fn add(&mut self, mut problem: LoadProblem) {
         self.count += 1;
-        // A thousand times a name as long as the text would be too much.
+        // Without a limit, a thousand problems could each repeat a name as long as the PTX.
         [&mut problem.function, &mut problem.instruction].into_iter().for_each(shorten);
         let key = (problem.instruction.clone(), problem.reason);
         if let Some(&index) = self.known.get(&key) {
@@ -64,7 +65,7 @@ impl Problems {
         }
     }
 
-    /// The error that it is, if anything was found.
+    /// Returns the error if there are any problems.
     pub(crate) fn error(self) -> Option<LoadError> {
         let Self { all: problems, count, .. } = self;
         (count > 0).then_some(LoadError { problems, count, memory: None })
@@ -80,7 +81,7 @@ fn shorten(name: &mut String) {
 }
 
 impl LoadError {
-    /// There is no room for the module's variables.
+    /// Creates the error for a memory without room for the module's variables.
     pub(crate) fn no_room(memory: OutOfMemory) -> Self {
         Self { problems: Vec::new(), count: 0, memory: Some(memory) }
     }
@@ -104,8 +105,8 @@ impl fmt::Display for LoadError {
         }
         write!(f, "the CPU device cannot run this module, {} problem(s)", self.count)?;
         self.problems.iter().try_for_each(|p| write!(f, "\n  {p}"))?;
-        let told: usize = self.problems.iter().map(|problem| problem.occurrences).sum();
-        match self.count - told {
+        let listed: usize = self.problems.iter().map(|problem| problem.occurrences).sum();
+        match self.count - listed {
             0 => Ok(()),
             more => write!(f, "\n  and {more} more"),
         }
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_instructions_are_told_once() {
+    fn equal_problems_are_listed_once() {
         assert_eq!(Problems::default().error(), None);
         let mut problems = Problems::default();
         [("a.b", 3), ("c", 4), ("a.b", 9), ("a.b", 11)]
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn problems_are_limited() {
         let mut problems = Problems::default();
         (0..KEPT as u32 + 7).for_each(|i| problems.add(problem(&format!("i{i}"), i)));
         problems.add(problem("i5", 0));

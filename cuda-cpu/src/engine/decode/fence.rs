@@ -1,4 +1,5 @@
-//! `fence` and `membar`: one fence for all of them. Copies through another proxy are done here as all others are.
+//! `fence` and `membar`. All of them become the same fence. The engine performs copies through other proxies in the
+//! same way as other accesses.
 
 use cuda_ptx::Operand;
 
@@ -8,7 +9,7 @@ use crate::engine::exec::control;
 use crate::engine::observe::Effect;
 use crate::engine::op::Op;
 
-/// Decodes either.
+/// Decodes `fence` or `membar`.
 pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let mut over_bytes = false;
     let known = match form.opcode() {

@@ -1,4 +1,4 @@
-//! bra, brx.idx, call, ret, exit, trap, nanosleep.
+//! `bra`, `brx.idx`, `call`, `ret`, `exit`, `trap` and `nanosleep`.
 
 use cuda_ptx::{Function, LabelId, Operand, Param, Space, Symbol};
 
@@ -9,7 +9,7 @@ use crate::engine::exec::control;
 use crate::engine::exec::lane::Kind;
 use crate::engine::op::{Class, Op};
 
-/// `bra`: the target is filled in when the function is complete.
+/// Decodes `bra`. The target is filled in when the function is complete.
 pub(crate) fn bra(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take("uni");
     let [Operand::Label(LabelId(label))] = form.instruction().operands.as_slice() else {
@@ -41,7 +41,7 @@ pub(crate) fn brx(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     b.control(Control::Indexed { index, table })
 }
 
-/// `ret` and `exit`.
+/// Decodes `ret` and `exit`.
 pub(crate) fn leave(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take("uni");
     if !form.is_spent() {
@@ -51,13 +51,13 @@ pub(crate) fn leave(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     b.control(if returns { Control::Return } else { Control::Exit })
 }
 
-/// `nanosleep`, `yield`-like hints.
+/// Decodes `nanosleep` and similar hints.
 pub(crate) fn pause(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.ty();
     if form.is_spent() { b.control(Control::Pause) } else { Err(UNKNOWN) }
 }
 
-/// `trap` and `brkpt`.
+/// Decodes `trap` and `brkpt`.
 pub(crate) fn trap(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     if form.is_spent() { b.emit(Op::new(control::trap)) } else { Err(UNKNOWN) }
 }
@@ -94,7 +94,7 @@ pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     b.control(Control::Call(Call { callee, arguments, results }))
 }
 
-/// A call by name has to be as the function was declared.
+/// Checks that the arguments and results of a direct call match the function's declaration.
 fn fits(
     b: &Builder<'_>,
     arguments: &[Operand],
@@ -110,10 +110,10 @@ fn fits(
         operands.len() == params.len() && operands.iter().zip(params).all(one)
     };
     if function.is_entry {
-        return Err("a kernel, which cannot be called");
+        return Err("the callee is a kernel");
     }
     if !same(arguments, &function.params) || !same(results, &function.returns) {
-        return Err("other arguments or results than the function has");
+        return Err("the arguments or results do not match the function");
     }
     Ok(())
 }
@@ -128,11 +128,11 @@ fn direct(b: &Builder<'_>, index: u32) -> Result<Callee, Problem> {
         "__assertfail" => Builtin::Assertfail,
         "malloc" => Builtin::Malloc,
         "free" => Builtin::Free,
-        _ => return Err("a function that is declared but defined nowhere"),
+        _ => return Err("the function is declared but not defined"),
     }))
 }
 
-/// A variable that is passed: where it lies in the caller's local memory, and its bytes.
+/// Returns the offset in the caller's local memory and the size of a passed variable.
 fn place(b: &Builder<'_>, operand: &Operand) -> Result<(u32, u32), Problem> {
     match *operand {
         Operand::Symbol(Symbol::Body(i), 0) => {

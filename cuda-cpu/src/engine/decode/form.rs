@@ -1,13 +1,14 @@
-//! An instruction while its handler is being chosen: which modifiers are still unexplained.
+//! The modifiers of an instruction while its handler is selected.
 
 use cuda_ptx::{Instruction, Operand, ScalarType};
 
-/// An instruction and the modifiers that nobody has asked for yet. A handler may only be used when
-/// all of them were: a modifier is never skipped.
+/// An instruction and its modifiers that are not yet taken. A handler is valid only if all modifiers were taken, so
+/// none is ignored by mistake.
 pub(crate) struct Form<'a> {
     ins: &'a Instruction,
     left: Vec<&'a str>,
-    /// Operands beyond what is written, and how many of the written ones are already consumed.
+    /// Whether a zero operand is appended (see [`Form::append_zero`]), and the number of operands that are already
+    /// consumed.
     pub(crate) zero_appended: bool,
     pub(crate) constants_taken: usize,
 }
@@ -26,7 +27,7 @@ impl<'a> Form<'a> {
         self.ins
     }
 
-    /// Takes this modifier, if it is there.
+    /// Takes this modifier. Returns false if it is absent.
     pub(crate) fn take(&mut self, name: &str) -> bool {
         let at = self.left.iter().position(|&m| m == name);
         at.map(|at| self.left.remove(at)).is_some()
@@ -44,17 +45,17 @@ impl<'a> Form<'a> {
         ScalarType::from_name(self.left.remove(at))
     }
 
-    /// The first type without taking it.
+    /// Returns the first modifier that is a type, without taking it.
     pub(crate) fn peek_ty(&self) -> Option<ScalarType> {
         self.left.iter().find_map(|m| ScalarType::from_name(m))
     }
 
-    /// The modifier is there and not yet taken.
+    /// Returns whether the modifier is present and not taken.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.left.contains(&name)
     }
 
-    /// Everything was taken.
+    /// Returns whether all modifiers were taken.
     pub(crate) fn is_spent(&self) -> bool {
         self.left.is_empty()
     }
@@ -63,14 +64,14 @@ impl<'a> Form<'a> {
         self.ins.operands.get(index)
     }
 
-    /// The integer constant that must be the operand at `index`, counted as taken.
+    /// Takes the integer constant at operand `index`. Returns `None` if the operand is not a constant.
     pub(crate) fn constant_operand(&mut self, index: usize) -> Option<u64> {
         let Operand::Int(value) = self.operand(index)? else { return None };
         self.constants_taken += 1;
         Some(*value)
     }
 
-    /// The handler has one more source than is written: a zero.
+    /// Appends a zero as a source operand for handlers with one more source than the instruction.
     pub(crate) fn append_zero(&mut self) {
         self.zero_appended = true;
     }

@@ -1,6 +1,7 @@
-//! `wmma.load` and `wmma.store`: each lane computes where its elements are and loads or stores them, as on a GPU.
+//! `wmma.load` and `wmma.store`.
 //!
-//! So the accesses are those of ordinary loads and stores, and checked as those.
+//! Each lane computes the addresses of its elements and loads or stores them, as on a GPU. So the accesses are checked
+//! in the same way as ordinary loads and stores.
 
 use cuda_ptx::{Address, Operand};
 
@@ -19,13 +20,13 @@ use crate::engine::exec::tensor::elements::{Elements, element_addresses};
 use crate::engine::observe::{Access, AccessKind, Effect, Values};
 use crate::engine::op::{Class, Op, Slot};
 
-/// What the accesses of one instruction share.
+/// The parts that all accesses of one instruction share.
 struct Accesses {
     base: Slot,
     stride: Slot,
     space: SpaceKind,
     cache: u32,
-    /// Where addresses and parts are put together.
+    /// Temporary register for addresses and partial values.
     address: Slot,
 }
 
@@ -47,7 +48,7 @@ impl Accesses {
         Ok(Self { base, stride, space, cache, address })
     }
 
-    /// An access to some elements, its handler and register still to be filled in.
+    /// Emits the address of the elements. Returns an access op whose handler and value register are still to be set.
     fn at(&self, b: &mut Builder<'_>, elements: Elements) -> Op {
         let mut op = Op::new(element_addresses);
         (op.a, op.b, op.d, op.imm) = (self.base, self.stride, self.address, elements.pack());
@@ -57,7 +58,7 @@ impl Accesses {
         op
     }
 
-    /// What one of the accesses does.
+    /// Returns the memory effect of one access.
     fn access(&self, kind: AccessKind, elements: Elements) -> Access {
         Access::new(kind, self.space, elements.bytes, self.address)
     }
@@ -125,10 +126,10 @@ pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     b.emit(Op::new(check_whole_warp))?;
     let to = dests(b, to, kind(&matrix))?;
     if to.len() != matrix.registers {
-        return Err("a fragment that does not fit the shape");
+        return Err("the fragment does not match the shape");
     }
     let accesses = Accesses::new(b, space, address, stride, &matrix)?;
-    // The address may be one of the results.
+    // The address register may be one of the results.
     let aside: Vec<Slot> = to.iter().map(|_| b.frame.temporary(kind(&matrix).class())).collect();
     for (register, &to) in aside.iter().enumerate() {
         if matrix.is_contiguous() {
@@ -147,7 +148,7 @@ pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     Ok(())
 }
 
-/// A register whose elements are loaded one by one.
+/// Loads the elements of a register one by one.
 fn load_parts(
     b: &mut Builder<'_>,
     matrix: &Matrix,
@@ -192,7 +193,7 @@ pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     b.emit(Op::new(check_whole_warp))?;
     let from = sources(b, from, kind(&matrix))?;
     if from.len() != matrix.registers {
-        return Err("a fragment that does not fit the shape");
+        return Err("the fragment does not match the shape");
     }
     let accesses = Accesses::new(b, space, address, stride, &matrix)?;
     for (register, &from) in from.iter().enumerate() {

@@ -1,19 +1,19 @@
-//! Which elements of a matrix are in which registers of which lanes, for `wmma`.
+//! Layout of `wmma` fragments: maps registers and lanes to matrix elements.
 
 use super::form::Form;
 use crate::engine::exec::tensor::elements::{Elements, Linear};
 
-/// A matrix that `wmma` knows.
+/// A matrix operand of `wmma`.
 pub(super) struct Matrix {
     which: char,
     shape: &'static str,
-    /// The matrix lies in memory row by row.
+    /// Whether the matrix is stored in row-major order.
     rows: bool,
     pub(super) bits: u32,
     pub(super) registers: usize,
 }
 
-/// What there is, without the layout: shape, type of A and B, of C.
+/// Supported shapes, with the types of A and B and the types of C and D.
 const SHAPES: [(&str, &[&str], &[&str]); 7] = [
     ("m16n16k16", &["f16", "bf16", "s8", "u8"], &["f16", "f32", "s32"]),
     ("m8n32k16", &["f16", "bf16", "s8", "u8"], &["f16", "f32", "s32"]),
@@ -25,7 +25,7 @@ const SHAPES: [(&str, &[&str], &[&str]); 7] = [
 ];
 
 impl Matrix {
-    /// The shape, layout and type that a form names.
+    /// Takes the shape, layout and type from a form.
     pub(super) fn take(form: &mut Form<'_>, which: char) -> Option<Self> {
         let rows = form.take_one(&["row", "col"])? == "row";
         let &(shape, factors, sums) = SHAPES.iter().find(|(shape, ..)| form.take(shape))?;
@@ -38,7 +38,7 @@ impl Matrix {
             "b1" => 1,
             _ => 32,
         };
-        // Parts of bytes can only follow each other along a row of A or a column of B.
+        // Elements smaller than a byte are contiguous only along a row of A or a column of B.
         if bits < 8 && rows != (which == 'a') {
             return None;
         }
@@ -52,7 +52,7 @@ impl Matrix {
         Some(matrix)
     }
 
-    /// Rows and columns.
+    /// Returns the number of rows and columns.
     fn size(&self) -> (u32, u32) {
         let mut numbers = self.shape.split(['m', 'n', 'k']).skip(1).map(|n| n.parse().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);
@@ -64,18 +64,18 @@ impl Matrix {
         }
     }
 
-    /// Elements between the beginnings of its rows or columns in memory, where they follow each other.
+    /// Returns the default stride: the number of elements between the starts of contiguous rows or columns.
     pub(super) fn default_stride(&self) -> u32 {
         let (rows, columns) = self.size();
         if self.rows { columns } else { rows }
     }
 
-    /// Elements in a register.
+    /// Returns the number of elements in a register.
     pub(super) fn per_register(&self) -> u32 {
         (32 / self.bits).max(1)
     }
 
-    /// Row and column of element `index` of a register.
+    /// Returns the row and column of element `index` of a register.
     fn place(&self, register: usize, index: u32) -> (Linear, Linear) {
         let register = register as u32;
         let (rows, columns) = self.size();
@@ -84,9 +84,9 @@ impl Matrix {
         }
         let (lines, depth) = if self.which == 'a' { (rows, columns) } else { (columns, rows) };
         let per = self.per_register();
-        // Words of a line that each place in a group of lanes has: one or two.
+        // Number of words of a line that each lane of a lane group holds: one or two.
         let words = depth / per / 4;
-        // The one of `mma`'s operands with 16 lines, or the one with 8.
+        // The fragment with 16 lines is laid out as the A operand of `mma`, the other one, with 8 lines, as B.
         let tall = lines % 16 == 0 && (self.which == 'a' || self.shape == "m8n32k16");
         let (line, word) = if tall {
             (8 * (register & 1) + 16 * (register / (2 * words)), (register % (2 * words)) >> 1)
@@ -99,7 +99,7 @@ impl Matrix {
     }
 
     fn sum_place(&self, register: u32, index: u32) -> (Linear, Linear) {
-        // Pairs of neighbours, in the order of `mma`; the second half beside or below the first.
+        // Pairs of adjacent elements, in the order of `mma`. The second half is beside or below the first.
         let (pair, index) =
             if self.bits == 16 { (register, index) } else { (register >> 1, register & 1) };
         let (line, along) = match self.shape {
@@ -111,20 +111,20 @@ impl Matrix {
         if self.shape == "m8n32k16" { (along, line) } else { (line, along) }
     }
 
-    /// Where element `index` of a register is, in the terms of memory.
+    /// Returns the position in memory of element `index` of a register.
     pub(super) fn element(&self, register: usize, index: u32) -> Elements {
         let (row, column) = self.place(register, index);
         let (major, minor) = if self.rows { (row, column) } else { (column, row) };
         Elements { major, minor, bits: self.bits, bytes: self.bits / 8 }
     }
 
-    /// Where those of a whole register are, if they follow each other.
+    /// Returns the position in memory of a whole register whose elements are contiguous.
     pub(super) fn whole(&self, register: usize) -> Elements {
         let bytes = (self.bits / 8).max(4);
         Elements { bytes, ..self.element(register, 0) }
     }
 
-    /// The elements of a register follow each other in memory.
+    /// Returns whether the elements of a register are contiguous in memory.
     pub(super) fn is_contiguous(&self) -> bool {
         let apart = |i: u32| self.element(0, i).minor.base - self.element(0, 0).minor.base;
         (0..self.per_register()).all(|i| apart(i) == i)

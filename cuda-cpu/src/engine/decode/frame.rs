@@ -1,4 +1,4 @@
-//! The layout of a function's frame: which register lies where.
+//! The layout of a function's frame: assigns offsets to registers.
 
 use rustc_hash::FxHashMap;
 
@@ -6,21 +6,21 @@ use crate::engine::code::{Preset, PresetValue};
 use crate::engine::ctx::LANES;
 use crate::engine::op::{Class, Slot};
 
-/// Hands out [`Slot`]s; see the register file's rules.
+/// Allocates [`Slot`]s. For the invariants see [`Ctx`](crate::engine::ctx).
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     bytes: u32,
-    /// Where the next predicate goes: several share one register's room.
+    /// Next free predicate slot. Several predicates share the space of one 32-bit register.
     pred_next: u32,
     pred_end: u32,
     presets: FxHashMap<(Class, PresetValue), Slot>,
     sinks: FxHashMap<Class, Slot>,
-    /// Registers for values that only one instruction needs, and how many the current one uses.
+    /// Registers for values inside one instruction, and the number that the current instruction uses.
     temporaries: FxHashMap<Class, (Vec<Slot>, usize)>,
 }
 
 impl Frame {
-    /// A new register.
+    /// Allocates a register.
     pub(crate) fn register(&mut self, class: Class) -> Slot {
         let lanes = LANES as u32;
         match class {
@@ -39,12 +39,12 @@ impl Frame {
 
     fn bytes(&mut self, bytes: u32) -> Slot {
         let at = self.bytes;
-        // Too many are found out when the function is complete.
+        // Saturates. The size is checked when the function is complete.
         self.bytes = self.bytes.saturating_add(bytes);
         Slot(at)
     }
 
-    /// The register that holds a known value.
+    /// Returns the register that holds a known value.
     pub(crate) fn preset(&mut self, class: Class, value: PresetValue) -> Slot {
         if let Some(&slot) = self.presets.get(&(class, value)) {
             return slot;
@@ -54,7 +54,7 @@ impl Frame {
         slot
     }
 
-    /// A register for results that nobody wants.
+    /// Returns the register for discarded results.
     pub(crate) fn sink(&mut self, class: Class) -> Slot {
         if let Some(&slot) = self.sinks.get(&class) {
             return slot;
@@ -64,7 +64,7 @@ impl Frame {
         slot
     }
 
-    /// A register that is free again when the next instruction begins.
+    /// Allocates a register that is free again at the next instruction.
     pub(crate) fn temporary(&mut self, class: Class) -> Slot {
         let (slots, used) = self.temporaries.entry(class).or_default();
         let known = slots.get(*used).copied();
@@ -76,12 +76,12 @@ impl Frame {
         })
     }
 
-    /// The next instruction begins.
+    /// Frees the temporary registers before the next instruction.
     pub(crate) fn free_temporaries(&mut self) {
         self.temporaries.values_mut().for_each(|(_, used)| *used = 0);
     }
 
-    /// The frame's size in bytes.
+    /// Returns the size of the frame in bytes.
     pub(crate) fn size(&self) -> u32 {
         self.bytes
     }

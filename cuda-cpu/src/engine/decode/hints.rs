@@ -1,5 +1,6 @@
-//! Instructions that only advise: prefetches, cache priorities and policies, register budgets, grids that depend on
-//! each other. They do nothing here, but what they may be made of is checked.
+//! Hint instructions: prefetches, cache priorities and policies, register budgets and dependent grids.
+//!
+//! Except for `createpolicy`, they have no effect here, but their modifiers and operands are checked.
 
 use cuda_ptx::Operand;
 
@@ -10,13 +11,13 @@ use crate::engine::exec::lane::Kind;
 use crate::engine::exec::{control, select};
 use crate::engine::op::Op;
 
-/// Whether it is the name of such an instruction.
+/// Returns whether the opcode is a hint instruction.
 pub(crate) fn is_hint(opcode: &str) -> bool {
     let names = ["prefetch", "prefetchu", "discard", "applypriority", "pmevent"];
     names.contains(&opcode) || ["createpolicy", "griddepcontrol", "setmaxnreg"].contains(&opcode)
 }
 
-/// Decodes one of them.
+/// Decodes a hint instruction.
 pub(crate) fn hint(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let operands = form.instruction().operands.as_slice();
     let fits = match form.opcode() {
@@ -39,7 +40,7 @@ pub(crate) fn hint(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         "griddepcontrol" => {
             form.take_one(&["launch_dependents", "wait"]).is_some() && operands.is_empty()
         }
-        // There are registers enough.
+        // The number of registers is not limited.
         "setmaxnreg" => {
             let known = form.take_one(&["inc", "dec"]).is_some() && form.take("sync");
             let known = known && form.take("aligned") && form.take("u32");
@@ -62,8 +63,8 @@ fn prefetch(form: &mut Form<'_>) -> bool {
     form.take_one(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]).is_some()
 }
 
-/// `createpolicy`: nobody looks at policies here, but programs may hand them on. Those for a fraction of accesses are
-/// the bits that an H200 makes of them.
+/// Decodes `createpolicy`. Policies have no effect here, but programs may store and pass them. Fractional policies have
+/// the same bits as on an H200.
 fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let what = form.take_one(&["fractional", "range", "cvt"]).ok_or(UNKNOWN)?;
     if what == "cvt" {
@@ -75,7 +76,7 @@ fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
         return if known { b.emit(op) } else { Err(UNKNOWN) };
     }
     let primary = take_priority(form).ok_or(UNKNOWN)?;
-    // Nothing in particular.
+    // Only `evict_first` has a nonzero secondary code.
     let secondary = if take_priority(form) == Some(EVICT_FIRST) { 1 } else { 0 };
     let is_range = what == "range";
     if is_range {
@@ -106,7 +107,7 @@ const EVICT_FIRST: u64 = 2;
 
 fn take_priority(form: &mut Form<'_>) -> Option<u64> {
     let names = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
-    // In the order in which they are written.
+    // Takes the modifier that is written first.
     let first =
         form.instruction().modifiers.iter().find(|m| form.has(m) && names.contains(&m.as_str()))?;
     form.take(first);

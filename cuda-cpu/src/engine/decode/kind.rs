@@ -1,22 +1,23 @@
-//! What kinds of instructions are counted apart.
+//! The kinds of instructions that profiles count separately.
 
 use cuda_ptx::{Instruction, ScalarType};
 
-/// The opcode with its state space, vector and types, without rounding, caching, comparison and the like:
-/// `ld.global.v2.f32`, `setp.s32`. What works across threads keeps its whole name: `bar.sync`, `atom.global.add.u32`.
+/// Returns the kind of an instruction. For instructions on a thread's own data, it is the opcode with state space,
+/// vector size and types, as in `ld.global.v2.f32` or `setp.s32`, without rounding, caching or comparison. Instructions
+/// that involve several threads keep their whole name: `bar.sync`, `atom.global.add.u32`.
 pub(crate) fn kind_name(ins: &Instruction) -> String {
     if !is_data(&ins.opcode) {
         return ins.name().to_string();
     }
     let mut name = ins.opcode.clone();
-    for modifier in ins.modifiers.iter().filter(|m| tells(m)) {
+    for modifier in ins.modifiers.iter().filter(|m| is_part_of_kind(m)) {
         name.push('.');
         name.push_str(modifier);
     }
     name
 }
 
-/// Whether it works on a thread's own data.
+/// Returns whether the instruction works on a thread's own data.
 fn is_data(opcode: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "atom", "red", "bar", "barrier", "shfl", "vote", "match", "redux", "membar", "fence", "cp",
@@ -26,11 +27,11 @@ fn is_data(opcode: &str) -> bool {
     !OTHERS.contains(&opcode) && !matrix && opcode != "mbarrier"
 }
 
-fn tells(modifier: &str) -> bool {
-    const TELLING: [&str; 11] =
+fn is_part_of_kind(modifier: &str) -> bool {
+    const INCLUDED: [&str; 11] =
         ["global", "shared", "local", "param", "const", "v2", "v4", "v8", "wide", "lo", "hi"];
     let base = modifier.split("::").next().unwrap_or(modifier);
-    TELLING.contains(&base) || ScalarType::from_name(modifier).is_some()
+    INCLUDED.contains(&base) || ScalarType::from_name(modifier).is_some()
 }
 
 #[cfg(test)]
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding_and_caching_are_no_kinds() {
+    fn kind_excludes_rounding_and_caching() {
         let ptx = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
             .reg .b32 %r<9>; .reg .b64 %d<2>; .reg .pred %p;
             ld.volatile.shared::cta.v2.f32 {%r1, %r2}, [%d1];

@@ -1,7 +1,7 @@
-//! Registers that hold one value for the whole launch: kernel parameters, special registers, constants.
+//! Elimination of copies of launch constants: kernel parameters, special registers and immediate values.
 //!
-//! Compilers copy those into registers of their own before they use them. A register that one instruction alone
-//! writes, and writes for every lane that gets there, can lie where its value lies, and the instruction is gone.
+//! Compilers copy such values into registers before they use them. If a single unguarded instruction writes a register,
+//! the register can share the preset's slot. No op is emitted for the instruction.
 
 use cuda_ptx::{Body, Function, Operand, RegId, ScalarType};
 
@@ -9,15 +9,16 @@ use super::builder::Builder;
 use crate::engine::code::PresetValue;
 use crate::engine::op::Class;
 
-/// What is known of a function's registers.
+/// The constant registers of a function.
 pub(crate) struct Known {
-    /// How many instructions write each: 2 means several.
+    /// For each register, the number of instructions that write it. 2 means two or more.
     writes: Vec<u8>,
     holds: Vec<bool>,
 }
 
 impl Known {
-    /// Counts what may be written: more than is (registers that stand where results do, but are read) does no harm.
+    /// Counts the possible writes of each register. Registers that are read in the position of a result are also
+    /// counted. That prevents an elimination but is otherwise harmless.
     pub(crate) fn new(function: &Function, body: &Body) -> Self {
         let count = body.registers.len();
         let mut known = Self { writes: vec![0; count], holds: vec![false; count] };
@@ -52,7 +53,7 @@ impl Known {
         self.writes.get(id.0 as usize) == Some(&1)
     }
 
-    /// The register holds one value for good.
+    /// Marks a register as constant.
     pub(crate) fn set(&mut self, id: RegId) {
         if let Some(holds) = self.holds.get_mut(id.0 as usize) {
             *holds = true;
@@ -65,8 +66,7 @@ impl Known {
 }
 
 impl Builder<'_> {
-    /// Lets a register that is only ever given this value lie where the value lies. False if it cannot, and an op has
-    /// to write it.
+    /// Makes a register share the slot of its only value. Returns false if that is impossible and an op must write it.
     pub(crate) fn is_always(&mut self, dest: &Operand, class: Class, value: PresetValue) -> bool {
         let Some(id) = self.written_once(dest, class) else { return false };
         self.registers[id.0 as usize] = Some(self.frame.preset(class, value));
@@ -74,7 +74,7 @@ impl Builder<'_> {
         true
     }
 
-    /// The same for a register that is only ever given another register's known value.
+    /// As [`is_always`](Self::is_always), for a copy of a constant register.
     pub(crate) fn is_always_as(&mut self, dest: &Operand, class: Class, source: &Operand) -> bool {
         let (Some(id), Operand::Reg(from)) = (self.written_once(dest, class), source) else {
             return false;
@@ -87,7 +87,8 @@ impl Builder<'_> {
         true
     }
 
-    /// The destination, if the instruction is all that writes it, for all lanes, and nothing has used it so far.
+    /// Returns the destination, if this instruction is its only write, is unguarded, and the register is not used
+    /// before.
     fn written_once(&self, dest: &Operand, class: Class) -> Option<RegId> {
         let Operand::Reg(id) = *dest else { return None };
         let unguarded = self.ins.is_some_and(|ins| ins.guard.is_none());

@@ -1,4 +1,4 @@
-//! Where variables of global, constant and shared space lie.
+//! Addresses of variables in global, constant and shared memory.
 
 use cuda_ptx::{AddressBase, Function, Init, InitValue, Module, Operand, Space, Symbol, Variable};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -7,24 +7,24 @@ use super::error::LoadError;
 use crate::engine::address::{FUNCTION_STEP, FUNCTION_WINDOW, SHARED_WINDOW};
 use crate::memory::{Memory, OutOfMemory};
 
-/// Addresses of variables. Shared ones are offsets: first those that several kernels or a device
-/// function use, then, overlapping, those of each kernel alone.
+/// Addresses of variables. Addresses in shared memory are offsets. First come the variables that several kernels or a
+/// device function use. The variables of single kernels follow and overlap each other.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     module: Vec<Option<u64>>,
-    /// By the indices of the function and of the variable in its body.
+    /// Addresses by function index and variable index in its body.
     body: FxHashMap<(u32, u32), u64>,
-    /// Where the static shared variables of each entry end, by the function's index.
+    /// For each entry, the end of its static shared variables, by function index.
     shared_ends: FxHashMap<u32, u32>,
-    /// Addresses to free with the program.
+    /// Allocations to free with the program.
     pub(crate) allocations: Vec<u64>,
 }
 
-/// Alignment of where dynamic shared memory begins.
+/// Alignment of the start of dynamic shared memory, in bytes.
 const SHARED_ALIGN: u32 = 16;
 
 impl Layout {
-    /// Lays out all variables and fills in their initial values.
+    /// Places all variables and writes their initial values.
     pub(crate) fn place(
         module: &Module,
         reachable: &FxHashSet<u32>,
@@ -45,24 +45,24 @@ impl Layout {
         self.module.get(index as usize).copied().flatten()
     }
 
-    /// Of a variable in the body of a function.
+    /// Returns the address of a variable in a function's body.
     pub(crate) fn body_address(&self, function: u32, variable: u32) -> Option<u64> {
         self.body.get(&(function, variable)).copied()
     }
 
-    /// Name, address and size of the module's global and constant variables.
+    /// Returns name, address and size of the module's global and constant variables.
     pub(crate) fn globals(&self, module: &Module) -> Vec<(String, u64, u64)> {
         let placed = module.variables.iter().zip(&self.module);
         let global = placed.filter(|(v, _)| v.space != Space::Shared);
         global.filter_map(|(v, at)| Some((v.name.clone(), (*at)?, v.size.unwrap_or(0)))).collect()
     }
 
-    /// Static shared memory of a kernel: dynamic shared memory begins behind it.
+    /// Returns the static shared memory of a kernel in bytes. Dynamic shared memory starts there.
     pub(crate) fn shared_bytes(&self, entry: u32) -> u32 {
         self.shared_end(entry).checked_next_multiple_of(SHARED_ALIGN).unwrap_or(u32::MAX)
     }
 
-    /// Where the variables in a kernel's static shared memory end.
+    /// Returns the end of a kernel's static shared variables, without padding.
     pub(crate) fn shared_end(&self, entry: u32) -> u32 {
         self.shared_ends.get(&entry).copied().unwrap_or(0)
     }
@@ -72,12 +72,12 @@ impl Layout {
         let mut common = 0;
         let place = |end: &mut u64, v: &Variable| {
             let size = v.size?;
-            // What does not fit a number does not fit the device: the launch will say so.
+            // Saturates. The launch then fails with too much shared memory.
             let at = end.checked_next_multiple_of(u64::from(v.align.max(1))).unwrap_or(u64::MAX);
             *end = at.saturating_add(size);
             Some(at)
         };
-        // Of each entry alone.
+        // The variables that only one entry uses, by entry.
         let mut own: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
         for (i, variable) in module.variables.iter().enumerate() {
             if variable.space != Space::Shared {
@@ -155,7 +155,7 @@ impl Layout {
         }
     }
 
-    /// Writes one piece of an initialiser. The parser has checked that it fits its variable.
+    /// Writes one part of an initialiser. The parser has checked that it fits the variable.
     fn write(&self, module: &Module, memory: &Memory, variable: u64, init: &Init) {
         let at = variable.wrapping_add(init.at);
         _ = match &init.value {
@@ -182,7 +182,7 @@ impl Layout {
     }
 }
 
-/// Those that are reachable, with their indices.
+/// Iterates over the reachable functions with their indices.
 pub(super) fn functions<'m>(
     module: &'m Module,
     reachable: &FxHashSet<u32>,
@@ -195,8 +195,8 @@ fn shared_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
     variables.filter(|(_, v)| v.space == Space::Shared).map(|(i, v)| (i as u32, v))
 }
 
-/// Who uses each module-scope variable: one kernel alone, or `None`: several functions or a device
-/// function.
+/// Returns the users of each module-scope variable: the only kernel that uses it, or `None` for several functions or a
+/// device function.
 pub(super) fn shared_users(
     module: &Module,
     reachable: &FxHashSet<u32>,
@@ -215,7 +215,7 @@ pub(super) fn shared_users(
     users
 }
 
-/// All symbols that a function's instructions name.
+/// Returns all symbols in a function's instructions.
 pub(crate) fn symbols(f: &Function) -> Vec<Symbol> {
     let mut found = Vec::new();
     let instructions = f.body.iter().flat_map(|b| &b.instructions);

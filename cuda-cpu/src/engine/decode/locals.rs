@@ -1,18 +1,18 @@
-//! Where a function's local variables, parameters and call arguments lie in each lane's local memory.
+//! Offsets of a function's local variables, parameters and call arguments in each lane's local memory.
 
 use cuda_ptx::{Body, Function, Space};
 
 use crate::engine::budget::MAX_LOCAL;
 
-/// Offsets in a frame's local bytes.
+/// Offsets in the local memory of a frame.
 #[derive(Debug, Default)]
 pub(crate) struct Locals {
     pub(crate) variables: Vec<u32>,
     pub(crate) params: Vec<u32>,
     pub(crate) returns: Vec<u32>,
-    /// At most [`MAX_LOCAL`], unless `too_many`.
+    /// Size in bytes. At most [`MAX_LOCAL`], unless `too_many` is set.
     pub(crate) bytes: u32,
-    /// The function cannot be run: it has more than [`MAX_LOCAL`]; offsets mean nothing.
+    /// Whether the function exceeds [`MAX_LOCAL`] and cannot run. The offsets are then meaningless.
     pub(crate) too_many: bool,
 }
 

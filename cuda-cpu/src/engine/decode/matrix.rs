@@ -1,4 +1,4 @@
-//! `ldmatrix`, `stmatrix`, `movmatrix`.
+//! `ldmatrix`, `stmatrix` and `movmatrix`.
 
 use cuda_ptx::{Address, Operand};
 
@@ -13,7 +13,7 @@ use crate::engine::exec::matrix::{self, Form as Layout};
 use crate::engine::observe::{Access, AccessKind, Effect};
 use crate::engine::op::{Handler, Op, Slot};
 
-/// What an instruction moves.
+/// The matrices that an instruction moves.
 struct Matrices {
     layout: Layout,
     registers: usize,
@@ -22,7 +22,7 @@ struct Matrices {
 
 fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> {
     if !form.take("sync") || !form.take("aligned") {
-        return Err("only the .sync.aligned form");
+        return Err("only the `.sync.aligned` form is supported");
     }
     let shape = form.take_one(&["m8n8", "m16n16", "m16n8", "m8n16"]).ok_or(UNKNOWN)?;
     let count = form.take_one(&["x1", "x2", "x4"]).ok_or(UNKNOWN)?;
@@ -36,7 +36,7 @@ fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> 
         ("m8n8", "b16", false) => Layout::Rows,
         ("m8n8", "b16", true) => Layout::Columns,
         (shape, "b8", true) if shape == shape_of_bytes => Layout::Bytes,
-        (_, "b8x16", _) => return Err("the CPU device does not know elements of 4 or 6 bits"),
+        (_, "b8x16", _) => return Err("the CPU device does not support elements of 4 or 6 bits"),
         _ => return Err(UNKNOWN),
     };
     let count = match count {
@@ -44,7 +44,7 @@ fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> 
         "x2" => 2,
         _ => 4,
     };
-    // Matrices of 16 x 16 bytes take two registers.
+    // A matrix of 16 x 16 bytes takes two registers.
     let registers = if shape == "m16n16" { 2 * count } else { count };
     if registers > 4 || !form.is_spent() {
         return Err(UNKNOWN);
@@ -92,7 +92,7 @@ fn emit(
     op.cache = b.new_cache();
     (op.b, op.d) = (Slot(matrices.layout as u32), Slot(matrices.registers as u32));
     op.extra = b.extras([Slot(matrices.space as u32)].into_iter().chain(registers));
-    // A row for each of the first lanes: eight to a register.
+    // Eight lanes per register provide the row addresses.
     let lanes = FULL >> (LANES - 8 * matrices.registers);
     let access = Access::new(kind, matrices.space, matrix::ROW as u32, op.a);
     b.states(Effect::Access(Access { lanes, narrow, offset: op.imm, ..access }));

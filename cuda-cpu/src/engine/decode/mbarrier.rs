@@ -13,7 +13,7 @@ use crate::engine::exec::mbarrier::{
 use crate::engine::observe::{Access, AccessKind, Effect, Order};
 use crate::engine::op::{Handler, Op, Slot};
 
-/// Takes the state space of a barrier's address: always shared memory, perhaps generically.
+/// Takes the state space of an mbarrier's address. It is always in shared memory, but the address may be generic.
 pub(super) fn take_space(form: &mut Form<'_>) -> SpaceKind {
     match form.take_one(&["shared", "shared::cta", "shared::cluster"]) {
         Some(_) => SpaceKind::Shared,
@@ -21,7 +21,7 @@ pub(super) fn take_space(form: &mut Form<'_>) -> SpaceKind {
     }
 }
 
-/// An op whose address is the operand's, with the space and `mode` as its first extra operands.
+/// Creates an op with an address operand. The space and `mode` are its first extra operands.
 pub(super) fn addressed(
     b: &mut Builder<'_>,
     handler: Handler,
@@ -38,15 +38,15 @@ pub(super) fn addressed(
     Ok(op)
 }
 
-/// What an op made by [`addressed`] does to its barrier.
+/// Returns the effect on the mbarrier of an op created by [`addressed`].
 pub(super) fn access(kind: AccessKind, op: &Op, space: SpaceKind, order: Order) -> Effect {
     let narrow = op.c == NARROW_ADDRESS;
     let access = Access::new(kind, space, run::OBJECT.bytes as u32, op.a);
     Effect::Access(Access { narrow, offset: op.imm, order, ..access })
 }
 
-/// A transfer completes at a barrier, whose address is in this 64-bit register: what it wrote is known to those who
-/// wait there.
+/// Returns the effect of a transfer's completion at the mbarrier whose address is in this 64-bit register. Threads that
+/// wait there then see what the transfer wrote.
 pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
     let access = Access::new(AccessKind::Update, space, run::OBJECT.bytes as u32, register);
     Effect::Access(Access { order: Order::from_modifier("release"), ..access })
@@ -64,12 +64,12 @@ const NAMES: [&str; 9] = [
     "pending_count",
 ];
 
-/// `mbarrier` in all its forms.
+/// Decodes `mbarrier` in all forms.
 pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    // `.expect_tx` is a modifier of `.arrive`, too.
+    // `.expect_tx` can also be a modifier of `.arrive`.
     let name = form.instruction().modifiers.first().map_or("", String::as_str);
     let name = NAMES.iter().copied().find(|n| *n == name && form.take(n)).ok_or(UNKNOWN)?;
-    // One block runs on one thread: all of it is ordered.
+    // A block runs on one thread, so its accesses are always ordered. Only the race check uses the order.
     let order = form.take_one(&["release", "acquire", "relaxed"]);
     form.take_one(&["cta", "cluster"]);
     let space = take_space(form);
@@ -85,7 +85,7 @@ pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
     }
 }
 
-/// `mbarrier.init.shared.b64 [addr], count;` and others without a result.
+/// `mbarrier.init.shared.b64 [addr], count;` and other forms without a result.
 fn simple(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,

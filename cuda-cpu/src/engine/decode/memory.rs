@@ -1,4 +1,4 @@
-//! ld and st.
+//! `ld` and `st`.
 
 use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
 
@@ -38,8 +38,8 @@ const CACHING: [&str; 20] = [
 ];
 const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
 
-/// Takes what changes nothing here: caching hints and scopes. Gives how the access is ordered, if it is one of
-/// those that threads use to wait for each other.
+/// Takes caching hints and scopes, which have no effect. Returns the order of the access if it is one with which
+/// threads wait for each other.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
     let order = form.take_one(&ORDERS).map(Order::from_modifier);
@@ -47,7 +47,7 @@ pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     order
 }
 
-/// The operands but for a cache policy, which changes nothing here.
+/// Returns the operands without a cache policy, which has no effect.
 pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
     match operands {
@@ -56,7 +56,7 @@ pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     }
 }
 
-/// The state spaces that generic addresses may lie in, as modifiers.
+/// The state spaces of generic addresses, as modifiers.
 pub(super) const GENERIC_SPACES: [&str; 8] = [
     "global",
     "const",
@@ -94,13 +94,14 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
         T::F32 => (handlers::<u32>(space), Kind::F32, false),
         T::B64 | T::U64 | T::S64 => (handlers::<u64>(space), Kind::W64, false),
         T::F64 => (handlers::<u64>(space), Kind::F64, false),
-        // Each half; of a vector of them there is none.
+        // Each half of a scalar. Vectors of b128 do not exist.
         T::B128 => (handlers::<u64>(space), Kind::W64, false),
         _ => return None,
     })
 }
 
-/// The elements of a vector access, or the one. That may stand in braces too: Triton writes it so.
+/// Returns the elements of a vector access, or the single one. A single element may be in braces, as in Triton's
+/// output.
 pub(super) fn elements<'o>(
     form: &mut Form<'_>,
     operand: &'o Operand,
@@ -119,7 +120,7 @@ pub(super) fn elements<'o>(
     }
 }
 
-/// A kernel parameter read at a constant offset.
+/// Returns the offset of a kernel parameter that is read at a constant address.
 fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<u64>, Problem> {
     let AddressBase::Symbol(Symbol::Param(i)) = address.base else { return Ok(None) };
     if !b.function.is_entry {
@@ -131,20 +132,20 @@ fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<
     let total = ends.max().unwrap_or(0);
     match at.and_then(|at| u64::try_from(at).ok()) {
         Some(at) if at + u64::from(bytes) <= total => Ok(Some(at)),
-        _ => Err("reads beyond the kernel's parameters"),
+        _ => Err("the load is beyond the kernel's parameters"),
     }
 }
 
-/// Whether a `.param` address is in local memory: a call argument, or a device function's own.
+/// Returns whether a `.param` address is in local memory: of a call argument, or of a device function's own parameter.
 fn is_local(b: &Builder<'_>, address: &Address) -> bool {
     match address.base {
         AddressBase::Symbol(symbol) => b.is_local_param(symbol),
-        // Addresses of a `.func`'s parameters, which `mov` puts there, are local.
+        // In a device function, parameter addresses in registers are local.
         _ => !b.function.is_entry,
     }
 }
 
-/// `ld` and `ldu`.
+/// Decodes `ld` and `ldu`.
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form);
     let space = take_space(form);
@@ -195,12 +196,12 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     b.emit(op)
 }
 
-/// What is accessed at once: of 128 bits, each half.
+/// Returns the type of a single access: a b128 is accessed in halves.
 fn element(ty: T) -> T {
     if ty == T::B128 { T::B64 } else { ty }
 }
 
-/// The value of a kernel parameter.
+/// Returns the preset for a kernel parameter.
 fn parameter(at: u64, ty: T, signed: bool) -> PresetValue {
     PresetValue::Param { at: at as u32, bytes: ty.size() as u8, signed }
 }
@@ -218,7 +219,7 @@ fn dest_slots(
     dests.iter().map(|d| b.dest(d, kind, signed)).collect()
 }
 
-/// Gives the index of the address register's width in [`Handlers`].
+/// Sets the address of an op. Returns the index of the address width in [`Handlers`].
 pub(super) fn set_address(
     b: &mut Builder<'_>,
     op: &mut Op,
@@ -232,13 +233,13 @@ pub(super) fn set_address(
     Ok(usize::from(!narrow))
 }
 
-/// What an op with an address accesses: one element of this type.
+/// Returns the effect of an op with an address: an access to one element of this type.
 pub(super) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
     let narrow = op.c == NARROW_ADDRESS;
     Access { narrow, offset: op.imm, ..Access::new(kind, space, ty.size(), op.a) }
 }
 
-/// `st`.
+/// Decodes `st`.
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form);
     let space = take_space(form);

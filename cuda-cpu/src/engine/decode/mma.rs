@@ -1,4 +1,4 @@
-//! `mma`: which multiplication a form means, and its fragments.
+//! `mma`: selects the multiplication and decodes its fragments.
 
 use cuda_ptx::Operand;
 
@@ -17,18 +17,18 @@ use crate::engine::exec::tensor::integers::{
 use crate::engine::exec::tensor::{doubles, quads};
 use crate::engine::op::{Handler, Op, Slot};
 
-/// Types of elements.
+/// Element types.
 pub(super) const TYPES: [&str; 15] = [
     "f16", "bf16", "tf32", "f32", "f64", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1", "s32",
     "e2m1", "e3m2",
 ];
 
-/// A multiplication that there is a handler for.
+/// A multiplication and its handler.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Multiply {
     pub(super) run: Handler,
     pub(super) imm: u64,
-    /// Registers of A, B, C and D.
+    /// Number of registers of A, B, C and D.
     pub(super) registers: [usize; 4],
     /// Kinds of the registers of A and B, and of C and D.
     pub(super) kinds: [Kind; 2],
@@ -48,10 +48,10 @@ impl Multiply {
 pub(crate) fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let is_sparse = form.take("sp") || form.take("sp::ordered_metadata");
     if form.instruction().modifiers.iter().any(|m| m.starts_with("kind::")) {
-        return Err("only the types of mma that sm_90 knows");
+        return Err("only the types of sm_90 are supported");
     }
     if !form.take("sync") || !form.take("aligned") {
-        return Err("only the .sync.aligned form");
+        return Err("only the `.sync.aligned` form is supported");
     }
     if is_sparse {
         return sparse(b, form);
@@ -65,7 +65,7 @@ pub(crate) fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     emit(b, &multiply, &results, &sources)
 }
 
-/// The multiplication that the form's shape, layouts and types mean.
+/// Selects the multiplication by the form's shape, layouts and types.
 fn pick(form: &mut Form<'_>) -> Option<Multiply> {
     let shapes = [
         "m8n8k4",
@@ -93,7 +93,7 @@ fn pick(form: &mut Form<'_>) -> Option<Multiply> {
     }
 }
 
-/// Of f16, bf16, tf32 and bytes; types are D, A, B, C.
+/// Selects a multiplication of f16, bf16, tf32 or bytes. `types` are those of D, A, B and C.
 pub(super) fn float(shape: &str, types: [&str; 4]) -> Option<Multiply> {
     let (whole, half) = ([4, 2, 4, 4], [2, 1, 4, 4]);
     Some(match (shape, types) {
@@ -103,7 +103,7 @@ pub(super) fn float(shape: &str, types: [&str; 4]) -> Option<Multiply> {
         ("m16n8k8", ["f32", "f16", "f16", "f32"]) => {
             Multiply::new(floats::<F16, Single, Single, 4, 8>, half)
         }
-        // Only as a part of `wmma`.
+        // Only used as a part of `wmma`.
         ("m16n8k16", ["f32", "f16", "f16", "f16"]) => {
             Multiply::new(floats::<F16, Widened, Single, 8, 16>, [4, 2, 2, 4])
         }
@@ -155,7 +155,7 @@ fn quad([a, b]: [&str; 2], d: &str, c: &str) -> Option<Multiply> {
     Some(Multiply::new(quads::quads, [2, 2, c, d]).with(imm))
 }
 
-/// Of f64, with a rounding mode if one is left in the form.
+/// Selects a multiplication of f64. Takes a rounding mode from the form if present.
 pub(super) fn double(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Option<Multiply> {
     if types != ["f64"; 4] {
         return None;
@@ -182,7 +182,7 @@ macro_rules! shapes {
     };
 }
 
-/// Of integers and bits, with `.satfinite` or the operation if they are left in the form.
+/// Selects a multiplication of integers or bits. Takes `.satfinite` or the bit operation from the form if present.
 pub(super) fn integer(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Option<Multiply> {
     let ["s32", a, b, "s32"] = types else { return None };
     let multiply = match (a, b) {
@@ -204,7 +204,7 @@ pub(super) fn integer(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Opt
     Some(multiply.with(integer_modes(form, a, b)))
 }
 
-/// The `imm` of integers of these types, with `.satfinite` if it is left in the form.
+/// Returns the `imm` of an integer multiplication. Takes `.satfinite` from the form if present.
 pub(super) fn integer_modes(form: &mut Form<'_>, a: &str, b: &str) -> u64 {
     let flag = |is: bool, flag: u64| if is { flag } else { 0 };
     flag(form.take("satfinite"), SATURATES)
@@ -212,7 +212,7 @@ pub(super) fn integer_modes(form: &mut Form<'_>, a: &str, b: &str) -> u64 {
         | flag(b.starts_with('s'), B_SIGNED)
 }
 
-/// The registers of an operand: a list, or one alone.
+/// Returns the registers of an operand, which is a vector or a single register.
 fn list(operand: &Operand) -> &[Operand] {
     match operand {
         Operand::Vector(parts) => parts,
@@ -240,7 +240,7 @@ pub(super) fn dests(
     list(operand).iter().map(one).collect()
 }
 
-/// Emits the multiplication if the fragments have the size that it wants.
+/// Emits the multiplication. Fails if the fragments have the wrong sizes.
 pub(super) fn emit(
     b: &mut Builder<'_>,
     multiply: &Multiply,
@@ -248,7 +248,7 @@ pub(super) fn emit(
     [x, y, c]: &[Vec<Slot>; 3],
 ) -> Result<(), Problem> {
     if [x.len(), y.len(), c.len(), d.len()] != multiply.registers {
-        return Err("fragments that do not fit the shape");
+        return Err("the fragments do not match the shape");
     }
     let mut op = Op::new(multiply.run);
     op.imm = multiply.imm;

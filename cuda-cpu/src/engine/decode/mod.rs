@@ -1,4 +1,9 @@
-//! From the parsed module to code: every instruction gets its handler, every operand its slot.
+//! Decodes a parsed module into code: each instruction gets its handlers, and each operand its slot.
+//!
+//! This folder uses the handlers in `exec`, the effects in `observe` and the parser's module. `program` calls it:
+//! [`Layout::place`] assigns addresses to variables, then [`decode`] processes the reachable functions. A [`Builder`]
+//! decodes one function. The files are named after instruction families, except for the builder's parts (`builder`,
+//! `operand`, `form`, `frame`, `locals`, `known`, `registers`) and `error`.
 
 mod alu;
 mod async_bulk;
@@ -46,14 +51,14 @@ use crate::engine::budget::MAX_REGISTERS;
 use crate::engine::code::{Code, Control, FunctionCode, Passed};
 use crate::engine::exec::control::{control, join};
 use crate::engine::op::Op;
-use crate::engine::presets::{self, Holds};
+use crate::engine::presets::{self, Lifetime};
 use crate::engine::sources::Sources;
 
 use error::Problems;
 pub use error::{LoadError, LoadProblem};
 pub(crate) use layout::Layout;
 
-/// Entries and every function they may call.
+/// Returns the entries and all functions that they may call.
 pub(crate) fn reachable(module: &Module) -> FxHashSet<u32> {
     let mut found = FxHashSet::default();
     let entries =
@@ -134,7 +139,7 @@ fn decode_function(
             problems.add(problem(function, ins, reason));
         }
     }
-    // A label at the end, and falling off it, return.
+    // Falling off the end, or a jump to a label there, returns.
     b.emit_plain(Op::new(join));
     pcs.push(b.pc());
     let mut end = Op::new(control);
@@ -155,7 +160,7 @@ fn decode_function(
     finish(&mut b, into, problems);
 }
 
-/// What a call has to know about the function.
+/// Fills in the data that calls of the function need.
 fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems) {
     let function = b.function;
     into.is_kernel = function.is_entry;
@@ -180,12 +185,12 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
     into.local_bytes = b.locals.bytes;
     into.stack_top = b.stack_top;
     into.presets = b.frame.presets();
-    into.launch_presets = presets::that_hold(&into.presets, Holds::ForLaunch);
-    into.block_presets = presets::that_hold(&into.presets, Holds::ForBlock);
+    into.launch_presets = presets::with_lifetime(&into.presets, Lifetime::ForLaunch);
+    into.block_presets = presets::with_lifetime(&into.presets, Lifetime::ForBlock);
     into.frame_bytes = b.frame.size();
 }
 
-/// A parameter on the function's own side.
+/// Returns the location of a parameter on the function's own side.
 fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Passed> {
     match param.register {
         None => Some(Passed::Local(at, param.size)),
@@ -267,7 +272,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
             "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`",
         ),
         "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
-            Err("the CPU device has no textures and surfaces")
+            Err("the CPU device does not support textures and surfaces")
         }
         "" => Err(UNKNOWN),
         name if video::is_video(name) => video::decode(b, form),

@@ -1,4 +1,4 @@
-//! mov, cvta, isspacep.
+//! `mov`, `cvta` and `isspacep`.
 
 use cuda_ptx::{Operand, Space};
 
@@ -14,7 +14,7 @@ use crate::engine::exec::select;
 use crate::engine::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
 use crate::engine::op::{Class, Handler, Op, Slot};
 
-/// `mov`: registers, constants, addresses, special registers, packing and unpacking.
+/// Decodes `mov`: registers, constants, addresses, special registers, packing and unpacking.
 pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     if form.has("b128") {
         return wide::mov(b, form);
@@ -53,7 +53,7 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     b.emit(op)
 }
 
-/// The one element in braces, which stands for itself.
+/// Returns the element of a vector operand with one element, and other operands unchanged.
 fn alone(operand: &Operand) -> &Operand {
     let Operand::Vector(parts) = operand else { return operand };
     if let [part] = parts.as_slice() { part } else { operand }
@@ -76,7 +76,7 @@ fn elements(
         Class::W32 => select::copy::<u32>,
         Class::W64 => select::copy::<u64>,
     };
-    // All are read before the first is written: `mov.v2.b32 {%a, %b}, {%b, %a};`.
+    // All sources are read before the first destination is written, as in `mov.v2.b32 {%a, %b}, {%b, %a};`.
     let mut values = Vec::new();
     for source in sources {
         let mut op = Op::new(run);
@@ -92,7 +92,7 @@ fn elements(
     Ok(())
 }
 
-/// Whether the destination can lie where the source does, because neither ever changes.
+/// Makes the destination share the source's slot if both are constant. Returns false if an op is needed.
 fn always(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> bool {
     match a {
         _ if kind == Kind::Pred => false,
@@ -156,7 +156,7 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
     let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
-        return Err("only 64-bit generic addresses");
+        return Err("only 64-bit generic addresses are supported");
     }
     let window = match space {
         "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
@@ -196,7 +196,8 @@ pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
     b.emit(op)
 }
 
-/// Where the module's constants begin and end, which lie among global memory: four half addresses each.
+/// Returns the start and end addresses of the module's constants, which are in global memory. An address takes two
+/// slots, the low half first.
 fn constants(b: &Builder<'_>) -> Vec<Slot> {
     let all = b.module.variables.iter().enumerate().filter(|(_, v)| v.space == Space::Const);
     let placed = all.filter_map(|(i, v)| {

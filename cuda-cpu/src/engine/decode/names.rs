@@ -1,4 +1,4 @@
-//! Names of variables and where they lie, for faults.
+//! Names and addresses of variables, for faults.
 
 use cuda_ptx::{Module, Space, Variable as Declared};
 use rustc_hash::FxHashSet;
@@ -7,7 +7,7 @@ use super::layout::{Layout, functions, shared_users};
 use crate::engine::fault::FaultSpace;
 use crate::engine::variables::{Variable, Variables};
 
-/// All variables of global, constant and shared memory that functions in use may name.
+/// Returns all variables of global, constant and shared memory that reachable functions may name.
 pub(crate) fn variables(module: &Module, reachable: &FxHashSet<u32>, layout: &Layout) -> Variables {
     let users = shared_users(module, reachable);
     let mut all = Vec::new();
@@ -47,7 +47,7 @@ fn is_dynamic(variable: &Declared) -> bool {
     variable.space == Space::Shared && variable.size.is_none()
 }
 
-/// What has no size is all of a kernel's dynamic shared memory, behind the static one.
+/// Describes a variable without a size. It stands for a kernel's whole dynamic shared memory.
 fn dynamic(variable: &Declared, layout: &Layout, entry: u32) -> Variable {
     Variable {
         name: variable.name.clone(),

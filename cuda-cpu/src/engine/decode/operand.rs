@@ -1,4 +1,4 @@
-//! Operands become slots: registers, constants, symbols, addresses.
+//! Conversion of operands to slots: registers, constants, symbols and addresses.
 
 use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarType, Space, Symbol};
 
@@ -12,7 +12,7 @@ use crate::engine::exec::special::add_window;
 use crate::engine::op::{Class, Handler, Op, Slot};
 
 impl Builder<'_> {
-    /// The class of a declared register.
+    /// Returns the class of a declared register.
     pub(crate) fn class_of(&self, id: RegId) -> Class {
         match self.body.registers.get(id.0 as usize).map(|r| r.ty) {
             Some(ScalarType::Pred) => Class::Pred,
@@ -21,7 +21,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The slot of a register that must have this class.
+    /// Returns the slot of a register. Fails if it has another class.
     pub(crate) fn register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
         let declared = self.body.registers.get(id.0 as usize).ok_or(OPERANDS)?;
         if declared.ty == ScalarType::B128 || self.class_of(id) != class {
@@ -31,7 +31,7 @@ impl Builder<'_> {
         Ok(*self.registers[id.0 as usize].get_or_insert_with(|| frame.register(class)))
     }
 
-    /// A source operand of this kind, as a register.
+    /// Returns a register for a source operand of this kind.
     pub(crate) fn source(&mut self, operand: &Operand, kind: Kind) -> Result<Slot, Problem> {
         let class = kind.class();
         match operand {
@@ -43,7 +43,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A register used as a source: one of another width is converted first.
+    /// Returns a register that is used as a source. A register of another width is converted first.
     fn source_register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
         let (run, from): (Handler, _) = match (self.class_of(id), class) {
             (Class::W64, Class::W32) => (select::narrow, Class::W64),
@@ -57,7 +57,7 @@ impl Builder<'_> {
         Ok(op.d)
     }
 
-    /// What a constant, special register or symbol is worth.
+    /// Returns the value of a constant, special register or symbol.
     pub(crate) fn value(&self, operand: &Operand, kind: Kind) -> Result<PresetValue, Problem> {
         let bits = match (operand, kind) {
             (Operand::Int(v), Kind::W32) => u64::from(*v as u32),
@@ -81,18 +81,18 @@ impl Builder<'_> {
         Ok(PresetValue::Const(bits))
     }
 
-    /// The address of a symbol in its own space (generic, for parameters).
+    /// Returns the address of a symbol in its own state space. It is generic for parameters.
     pub(crate) fn symbol(&self, symbol: Symbol, offset: i64) -> Result<PresetValue, Problem> {
         let at = |base: u64| Ok(PresetValue::Const(base.wrapping_add_signed(offset)));
         let local = |base: u32| {
             let at = i64::from(base).checked_add(offset).and_then(|at| u32::try_from(at).ok());
-            at.map(PresetValue::Local).ok_or("an offset far outside of its variable")
+            at.map(PresetValue::Local).ok_or("the offset is far outside of the variable")
         };
         match symbol {
             Symbol::Module(i) => match self.layout.module_address(i) {
                 Some(address) => at(address),
                 None if offset == 0 => Ok(PresetValue::DynamicShared),
-                None => Err("an offset from dynamic shared memory"),
+                None => Err("offsets from a dynamic shared variable are not supported"),
             },
             Symbol::Body(i) => {
                 let variable = self.body.variables.get(i as usize).ok_or(OPERANDS)?;
@@ -101,7 +101,7 @@ impl Builder<'_> {
                     _ => match self.layout.body_address(self.index, i) {
                         Some(address) => at(address),
                         None if offset == 0 => Ok(PresetValue::DynamicShared),
-                        None => Err("an offset from dynamic shared memory"),
+                        None => Err("offsets from a dynamic shared variable are not supported"),
                     },
                 }
             }
@@ -115,8 +115,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The symbol is a parameter that lies in local memory: of a call, or of a `.func` itself. Its address is one of
-    /// local space.
+    /// Returns whether the symbol is a parameter in local memory: of a call, or of the device function itself.
     pub(crate) fn is_local_param(&self, symbol: Symbol) -> bool {
         match symbol {
             Symbol::Param(_) | Symbol::Return(_) => !self.function.is_entry,
@@ -127,7 +126,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A destination of this kind. If its register is wider, the result is extended afterwards.
+    /// Returns the register of a destination of this kind. If the declared register is wider, the result is extended
+    /// afterwards.
     pub(crate) fn dest(
         &mut self,
         operand: &Operand,
@@ -152,7 +152,7 @@ impl Builder<'_> {
         Ok(narrow)
     }
 
-    /// A predicate source and whether it is inverted.
+    /// Returns a predicate source, and whether it is negated.
     pub(crate) fn pred(&mut self, operand: &Operand) -> Result<(Slot, bool), Problem> {
         match operand {
             Operand::Reg(id) => Ok((self.register(*id, Class::Pred)?, false)),
@@ -165,7 +165,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The register that an address is relative to, the offset, and whether it has 32 bits.
+    /// Returns the base register of an address, the offset, and whether the register has 32 bits.
     pub(crate) fn address(&mut self, address: &Address) -> Result<(Slot, i64, bool), Problem> {
         match address.base {
             AddressBase::Reg(id) => {
@@ -182,7 +182,7 @@ impl Builder<'_> {
         }
     }
 
-    /// An address with its offset in one 64-bit register.
+    /// Returns a 64-bit register with the address including its offset.
     pub(crate) fn wide_address(&mut self, address: &Address) -> Result<Slot, Problem> {
         let (mut base, offset, narrow) = self.address(address)?;
         if narrow {

@@ -1,4 +1,4 @@
-//! Which registers an instruction reads and writes, and what makes its results worth something.
+//! Finds the registers that an instruction reads and writes, and the rule by which its results are defined.
 
 use cuda_ptx::{AddressBase, Instruction, Operand, RegId, ScalarType};
 
@@ -6,7 +6,8 @@ use super::video::is_video;
 use crate::engine::observe::{Registers, Rule};
 use crate::engine::op::Slot;
 
-/// The registers of an instruction; `slot` says where one lies, `upper` where the upper half of a wide one does.
+/// Returns the registers of an instruction. `slot` maps a register to its slot, `upper` to the slot of the upper half
+/// of a 128-bit one.
 pub(crate) fn registers(
     ins: &Instruction,
     slot: impl Fn(RegId) -> Option<Slot>,
@@ -28,7 +29,7 @@ pub(crate) fn registers(
             continue;
         }
         if i == 0 && has_dest {
-            // An element that nobody wants keeps its place.
+            // A discarded element keeps its position.
             each(operand, &mut |register, _| {
                 found.dests.push(register.and_then(&slot).unwrap_or(Slot::NONE));
                 found.dests.extend(register.and_then(&upper));
@@ -50,7 +51,7 @@ pub(crate) fn registers(
     found
 }
 
-/// Registers in an operand, `None` for what is none; and whether they are inverted.
+/// Calls `found` for each element of an operand: with its register, or `None` if it is none, and whether it is negated.
 fn each(operand: &Operand, found: &mut impl FnMut(Option<RegId>, bool)) {
     match operand {
         Operand::Reg(id) => found(Some(*id), false),
@@ -81,9 +82,9 @@ fn rule(ins: &Instruction) -> Rule {
         "setp" | "set" if has("or") => Rule::CompareOr,
         "selp" => Rule::Select,
         "shfl" => Rule::Shuffle,
-        // Of which one bit is a lane's: nobody looks at those of the others.
+        // Only one bit of the result depends on each lane, so undefined inputs are tracked by bit.
         "vote" if has("ballot") => Rule::Ballot,
-        // What is passed in registers counts as written.
+        // Values that are passed in registers count as written.
         "call" => Rule::Call,
         "bar" | "barrier" if has("red") => Rule::Uses { results: true },
         "mov" | "cvt" | "cvta" | "isspacep" | "setp" | "set" | "slct" | "testp" | "and" | "or"
@@ -97,7 +98,7 @@ fn rule(ins: &Instruction) -> Rule {
         | "elect" | "mapa" | "getctarank" | "createpolicy" | "alloca" | "stacksave" => {
             Rule::Uses { results: true }
         }
-        // Where the first operand is no address.
+        // The first operand is a destination unless it is an address.
         "wmma" | "mbarrier" => {
             Rule::Uses { results: !matches!(ins.operands.first(), Some(Operand::Address(_))) }
         }
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_results_sources_and_addresses() {
+    fn finds_results_sources_and_addresses() {
         let ptx = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
             .reg .b32 %r<9>; .reg .b64 %d<2>; .reg .pred %p<3>;
             ld.shared.v2.u32 {%r0, _}, [%d0+4];

@@ -1,4 +1,4 @@
-//! selp and slct.
+//! `selp` and `slct`.
 
 use cuda_ptx::ScalarType as T;
 

@@ -1,4 +1,4 @@
-//! `mma.sp`: which multiplication a form means.
+//! `mma.sp`: selects the multiplication and decodes its fragments.
 
 use cuda_ptx::Operand;
 
@@ -13,7 +13,7 @@ use crate::engine::exec::tensor::sparse::{
 };
 use crate::engine::op::Handler;
 
-/// `mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 d, a, b, c, e, 0;`, from behind `sp`.
+/// `mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 d, a, b, c, e, 0;`. The `sp` modifier has been taken already.
 pub(super) fn sparse(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let (multiply, metadata) = pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let [d, x, y, c, e, Operand::Int(selector)] = form.instruction().operands.as_slice() else {
@@ -25,12 +25,12 @@ pub(super) fn sparse(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         Metadata::FourLanes => 1,
     };
     if *selector >= selectors {
-        return Err("there is no such selector");
+        return Err("invalid selector");
     }
     whole_warp(b)?;
     let mut c = sources(b, c, Kind::F32)?;
     let [x, y] = [sources(b, x, Kind::W32)?, sources(b, y, Kind::W32)?];
-    // It stands behind C.
+    // The handler expects the metadata after the registers of C.
     c.push(b.source(e, Kind::W32)?);
     let d = dests(b, d, Kind::F32)?;
     let imm = metadata as u64 | selector << SELECTOR | multiply.imm << MODES;
@@ -51,7 +51,7 @@ fn pick(form: &mut Form<'_>) -> Option<(Multiply, Metadata)> {
     }
 }
 
-/// Registers of A, of B, of C with the metadata, and of D.
+/// Number of registers of A, of B, of C with the metadata, and of D.
 const SMALL: [usize; 4] = [2, 2, 5, 4];
 const LARGE: [usize; 4] = [4, 4, 5, 4];
 

@@ -8,7 +8,7 @@ use crate::engine::exec::lane::Kind;
 use crate::engine::exec::special::{clock_32, clock_64, global_timer, global_timer_32};
 use crate::engine::op::{Handler, Op};
 
-/// A special register that holds one value while a block runs.
+/// Returns the preset of a special register that is constant while a block runs.
 pub(crate) fn value(name: &str) -> Option<PresetValue> {
     let (base, axis) = match name.split_once('.') {
         Some((base, "x")) => (base, 0),
@@ -36,12 +36,12 @@ pub(crate) fn value(name: &str) -> Option<PresetValue> {
         "dynamic_smem_size" => Special::DynamicSharedSize,
         "total_smem_size" | "aggr_smem_size" => Special::TotalSharedSize,
         "WARP_SZ" => return Some(PresetValue::Const(32)),
-        // No kernel here is launched from a graph by the device itself; no driver leaves notes; nothing is counted.
+        // The device supports no device-side graph launch, no driver-defined registers and no performance counters.
         "current_graph_exec" => return Some(PresetValue::Const(0)),
         _ if base.starts_with("envreg") || base.starts_with("pm") => {
             return Some(PresetValue::Const(0));
         }
-        // Each block is a cluster of its own.
+        // Each block is its own cluster.
         "cluster_ctarank" | "cluster_ctaid" | "reserved_smem_offset_begin" => {
             return Some(PresetValue::Const(0));
         }
@@ -53,7 +53,7 @@ pub(crate) fn value(name: &str) -> Option<PresetValue> {
     Some(PresetValue::Special(special))
 }
 
-/// `mov` of a special register that changes: true if it was one.
+/// Decodes a `mov` of a special register that changes while a block runs. Returns false for other names.
 pub(crate) fn mov_changing(
     b: &mut Builder<'_>,
     d: &Operand,

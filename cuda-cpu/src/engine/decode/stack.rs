@@ -1,7 +1,7 @@
-//! alloca, stacksave, stackrestore.
+//! `alloca`, `stacksave` and `stackrestore`.
 //!
-//! A function that has one of them keeps in a hidden register where each lane's local memory ends; its calls
-//! begin above.
+//! A function with one of them keeps the end of each lane's local memory in a hidden register. Its calls start above
+//! that end.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -12,11 +12,11 @@ use crate::engine::exec::lane::Kind;
 use crate::engine::exec::{select, stack};
 use crate::engine::op::{Class, Op, Slot};
 
-/// What an address is aligned to at least, and at most.
+/// Minimum and maximum alignment of `alloca`, in bytes.
 const LEAST_ALIGN: u64 = 8;
 const MAX_ALIGN: u64 = 1 << 23;
 
-/// The function begins.
+/// Emits the start of a function: initialises the hidden register if the function needs it.
 pub(crate) fn begin(b: &mut Builder<'_>) {
     let opcodes = ["alloca", "stacksave", "stackrestore"];
     if !b.body.instructions.iter().any(|ins| opcodes.contains(&ins.opcode.as_str())) {
@@ -28,13 +28,13 @@ pub(crate) fn begin(b: &mut Builder<'_>) {
     b.emit_plain(op);
 }
 
-/// Where the function's variables end, and its stack begins.
+/// Returns the end of the function's variables, where its stack starts.
 fn bottom(b: &mut Builder<'_>) -> Slot {
     let bytes = b.locals.bytes;
     b.frame.preset(Class::W32, PresetValue::Local(bytes))
 }
 
-/// The type of addresses, when nothing else is written.
+/// Takes the address type, which must be the only modifier left.
 fn address_kind(form: &mut Form<'_>) -> Result<Kind, Problem> {
     match form.ty() {
         Some(T::U32) if form.is_spent() => Ok(Kind::W32),
@@ -52,7 +52,7 @@ pub(crate) fn alloca(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         _ => return Err(OPERANDS),
     };
     if !align.is_power_of_two() || align > MAX_ALIGN {
-        return Err("an alignment that is no power of two up to 8388608");
+        return Err("the alignment must be a power of two up to 8388608");
     }
     let bytes = b.source(bytes, kind)?;
     let address = b.dest(d, kind, false)?;

@@ -1,4 +1,4 @@
-//! Instructions that suspend threads: see `exec::suspend`.
+//! Emission of instructions that suspend threads. See `exec::suspend`.
 
 use super::builder::{Builder, Problem};
 use crate::engine::code::Control;
@@ -6,8 +6,8 @@ use crate::engine::exec::control::{control, jump};
 use crate::engine::exec::suspend::again;
 use crate::engine::op::{Op, Slot};
 
-/// Emits a look that lanes repeat until it lets them go. `look` makes its op of the place where those go who have to
-/// wait; `fails` is the predicate that becomes false when nobody can go on, if there is one.
+/// Emits a test that lanes repeat until it succeeds. `look` creates the op of the test, given the position to which
+/// waiting lanes jump. `fails` is the predicate that becomes false if the wait expires, or `Slot::NONE`.
 pub(super) fn emit(
     b: &mut Builder<'_>,
     fails: Slot,

@@ -1,6 +1,6 @@
-//! Video instructions: `vadd.s32.u32.s32 d, a.h1, b.b0;`, `vadd4.u32.u32.u32.add d.b10, a.b3210, b.b7654, c;`
+//! Video instructions, as in `vadd.s32.u32.s32 d, a.h1, b.b0;` or `vadd4.u32.u32.u32.add d.b10, a.b3210, b.b7654, c;`.
 //!
-//! The scalar ones do what an H200 does, which is not all that the manual says: see `exec::video_scalar`.
+//! The scalar instructions behave as on an H200, which differs from the manual in places: see `exec::video_scalar`.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -16,12 +16,12 @@ use crate::engine::exec::video::{
 use crate::engine::exec::video_scalar::Scalar;
 use crate::engine::op::Op;
 
-/// Whether it is the name of a video instruction.
+/// Returns whether the opcode is a video instruction.
 pub(crate) fn is_video(opcode: &str) -> bool {
     split(opcode).is_some()
 }
 
-/// The operation, and how many parts the SIMD forms have.
+/// Returns the operation and the number of parts: 2 or 4 for the SIMD instructions, otherwise 1.
 fn split(opcode: &str) -> Option<(Video, u32)> {
     let name = opcode.strip_prefix('v')?;
     let parts = match name.as_bytes().last() {
@@ -40,7 +40,7 @@ fn split(opcode: &str) -> Option<(Video, u32)> {
     exists.then_some((video, parts))
 }
 
-/// Decodes an instruction of this family.
+/// Decodes a video instruction.
 pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let (video, parts) = split(form.opcode()).ok_or(UNKNOWN)?;
     let modifiers = modifiers(form, video, parts > 1).ok_or(UNKNOWN)?;
@@ -77,7 +77,7 @@ pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     b.emit(op)
 }
 
-/// Types, saturation and what else there is, as `imm` bits.
+/// Returns types, saturation and the other modifiers as `imm` bits.
 fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
     let mut imm = 0;
     let signs: &[u64] = match video {
@@ -131,7 +131,7 @@ fn is_negated(operand: &Operand) -> bool {
     matches!(operand, Operand::Part(p) if p.negated)
 }
 
-/// `vmad`'s minus signs: of the product or of `c`.
+/// Returns the negations of `vmad`: of the product or of `c`.
 fn negations(x: &Operand, y: &Operand, c: &Operand) -> Result<u64, Problem> {
     let product = is_negated(x) != is_negated(y);
     match (product, is_negated(c)) {
@@ -142,7 +142,7 @@ fn negations(x: &Operand, y: &Operand, c: &Operand) -> Result<u64, Problem> {
     }
 }
 
-/// The part that is named, or nothing.
+/// Returns the part selector of an operand. It is empty if there is none.
 fn part(operand: &Operand) -> &str {
     match operand {
         Operand::Part(p) => &p.part,
@@ -150,7 +150,7 @@ fn part(operand: &Operand) -> &str {
     }
 }
 
-/// The operand without its part.
+/// Returns the operand without its part selector.
 fn whole(operand: &Operand) -> Operand {
     match operand {
         Operand::Part(p) => Operand::Reg(p.register),
@@ -166,7 +166,7 @@ fn scalar_parts(operands: [&Operand; 3]) -> Result<u64, Problem> {
         .try_fold(0, |imm, (operand, at)| Ok(imm | part_code(part(operand)).ok_or(OPERANDS)? << at))
 }
 
-/// A mask of results, and three bits for each source field: those of `a` first, then those of `b`.
+/// Returns the mask of results, and three bits for each source field: first those of `a`, then those of `b`.
 fn simd_parts([d, x, y]: [&Operand; 3], parts: u32) -> Result<u64, Problem> {
     let letter = if parts == 2 { 'h' } else { 'b' };
     let digits = |operand: &Operand, most: u32| -> Result<Vec<u64>, Problem> {

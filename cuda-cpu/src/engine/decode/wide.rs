@@ -14,7 +14,7 @@ use crate::engine::op::{Class, Handler, Op, Slot};
 use crate::memory::access_16;
 
 impl Builder<'_> {
-    /// The halves of a register, the low one first; of none, if nobody wants the value.
+    /// Returns the halves of a register, the low one first. Allocates unused ones for a discarded operand.
     pub(super) fn halves(&mut self, operand: &Operand) -> Result<[Slot; 2], Problem> {
         let low = match operand {
             Operand::Reg(id) if self.is_wide(*id) => {
@@ -37,13 +37,13 @@ impl Builder<'_> {
         low
     }
 
-    /// Whether a register has 128 bits.
+    /// Returns whether a register has 128 bits.
     pub(super) fn is_wide(&self, id: RegId) -> bool {
         self.body.registers.get(id.0 as usize).is_some_and(|r| r.ty == T::B128)
     }
 }
 
-/// `mov.b128` between registers, from halves and to halves.
+/// Decodes `mov.b128` between registers, from halves and to halves.
 pub(super) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take("b128");
     let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
@@ -71,7 +71,7 @@ pub(super) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     Ok(())
 }
 
-/// What an instruction does with memory.
+/// A memory access of 128 bits.
 pub(super) struct Wide<'a> {
     pub(super) order: Order,
     pub(super) space: SpaceKind,
@@ -89,7 +89,7 @@ pub(super) fn atomic(b: &mut Builder<'_>, name: &str, wide: &Wide<'_>) -> Result
     }
 }
 
-/// `ld.relaxed.gpu.b128 d, [a];`: of a vector each element would be read by itself.
+/// `ld.relaxed.gpu.b128 d, [a];`
 pub(super) fn load(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
     at_once(b, wide::atomic::<Read>, AccessKind::Read, 0, wide)
 }
@@ -110,7 +110,7 @@ fn at_once(
         return Err(OPERANDS);
     }
     if !access_16::is_there() {
-        return Err("this computer's processor has no atomic accesses of 128 bits");
+        return Err("the processor does not support atomic accesses of 128 bits");
     }
     let mut op = Op::new(run);
     let mut given = [Slot::NONE; 2];

@@ -1,8 +1,8 @@
-//! `wmma.mma` as multiplications of `mma`; `fragment` has `wmma.load` and `wmma.store`.
+//! `wmma.mma`, composed of `mma` multiplications. For `wmma.load` and `wmma.store` see `fragment`.
 //!
-//! Fragments are opaque to programs. Here they are as on an H200: those of `mma`, side by side. For `m8n32k16`
-//! the product is transposed: B's fragment is one for `mma`'s A, and A's one for its B. Fragments of f16 have
-//! eight registers; those that are not needed repeat others.
+//! Fragments are opaque to programs. The engine uses the layout of an H200, which places fragments of `mma` side by
+//! side. For `m8n32k16` the product is transposed: the B fragment becomes `mma`'s A operand, and the A fragment its B
+//! operand. Fragments of f16 have eight registers. Those that are not needed repeat others.
 
 use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::collective::whole_warp;
@@ -13,11 +13,11 @@ use crate::engine::exec::select;
 use crate::engine::exec::tensor::floats::pack_halves;
 use crate::engine::op::{Class, Op, Slot};
 
-/// `wmma` in all its forms.
+/// Decodes `wmma` in all forms.
 pub(crate) fn wmma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let what = form.take_one(&["load", "store", "mma"]).ok_or(UNKNOWN)?;
     if !form.take("sync") || !form.take("aligned") {
-        return Err("only the .sync.aligned form");
+        return Err("only the `.sync.aligned` form is supported");
     }
     match what {
         "load" => fragment::load(b, form),
@@ -26,31 +26,31 @@ pub(crate) fn wmma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     }
 }
 
-/// How a shape is made of multiplications.
+/// The composition of a shape from multiplications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Made {
-    /// One is enough.
+    /// A single multiplication.
     Once,
-    /// The same rows, further columns.
+    /// Two multiplications for the same rows and different columns.
     Wide,
-    /// Further rows, the same columns.
+    /// Two multiplications for different rows and the same columns.
     Tall,
-    /// As `Tall`, transposed.
+    /// As `Tall`, with the product transposed.
     Transposed,
-    /// As `Wide`, in two steps of half the depth.
+    /// As `Wide`, each in two steps of half the depth.
     Deep,
 }
 
 struct Plan {
     multiply: Multiply,
     made: Made,
-    /// C is f32, but D is f16: rounded again at the end.
+    /// Whether C is f32 and D is f16, so that the results are rounded again at the end.
     pack: bool,
-    /// Registers of the fragments of A and B.
+    /// Number of registers of the fragments of A and B.
     registers: [usize; 2],
 }
 
-/// One multiplication, by the numbers of the first registers of A, B, C and D; no C: what the last one gave.
+/// One multiplication, as the indices of the first registers of A, B, C and D. Without C, it accumulates onto D.
 type Step = (usize, usize, Option<usize>, usize);
 
 impl Plan {
@@ -120,9 +120,9 @@ fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let sums = if plan.made == Made::Once { 1 } else { 2 } * plan.multiply.registers[3];
     let results = if plan.pack { sums / 2 } else { sums };
     if [x.len(), y.len()] != plan.registers || d.len() != results {
-        return Err("fragments that do not fit the shape");
+        return Err("the fragments do not match the shape");
     }
-    // Results may stand in registers that a later step still reads.
+    // A result register may be the source of a later step.
     let aside = plan.pack
         || plan.made != Made::Once && d.iter().any(|d| [&x, &y, &c].iter().any(|s| s.contains(d)));
     let class = sum.class();

@@ -1,7 +1,7 @@
-//! The functions a GPU approximates, bit for bit: what a compiler puts around the function unit.
+//! Approximate functions, bit for bit as on a GPU, including the code that compilers emit around the function unit.
 //!
-//! Without `.ftz` it scales arguments which the unit would take as zeros, or whose results the unit
-//! would give as zeros, and scales the results back. This file computes what ptxas emits for sm_90.
+//! Without `.ftz`, compilers scale arguments that the unit would flush to zero, or whose results it would flush, and
+//! scale the results back. This file computes what ptxas emits for sm_90.
 
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
@@ -15,11 +15,11 @@ use super::narrow::{Format, unless};
 use super::rounding::{Round, rounds_to_denormal};
 use crate::engine::decode::form::Form;
 
-/// What denormals are multiplied by before the unit sees them, and what is beyond its reciprocals.
+/// The factor for denormals before the unit processes them, and the largest argument of an unscaled reciprocal.
 const UP: f32 = 16_777_216.0;
 const LARGE: f32 = f32::from_bits(0x7E80_0000);
 
-/// An approximated function of f32, with `.ftz` and without.
+/// An approximate function of f32, with and without `.ftz`.
 pub(crate) trait Function: 'static {
     fn flushing(x: f32) -> f32;
     fn keeping(x: f32) -> f32;
@@ -52,7 +52,7 @@ functions! {
         unit(mufu::lg2, x * if_denormal(x, UP, 1.0)) + if_denormal(x, -24.0, 0.0)
     };
     Ex2(x) flushing unit(mufu::ex2, x), keeping {
-        // Below -126 it is the square of the half's.
+        // Below -126, the result is the square of the function at half the argument.
         let small = x < -126.0;
         let y = unit(mufu::ex2, x * choose(small, 0.5, 1.0));
         y * choose(small, y, 1.0)
@@ -67,7 +67,7 @@ fn unit(function: impl Fn(u32) -> u32, x: f32) -> f32 {
     f32::from_bits(function(x.to_bits()))
 }
 
-/// Zeros count as denormals, which does no harm.
+/// Returns `then` for denormals and zeros, for which it makes no difference.
 #[inline(always)]
 fn if_denormal(x: f32, then: f32, otherwise: f32) -> f32 {
     choose(x.abs() < f32::MIN_POSITIVE, then, otherwise)
@@ -78,15 +78,15 @@ fn choose(condition: bool, then: f32, otherwise: f32) -> f32 {
     f32::from_bits(unless(otherwise.to_bits(), condition, then.to_bits()))
 }
 
-/// `x / 2 pi`, rounded towards zero.
+/// Returns `x / 2 pi`, rounded towards zero.
 #[inline(always)]
 fn in_turns(x: f32) -> f32 {
-    // 1/2pi as compilers have it. The product is exact; a NaN keeps its upper bits.
+    // The constant 1/(2 pi) that compilers use. The product is exact, and a NaN keeps its upper bits.
     let product = f64::from(x) * f64::from(f32::from_bits(0x3E22_F983));
     f64::from_bits(product.to_bits() & !0x1FFF_FFFF) as f32
 }
 
-/// A function of f32, with or without `.ftz`.
+/// A function of f32, with `.ftz` if `FLUSH` is set.
 struct Single<F, const FLUSH: bool>(std::marker::PhantomData<F>);
 
 impl<F: Function, const FLUSH: bool> Unary for Single<F, FLUSH> {
@@ -98,7 +98,7 @@ impl<F: Function, const FLUSH: bool> Unary for Single<F, FLUSH> {
     }
 }
 
-/// `div.approx` and `div.full`, which scales large divisors too.
+/// `div.approx` and `div.full`. The latter also scales large divisors.
 struct Quotient<const FULL: bool, const FLUSH: bool>;
 
 impl<const FULL: bool, const FLUSH: bool> Binary for Quotient<FULL, FLUSH> {
@@ -120,7 +120,7 @@ impl<const FULL: bool, const FLUSH: bool> Binary for Quotient<FULL, FLUSH> {
     }
 }
 
-/// A half, with the exact way to f32 and the way back that cuts off, except to infinity.
+/// A half, with the exact conversion to f32, and the conversion back, which truncates except to infinity.
 pub(crate) trait Half: Lane {
     fn widen(self) -> f32;
     fn cut(x: f32) -> Self;
@@ -149,7 +149,7 @@ impl Half for bf16 {
     }
 }
 
-/// One half or two.
+/// A half or two packed halves.
 pub(crate) trait HalfLane: Lane {
     fn map<F: Function>(self) -> Self;
 }
@@ -168,7 +168,7 @@ impl<H: Half<Raw = u32>> HalfLane for Two<H> {
     }
 }
 
-/// A function of halves: the unit works on them as on f32, and cuts the result off.
+/// A function of halves. The unit computes it as for f32 and truncates the result.
 struct OfHalves<F, H>(std::marker::PhantomData<(F, H)>);
 
 impl<F: Function, H: HalfLane> Unary for OfHalves<F, H> {
@@ -180,7 +180,7 @@ impl<F: Function, H: HalfLane> Unary for OfHalves<F, H> {
     }
 }
 
-/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: the unit sees and gives upper words alone.
+/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`. The unit reads and writes upper words only.
 struct Upper<const ROOT: bool>;
 
 impl<const ROOT: bool> Unary for Upper<ROOT> {
@@ -194,7 +194,7 @@ impl<const ROOT: bool> Unary for Upper<ROOT> {
     }
 }
 
-/// `rsqrt.approx.f64`: the unit's result and one step towards the root.
+/// `rsqrt.approx.f64`: the unit's result, improved by one iteration.
 struct RsqrtDouble;
 
 impl Unary for RsqrtDouble {
@@ -203,7 +203,7 @@ impl Unary for RsqrtDouble {
     #[inline(always)]
     fn apply(a: f64, _imm: u64) -> f64 {
         let tiny = a.abs() < f64::MIN_POSITIVE;
-        // 2^54 and 2^27.
+        // 2^54, and below its square root 2^27.
         let x = if tiny { a * 18_014_398_509_481_984.0 } else { a };
         let r = Upper::<true>::apply(x, 0);
         let e = x.mul_add(-(r * r), 1.0);
@@ -225,7 +225,7 @@ macro_rules! by_half {
     };
 }
 
-/// Chooses the handler of a division, a root or an approximated function.
+/// Selects the handler of a division, a root or an approximate function.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let approx = form.take_one(&["approx", "full"]);
     let round = form.take_one(&["rn", "rz", "rm", "rp"]);

@@ -1,4 +1,4 @@
-//! Floating-point arithmetic: add, sub, mul, fma, min, max, neg, abs, copysign, in all types.
+//! Floating-point arithmetic: `add`, `sub`, `mul`, `fma`, `min`, `max`, `neg`, `abs` and `copysign` of all types.
 
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
@@ -12,19 +12,18 @@ use super::mixed;
 use super::rounding::Round;
 use crate::engine::decode::form::Form;
 
-/// `imm` bits of an operation whose modifiers are looked at while it runs; the rounding mode's
-/// code stands above them.
+/// `imm` bits of an operation whose modifiers are evaluated at run time. The code of the rounding mode is above them.
 pub(super) const FTZ: u64 = 1;
 pub(super) const SAT: u64 = 2;
 pub(super) const RELU: u64 = 4;
 pub(super) const ROUND: u32 = 4;
 
-/// A type together with what its modifiers do to operands and results.
+/// A type with the effect of modifiers on operands and results.
 pub(crate) trait Mode: 'static {
     type F: Float;
     fn operand(x: Self::F, imm: u64) -> Self::F;
     fn result(x: Self::F, imm: u64) -> Self::F;
-    /// Operations whose results can be hard to flush.
+    /// Operations whose results are not always flushed correctly by [`result`](Self::result) alone.
     #[inline(always)]
     fn mul(a: Self::F, b: Self::F, imm: u64) -> Self::F {
         Self::result(a.mul(b), imm)
@@ -39,7 +38,7 @@ pub(crate) trait Mode: 'static {
 pub(crate) struct Plain<F>(std::marker::PhantomData<F>);
 /// `.ftz` alone.
 pub(crate) struct Flush<F>(std::marker::PhantomData<F>);
-/// Whatever `imm` says.
+/// The modifiers in `imm`.
 pub(crate) struct Modal<F>(std::marker::PhantomData<F>);
 
 impl<F: Float> Mode for Plain<F> {
@@ -123,7 +122,7 @@ ternary! {
     Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::fma(a, b, c, imm);
 }
 
-/// The handler for a type and its modifiers: the common ones at compile time.
+/// Returns the handler for a type and its modifiers. The common modifiers are evaluated at compile time.
 macro_rules! by_mode {
     ($ty:expr, $imm:expr, $make:ident, $op:ident) => {
         match ($ty, $imm) {
@@ -156,13 +155,13 @@ macro_rules! by_round {
     };
 }
 
-/// Takes `.ftz`, `.sat` and `.relu` and gives their `imm` bits.
+/// Takes `.ftz`, `.sat` and `.relu`, and returns their `imm` bits.
 pub(super) fn take_mode(form: &mut Form<'_>) -> u64 {
     let bit = |set: bool, bit| if set { bit } else { 0 };
     bit(form.take("ftz"), FTZ) | bit(form.take("sat"), SAT) | bit(form.take("relu"), RELU)
 }
 
-/// Chooses the handler of a floating-point instruction.
+/// Selects the handler of a floating-point instruction.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let round = form.take_one(&["rn", "rz", "rm", "rp"]).map_or(0, Round::code);
     let imm = take_mode(form);

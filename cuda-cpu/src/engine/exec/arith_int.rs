@@ -1,4 +1,4 @@
-//! Integer arithmetic: add, sub, mul, mad, div, rem, min, max, sad, dot products, 24-bit forms.
+//! Integer arithmetic: `add`, `sub`, `mul`, `mad`, `div`, `rem`, `min`, `max`, `sad`, dot products and 24-bit forms.
 
 use cuda_ptx::ScalarType as T;
 
@@ -37,7 +37,7 @@ ternary! {
     Mad24HiSat<I: Int24>: I, I, I => I, |a, b, c| I::product24_hi(a, b).add_sat(c);
 }
 
-/// Integers that have one of twice the width.
+/// Integers with a type of twice the width.
 pub(crate) trait Widen: Int {
     type Wide: Int;
     fn widen(self) -> Self::Wide;
@@ -58,7 +58,7 @@ widen!(u16 => u32, i16 => i32, u32 => u64, i32 => i64);
 /// The 32-bit integers, for `mul24` and `mad24`.
 pub(crate) trait Int24: Int {
     fn low24(self) -> Self;
-    /// Bits 16 to 47 of the 48-bit product.
+    /// Returns bits 16 to 47 of the 48-bit product.
     fn product24_hi(a: Self, b: Self) -> Self;
 }
 
@@ -84,8 +84,8 @@ impl Int24 for i32 {
     }
 }
 
-/// A dot product of packed bytes (`dp4a`) or of halves with bytes (`dp2a`) added to `c`; which
-/// operands are signed, and which half of `b` `dp2a` takes, is in `imm`.
+/// A dot product of packed bytes (`dp4a`), or of halves with bytes (`dp2a`), added to `c`. `imm` contains the signs of
+/// the operands, and the half of `b` that `dp2a` takes.
 struct Dot<const PARTS: u32>;
 
 /// `imm` bits of [`Dot`].
@@ -114,7 +114,7 @@ impl<const PARTS: u32> super::map::Ternary for Dot<PARTS> {
     }
 }
 
-/// Chooses the handler of an integer instruction; `None`: not one, or not one that exists.
+/// Selects the handler of an integer instruction. Returns `None` if there is none.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     match form.opcode() {
         "dp4a" | "dp2a" => return pick_dot(form),

@@ -1,6 +1,6 @@
-//! Atomics: `atom` and `red`, in all spaces, as real atomics.
+//! `atom` and `red` in all spaces, as real atomics.
 //!
-//! The unsafe code dereferences what `locate` has just checked for this access.
+//! The unsafe code dereferences pointers that `locate` has checked for the same access.
 
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
@@ -13,58 +13,59 @@ use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::op::{Flow, Handler, Op, Slot};
 use crate::memory::access::Word;
 
-/// Back-edges that an atomic costs: a loop around one is likely to wait for somebody.
+/// Fuel of an atomic, in back-edges. A loop around one is likely to wait for another thread.
 const FUEL: i32 = 256;
 
-/// Whose turn an atomic in a loop may wait for: burns a time slice faster.
+/// Charges an atomic's fuel, so that a loop that waits for another thread ends its time slice sooner.
 pub(crate) fn burn(ctx: &mut Ctx<'_>) {
     spend(ctx, FUEL);
     ctx.team.looks += 1;
 }
 
-/// Bytes that are moved, or printed, for the price of a back-edge.
+/// Number of moved or printed bytes that cost as much as a back-edge.
 const BYTES: usize = 64;
 
-/// What moves many bytes burns a time slice faster, too: a loop around it would take for ever else.
+/// Charges fuel for an instruction that moves many bytes. Otherwise a time slice with a loop of them would take very
+/// long.
 pub(crate) fn burn_for(ctx: &mut Ctx<'_>, bytes: usize) {
     spend(ctx, (bytes / BYTES) as i32);
 }
 
-/// However much straight code spends, there is something left for the back-edges behind it to count down.
+/// Charges fuel. The lower bound keeps later decrements from overflowing.
 fn spend(ctx: &mut Ctx<'_>, fuel: i32) {
     ctx.fuel = ctx.fuel.saturating_sub(fuel).max(i32::MIN / 2);
 }
 
-/// Raw lanes that have an atomic of their width.
+/// Raw lanes of a width for which atomics exist.
 pub(crate) trait AtomicRaw: crate::engine::ctx::Raw + Word {}
 impl AtomicRaw for u32 {}
 impl AtomicRaw for u64 {}
 
-/// A read-modify-write: from the old value and the operands to the new value.
+/// A read-modify-write operation: computes the new value from the old value and the operands.
 trait Modify: 'static {
     type L: Lane<Raw: AtomicRaw>;
     fn new(old: Self::L, b: Self::L, c: Self::L) -> Self::L;
-    /// Does it in memory; returns what was there.
+    /// Performs the operation in memory and returns the old value.
     ///
     /// # Safety
-    /// `at` is valid and aligned for the type.
+    /// `at` must be valid and aligned for the type.
     #[inline(always)]
     unsafe fn update(at: *mut u8, b: Self::L, c: Self::L) -> RawOf<Self> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { RawOf::<Self>::update(at, |old| Self::new(Self::L::from_raw(old), b, c).to_raw()) }
     }
 }
 
 type RawOf<M> = <<M as Modify>::L as Lane>::Raw;
 
-/// Checks the places of a vector of atomics as the one access it is: extra operands are the space and the bytes.
+/// Checks a vector of atomics as a single access. The extra operands are the space and the size in bytes.
 pub(crate) fn check_vector(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (space, bytes) = (SpaceKind::from_code(ctx.extra(op, 0).0), ctx.extra(op, 1).0.into());
     let found = locate(ctx, op, ctx.mask, Access { space, bytes, write: true });
     found.map_or_else(|flow| flow, |_| Flow::Next)
 }
 
-/// In `Op::extra` stand: the third operand, the space, the destination wanted or not.
+/// Runs an atomic. The extra operands are the third operand, the space, and whether the result is used.
 fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let third = ctx.extra(op, 0);
@@ -77,7 +78,7 @@ fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     for lane in lanes_of(mask) {
         let b = M::L::from_raw(ctx.lane(op.b, lane));
         let c = if third == Slot::NONE { b } else { M::L::from_raw(ctx.lane(third, lane)) };
-        // SAFETY: located and aligned for this width. Shared memory is the running thread's alone.
+        // SAFETY: located and aligned for this width. Only this thread accesses the block's shared memory.
         let old = unsafe {
             let at = found.at[lane];
             if space == SpaceKind::Shared {
@@ -113,7 +114,7 @@ fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// An atomic of one half.
+/// Runs an atomic of a half.
 fn run_half<M: Modify<L: Float<Raw = u32>>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let space = SpaceKind::from_code(ctx.extra(op, 1).0);
@@ -156,7 +157,7 @@ modify! {
     MaxFloat<L: Float>, |old, b, c| old.max(b);
 }
 
-/// Those for which processors have an instruction.
+/// Operations with a processor instruction.
 struct Add<L>(std::marker::PhantomData<L>);
 struct Cas<L>(std::marker::PhantomData<L>);
 
@@ -168,7 +169,7 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Add<L> {
     }
     #[inline(always)]
     unsafe fn update(at: *mut u8, b: L, _: L) -> L::Raw {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { L::Raw::add(at, b.to_raw()) }
     }
 }
@@ -181,7 +182,7 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Cas<L> {
     }
     #[inline(always)]
     unsafe fn update(at: *mut u8, b: L, c: L) -> L::Raw {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { L::Raw::exchange_if(at, b.to_raw(), c.to_raw()) }
     }
 }
@@ -196,7 +197,7 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Exch<L> {
     }
 }
 
-/// A chosen atomic.
+/// The handler of an atomic.
 pub(crate) struct Atomic {
     pub(crate) run: Handler,
     pub(crate) kind: Kind,
@@ -212,7 +213,7 @@ macro_rules! by {
     };
 }
 
-/// The smaller or larger of halves: of vectors alone.
+/// Selects `min` or `max` of halves, which exist only for vectors.
 pub(crate) fn pick_extreme(name: &str, ty: T) -> Option<Atomic> {
     let (run, kind): (Handler, Kind) = match (name, ty) {
         ("min", T::F16) => (run_half::<MinFloat<f16>>, Kind::W32),
@@ -226,7 +227,7 @@ pub(crate) fn pick_extreme(name: &str, ty: T) -> Option<Atomic> {
     Some(Atomic { run, kind, operands: 1 })
 }
 
-/// The atomic of this name and type.
+/// Selects the atomic with this name and type.
 pub(crate) fn pick(name: &str, ty: T) -> Option<Atomic> {
     let half = |run: Handler| Some((run, Kind::W32));
     let found = match (name, ty) {

@@ -1,21 +1,22 @@
-//! What an mbarrier is: 64 bits in shared memory.
+//! The representation of an mbarrier: 64 bits in shared memory.
 //!
-//! Programs may not look into it, nor into the tokens that `mbarrier.arrive` gives, which are what it was before.
+//! It is opaque to programs. The tokens that `mbarrier.arrive` returns are copies of the previous word.
 
-/// The largest count of arrivals.
+/// Maximum number of arrivals.
 pub(crate) const MOST: u32 = (1 << 20) - 1;
 
 const ARRIVALS: u64 = MOST as u64;
 const BYTES: u64 = (1 << 21) - 1;
 
-/// Where the fields begin: arrivals of each phase, bytes pending (signed), arrivals pending, the phase's parity.
+/// Positions of the fields: expected arrivals of a phase, pending bytes (signed), pending arrivals, and the phase's
+/// parity.
 const EXPECTED: u32 = 1;
 const PENDING_BYTES: u32 = 21;
 const MARK: u32 = 42;
 const PENDING: u32 = 43;
 const PARITY: u32 = 63;
 
-/// See the module.
+/// A decoded mbarrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mbarrier {
     pub(crate) parity: bool,
@@ -24,23 +25,23 @@ pub(crate) struct Mbarrier {
     pub(crate) expected: u32,
 }
 
-/// What cannot be done with an mbarrier.
+/// An invalid use of an mbarrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MbarrierMisuse {
-    /// It was not initialised, or has been invalidated.
+    /// The mbarrier was not initialised, or has been invalidated.
     NotInitialised,
     /// A count of 0, or above 2^20 - 1.
     Count(u32),
     /// More arrivals than are pending in this phase.
     TooManyArrivals {
-        /// Those that are pending.
+        /// The number of pending arrivals.
         pending: u32,
-        /// Those that arrive.
+        /// The number of new arrivals.
         count: u32,
     },
-    /// `.noComplete`, but the phase would be complete.
+    /// The arrival would complete the phase, but has `.noComplete`.
     Completes,
-    /// More than 2^20 - 1 bytes pending, or less than -(2^20 - 1).
+    /// More than 2^20 - 1 bytes are pending, or fewer than -(2^20 - 1).
     Bytes(i64),
 }
 
@@ -51,7 +52,7 @@ impl Mbarrier {
     }
 
     pub(crate) fn from_word(word: u64) -> Result<Self, MbarrierMisuse> {
-        // Neither fresh shared memory nor what `inval` leaves is a barrier.
+        // The initial contents of shared memory and the word that `inval` writes are not valid mbarriers.
         if word >> MARK & 1 != 0 || word & 1 != 0 {
             return Err(MbarrierMisuse::NotInitialised);
         }
@@ -75,20 +76,20 @@ impl Mbarrier {
             | negated(self.expected) << EXPECTED
     }
 
-    /// What `inval` leaves.
+    /// The word that `inval` writes.
     pub(crate) const INVALID: u64 = 1 << MARK;
 
-    /// How many arrivals were pending when a token was given.
+    /// Returns the number of pending arrivals when the token was created.
     pub(crate) fn pending_of(token: u64) -> u32 {
         ((token >> PENDING & ARRIVALS) as u32).wrapping_neg() & MOST
     }
 
-    /// The parity of the phase in which a token was given.
+    /// Returns the parity of the phase in which the token was created.
     pub(crate) fn parity_of(token: u64) -> bool {
         token >> PARITY != 0
     }
 
-    /// Threads arrive; if they are the last ones, the phase is complete.
+    /// Counts arrivals. The last one completes the phase.
     pub(crate) fn arrive(&mut self, count: u32) -> Result<(), MbarrierMisuse> {
         check(count)?;
         let pending = self.pending;
@@ -98,14 +99,14 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// As [`arrive`](Self::arrive), when it is known that the phase goes on.
+    /// As [`arrive`](Self::arrive), but fails if the phase completes.
     pub(crate) fn arrive_within(&mut self, count: u32) -> Result<(), MbarrierMisuse> {
         let parity = self.parity;
         self.arrive(count)?;
         if self.parity == parity { Ok(()) } else { Err(MbarrierMisuse::Completes) }
     }
 
-    /// From the next phase on, so many arrivals less are expected.
+    /// Reduces the number of expected arrivals of the following phases.
     pub(crate) fn drop_expected(&mut self, count: u32) -> Result<(), MbarrierMisuse> {
         check(count)?;
         let pending = self.expected;
@@ -114,19 +115,19 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// One more arrival is pending: a copy's.
+    /// Adds a pending arrival, for an asynchronous copy.
     pub(crate) fn add_pending(&mut self) -> Result<(), MbarrierMisuse> {
         check(self.pending + 1)?;
         self.pending += 1;
         Ok(())
     }
 
-    /// The phase is not complete before so many bytes have come.
+    /// Adds pending bytes that must arrive before the phase completes.
     pub(crate) fn expect_bytes(&mut self, bytes: u32) -> Result<(), MbarrierMisuse> {
         self.add_bytes(i64::from(bytes))
     }
 
-    /// So many bytes have come.
+    /// Counts arrived bytes.
     pub(crate) fn complete_bytes(&mut self, bytes: u32) -> Result<(), MbarrierMisuse> {
         self.add_bytes(-i64::from(bytes))?;
         self.complete();
@@ -160,9 +161,11 @@ impl std::fmt::Display for MbarrierMisuse {
             Self::NotInitialised => f.write_str("not initialised, or invalidated"),
             Self::Count(count) => write!(f, "a count of {count}: it must be 1 to {MOST}"),
             Self::TooManyArrivals { pending, count } => {
-                write!(f, "{count} arrive where {pending} are pending")
+                write!(f, "{count} arrivals, but only {pending} are pending")
             }
-            Self::Completes => f.write_str(".noComplete, but the phase would be complete"),
+            Self::Completes => {
+                f.write_str("`.noComplete` is given, but the arrival would complete the phase")
+            }
             Self::Bytes(bytes) => write!(f, "{bytes} bytes pending: at most {MOST}"),
         }
     }
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_may_come_before_they_are_expected() {
+    fn bytes_may_arrive_before_they_are_expected() {
         let mut barrier = Mbarrier::new(1).unwrap();
         barrier.complete_bytes(64).unwrap();
         barrier.expect_bytes(64).unwrap();

@@ -1,4 +1,4 @@
-//! Bits: logic, shifts, fields, counting, permutation.
+//! Bit operations: logic, shifts, fields, counting and permutation.
 
 use cuda_ptx::ScalarType as T;
 
@@ -33,7 +33,7 @@ ternary! {
     Shf<I: Int>: I, u32, u32 => u32, |a, b, c, imm| shf(a.bits() as u32, b, c, imm);
 }
 
-/// `lop3`: the look-up table is `imm`.
+/// `lop3`. The look-up table is in `imm`.
 struct Lop3;
 
 impl Ternary for Lop3 {
@@ -55,7 +55,7 @@ impl Ternary for Lop3 {
     }
 }
 
-/// `bfi` has four operands: the position and length travel packed in one register, see `decode`.
+/// `bfi`. It has four operands, so position and length are packed in one register (see `decode`).
 pub(crate) struct Bfi<I>(std::marker::PhantomData<I>);
 
 impl<I: Int> Ternary for Bfi<I> {
@@ -75,7 +75,7 @@ impl<I: Int> Ternary for Bfi<I> {
     }
 }
 
-/// Packs position and length for [`Bfi`], each clamped to 255 as the instruction does.
+/// Packs position and length for [`Bfi`]. Each is clamped to 255, as the instruction does.
 pub(crate) struct PackField;
 
 impl map::Binary for PackField {
@@ -89,7 +89,7 @@ impl map::Binary for PackField {
 }
 
 fn bfind(a: i128, bits: u32, shift_amount: bool) -> u32 {
-    // The most significant bit that is not a sign bit.
+    // For signed numbers, finds the most significant bit that differs from the sign.
     let magnitude = if a < 0 { !a } else { a } as u128;
     if magnitude == 0 {
         return u32::MAX;
@@ -118,15 +118,15 @@ fn bfe<I: Int>(a: I, at: u32, len: u32) -> I {
     if len == 0 {
         return I::default();
     }
-    // A field that reaches beyond the top is filled with the sign (or zero), which is what shifting
-    // the value itself right gives.
+    // A field that extends beyond the top is filled with the sign or with zeros. Shifting the value right does the
+    // same.
     let len = len.min(I::BITS);
     let shifted = a.shr(at);
     let up = if at >= I::BITS || len + at > I::BITS { 0 } else { I::BITS - len };
     shifted.shl(up).shr(up)
 }
 
-/// Position of the n-th set bit from `base` on, upwards for positive `offset`, downwards for negative.
+/// Returns the position of the n-th set bit from `base`: upwards for a positive `offset`, downwards for a negative one.
 fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     let none = u32::MAX;
     if base > 31 {
@@ -148,7 +148,7 @@ fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     none
 }
 
-/// Modes of `prmt` in `imm`; 0 is the general one.
+/// Modes of `prmt`, by `imm`. 0 is the general form.
 const PRMT_MODES: [&str; 6] = ["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"];
 
 #[inline(always)]
@@ -183,7 +183,7 @@ fn shf(a: u32, b: u32, by: u32, imm: u64) -> u32 {
     if imm & SHF_RIGHT != 0 { (both >> by) as u32 } else { ((both << by) >> 32) as u32 }
 }
 
-/// Chooses the handler of a bit instruction.
+/// Selects the handler of a bit instruction.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     match form.opcode() {
         "shf" => return pick_shf(form),

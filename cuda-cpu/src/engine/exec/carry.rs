@@ -1,4 +1,4 @@
-//! Extended-precision arithmetic: add.cc, addc, sub.cc, subc, mad.cc, madc. The carry is a hidden
+//! Extended-precision arithmetic: `add.cc`, `addc`, `sub.cc`, `subc`, `mad.cc` and `madc`. The carry is a hidden
 //! predicate register.
 
 use cuda_ptx::ScalarType as T;
@@ -17,7 +17,7 @@ const SUBTRACT: u64 = 4;
 const MULTIPLY: u64 = 8;
 const HIGH: u64 = 16;
 
-/// The carry register is the op's last operand: `extra` 0.
+/// Runs an instruction. The carry register is the extra operand.
 fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let flag = ctx.extra(op, 0);
     let carry = ctx.pred(flag);
@@ -29,8 +29,8 @@ fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             a = if op.imm & HIGH != 0 { a.mul_hi(b) } else { a.mul(b) };
             b = get(op.c);
         }
-        // As unsigned numbers, so that the carry is the bit above. To subtract is to add the complement and one: after
-        // it the carry says that nothing was borrowed, which `addc` can see.
+        // The operands are treated as unsigned, so that the carry is the bit above them. Subtraction adds the
+        // complement and one. A set carry then means that there was no borrow, which `addc` can observe.
         let subtract = op.imm & SUBTRACT != 0;
         let first = i128::from(subtract);
         let input = if op.imm & CARRY_IN != 0 { i128::from(carry >> lane & 1) } else { first };
@@ -46,7 +46,7 @@ fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// Chooses the handler; the decoder adds the carry register.
+/// Selects the handler. The decoder adds the carry register.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let mut imm = if form.take("cc") { CARRY_OUT } else { 0 };
     imm |= match form.opcode() {

@@ -1,11 +1,11 @@
-//! Clusters of one block: their barrier, and addresses in them.
+//! Clusters of one block: the cluster barrier and cluster addresses.
 
 use super::suspend::suspended;
 use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op, Slot};
 
-/// `elect.sync`: the lowest of those who take part. `Op::cache` is the predicate.
+/// `elect.sync`: elects the lowest participating lane. `Op::cache` is the predicate register.
 pub(crate) fn complete_elect(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let leader = participants.trailing_zeros() & 31;
     ctx.write(op.d, ctx.mask, &[leader; LANES]);
@@ -24,7 +24,7 @@ pub(crate) fn arrive(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// `barrier.cluster.wait`: looks at its guard itself; `Op::extra` is where those go who wait.
+/// `barrier.cluster.wait`. Evaluates its guard itself. Waiting lanes jump to `Op::extra`.
 pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (active, warp, live) = (ctx.guarded(op), ctx.team.warp, ctx.live);
     ctx.team.cluster.set_live(warp, live);
@@ -37,7 +37,7 @@ pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     suspended(ctx, active & !done, op.extra)
 }
 
-/// `mapa`: an address in the block of rank `b`, of which there is one.
+/// `mapa`: maps an address to the block with rank `b`. Only rank 0 exists.
 pub(crate) fn map_address<R: crate::engine::ctx::Raw>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let ranks = ctx.read::<u32>(op.b);
     if let Some(lane) = lanes_of(ctx.mask).find(|&lane| ranks[lane] != 0) {

@@ -1,7 +1,7 @@
-//! Instructions in which the lanes of a warp work together: shfl, vote, match, redux, bar.warp.sync.
+//! Instructions in which the lanes of a warp cooperate: `shfl`, `vote`, `match`, `redux` and `bar.warp.sync`.
 //!
-//! Lanes meet by member mask. Each lane shows its value in the exchange; when all members that have
-//! not exited are there, each group of lanes completes its own instruction from what was shown.
+//! Lanes with the same member mask meet. Each lane deposits its value in the exchange buffer. When all members that
+//! have not exited are present, each fragment computes its results from the deposited values.
 
 use super::float::Float;
 use crate::engine::code::{Collective, Control};
@@ -9,7 +9,7 @@ use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op, Slot};
 
-/// Runs at once when every member is executing; else the scheduler parks the lanes.
+/// Runs at once if all members are executing. Otherwise the scheduler parks the lanes.
 pub(crate) fn collective(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let active = ctx.guarded(op);
     if active == 0 {
@@ -30,8 +30,7 @@ pub(crate) fn collective(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// Whether the executing lanes name the same members, and those are all here that have not exited; else they have to
-/// wait.
+/// Returns whether the executing lanes have the same member mask and include all members that have not exited.
 pub(crate) fn all_here(ctx: &Ctx<'_>, c: &Collective, active: u32) -> bool {
     let members = ctx.lane::<u32>(c.members, active.trailing_zeros() as usize & 31);
     let same = lanes_of(active).all(|lane| ctx.lane::<u32>(c.members, lane) == members);
@@ -42,13 +41,13 @@ fn outside(ctx: &Ctx<'_>, c: &Collective, active: u32) -> Option<usize> {
     lanes_of(active).find(|&lane| ctx.lane::<u32>(c.members, lane) >> lane & 1 == 0)
 }
 
-/// Nothing to show.
+/// Deposits nothing.
 pub(crate) fn deposit_nothing(_: &mut Ctx<'_>, _: &Op) {}
 
-/// No result.
+/// Computes no result.
 pub(crate) fn complete_nothing(_: &mut Ctx<'_>, _: &Op, _: u32) {}
 
-/// Shows a 32-bit register.
+/// Deposits a 32-bit register.
 pub(crate) fn deposit_32(ctx: &mut Ctx<'_>, op: &Op) {
     let values = ctx.read::<u32>(op.a);
     for lane in lanes_of(ctx.mask) {
@@ -56,7 +55,7 @@ pub(crate) fn deposit_32(ctx: &mut Ctx<'_>, op: &Op) {
     }
 }
 
-/// Shows a 64-bit register.
+/// Deposits a 64-bit register.
 pub(crate) fn deposit_64(ctx: &mut Ctx<'_>, op: &Op) {
     let values = ctx.read::<u64>(op.a);
     for lane in lanes_of(ctx.mask) {
@@ -64,7 +63,7 @@ pub(crate) fn deposit_64(ctx: &mut Ctx<'_>, op: &Op) {
     }
 }
 
-/// Shows a predicate, inverted when `imm` bit 8 says so.
+/// Deposits a predicate. It is negated if `imm` contains [`PRED_NOT`].
 pub(crate) fn deposit_pred(ctx: &mut Ctx<'_>, op: &Op) {
     let value = ctx.pred(op.a);
     let value = if op.imm & PRED_NOT != 0 { !value } else { value };
@@ -73,21 +72,21 @@ pub(crate) fn deposit_pred(ctx: &mut Ctx<'_>, op: &Op) {
     }
 }
 
-/// See [`deposit_pred`].
+/// The `imm` bit of a negated predicate.
 pub(crate) const PRED_NOT: u64 = 0x100;
 
-/// Modes of `shfl` in `imm`.
+/// Modes of `shfl`, by `imm`.
 pub(crate) const SHFL_MODES: [&str; 4] = ["up", "down", "bfly", "idx"];
 
-/// Of `shfl`: `b` the lane operand, `c` clamp and segment; the predicate is in `Op::guard`'s
-/// neighbour: see `decode`.
+/// Completes `shfl`. `b` is the lane operand, `c` contains clamp and segment mask, and `Op::cache` is the predicate
+/// register or `Slot::NONE`.
 pub(crate) fn complete_shfl(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let (b, c) = (ctx.read::<u32>(op.b), ctx.read::<u32>(op.c));
     let pred = Slot(op.cache);
     let (mut result, mut valid) = ([0u32; LANES], 0u32);
     for lane in 0..LANES {
         let (source, ok) = shfl_source(op.imm, lane as u32, b[lane], c[lane]);
-        // A source that takes no part has no value to give; the lane's own is as good as any.
+        // An absent source lane has no value, so the result is undefined. The lane's own value is used.
         let shown = ok && participants >> source & 1 != 0;
         result[lane] = ctx.exchange[if shown { source as usize } else { lane }] as u32;
         valid |= u32::from(ok) << lane;
@@ -98,7 +97,7 @@ pub(crate) fn complete_shfl(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     }
 }
 
-/// The source lane of `shfl` and whether it is in range (else it is the lane itself).
+/// Returns the source lane of `shfl` and whether it is in range. If not, the source is the lane itself.
 fn shfl_source(mode: u64, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (b, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let max = (lane & segment) | (clamp & !segment);
@@ -118,7 +117,7 @@ fn shfl_source(mode: u64, lane: u32, b: u32, c: u32) -> (u32, bool) {
     if ok { (source & 31, true) } else { (lane, false) }
 }
 
-/// By lane: whose value it gets. And the lanes that want one of a lane that takes no part; they get their own.
+/// Returns the source of each lane, and the lanes whose source does not participate.
 pub(crate) fn shuffle_sources(
     ctx: &Ctx<'_>,
     op: &Op,
@@ -135,7 +134,7 @@ pub(crate) fn shuffle_sources(
     (sources, absent)
 }
 
-/// Modes of `vote` in the low bits of `imm`.
+/// Modes of `vote`, by the low bits of `imm`.
 pub(crate) const VOTE_MODES: [&str; 4] = ["all", "any", "uni", "ballot"];
 
 pub(crate) fn complete_vote(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
@@ -150,7 +149,7 @@ pub(crate) fn complete_vote(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     ctx.set_pred(op.d, ctx.mask, if held { FULL } else { 0 });
 }
 
-/// `match.any`: the lanes that show the same.
+/// `match.any`: returns the mask of the lanes with the same value.
 pub(crate) fn complete_match_any(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let shown = *ctx.exchange;
     let same = |lane: usize| {
@@ -162,7 +161,7 @@ pub(crate) fn complete_match_any(ctx: &mut Ctx<'_>, op: &Op, participants: u32) 
     ctx.write::<u32>(op.d, ctx.mask, &values);
 }
 
-/// `match.all`: all lanes if they show the same, else none; and a predicate that says so.
+/// `match.all`: returns all participants and a true predicate if their values are equal, otherwise 0 and false.
 pub(crate) fn complete_match_all(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let shown = *ctx.exchange;
     let first = participants.trailing_zeros() as usize & 31;
@@ -174,9 +173,9 @@ pub(crate) fn complete_match_all(ctx: &mut Ctx<'_>, op: &Op, participants: u32) 
     }
 }
 
-/// Operations of `redux` in `imm`; signed ones follow.
+/// Operations of `redux`, by `imm`.
 pub(crate) const REDUX: [&str; 6] = ["add", "min", "max", "and", "or", "xor"];
-/// Set in `imm` when the type is signed.
+/// The `imm` bit of a signed type.
 pub(crate) const REDUX_SIGNED: u64 = 0x10;
 
 pub(crate) fn complete_redux(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
@@ -196,7 +195,7 @@ pub(crate) fn complete_redux(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     ctx.write(op.d, ctx.mask, &[result; LANES]);
 }
 
-/// What `redux` of f32 does, in `imm`: the larger is wanted, magnitudes are compared, a NaN wins.
+/// `imm` bits of `redux` of f32: maximum instead of minimum, compare magnitudes, propagate NaN.
 pub(crate) const REDUX_MAX: u64 = 1;
 pub(crate) const REDUX_ABS: u64 = 2;
 pub(crate) const REDUX_NAN: u64 = 4;

@@ -1,4 +1,4 @@
-//! Comparisons: what `setp` and `set` test.
+//! The comparisons of `setp` and `set`.
 
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
@@ -8,7 +8,7 @@ use super::lane::Lane;
 use super::map::{self, Compare, Pick};
 use crate::engine::decode::form::Form;
 
-/// What is compared.
+/// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Test {
@@ -43,8 +43,8 @@ const GEU: u8 = Test::Geu as u8;
 const NUM: u8 = Test::Num as u8;
 const NAN: u8 = Test::Nan as u8;
 
-/// Names of the tests; the unsigned ones (`lo`, `ls`, `hi`, `hs`) mean the same as the others
-/// because the type is unsigned.
+/// Names of the operators. The unsigned ones (`lo`, `ls`, `hi`, `hs`) are the same as the others, because the type is
+/// unsigned.
 const NAMES: [(&str, u8); 18] = [
     ("eq", EQ),
     ("ne", NE),
@@ -66,7 +66,7 @@ const NAMES: [(&str, u8); 18] = [
     ("nan", NAN),
 ];
 
-/// One test of two numbers. `Ne` is ordered: false when one is NaN.
+/// Compares two numbers. `NE` is ordered: it is false if an operand is NaN.
 #[inline(always)]
 fn test<L: PartialOrd, const TEST: u8>(a: L, b: L) -> bool {
     let ordered = a.partial_cmp(&b).is_some();
@@ -148,14 +148,14 @@ macro_rules! float_tests {
     };
 }
 
-/// Takes the comparison's name.
+/// Takes the name of the operator.
 pub(crate) fn take_test(form: &mut Form<'_>) -> Option<u8> {
     let names: Vec<&str> = NAMES.iter().map(|&(name, _)| name).collect();
     let taken = form.take_one(&names)?;
     NAMES.iter().find(|&&(name, _)| name == taken).map(|&(_, test)| test)
 }
 
-/// The comparison of this type.
+/// Selects the comparison for this type.
 pub(crate) fn pick(test: u8, ty: T, ftz: bool) -> Option<Pick> {
     match ty {
         T::F32 if ftz => float_tests!(test, CmpFtz, f32),
@@ -175,12 +175,12 @@ pub(crate) fn pick(test: u8, ty: T, ftz: bool) -> Option<Pick> {
     }
 }
 
-/// Whether a word differs from another.
+/// Returns a comparison for inequality of 32-bit words.
 pub(crate) fn pick_not_zero() -> Pick {
     map::compare::<Cmp<u32, NE>>()
 }
 
-/// The test with this code.
+/// Compares two numbers with the operator of this code.
 pub(super) fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
     match code {
         EQ => test::<H, EQ>(a, b),

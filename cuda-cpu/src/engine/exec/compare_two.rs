@@ -9,11 +9,11 @@ use super::lane::Two;
 use super::map::{self, Binary, Compare, Pick};
 use super::rounding::Round;
 
-/// `imm` of [`SetTwo`] beside the test in its low byte.
+/// `imm` bits of [`SetTwo`], above the operator in the low byte.
 const SET_FTZ: u64 = 0x100;
-/// The result is all ones or zeros, not 1.0 or 0.
+/// The result is all ones or zero, not 1.0 or 0.
 const SET_ONES: u64 = 0x200;
-/// The other way round: what the test fails.
+/// The comparison is negated.
 pub(crate) const SET_NOT: u64 = 0x400;
 
 /// `set` of packed halves.
@@ -38,7 +38,7 @@ impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
     }
 }
 
-/// `setp` of one of two packed halves: which one is in `imm` bit 16.
+/// `setp` of one of two packed halves. [`PART_HIGH`] in `imm` selects it.
 struct CmpPart<H>(std::marker::PhantomData<H>);
 
 impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
@@ -52,10 +52,10 @@ impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
     }
 }
 
-/// See [`CmpPart`].
+/// The `imm` bit of [`CmpPart`] that selects the high half.
 const PART_HIGH: u64 = 0x1_0000;
 
-/// `set` of packed halves into packed results of type `to`.
+/// Selects `set` of packed halves with packed results of type `to`.
 pub(crate) fn pick_set(test: u8, to: T, from: T, ftz: bool) -> Option<Pick> {
     let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 };
     match (to, from) {
@@ -67,7 +67,7 @@ pub(crate) fn pick_set(test: u8, to: T, from: T, ftz: bool) -> Option<Pick> {
     }
 }
 
-/// `setp` of packed halves: one part's comparison.
+/// Selects `setp` of packed halves, for the comparison of one part.
 pub(crate) fn pick_part(test: u8, ty: T, ftz: bool, high: bool) -> Option<Pick> {
     let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 } | if high { PART_HIGH } else { 0 };
     match ty {

@@ -1,23 +1,23 @@
-//! Branches, guards, and everything the scheduler does.
+//! Branches, guards, and ops for the scheduler.
 
 use crate::engine::ctx::Ctx;
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op};
 
-/// Runs the handler proper for the lanes whose guard holds.
+/// Runs the inner handler for the lanes whose guard is true.
 pub(crate) fn guarded(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let active = ctx.guarded(op);
     if active == 0 {
         return Flow::Next;
     }
     let all = std::mem::replace(&mut ctx.mask, active);
-    // SAFETY: the op belongs to the current frame: it is the one being run.
+    // SAFETY: the running op belongs to the current frame.
     let flow = unsafe { (op.inner)(ctx, op) };
     ctx.mask = all;
     flow
 }
 
-/// `bra` without a guard; the target is in `imm`.
+/// `bra` without a guard. The target is in `imm`.
 pub(crate) fn jump(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     ctx.target = op.imm as u32;
     Flow::Jump
@@ -39,7 +39,7 @@ pub(crate) fn branch(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Diverge
 }
 
-/// Stands before a label that is reached from above: others may be waiting there.
+/// Placed before a label. Stops the fragment if another fragment of the warp may be waiting to join it there.
 pub(crate) fn join(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if ctx.merge_pc > op.pc + 1 {
         return Flow::Next;
@@ -48,7 +48,7 @@ pub(crate) fn join(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Jump
 }
 
-/// The scheduler's business.
+/// Calls the scheduler.
 pub(crate) fn control(_: &mut Ctx<'_>, _: &Op) -> Flow {
     Flow::Control
 }
@@ -59,18 +59,18 @@ pub(crate) fn trap(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     ctx.fail(lane, FaultKind::Trap)
 }
 
-/// Fences and hints: one block runs on one thread, and atomics order the rest.
+/// Fences. A block runs on one thread, and a fence orders its accesses with those of other blocks.
 pub(crate) fn fence(_: &mut Ctx<'_>, _: &Op) -> Flow {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     Flow::Next
 }
 
-/// Nothing to do.
+/// Does nothing.
 pub(crate) fn nothing(_: &mut Ctx<'_>, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// Stands before loads that threads use to wait for others: see `atomics::burn`.
+/// Placed before loads with which threads wait for others. See `atomics::burn`.
 pub(crate) fn burn_fuel(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     super::atomics::burn(ctx);
     Flow::Next

@@ -1,4 +1,4 @@
-//! `cvt`: between all types, with rounding, saturation and flushing.
+//! `cvt` between all types, with rounding, saturation and flushing.
 
 use std::marker::PhantomData;
 
@@ -15,13 +15,13 @@ use super::map::{self, Pick, Unary};
 use super::rounding::{Round, f64_to_f32, rounds_to_denormal};
 use crate::engine::decode::form::Form;
 
-/// `imm` bits; the rounding mode's code stands above them.
+/// `imm` bits. The code of the rounding mode is above them.
 pub(super) const FTZ: u64 = 1;
 pub(super) const SAT: u64 = 2;
 pub(super) const RELU: u64 = 4;
-/// Round to an integral value (float to float with `.rni` and so on).
+/// Rounds to an integral value, as in float-to-float conversions with `.rni`.
 const INTEGRAL: u64 = 8;
-/// What is too large becomes the largest number.
+/// Values that are too large become the largest finite number.
 pub(super) const SATFINITE: u64 = 16;
 pub(super) const ROUND: u32 = 5;
 
@@ -57,7 +57,7 @@ impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         let a = if imm & FTZ != 0 { a.flush() } else { a };
-        // From f64, NaN gives the highest bit alone; from the others only with 64 bits.
+        // A NaN in f64, or converted to 64 bits, becomes the highest bit. Otherwise it becomes 0.
         let wide = D::BITS == 64 || A::KIND == Kind::F64;
         if a.to_f64().is_nan() && wide {
             return D::from_bits(1 << (D::BITS - 1));
@@ -72,7 +72,7 @@ impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
     const SLOW: bool = is_half::<A>() || is_half::<D>();
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
-        // Flushing is an operation of its own, which gives a canonical NaN.
+        // Flushing is a separate operation with a canonical NaN.
         let a = if imm & FTZ != 0 { a.flush().canonical() } else { a };
         let mode = imm >> ROUND;
         let x = a.to_f64();
@@ -88,7 +88,7 @@ impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
     }
 }
 
-/// `cvt.f32.f32`: the bits, NaN or not.
+/// `cvt.f32.f32`: copies the bits, also of a NaN.
 struct Same;
 
 impl Unary for Same {
@@ -100,7 +100,7 @@ impl Unary for Same {
     }
 }
 
-/// `cvt.rn.ftz.f32.f64` and the like.
+/// `cvt` from f64 to f32 with `.ftz`.
 struct DoubleToSingle;
 
 impl Unary for DoubleToSingle {
@@ -115,7 +115,7 @@ impl Unary for DoubleToSingle {
     }
 }
 
-/// `cvt.f32.bf16`: the upper half of the bits, NaN or not.
+/// `cvt.f32.bf16`: moves the bits to the upper half, also of a NaN.
 struct ShiftUp;
 
 impl Unary for ShiftUp {
@@ -127,12 +127,12 @@ impl Unary for ShiftUp {
     }
 }
 
-/// f16 or bf16.
+/// Returns whether the type is f16 or bf16.
 pub(super) const fn is_half<F: Scalar>() -> bool {
     matches!(F::KIND, Kind::W32)
 }
 
-/// Conversions that keep what they can of a NaN instead of making it canonical.
+/// Returns whether the conversion keeps the upper payload bits of a NaN. Others make it canonical.
 #[inline(always)]
 fn keeps_nan<A: Scalar, D: Scalar>() -> bool {
     A::KIND == Kind::F64 && D::KIND != Kind::F64
@@ -155,16 +155,16 @@ fn integral(x: f64, mode: u64) -> f64 {
     }
 }
 
-/// Out of range clamps; NaN becomes 0.
+/// Converts to an integer. Values out of range are clamped, and NaN becomes 0.
 #[inline(always)]
 fn float_to_int<D: Int>(x: f64, mode: u64) -> D {
     if x.is_nan() {
         return D::default();
     }
-    // To cut off the fraction is a part of `as`.
+    // `as` truncates the fraction.
     let x = if mode == 1 { x } else { integral(x, mode) };
     if D::BITS == 64 {
-        // Saturates at the bounds of 128 bits, which is far beyond those of `D`.
+        // Saturates at the bounds of 128 bits, which are far beyond those of `D`.
         return D::clamp_i128(x as i128);
     }
     D::clamp_i64(x as i64)
@@ -195,7 +195,7 @@ macro_rules! with_ints {
     };
 }
 
-/// Chooses the handler of a `cvt`.
+/// Selects the handler of a `cvt`.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     if form.take("pack") {
         return convert_narrow::pick_pack(form);
@@ -222,7 +222,7 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     if !exists(to, from, rounding, modifiers) {
         return None;
     }
-    // No denormals of f32 come in or out where f16 is.
+    // A conversion with f16 has no f32 denormals as operands or results.
     let imm = if from == T::F16 { imm & !FTZ } else { imm };
     let pick = match (to, from, is_integer(to), is_integer(from)) {
         (T::F16x2 | T::BF16x2 | T::TF32, ..) => convert_narrow::pick_wide(to, rounding),
@@ -248,7 +248,7 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
 
 fn pick_float(to: T, from: T, imm: u64) -> Option<Pick> {
     match (to, from) {
-        // Exact, whatever the rounding.
+        // These conversions are exact in any rounding mode.
         (T::F32, T::BF16) if imm & FTZ == 0 => Some(map::unary::<ShiftUp>()),
         (T::F32, T::F32) if imm == 0 => Some(map::unary::<Same>()),
         (T::F32, T::F16) => Some(map::unary::<Widen>()),

@@ -1,19 +1,19 @@
-//! Which forms of `cvt` there are: the types, and for each pair the roundings and modifiers it may have. What
-//! an assembler refuses has no meaning that could be computed.
+//! The valid forms of `cvt`: the types, and for each pair the permitted roundings and modifiers. A form that an
+//! assembler rejects has no defined meaning.
 
 use cuda_ptx::ScalarType as T;
 
 use super::convert::{FTZ, RELU, SAT, SATFINITE};
 
-/// A `cvt`'s rounding modifier.
+/// The rounding modifier of a `cvt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounding {
     None,
-    /// `rn`, `rz`.
+    /// `rn` or `rz`.
     Common,
-    /// `rm`, `rp`.
+    /// `rm` or `rp`.
     Directed,
-    /// `rni` and the like.
+    /// `rni` and the other integer roundings.
     Integral,
     /// `rna`.
     Away,
@@ -21,14 +21,14 @@ pub(super) enum Rounding {
 
 use Rounding::{Away, Common, Directed, Integral, None};
 
-/// There is a `cvt` between these types with this rounding and no other modifiers than these.
+/// Returns whether `cvt` between these types permits this rounding and these modifiers.
 pub(super) fn exists(to: T, from: T, rounding: Rounding, modifiers: u64) -> bool {
     use T::{BF16, BF16x2, F16, F16x2, F32, F64, TF32};
     let (rounded, mut allowed) = match (to, from) {
         (F32, F32) => (matches!(rounding, None | Integral), FTZ | SAT),
         (F16, F16) | (F64, F64) => (matches!(rounding, None | Integral), SAT),
         (BF16, BF16) => (matches!(rounding, None | Integral), 0),
-        // Narrower.
+        // Narrowing conversions.
         (F16, F32) => (is_float(rounding), FTZ | SAT),
         (BF16, F32) => (is_float(rounding), FTZ),
         (F32, F64) => (is_float(rounding), FTZ | SAT),
@@ -37,12 +37,12 @@ pub(super) fn exists(to: T, from: T, rounding: Rounding, modifiers: u64) -> bool
         (F16x2 | BF16x2, F32) => (rounding == Common, RELU | SATFINITE),
         (TF32, F32) if rounding == Away => (true, SATFINITE),
         (TF32, F32) => (rounding == Common, RELU),
-        // Wider, or between the halves: where a bf16 is, a rounding may be written.
+        // Widening conversions, and those between halves. Those with bf16 may have a rounding.
         (F32, F16) | (F64, F32) => (rounding == None, FTZ | SAT),
         (F64, F16) => (rounding == None, SAT),
         (F32, BF16) => (rounding == None || is_float(rounding), FTZ),
         (F64 | F16, BF16) | (BF16, F16) => (rounding == None || is_float(rounding), 0),
-        // With integers.
+        // Conversions from or to integers.
         (F32, _) if is_integer(from) => (is_float(rounding), FTZ | SAT),
         (F16 | F64, _) if is_integer(from) => (is_float(rounding), SAT),
         (BF16, _) if is_integer(from) => (is_float(rounding) && from.size() > 1, 0),
@@ -54,7 +54,7 @@ pub(super) fn exists(to: T, from: T, rounding: Rounding, modifiers: u64) -> bool
         }
         _ => return false,
     };
-    // To a half these two exclude the others.
+    // These two modifiers exclude the others in conversions to a half.
     if matches!((to, from), (F16 | BF16, F32)) && modifiers & (RELU | SATFINITE) != 0 {
         allowed = if rounding == Common { RELU | SATFINITE } else { 0 };
     }
@@ -73,7 +73,7 @@ fn is_signed(ty: T) -> bool {
     matches!(ty, T::S8 | T::S16 | T::S32 | T::S64)
 }
 
-/// All values of `from` are values of `to`.
+/// Returns whether `to` can represent all values of `from`.
 fn holds(to: T, from: T) -> bool {
     match (is_signed(to), is_signed(from)) {
         (false, true) => false,

@@ -28,7 +28,7 @@ impl<A: Int, D: FromInt> Unary for IntToFloat<A, D> {
     }
 }
 
-/// Types that integers are converted to.
+/// Types to which integers are converted.
 pub(super) trait FromInt: Scalar {
     fn from_small(a: i64, mode: Round) -> Self;
     fn from_wide(a: i128, mode: Round) -> Self;
@@ -43,7 +43,7 @@ macro_rules! from_int {
             }
             #[inline(always)]
             fn from_wide(a: i128, mode: Round) -> Self {
-                // Odd rounding to f64 keeps what a second rounding needs to know.
+                // Odd rounding to f64 keeps the information that the second rounding needs.
                 let nearest = a as f64;
                 let lost = (a - nearest as i128) as f64;
                 <$ty>::round_from(step_f64(nearest, lost, Round::Odd), mode)
@@ -52,7 +52,7 @@ macro_rules! from_int {
     };
 }
 
-// An f64 holds every integer of up to 32 bits.
+// An f64 represents every integer of up to 32 bits.
 from_int!(f16, |a, mode| Self::round_from(a as f64, mode));
 from_int!(bf16, |a, mode| Self::round_from(a as f64, mode));
 

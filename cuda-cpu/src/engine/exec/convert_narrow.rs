@@ -1,4 +1,4 @@
-//! `cvt` to and from halves, bytes and tf32, also packed; `cvt.pack`.
+//! `cvt` to and from halves, bytes and tf32, also packed, and `cvt.pack`.
 
 use std::marker::PhantomData;
 
@@ -15,10 +15,10 @@ use super::narrow::{Format, unless};
 use super::rounding::Round;
 use crate::engine::decode::form::Form;
 
-/// A half, and its bits' format.
+/// A half and the format of its bits.
 pub(super) trait Half: Float<Raw = u32> {
     const FORMAT: Format;
-    /// Whether `.ftz` makes zeros of denormals that become such halves.
+    /// Whether `.ftz` flushes f32 denormals in conversions to this type.
     const FLUSHED: bool;
 }
 
@@ -32,9 +32,9 @@ impl Half for bf16 {
     const FLUSHED: bool = true;
 }
 
-/// What a half can be made of in one rounding.
+/// Types from which a half is converted with a single rounding.
 pub(super) trait Single: Lane {
-    /// As the bits of an f32.
+    /// Returns the value as the bits of an f32.
     fn single(self) -> u32;
 }
 
@@ -52,15 +52,15 @@ impl<H: Half> Single for H {
     }
 }
 
-/// The bits of an f32 in another format, as `imm` says.
+/// Converts the bits of an f32 to another format, with the modifiers in `imm`.
 #[inline(always)]
 fn narrowed(x: u32, format: Format, imm: u64) -> u32 {
     let r = format.round(x, Round::from_code(imm >> ROUND), imm & SATFINITE != 0);
-    // Negative numbers and -0, but no NaN.
+    // `.relu` applies to negative numbers and -0, not to NaNs.
     unless(r, (imm & RELU != 0) & (0x8000_0000..=0xFF80_0000).contains(&x), 0)
 }
 
-/// To a half from f32 or a half.
+/// Conversion from f32 or a half to a half.
 pub(super) struct ToHalf<A, H>(PhantomData<(A, H)>);
 
 impl<A: Single, H: Half> Unary for ToHalf<A, H> {
@@ -70,7 +70,7 @@ impl<A: Single, H: Half> Unary for ToHalf<A, H> {
     fn apply(a: A, imm: u64) -> H {
         let x = f32::from_bits(a.single());
         let x = if imm & FTZ != 0 && H::FLUSHED { x.flush() } else { x };
-        // To clamp first comes to the same.
+        // Clamping before rounding has the same result.
         let x = if imm & SAT != 0 { x.saturate() } else { x };
         H::from_raw(narrowed(x.to_bits(), H::FORMAT, imm))
     }
@@ -89,7 +89,7 @@ impl Unary for Widen {
     }
 }
 
-/// `cvt.rn.f16x2.f32 d, a, b`: the first operand goes to the upper half.
+/// `cvt.rn.f16x2.f32 d, a, b`: converts two numbers. The first one becomes the upper half.
 struct ToHalves<H>(PhantomData<H>);
 
 impl<H: Half> Binary for ToHalves<H> {
@@ -110,7 +110,7 @@ const fn byte(format: u64) -> Format {
     if format == E4M3 { Format::E4M3 } else { Format::E5M2 }
 }
 
-/// Two numbers to two bytes: the first operand, or the upper half, goes to the upper byte.
+/// Conversion of two numbers to two bytes. The first operand, or the upper half, becomes the upper byte.
 struct ToBytes<const FORMAT: u64>;
 
 impl<const FORMAT: u64> Binary for ToBytes<FORMAT> {
@@ -146,7 +146,7 @@ impl<const FORMAT: u64> Unary for FromBytes<FORMAT> {
     }
 }
 
-/// To tf32, an f32 with 10 bits of fraction: with one rounding of the unit, or as `rna` is compiled.
+/// Conversion to tf32, an f32 with 10 bits of fraction: a single rounding, or `rna` as compilers emit it.
 struct ToTf32<const AWAY: bool>;
 
 impl<const AWAY: bool> Unary for ToTf32<AWAY> {
@@ -170,7 +170,7 @@ impl<const AWAY: bool> Unary for ToTf32<AWAY> {
     }
 }
 
-/// `cvt.pack.sat`: two integers clamped to so many bits, in the lowest ones; above them what a third one has.
+/// `cvt.pack.sat`: clamps two integers to `BITS` bits each and places them below the low bits of the third operand.
 struct PackIntegers<const BITS: u32, const SIGNED: bool>;
 
 impl<const BITS: u32, const SIGNED: bool> Ternary for PackIntegers<BITS, SIGNED> {
@@ -193,7 +193,7 @@ macro_rules! by_byte {
     };
 }
 
-/// Chooses the handler of a `cvt` to or from bytes; `form` still has its types.
+/// Selects the handler of a `cvt` to or from bytes. `form` must still contain its types.
 pub(super) fn pick_bytes(form: &mut Form<'_>, imm: u64) -> Option<Pick> {
     let format = form.take_one(&["e4m3x2", "e5m2x2"])?;
     let from_bytes = form.instruction().modifiers.last().is_some_and(|last| last == format);
@@ -206,7 +206,7 @@ pub(super) fn pick_bytes(form: &mut Form<'_>, imm: u64) -> Option<Pick> {
     (imm & !RELU == needed).then(|| pick.with(imm))
 }
 
-/// Chooses the handler of a `cvt` to two halves or tf32 from f32.
+/// Selects the handler of a `cvt` from f32 to two halves or tf32.
 pub(super) fn pick_wide(to: T, rounding: Rounding) -> Option<Pick> {
     match (to, rounding) {
         (T::F16x2, _) => Some(map::binary::<ToHalves<f16>>()),
@@ -217,7 +217,7 @@ pub(super) fn pick_wide(to: T, rounding: Rounding) -> Option<Pick> {
     }
 }
 
-/// Chooses the handler of a `cvt.pack`.
+/// Selects the handler of a `cvt.pack`.
 pub(super) fn pick_pack(form: &mut Form<'_>) -> Option<Pick> {
     if !form.take("sat") {
         return None;

@@ -1,14 +1,14 @@
-//! `cp.async` and what waits for it.
+//! `cp.async` and its waits.
 
 use super::mbarrier::{change, place};
 use super::places::{Extent, address, global_pointer, shared};
 use super::transfer::{perform, with_copies};
-use crate::engine::copies::{Copies, LaneCopies, Step, What};
+use crate::engine::copies::{Action, Copies, LaneCopies, Step};
 use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op, Slot};
 
-/// Keeps a step for later; or, when there is no room, does all that came before, and it.
+/// Queues a step. If there is no room, performs all queued steps and then this one.
 fn push(ctx: &mut Ctx<'_>, step: Step) -> Result<(), Flow> {
     let (lanes, budget, warp) = (ctx.mask, ctx.budget, ctx.team.warp as usize);
     let keep = |ctx: &mut Ctx<'_>, copies: &mut Copies| {
@@ -19,8 +19,9 @@ fn push(ctx: &mut Ctx<'_>, step: Step) -> Result<(), Flow> {
     with_copies(ctx, warp, keep).unwrap_or(Ok(()))
 }
 
-/// `cp.async`: the destination's address is the op's; extra operands are the source's address, the bytes to read or
-/// none, the predicate that ignores the source or none, whether it is inverted, and the bytes to write.
+/// `cp.async`. The op's address is the destination. The extra operands are the source address, the number of bytes to
+/// read or none, the predicate that ignores the source or none, whether it is negated, and the number of bytes to
+/// write.
 pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let [source, size, ignore, inverted, bytes] = [0, 1, 2, 3, 4].map(|i| ctx.extra(op, i));
     let bytes = bytes.0;
@@ -56,8 +57,8 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             return flow;
         }
     }
-    let what = What::Copy(Box::new(copies));
-    push(ctx, Step { what, pc: op.pc }).err().unwrap_or(Flow::Next)
+    let action = Action::Copy(Box::new(copies));
+    push(ctx, Step { action, pc: op.pc }).err().unwrap_or(Flow::Next)
 }
 
 /// `cp.async.commit_group`
@@ -67,7 +68,7 @@ pub(crate) fn commit(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// `cp.async.wait_group`: `imm` groups may be outstanding.
+/// `cp.async.wait_group`: up to `imm` groups may stay outstanding.
 pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if ctx.team.own_copies().is_none_or(|copies| copies.is_empty()) {
         return Flow::Next;
@@ -80,8 +81,8 @@ pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     with_copies(ctx, warp, wait).unwrap_or(Ok(())).err().unwrap_or(Flow::Next)
 }
 
-/// `cp.async.mbarrier.arrive`: the barrier's address is the op's. The second extra operand is 1 if one more arrival
-/// is to be pending for it.
+/// `cp.async.mbarrier.arrive`. The op's address is that of the mbarrier. The second extra operand is 1 if the
+/// instruction adds a pending arrival.
 pub(crate) fn arrive(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let one_more = ctx.extra(op, 1).0 != 0;
     let mut barriers = [0; LANES];
@@ -94,9 +95,9 @@ pub(crate) fn arrive(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             return flow;
         }
     }
-    // Those of whom no copy is outstanding arrive at once.
+    // Lanes without an outstanding copy arrive at once.
     let (all, copying) = (ctx.mask, ctx.team.own_copies().map_or(0, |copies| copies.copying()));
-    let step = Step { what: What::Arrive(Box::new(barriers)), pc: op.pc };
+    let step = Step { action: Action::Arrive(Box::new(barriers)), pc: op.pc };
     let warp = ctx.team.warp as usize;
     let arrived = perform(ctx, warp, &step, all & !copying).and_then(|()| {
         ctx.mask = all & copying;

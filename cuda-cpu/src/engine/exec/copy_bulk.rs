@@ -1,22 +1,22 @@
-//! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`, and what waits for their groups.
+//! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async` and `red.async`, and the waits for their groups.
 
 use super::mbarrier::OBJECT;
 use super::places::{Extent, global_pointer, shared};
 use super::transfer::perform_bulk;
-use crate::engine::bulk::{Bulk, Completion, How, Transfer};
+use crate::engine::bulk::{Bulk, Completion, Transfer, WriteMode};
 use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Class, Flow, Op, Slot};
 
-/// From where to where: codes in `Op::imm`.
+/// Directions of transfers, as codes in `Op::imm`.
 pub(crate) const GLOBAL_TO_SHARED: u64 = 0;
 pub(crate) const SHARED_TO_SHARED: u64 = 1;
 pub(crate) const SHARED_TO_GLOBAL: u64 = 2;
 
-/// Bulk transfers are of so many bytes, or multiples, at such addresses.
+/// Required divisor of the sizes and addresses of bulk transfers, in bytes.
 const UNIT: u32 = 16;
 
-/// Keeps a transfer for later; or, when there is no room, does all that came before, and it.
+/// Stores a transfer for later. If there is no room, performs all stored transfers and then this one.
 fn push(ctx: &mut Ctx<'_>, bulk: Bulk) -> Result<(), Flow> {
     let budget = ctx.budget;
     if ctx.team.bulks.push(bulk, budget) {
@@ -26,9 +26,8 @@ fn push(ctx: &mut Ctx<'_>, bulk: Bulk) -> Result<(), Flow> {
     before.iter().chain([&bulk]).try_for_each(|bulk| perform_bulk(ctx, bulk))
 }
 
-/// `cp.async.bulk`: `a` and `b` are the addresses of destination and source, `c` the bytes. Extra operands are the
-/// barrier's address or none, the mask of bytes or none, the mask of blocks or none, and the index of the update or
-/// none.
+/// `cp.async.bulk`. `a` and `b` are the addresses of destination and source, `c` is the size in bytes. The extra
+/// operands are the mbarrier's address, the byte mask, the block mask, and the index of the update, each optional.
 pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let begun = lanes_of(ctx.mask).try_for_each(|lane| {
         let bulk = bulk(ctx, op, lane)?;
@@ -51,16 +50,16 @@ fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
         }
     }
     let how = match (mask, update) {
-        (Slot::NONE, Slot::NONE) => How::Copy,
+        (Slot::NONE, Slot::NONE) => WriteMode::Copy,
         (Slot::NONE, index) => {
             let (update, size) = ctx.code.updates[index.0 as usize];
-            How::Update(update, size)
+            WriteMode::Update(update, size)
         }
-        (mask, _) => How::Masked(ctx.lane::<u32>(mask, lane) as u16),
+        (mask, _) => WriteMode::Masked(ctx.lane::<u32>(mask, lane) as u16),
     };
     let (to, from) = (ctx.lane::<u64>(op.a, lane), ctx.lane::<u64>(op.b, lane));
     let extent = |write| Extent { bytes: bytes.into(), align: UNIT.into(), write };
-    let what = match op.imm {
+    let transfer = match op.imm {
         GLOBAL_TO_SHARED => {
             global_pointer(ctx, lane, from, extent(false))?;
             let to = shared(ctx, lane, to, false, extent(true))?;
@@ -83,11 +82,12 @@ fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
         let at = ctx.lane::<u64>(barrier, lane);
         Completion::Barrier { at: shared(ctx, lane, at, false, OBJECT)?, bytes }
     };
-    Ok(Bulk { what, completion, lane: lane as u32, warp: ctx.team.warp, pc: op.pc })
+    Ok(Bulk { transfer, completion, lane: lane as u32, warp: ctx.team.warp, pc: op.pc })
 }
 
-/// `st.async` and `red.async`: `a` is the destination's address, `b` the barrier's, `c.0` the number of values, `d.0`
-/// their size. Extra operands are 1 if addresses are generic, the index of the update or none, and the values.
+/// `st.async` and `red.async`. `a` is the destination address, `b` the mbarrier's address, `c.0` the number of values
+/// and `d.0` their size. The extra operands are 1 if addresses are generic, the index of the update or none, and the
+/// values.
 pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (is_generic, update) = (ctx.extra(op, 0).0 != 0, ctx.extra(op, 1));
     let (count, size) = (op.c.0, op.d.0);
@@ -110,10 +110,10 @@ pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
                 _ => ctx.lane::<u32>(slot, lane).into(),
             };
         }
-        let what = Transfer::Words { to, words, count, size, update };
+        let transfer = Transfer::Words { to, words, count, size, update };
         let completion = Completion::Barrier { at, bytes };
         let warp = ctx.team.warp;
-        push(ctx, Bulk { what, completion, lane: lane as u32, warp, pc: op.pc })
+        push(ctx, Bulk { transfer, completion, lane: lane as u32, warp, pc: op.pc })
     });
     begun.err().unwrap_or(Flow::Next)
 }
@@ -127,7 +127,7 @@ pub(crate) fn commit(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// `cp.async.bulk.wait_group`: `imm` groups may be outstanding. With `.read`, too, everything is done.
+/// `cp.async.bulk.wait_group`: up to `imm` groups may stay outstanding. The others are complete, also with `.read`.
 pub(crate) fn wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let budget = ctx.budget;
     let done = lanes_of(ctx.mask).try_for_each(|lane| {

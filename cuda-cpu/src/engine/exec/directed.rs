@@ -1,6 +1,6 @@
-//! add, sub, mul and fma in the directed rounding modes.
+//! `add`, `sub`, `mul` and `fma` in the directed rounding modes.
 //!
-//! `expf` and its kin use these, so the f32 ones are written without branches: a whole warp goes through at once.
+//! `expf` and similar functions use them, so those of f32 have no branches and process a whole warp at once.
 
 use super::arith_float::{FTZ, Modal, Mode, ROUND, SAT};
 use super::float::Float;
@@ -20,13 +20,13 @@ ternary! {
     FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), imm), imm);
 }
 
-/// The rounding mode in an instruction's `imm`.
+/// Returns the rounding mode in `imm`.
 #[inline(always)]
 pub(super) fn mode(imm: u64) -> Round {
     Round::from_code(imm >> ROUND)
 }
 
-/// Types with directed rounding. The mode is in an instruction's `imm`, and whether it has `.ftz`.
+/// Types with directed rounding. `imm` contains the mode and whether the instruction has `.ftz`.
 pub(crate) trait Directed: Float {
     fn round_add(a: Self, b: Self, imm: u64) -> Self;
     fn round_mul(a: Self, b: Self, imm: u64) -> Self;
@@ -48,7 +48,7 @@ impl Directed for f32 {
     }
     #[inline(always)]
     fn round_mul(a: Self, b: Self, imm: u64) -> Self {
-        // The product of two f32 is an f64 exactly.
+        // The product of two f32 is exact in f64.
         step(f64::from(a) * f64::from(b), 0.0, imm)
     }
     #[inline(always)]
@@ -84,20 +84,20 @@ impl Directed for Pair {
     }
 }
 
-/// The f32 next to `x + y` in the direction of the mode.
+/// Returns `x + y` rounded to f32 in the direction of the mode.
 #[inline(always)]
 fn round_sum(x: f64, y: f64, imm: u64) -> f32 {
     let sum = x + y;
-    // What the sum lost (Knuth's TwoSum); NaN beside infinities, where nothing is to be done.
+    // The rounding error of the sum (Knuth's TwoSum). It is NaN for infinities, which need no rounding.
     let t = sum - x;
     let lost = (x - (sum - t)) + (y - t);
     let r = step(sum, lost, imm);
-    // An exact zero of operands that cancel is negative when rounding down.
+    // An exact zero from operands that cancel is negative if rounding down.
     let cancels = sum == 0.0 && x.is_sign_negative() != y.is_sign_negative();
     if cancels && mode(imm) == Round::Down { -0.0 } else { r }
 }
 
-/// `x` plus something too small to change it of the sign of `beyond`, as an f32.
+/// Rounds `x`, plus an infinitesimal with the sign of `beyond`, to f32.
 #[inline(always)]
 fn step(x: f64, beyond: f64, imm: u64) -> f32 {
     let nearest = x as f32;
@@ -123,9 +123,9 @@ fn step(x: f64, beyond: f64, imm: u64) -> f32 {
 mod tests {
     use super::*;
 
-    /// Against the plain functions, which were compared with a GPU.
+    /// The reference functions with branches were compared with a GPU.
     #[test]
-    fn agrees_with_the_functions_that_branch() {
+    fn agrees_with_branching_functions() {
         let special = [0.0, -0.0, 1.0, -1.5, f32::MAX, -f32::MAX, f32::INFINITY, f32::MIN_POSITIVE];
         let mut values = special.to_vec();
         values.extend([f32::from_bits(1), -f32::from_bits(3), f32::NAN, 3.3e-30, -7.7e29]);

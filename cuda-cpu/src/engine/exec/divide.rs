@@ -1,4 +1,4 @@
-//! Division, reciprocals and square roots, rounded as IEEE 754 has it.
+//! Division, reciprocals and square roots with IEEE 754 rounding.
 
 use cuda_ptx::ScalarType as T;
 
@@ -25,7 +25,7 @@ impl Divide for f32 {
     }
     #[inline(always)]
     fn sqrt(self) -> Self {
-        // LLVM takes an ordinary check that this is a NaN for superfluous, any NaN being as good.
+        // Tests the bits, because LLVM may remove an ordinary NaN check: it treats all NaNs as equal.
         let bits = self.sqrt().to_bits();
         Self::from_bits(if bits << 1 > 0xFF00_0000 { NAN32 } else { bits })
     }
@@ -71,7 +71,7 @@ fn mode(imm: u64) -> Round {
     Round::from_code(imm >> ROUND)
 }
 
-/// `div.ftz.f32`, to nearest or in the mode that `imm` has.
+/// `div.ftz.f32`, to nearest or in the mode in `imm`.
 struct DivFlush<const NEAREST: bool>;
 /// `rcp.ftz.f32`.
 struct RcpFlush<const NEAREST: bool>;
@@ -87,8 +87,8 @@ impl<const NEAREST: bool> Binary for DivFlush<NEAREST> {
     fn apply(a: f32, b: f32, imm: u64) -> f32 {
         let (a, b) = (a.flush(), b.flush());
         let q = if NEAREST { a / b } else { rounding::div_f32(a, b, mode(imm)) };
-        // A quotient below the normal numbers is a zero, also where a denormal would be rounded up to
-        // one. The product is exact.
+        // A quotient below the normal numbers is flushed to zero, even if it would be rounded up to a normal one. The
+        // product is exact.
         let tiny = f64::from(a).abs() < f64::from(b).abs() * f64::from(f32::MIN_POSITIVE);
         (if tiny { q * 0.0 } else { q }).canonical()
     }
@@ -129,7 +129,7 @@ macro_rules! by_mode {
     };
 }
 
-/// Chooses the handler of `div`, `rcp` or `sqrt` with a rounding mode.
+/// Selects the handler of `div`, `rcp` or `sqrt` with a rounding mode.
 pub(super) fn pick(opcode: &str, ty: T, round: &str, ftz: bool) -> Option<Pick> {
     let code = Round::code(round);
     let pick = match opcode {

@@ -1,5 +1,5 @@
-//! The less common minima and maxima: of magnitudes with the product's sign (`.xorsign.abs`), of three, and
-//! fused multiply-adds that treat values from outside of a tensor (`.oob`).
+//! The less common minima and maxima: of magnitudes with the product's sign (`.xorsign.abs`) and of three operands.
+//! Also fused multiply-adds that handle out-of-bounds values of a tensor (`.oob`).
 
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
@@ -16,10 +16,10 @@ const MAX: u64 = 1 << 8;
 const PROPAGATE: u64 = 1 << 9;
 const MAGNITUDES: u64 = 1 << 10;
 
-/// A type with its sign bits.
+/// A type and its sign bits.
 pub(crate) trait Signs: Float<Raw = u32> {
     const SIGNS: u32;
-    /// The value that marks what lies outside of a tensor: results of it are zero.
+    /// Returns a mask of the parts that mark an out-of-bounds value. Results with such an operand are zero.
     fn outside(self) -> Self;
 }
 
@@ -33,7 +33,7 @@ macro_rules! signs {
     )* };
 }
 
-/// All bits of the parts that are the mark.
+/// Returns a mask of the parts that equal the out-of-bounds mark.
 fn marks(raw: u32) -> u32 {
     const MARK: u32 = 0xFFFF;
     let part = |x: u32| if x == MARK { MARK } else { 0 };
@@ -69,7 +69,7 @@ fn extreme<F: Float>(a: F, b: F, imm: u64) -> F {
 #[inline(always)]
 fn signed<F: Signs>(magnitude: F, a: F, b: F) -> F {
     let signs = (a.to_raw() ^ b.to_raw()) & F::SIGNS;
-    // A NaN comes out as the canonical one, without a sign.
+    // A NaN result is canonical, without a sign.
     F::from_raw((magnitude.to_raw() & !F::SIGNS) | signs).canonical()
 }
 
@@ -82,7 +82,7 @@ fn three<F: Float>(a: F, b: F, c: F, imm: u64) -> F {
     extreme(extreme(of(a), of(b), imm), of(c), imm)
 }
 
-/// The product and sum, zero where an operand is the mark.
+/// Returns `a * b + c`, or zero where a factor is the out-of-bounds mark.
 #[inline(always)]
 fn inside<F: Signs>(a: F, b: F, c: F, imm: u64) -> F {
     let sum = Modal::<F>::result(a.fma(b, c), imm);
@@ -101,14 +101,14 @@ ternary! {
     FmaInside<F: Signs>: F, F, F => F, |a, b, c, imm| inside(a, b, c, imm);
 }
 
-/// Whether the instruction is one of these.
+/// Returns whether the instruction is one of this file's.
 pub(crate) fn is_extreme(form: &Form<'_>) -> bool {
     let minimum = matches!(form.opcode(), "min" | "max");
     minimum && (form.has("xorsign") || form.has("abs") || form.instruction().operands.len() == 4)
         || form.opcode() == "fma" && form.has("oob")
 }
 
-/// Chooses the handler.
+/// Selects the handler.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     if form.opcode() == "fma" {
         return pick_inside(form);

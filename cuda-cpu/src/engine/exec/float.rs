@@ -1,4 +1,4 @@
-//! What the floating-point types can do, once for all of them.
+//! Operations of the floating-point types.
 
 use half::{bf16, f16};
 
@@ -13,9 +13,9 @@ pub(crate) trait Float: Lane {
     fn add(self, b: Self) -> Self;
     fn sub(self, b: Self) -> Self;
     fn mul(self, b: Self) -> Self;
-    /// Rounds once.
+    /// Fused multiply-add with a single rounding.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// With `.ftz`, on operands that have been flushed.
+    /// Multiplication with `.ftz`. The operands are already flushed.
     #[inline(always)]
     fn mul_ftz(self, b: Self) -> Self {
         self.mul(b).flush()
@@ -26,31 +26,31 @@ pub(crate) trait Float: Lane {
     }
     fn min(self, b: Self) -> Self;
     fn max(self, b: Self) -> Self;
-    /// NaN if an operand is.
+    /// Returns the minimum, or NaN if an operand is NaN.
     fn min_nan(self, b: Self) -> Self;
     fn max_nan(self, b: Self) -> Self;
     fn neg(self) -> Self;
-    /// The instruction: a NaN stays as it is.
+    /// The `neg` instruction. A NaN stays unchanged.
     fn negated(self) -> Self {
         self.neg()
     }
     fn abs(self) -> Self;
-    /// Denormals become zeros of their sign.
+    /// Flushes denormals to zero with the same sign.
     fn flush(self) -> Self;
-    /// Into 0..=1; NaN becomes 0.
+    /// Clamps to 0..=1. NaN becomes 0.
     fn saturate(self) -> Self;
-    /// A NaN becomes the canonical one, where results are.
+    /// Replaces a NaN by the canonical one.
     fn canonical(self) -> Self;
-    /// Its magnitude with the other's sign.
+    /// Returns its magnitude with the sign of `sign`.
     fn with_sign_of(self, sign: Self) -> Self;
 }
 
-/// A type of one floating-point number.
+/// A single floating-point number.
 pub(crate) trait Scalar: Float + PartialOrd {
-    /// A NaN with the upper bits of another's payload.
+    /// Creates a NaN with the upper payload bits of another one.
     fn payload(nan: f64) -> Self;
     fn to_f64(self) -> f64;
-    /// One rounding, in the given mode.
+    /// Rounds once in the given mode.
     fn round_from(x: f64, mode: Round) -> Self;
 }
 
@@ -81,7 +81,7 @@ macro_rules! extremes {
     };
 }
 
-/// A NaN as every operation passes it on.
+/// Returns a quiet NaN with the same payload.
 macro_rules! quieted {
     ($x:expr, $exponent:expr) => {
         Self::from_bits($x.to_bits() | ($exponent >> 1 & !$exponent))
@@ -126,7 +126,7 @@ macro_rules! native {
             }
             #[inline(always)]
             fn saturate(self) -> Self {
-                // A NaN fails both comparisons.
+                // NaN fails both comparisons.
                 let low = if self > 0.0 { self } else { 0.0 };
                 if low > 1.0 { 1.0 } else { low }
             }
@@ -198,7 +198,7 @@ macro_rules! half {
         impl Float for $ty {
             #[inline(always)]
             fn add(self, b: Self) -> Self {
-                // An f32 has more than twice the bits and two: rounding twice does no harm.
+                // An f32 has more than twice as many bits plus two, so rounding twice gives the same result.
                 Self::from_f32(self.to_f32() + b.to_f32())
             }
             #[inline(always)]
@@ -268,7 +268,7 @@ macro_rules! half {
 half!(f16);
 half!(bf16);
 
-/// The 16-bit counterpart of `step_f32`: moves a result by one as the mode wants.
+/// Moves a result by one unit if the rounding mode requires it: the 16-bit counterpart of `step_f32`.
 fn step<T: Scalar<Raw = u32>>(nearest: T, lost: f64, mode: Round) -> T {
     let bits = nearest.to_raw();
     let negative = bits & 0x8000 != 0;

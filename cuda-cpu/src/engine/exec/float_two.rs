@@ -1,4 +1,4 @@
-//! Packed numbers: every operation on both.
+//! Packed numbers: applies each operation to both.
 
 use super::float::Float;
 use super::lane::{Pair, Two};

@@ -1,17 +1,17 @@
-//! What the integer types can do, once for all of them.
+//! Operations of the integer types.
 
 use super::lane::Lane;
 
-/// An integer as PTX sees it: everything wraps, shifts clamp, nothing traps.
+/// An integer with PTX semantics: arithmetic wraps, shifts clamp, and nothing traps.
 pub(crate) trait Int: Lane + Ord {
     const BITS: u32;
     fn add(self, b: Self) -> Self;
     fn sub(self, b: Self) -> Self;
     fn mul(self, b: Self) -> Self;
     fn mul_hi(self, b: Self) -> Self;
-    /// All bits set when `b` is zero, as GPUs give.
+    /// Returns the quotient. For `b` = 0 all bits are set, as on a GPU.
     fn div(self, b: Self) -> Self;
-    /// All bits set when `b` is zero, too.
+    /// Returns the remainder. For `b` = 0 all bits are set, as in the quotient.
     fn rem(self, b: Self) -> Self;
     fn add_sat(self, b: Self) -> Self;
     fn sub_sat(self, b: Self) -> Self;
@@ -25,10 +25,10 @@ pub(crate) trait Int: Lane + Ord {
     fn shr(self, by: u32) -> Self;
     fn from_i128(wide: i128) -> Self;
     fn clamp_i128(wide: i128) -> Self;
-    /// For types of at most 32 bits.
+    /// Clamps to the type's range. Only for types of at most 32 bits.
     fn clamp_i64(wide: i64) -> Self;
     fn to_i128(self) -> i128;
-    /// The low 64 bits, extended by the type's own rule.
+    /// Returns the value as 64 bits, with the sign or zero extension of the type.
     fn bits(self) -> u64;
     fn from_bits(bits: u64) -> Self;
 }

@@ -1,11 +1,11 @@
-//! The types lanes are read as.
+//! Types of lane values.
 
 use half::{bf16, f16};
 
 use crate::engine::ctx::Raw;
 use crate::engine::op::Class;
 
-/// How an operand of some type is written as a constant, and how wide its register is.
+/// The encoding of an operand's constants and the width of its register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Pred,
@@ -25,7 +25,7 @@ impl Kind {
     }
 }
 
-/// A value of one lane. Narrow types live in 32-bit lanes: reading truncates, writing extends.
+/// The value of one lane. Narrow types are stored in 32-bit lanes: reading truncates, and writing extends.
 pub(crate) trait Lane: Copy + Default + 'static {
     type Raw: Raw;
     const KIND: Kind;
@@ -96,7 +96,7 @@ macro_rules! half_lane {
 
 half_lane!(f16, bf16);
 
-/// Two f32 in one register: the first in the low bits.
+/// Two f32 in one register. The first one is in the low bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Pair(pub(crate) f32, pub(crate) f32);
 
@@ -113,7 +113,7 @@ impl Lane for Pair {
     }
 }
 
-/// Two halves in one register: the first in the low bits.
+/// Two halves in one register. The first one is in the low bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Two<T>(pub(crate) T, pub(crate) T);
 

@@ -1,7 +1,7 @@
-//! From the addresses of a warp's lanes to checked host pointers.
+//! Translates the addresses of a warp's lanes to checked host pointers.
 //!
-//! A [`Located`] pointer is valid for the access it was made for until the warp is left: global
-//! ranges are held by the context's view, the other spaces are the running block's own.
+//! A [`Located`] pointer is valid for its access until the warp is left. The context's view keeps global ranges alive,
+//! and the other spaces belong to the running block.
 
 use super::shape::{Address, all_inside_here, likely};
 use crate::engine::address::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW};
@@ -9,7 +9,7 @@ use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::{Flow, Op, Slot};
 
-/// The state space an instruction names.
+/// The state space of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SpaceKind {
@@ -30,10 +30,10 @@ impl SpaceKind {
     }
 }
 
-/// In `Op::c`: the address register has 32 bits.
+/// The value of `Op::c` for a 32-bit address register.
 pub(crate) const NARROW_ADDRESS: Slot = Slot(1);
 
-/// Host pointers of the executing lanes; those of the others mean nothing.
+/// Host pointers of the executing lanes. The pointers of other lanes are not valid.
 pub(crate) struct Located {
     pub(crate) at: [*mut u8; LANES],
 }
@@ -46,7 +46,7 @@ pub(crate) struct Access {
     pub(crate) write: bool,
 }
 
-/// The lanes' addresses: the address register plus the offset.
+/// Returns the lanes' addresses: the address register plus the offset.
 #[inline(always)]
 fn addresses<A: Address>(ctx: &Ctx<'_>, op: &Op) -> [u64; LANES] {
     let registers = ctx.read::<A>(op.a);
@@ -57,7 +57,7 @@ fn addresses<A: Address>(ctx: &Ctx<'_>, op: &Op) -> [u64; LANES] {
     addresses
 }
 
-/// Checks the accesses one by one and gives their host pointers.
+/// Checks the lanes one by one and returns their host pointers.
 #[cold]
 #[inline(never)]
 pub(crate) fn locate_each<A: Address>(
@@ -70,8 +70,8 @@ pub(crate) fn locate_each<A: Address>(
     each_lane(ctx, op, mask, access, &addresses)
 }
 
-/// Makes the allocation of the first executing lane's access the likely range. False if it was already, or there
-/// is none: then the lanes must be looked at one by one.
+/// Stores the allocation of the first executing lane's access in the cache. Returns false if it was already there or
+/// does not exist. The lanes must then be checked one by one.
 #[cold]
 #[inline(never)]
 pub(crate) fn prime<A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> bool {
@@ -88,7 +88,7 @@ pub(crate) fn prime<A: Address>(ctx: &mut Ctx<'_>, op: &Op, access: Access) -> b
     true
 }
 
-/// Checks the accesses of the lanes in `mask` and gives their host pointers.
+/// Checks the accesses of the lanes in `mask` and returns their host pointers.
 pub(crate) fn locate(
     ctx: &mut Ctx<'_>,
     op: &Op,
@@ -127,7 +127,7 @@ fn locate_by<A: Address>(
     Ok(Located { at })
 }
 
-/// Lane by lane: several allocations, another space behind a generic address, or a fault.
+/// Checks each lane, for accesses to several allocations, to other spaces through generic addresses, and for faults.
 fn each_lane(
     ctx: &mut Ctx<'_>,
     op: &Op,
@@ -189,7 +189,7 @@ fn one(
     })
 }
 
-/// The space a generic address lies in, and its address there.
+/// Returns the space of a generic address, and its address there.
 pub(crate) fn generic(address: u64) -> (FaultSpace, u64) {
     let within = |window: u64| address.checked_sub(window).filter(|&at| at < WINDOW);
     if let Some(at) = within(SHARED_WINDOW) {
@@ -203,7 +203,7 @@ pub(crate) fn generic(address: u64) -> (FaultSpace, u64) {
     }
 }
 
-/// One byte at a generic address.
+/// Reads one byte at a generic address.
 pub(crate) fn read_byte(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<u8, Flow> {
     let access = Access { space: SpaceKind::Generic, bytes: 1, write: false };
     let at = one(ctx, op, access, lane, address)?;

@@ -1,6 +1,6 @@
-//! Shorthand for defining operations and for choosing one by type.
+//! Macros that define operations and select one by type.
 
-/// Defines operations: `unary! { Neg<T: Int>: T => T, |a| a.neg(); }`.
+/// Defines unary operations: `unary! { Neg<T: Int>: T => T, |a| a.neg(); }`.
 macro_rules! unary {
     ($($(#[$($slow:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty => $d:ty, |$x:ident $(, $imm:ident)?| $body:expr;)*) => { $(
         pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
@@ -14,7 +14,7 @@ macro_rules! unary {
     )* };
 }
 
-/// See [`unary`].
+/// Defines binary operations. See [`unary`].
 macro_rules! binary {
     ($($(#[$($slow:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty => $d:ty, |$x:ident, $y:ident $(, $imm:ident)?| $body:expr;)*) => { $(
         pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
@@ -29,7 +29,7 @@ macro_rules! binary {
     )* };
 }
 
-/// See [`unary`].
+/// Defines ternary operations. See [`unary`].
 macro_rules! ternary {
     ($($(#[$($slow:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty, $c:ty => $d:ty, |$x:ident, $y:ident, $z:ident $(, $imm:ident)?| $body:expr;)*) => { $(
         pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
@@ -52,7 +52,7 @@ macro_rules! slow {
     };
 }
 
-/// `by_type!(ty, binary, Add, [U32: u32, S32: i32])`: the handler for the type, if it is listed.
+/// Selects a handler by type, as in `by_type!(ty, binary, Add, [U32: u32, S32: i32])`. Returns `None` for other types.
 macro_rules! by_type {
     ($ty:expr, $make:ident, $op:ident, [$($name:ident: $t:ty),* $(,)?]) => {
         match $ty {

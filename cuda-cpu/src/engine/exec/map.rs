@@ -1,24 +1,24 @@
-//! Handlers of instructions that work lane by lane, made from a small function per operation.
+//! Handlers of lane-wise instructions, generated from one small function per operation.
 //!
-//! Each handler exists once for each [`simd::Level`] of processor, those of slow operations for the lowest alone. Which
-//! one is used is decided once, when a program is decoded. Results are the same: `mul_add` rounds once in all, only
-//! slowly without the hardware.
+//! A handler is compiled for each [`simd::Level`] of processor, and for the base level only if the operation is slow.
+//! The level is selected once, when a program is decoded. The results are the same at each level: `mul_add` always
+//! rounds once, and is only slow without hardware support.
 //!
-//! Lanes that do not execute are computed too (operations cannot fault) and then left as they were, except where
-//! handlers visit the lanes one by one.
+//! Lanes that do not execute are also computed, because operations cannot fault. Their results are not written.
+//! Handlers of slow operations visit only the executing lanes.
 //!
-//! The unsafe code here follows the register file's rules (`ctx`).
+//! The unsafe code relies on the invariants of the register file (see `ctx`).
 
 use super::lane::{Kind, Lane};
 use super::simd::{self, HALF, Simd};
 use crate::engine::ctx::{Ctx, LANES, Raw};
 use crate::engine::op::{Flow, Handler, Op};
 
-/// An operation on one operand. `imm` is the instruction's mode, if it has one.
+/// An operation on one operand. `imm` is the instruction's mode, if any.
 pub(crate) trait Unary: 'static {
     type A: Lane;
     type D: Lane;
-    /// Compilers find no vector instructions for it: handlers visit the executing lanes one by one.
+    /// Whether the compiler does not vectorise the operation. Handlers then visit the executing lanes one by one.
     const SLOW: bool = false;
     fn apply(a: Self::A, imm: u64) -> Self::D;
 }
@@ -50,12 +50,12 @@ pub(crate) trait Compare: 'static {
     fn apply(a: Self::A, b: Self::B, imm: u64) -> bool;
 }
 
-/// A chosen handler and the kinds of its operands.
+/// A selected handler and the kinds of its operands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pick {
     pub(crate) run: Handler,
     pub(crate) d: Kind,
-    /// The result is extended with its sign when its register is wider.
+    /// Whether the result is sign-extended if its register is wider.
     pub(crate) signed: bool,
     pub(crate) sources: [Option<Kind>; 3],
     pub(crate) imm: u64,
@@ -69,13 +69,13 @@ impl Pick {
 
 type RawOf<T> = <T as Lane>::Raw;
 
-/// Runs `f` for all lanes and writes those in the mask.
+/// Evaluates `f` for all lanes and writes the results of those in the mask.
 ///
-/// This is compiled more than a thousand times. So one loop computes full and partial warps, and the loops do without
-/// iterators, which are ten functions each.
+/// This function is instantiated more than a thousand times, so its size matters. One loop handles full and partial
+/// warps, and the loops avoid iterators, which would add ten functions each.
 ///
 /// # Safety
-/// `f(lane)` reads only registers of the current frame; `d` is one of the right class.
+/// `f(lane)` must read only registers of the current frame. `d` must be a register of the right class.
 #[inline(always)]
 unsafe fn for_lanes<D: Lane, V: Simd>(
     d: *mut RawOf<D>,
@@ -87,13 +87,14 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { d.add(lane).write(f(lane)) };
             left &= left - 1;
         }
         return;
     }
-    // One question for both halves: where lanes leave a loop one by one, a question for each is often mispredicted.
+    // The check is outside of the loop: if lanes leave a kernel's loop one by one, a check per half is often
+    // mispredicted.
     let full = mask == u32::MAX;
     let mut first = 0;
     while first < LANES {
@@ -104,7 +105,7 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
             results[i] = f(first + i);
             i += 1;
         }
-        // SAFETY: the caller's promise: a half warp lies within the register's lanes.
+        // SAFETY: the caller guarantees it, and a half warp is within the register's lanes.
         unsafe {
             let d = d.add(first);
             if full {
@@ -121,7 +122,7 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
 fn unary_body<O: Unary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let imm = op.imm;
-    // SAFETY: register file rules.
+    // SAFETY: see the invariants in `ctx`.
     unsafe {
         for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
             O::apply(O::A::from_raw(a.add(i).read()), imm).to_raw()
@@ -135,7 +136,7 @@ fn binary_body<O: Binary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let b = ctx.lanes::<RawOf<O::B>>(op.b);
     let imm = op.imm;
-    // SAFETY: register file rules.
+    // SAFETY: see the invariants in `ctx`.
     unsafe {
         for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
@@ -150,7 +151,7 @@ fn ternary_body<O: Ternary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let (b, c) = (ctx.lanes::<RawOf<O::B>>(op.b), ctx.lanes::<RawOf<O::C>>(op.c));
     let imm = op.imm;
-    // SAFETY: register file rules.
+    // SAFETY: see the invariants in `ctx`.
     unsafe {
         for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
@@ -165,7 +166,7 @@ fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let a = ctx.lanes::<RawOf<O::A>>(op.a);
     let b = ctx.lanes::<RawOf<O::B>>(op.b);
     let holds = |i: usize| {
-        // SAFETY: register file rules.
+        // SAFETY: see the invariants in `ctx`.
         let (x, y) = unsafe { (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read())) };
         O::apply(x, y, op.imm)
     };
@@ -178,21 +179,21 @@ fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             left &= left - 1;
         }
     } else {
-        // Bytes, because processors gather their top bits in one step.
+        // Bytes, because processors collect their top bits with one instruction.
         let mut results = [0u8; LANES];
         let mut i = 0;
         while i < LANES {
             results[i] = if holds(i) { 0xFF } else { 0 };
             i += 1;
         }
-        // SAFETY: the level is the processor's.
+        // SAFETY: the processor supports the level.
         bits = unsafe { V::bits(&results) };
     }
     ctx.set_pred(op.d, ctx.mask, bits);
     Flow::Next
 }
 
-/// The handlers of a family for each level of processor, and the choice of one.
+/// Defines the handlers of a family for each level of processor, and the function that selects one.
 macro_rules! at_levels {
     ($($trait:ident, $body:ident: $choose:ident, $base:ident, $avx2:ident, $avx512:ident;)*) => { $(
         fn $base<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {

@@ -1,9 +1,9 @@
-//! Small matrices between shared memory and the registers of a warp: `ldmatrix`, `stmatrix`, `movmatrix`.
+//! Moves small matrices between shared memory and the registers of a warp: `ldmatrix`, `stmatrix` and `movmatrix`.
 //!
-//! A matrix has 8 rows of 16 bytes (or 16, of bytes), whose addresses come from as many lanes. In registers, a
-//! lane has a word: of the row of its group of four, or, transposed, of the column.
+//! A matrix has 8 rows of 16 bytes, or 16 rows for bytes. One lane provides the address of each row. In registers, each
+//! lane holds one word: of the row of its group of four lanes, or if transposed, of the column.
 //!
-//! The unsafe code dereferences what `locate` has just checked for this access.
+//! The unsafe code dereferences pointers that `locate` has checked for the same access.
 
 use super::locate::{Access, Located, SpaceKind, locate};
 use super::tensor::layout::{group, place};
@@ -12,7 +12,7 @@ use crate::engine::ctx::{Ctx, FULL, LANES};
 use crate::engine::op::{Flow, Op};
 use crate::memory::access::Word;
 
-/// How elements lie in registers: the code in `Op::b`.
+/// The layout of elements in registers, as a code in `Op::b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Form {
@@ -34,41 +34,41 @@ impl Form {
     }
 }
 
-/// Bytes of a row.
+/// Size of a row in bytes.
 pub(crate) const ROW: u64 = 16;
 
 type Row = [u32; 4];
 
-/// The rows' places. `Op::a`, `imm` and `c` are the address; the first extra operand is the space.
+/// Locates the rows. `Op::a`, `imm` and `c` are the address, and the first extra operand is the space.
 fn locate_rows(ctx: &mut Ctx<'_>, op: &Op, rows: usize, write: bool) -> Result<Located, Flow> {
     let space = SpaceKind::from_code(ctx.extra(op, 0).0);
     let mask = FULL >> (LANES - rows);
     locate(ctx, op, mask, Access { space, bytes: ROW, write })
 }
 
-/// One byte of a row.
+/// Returns a byte of a row.
 fn byte(row: &Row, at: usize) -> u32 {
     row[at / 4] >> (8 * (at % 4)) & 0xFF
 }
 
-/// One half word of a row.
+/// Returns a halfword of a row.
 fn half(row: &Row, at: usize) -> u32 {
     row[at / 2] >> (16 * (at % 2)) & 0xFFFF
 }
 
-/// `ldmatrix`: `Op::d` is the number of registers, which are the extra operands but the first.
+/// `ldmatrix`. `Op::d` is the number of registers. The extra operands are the space and the registers.
 pub(crate) fn load(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
     }
     let registers = op.d.0 as usize;
-    // A register for eight rows, also where a matrix has sixteen.
+    // Each register takes eight rows, also if a matrix has sixteen.
     let found = match locate_rows(ctx, op, 8 * registers, false) {
         Ok(found) => found,
         Err(flow) => return flow,
     };
     let rows: [Row; LANES] = std::array::from_fn(|lane| match lane < 8 * registers {
-        // SAFETY: located for 16 bytes, aligned.
+        // SAFETY: located for 16 bytes and aligned.
         true => std::array::from_fn(|i| unsafe { u32::load(found.at[lane].add(4 * i)) }),
         false => Row::default(),
     });
@@ -93,7 +93,7 @@ fn loaded(form: Form, rows: &[Row; LANES], register: usize, lane: usize) -> u32 
     }
 }
 
-/// `stmatrix`: operands as those of [`load`].
+/// `stmatrix`. The operands are the same as for [`load`].
 pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
@@ -109,7 +109,7 @@ pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         for line in 0..8 {
             let row = stored(form, &words, line);
             for (i, word) in row.into_iter().enumerate() {
-                // SAFETY: located for 16 bytes, aligned.
+                // SAFETY: located for 16 bytes and aligned.
                 unsafe { u32::store(found.at[8 * register + line].add(4 * i), word) };
             }
         }
@@ -117,7 +117,7 @@ pub(crate) fn store(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// A row as it is stored.
+/// Returns a row in its memory layout.
 fn stored(form: Form, words: &[u32; LANES], line: usize) -> Row {
     let lane = |group: usize, place: usize| words[4 * group + place];
     std::array::from_fn(|at| match form {

@@ -1,9 +1,9 @@
 //! `mbarrier`: barriers in shared memory.
 //!
-//! The unsafe code dereferences what `places` has just checked for this access. One block runs on one thread.
+//! The unsafe code dereferences pointers that `places` has checked for the same access. A block runs on one thread.
 //!
-//! A thread that tries to wait is suspended (`suspend`): it stands before its instruction again, and others have a
-//! turn. Copies that complete at a barrier are done when somebody waits for it.
+//! A thread that waits is suspended (see `suspend`): it repeats its instruction after others have run. Copies that
+//! complete at an mbarrier are performed when a thread waits for it.
 
 use super::atomics::burn;
 use super::barrier_word::{Mbarrier, MbarrierMisuse};
@@ -16,18 +16,18 @@ use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op, Slot};
 use crate::memory::access::Word;
 
-/// What a barrier takes in memory.
+/// The memory of an mbarrier.
 pub(crate) const OBJECT: Extent = Extent { bytes: 8, align: 8, write: true };
 
-/// Modes in the second extra operand.
+/// Modes, in the second extra operand.
 pub(crate) const DROP: u32 = 1;
 pub(crate) const EXPECT_BYTES: u32 = 2;
 pub(crate) const NO_COMPLETE: u32 = 4;
 pub(crate) const COMPLETE_BYTES: u32 = 8;
-/// For waits: by parity, not by token.
+/// Waits use a parity instead of a token.
 pub(crate) const BY_PARITY: u32 = 16;
 
-/// Where the lane's barrier is in shared memory. The first extra operand is the space.
+/// Returns the offset in shared memory of the lane's mbarrier. The first extra operand is the space.
 pub(crate) fn place(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<u64, Flow> {
     let is_generic = SpaceKind::from_code(ctx.extra(op, 0).0) == SpaceKind::Generic;
     let address = address(ctx, op, lane);
@@ -36,14 +36,14 @@ pub(crate) fn place(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<u64, Flow
 
 fn load(ctx: &mut Ctx<'_>, lane: usize, at: u64) -> Result<u64, Flow> {
     let pointer = shared_pointer(ctx, lane, at, OBJECT.bytes, true)?;
-    // SAFETY: checked; barriers' addresses are multiples of 8.
+    // SAFETY: checked, and addresses of mbarriers are multiples of 8.
     Ok(unsafe { u64::load(pointer) })
 }
 
 fn store(ctx: &mut Ctx<'_>, lane: usize, at: u64, word: u64) -> Result<(), Flow> {
     let pointer = shared_pointer(ctx, lane, at, OBJECT.bytes, true)?;
     ctx.team.moved += 1;
-    // SAFETY: as above.
+    // SAFETY: as in `load`.
     unsafe { u64::store(pointer, word) };
     Ok(())
 }
@@ -52,7 +52,7 @@ fn misused(ctx: &mut Ctx<'_>, lane: usize, at: u64, misuse: MbarrierMisuse) -> F
     ctx.fail(lane, FaultKind::BadMbarrier { address: at, misuse })
 }
 
-/// Changes a barrier; gives what it was before.
+/// Modifies an mbarrier and returns its previous word.
 pub(crate) fn change(
     ctx: &mut Ctx<'_>,
     lane: usize,
@@ -71,7 +71,7 @@ pub(crate) fn change(
     Ok(before)
 }
 
-/// Runs `each` for every executing lane.
+/// Calls `each` for every executing lane.
 fn lanes(
     ctx: &mut Ctx<'_>,
     op: &Op,
@@ -86,7 +86,7 @@ fn lanes(
     Flow::Next
 }
 
-/// `mbarrier.init`: the count is in `b`.
+/// `mbarrier.init`. The count is in `b`.
 pub(crate) fn init(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     lanes(ctx, op, |ctx, lane, at| match Mbarrier::new(ctx.lane(op.b, lane)) {
         Ok(barrier) => store(ctx, lane, at, barrier.to_word()),
@@ -102,7 +102,7 @@ pub(crate) fn invalidate(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     })
 }
 
-/// `mbarrier.arrive`, `arrive_drop` and their variants: the count or the bytes are in `b`, if they are given.
+/// `mbarrier.arrive`, `arrive_drop` and their variants. The count or the number of bytes is in `b`, if given.
 pub(crate) fn arrive(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mode = ctx.extra(op, 1).0;
     lanes(ctx, op, |ctx, lane, at| {
@@ -127,7 +127,7 @@ pub(crate) fn arrive(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     })
 }
 
-/// `mbarrier.expect_tx` and `complete_tx`: the bytes are in `b`.
+/// `mbarrier.expect_tx` and `complete_tx`. The number of bytes is in `b`.
 pub(crate) fn count_bytes(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let completes = ctx.extra(op, 1).0 & COMPLETE_BYTES != 0;
     lanes(ctx, op, |ctx, lane, at| {
@@ -139,14 +139,14 @@ pub(crate) fn count_bytes(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     })
 }
 
-/// `mbarrier.pending_count`: of the token in `a`.
+/// `mbarrier.pending_count` of the token in `a`.
 pub(crate) fn pending_count(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let counts = ctx.read::<u64>(op.a).map(Mbarrier::pending_of);
     ctx.write(op.d, ctx.mask, &counts);
     Flow::Next
 }
 
-/// Which of the lanes see their phase complete; the token or parity is in `b`.
+/// Returns the lanes whose phase is complete. The token or parity is in `b`.
 fn completed(ctx: &mut Ctx<'_>, op: &Op, lanes: u32) -> Result<u32, Flow> {
     let by_parity = ctx.extra(op, 1).0 & BY_PARITY != 0;
     let (mut done, mut waiting) = (0, Vec::new());
@@ -173,7 +173,7 @@ fn completed(ctx: &mut Ctx<'_>, op: &Op, lanes: u32) -> Result<u32, Flow> {
     Ok(done)
 }
 
-/// `mbarrier.test_wait`, and a `try_wait` that says how long it wants to wait: here, not at all.
+/// `mbarrier.test_wait`, and `try_wait` with a time limit, which is treated as zero.
 pub(crate) fn test_wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let done = match completed(ctx, op, ctx.mask) {
         Ok(done) => done,
@@ -186,7 +186,7 @@ pub(crate) fn test_wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `mbarrier.try_wait`: looks at its guard itself; the third extra operand is where those go who wait.
+/// `mbarrier.try_wait`. Evaluates its guard itself. Waiting lanes jump to the third extra operand.
 pub(crate) fn try_wait(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let active = ctx.guarded(op);
     let done = match completed(ctx, op, active) {

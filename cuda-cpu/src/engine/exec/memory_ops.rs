@@ -1,8 +1,8 @@
 //! Loads and stores.
 //!
-//! Most warps access consecutive elements, or all the same one: that is looked for first and takes a few copies. The
-//! unsafe code dereferences what `locate` has just checked for this access, through the racy-access functions of
-//! `memory::access`; kernel parameters are never written.
+//! Most warps access consecutive elements, or all the same one. These patterns are detected first and need only a few
+//! copies. The unsafe code dereferences pointers that `locate` has checked for the same access, with the racy-access
+//! functions of `memory::access`. Kernel parameters are never written.
 
 use super::locate::{Access, SpaceKind, locate, locate_each, prime};
 use super::shape::{Address, Shape, all_inside, likely};
@@ -15,12 +15,12 @@ use crate::memory::access::{self, Word};
 /// Copies `bytes` bytes, a multiple of 16.
 ///
 /// # Safety
-/// Both ends are valid for them.
+/// Both pointers must be valid for `bytes` bytes.
 #[inline(always)]
 unsafe fn copy<V: Simd>(dst: *mut u8, src: *const u8, bytes: usize) {
     let mut at = 0;
     while at < bytes {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe {
             if bytes - at >= 64 {
                 V::copy_64(dst.add(at), src.add(at));
@@ -33,7 +33,7 @@ unsafe fn copy<V: Simd>(dst: *mut u8, src: *const u8, bytes: usize) {
     }
 }
 
-/// Where each half of the warp begins, when all lanes execute and access elements of `M` in such a pattern.
+/// Returns the start of each half warp's elements, for warps in which all lanes execute and follow a pattern.
 #[inline(always)]
 fn halves<M: Stored, A: Address>(
     ctx: &Ctx<'_>,
@@ -42,19 +42,19 @@ fn halves<M: Stored, A: Address>(
     bytes: u64,
 ) -> Option<[*mut u8; 2]> {
     let lanes = ctx.lanes::<A>(op.a);
-    // SAFETY: register file rules.
+    // SAFETY: see the invariants in `ctx`.
     let first = |half: usize| unsafe { lanes.add(half).read() }.plus(op.imm);
     Some([shape.run(first(0), bytes, M::BYTES)?, shape.run(first(HALF), bytes, M::BYTES)?])
 }
 
-/// The pattern of the lanes' addresses, if a pattern is of use.
+/// Returns the pattern of the lanes' addresses, or `Mixed` if a pattern could not be used.
 #[inline(always)]
 fn pattern<M: Stored, A: Address, V: Simd>(ctx: &Ctx<'_>, op: &Op, shape: &Shape) -> Pattern {
     if V::SCALAR || ctx.mask != FULL || shape.stride != 0 {
         return Pattern::Mixed;
     }
     let lanes = ctx.lanes::<A>(op.a);
-    // SAFETY: register file rules; the level is the processor's.
+    // SAFETY: see the invariants in `ctx`. The processor supports the level.
     unsafe {
         match M::BYTES {
             1 => A::pattern::<V, 1>(lanes),
@@ -76,7 +76,7 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
             if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
                 for (i, from) in halves.into_iter().enumerate() {
                     let mut words = [M::Word::default(); HALF];
-                    // SAFETY: both ends hold half a warp's elements; the register file's rules.
+                    // SAFETY: both sides have the size of a half warp's elements. See also the invariants in `ctx`.
                     unsafe {
                         copy::<V>(words.as_mut_ptr().cast(), from, bytes);
                         let mut values = [M::Raw::default(); HALF];
@@ -92,7 +92,7 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
         Pattern::Uniform => {
             if let Some(halves) = halves::<M, A>(ctx, op, &shape, M::BYTES) {
                 for (i, from) in halves.into_iter().enumerate() {
-                    // SAFETY: located, aligned; the register file's rules.
+                    // SAFETY: located and aligned. See also the invariants in `ctx`.
                     unsafe {
                         let value = M::from_word(M::Word::load(from)).to_raw();
                         d.add(i * HALF).cast::<[M::Raw; HALF]>().write([value; HALF]);
@@ -107,7 +107,7 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
         return load_each::<M, A>(ctx, op, space);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
-    // SAFETY: register file rules; every executing lane's address is good.
+    // SAFETY: see the invariants in `ctx`. The address of every executing lane is valid.
     unsafe {
         let load = |lane: usize| {
             let at = shape.at(registers.add(lane).read().plus(op.imm), lane);
@@ -127,7 +127,7 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
 fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
     let access = Access { space, bytes: M::BYTES, write: false };
     if prime::<A>(ctx, op, access) {
-        // SAFETY: this op of the current frame is being run.
+        // SAFETY: the running op belongs to the current frame.
         return unsafe { (op.inner)(ctx, op) };
     }
     let found = match locate_each::<A>(ctx, op, ctx.mask, access) {
@@ -135,7 +135,7 @@ fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind
         Err(flow) => return flow,
     };
     for lane in lanes_of(ctx.mask) {
-        // SAFETY: located, aligned.
+        // SAFETY: located and aligned.
         let word = unsafe { M::Word::load(found.at[lane]) };
         ctx.set_lane(op.d, lane, M::from_word(word).to_raw());
     }
@@ -151,7 +151,7 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
         let bytes = M::BYTES as usize * HALF;
         if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
             for (i, to) in halves.into_iter().enumerate() {
-                // SAFETY: both ends hold half a warp's elements; the register file's rules.
+                // SAFETY: both sides have the size of a half warp's elements. See also the invariants in `ctx`.
                 unsafe {
                     let values = b.add(i * HALF).cast::<[M::Raw; HALF]>().read();
                     let mut words = [M::Word::default(); HALF];
@@ -168,7 +168,7 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
         return store_each::<M, A>(ctx, op, space);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
-    // SAFETY: register file rules; every executing lane's address is good.
+    // SAFETY: see the invariants in `ctx`. The address of every executing lane is valid.
     unsafe {
         let store = |lane: usize| {
             let at = shape.at(registers.add(lane).read().plus(op.imm), lane);
@@ -188,7 +188,7 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
 fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
     let access = Access { space, bytes: M::BYTES, write: true };
     if prime::<A>(ctx, op, access) {
-        // SAFETY: this op of the current frame is being run.
+        // SAFETY: the running op belongs to the current frame.
         return unsafe { (op.inner)(ctx, op) };
     }
     let found = match locate_each::<A>(ctx, op, ctx.mask, access) {
@@ -197,13 +197,13 @@ fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKin
     };
     for lane in lanes_of(ctx.mask) {
         let word = M::from_raw(ctx.lane(op.b, lane)).to_word();
-        // SAFETY: located, aligned.
+        // SAFETY: located and aligned.
         unsafe { M::Word::store(found.at[lane], word) };
     }
     Flow::Next
 }
 
-/// Vector forms: `d` holds the number of elements, the registers are extra operands.
+/// Vector forms. `d` is the number of elements, and the extra operands are the registers.
 fn vector<M: Stored, const SPACE: u8, const WRITE: bool>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (mask, count) = (ctx.mask, op.d.0 as usize);
     let space = SpaceKind::from_code(u32::from(SPACE));
@@ -215,7 +215,7 @@ fn vector<M: Stored, const SPACE: u8, const WRITE: bool>(ctx: &mut Ctx<'_>, op: 
     for i in 0..count {
         let register = ctx.lanes::<M::Raw>(ctx.extra(op, i));
         for lane in lanes_of(mask) {
-            // SAFETY: located for all elements, aligned; a register lane.
+            // SAFETY: located for all elements and aligned. The other side is a lane of a register.
             unsafe {
                 let (at, lane) = (found.at[lane].add(i * M::BYTES as usize), register.add(lane));
                 if WRITE {
@@ -229,7 +229,7 @@ fn vector<M: Stored, const SPACE: u8, const WRITE: bool>(ctx: &mut Ctx<'_>, op: 
     Flow::Next
 }
 
-/// `ld.param` of a kernel at a constant offset (`imm`, checked when decoded): the same for all.
+/// `ld.param` in a kernel at the constant offset `imm`, which was checked at decoding. All lanes load the same value.
 pub(crate) fn load_param<M: Stored>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (mask, count) = (ctx.mask, op.b.0 as usize);
     for i in 0..count {
@@ -242,10 +242,10 @@ pub(crate) fn load_param<M: Stored>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// The handlers of one type in one space.
+/// The handlers for one type and space.
 #[derive(Clone, Copy)]
 pub(crate) struct Handlers {
-    /// By width of the address register: 32 bits, 64 bits.
+    /// By width of the address register: 32 bits, then 64 bits.
     pub(crate) load: [Handler; 2],
     pub(crate) store: [Handler; 2],
     pub(crate) load_vector: Handler,
@@ -253,7 +253,7 @@ pub(crate) struct Handlers {
     pub(crate) load_param: Handler,
 }
 
-/// A load and a store for one level of processor.
+/// Defines the load and store for one level of processor.
 macro_rules! at_level {
     ($level:ident, $load:ident, $store:ident $(, $features:literal)?) => {
         $(#[target_feature(enable = $features)])?
@@ -303,7 +303,7 @@ fn handlers_in<M: Stored, const SPACE: u8>() -> Handlers {
     }
 }
 
-/// The handlers of a type in a space.
+/// Returns the handlers for a type and space.
 pub(crate) fn handlers<M: Stored>(space: SpaceKind) -> Handlers {
     match space {
         SpaceKind::Global => handlers_in::<M, 0>(),

@@ -1,4 +1,4 @@
-//! add, sub and fma of halves with an f32: `fma.rn.f32.f16 d, a, b, c;`
+//! `add`, `sub` and `fma` of halves with an f32, as in `fma.rn.f32.f16 d, a, b, c;`.
 
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
@@ -10,7 +10,7 @@ use super::lane::Lane;
 use super::macros::{binary, ternary};
 use super::map::{self, Pick};
 
-/// A half, every one of which is an f32.
+/// A half type. All its values are exact in f32.
 trait Half: Lane<Raw = u32> + Into<f32> {}
 impl Half for f16 {}
 impl Half for bf16 {}
@@ -37,7 +37,7 @@ ternary! {
     Fma<H: Half>: H, H, f32 => f32, |a, b, c, imm| product_sum(a.into(), b.into(), c, imm);
 }
 
-/// The handler of an operation with halves of this type.
+/// Selects the handler of an operation with halves of this type.
 pub(super) fn pick(opcode: &str, half: T, imm: u64, round: u64) -> Option<Pick> {
     if imm & !SAT != 0 {
         return None;

@@ -1,5 +1,9 @@
-//! The handlers, by what they do. Each file also chooses the handler for an instruction's
-//! modifiers (`pick`).
+//! Handlers: the functions that execute decoded instructions for the lanes of a warp.
+//!
+//! A handler gets the context (`ctx`) and an op. Handlers use the operand types in `lane`, the translation of addresses
+//! in `locate`, and the vector loops in `map` and `simd`. `decode` selects the handlers: most files have a `pick`
+//! function that takes the modifiers of an instruction and returns its handler. The dispatch loop in `runner` calls
+//! them.
 
 pub(crate) mod approx;
 pub(crate) mod arith_float;

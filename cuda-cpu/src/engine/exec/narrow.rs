@@ -5,18 +5,18 @@ use super::rounding::Round;
 
 const SIGN: u32 = 0x8000_0000;
 const INFINITY: u32 = 0x7F80_0000;
-/// f32's smallest normal number.
+/// The smallest normal f32 number.
 const NORMAL: u32 = 0x0080_0000;
 
-/// `bits`, or `other` in the case of `instead`.
+/// Returns `other` if `instead` is true, otherwise `bits`.
 #[inline(always)]
 pub(super) fn unless(bits: u32, instead: bool, other: u32) -> u32 {
-    // Not with `if`: the compiler would move what makes `bits` behind a branch, and then vectorise nothing.
+    // Not an `if`: the compiler would move the computation of `bits` behind a branch, and then not vectorise it.
     let mask = 0u32.wrapping_sub(u32::from(instead));
     bits & !mask | other & mask
 }
 
-/// A floating-point format. Its largest finite number, what stands for infinity and its NaN are magnitudes.
+/// A floating-point format. `max`, `infinity` and `nan` are magnitudes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Format {
     bits: u32,
@@ -32,19 +32,19 @@ impl Format {
         Self { bits: 16, fraction: 10, bias: 15, max: 0x7BFF, infinity: 0x7C00, nan: 0x7FFF };
     pub(super) const BF16: Self =
         Self { bits: 16, fraction: 7, bias: 127, max: 0x7F7F, infinity: 0x7F80, nan: 0x7FFF };
-    /// Has no infinity.
+    /// E4M3 has no infinity.
     pub(super) const E4M3: Self =
         Self { bits: 8, fraction: 3, bias: 7, max: 0x7E, infinity: 0x7E, nan: 0x7F };
     pub(super) const E5M2: Self =
         Self { bits: 8, fraction: 2, bias: 15, max: 0x7B, infinity: 0x7C, nan: 0x7F };
 
-    /// The bits of an f32, rounded once to this format. `finite`: what is too large becomes the largest
-    /// number, infinity too. No branches.
+    /// Rounds the bits of an f32 once to this format. With `finite`, values that are too large, and infinity, become
+    /// the largest finite number. The function has no branches.
     #[inline(always)]
     pub(super) fn round(self, x: u32, mode: Round, finite: bool) -> u32 {
         let (magnitude, negative) = (x & !SIGN, x & SIGN != 0);
         let significant = magnitude & (NORMAL - 1) | unless(NORMAL, magnitude < NORMAL, 0);
-        // The exponent fields begin at 1; what lies below this format's is shifted out.
+        // The exponent fields start at 1. Values below this format's normal numbers are shifted right.
         let exponent = ((magnitude >> 23) as i32).max(1) - 127 + self.bias;
         let shift = (23 - self.fraction as i32 + (1 - exponent).max(0)).min(31) as u32;
         let nearest = mode == Round::Nearest;
@@ -52,7 +52,7 @@ impl Format {
         let below = (1 << (shift - 1)) - 1;
         let extra = unless(0, away, 2 * below + 1);
         let extra = unless(extra, nearest, below + (significant >> shift & 1));
-        // A carry out of the fraction is the next exponent.
+        // A carry out of the fraction increments the exponent.
         let exponent = ((exponent - 1).max(0) as u32) << self.fraction;
         let code = exponent + ((significant + extra) >> shift);
         let large = unless(self.max, (nearest | away) & !finite, self.infinity);
@@ -62,14 +62,14 @@ impl Format {
         unless(code | sign, magnitude > INFINITY, self.nan)
     }
 
-    /// As the bits of an f32: exact; a NaN becomes the canonical one.
+    /// Returns the value as the bits of an f32. The conversion is exact, and a NaN becomes the canonical one.
     #[inline(always)]
     pub(super) fn widen(self, x: u32) -> u32 {
         let magnitude = x & ((1 << (self.bits - 1)) - 1);
         let sign = (x >> (self.bits - 1) & 1) << 31;
         let shifted = magnitude << (23 - self.fraction);
         let normal = shifted + (((127 - self.bias) as u32) << 23);
-        // A denormal is what is left of the smallest normal number and it, when the former is taken away.
+        // A denormal is the difference of a number with the smallest normal exponent and the smallest normal number.
         let least = ((128 - self.bias) as u32) << 23;
         let rest = f32::from_bits(least | shifted) - f32::from_bits(least);
         let denormal = (self.bias < 127) & (magnitude >> self.fraction == 0);

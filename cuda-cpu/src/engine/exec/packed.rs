@@ -1,4 +1,4 @@
-//! Two 16-bit integers in a register: add, min, max; and minima and maxima that are not negative (`.relu`).
+//! `add`, `min` and `max` of two 16-bit integers in a register, and minima and maxima with `.relu`.
 
 use super::int::Int;
 use super::lane::{Lane, Two};
@@ -6,7 +6,7 @@ use super::macros::binary;
 use super::map::{self, Pick};
 use crate::engine::decode::form::Form;
 
-/// What can be done with one integer or with two packed ones.
+/// An integer or two packed ones.
 pub(crate) trait Halves: Lane {
     fn each(self, b: Self, f: impl Fn(Self::One, Self::One) -> Self::One) -> Self;
     type One: Int;
@@ -36,14 +36,14 @@ binary! {
     MaxRelu<H: Halves>: H, H => H, |a, b| a.each(b, |a, b| a.max(b).max(H::One::default()));
 }
 
-/// Whether the instruction is one of these.
+/// Returns whether the instruction is one of this file's.
 pub(crate) fn is_packed(form: &Form<'_>) -> bool {
     let relu = form.has("relu") && form.has("s32");
     matches!(form.opcode(), "add" | "min" | "max")
         && (form.has("u16x2") || form.has("s16x2") || relu)
 }
 
-/// Chooses the handler.
+/// Selects the handler.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let relu = form.take("relu");
     let ty = form.take_one(&["u16x2", "s16x2", "s32"])?;

@@ -1,23 +1,24 @@
-//! Single accesses of single lanes, checked: for what is not one access of every lane.
+//! Checked accesses of single lanes, for instructions that are not a uniform access of all lanes.
 //!
-//! Places in shared memory are kept as offsets, those in global memory as addresses, and made pointers when they
-//! are needed: nothing here outlives the instruction.
+//! Positions in shared memory are stored as offsets, and those in global memory as addresses. They are converted to
+//! pointers when needed, and the pointers do not outlive the instruction.
 
 use super::locate::generic;
 use crate::engine::ctx::Ctx;
 use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::{Flow, Op, Slot};
 
-/// An access.
+/// Size, alignment and kind of an access.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) bytes: u64,
-    /// What the address must be a multiple of.
+    /// Required divisor of the address.
     pub(crate) align: u64,
     pub(crate) write: bool,
 }
 
-/// The lane's address in `Op::a`, with the offset in `imm`; [`NARROW_ADDRESS`](super::locate::NARROW_ADDRESS) in `c`.
+/// Returns the lane's address: the register `Op::a` plus the offset `imm`. `c` is
+/// [`NARROW_ADDRESS`](super::locate::NARROW_ADDRESS) for a 32-bit register.
 pub(crate) fn address(ctx: &Ctx<'_>, op: &Op, lane: usize) -> u64 {
     if op.c == Slot::NONE {
         ctx.lane::<u64>(op.a, lane).wrapping_add(op.imm)
@@ -26,7 +27,7 @@ pub(crate) fn address(ctx: &Ctx<'_>, op: &Op, lane: usize) -> u64 {
     }
 }
 
-/// The offset in shared memory that an address means, checked.
+/// Checks an address and returns its offset in shared memory.
 pub(crate) fn shared(
     ctx: &mut Ctx<'_>,
     lane: usize,
@@ -48,7 +49,7 @@ pub(crate) fn shared(
     Ok(at)
 }
 
-/// A pointer to bytes in shared memory.
+/// Returns a checked pointer to bytes in shared memory.
 pub(crate) fn shared_pointer(
     ctx: &mut Ctx<'_>,
     lane: usize,
@@ -63,7 +64,7 @@ pub(crate) fn shared_pointer(
     })
 }
 
-/// A pointer to bytes in global memory.
+/// Returns a checked pointer to bytes in global memory.
 pub(crate) fn global_pointer(
     ctx: &mut Ctx<'_>,
     lane: usize,

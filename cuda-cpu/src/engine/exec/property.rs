@@ -6,18 +6,18 @@ use super::float::Scalar;
 use super::map::{self, Compare, Pick};
 use crate::engine::decode::form::Form;
 
-/// One of [`PROPERTIES`], by its index in `imm`.
+/// Tests the property in [`PROPERTIES`] whose index is in `imm`.
 struct TestProperty<F>(std::marker::PhantomData<F>);
 
 const PROPERTIES: [&str; 6] = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
 
 /// Types whose properties can be tested.
 trait Properties: Scalar {
-    /// One bit for each of [`PROPERTIES`].
+    /// Returns one bit for each of [`PROPERTIES`].
     fn properties(self) -> u32;
 }
 
-/// By the bits alone: of tests on floats, compilers make others, and not always the same.
+/// Tests only the bits: compilers replace floating-point tests by others, and not always by equivalent ones.
 macro_rules! properties {
     ($ty:ty) => {
         impl Properties for $ty {
@@ -27,7 +27,7 @@ macro_rules! properties {
                 let infinity = <$ty>::INFINITY.to_bits();
                 let (finite, nan) = (magnitude < infinity, magnitude > infinity);
                 let subnormal = magnitude != 0 && magnitude < <$ty>::MIN_POSITIVE.to_bits();
-                // Zero counts as normal on a GPU.
+                // Zero is normal on a GPU.
                 let all =
                     [finite, magnitude == infinity, !nan, nan, finite & !subnormal, subnormal];
                 all.into_iter().rev().fold(0, |bits, bit| bits << 1 | u32::from(bit))
@@ -48,7 +48,7 @@ impl<F: Properties> Compare for TestProperty<F> {
     }
 }
 
-/// Takes the property's name, and the type.
+/// Selects the handler by the property's name and the type.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let property = form.take_one(&PROPERTIES)?;
     let imm = PROPERTIES.iter().position(|&p| p == property)? as u64;

@@ -1,7 +1,7 @@
-//! Directed rounding and round-to-odd, without touching the processor's rounding mode.
+//! Directed rounding and round-to-odd, without changing the processor's rounding mode.
 //!
-//! Each operation is done to nearest together with the sign of what was lost; the result is then
-//! moved by one step where the mode says so.
+//! Each operation is rounded to nearest. The sign of its rounding error decides whether the result is then moved by one
+//! unit.
 
 /// A rounding mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) enum Round {
     Zero,
     Down,
     Up,
-    /// Towards the neighbour with an odd last bit: a later rounding then rounds correctly.
+    /// To the neighbour with an odd last bit. A second rounding is then correct.
     Odd,
 }
 
@@ -26,7 +26,7 @@ impl Round {
         }
     }
 
-    /// The code of `rn`, `rz`, `rm`, `rp` (and of `rni` and so on).
+    /// Returns the code of `rn`, `rz`, `rm` or `rp`, and of `rni` and similar modifiers.
     pub(crate) fn code(name: &str) -> u64 {
         match name.as_bytes().get(1) {
             Some(b'z') => 1,
@@ -39,7 +39,7 @@ impl Round {
 
 macro_rules! stepped {
     ($name:ident, $ty:ty) => {
-        /// `nearest` moved as the mode wants, given the sign of (exact - nearest).
+        /// Adjusts `nearest` for the rounding mode, given the sign of (exact - nearest).
         pub(crate) fn $name(nearest: $ty, lost: f64, mode: Round) -> $ty {
             if lost == 0.0 || nearest.is_nan() || lost.is_nan() {
                 return nearest;
@@ -64,7 +64,7 @@ macro_rules! stepped {
 stepped!(step_f32, f32);
 stepped!(step_f64, f64);
 
-/// `x`, plus something too small to change it of the sign of `beyond`, as an f32.
+/// Rounds `x`, plus an infinitesimal with the sign of `beyond`, to f32.
 pub(crate) fn f64_to_f32(x: f64, beyond: f64, mode: Round) -> f32 {
     let nearest = x as f32;
     if x.is_infinite() {
@@ -74,11 +74,11 @@ pub(crate) fn f64_to_f32(x: f64, beyond: f64, mode: Round) -> f32 {
     step_f32(nearest, if lost == 0.0 { beyond } else { lost }, mode)
 }
 
-/// Whether a number is below f32's normal ones also when it is rounded to as many bits as they have; these
-/// are the results that `.ftz` makes zeros.
+/// Returns whether a number is below the normal f32 numbers when rounded to their precision. `.ftz` flushes these
+/// results.
 #[inline(always)]
 pub(crate) fn rounds_to_denormal(x: f64, mode: Round) -> bool {
-    /// The smallest normal number, the next one with as many bits below it, and the middle.
+    /// The smallest normal number, the next one below with the same precision, and their midpoint.
     const NORMAL: f64 = f32::MIN_POSITIVE as f64;
     const BELOW: f64 = NORMAL * (1.0 - 1.0 / 16_777_216.0);
     const MIDDLE: f64 = NORMAL * (1.0 - 0.5 / 16_777_216.0);
@@ -90,7 +90,7 @@ pub(crate) fn rounds_to_denormal(x: f64, mode: Round) -> bool {
     }
 }
 
-/// What `a + b` lost when rounded to `sum`.
+/// Returns the rounding error of `a + b`.
 fn lost_in_sum(a: f64, b: f64, sum: f64) -> f64 {
     if !sum.is_finite() {
         return overflow_loss(sum, a.is_finite() && b.is_finite());
@@ -99,12 +99,12 @@ fn lost_in_sum(a: f64, b: f64, sum: f64) -> f64 {
     (a - (sum - t)) + (b - t)
 }
 
-/// An infinity that came of finite operands lies beyond the exact result.
+/// An infinity from finite operands is beyond the exact result.
 fn overflow_loss(result: f64, finite: bool) -> f64 {
     if finite && result.is_infinite() { -result } else { 0.0 }
 }
 
-/// An exact zero of operands that cancel is negative when rounding down.
+/// An exact zero from operands that cancel is negative if rounding down.
 fn signed_zero(result: f64, cancelled: bool, mode: Round) -> f64 {
     if result == 0.0 && cancelled && mode == Round::Down { -0.0 } else { result }
 }
@@ -124,24 +124,24 @@ pub(crate) fn mul_f64(a: f64, b: f64, mode: Round) -> f64 {
     step_f64(p, lost, mode)
 }
 
-/// Below this a product's own rounding error may underflow.
+/// Below this, a product's rounding error may underflow.
 const TINY: f64 = 1e-250;
 
-/// Above this, sums and products on the way to a finite result may overflow; and what large numbers are scaled by.
+/// Above this, sums and products on the way to a finite result may overflow. Large numbers are scaled by `SHRINK`.
 const HUGE: f64 = 1e300;
 const SHRINK: f64 = 1.0 / 256.0;
 
-/// 2^550, 2^200 and 2^100: what small numbers are scaled by, so that errors do not underflow.
+/// Factors for small numbers (2^550, 2^200 and 2^100), so that errors do not underflow.
 const SCALE: f64 = f64::from_bits((1023 + 550) << 52);
 const SCALE_DIV: f64 = f64::from_bits((1023 + 200) << 52);
 const SCALE_ROOT: f64 = f64::from_bits((1023 + 100) << 52);
 
-/// The sign of `a * b - p`.
+/// Returns a number with the sign of `a * b - p`.
 fn product_loss(a: f64, b: f64, p: f64) -> f64 {
     if p.abs() > TINY || a == 0.0 || b == 0.0 {
         return a.mul_add(b, -p);
     }
-    // The larger factor is below 2^245 here, or the product would not be tiny.
+    // The larger factor is below 2^245 here, because the product is tiny.
     (a * SCALE).mul_add(b * SCALE, -(p * SCALE * SCALE))
 }
 
@@ -159,10 +159,10 @@ pub(crate) fn fma_f64(a: f64, b: f64, c: f64, mode: Round) -> f64 {
     signed_zero(step_f64(r, lost, mode), cancels && lost == 0.0, mode)
 }
 
-/// The sign of `a * b + c - r`, where `r` is the nearest result.
+/// Returns a number with the sign of `a * b + c - r`, where `r` is the nearest result.
 fn fma_loss(a: f64, b: f64, c: f64, r: f64) -> f64 {
     if (a * b).abs() > HUGE || r.abs() > HUGE && (a * b).abs() > TINY {
-        // What is added may be too small to be scaled down, but it has a sign.
+        // The addend may be too small to be scaled down, but its sign matters.
         let least = if c == 0.0 { c } else { f64::MIN_POSITIVE.copysign(c) };
         let small = if c.abs() < f64::MIN_POSITIVE / SHRINK { least } else { c * SHRINK };
         let (x, y) = if a.abs() > b.abs() { (a * SHRINK, b) } else { (a, b * SHRINK) };
@@ -172,13 +172,13 @@ fn fma_loss(a: f64, b: f64, c: f64, r: f64) -> f64 {
         return fma_error(a, b, c, r);
     }
     if c.abs() > 1e-200 {
-        // The product is far too small to change `c`, but it has a sign.
+        // The product is too small to change `c`, but its sign matters.
         return if a.is_sign_negative() == b.is_sign_negative() { 1.0 } else { -1.0 };
     }
     fma_error(a * SCALE, b * SCALE, c * SCALE * SCALE, r * SCALE * SCALE)
 }
 
-/// The exact error of a fused multiply-add is the sum of two numbers; the first gives the sign.
+/// Returns the error of a fused multiply-add, rounded. Its sign is that of the exact error.
 fn fma_error(a: f64, b: f64, c: f64, r: f64) -> f64 {
     let u1 = a * b;
     let u2 = a.mul_add(b, -u1);

@@ -1,4 +1,4 @@
-//! Moves, selections and the logic of predicates.
+//! Moves, selections and predicate logic.
 
 use super::lane::{Kind, Lane};
 use super::map::Pick;
@@ -12,14 +12,14 @@ pub(crate) fn copy<R: Raw>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `mov` of a predicate; `imm` 1 inverts it.
+/// `mov` of a predicate. It is negated if `imm` is 1.
 pub(crate) fn copy_pred(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let value = ctx.pred(op.a);
     ctx.set_pred(op.d, ctx.mask, if op.imm != 0 { !value } else { value });
     Flow::Next
 }
 
-/// `d = p ? a : b`, the predicate in `c`; `imm` 1 inverts it.
+/// `d = p ? a : b`. The predicate is in `c`. It is negated if `imm` is 1.
 pub(crate) fn select<R: Raw>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let pred = ctx.pred(op.c);
     let pred = if op.imm != 0 { !pred } else { pred };
@@ -39,7 +39,7 @@ pub(crate) fn select_sign<R: Raw, C: Lane + PartialOrd>(ctx: &mut Ctx<'_>, op: &
     Flow::Next
 }
 
-/// How two predicates combine.
+/// An operation on two predicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Logic {
@@ -48,11 +48,11 @@ pub(crate) enum Logic {
     Xor,
 }
 
-/// `imm` bits of [`logic`] above the operation: operands that are inverted.
+/// `imm` bits of [`logic`], above the operation: negated operands.
 pub(crate) const NOT_A: u64 = 4;
 pub(crate) const NOT_B: u64 = 8;
 
-/// Logic of predicates.
+/// Combines two predicates.
 pub(crate) fn logic(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (a, b) = (ctx.pred(op.a), ctx.pred(op.b));
     let a = if op.imm & NOT_A != 0 { !a } else { a };
@@ -66,7 +66,7 @@ pub(crate) fn logic(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// A predicate as 0 or 1 (or `imm`) in 32-bit lanes.
+/// Writes a predicate as 0 or `imm` to 32-bit lanes.
 pub(crate) fn pred_to_lanes(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let pred = ctx.pred(op.a);
     let values: [u32; LANES] = std::array::from_fn(|i| (pred >> i & 1) * op.imm as u32);
@@ -74,14 +74,14 @@ pub(crate) fn pred_to_lanes(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// A 64-bit register's low half, for a 32-bit use of it.
+/// Copies the low half of a 64-bit register for a 32-bit use.
 pub(crate) fn narrow(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let values = ctx.read::<u64>(op.a).map(|x| x as u32);
     ctx.write(op.d, ctx.mask, &values);
     Flow::Next
 }
 
-/// A 32-bit value in a 64-bit register: extended with zeros, or with its sign if `imm` is 1.
+/// Copies a 32-bit value to a 64-bit register, zero-extended, or sign-extended if `imm` is 1.
 pub(crate) fn widen(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let values = ctx.read::<u32>(op.a);
     let values = match op.imm {
@@ -100,7 +100,7 @@ pub(crate) fn pack_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `mov.b32 d, {a, b}`; `imm` is the bits of each part, `c` in use for four bytes.
+/// `mov.b32 d, {a, b}`. `imm` is the number of bits of each part.
 pub(crate) fn pack_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (a, b) = (ctx.read::<u32>(op.a), ctx.read::<u32>(op.b));
     let ones = (1u32 << op.imm) - 1;
@@ -109,7 +109,7 @@ pub(crate) fn pack_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `imm` low bits (up to 32) of a 64-bit register from bit `extra` on.
+/// Extracts the `imm` (up to 32) bits of a 64-bit register that start at bit `extra`.
 pub(crate) fn part_of_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (shift, ones) = (op.extra, u32::MAX >> (32 - op.imm));
     let values = ctx.read::<u64>(op.a).map(|x| (x >> shift) as u32 & ones);
@@ -117,7 +117,7 @@ pub(crate) fn part_of_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// The same of a 32-bit register.
+/// As [`part_of_64`], for a 32-bit register.
 pub(crate) fn part_of_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (shift, ones) = (op.extra, u32::MAX >> (32 - op.imm));
     let values = ctx.read::<u32>(op.a).map(|x| (x >> shift) & ones);
@@ -125,7 +125,7 @@ pub(crate) fn part_of_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// A handler of this module with its operand kinds.
+/// Returns a handler of this module with its operand kinds.
 pub(crate) fn pick(run: Handler, d: Kind, sources: [Option<Kind>; 3]) -> Pick {
     Pick { run, d, signed: false, sources, imm: 0 }
 }

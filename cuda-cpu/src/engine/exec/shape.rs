@@ -1,4 +1,4 @@
-//! Whether a warp's accesses all lie in the range that its instruction used last: the common case, checked at once.
+//! A fast check for the common case: all accesses of a warp are in the range that the instruction used last.
 
 use super::locate::SpaceKind;
 use super::simd::{self, Bounds, Level, Pattern, Simd};
@@ -7,14 +7,14 @@ use crate::engine::ctx::{Ctx, Raw};
 use crate::engine::op::Op;
 use crate::memory::Range;
 
-/// The width of an address register.
+/// An address register of 32 or 64 bits.
 pub(crate) trait Address: Raw {
     fn plus(self, offset: u64) -> u64;
     /// # Safety
-    /// As [`Simd::pattern_64`].
+    /// As for [`Simd::pattern_64`].
     unsafe fn pattern<V: Simd, const STEP: u64>(lanes: *const Self) -> Pattern;
     /// # Safety
-    /// As [`Simd::outside_64`].
+    /// As for [`Simd::outside_64`].
     unsafe fn outside<V: Simd>(lanes: *const Self, bounds: Bounds) -> u32;
 }
 
@@ -27,12 +27,12 @@ macro_rules! address {
             }
             #[inline(always)]
             unsafe fn pattern<V: Simd, const STEP: u64>(lanes: *const Self) -> Pattern {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees it.
                 unsafe { V::$pattern::<STEP>(lanes) }
             }
             #[inline(always)]
             unsafe fn outside<V: Simd>(lanes: *const Self, bounds: Bounds) -> u32 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees it.
                 unsafe { V::$outside(lanes, bounds) }
             }
         }
@@ -42,26 +42,26 @@ macro_rules! address {
 address!(u32, |at: u32, by| u64::from(at.wrapping_add(by as u32)), pattern_32, outside_32);
 address!(u64, u64::wrapping_add, pattern_64, outside_64);
 
-/// Where the accesses of a warp lie, when one range holds them all.
+/// The memory of a warp's accesses, if a single range contains them all.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// The range: `base` 0 for spaces other than global.
+    /// The range. Its `base` is 0 in spaces other than global memory.
     pub(crate) range: Range,
-    /// Distance of the lanes' own copies of the range (local memory).
+    /// Distance between the lanes' separate copies of the range, for local memory.
     pub(crate) stride: u64,
 }
 
 impl Shape {
-    /// Host address of a lane's access.
+    /// Returns the host address of a lane's access.
     #[inline(always)]
     pub(crate) fn at(&self, address: u64, lane: usize) -> *mut u8 {
-        // Lanes that do not execute may have any address.
+        // Wraps, because lanes that do not execute may have any address.
         let own = lane as u64 * self.stride;
         let offset = address.wrapping_sub(self.range.base).wrapping_add(own);
         self.range.host.wrapping_add(offset as usize)
     }
 
-    /// Host address of `bytes` from an address on, if they are inside and aligned to `align`.
+    /// Returns the host address of `bytes` bytes at `address`, if they are in the range and aligned to `align`.
     #[inline(always)]
     pub(crate) fn run(&self, address: u64, bytes: u64, align: u64) -> Option<*mut u8> {
         let offset = address.wrapping_sub(self.range.base);
@@ -71,7 +71,7 @@ impl Shape {
     }
 }
 
-/// The range that the instruction's accesses most likely lie in.
+/// Returns the range that most likely contains the instruction's accesses.
 #[inline(always)]
 pub(crate) fn likely(ctx: &Ctx<'_>, op: &Op, space: SpaceKind) -> Shape {
     let own = |s: Segment, stride| Shape {
@@ -87,7 +87,7 @@ pub(crate) fn likely(ctx: &Ctx<'_>, op: &Op, space: SpaceKind) -> Shape {
     }
 }
 
-/// Whether the executing lanes' accesses all lie in the likely range, aligned.
+/// Returns whether the accesses of all executing lanes are in the range and aligned.
 #[inline(always)]
 pub(crate) fn all_inside<A: Address, V: Simd>(
     ctx: &Ctx<'_>,
@@ -101,12 +101,12 @@ pub(crate) fn all_inside<A: Address, V: Simd>(
     if size_of::<A>() == 4 && shape.range.base != 0 {
         return false;
     }
-    // SAFETY: register file rules; the level is the processor's.
+    // SAFETY: see the invariants in `ctx`. The processor supports the level.
     let outside = unsafe { A::outside::<V>(ctx.lanes(op.a), bounds) };
     outside & ctx.mask == 0
 }
 
-/// [`all_inside`] with the best that the processor has.
+/// [`all_inside`] with the best instructions of the processor.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn all_inside_here<A: Address>(
     ctx: &Ctx<'_>,
@@ -121,7 +121,7 @@ pub(crate) fn all_inside_here<A: Address>(
     if simd::level() == Level::Base {
         return all_inside::<A, simd::Base>(ctx, op, shape, bytes);
     }
-    // SAFETY: the processor has AVX2.
+    // SAFETY: the processor supports AVX2.
     unsafe { fast::<A>(ctx, op, shape, bytes) }
 }
 

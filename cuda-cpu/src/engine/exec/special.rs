@@ -1,11 +1,11 @@
-//! Special registers that change while a kernel runs, and address-space conversions.
+//! Special registers that change while a kernel runs, and conversions of address spaces.
 
 use super::locate::generic;
 use crate::engine::ctx::{Ctx, LANES};
 use crate::engine::fault::FaultSpace;
 use crate::engine::op::{Flow, Op};
 
-/// `%clock`, `%clock_hi` (by `imm`, the shift): see [`Clock`](crate::engine::ctx::Clock).
+/// `%clock` and `%clock_hi`. `imm` is the shift. See [`Clock`](crate::engine::clock::Clock).
 pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let now = (ctx.clock.now() >> op.imm) as u32;
     ctx.write(op.d, ctx.mask, &[now; LANES]);
@@ -28,7 +28,7 @@ pub(crate) fn global_timer(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `%globaltimer_lo`, `%globaltimer_hi` (by `imm`, the shift).
+/// `%globaltimer_lo` and `%globaltimer_hi`. `imm` is the shift.
 pub(crate) fn global_timer_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let now = (ctx.clock.global() >> op.imm) as u32;
     super::atomics::burn(ctx);
@@ -42,19 +42,19 @@ pub(crate) fn active_mask(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `cvta`: adds `imm` (the window, or its negative for `cvta.to`).
+/// `cvta`: adds `imm`, which is the window, or its negative for `cvta.to`.
 pub(crate) fn add_window(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let values = ctx.read::<u64>(op.a).map(|a| a.wrapping_add(op.imm));
     ctx.write(op.d, ctx.mask, &values);
     Flow::Next
 }
 
-/// In `imm` of [`is_in_space`]: the space of constants, which is a part of the global one here.
+/// The code of constant space in the `imm` of [`is_in_space`]. Constants are in global memory.
 pub(crate) const IN_CONSTANT: u64 = 4;
-/// And where in it stands how many words of `extra` say where constants are.
+/// The bit of that `imm` where the number of `extra` words with constant ranges starts.
 pub(crate) const CONSTANTS_AT: u32 = 8;
 
-/// `isspacep`: whether a generic address lies in the space that `imm` numbers.
+/// `isspacep`: tests whether a generic address is in the space with the code in `imm`.
 pub(crate) fn is_in_space(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let wanted = op.imm & ((1 << CONSTANTS_AT) - 1);
     let mut result = 0;

@@ -1,10 +1,10 @@
-//! `stackrestore`; `alloca` is the scheduler's.
+//! `stackrestore`. The scheduler performs `alloca`.
 
 use crate::engine::ctx::{Ctx, Raw, lanes_of};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op};
 
-/// `stackrestore`: the end of local memory, in `d`, goes back to `a`; where it begins at the lowest is in `b`.
+/// `stackrestore`: resets the end of local memory, in `d`, to `a`. `b` is the lowest valid value.
 pub(crate) fn restore<A: Raw + Into<u64>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let saved = ctx.read::<A>(op.a);
     for lane in lanes_of(ctx.mask) {

@@ -1,9 +1,9 @@
-//! Types as they lie in memory.
+//! In-memory representation of types.
 
 use super::int::Int;
 use crate::memory::access::Word;
 
-/// A type as it lies in memory.
+/// A type and its representation in memory.
 pub(crate) trait Stored: Int {
     type Word: Word + Default;
     const BYTES: u64 = size_of::<Self::Word>() as u64;

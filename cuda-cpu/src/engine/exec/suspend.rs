@@ -1,12 +1,12 @@
-//! Threads that are suspended until something happens in their block.
+//! Suspension of threads until an event in their block.
 //!
-//! An instruction that may have to wait is decoded to (`decode::suspend`): a jump to the look, a pause, an `again`,
-//! the look. Lanes that have to wait go to the pause: others have a turn, and then they look again.
+//! An instruction that may have to wait is decoded into four ops (see `decode::suspend`): a jump to the test, a pause,
+//! an `again` op, and the test. Lanes that must wait jump to the pause, others run, and then the lanes repeat the test.
 
 use crate::engine::ctx::Ctx;
 use crate::engine::op::{Flow, Op, Slot};
 
-/// How a look ends: these lanes go to the pause at `wait`.
+/// Ends a test. The lanes in `waiting` jump to the pause at `wait`.
 pub(crate) fn suspended(ctx: &mut Ctx<'_>, waiting: u32, wait: u32) -> Flow {
     if waiting == 0 {
         ctx.team.moved += 1;
@@ -21,8 +21,8 @@ pub(crate) fn suspended(ctx: &mut Ctx<'_>, waiting: u32, wait: u32) -> Flow {
     Flow::Diverge
 }
 
-/// After the pause. When nobody of the block can go on, a wait that may fail does: the predicate in `d` (if there is
-/// one) becomes false, and the lanes go on behind the look, at `Op::extra`.
+/// Runs after the pause. If no thread of the block can continue, a wait that may fail does so: the predicate in `d`
+/// becomes false, and the lanes continue behind the test, at `Op::extra`. Without a predicate, the test is repeated.
 pub(crate) fn again(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if !ctx.team.expired || op.d == Slot::NONE {
         return Flow::Next;

@@ -1,30 +1,30 @@
-//! Asynchronous transfers, when they are done: see `copies` and `bulk`.
+//! Performs asynchronous transfers. `copies` and `bulk` store them until then.
 //!
-//! This is where their bytes move; every address was checked when the transfer began, and is again. The unsafe code
-//! copies between what `places` has just checked, through the racy-access functions of `memory::access`.
+//! Each address is checked when a transfer starts, and again here. The unsafe code copies between pointers that
+//! `places` has checked, with the racy-access functions of `memory::access`.
 
 use super::atomics::burn_for;
 use super::mbarrier::change;
 use super::places::{Extent, global_pointer, shared_pointer};
 use crate::engine::block::BlockFault;
-use crate::engine::bulk::{Bulk, Completion, How, Transfer};
-use crate::engine::copies::{Copies, LaneCopies, Step, What};
+use crate::engine::bulk::{Bulk, Completion, Transfer, WriteMode};
+use crate::engine::copies::{Action, Copies, LaneCopies, Step};
 use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::op::Flow;
 use crate::memory::access::{self, Word};
 
-/// Does a step of `cp.async` for these lanes of a warp.
+/// Performs a step of `cp.async` for these lanes of a warp.
 pub(crate) fn perform(ctx: &mut Ctx<'_>, warp: usize, step: &Step, lanes: u32) -> Result<(), Flow> {
-    let done = match &step.what {
-        What::Copy(copies) => lanes_of(lanes).try_for_each(|lane| copy(ctx, copies, lane)),
-        What::Arrive(at) => lanes_of(lanes).try_for_each(|lane| {
+    let done = match &step.action {
+        Action::Copy(copies) => lanes_of(lanes).try_for_each(|lane| copy(ctx, copies, lane)),
+        Action::Arrive(at) => lanes_of(lanes).try_for_each(|lane| {
             change(ctx, lane, at[lane], |barrier| barrier.arrive(1)).map(|_| ())
         }),
     };
     done.inspect_err(|_| begun(ctx, BlockFault { pc: step.pc, warp: warp as u32 }))
 }
 
-/// What has gone wrong is told of who began it, not of who waits for it.
+/// Sets the fault's location to the instruction that started the transfer, instead of the one that waits for it.
 fn begun(ctx: &mut Ctx<'_>, at: BlockFault) {
     ctx.fault.iter_mut().for_each(|fault| fault.begun = Some(at));
 }
@@ -38,7 +38,7 @@ fn copy(ctx: &mut Ctx<'_>, copies: &LaneCopies, lane: usize) -> Result<(), Flow>
         let from = global_pointer(ctx, lane, copies.from[lane], extent)?;
         for (i, word) in words.iter_mut().enumerate().take(read.div_ceil(4)) {
             let part = (read - 4 * i).min(4);
-            // SAFETY: checked for `read` bytes, aligned.
+            // SAFETY: checked for `read` bytes and aligned.
             *word = unsafe {
                 match part {
                     4 => u32::load(from.add(4 * i)),
@@ -50,13 +50,13 @@ fn copy(ctx: &mut Ctx<'_>, copies: &LaneCopies, lane: usize) -> Result<(), Flow>
         }
     }
     for (i, word) in words.into_iter().enumerate().take(bytes / 4) {
-        // SAFETY: checked for `bytes` bytes, aligned.
+        // SAFETY: checked for `bytes` bytes and aligned.
         unsafe { u32::store(to.add(4 * i), word) };
     }
     Ok(())
 }
 
-/// Works on the copies of a warp, which are not in the context meanwhile.
+/// Calls `work` with the copies of a warp. They are taken out of the context meanwhile.
 pub(crate) fn with_copies<T>(
     ctx: &mut Ctx<'_>,
     warp: usize,
@@ -68,7 +68,8 @@ pub(crate) fn with_copies<T>(
     Some(result)
 }
 
-/// Somebody waits for these barriers: does what completes there. False if there was nothing.
+/// Performs the transfers that complete at these mbarriers, because a thread waits for them. Returns false if there
+/// were none.
 pub(crate) fn progress(ctx: &mut Ctx<'_>, barriers: &[u64]) -> Result<bool, Flow> {
     let before = ctx.team.moved;
     let budget = ctx.budget;
@@ -87,7 +88,7 @@ pub(crate) fn progress(ctx: &mut Ctx<'_>, barriers: &[u64]) -> Result<bool, Flow
     Ok(ctx.team.moved != before)
 }
 
-/// Does a bulk transfer and says so to its barrier.
+/// Performs a bulk transfer and counts its bytes at its mbarrier.
 pub(crate) fn perform_bulk(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
     let at = BlockFault { pc: bulk.pc, warp: bulk.warp };
     transfer(ctx, bulk).inspect_err(|_| begun(ctx, at))
@@ -96,30 +97,30 @@ pub(crate) fn perform_bulk(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
 fn transfer(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
     let lane = bulk.lane as usize;
     let extent = |bytes: u32, write: bool| Extent { bytes: bytes.into(), align: 16, write };
-    burn_for(ctx, bulk.what.bytes() as usize);
-    match bulk.what {
+    burn_for(ctx, bulk.transfer.bytes() as usize);
+    match bulk.transfer {
         Transfer::GlobalToShared { from, to, bytes } => {
             let from = global_pointer(ctx, lane, from, extent(bytes, false))?;
             let to = shared_pointer(ctx, lane, to, bytes.into(), true)?;
             // SAFETY: both are checked for `bytes` bytes.
-            unsafe { combine(to, from, bytes, How::Copy) };
+            unsafe { combine(to, from, bytes, WriteMode::Copy) };
         }
         Transfer::SharedToShared { from, to, bytes, how } => {
             let from = shared_pointer(ctx, lane, from, bytes.into(), false)?;
             let to = shared_pointer(ctx, lane, to, bytes.into(), true)?;
-            // SAFETY: as above; aligned to 16.
+            // SAFETY: both are checked for `bytes` bytes and aligned to 16.
             unsafe { combine(to, from, bytes, how) };
         }
         Transfer::SharedToGlobal { from, to, bytes, how } => {
             let from = shared_pointer(ctx, lane, from, bytes.into(), false)?;
             let to = global_pointer(ctx, lane, to, extent(bytes, true))?;
-            // SAFETY: as above.
+            // SAFETY: both are checked for `bytes` bytes and aligned to 16.
             unsafe { combine(to, from, bytes, how) };
         }
         Transfer::Words { to, words, count, size, update } => {
             let to = shared_pointer(ctx, lane, to, u64::from(count * size), true)?;
             for (i, word) in words.into_iter().enumerate().take(count as usize) {
-                // SAFETY: checked for `count` elements of `size` bytes when it began, and aligned.
+                // SAFETY: checked for `count` elements of `size` bytes, and aligned.
                 unsafe {
                     let to = to.add(i * size as usize);
                     match (update, size) {
@@ -140,19 +141,19 @@ fn transfer(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
 }
 
 /// # Safety
-/// Both are valid for `bytes` bytes, a multiple of 16, and aligned to that.
-unsafe fn combine(to: *mut u8, from: *const u8, bytes: u32, how: How) {
+/// Both pointers must be valid for `bytes` bytes, a multiple of 16, and aligned to 16.
+unsafe fn combine(to: *mut u8, from: *const u8, bytes: u32, how: WriteMode) {
     let bytes = bytes as usize;
-    // SAFETY: the caller's promise; parts are within, and aligned to their size.
+    // SAFETY: the caller guarantees it. Elements are in bounds and aligned to their size.
     unsafe {
         match how {
-            How::Copy if to.cast_const() == from => {}
-            How::Copy => access::copy(to, from, bytes),
-            How::Masked(mask) => {
+            WriteMode::Copy if to.cast_const() == from => {}
+            WriteMode::Copy => access::copy(to, from, bytes),
+            WriteMode::Masked(mask) => {
                 let wanted = (0..bytes).filter(|at| mask >> (at % 16) & 1 != 0);
                 wanted.for_each(|at| u8::store(to.add(at), u8::load(from.add(at).cast_mut())));
             }
-            How::Update(update, size) => {
+            WriteMode::Update(update, size) => {
                 for at in (0..bytes).step_by(size as usize) {
                     let from = from.add(at).cast_mut();
                     let value = match size {
@@ -167,7 +168,7 @@ unsafe fn combine(to: *mut u8, from: *const u8, bytes: u32, how: How) {
     }
 }
 
-/// The block ends: does what belongs to groups that nobody has waited for. Fails with the one that is at fault.
+/// Performs the remaining transfers of bulk groups at the end of the block. Fails with the transfer that faults.
 pub(crate) fn finish_groups(ctx: &mut Ctx<'_>) -> Result<(), Bulk> {
     let budget = ctx.budget;
     let bulks = ctx.team.bulks.take_all_groups(budget);

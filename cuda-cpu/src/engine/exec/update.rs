@@ -1,4 +1,4 @@
-//! Updates of one element in memory, for asynchronous reductions.
+//! Updates of single elements in memory, for asynchronous reductions.
 
 use half::{bf16, f16};
 
@@ -11,10 +11,10 @@ use crate::memory::access::Word;
 macro_rules! updates {
     ($($name:ident<$t:ident: $bound:path>, |$old:ident, $new:ident| $result:expr;)*) => { $(
         /// # Safety
-        /// `at` is valid and aligned for `W`.
+        /// `at` must be valid and aligned for `W`.
         unsafe fn $name<$t: $bound + Lane<Raw: Bits>, W: Word + Bits>(at: *mut u8, value: u64) {
             let $new = $t::from_raw(<$t::Raw as Bits>::from_bits(value));
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe {
                 W::update(at, |old| {
                     let $old = $t::from_raw(<$t::Raw as Bits>::from_bits(old.to_bits()));
@@ -25,7 +25,7 @@ macro_rules! updates {
     )* };
 }
 
-/// Integers that are only bits here.
+/// Integers used as bit containers.
 trait Bits {
     fn from_bits(bits: u64) -> Self;
     fn to_bits(self) -> u64;
@@ -71,7 +71,7 @@ macro_rules! integers {
     };
 }
 
-/// The update of this operation and type, and the bytes of an element.
+/// Returns the update for this operation and type, and the size of an element in bytes.
 pub(crate) fn pick(op: &str, ty: &str) -> Option<(Update, u32)> {
     match (op, ty) {
         ("add", "f16" | "bf16" | "f32" | "f64") => by!(ty, add_float, ["f16": f16 as u16,

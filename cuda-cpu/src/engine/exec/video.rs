@@ -1,11 +1,11 @@
-//! Video instructions: arithmetic on bytes and halfwords chosen from words.
+//! Video instructions: arithmetic on bytes and halfwords selected from words.
 //!
-//! All of one shape share a handler; what each does is spelt out in `imm`. They are rare, and made of
-//! simple steps, so nothing is lost by deciding while they run.
+//! All instructions of one shape share a handler, and `imm` encodes the operation. They are rare and their cost is not
+//! important, so the operation is decoded at run time.
 
 use super::map::Ternary;
 
-/// What is computed.
+/// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Video {
@@ -21,7 +21,7 @@ pub(crate) enum Video {
     MultiplyAdd,
 }
 
-/// Names of the operations, without their `v`.
+/// Names of the operations, without the leading `v`.
 pub(crate) const VIDEO: [(&str, Video); 10] = [
     ("add", Video::Add),
     ("sub", Video::Sub),
@@ -35,10 +35,10 @@ pub(crate) const VIDEO: [(&str, Video); 10] = [
     ("mad", Video::MultiplyAdd),
 ];
 
-/// What `vset` asks.
+/// Comparison operators of `vset`.
 pub(crate) const COMPARE: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
 
-// `imm`: the operation in its low four bits, then flags.
+// Layout of `imm`: the operation in the low four bits, then flags and fields.
 pub(crate) const D_SIGNED: u64 = 1 << 4;
 pub(crate) const A_SIGNED: u64 = 1 << 5;
 pub(crate) const B_SIGNED: u64 = 1 << 6;
@@ -48,22 +48,22 @@ pub(crate) const NEGATE_PRODUCT: u64 = 1 << 9;
 pub(crate) const NEGATE_C: u64 = 1 << 10;
 /// The results are added to `c`.
 pub(crate) const ACCUMULATE: u64 = 1 << 11;
-/// The smaller, or the larger, of a scalar result and `c` is what is wanted.
+/// The result is the minimum, or the maximum, of the scalar result and `c`.
 pub(crate) const SMALLER: u64 = 1 << 12;
 pub(crate) const LARGER: u64 = 1 << 13;
-/// Where fields of several bits begin.
+/// Positions of fields with several bits.
 pub(crate) const COMPARE_AT: u32 = 14;
-/// One more is added: `.po`.
+/// `.po`: adds one to the result.
 pub(crate) const PLUS_ONE: u64 = 1 << 19;
-/// By how many bits `vmad` shifts its result.
+/// Shift of `vmad`'s result, in bits.
 pub(crate) const SCALE_AT: u32 = 20;
-/// Which parts of `d` a SIMD instruction writes, and which part a scalar one.
+/// The parts of `d` that a SIMD instruction writes, or the part that a scalar instruction writes.
 pub(crate) const MASK_AT: u32 = 24;
 /// Parts of `a` and `b`.
 pub(crate) const A_PART_AT: u32 = 28;
 pub(crate) const B_PART_AT: u32 = 40;
 
-/// Codes of parts: 0 is the whole word, 1 to 4 its bytes, 5 and 6 its halves.
+/// Returns the code of a part: 0 for the whole word, 1 to 4 for its bytes, 5 and 6 for its halves.
 pub(crate) fn part_code(part: &str) -> Option<u64> {
     Some(match part {
         "" => 0,
@@ -89,7 +89,7 @@ pub(super) fn field(imm: u64, at: u32, bits: u32) -> u64 {
     imm >> at & ((1 << bits) - 1)
 }
 
-/// The lowest bit and the width of a part.
+/// Returns the lowest bit and the width of a part.
 pub(super) fn place(code: u64) -> (u32, u32) {
     match code {
         0 => (0, 32),
@@ -98,7 +98,7 @@ pub(super) fn place(code: u64) -> (u32, u32) {
     }
 }
 
-/// `bits` bits from `at` on, as a number.
+/// Returns the `bits` bits that start at bit `at`, as a number.
 pub(super) fn extract(word: u64, at: u32, bits: u32, signed: bool) -> i128 {
     let up = word >> at << (64 - bits);
     if signed { i128::from(up as i64 >> (64 - bits)) } else { i128::from(up >> (64 - bits)) }
@@ -137,7 +137,7 @@ fn shift(imm: u64, by: i128) -> u32 {
     if flag(imm, WRAP) { by & 31 } else { by.min(32) }
 }
 
-/// `PARTS` results of fields chosen from `a` and `b` together; `c` is added to, or fills what the mask leaves.
+/// A SIMD instruction with `PARTS` results. The masked results are added to `c`, or replace parts of it.
 pub(crate) struct Simd<const PARTS: u32>;
 
 impl<const PARTS: u32> Ternary for Simd<PARTS> {

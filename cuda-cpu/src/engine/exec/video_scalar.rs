@@ -1,8 +1,8 @@
-//! Scalar video instructions, as an H200 runs them.
+//! Scalar video instructions, with the same results as an H200.
 //!
-//! It has no circuits for them: its assembler makes sequences of others, which do not do all that the manual says.
-//! What saturates an unsigned result lets a carry go; what is merged into the upper half is a result's upper half; a
-//! secondary minimum sees some results as signed. So it is here too: each form was compared with an H200's results.
+//! The H200 has no hardware for them. Its assembler emits instruction sequences that deviate from the manual in some
+//! cases: saturation of an unsigned result drops a carry, a merge into the upper half takes a result's upper half, and
+//! a secondary minimum treats some results as signed. This file does the same. Each form was compared with an H200.
 
 use super::map::Ternary;
 use super::video::{
@@ -11,7 +11,7 @@ use super::video::{
     operation, place, primary,
 };
 
-/// One result of parts of `a` and `b`.
+/// A scalar video instruction.
 pub(crate) struct Scalar;
 
 impl Ternary for Scalar {
@@ -43,22 +43,22 @@ impl Ternary for Scalar {
     }
 }
 
-/// The low bits of a number, the uppermost of them its sign.
+/// Returns the low bits of a number, sign-extended.
 fn low(x: i128, bits: u32) -> i128 {
     x << (128 - bits) >> (128 - bits)
 }
 
-/// As 64 bits without a sign.
+/// Returns the low 64 bits as an unsigned number.
 fn unsigned(x: i128) -> i128 {
     x & i128::from(u64::MAX)
 }
 
-/// Whether the result has a sign: a comparison's has that of its first operand.
+/// Returns whether the result is signed. For a comparison, this is the sign of its first operand.
 fn is_signed(imm: u64) -> bool {
     flag(imm, if operation(imm) == Video::Set { A_SIGNED } else { D_SIGNED })
 }
 
-/// To 32 bits.
+/// Saturates the result to 32 bits.
 fn saturate(imm: u64, x: i128) -> i128 {
     let compared = flag(imm, SMALLER | LARGER);
     match operation(imm) {
@@ -66,14 +66,14 @@ fn saturate(imm: u64, x: i128) -> i128 {
         Video::ShiftLeft if compared => low(clamp(x, 32, false), 32),
         Video::ShiftLeft => clamp(x, 32, false),
         Video::AbsDiff if compared => x,
-        // Not what is too large.
+        // Values that are too large are not saturated.
         Video::Min | Video::Max => x.max(0) & i128::from(u32::MAX),
         _ if compared => low(x.max(0), 32),
         _ => x.max(0),
     }
 }
 
-/// What is done with `c`.
+/// Performs the secondary operation with `c`.
 fn second(imm: u64, x: i128, c: u32) -> u32 {
     let (x, c) = match is_signed(imm) {
         true => (x, i128::from(c as i32)),
@@ -92,14 +92,14 @@ fn second(imm: u64, x: i128, c: u32) -> u32 {
     result as u32
 }
 
-/// `c` with the result in the place of one of its parts.
+/// Merges the result into a part of `c`.
 fn merge(imm: u64, x: i128, part: u64, c: u32) -> u32 {
     let (at, bits) = place(part);
     let shifts = matches!(operation(imm), Video::ShiftLeft | Video::ShiftRight);
     let x = match (flag(imm, SATURATE), shifts) {
         (false, _) => x,
         (true, true) => clamp(x, 32, is_signed(imm)),
-        // A negative one is large.
+        // A negative number counts as large.
         (true, false) => unsigned(x).min((1 << (bits - u32::from(is_signed(imm)))) - 1),
     };
     let x = if at == 16 && bits == 16 { x as u32 >> 16 } else { x as u32 };
@@ -107,7 +107,7 @@ fn merge(imm: u64, x: i128, part: u64, c: u32) -> u32 {
     c & !mask | x << at & mask
 }
 
-/// Factors, product and `c` are taken as signed; the result is shifted and saturates as what its operands are.
+/// `vmad`. The factors, the product and `c` are signed. The result is shifted and saturated by the operands' signs.
 fn multiply_add(imm: u64, a: i128, b: i128, c: u32) -> u32 {
     let product = low(a, 32) * low(b, 32);
     let product = if flag(imm, NEGATE_PRODUCT) { -product } else { product };

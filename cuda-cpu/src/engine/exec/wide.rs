@@ -1,7 +1,7 @@
 //! Atomic accesses of 128 bits.
 //!
-//! A register of 128 bits is two of 64 that lie side by side: the low half first. The unsafe code dereferences what
-//! `locate` has just checked for this access.
+//! A 128-bit register consists of two adjacent 64-bit registers, the low half first. The unsafe code dereferences
+//! pointers that `locate` has checked for the same access.
 
 use super::atomics::burn;
 use super::locate::{Access, SpaceKind, locate};
@@ -9,12 +9,12 @@ use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::op::{Flow, Op, Slot};
 use crate::memory::access_16;
 
-/// Where a register's upper half lies.
+/// Returns the slot of a register's upper half.
 pub(crate) fn upper(low: Slot) -> Slot {
     Slot(low.0.saturating_add((size_of::<u64>() * LANES) as u32))
 }
 
-/// What stands there instead of the old value.
+/// An operation that replaces the old value.
 pub(crate) trait Replace: 'static {
     const WRITES: bool;
     fn replaced(old: u128, b: u128, c: u128) -> u128;
@@ -36,7 +36,7 @@ replace! {
     CompareExchange, true, |old, b, c| if old == b { c } else { old };
 }
 
-/// In `Op::extra` stand the third operand and the space, as of all atomics.
+/// Runs an atomic. As in `atomics`, the extra operands are the third operand and the space.
 pub(crate) fn atomic<R: Replace>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let third = ctx.extra(op, 0);
@@ -47,8 +47,8 @@ pub(crate) fn atomic<R: Replace>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     };
     for lane in lanes_of(mask) {
         let (b, c) = (read(ctx, op.b, lane), read(ctx, third, lane));
-        // SAFETY: located, and aligned for 16 bytes, as all allocations are that threads share; the program was
-        // not loaded without the instruction.
+        // SAFETY: located, and aligned for 16 bytes, as are all allocations that threads share. A program with this
+        // instruction is loaded only if the processor supports the access.
         let old = unsafe { access_16::update(found.at[lane], |old| R::replaced(old, b, c)) };
         ctx.set_lane(op.d, lane, old as u64);
         ctx.set_lane(upper(op.d), lane, (old >> 64) as u64);

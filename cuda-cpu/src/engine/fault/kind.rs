@@ -1,43 +1,43 @@
-//! What a kernel can do wrong.
+//! The kinds of faults of a kernel.
 
 use super::racing::Racing;
 use super::space::FaultSpace;
 use super::waiting::Waiting;
 use crate::engine::exec::barrier_word::MbarrierMisuse;
 
-/// See [`Fault`](super::Fault).
+/// The kind of a [`Fault`](super::Fault).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FaultKind {
     /// An access outside of every allocation, or outside of shared, local or parameter memory.
     OutOfBounds {
-        /// Which memory.
+        /// The memory of the access.
         space: FaultSpace,
-        /// First byte of the access (an offset in spaces other than global).
+        /// First byte of the access. It is an offset in spaces other than global memory.
         address: u64,
-        /// Bytes of the access.
+        /// Size of the access in bytes.
         bytes: u32,
-        /// A store or an atomic, not a load.
+        /// Whether the access is a store or an atomic, not a load.
         write: bool,
     },
-    /// An access to memory that was freed.
+    /// An access to freed memory.
     UseAfterFree {
         /// First byte of the access.
         address: u64,
-        /// Bytes of the access.
+        /// Size of the access in bytes.
         bytes: u32,
-        /// A store or an atomic, not a load.
+        /// Whether the access is a store or an atomic, not a load.
         write: bool,
     },
-    /// An address that is no multiple of the access's size.
+    /// An address that is not a multiple of the access's alignment.
     Misaligned {
-        /// Which memory.
+        /// The memory of the access.
         space: FaultSpace,
         /// First byte of the access.
         address: u64,
-        /// Bytes of the access.
+        /// Size of the access in bytes.
         bytes: u32,
-        /// A store or an atomic, not a load.
+        /// Whether the access is a store or an atomic, not a load.
         write: bool,
     },
     /// A device-side `assert` failed.
@@ -46,177 +46,178 @@ pub enum FaultKind {
         message: String,
         /// The source file.
         file: String,
-        /// The line in it.
+        /// The line in the source file.
         line: u32,
-        /// The function.
+        /// The function that contains the assertion.
         function: String,
     },
     /// The kernel executed `trap`.
     Trap,
-    /// No thread of the block can go on.
+    /// No thread of the block can continue.
     Deadlock {
-        /// Who waits where.
+        /// The positions and conditions of the waiting threads.
         waiting: Vec<Waiting>,
     },
-    /// Lanes of a warp wait at a barrier of the block that all its lanes have to execute together (`bar.sync`,
-    /// `barrier.sync.aligned`), and other lanes of the warp wait elsewhere and cannot come.
+    /// Lanes of a warp wait at a barrier that all its lanes must execute together (`bar.sync`, `barrier.sync.aligned`),
+    /// while other lanes of the warp wait elsewhere and cannot arrive.
     BarrierDivergence {
-        /// Those at the barrier.
+        /// The lanes at the barrier.
         at: Waiting,
-        /// Those that wait elsewhere.
+        /// The lanes that wait elsewhere.
         elsewhere: Waiting,
     },
-    /// A read of memory that was never written. Found where
-    /// [`Checks::uninitialised`](crate::Checks::uninitialised) is on.
+    /// A read of memory that was never written. Detected if [`Checks::uninitialised`](crate::Checks::uninitialised) is
+    /// on.
     Uninitialised {
-        /// Which memory.
+        /// The memory of the access.
         space: FaultSpace,
-        /// First byte of the access (an offset in spaces other than global).
+        /// First byte of the access. It is an offset in spaces other than global memory.
         address: u64,
-        /// Bytes of the access.
+        /// Size of the access in bytes.
         bytes: u32,
     },
-    /// Two threads of the block access the same bytes of shared memory, one of them writes, and nothing orders them.
-    /// Found where [`Checks::races`](crate::Checks::races) is on.
+    /// Two threads of the block access the same bytes of shared memory, at least one of them writes, and the accesses
+    /// are not ordered. Detected if [`Checks::races`](crate::Checks::races) is on.
     Race {
-        /// First byte of the access, an offset in shared memory.
+        /// First byte of the access, as an offset in shared memory.
         address: u64,
-        /// Bytes of the access.
+        /// Size of the access in bytes.
         bytes: u32,
-        /// A store or an atomic, not a load.
+        /// Whether the access is a store or an atomic, not a load.
         write: bool,
-        /// An atomic, or an access that counts as one (`volatile`, `relaxed`, ..).
+        /// Whether the access is an atomic, or counts as one (such as `volatile` and `relaxed`).
         atomic: bool,
         /// The other access.
         other: Box<Racing>,
     },
-    /// A kernel's `free` of an address that its `malloc` has not given, or has given and got back.
+    /// A kernel's `free` of an address that is not an active allocation of its `malloc`.
     BadFree {
         /// The address.
         address: u64,
-        /// It was freed already.
+        /// Whether the allocation was freed already.
         freed: bool,
     },
-    /// A barrier number above 15 or an impossible thread count.
+    /// A barrier number above 15 or an invalid thread count.
     BadBarrier {
         /// The barrier's number.
         barrier: u32,
-        /// The thread count given, if one was.
+        /// The given thread count, if any.
         threads: Option<u32>,
     },
-    /// Threads come to a barrier for another number of threads than those who have come there before.
+    /// Threads arrive at a barrier with another thread count than earlier threads.
     BarrierCount {
         /// The barrier's number.
         barrier: u32,
-        /// The thread count given.
+        /// The given thread count.
         threads: u32,
-        /// The one that others gave.
+        /// The thread count of the earlier threads.
         others: u32,
     },
-    /// Threads come to a barrier for a reduction, and others are there for another one, or for none.
+    /// Threads arrive at a barrier with another reduction than earlier threads, or only one of them has a reduction.
     BarrierPurpose {
         /// The barrier's number.
         barrier: u32,
     },
-    /// The barrier of the cluster: a second arrival without a wait, or a wait without an arrival.
+    /// The cluster barrier: a second arrival without a wait, or a wait without an arrival.
     ClusterBarrier {
-        /// The thread had arrived.
+        /// Whether the thread had already arrived.
         arrived: bool,
     },
-    /// A lane executed a `.sync` instruction whose member mask does not name it.
+    /// A lane executed a `.sync` instruction whose member mask does not contain it.
     LaneOutsideMask {
         /// The member mask.
         members: u32,
     },
-    /// Something depends on what a shuffle took from a lane that takes no part in it: the member mask does not name it,
-    /// or it has exited. Found where [`Checks::uninitialised`](crate::Checks::uninitialised) is on.
+    /// A result depends on the value that a shuffle took from an absent lane: one that has exited or is not in the
+    /// member mask. Detected if [`Checks::uninitialised`](crate::Checks::uninitialised) is on.
     AbsentLane {
-        /// The lane whose value was wanted.
+        /// The source lane of the shuffle.
         lane: u32,
         /// The member mask.
         members: u32,
     },
-    /// An instruction that works on matrices was executed by a part of a warp only.
+    /// Only a part of a warp executed a matrix instruction.
     PartialWarp {
         /// The lanes that executed it.
         lanes: u32,
     },
-    /// An mbarrier that cannot be used so.
+    /// An invalid use of an mbarrier.
     BadMbarrier {
         /// Its address in shared memory.
         address: u64,
-        /// What is wrong.
+        /// The misuse.
         misuse: MbarrierMisuse,
     },
-    /// An asynchronous copy of a number of bytes that there cannot be: a bulk copy has a multiple of 16, any other
-    /// reads no more than it writes.
+    /// An asynchronous copy with an invalid size. The size of a bulk copy is a multiple of 16 bytes. Other copies read
+    /// at most as many bytes as they write.
     BadCopy {
-        /// The bytes.
+        /// The size in bytes.
         bytes: u32,
     },
-    /// A block of the cluster that is not there: each block is a cluster of its own.
+    /// An access to another block of the cluster. Each block is its own cluster.
     NoSuchBlock {
         /// Its rank in the cluster.
         rank: u32,
     },
-    /// `alloca` of more than is left of the thread's local memory.
+    /// `alloca` of more than the thread's remaining local memory.
     StackOverflow {
-        /// The bytes that were wanted.
+        /// The requested bytes.
         bytes: u64,
-        /// The limit: bytes of local memory of a thread.
+        /// The maximum local memory of a thread in bytes.
         limit: u32,
     },
-    /// `stackrestore` of a place that is outside of what the function has on its stack.
+    /// `stackrestore` of an address outside of the function's stack.
     BadStackPointer {
         /// The address in local memory.
         address: u64,
     },
-    /// Calls are nested too deeply, or local memory or the registers for their frames are used up.
+    /// Calls are nested too deeply, or their frames exceed the local memory or the registers.
     CallDepth {
-        /// The limit: calls.
+        /// The maximum call depth.
         limit: u32,
     },
-    /// The blocks of the launch need too much host memory for registers, local and shared memory, or
-    /// the host has less.
+    /// The blocks of the launch need more host memory for registers, local memory and shared memory than the limit, or
+    /// than the host has.
     LaunchMemory {
-        /// The limit, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// An indirect call to an address that is no function's, or a kernel's.
+    /// An indirect call to an address that is not a device function's.
     BadCall {
         /// The address.
         address: u64,
     },
-    /// An indirect call of a function that takes more than it is given, or gives less than is taken.
+    /// An indirect call of a function that takes more arguments than the call passes, or returns fewer results than it
+    /// expects.
     CallMismatch {
-        /// The function.
+        /// The name of the function.
         function: String,
     },
     /// `brx.idx` with an index outside of its table.
     BadBranch {
         /// The index.
         index: u32,
-        /// How many targets there are.
+        /// The number of targets in the table.
         targets: u32,
     },
-    /// The launch used up its budget of loop iterations.
+    /// The launch exceeded its limit of loop iterations.
     Budget {
-        /// The budget.
+        /// The limit.
         limit: u64,
     },
-    /// The launch used up its budget of instructions.
+    /// The launch exceeded its limit of instructions.
     InstructionBudget {
-        /// The budget.
+        /// The limit.
         limit: u64,
     },
     /// The launch was cancelled.
     Cancelled,
-    /// A printf format or argument that cannot be read.
+    /// An invalid `printf` format or argument.
     BadFormat,
 }
 
 impl FaultKind {
-    /// Where in which memory an access was, for faults of accesses: (space, first byte, bytes).
+    /// Returns the memory, first byte and size of the access, for faults of accesses.
     pub fn access(&self) -> Option<(FaultSpace, u64, u32)> {
         match *self {
             Self::OutOfBounds { space, address, bytes, .. }

@@ -1,4 +1,4 @@
-//! Faults in words.
+//! The messages of faults.
 
 use std::fmt;
 
@@ -43,27 +43,30 @@ impl fmt::Display for FaultKind {
                 write!(f, "free of {address:#x}, which was freed already")
             }
             Self::BadFree { address, freed: false } => {
-                write!(f, "free of {address:#x}, which the kernel's malloc has not given")
+                write!(f, "free of {address:#x}, which the kernel's malloc did not return")
             }
             Self::BadBarrier { barrier, threads: Some(n) } => {
-                write!(f, "barrier {barrier} cannot be used for {n} threads")
+                write!(
+                    f,
+                    "barrier {barrier} with a count of {n} threads: it must be a multiple of 32 up to 1024"
+                )
             }
             Self::BadBarrier { barrier, threads: None } => {
-                write!(f, "there is no barrier {barrier}")
+                write!(f, "barrier {barrier} does not exist: the number must be 0 to 15")
             }
             Self::BarrierCount { barrier, threads, others } => write!(
                 f,
-                "barrier {barrier} for {threads} threads, where others wait for {others} threads"
+                "barrier {barrier} with a count of {threads} threads, but earlier threads arrived with a count of {others}"
             ),
             Self::BarrierPurpose { barrier } => write!(
                 f,
-                "barrier {barrier} for a reduction, and for another one, or none, by others that are there"
+                "barrier {barrier} with another reduction than that of earlier arrivals, or only one of them has a reduction"
             ),
-            Self::ClusterBarrier { arrived: true } => f.write_str(
-                "a second arrival at the cluster's barrier, without a wait between them",
-            ),
+            Self::ClusterBarrier { arrived: true } => {
+                f.write_str("second arrival at the cluster barrier without a wait after the first")
+            }
             Self::ClusterBarrier { arrived: false } => {
-                f.write_str("a wait at the cluster's barrier, without an arrival before")
+                f.write_str("wait at the cluster barrier without a preceding arrival")
             }
             Self::LaneOutsideMask { members } => {
                 write!(f, "the executing lane is not in the member mask {members:#010x}")
@@ -78,44 +81,44 @@ impl fmt::Display for FaultKind {
                  value is undefined"
             ),
             Self::PartialWarp { lanes } => {
-                write!(f, "only lanes {lanes:#010x} execute what takes all 32 lanes of a warp")
+                write!(
+                    f,
+                    "only lanes {lanes:#010x} execute an instruction that requires all 32 lanes of the warp"
+                )
             }
             Self::BadMbarrier { address, misuse } => {
                 write!(f, "mbarrier in shared memory at {address:#x}: {misuse}")
             }
             Self::BadCopy { bytes } => {
-                write!(f, "an asynchronous copy of {bytes} bytes: too many, or no multiple of 16")
+                write!(f, "asynchronous copy of {bytes} bytes: too many, or not a multiple of 16")
             }
             Self::NoSuchBlock { rank } => {
-                write!(f, "block {rank} of a cluster of one: clusters are not supported")
+                write!(f, "access to block {rank} of the cluster: a cluster has one block here")
             }
             Self::CallDepth { limit } => write!(
                 f,
-                "stack overflow: more than {limit} nested calls, or local memory or registers used up"
+                "stack overflow: more than {limit} nested calls, or frames that exceed the local memory or the registers"
             ),
             Self::StackOverflow { bytes, limit } => write!(
                 f,
-                "stack overflow: alloca of {bytes} bytes, of {limit} bytes of local memory for each thread"
+                "stack overflow: alloca of {bytes} bytes exceeds the {limit} bytes of local memory of a thread"
             ),
             Self::BadStackPointer { address } => {
-                write!(
-                    f,
-                    "stackrestore of {address:#x}, outside of what the function has on its stack"
-                )
+                write!(f, "stackrestore of {address:#x}, which is outside of the function's stack")
             }
             Self::LaunchMemory { limit } => write!(
                 f,
-                "the running blocks need too much registers, local and shared memory: at most {limit} bytes"
+                "the running blocks need too much host memory for registers, local and shared memory: the limit is {limit} bytes"
             ),
             Self::BadCall { address } => {
-                write!(f, "call of {address:#x}, which is no function that can be called")
+                write!(f, "call of {address:#x}, which is not the address of a device function")
             }
             Self::CallMismatch { function } => write!(
                 f,
                 "call of {function} with too few or too small arguments, or for more results than it has"
             ),
             Self::BadBranch { index, targets } => {
-                write!(f, "indexed branch to {index} of {targets} targets")
+                write!(f, "indexed branch with index {index}, but the table has {targets} targets")
             }
             Self::Budget { limit } => write!(f, "the budget of {limit} loop iterations is used up"),
             Self::InstructionBudget { limit } => write!(
@@ -123,7 +126,7 @@ impl fmt::Display for FaultKind {
                 "the budget of {limit} instructions is used up: a loop without end, or too small a budget"
             ),
             Self::Cancelled => f.write_str("the launch was cancelled"),
-            Self::BadFormat => f.write_str("printf format that cannot be read"),
+            Self::BadFormat => f.write_str("invalid printf format or argument"),
         }
     }
 }

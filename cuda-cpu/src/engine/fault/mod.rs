@@ -1,4 +1,7 @@
-//! What a kernel did wrong, and where.
+//! Faults: errors of a kernel with their location.
+//!
+//! A fault is plain data with a message. This folder uses nothing of the engine but the names of variables and mbarrier
+//! misuses. Handlers create a [`FaultKind`], `grid` adds the location to make a [`Fault`], and `device` reports it.
 
 mod kind;
 mod message;
@@ -20,25 +23,25 @@ pub use self::racing::Racing;
 pub use self::space::FaultSpace;
 pub use self::waiting::{Waiting, WaitsFor};
 
-/// A kernel's error: where it happened and what it was.
+/// An error of a kernel: its kind and location.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What went wrong.
+    /// The kind of the error.
     pub kind: FaultKind,
-    /// The kernel's name.
+    /// The name of the kernel.
     pub kernel: String,
     /// `blockIdx` of the thread.
     pub block: [u32; 3],
-    /// `threadIdx` of the thread (the first one, when several are concerned).
+    /// `threadIdx` of the thread, or of the first one if several are involved.
     pub thread: [u32; 3],
-    /// Line in the PTX text; 0 when unknown.
+    /// Line in the PTX, or 0 if unknown.
     pub line: u32,
-    /// Line in the source that was compiled to it, if the PTX names it (`.loc`, from `-lineinfo`).
+    /// Line in the source from which the PTX was compiled, if the PTX contains it (`.loc`, from `-lineinfo`).
     pub source: Option<SourceLine>,
-    /// For an access to global memory: the allocation that it is in, or next to.
+    /// For an access to global memory: the allocation that contains the address or is nearest to it.
     pub nearest: Option<Nearest>,
-    /// For an access to global or shared memory: the variable of the PTX that it is in, or next to.
+    /// For an access to global or shared memory: the PTX variable that contains the address or is nearest to it.
     pub variable: Option<NearVariable>,
 }
 

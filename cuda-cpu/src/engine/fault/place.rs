@@ -1,10 +1,10 @@
-//! Lines of the PTX and of what it was compiled from, in words.
+//! Formats positions in the PTX and in its source.
 
 use std::fmt;
 
 use cuda_core::SourceLine;
 
-/// `PTX line 7, k.cu:3:5`.
+/// Writes a position as in `PTX line 7, k.cu:3:5`.
 pub(super) fn place(
     f: &mut fmt::Formatter<'_>,
     line: u32,

@@ -1,4 +1,4 @@
-//! One half of a race.
+//! The other access of a race.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use cuda_core::SourceLine;
 
 use super::place::place;
 
-/// The earlier one of two accesses that race.
+/// The earlier of two racing accesses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Racing {
     /// `threadIdx` of the thread, in the same block.
     pub thread: [u32; 3],
-    /// Line in the PTX text.
+    /// Line in the PTX.
     pub line: u32,
-    /// Line in the source, if the PTX names it.
+    /// Line in the source, if the PTX contains it.
     pub source: Option<SourceLine>,
-    /// A store or an atomic, not a load.
+    /// Whether the access is a store or an atomic, not a load.
     pub write: bool,
-    /// An atomic, or an access that counts as one.
+    /// Whether the access is an atomic, or counts as one.
     pub atomic: bool,
 }
 

@@ -1,8 +1,8 @@
-//! The memory that a fault is about.
+//! The memory of a faulting access.
 
 use std::fmt;
 
-/// Which memory an access was to.
+/// The memory of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FaultSpace {

@@ -1,4 +1,4 @@
-//! Threads that wait.
+//! Descriptions of waiting threads.
 
 use std::fmt;
 
@@ -6,35 +6,36 @@ use cuda_core::SourceLine;
 
 use super::place::place;
 
-/// Threads that wait, for [`FaultKind::Deadlock`](super::FaultKind::Deadlock) and [`FaultKind::BarrierDivergence`](super::FaultKind::BarrierDivergence).
+/// Waiting lanes of a warp, for [`FaultKind::Deadlock`](super::FaultKind::Deadlock) and
+/// [`FaultKind::BarrierDivergence`](super::FaultKind::BarrierDivergence).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// The warp in its block.
+    /// Index of the warp in its block.
     pub warp: u32,
-    /// Its lanes.
+    /// Mask of the lanes.
     pub lanes: u32,
-    /// What they wait for.
+    /// The event that they wait for.
     pub waits_for: WaitsFor,
-    /// The instruction, as far as its kind; empty, where they are between two looks at what they wait for.
+    /// The kind of the instruction. It is empty for lanes that repeatedly test a condition.
     pub instruction: String,
-    /// Line in the PTX text.
+    /// Line in the PTX.
     pub line: u32,
-    /// Line in the source, if the PTX names it.
+    /// Line in the source, if the PTX contains it.
     pub source: Option<SourceLine>,
 }
 
-/// See [`Waiting`].
+/// The event for which threads wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// Lanes of their own warp.
+    /// Other lanes of the same warp.
     Warp,
     /// The barrier of the block with this number.
     Barrier(u32),
     /// The mbarrier at this address in shared memory.
     Mbarrier(u64),
-    /// The barrier of the cluster.
+    /// The cluster barrier.
     Cluster,
 }
 
@@ -43,10 +44,12 @@ impl fmt::Display for Waiting {
         let Self { warp, lanes, line, source, .. } = self;
         write!(f, "warp {warp} lanes {lanes:#010x} ")?;
         match self.waits_for {
-            WaitsFor::Warp => write!(f, "for others of their mask in `{}`, ", self.instruction),
+            WaitsFor::Warp => {
+                write!(f, "for other lanes of their member mask in `{}`, ", self.instruction)
+            }
             WaitsFor::Barrier(n) => write!(f, "at barrier {n}, "),
             WaitsFor::Mbarrier(at) => write!(f, "at the mbarrier at {at:#x}, "),
-            WaitsFor::Cluster => f.write_str("at the cluster's barrier, "),
+            WaitsFor::Cluster => f.write_str("at the cluster barrier, "),
         }?;
         place(f, *line, source.as_ref())
     }

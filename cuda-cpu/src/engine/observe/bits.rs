@@ -1,8 +1,8 @@
-//! Which bytes of a block's own memory were written: a bit for each, of one thread alone.
+//! A bit set that marks the written bytes of a block's own memory.
 
 use crate::memory::written::words;
 
-/// See the module. Bits beyond the end are clear, and cannot be set.
+/// A bit set. Bits beyond the end are clear and cannot be set.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -10,13 +10,13 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(bits: u64) -> Option<Self> {
         let mut new = Self::default();
         new.grow(bits).then_some(new)
     }
 
-    /// Makes room for this many. False when the host has none.
+    /// Grows to this number of bits. Returns false if the host has no memory.
     #[must_use]
     pub(crate) fn grow(&mut self, bits: u64) -> bool {
         let words = bits.div_ceil(64) as usize;
@@ -28,12 +28,12 @@ impl Bits {
         true
     }
 
-    /// The bytes that so many take on the host.
+    /// Returns the host memory for this number of bits, in bytes.
     pub(crate) fn needed(bits: u64) -> u64 {
         bits.div_ceil(64) * 8
     }
 
-    /// The bytes that it takes on the host.
+    /// Returns the host memory that the set takes, in bytes.
     pub(crate) fn taken(&self) -> u64 {
         self.words.len() as u64 * 8
     }
@@ -44,7 +44,7 @@ impl Bits {
         }
     }
 
-    /// How many are set.
+    /// Returns the number of set bits.
     pub(crate) fn count(&self) -> u64 {
         self.set
     }
@@ -65,7 +65,7 @@ impl Bits {
         }
     }
 
-    /// The first of these bits that is clear.
+    /// Returns the first clear bit in the range.
     pub(crate) fn first_clear(&self, from: u64, bits: u64) -> Option<u64> {
         words(from, bits).find_map(|(index, mask)| {
             let clear = mask & !self.words.get(index)?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembers_each_bit() {
+    fn sets_and_clears_each_bit() {
         let mut bits = Bits::new(100).unwrap();
         bits.set(10, 80);
         bits.set(20, 10);

@@ -1,4 +1,4 @@
-//! What an op does to memory, as its decoder states it.
+//! Memory effects of ops, as declared by their decoders.
 
 use crate::engine::code::Collective;
 use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
@@ -6,40 +6,40 @@ use crate::engine::exec::locate::SpaceKind;
 use crate::engine::launch::MAX_SHARED_BYTES;
 use crate::engine::op::{Class, Slot};
 
-/// What an op does that others can see.
+/// An effect of an op that other threads can observe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Effect {
     Access(Access),
     Bulk(Bulk),
-    /// A fence: what a thread did before it is ordered before what it does after it.
+    /// A fence: orders the thread's earlier accesses before its later ones.
     Fence,
-    /// The lanes arrive at the barrier of the block that has the number in this register.
+    /// The lanes arrive at the block's barrier with the number in this register.
     Barrier(Slot),
-    /// A collective of the warp: the lanes of the member mask in this register wait for each other; without one,
-    /// those that execute it.
+    /// A collective of the warp: the lanes of the member mask in this register wait for each other. With `Slot::NONE`,
+    /// the executing lanes do.
     Meeting(Slot),
-    /// `shfl`: registers of other lanes are read, where they take part.
+    /// `shfl`: reads registers of other participating lanes.
     Shuffle(Collective),
-    /// What the lanes did before is known to whoever learns later.
+    /// Orders the lanes' earlier accesses before those of threads that execute [`Effect::Learn`] later.
     Publish,
-    /// See [`Effect::Publish`].
+    /// The other side of [`Effect::Publish`].
     Learn,
 }
 
-/// A weak access of every executing lane to as many bytes as it says.
+/// A weak access of a number of bytes by every executing lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bulk {
     pub(crate) kind: AccessKind,
     pub(crate) space: SpaceKind,
-    /// The address, in a 64-bit register.
+    /// The 64-bit address register.
     pub(crate) register: Slot,
-    /// How many bytes, in a 32-bit register.
+    /// The 32-bit register with the number of bytes.
     pub(crate) bytes: Slot,
 }
 
 impl Bulk {
-    /// What it is made of: pieces of 16 bytes of each lane. As one side of such a transfer is shared memory, there are
-    /// not many in one that is not refused.
+    /// Splits the access into pieces of 16 bytes per lane. One side of a transfer is shared memory, so the size of
+    /// shared memory limits the number of pieces of a valid transfer.
     pub(crate) fn pieces(self, ctx: &Ctx<'_>, active: u32) -> Vec<Access> {
         let most = MAX_SHARED_BYTES / PIECE;
         let of = |lane: usize| {
@@ -54,10 +54,10 @@ impl Bulk {
     }
 }
 
-/// Bytes of a piece.
+/// Size of a piece in bytes.
 const PIECE: u32 = 16;
 
-/// An access of every executing lane: `count` elements of `element` bytes from an address on.
+/// An access of every executing lane to `count` elements of `element` bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access {
     pub(crate) kind: AccessKind,
@@ -70,18 +70,18 @@ pub(crate) struct Access {
     pub(crate) offset: u64,
     pub(crate) order: Order,
     pub(crate) values: Values,
-    /// Of what is read, the bytes that matter, by bit.
+    /// Mask of the loaded bytes that the program uses.
     pub(crate) used: u64,
-    /// The lanes whose address counts, of those that execute.
+    /// The lanes that access memory, among those that execute.
     pub(crate) lanes: u32,
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Read,
     Write,
-    /// Reads and writes in one step.
+    /// An atomic read and write.
     Update,
     /// An update whose new value does not depend on the old one.
     Exchange,
@@ -92,16 +92,16 @@ impl AccessKind {
         self != Self::Read
     }
 
-    /// Whether it is of consequence what was there.
+    /// Returns whether the access uses the previous value.
     pub(crate) fn needs_value(self) -> bool {
         matches!(self, Self::Read | Self::Update)
     }
 }
 
-/// How an access takes part in the order of threads, as the PTX memory model has it.
+/// The ordering of an access in the PTX memory model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Order {
-    /// Atomic, volatile, relaxed or stronger: such accesses do not race with each other.
+    /// Atomic, volatile, relaxed or stronger. Strong accesses do not race with each other.
     pub(crate) strong: bool,
     pub(crate) acquires: bool,
     pub(crate) releases: bool,
@@ -111,7 +111,7 @@ impl Order {
     pub(crate) const WEAK: Self = Self { strong: false, acquires: false, releases: false };
     pub(crate) const RELAXED: Self = Self { strong: true, acquires: false, releases: false };
 
-    /// By the modifier: `volatile` and `relaxed` order nothing by themselves.
+    /// Returns the order of a modifier. `volatile` and `relaxed` alone order nothing.
     pub(crate) fn from_modifier(modifier: &str) -> Self {
         Self {
             strong: true,
@@ -121,18 +121,18 @@ impl Order {
     }
 }
 
-/// Where the values that are written come from.
+/// The registers with the written values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Values {
-    /// Nothing is written, or nobody knows beforehand what.
+    /// Nothing is written, or the values are not known in advance.
     Unknown,
     One(Slot, Class),
-    /// Registers from this index on in `Code::extras`.
+    /// The registers from this index of `Code::extras` on.
     Many(u32, Class),
 }
 
 impl Access {
-    /// A weak access of one element.
+    /// Creates a weak access of one element.
     pub(crate) fn new(kind: AccessKind, space: SpaceKind, element: u32, register: Slot) -> Self {
         Self {
             kind,
@@ -149,12 +149,12 @@ impl Access {
         }
     }
 
-    /// Bytes of a lane's access.
+    /// Returns the size of a lane's access in bytes.
     pub(crate) fn bytes(&self) -> u32 {
         self.element * self.count
     }
 
-    /// The addresses of all lanes; of those that do not execute they mean nothing.
+    /// Returns the addresses of all lanes. Those of lanes that do not execute are not meaningful.
     pub(super) fn addresses(&self, ctx: &Ctx<'_>) -> [u64; LANES] {
         if self.narrow {
             let add = |at: u32| u64::from(at.wrapping_add(self.offset as u32));
@@ -164,7 +164,7 @@ impl Access {
         }
     }
 
-    /// The register that an element is written from, where that is known.
+    /// Returns the source register of a written element, if known.
     pub(crate) fn source(&self, ctx: &Ctx<'_>, index: u32) -> Option<(Slot, Class)> {
         match self.values {
             Values::Unknown => None,
@@ -173,7 +173,7 @@ impl Access {
         }
     }
 
-    /// Byte `at` of what a lane writes, where that is known.
+    /// Returns byte `at` of the value that a lane writes, if known.
     pub(crate) fn value(&self, ctx: &Ctx<'_>, lane: usize, at: u32) -> Option<u8> {
         let (slot, class) = self.source(ctx, at / self.element)?;
         let word = match class {

@@ -1,28 +1,28 @@
-//! The instruction budget of a launch.
+//! The instruction limit of a launch.
 //!
-//! What is counted are instructions as warps execute them: each instruction of the PTX counts once each time that
-//! (a part of) a warp executes it, however many of its lanes do, also when its guard holds for none. What the decoder adds
-//! does not count.
+//! Each instruction of the PTX counts once each time that a warp or a fragment of it executes it. The number of
+//! executing lanes does not matter, and an instruction also counts if its guard is false for all of them. Ops that the
+//! decoder adds do not count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Instructions that a worker counts for itself before it tells the others.
+/// Number of instructions that a worker reserves at a time.
 const BATCH: u64 = 256;
 
-/// What the workers of a launch may execute together.
+/// The instruction limit that the workers of a launch share.
 #[derive(Debug)]
 pub(crate) struct InstructionBudget {
     pub(crate) limit: u64,
     spent: AtomicU64,
 }
 
-/// One worker's counter.
+/// The instruction counter of a worker.
 pub(crate) struct Meter<'a> {
     budget: Option<&'a InstructionBudget>,
-    /// Instructions until the next look at the budget.
+    /// Instructions until the counter checks the budget again.
     left: u64,
     given: u64,
-    /// There is no other worker.
+    /// Whether there is no other worker.
     alone: bool,
 }
 
@@ -31,7 +31,7 @@ impl InstructionBudget {
         Self { limit, spent: AtomicU64::new(0) }
     }
 
-    /// Counts; whether that was more than there is.
+    /// Counts instructions. Returns whether the limit is exceeded.
     fn exceeded_by(&self, instructions: u64) -> bool {
         let before = self.spent.fetch_add(instructions, Ordering::Relaxed);
         before.saturating_add(instructions) > self.limit
@@ -39,8 +39,9 @@ impl InstructionBudget {
 }
 
 impl<'a> Meter<'a> {
-    /// A worker that is alone stops right behind the last instruction of the budget. Several find out up to
-    /// [`BATCH`] instructions later each; but whether a launch exceeds its budget is exact then too.
+    /// Creates a counter. A single worker stops right after the last instruction within the limit. Each of several
+    /// workers may execute up to [`BATCH`] further instructions, but the decision whether a launch exceeds its limit is
+    /// also exact.
     pub(crate) fn new(budget: Option<&'a InstructionBudget>, alone: bool) -> Self {
         let given = match budget {
             None => u64::MAX,
@@ -50,7 +51,7 @@ impl<'a> Meter<'a> {
         Self { budget, left: given, given, alone }
     }
 
-    /// Counts the next instruction; false if it must not be executed.
+    /// Counts the next instruction. Returns false if it must not execute.
     #[inline]
     pub(crate) fn spend(&mut self) -> bool {
         if self.left == 0 && !self.refill() {
@@ -70,7 +71,7 @@ impl<'a> Meter<'a> {
         more
     }
 
-    /// Counts what was executed; whether all workers together have executed more than there is.
+    /// Counts the executed instructions. Returns whether all workers together exceed the limit.
     pub(crate) fn finish(&mut self) -> bool {
         let executed = std::mem::take(&mut self.given) - std::mem::take(&mut self.left);
         self.budget.is_some_and(|budget| !self.alone && budget.exceeded_by(executed))
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_is_exact() {
+    fn single_worker_stops_at_the_limit() {
         for limit in [0, 1, BATCH, 1000] {
             let budget = InstructionBudget::new(limit);
             let mut meter = Meter::new(Some(&budget), true);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn together_the_verdict_is_exact() {
+    fn several_workers_detect_the_limit_exactly() {
         for (limit, over) in [(1000, false), (999, true), (0, true)] {
             let budget = InstructionBudget::new(limit);
             let (mut a, mut b) =
@@ -106,7 +107,7 @@ mod tests {
             let exceeded = a.finish() | b.finish();
             assert_eq!(!done || exceeded, over, "{limit}");
         }
-        // An endless loop ends.
+        // An endless loop stops.
         let budget = InstructionBudget::new(1000);
         let spent = spend(&mut Meter::new(Some(&budget), false), u64::MAX);
         assert!((1000..1000 + 2 * BATCH).contains(&spent), "{spent}");

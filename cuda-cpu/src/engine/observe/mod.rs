@@ -1,40 +1,41 @@
-//! Watching a kernel while it runs: checks, an instruction budget, profiles, clocks that count, other orders.
+//! Observation of running kernels: checks, instruction limits, profiles, instruction-counting clocks and shuffled
+//! orders.
 //!
-//! # One hook
+//! This folder uses `memory` (the record of written bytes) and reads registers through `ctx`. `runner`, `block` and
+//! `grid` call it, and decoders declare effects to it. A typical call enters at [`Observer::before`], before each op.
 //!
-//! The dispatch loop is generic over an [`Observer`], which it asks before every op. With nobody watching that is
-//! [`Off`], which has no size and no code: that copy of the loop is the plain one. A launch that wants anything
-//! watched gives each of its workers a [`Watch`], and they run the other copy. Which one it is, is decided each
-//! time a part of a warp is entered, not for each instruction.
+//! # The hook
 //!
-//! # What it knows
+//! The dispatch loop is generic over an [`Observer`], which it calls before every op. Without observation that is
+//! [`Off`], which has no size and no code. A launch with observation gives each worker a [`Watch`] and runs the second
+//! instance of the loop. The instance is selected each time a fragment is entered, not for each instruction.
 //!
-//! - Handlers take no part. What an op does to memory stands in a side table that the decoders fill in
-//!   ([`Table`]): of each op the [`Effect`]s (space, element bytes and count, read or write or atomic, address
-//!   register and offset), and which ops are instructions of the PTX rather than helpers of the decoder.
-//!   A decoder of a new instruction says `b.states(effect)` before it emits its op; that is all it takes.
-//! - What is no matter of one op it is told: a block says when it begins, when lanes come to a barrier and when
-//!   they are let go (`block`); a call says which local memory is the callee's, and what was passed (`calls`).
-//! - When lanes that waited for each other in a warp go on, it finds out by itself: they run again.
+//! # Sources of information
 //!
-//! # Where what it remembers lies
+//! - Decoders fill a side table ([`Table`]) with the [`Effect`]s of each op: space, element size and count, kind of
+//!   access, address register and offset. The table also distinguishes instructions of the PTX from helper ops. A
+//!   decoder of a new instruction calls `b.states(effect)` before it emits its op. Handlers take no part.
+//! - The scheduler reports events that are not a single op: the start of a block, arrivals at barriers and their
+//!   release (`block`), and the local memory and parameters of a call (`calls`).
+//! - Lanes that waited for each other in a warp have met when one of them runs again.
 //!
-//! What belongs to a worker (its part of the budget, its counts) lies in the [`Watch`]. What belongs to a block (who
-//! wrote which byte of shared and local memory, and what is ordered before what) lies in a [`Shadow`] that goes
-//! with the block when it is set aside. Which bytes of global memory were written, the allocations know
-//! themselves (`memory::written`). All of it is counted against the budget for host memory.
+//! # Storage
 //!
-//! # What happens before an instruction
+//! The data of a worker (its part of the limit, its counts) is in the [`Watch`]. The data of a block (which bytes of
+//! shared and local memory are written, and the order of accesses) is in a [`Shadow`], which stays with the block when
+//! it is set aside. Allocations record which bytes of global memory are written (`memory::written`). All of it counts
+//! against the budget for host memory.
 //!
-//! 1. Where the order is shuffled, the time slice may be over: the warp stops in front of the instruction.
-//! 2. It is counted: against the budget, for the clocks, for the profile.
-//! 3. What it reads has to be written, then what it writes is (`written`). A value that was loaded from shared or
-//!    local memory that was never written may be passed on, and is a fault once something depends on it
-//!    (`undefined`). An access that is out of bounds or misaligned is passed over: the handler will say what is
-//!    wrong with it.
-//! 4. It is held against what other threads did to the same bytes of shared memory.
+//! # Steps before an instruction
 //!
-//! A fault found here is one of the lane's, as if the handler had found it.
+//! 1. In a shuffled order, the time slice may be over. The warp then stops before the instruction.
+//! 2. The instruction is counted for the limit, the clocks and the profile.
+//! 3. The bytes that it reads are checked, and those that it writes are marked (`written`). A value loaded from
+//!    unwritten shared or local memory may be passed on. It is a fault if a result depends on it (`undefined`).
+//!    Accesses that are out of bounds or misaligned are skipped here, because the handler reports them.
+//! 4. Accesses to shared memory are compared with those of other threads (`races`).
+//!
+//! A fault found here is a fault of the lane, as if the handler had found it.
 
 mod bits;
 mod effect;
@@ -66,14 +67,14 @@ use super::code::Code;
 use super::ctx::Ctx;
 use super::op::Flow;
 
-/// Looks on before each op.
+/// A hook before each op.
 pub(crate) trait Observer {
-    /// `None`: go on. [`Flow::Fault`]: `ctx.fault` says why the op must not run. [`Flow::Next`]: the warp stops
-    /// in front of it, and others have a turn.
+    /// Returns `None` to run the op. [`Flow::Fault`] means that `ctx.fault` holds a fault and the op must not run.
+    /// [`Flow::Next`] stops the warp before the op so that others run.
     fn before(&mut self, ctx: &mut Ctx<'_>, code: &Code, pc: u32) -> Option<Flow>;
 }
 
-/// Nobody.
+/// No observation.
 pub(crate) struct Off;
 
 impl Observer for Off {

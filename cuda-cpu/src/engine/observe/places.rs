@@ -1,11 +1,11 @@
-//! Where the lanes of an op access memory.
+//! The addresses of an op's accesses.
 
 use super::effect::Access;
 use crate::engine::ctx::{Ctx, FULL, LANES, lanes_of};
 use crate::engine::exec::locate::{SpaceKind, generic};
 use crate::engine::fault::FaultSpace;
 
-/// See the module: of those that execute the op, and whose access the handler will not refuse.
+/// The addresses of the executing lanes whose accesses the handler will not reject.
 pub(crate) struct Places {
     global: u32,
     shared: u32,
@@ -23,7 +23,7 @@ impl Places {
             SpaceKind::Local => places.local = active,
             SpaceKind::Generic => places.resolve(active),
         }
-        // Sizes of accesses are powers of two.
+        // The sizes of accesses are powers of two.
         let bytes = u64::from(access.bytes());
         let inside = |size: u64| {
             let limit = size.checked_sub(bytes);
@@ -41,7 +41,7 @@ impl Places {
         places
     }
 
-    /// Finds the space behind each generic address, and the address in it.
+    /// Resolves each generic address to its space and its address there.
     fn resolve(&mut self, active: u32) {
         for lane in lanes_of(active) {
             let (space, at) = generic(self.at[lane]);
@@ -55,7 +55,7 @@ impl Places {
         }
     }
 
-    /// The lanes that access this space.
+    /// Returns the lanes that access this space.
     pub(crate) fn lanes(&self, space: FaultSpace) -> u32 {
         match space {
             FaultSpace::Global => self.global,
@@ -65,14 +65,15 @@ impl Places {
         }
     }
 
-    /// The lanes that access this space, and where.
+    /// Iterates over the lanes that access this space, with their addresses.
     #[inline]
     pub(crate) fn of(&self, space: FaultSpace) -> impl Iterator<Item = (usize, u64)> {
         lanes_of(self.lanes(space)).map(|lane| (lane, self.at[lane]))
     }
 
-    /// The lanes that access this space, those together that access the same place one after the other, or once in each
-    /// half of the warp, each quarter ..: lanes and place.
+    /// Calls `each` with a mask of lanes and their common address, for all accesses to this space. Consecutive lanes
+    /// with the same address form a group. Lanes also form a group if the addresses repeat in each half of the warp,
+    /// each quarter and so on.
     #[inline]
     pub(crate) fn for_groups(&self, space: FaultSpace, mut each: impl FnMut(u32, u64)) {
         let all = self.lanes(space);
@@ -93,13 +94,13 @@ impl Places {
         }
     }
 
-    /// All lanes, and where they access what.
+    /// Iterates over all lanes, with the space and address of their access.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, FaultSpace, u64)> {
         let spaces = [FaultSpace::Global, FaultSpace::Shared, FaultSpace::Local];
         spaces.into_iter().flat_map(|s| self.of(s).map(move |(lane, at)| (lane, s, at)))
     }
 
-    /// Where a lane accesses memory.
+    /// Returns the address of a lane's access.
     pub(crate) fn of_lane(&self, lane: usize) -> u64 {
         self.at[lane]
     }
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_at_the_same_place_stand_together() {
+    fn lanes_with_equal_addresses_form_groups() {
         assert_eq!(groups(FULL, |_| 8), [(FULL, 8)]);
         assert_eq!(groups(0xFF0, |_| 8), [(0xFF0, 8)]);
         assert_eq!(groups(FULL, |lane| lane / 16), [(0xFFFF, 0), (0xFFFF_0000, 1)]);
@@ -129,7 +130,7 @@ mod tests {
             let each = groups(FULL, |lane| 4 * (lane % period));
             assert_eq!(each, (0..period).map(|i| (halves << i, 4 * i)).collect::<Vec<_>>());
         }
-        // Not in the second half.
+        // The second half differs.
         let all = groups(FULL, |lane| if lane == 31 { 9 } else { lane % 16 });
         assert_eq!((all.len(), all[31]), (32, (1 << 31, 9)));
     }

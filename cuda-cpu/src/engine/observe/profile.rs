@@ -5,15 +5,16 @@ use std::fmt;
 
 use parking_lot::Mutex;
 
-/// Kernels that a profile keeps apart; further ones are counted together, under the name `..`.
+/// Maximum number of kernels that a profile counts separately. Further ones are counted together under the name `..`.
 const MAX_KERNELS: usize = 4096;
 
-/// Counts the instructions that kernels execute, by kind. Launches add to it when they end, also with a fault.
+/// Counts the instructions that kernels execute, by kind. Launches add their counts when they end, also by a fault.
 ///
-/// An instruction counts once each time that a warp, or the part of one that is at the same place, executes
-/// it, also when its guard holds for none of the lanes; and once for each lane that it does something for.
+/// An instruction counts once each time that a warp, or a fragment of a warp whose lanes are at the same place,
+/// executes it, also if its guard is false for all lanes. It also counts once for each lane for which the guard is
+/// true.
 ///
-/// [`Profile::kernels`] gives the numbers; printed, it is a table for each kernel:
+/// [`Profile::kernels`] returns the counts. The `Display` form is a table for each kernel:
 ///
 /// ```text
 /// kernel `vecadd`: 1 launch, 352 instructions by warps, 11104 by threads
@@ -31,31 +32,31 @@ struct Kernel {
     kinds: BTreeMap<String, (u64, u64)>,
 }
 
-/// What the launches of a kernel have executed.
+/// The counts of a kernel's launches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelProfile {
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: String,
-    /// How many launches have ended.
+    /// The number of launches that have ended.
     pub launches: u64,
-    /// By kind, what most warps have executed first.
+    /// The counts by kind, sorted by the number of warps in descending order.
     pub kinds: Vec<KindCount>,
 }
 
-/// How often a kind of instruction was executed.
+/// The counts of a kind of instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KindCount {
-    /// The opcode with its state space, vector and types: `ld.global.f32`, `setp.s32`, `cvt.f32.s32`.
+    /// The opcode with its state space, vector size and types: `ld.global.f32`, `setp.s32`, `cvt.f32.s32`.
     pub kind: String,
-    /// By warps.
+    /// Executions by warps.
     pub warps: u64,
-    /// By threads: the lanes for which the instruction was executed.
+    /// Executions by threads: the lanes for which the guard was true.
     pub threads: u64,
 }
 
-/// One worker's counts, by kind: executed by warps, and by lanes.
+/// The counts of a worker by kind: executions by warps, and by lanes.
 pub(crate) struct Counts(Vec<(u64, u64)>);
 
 impl Counts {
@@ -73,28 +74,28 @@ impl Counts {
 }
 
 impl Profile {
-    /// Nothing was counted yet.
+    /// Creates an empty profile.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What was counted, by the kernels' names.
+    /// Returns the counts, sorted by kernel name.
     pub fn kernels(&self) -> Vec<KernelProfile> {
         let kernels = self.kernels.lock();
         kernels.iter().map(|(name, kernel)| kernel.profile(name)).collect()
     }
 
-    /// Forgets everything.
+    /// Removes all counts.
     pub fn clear(&self) {
         self.kernels.lock().clear();
     }
 
-    /// A launch ends.
+    /// Counts a launch that ends.
     pub(crate) fn count_launch(&self, kernel: &str) {
         self.with(kernel, |kernel| kernel.launches += 1);
     }
 
-    /// What a worker of a launch has counted.
+    /// Adds the counts of a worker.
     pub(crate) fn add(&self, kernel: &str, names: &[String], counts: &Counts) {
         self.with(kernel, |kernel| {
             for (name, &(warps, threads)) in names.iter().zip(&counts.0).filter(|(_, c)| c.0 > 0) {
@@ -126,12 +127,12 @@ impl Kernel {
 }
 
 impl KernelProfile {
-    /// All kinds together, by warps.
+    /// Returns the executions of all kinds by warps.
     pub fn warps(&self) -> u64 {
         self.kinds.iter().map(|count| count.warps).sum()
     }
 
-    /// All kinds together, by threads.
+    /// Returns the executions of all kinds by threads.
     pub fn threads(&self) -> u64 {
         self.kinds.iter().map(|count| count.threads).sum()
     }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launches_add_up_and_are_printed_by_weight() {
+    fn launches_add_up_and_print_by_frequency() {
         let profile = Profile::new();
         let names = ["bra".to_owned(), "fma.f32".to_owned(), "never".to_owned()];
         for _ in 0..2 {
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn kernels_are_limited() {
         let profile = Profile::new();
         (0..MAX_KERNELS + 10).for_each(|i| profile.count_launch(&format!("k{i}")));
         let kernels = profile.kernels();

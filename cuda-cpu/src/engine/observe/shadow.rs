@@ -1,4 +1,4 @@
-//! What is remembered of a running block.
+//! Records of a running block for the checks.
 
 use super::effect::{Access, Effect};
 use super::options::Checks;
@@ -12,26 +12,26 @@ use crate::engine::exec::collective::all_here;
 use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::{Flow, Slot};
 
-/// See the module: what the checks of a launch need.
+/// The check data of a block.
 pub(crate) struct Shadow {
     uninitialised: Option<Uninitialised>,
     races: Option<Races>,
-    /// The first use of what nobody has written. If it was read from shared memory it may turn out to be one half of
-    /// a race, for whoever should have written may only be late: then it is told when nobody races with it up to the
-    /// next barrier of the block, and before any fault that may be its consequence.
+    /// The first use of an unwritten value. A read of shared memory may be one half of a race, because the writing
+    /// thread may be late. The fault is then reported only if no race is found before the next barrier of the block, or
+    /// before any fault that it may have caused.
     found: Option<Found>,
-    /// It is to be told now.
+    /// Whether `found` is to be reported now.
     certain: bool,
-    /// Bytes on the host of what does not grow.
+    /// Host memory of the parts that do not grow, in bytes.
     fixed: u64,
 }
 
-/// How large a block is.
+/// The size of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) warps: u32,
     pub(crate) shared: u64,
-    /// Local memory of a lane.
+    /// Local memory of a lane in bytes.
     pub(crate) local: u64,
 }
 
@@ -43,7 +43,7 @@ impl Size {
 }
 
 impl Shadow {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(checks: Checks, size: Size) -> Option<Self> {
         let Size { warps, shared, local } = size;
         let uninitialised = checks.uninitialised.then(|| Uninitialised::new(warps, shared, local));
@@ -57,7 +57,7 @@ impl Shadow {
         })
     }
 
-    /// The bytes on the host that a new one takes.
+    /// Returns the host memory that a new shadow takes, in bytes.
     pub(crate) fn needed(checks: Checks, size: Size) -> u64 {
         let Size { warps, shared, local } = size;
         let uninitialised = match checks.uninitialised {
@@ -67,25 +67,25 @@ impl Shadow {
         uninitialised + races_need(checks, size)
     }
 
-    /// The bytes on the host that it takes.
+    /// Returns the host memory that the shadow takes, in bytes.
     pub(crate) fn taken(&self) -> u64 {
         self.fixed + self.uninitialised.as_ref().map_or(0, Uninitialised::taken)
     }
 
-    /// A new block begins.
+    /// Resets the records for a new block.
     pub(crate) fn restart(&mut self) {
         self.uninitialised.iter_mut().for_each(Uninitialised::restart);
         self.races.iter_mut().for_each(Races::restart);
         (self.found, self.certain) = (None, false);
     }
 
-    /// The block has come to an end, or to this fault: what is to be told instead, and where it happened.
+    /// Called at the end of a block or at a fault. Returns the fault to report instead, with its location.
     pub(crate) fn verdict(&mut self, fault: Option<&LaneFault>) -> Option<Found> {
         let race = fault.is_some_and(|fault| matches!(fault.kind, FaultKind::Race { .. }));
         self.found.take().filter(|_| !race)
     }
 
-    /// Checks what an op does. On a fault, either the context holds it, or `verdict` tells it.
+    /// Checks an op. On a fault, either the context holds it, or `verdict` returns it.
     pub(crate) fn before(&mut self, ctx: &mut Ctx<'_>, at: At) -> Option<Flow> {
         if self.certain {
             return Some(Flow::Fault);
@@ -94,7 +94,7 @@ impl Shadow {
             races.run(at.warp, ctx.mask);
         }
         if let Some(found) = self.uninitialised.as_mut().and_then(|own| own.step(ctx, at))
-            && let Some(flow) = self.tell(found)
+            && let Some(flow) = self.report(found)
         {
             return Some(flow);
         }
@@ -132,7 +132,7 @@ impl Shadow {
                 None
             }
             Effect::Shuffle(shuffle) => {
-                // Else the scheduler tells it when they are.
+                // Otherwise the scheduler reports the shuffle when all members are present.
                 if active != 0 && all_here(ctx, shuffle, active) {
                     self.show(ctx, at, active, true);
                     self.shuffle(ctx, at, shuffle, active, active);
@@ -155,7 +155,7 @@ impl Shadow {
         self.uninitialised.iter_mut().for_each(|own| own.show(ctx, at, lanes, first));
     }
 
-    /// A shuffle is completed for these lanes, of those that take part.
+    /// Reports the completion of a shuffle for the `active` lanes of a fragment, with all `participants`.
     pub(crate) fn shuffle(
         &mut self,
         ctx: &Ctx<'_>,
@@ -173,14 +173,14 @@ impl Shadow {
         let places = Places::new(ctx, access, active);
         let found = self.uninitialised.as_mut();
         let found = found.and_then(|own| own.access(ctx, at, access, &places));
-        if let Some(flow) = found.and_then(|found| self.tell(found)) {
+        if let Some(flow) = found.and_then(|found| self.report(found)) {
             return Some(flow);
         }
         self.races.as_mut()?.access(ctx, (at.pc, at.warp), access, &places)
     }
 
-    /// What is read was written by nobody: told at once, unless it may turn out to be a race.
-    fn tell(&mut self, found: Found) -> Option<Flow> {
+    /// Handles a read of unwritten memory. It is reported at once, unless it may turn out to be a race.
+    fn report(&mut self, found: Found) -> Option<Flow> {
         let shared =
             matches!(found.0.kind, FaultKind::Uninitialised { space: FaultSpace::Shared, .. });
         self.found.get_or_insert(found);
@@ -188,20 +188,21 @@ impl Shadow {
         self.certain.then_some(Flow::Fault)
     }
 
-    /// A barrier lets go of those who wait there (warps and their lanes): `everyone` if they are the whole block.
+    /// Reports the release of a barrier, with the waiting lanes of each warp. `whole_block` is true if all live threads
+    /// of the block wait there.
     pub(crate) fn release(
         &mut self,
         barrier: u32,
-        everyone: bool,
+        whole_block: bool,
         waiting: impl Iterator<Item = (u32, u32)>,
     ) {
         if let Some(races) = &mut self.races {
-            races.release(barrier, everyone, waiting);
+            races.release(barrier, whole_block, waiting);
         }
-        self.certain |= everyone && self.found.is_some();
+        self.certain |= whole_block && self.found.is_some();
     }
 
-    /// Lanes begin a call. See [`Uninitialised::enter_call`].
+    /// Reports the start of a call. See [`Uninitialised::enter_call`].
     #[must_use]
     pub(crate) fn enter_call(
         &mut self,
@@ -214,7 +215,7 @@ impl Shadow {
         own.is_none_or(|own| own.enter_call(warp, lanes, local, registers, budget))
     }
 
-    /// These lanes get this part of local memory: nothing of it is written. False when there is no room.
+    /// Marks a part of these lanes' local memory as unwritten. Returns false if there is no room.
     #[must_use]
     pub(crate) fn give_local(
         &mut self,
@@ -226,7 +227,7 @@ impl Shadow {
         own.is_none_or(|own| own.give_local(warp, lanes, local, budget))
     }
 
-    /// Arguments or results were copied between frames.
+    /// Reports that arguments or results were copied between frames.
     pub(crate) fn pass(
         &mut self,
         (warp, lanes): (u32, u32),
@@ -236,7 +237,7 @@ impl Shadow {
         self.uninitialised.iter_mut().for_each(|own| own.pass(warp, lanes, from, to));
     }
 
-    /// A function of the device has written its results.
+    /// Reports that a builtin function has written its results.
     pub(crate) fn returned(&mut self, (warp, lanes): (u32, u32), base: u32, results: &[Passed]) {
         self.uninitialised.iter_mut().for_each(|own| own.returned(warp, lanes, base, results));
     }

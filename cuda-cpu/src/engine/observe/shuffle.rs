@@ -1,16 +1,16 @@
-//! Orders that depend on a seed: of blocks, of warps, and how long each runs.
+//! Orders that depend on a seed: of blocks and warps, and the length of time slices.
 
 use super::options::Schedule;
 use crate::random::Random;
 
-/// The longest time slice is two to the power of this, in instructions; each power is as likely as the others.
+/// Binary exponent of the longest time slice, in instructions. Each exponent up to this is equally likely.
 const LONGEST: u64 = 12;
 
-/// The order in which blocks begin.
+/// The order in which blocks start.
 pub(crate) struct BlockOrder {
     random: Option<Random>,
     blocks: u64,
-    /// One less than a power of two that is at least `blocks`.
+    /// A mask of ones, at least as large as the highest block number.
     mask: u64,
     keys: [u64; 3],
 }
@@ -27,12 +27,12 @@ impl BlockOrder {
         Self { random, blocks, mask, keys }
     }
 
-    /// The block that is the `index`th to begin.
+    /// Returns the `index`th block to start.
     pub(crate) fn block(&self, index: u64) -> u64 {
         if self.random.is_none() || index >= self.blocks {
             return index;
         }
-        // Each step is one to one below the power of two; what is no block is sent on until it is one.
+        // Each step is a bijection on the numbers up to the mask. Numbers that are not a block are mapped again.
         let mut at = index;
         loop {
             at = at.wrapping_mul(self.keys[0]).wrapping_add(self.keys[1]) & self.mask;
@@ -44,7 +44,7 @@ impl BlockOrder {
         }
     }
 
-    /// Which of `count` blocks that have begun runs next; and whether another one begins beside them.
+    /// Selects one of `count` started blocks to run next. Also returns whether another block starts as well.
     pub(crate) fn turn(&mut self, count: usize) -> (usize, bool) {
         self.random.as_mut().map_or((0, true), |random| {
             (random.below(count as u64) as usize, random.next().is_multiple_of(2))
@@ -52,7 +52,7 @@ impl BlockOrder {
     }
 }
 
-/// The order of the warps of a block, and how long each runs.
+/// The order of a block's warps, and the lengths of their time slices.
 pub(crate) struct Shuffle {
     random: Random,
     /// Instructions left in this time slice.
@@ -62,11 +62,11 @@ pub(crate) struct Shuffle {
 
 impl Shuffle {
     pub(crate) fn new(seed: u64) -> Self {
-        // Not the numbers that the blocks have got.
+        // The seed differs from that of the block order.
         Self { random: Random::new(!seed), left: 0, order: Vec::new() }
     }
 
-    /// A time slice begins: gives the warp that has it, the `index`th of `count` in this round.
+    /// Starts a time slice. Returns the warp that runs as the `index`th of `count` in this round.
     pub(crate) fn begin_slice(&mut self, index: usize, count: usize) -> usize {
         let longest = 1 << self.random.below(LONGEST + 1);
         self.left = 1 + self.random.below(longest);
@@ -82,7 +82,7 @@ impl Shuffle {
         self.order.get(index).copied().unwrap_or(index)
     }
 
-    /// Whether the next instruction still belongs to the time slice.
+    /// Counts an instruction. Returns whether it still belongs to the time slice.
     #[inline]
     pub(crate) fn step(&mut self) -> bool {
         let more = self.left > 0;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_block_begins_once() {
+    fn every_block_starts_once() {
         for blocks in [1, 2, 3, 7, 64, 1000] {
             for seed in 0..5 {
                 let order = BlockOrder::new(Schedule::Shuffled { seed }, blocks);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_warp_has_a_turn_in_a_round() {
+    fn every_warp_runs_once_per_round() {
         let mut shuffle = Shuffle::new(9);
         for count in [1, 2, 32] {
             let mut round: Vec<_> = (0..count).map(|i| shuffle.begin_slice(i, count)).collect();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_long_and_short_and_never_empty() {
+    fn slices_vary_and_are_never_empty() {
         let mut shuffle = Shuffle::new(2);
         let mut length = || {
             shuffle.begin_slice(0, 1);

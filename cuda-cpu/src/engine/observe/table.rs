@@ -1,20 +1,20 @@
-//! What is known of each op beside what its handler does: see [`Effect`].
+//! Metadata of ops for observers. See [`Effect`].
 
 use rustc_hash::FxHashMap;
 
 use super::effect::Effect;
 use crate::engine::op::Slot;
 
-/// No instruction of its own.
+/// An op that stands for no instruction of its own.
 const HELPER: u32 = u32::MAX;
 
-/// By op: the instruction it stands for, and its effects.
+/// For each op, its instruction and its effects.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// Indices into `instructions`.
+    /// For each op, an index into `instructions`.
     ops: Vec<u32>,
     instructions: Vec<(u32, Registers)>,
-    /// Where the effects of each op begin; they end where the next op's begin.
+    /// For each op, the index of its first effect. The effects end where those of the next op start.
     starts: Vec<u32>,
     effects: Vec<Effect>,
     names: Vec<String>,
@@ -25,50 +25,51 @@ pub(crate) struct Table {
 #[derive(Debug, Clone)]
 pub(crate) struct Registers {
     pub(crate) rule: Rule,
-    /// `Slot::NONE` for results that nobody wants.
+    /// Destination registers. `Slot::NONE` for discarded results.
     pub(crate) dests: Vec<Slot>,
-    /// `Slot::NONE` for constants; and whether a predicate is inverted.
+    /// Source registers, and whether they are negated predicates. `Slot::NONE` for constants.
     pub(crate) sources: Vec<(Slot, bool)>,
     pub(crate) addresses: Vec<Slot>,
 }
 
-/// When the results of an instruction depend on what its sources hold.
+/// The rule by which the results of an instruction depend on its sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Each lane's results on all of the lane's sources.
+    /// A lane's results depend on all of the lane's sources.
     Data,
-    /// Of predicates: not on the one where the other is false, or true.
+    /// As `Data`, for predicates: if one operand decides the result (false for `and`, true for `or`), the other is
+    /// ignored.
     And,
     Or,
-    /// A comparison, combined with the last source in such a way.
+    /// A comparison whose result is combined with the last source by `and` or `or`.
     CompareAnd,
     CompareOr,
-    /// On the last source, and on the one that it selects.
+    /// The result depends on the last source and on the source that it selects.
     Select,
-    /// On other lanes.
+    /// The result depends on other lanes.
     Shuffle,
-    /// On other lanes, each for a bit of its own.
+    /// Each bit of the result depends on another lane.
     Ballot,
-    /// On the function that is called.
+    /// The results depend on the called function.
     Call,
-    /// From memory, to memory.
+    /// A load from memory, or a store to memory.
     Load,
     Store,
-    /// Something happens that depends on all sources.
+    /// An action depends on all sources.
     Uses {
-        /// The first operand is a result.
+        /// Whether the first operand is a result.
         results: bool,
     },
 }
 
 impl Table {
-    /// The next op: a helper, without effects.
+    /// Adds an op, as a helper without effects.
     pub(crate) fn push(&mut self) {
         self.ops.push(HELPER);
         self.starts.push(self.effects.len() as u32);
     }
 
-    /// The latest op stands for an instruction of this kind.
+    /// Declares that the latest op stands for an instruction of this kind.
     pub(crate) fn is_instruction(&mut self, kind: &str, registers: Registers) {
         let index = match self.by_name.get(kind) {
             Some(&index) => index,
@@ -85,18 +86,18 @@ impl Table {
         }
     }
 
-    /// The latest op has this effect too.
+    /// Adds an effect to the latest op.
     pub(crate) fn has_effect(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
 
-    /// The kind of the instruction that the op stands for; none for helpers.
+    /// Returns the kind of the op's instruction. `None` for helpers.
     #[inline]
     pub(crate) fn kind(&self, pc: u32) -> Option<u32> {
         self.instruction(pc).map(|(kind, _)| *kind)
     }
 
-    /// The registers of the instruction that the op stands for; none for helpers.
+    /// Returns the registers of the op's instruction. `None` for helpers.
     #[inline]
     pub(crate) fn registers(&self, pc: u32) -> Option<&Registers> {
         self.instruction(pc).map(|(_, registers)| registers)
@@ -107,14 +108,14 @@ impl Table {
         self.instructions.get(*self.ops.get(pc as usize)? as usize)
     }
 
-    /// What the op does.
+    /// Returns the effects of the op.
     #[inline]
     pub(crate) fn effects(&self, pc: u32) -> &[Effect] {
         let end = |at: usize| self.starts.get(at).map_or(self.effects.len(), |&s| s as usize);
         &self.effects[end(pc as usize)..end(pc as usize + 1)]
     }
 
-    /// Names of the kinds.
+    /// Returns the names of the kinds.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }

@@ -1,7 +1,7 @@
-//! Where values that nobody has written came from before lanes wrote them to shared or local memory.
+//! Origins of unwritten values that lanes have stored to shared or local memory.
 //!
-//! Who loads one there is told of the first load of it, not of the last. By word, and for some words only: of others, the
-//! last load is told.
+//! When such a value is loaded again, a fault reports the first load of it. Origins are recorded by word, and for a
+//! limited number of words. For other words, the fault reports the last load.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::engine::code::Passed;
 use crate::engine::ctx::LANES;
 use crate::engine::fault::FaultSpace;
 
-/// Words that are remembered. At calls all are looked at.
+/// Maximum number of recorded words. Calls and `alloca` visit all of them.
 const MAX_WORDS: usize = 1 << 10;
 
 const WORD: u64 = 4;
@@ -20,7 +20,7 @@ const WORD: u64 = 4;
 /// A word of shared memory, or of a lane's local memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Place {
-    /// The warp and lane that it belongs to, if to one.
+    /// The warp and lane of local memory. `None` for shared memory.
     owner: Option<(u32, u8)>,
     word: u64,
 }
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-/// See the module: those of a block.
+/// The recorded origins of a block.
 #[derive(Debug, Default)]
 pub(crate) struct Trail(FxHashMap<Place, (Arc<Origin>, u8)>);
 
@@ -41,7 +41,7 @@ impl Trail {
         self.0.clear();
     }
 
-    /// A lane writes to this place what it holds of this origin.
+    /// Records that a lane stores a value of this origin.
     pub(crate) fn leave(
         &mut self,
         (warp, lane): (u32, usize),
@@ -58,7 +58,7 @@ impl Trail {
         }
     }
 
-    /// What it was that lies there, as every lane would hold it.
+    /// Returns the origin of the value at a place, as if every lane held it.
     pub(crate) fn find(&self, owner: (u32, usize), place: (FaultSpace, u64)) -> Option<Origin> {
         if self.0.is_empty() {
             return None;
@@ -67,7 +67,7 @@ impl Trail {
         Some(Origin { by: [*by; LANES], ..(**origin).clone() })
     }
 
-    /// These lanes get this part of local memory: what was there is forgotten.
+    /// Removes the records of a part of these lanes' local memory.
     pub(crate) fn give(&mut self, warp: u32, lanes: u32, (base, bytes): (u32, u32)) {
         let (from, to) = (u64::from(base) / WORD, u64::from(base + bytes).div_ceil(WORD));
         self.0.retain(|place, _| match place.owner {
@@ -78,7 +78,7 @@ impl Trail {
         });
     }
 
-    /// Arguments or results were copied from one frame to another.
+    /// Copies the records of arguments or results between frames.
     pub(crate) fn pass(
         &mut self,
         warp: u32,

@@ -1,16 +1,16 @@
-//! Registers that hold what nobody has written.
+//! Tracks registers that hold unwritten values.
 //!
-//! Programs that are right load such values: compilers copy structs with the padding between their fields, and
-//! algorithms load one element too many and then do not look at it. So what a load takes from shared
-//! or local memory may be passed on, from register to register and into local and shared memory, where it
-//! is as unwritten as it was. It is a fault of the load once something depends on it: an address, a branch, a store
-//! to global memory, an atomic. A predicate that is false whatever the other one is does not depend on that one.
+//! Correct programs load such values: compilers copy structs with the padding between their fields, and algorithms load
+//! one element too many and ignore it. So a value from shared or local memory may be copied between registers and to
+//! local and shared memory, where it stays unwritten. It is a fault of the load if an address, a branch, a store to
+//! global memory or an atomic depends on it. A predicate that does not depend on one of its operands, because the other
+//! one decides the result, is not affected by that operand.
 //!
-//! The same holds for what a shuffle takes from a lane that takes no part in it: reductions do that in lanes
-//! whose results nobody looks at.
+//! The same holds for the value that a shuffle takes from an absent lane. Reductions do so in lanes whose results are
+//! ignored.
 //!
-//! Of each register (by its place in the warp's register file) only the lanes are kept that hold such a value. As long as
-//! there is none, which is nearly always, nothing is looked at.
+//! For each register, identified by its offset in the warp's register file, the lanes that hold such a value are
+//! recorded. Usually there are none, and then the check has no work.
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::FaultSpace;
 use crate::engine::op::{Op, Slot};
 
-/// Registers of a warp that are remembered; further ones count as written.
+/// Maximum number of recorded registers of a warp. Further ones count as written.
 const MAX_REGISTERS: usize = 1024;
 
-/// Origins of what the lanes of a register hold that are told apart.
+/// Maximum number of different origins of a register's lanes.
 const MAX_ORIGINS: usize = 4;
 
-/// The instruction that such a value comes from.
+/// The instruction from which an unwritten value comes.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) pc: u32,
     pub(crate) warp: u32,
-    /// By lane that holds it: the one that has got it there. They differ when a shuffle has passed it on.
+    /// For each lane that holds the value, the lane that loaded it. They differ if a shuffle has passed it on.
     pub(crate) by: [u8; LANES],
     pub(crate) from: From,
 }
 
-/// See [`Origin`]; by lane that has got it.
+/// The source of an unwritten value, by the lane that obtained it.
 #[derive(Debug, Clone)]
 pub(crate) enum From {
     Memory {
@@ -46,7 +46,7 @@ pub(crate) enum From {
         bytes: u32,
         at: [u64; LANES],
     },
-    /// The lane of a shuffle that takes no part, and the member mask.
+    /// The absent lane of a shuffle, and the member mask.
     Lane {
         lane: [u8; LANES],
         members: [u32; LANES],
@@ -59,13 +59,13 @@ impl Origin {
     }
 }
 
-/// Something depends on what a lane holds.
+/// A dependence on an unwritten value in a lane.
 pub(crate) struct Used {
     pub(crate) lane: usize,
     pub(crate) origin: Arc<Origin>,
 }
 
-/// Lanes of a register, none of them twice, and where they got it from.
+/// The lanes of a register that hold unwritten values, each once, with their origins.
 #[derive(Debug, Default)]
 struct Held(SmallVec<[(u32, Arc<Origin>); 1]>);
 
@@ -89,12 +89,12 @@ impl Held {
     }
 }
 
-/// See the module: those of a warp.
+/// The undefined registers of a warp.
 #[derive(Debug, Default)]
 pub(crate) struct Undefined {
-    /// By place in the register file.
+    /// By offset in the register file.
     registers: FxHashMap<u32, Held>,
-    /// What lanes of a shuffle show each other: which lanes, and where they got it from.
+    /// The unwritten values that lanes contribute to a shuffle: lanes and origins.
     shown: Vec<(u32, Arc<Origin>)>,
 }
 
@@ -109,12 +109,12 @@ impl Undefined {
         self.registers.is_empty()
     }
 
-    /// Nothing that lanes show each other is such a value either.
+    /// Returns whether there are no undefined registers and no undefined shuffle values.
     pub(crate) fn shows_nothing(&self) -> bool {
         self.registers.is_empty() && self.shown.is_empty()
     }
 
-    /// A new frame begins in this part of the register file.
+    /// Removes the records of these lanes in a new frame's part of the register file.
     pub(crate) fn clear_frame(&mut self, from: u32, to: u32, lanes: u32) {
         self.registers.retain(|&at, held| {
             if (from..to).contains(&at) {
@@ -124,7 +124,7 @@ impl Undefined {
         });
     }
 
-    /// These lanes of a register of the frame at `frame` hold what this instruction gave them.
+    /// Records that these lanes of a register hold an unwritten value of this origin.
     pub(crate) fn set(&mut self, frame: u32, slot: Slot, lanes: u32, origin: &Arc<Origin>) {
         if lanes == 0 || slot == Slot::NONE {
             return;
@@ -135,7 +135,7 @@ impl Undefined {
         }
     }
 
-    /// These lanes of a register hold something else now.
+    /// Records that these lanes of a register hold another value now.
     fn clear_register(&mut self, frame: u32, slot: Slot, lanes: u32) {
         if slot == Slot::NONE {
             return;
@@ -149,12 +149,12 @@ impl Undefined {
         }
     }
 
-    /// The lanes of a register that hold such a value, by where they got it from.
+    /// Returns the lanes of a register that hold unwritten values, by origin.
     fn origins(&self, frame: u32, slot: Slot) -> &[(u32, Arc<Origin>)] {
         self.get(frame, slot).map_or(&[], |held| &held.0)
     }
 
-    /// These lanes show a register to those that take part in a shuffle with them; the first ones of it say so.
+    /// Records the unwritten values that lanes contribute to a shuffle. `first` is true for its first fragment.
     pub(crate) fn show(&mut self, frame: u32, slot: Slot, lanes: u32, first: bool) {
         if first {
             self.shown.clear();
@@ -165,8 +165,8 @@ impl Undefined {
             .extend(own.filter(|(held, _)| *held != 0).map(|(held, from)| (held, from.clone())));
     }
 
-    /// A shuffle writes these lanes of a register, and of a predicate: they get what `sources` have shown, and of those
-    /// that take no part what `absent` says.
+    /// Writes the results of a shuffle to these lanes of a register and a predicate: the values from `sources`, and
+    /// `absent` for lanes whose source is absent.
     pub(crate) fn shuffle(
         &mut self,
         frame: u32,
@@ -189,7 +189,7 @@ impl Undefined {
         }
     }
 
-    /// The lanes of a register that hold such a value.
+    /// Returns the lanes of a register that hold unwritten values.
     pub(crate) fn lanes(&self, frame: u32, slot: Slot) -> u32 {
         self.get(frame, slot).map_or(0, Held::lanes)
     }
@@ -201,7 +201,7 @@ impl Undefined {
         }
     }
 
-    /// That something depends on these lanes of a register, if they hold such a value.
+    /// Returns the use of an unwritten value, if these lanes of a register hold one.
     pub(crate) fn used(&self, frame: u32, slot: Slot, lanes: u32) -> Option<Used> {
         let of = |(held, origin): &(u32, Arc<Origin>)| {
             let lane = lanes_of(held & lanes).next()?;
@@ -210,8 +210,8 @@ impl Undefined {
         self.origins(frame, slot).iter().filter_map(of).min_by_key(|used| used.lane)
     }
 
-    /// The executing lanes' results take the places of what was there before: of such values, as the rule says.
-    /// Gives the first one that something depends on.
+    /// Tracks an instruction: propagates unwritten values from the sources to the executing lanes' results, by the
+    /// rule. Returns the first unwritten value on which an action depends.
     pub(crate) fn step(
         &mut self,
         ctx: &Ctx<'_>,
@@ -231,7 +231,7 @@ impl Undefined {
         {
             return Some(used);
         }
-        // A shuffle's results come later: see `shuffle`. Which lane is asked depends on the other sources.
+        // The results of a shuffle follow later (see `shuffle`). The source lane depends on the other operands.
         if *rule == Rule::Shuffle {
             return sources.iter().skip(1).find_map(|&(slot, _)| used(slot));
         }
@@ -248,11 +248,12 @@ impl Undefined {
         None
     }
 
-    /// The lanes whose results hold such values.
+    /// Returns the lanes whose results are unwritten values.
     fn result(&self, ctx: &Ctx<'_>, frame: u32, rule: Rule, sources: &[(Slot, bool)]) -> u32 {
         let lanes = |&(slot, _): &(Slot, bool)| self.lanes(frame, slot);
         let any = |sources: &[(Slot, bool)]| sources.iter().map(lanes).fold(0, |a, b| a | b);
-        // A constant is held by a register that has no name here: what it holds is not known, and nothing is lost.
+        // Constants are in registers without a slot here, and are never unwritten. Treating their value as unknown is
+        // harmless.
         let holds = |&(slot, negated): &(Slot, bool), value: bool| match slot {
             Slot::NONE => 0,
             slot => {

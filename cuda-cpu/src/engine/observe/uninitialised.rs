@@ -1,8 +1,8 @@
-//! Reads of memory that was never written: of global memory at once, of shared and local memory when something
-//! depends on them ([`undefined`](super::undefined)).
+//! Detects uses of memory that was never written. A read of global memory is a fault at once. A read of shared or local
+//! memory is a fault when a result depends on it ([`undefined`](super::undefined)).
 //!
-//! An op's reads are checked before its writes are marked, all lanes at a time: lanes run together, so none
-//! of them has written what another one reads in the same op.
+//! The reads of an op are checked before its writes are marked, for all lanes at a time. Lanes execute together, so the
+//! writes of an op do not define its reads.
 
 use std::sync::Arc;
 
@@ -20,53 +20,53 @@ use crate::engine::exec::collective::shuffle_sources;
 use crate::engine::fault::{FaultKind, FaultSpace};
 use crate::engine::op::Slot;
 
-/// What a block's threads have not written, and where it is.
+/// The unwritten memory of a block's threads, and the registers that hold unwritten values.
 pub(crate) struct Uninitialised {
     written: Written,
-    /// By warp.
+    /// For each warp, its undefined registers.
     registers: Vec<Undefined>,
     trail: Trail,
 }
 
-/// Where an op is executed.
+/// The position of an op.
 #[derive(Clone, Copy)]
 pub(crate) struct At {
     pub(crate) pc: u32,
     pub(crate) warp: u32,
-    /// Where the function's frame begins in the warp's register file.
+    /// Start of the function's frame in the warp's register file.
     pub(crate) frame: u32,
 }
 
-/// A fault, and where it happened.
+/// A fault and its location.
 pub(crate) type Found = (LaneFault, BlockFault);
 
 impl Uninitialised {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(warps: u32, shared: u64, local: u64) -> Option<Self> {
         let registers = (0..warps).map(|_| Undefined::default()).collect();
         let written = Written::new(warps.into(), shared, local)?;
         Some(Self { written, registers, trail: Trail::default() })
     }
 
-    /// The bytes on the host that a new one takes.
+    /// Returns the host memory that a new check takes, in bytes.
     pub(crate) fn needed(warps: u32, shared: u64, local: u64) -> u64 {
         let warps = u64::from(warps);
         Written::needed(warps, shared, local) + warps * size_of::<Undefined>() as u64
     }
 
-    /// The bytes on the host that it takes.
+    /// Returns the host memory that the check takes, in bytes.
     pub(crate) fn taken(&self) -> u64 {
         self.written.taken() + (self.registers.len() * size_of::<Undefined>()) as u64
     }
 
-    /// A new block begins.
+    /// Resets the check for a new block.
     pub(crate) fn restart(&mut self) {
         self.written.restart();
         self.registers.iter_mut().for_each(Undefined::clear);
         self.trail.clear();
     }
 
-    /// An instruction is executed: what of its sources was written by nobody?
+    /// Tracks the registers of an instruction. Returns a fault if an action depends on an unwritten value.
     #[inline]
     pub(crate) fn step(&mut self, ctx: &Ctx<'_>, at: At) -> Option<Found> {
         let registers = self.registers.get_mut(at.warp as usize)?;
@@ -78,15 +78,14 @@ impl Uninitialised {
         Some(found(&used))
     }
 
-    /// Lanes show a register to those that take part in a shuffle with them; the first ones of it say so.
+    /// Records the unwritten values that lanes contribute to a shuffle. `first` is true for its first fragment.
     pub(crate) fn show(&mut self, ctx: &Ctx<'_>, at: At, lanes: u32, first: bool) {
         if let Some(own) = self.registers.get_mut(at.warp as usize) {
             own.show(at.frame, ctx.code.ops[at.pc as usize].a, lanes, first);
         }
     }
 
-    /// A shuffle of what was shown: what these lanes get that was never written, or that comes from lanes that take no
-    /// part.
+    /// Writes the results of a shuffle: unwritten values of participating lanes, and the values of absent lanes.
     pub(crate) fn shuffle(
         &mut self,
         ctx: &Ctx<'_>,
@@ -107,7 +106,7 @@ impl Uninitialised {
         registers.shuffle(frame, (op.d, Slot(op.cache)), active, &sources, absent);
     }
 
-    /// Checks what an access reads, and marks what it writes.
+    /// Checks the bytes that an access reads, and marks those that it writes.
     pub(crate) fn access(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -129,7 +128,7 @@ impl Uninitialised {
         None
     }
 
-    /// Some lanes read what nobody has written: their registers will hold it, or that is a fault.
+    /// Handles a read of unwritten memory: the destination registers hold the value, or the read is a fault.
     #[cold]
     fn unwritten(
         &mut self,
@@ -144,7 +143,7 @@ impl Uninitialised {
         let loads = ctx.code.table.registers(pc).filter(|r| r.rule == Rule::Load);
         let size = u64::from(access.element);
         let mut lanes = vec![0u32; access.count as usize];
-        // What was somebody's before: which element of which lanes.
+        // Elements with an earlier origin: the index of the element, the lane and the origin.
         let mut earlier = Vec::new();
         for (lane, space, start) in places.all() {
             at[lane] = start;
@@ -179,7 +178,7 @@ impl Uninitialised {
         None
     }
 
-    /// Lanes write what nobody has written.
+    /// Handles stores of unwritten values.
     fn pass_on(
         &mut self,
         ctx: &Ctx<'_>,
@@ -203,8 +202,8 @@ impl Uninitialised {
         None
     }
 
-    /// These lanes of a warp begin a call, with this part of local memory and of the register file. False when there
-    /// is no room.
+    /// Handles the start of a call: its part of local memory and of the register file is unwritten. Returns false if
+    /// there is no room.
     #[must_use]
     pub(crate) fn enter_call(
         &mut self,

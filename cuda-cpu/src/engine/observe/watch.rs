@@ -1,4 +1,4 @@
-//! One worker's eye on what it runs.
+//! The observer of one worker.
 
 use super::meter::{InstructionBudget, Meter};
 use super::options::Schedule;
@@ -11,7 +11,7 @@ use crate::engine::ctx::Ctx;
 use crate::engine::fault::FaultKind;
 use crate::engine::op::Flow;
 
-/// What a launch wants watched.
+/// The observation options of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) checks: Checks,
@@ -20,23 +20,23 @@ pub(crate) struct Wanted<'a> {
     pub(crate) profile: Option<&'a Profile>,
 }
 
-/// See the module.
+/// The observer state of a worker.
 pub(crate) struct Watch<'a> {
     meter: Meter<'a>,
     limit: u64,
     counts: Option<(Counts, &'a Profile)>,
-    /// Clocks count instructions.
+    /// Whether clocks count instructions.
     ticks: bool,
     shuffle: Option<Shuffle>,
-    /// The running block's.
+    /// The shadow of the running block.
     shadow: Option<Box<Shadow>>,
-    /// The running warp, and where the frame of the running function begins in its register file.
+    /// The running warp, and the start of the running function's frame in its register file.
     warp: u32,
     frame: u32,
 }
 
 impl<'a> Watch<'a> {
-    /// None where nothing is to be watched.
+    /// Returns `None` if nothing is to be observed.
     pub(crate) fn new(wanted: Wanted<'a>, code: &Code, alone: bool) -> Option<Box<Self>> {
         let Wanted { checks, schedule, instructions, profile } = wanted;
         let ticks = schedule.is_deterministic();
@@ -59,12 +59,12 @@ impl<'a> Watch<'a> {
         }))
     }
 
-    /// The lanes that run next are this warp's, in a function with this frame.
+    /// Sets the warp and the frame of the lanes that run next.
     pub(crate) fn enter(&mut self, warp: u32, frame: u32) {
         (self.warp, self.frame) = (warp, frame);
     }
 
-    /// The worker has run its last block. Whether the launch has used up its budget, as it turns out.
+    /// Called after the worker's last block. Returns whether the launch has exceeded its instruction limit.
     pub(crate) fn finish(&mut self, kernel: &str, code: &Code) -> bool {
         if let Some((counts, profile)) = self.counts.take() {
             profile.add(kernel, code.table.names(), &counts);
@@ -72,7 +72,7 @@ impl<'a> Watch<'a> {
         self.meter.finish()
     }
 
-    /// The block that runs next has this shadow; or it stops running, and has its own again.
+    /// Exchanges the shadow with that of a block that starts or ends its turn.
     pub(crate) fn swap_shadow(&mut self, shadow: &mut Option<Box<Shadow>>) {
         std::mem::swap(&mut self.shadow, shadow);
     }
@@ -85,7 +85,7 @@ impl<'a> Watch<'a> {
         self.shadow.as_deref_mut()
     }
 
-    /// Counts an instruction, or says why it is not executed.
+    /// Counts an instruction. Returns a flow if it must not execute now.
     fn count(&mut self, ctx: &mut Ctx<'_>, code: &Code, pc: u32, kind: u32) -> Option<Flow> {
         if let Some(shuffle) = &mut self.shuffle
             && !shuffle.step()

@@ -1,7 +1,7 @@
-//! Which bytes somebody has written.
+//! Tracks which bytes are written.
 //!
-//! Shared memory has a bit for each byte of the block, local memory one for each byte of each lane; global memory's
-//! bits are the allocations' own.
+//! There is a bit for each byte of the block's shared memory and of each lane's local memory. Allocations contain the
+//! bits of global memory.
 
 use super::bits::Bits;
 use super::places::Places;
@@ -11,25 +11,25 @@ use crate::engine::ctx::{Ctx, LANES, lanes_of};
 use crate::engine::fault::FaultSpace;
 use crate::memory::Allocation;
 
-/// What a block's threads have written of its own memory.
+/// The written bytes of a block's own memory.
 pub(crate) struct Written {
     shared: Bits,
     shared_bytes: u64,
-    /// By warp.
+    /// For each warp, its local memory.
     local: Vec<Local>,
 }
 
-/// Local memory of a warp, by lane.
+/// The local memory of a warp, by lane.
 struct Local(Vec<Bits>);
 
-/// Addresses that follow each other, of one lane or several.
+/// A contiguous range of addresses, of one or more lanes.
 struct Run {
     at: u64,
     end: u64,
 }
 
 impl Written {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(warps: u64, shared: u64, local: u64) -> Option<Self> {
         let lane = |_| Bits::new(local);
         let warp = |_| Some(Local((0..LANES).map(lane).collect::<Option<_>>()?));
@@ -37,24 +37,24 @@ impl Written {
         Some(Self { shared: Bits::new(shared)?, shared_bytes: shared, local })
     }
 
-    /// The bytes on the host that a new one takes.
+    /// Returns the host memory that a new tracker takes, in bytes.
     pub(crate) fn needed(warps: u64, shared: u64, local: u64) -> u64 {
         Bits::needed(shared) + warps * LANES as u64 * Bits::needed(local)
     }
 
-    /// The bytes on the host that it takes.
+    /// Returns the host memory that the tracker takes, in bytes.
     pub(crate) fn taken(&self) -> u64 {
         let local = self.local.iter().flat_map(|local| &local.0);
         self.shared.taken() + local.map(Bits::taken).sum::<u64>()
     }
 
-    /// A new block begins: nothing is written.
+    /// Marks all bytes as unwritten for a new block.
     pub(crate) fn restart(&mut self) {
         self.shared.clear_all();
         self.local.iter_mut().flat_map(|local| &mut local.0).for_each(Bits::clear_all);
     }
 
-    /// Whether some lane accesses a byte that was never written.
+    /// Returns whether a lane accesses a byte that was never written.
     pub(crate) fn misses_some(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -66,7 +66,7 @@ impl Written {
             let length = run.end - run.at;
             match ctx.view.allocation(run.at, length) {
                 Ok(allocation) => misses(allocation, run.at, length),
-                // Of several allocations, or not all of it is there.
+                // The range spans several allocations, or exceeds one.
                 Err(_) => (run.at..run.end)
                     .step_by(bytes as usize)
                     .any(|at| ctx.view.allocation(at, bytes).is_ok_and(|a| misses(a, at, bytes))),
@@ -80,7 +80,7 @@ impl Written {
             })
     }
 
-    /// Whether one of these bytes was written by nobody. Of several, those that `used` names.
+    /// Returns whether one of the bytes in the mask `used` was never written.
     pub(crate) fn misses(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -99,7 +99,7 @@ impl Written {
         })
     }
 
-    /// What a lane has just written to shared or local memory is itself what nobody has written.
+    /// Marks bytes of shared or local memory as unwritten, after a lane has stored an unwritten value.
     pub(crate) fn unmark(
         &mut self,
         (warp, lane): (u32, usize),
@@ -113,7 +113,7 @@ impl Written {
         }
     }
 
-    /// The lanes write.
+    /// Marks the bytes that the lanes write.
     pub(crate) fn mark(&mut self, ctx: &mut Ctx<'_>, warp: u32, bytes: u64, places: &Places) {
         for run in runs(places, FaultSpace::Global, bytes) {
             match ctx.view.allocation(run.at, run.end - run.at) {
@@ -133,7 +133,7 @@ impl Written {
         }
     }
 
-    /// These lanes of a warp get this part of local memory: nothing of it is written. False when there is no room.
+    /// Marks a part of these lanes' local memory as unwritten. Returns false if there is no room.
     #[must_use]
     pub(crate) fn give(
         &mut self,
@@ -153,7 +153,7 @@ impl Written {
         })
     }
 
-    /// Arguments or results were copied from one frame to another. What was in registers counts as written.
+    /// Copies the marks of arguments or results between frames. Values from registers count as written.
     pub(crate) fn pass(
         &mut self,
         warp: u32,
@@ -181,7 +181,7 @@ impl Written {
         }
     }
 
-    /// A function of the device has written its results.
+    /// Marks the results of a builtin function as written.
     pub(crate) fn returned(&mut self, warp: u32, lanes: u32, base: u32, results: &[Passed]) {
         let Some(local) = self.local.get_mut(warp as usize) else { return };
         for result in results {
@@ -192,7 +192,7 @@ impl Written {
     }
 }
 
-/// What the lanes access in a space; what follows each other in one piece.
+/// Iterates over the accesses to a space. Contiguous accesses are merged.
 fn runs(places: &Places, space: FaultSpace, bytes: u64) -> impl Iterator<Item = Run> {
     let mut lanes = places.of(space).map(|(_, at)| at).peekable();
     std::iter::from_fn(move || {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the kernels that the sweep's `write` has written on a GPU: gpu.py FOLDER OUT. Needs the driver alone.
+"""Runs the kernels written by the sweep's `write` on a GPU: gpu.py FOLDER OUT. Needs only the driver.
 
-A kernel's file is named by its number, log2 of its inputs and whether all 2^32 are wanted. OUT gets `sums.bin` (each
-kernel's hashes in turn: of its chunks, then of 4096 parts of all inputs) and `refused.txt`. FOLDER/wanted.txt, if it has
-lines, names chunks whose values are wanted instead: number, first index, whether of all inputs; `wanted.bin` gets their
-operands and results.
+The name of a kernel's file contains its number, log2 of its inputs and whether all 2^32 inputs are run. The script
+writes OUT/sums.bin (for each kernel the hashes of its chunks, then of 4096 parts of all inputs) and OUT/refused.txt. If
+FOLDER/wanted.txt has lines, the script writes the operands and results of the chunks that it names to OUT/wanted.bin
+instead. A line contains the number, the first index, and whether the chunk is one of all inputs.
 """
 import ctypes
 import multiprocessing
@@ -32,7 +32,7 @@ def start():
 
 
 def launch(module, name, blocks, *arguments):
-    """What the kernel leaves in the first bytes of memory."""
+    """Returns the first bytes of memory after the kernel."""
     kernel = ctypes.c_void_p()
     check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, name), "function")
     check(cuda.cuMemsetD8_v2(memory, 0, ctypes.c_size_t(CHUNK * 24)), "fill")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Lists what the sweep runs: instructions.py PTXAS >instructions.txt
+"""Lists the instructions of the sweep: instructions.py PTXAS >instructions.txt
 
-All approximated functions, divisions and roots, and of all thinkable forms of `cvt` those that ptxas takes for sm_90.
+They are all approximate functions, divisions and roots, and all forms of `cvt` that ptxas accepts for sm_90.
 """
 import itertools
 import re
@@ -27,7 +27,7 @@ def functions():
         yield f"div{how}.f64", "f64 f64"
         yield f"rcp{how}.f64", "f64"
         yield f"sqrt{how}.f64", "f64"
-    # What division is compiled to, in all modes.
+    # Divisions, in all rounding modes.
     for how, sources in itertools.product((".rn", ".rz", ".rm", ".rp"), (("mul", 2), ("add", 2), ("fma", 3))):
         name, count = sources
         yield f"{name}{how}.f64", " ".join(["f64"] * count)

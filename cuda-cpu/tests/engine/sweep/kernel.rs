@@ -1,13 +1,13 @@
-//! The kernels of the sweep: inputs from their index, one instruction, a hash of its results.
+//! The kernels of the sweep: inputs computed from their index, one instruction, and a hash of its results.
 
 use std::fmt::Write;
 
-/// Threads of a block.
+/// Number of threads of a block.
 pub(crate) const THREADS: u32 = 256;
-/// A chunk's values: one block does them in so many rounds.
+/// Number of rounds in which a block processes a chunk of values.
 pub(crate) const ROUNDS: u32 = 64;
 pub(crate) const CHUNK: u64 = THREADS as u64 * ROUNDS as u64;
-/// What a sweep does of an instruction whose operands have more than 16 bits.
+/// Number of values for an instruction whose operands have more than 16 bits.
 const MANY: u64 = 1 << 22;
 
 /// An instruction and the types of its sources.
@@ -18,13 +18,13 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Of a line `cvt.rn.f16.f32 f32`.
+    /// Parses a line as in `cvt.rn.f16.f32 f32`.
     pub(crate) fn new(line: &str) -> Self {
         let mut words = line.split_whitespace().map(str::to_owned);
         Self { name: words.next().unwrap(), sources: words.collect() }
     }
 
-    /// How many values a sweep tries: all of 16 bits, or many.
+    /// Returns the number of values of a sweep: all 16-bit values, or [`MANY`].
     pub(crate) fn count(&self) -> u64 {
         match Kind::of(&self.sources[0]) {
             Kind::Short | Kind::Pair => 1 << 16,
@@ -32,7 +32,7 @@ impl Form {
         }
     }
 
-    /// Whether all its inputs are 2^32.
+    /// Returns whether it has 2^32 inputs.
     pub(crate) fn has_32_bits(&self) -> bool {
         self.sources.len() == 1 && bits(&self.sources[0]) == 32
     }
@@ -48,13 +48,13 @@ impl Form {
         }
     }
 
-    /// The instruction on `A`, `B` and `C`, its result in `R`.
+    /// Returns the instruction on `A`, `B` and `C`, with its result in `R`.
     fn text(&self) -> String {
         let mut text = String::new();
         let result = bits(self.result()).max(16);
         let mut operands = vec![format!("r{result}")];
         for (source, from) in self.sources.iter().zip(["A", "B", "C"]) {
-            // A byte's register may be wider.
+            // The register of a byte may be wider.
             let width = bits(source).max(16);
             match width {
                 64 => operands.push(from.into()),
@@ -71,8 +71,8 @@ impl Form {
         }
     }
 
-    /// The module. `sums` adds up the hashes of each block's chunk of results, `every` does so with the
-    /// indices themselves as inputs; `values` stores operands and results.
+    /// Returns the module. `sums` adds up the hashes of each block's chunk of results. `every` does the same with the
+    /// indices themselves as inputs. `values` stores operands and results.
     pub(crate) fn module(&self) -> String {
         let kind = Kind::of(&self.sources[0]);
         let edges: Vec<String> = kind.edges().iter().map(|edge| format!("{edge:#x}")).collect();
@@ -104,7 +104,7 @@ st.global.u64 [o], A; st.global.u64 [o+8], B; st.global.u64 [o+16], R; ret; }}\n
     }
 }
 
-/// An entry that adds up hashes: where to, the first index, how many rounds a block makes.
+/// Returns an entry that adds up hashes. Its parameters are the output, the first index, and the rounds of a block.
 fn summing(name: &str, inputs: &str, text: &str) -> String {
     format!(
         ".visible .entry {name}(.param .u64 out, .param .u64 first, .param .u32 rounds) {{
@@ -131,12 +131,12 @@ ld.param.u64 o, [out]; ld.param.u64 i, [first];
 mov.u32 thread, %tid.x; mov.u32 block, %ctaid.x;
 cvt.u64.u32 s, thread; add.u64 i, i, s;";
 
-/// What inputs are like.
+/// The kind of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// All 16 bits.
+    /// All 16-bit values.
     Short,
-    /// All 16 bits in one half of 32, anything in the other.
+    /// All 16-bit values in one half of 32 bits, and arbitrary bits in the other.
     Pair,
     Integer,
     Single,
@@ -154,8 +154,8 @@ impl Kind {
         }
     }
 
-    /// Code that makes an input of index `i`: an edge for the first ones (chosen by the 6 bits above `shift`),
-    /// then hashes of the index, in shapes that are hard to round.
+    /// Returns code that computes the input of index `i`. The first inputs are edge cases, selected by the 6 bits above
+    /// `shift`. The others are hashes of the index, in shapes that are hard to round.
     fn input(self, to: char, key: u64, shift: u32) -> String {
         let hash = format!(
             "add.u64 h, i, {key:#x}; mul.lo.u64 h, h, 0x9E3779B97F4A7C15;
@@ -171,7 +171,7 @@ shr.u64 s, h, 32; xor.b64 h, h, s; mul.lo.u64 s, h, 0xFF51AFD7ED558CCD; shr.u64 
                 );
             }
             Self::Integer => INTEGERS.to_owned(),
-            // Exponents from far below f16's denormals to above all integers; from below f32's denormals.
+            // Exponents from far below f16's denormals to above all integers, and from below f32's denormals.
             Self::Single => floats(97, 97, "0x807FFFFF", 23),
             Self::Double => floats(231, 1023 - 160, "0x800FFFFFFFFFFFFF", 52),
         };
@@ -202,16 +202,16 @@ setp.lt.u64 few, i, 4096; shr.u64 s, i, {shift}; and.b64 s, s, 63; shl.b64 s, s,
     }
 }
 
-/// Integers of all sizes, half of them with zeros at the end or next to such.
+/// Integers of all sizes. Half of them end in zeros or are adjacent to such a number.
 const INTEGERS: &str = "\
 and.b32 n, m, 63; shr.s64 h, h, n; shr.u32 n, m, 8; and.b32 n, n, 63; shr.u64 t, h, n; shl.b64 z, t, n;
 shr.u32 n, m, 14; and.b32 n, n, 3; cvt.u64.u32 t, n; sub.u64 t, t, 1; add.u64 z, z, t;
 and.b32 n, m, 64; setp.ne.u32 p, n, 0; @p mov.b64 z, h;\n";
 
-/// Any bits; exponents from `lowest` on, `exponents` of them; the same with zeros at the end of the fraction;
-/// next to such.
+/// Floats: random bits, `exponents` exponents from `lowest` on, the same with zeros at the end of the fraction, and
+/// numbers adjacent to those.
 fn floats(exponents: u32, lowest: u32, keep: &str, fraction: u32) -> String {
-    // The hash's upper bits where a number has 32.
+    // For 32-bit numbers, the upper bits of the hash.
     let place = if fraction == 23 { "shr.u64 h, h, 32;" } else { "" };
     format!(
         "{place} shr.u32 e, m, 16; mul.lo.u32 e, e, {exponents}; shr.u32 e, e, 16; add.u32 e, e, {lowest};
@@ -223,8 +223,8 @@ setp.eq.u32 p, k, 0; @p mov.b64 z, h;\n"
     )
 }
 
-/// With and without a sign: zero, denormals, the largest and the smallest, infinity, NaN; 1 and its neighbours;
-/// the bounds of integers, of f16 and of what `.ftz` and the function unit scale.
+/// With and without a sign: zero, denormals, the largest and smallest numbers, infinity, NaN; 1 and its neighbours; the
+/// bounds of integers, of f16, and of the numbers that `.ftz` and the function unit scale.
 #[rustfmt::skip]
 const EDGES_32: [u32; 32] = [
     0, 1, 0x7F_FFFF, 0x80_0000, 0x80_0001, 0x7F7F_FFFF, 0x7F80_0000, 0x7F80_0001, 0x7FC0_0000, 0x7FFF_FFFF,
@@ -233,7 +233,7 @@ const EDGES_32: [u32; 32] = [
     0x7E80_0000, 0x7E80_0001, 0x42FC_0000, 0x4300_0000, 0x7F7F_8000, 0x4020_0000,
 ];
 
-/// The same for f64, and where it becomes an f32 or a half.
+/// The same for f64, with the bounds of conversions to f32 and halves.
 #[rustfmt::skip]
 const EDGES_64: [u64; 32] = [
     0, 1, 0xF_FFFF_FFFF_FFFF, 1 << 52, 0x7FEF_FFFF_FFFF_FFFF, 0x7FF << 52, (0x7FF << 52) + 1, 0xFFF << 51,
@@ -244,7 +244,7 @@ const EDGES_64: [u64; 32] = [
     0x7FD0 << 48, 0x7FE0 << 48,
 ];
 
-/// A type's bits.
+/// Returns the size of a type in bits.
 fn bits(ty: &str) -> u32 {
     match ty {
         "f16x2" | "bf16x2" | "tf32" => 32,

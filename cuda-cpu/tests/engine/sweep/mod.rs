@@ -1,10 +1,9 @@
-//! Every approximated function, every division and root and every conversion on millions of inputs, against
-//! an H200.
+//! Every approximate function, division, root and conversion on millions of inputs, compared with an H200.
 //!
-//! `instructions.txt` lists the forms (`instructions.py` asks ptxas which there are). `sweep.golden` has hashes
-//! of a GPU's results: of the first chunk, of all values and, where there are 2^32 inputs, of all those.
-//! The ignored tests do what takes long. To make the hashes again: `write`, `gpu.py` where a GPU is, `adopt`.
-//! Where a chunk differs, `all_values` asks for it in `wanted.txt`; run `gpu.py` again, and `explain`.
+//! `instructions.txt` lists the forms (`instructions.py` gets them from ptxas). `sweep.golden` contains hashes of a
+//! GPU's results: of the first chunk, of all values, and for instructions with 2^32 inputs, of all those. The ignored
+//! tests take long. To update the hashes: run `write`, run `gpu.py` on a machine with a GPU, and run `adopt`. If a
+//! chunk differs, `all_values` adds it to `wanted.txt`; run `gpu.py` again, and `explain`.
 
 mod kernel;
 mod table;
@@ -41,7 +40,7 @@ fn golden() -> HashMap<&'static str, Golden> {
     GOLDEN.lines().map(line).collect()
 }
 
-/// The sums of the first chunks of an instruction's results.
+/// Returns the sums of the first chunks of an instruction's results.
 fn sums(form: &Form, chunks: u32) -> Vec<u64> {
     let h = Host::with_pool(&form.module(), 2);
     let out = h.zeros::<u64>(chunks as usize);
@@ -54,7 +53,7 @@ fn total(sums: &[u64]) -> u64 {
 }
 
 #[test]
-fn as_on_a_gpu() {
+fn matches_a_gpu() {
     let golden = golden();
     let wrong: Vec<String> = forms()
         .filter(|form| sums(form, 1)[0] != golden[form.name.as_str()].first)
@@ -63,7 +62,7 @@ fn as_on_a_gpu() {
     assert!(wrong.is_empty(), "not as on a GPU: {wrong:#?}");
 }
 
-/// What assemblers refuse has no meaning, and is refused here too.
+/// Forms that assemblers reject have no meaning and are rejected here, too.
 #[test]
 fn refused() {
     for line in [

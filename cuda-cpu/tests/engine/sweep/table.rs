@@ -1,8 +1,8 @@
-//! The table of `benches/results`: forms of one instruction and type are a row.
+//! The table of `benches/results`: the forms of one instruction and type share a row.
 
 use super::kernel::Form;
 
-/// What was compared of a form.
+/// The comparison of a form.
 pub(super) struct Compared {
     pub(super) form: Form,
     pub(super) same: bool,
@@ -22,7 +22,7 @@ is random: any bits, exponents around what the results' types hold, trailing zer
 
 ";
 
-/// As Markdown.
+/// Returns the table as Markdown.
 pub(super) fn table(compared: &[Compared]) -> String {
     let mut rows: Vec<(String, Vec<&Compared>)> = Vec::new();
     for one in compared {
@@ -54,7 +54,7 @@ pub(super) fn table(compared: &[Compared]) -> String {
     )
 }
 
-/// The opcode and the types.
+/// Returns the opcode and the types.
 fn row(form: &Form) -> String {
     let (opcode, result) = (form.name.split('.').next().unwrap(), form.result());
     match (opcode, form.name.contains(".pack.")) {
@@ -64,7 +64,7 @@ fn row(form: &Form) -> String {
     }
 }
 
-/// All modifiers of some forms, each once.
+/// Returns all modifiers of some forms without repetition.
 fn modifiers(forms: &[&Compared]) -> String {
     let mut seen: Vec<&str> = Vec::new();
     for one in forms {

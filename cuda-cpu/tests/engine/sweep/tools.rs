@@ -1,4 +1,4 @@
-//! What makes the golden hashes, runs the whole sweep and explains differences.
+//! Tools that create the golden hashes, run the whole sweep and explain differences.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use super::{forms, golden, sums, total};
 use crate::args;
 use crate::host::Host;
 
-/// Parts of all 2^32 inputs that are hashed on their own.
+/// Number of parts into which the 2^32 inputs are divided for hashing.
 const PARTS: u32 = 4096;
 
-/// What `all_inputs` says of a form.
+/// The verdict of `all_inputs` for a form without differences.
 const AS: &str = "as on a GPU";
 
-/// Where `write` leaves what the GPU shall run, and what it gave is looked for.
+/// The folder in which `write` stores the files for the GPU, and from which the results are read.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("sweep")
 }
 
-/// The forms that `SWEEP` names a part of, with their numbers.
+/// Returns the forms whose name contains `SWEEP`, with their numbers.
 fn chosen() -> impl Iterator<Item = (usize, Form)> {
     let part = env::var("SWEEP").unwrap_or_default();
     forms().enumerate().filter(move |(_, form)| form.name.contains(&part))
@@ -31,7 +31,7 @@ fn chunks(form: &Form) -> usize {
     (form.count() / CHUNK) as usize
 }
 
-/// A GPU's sums: of all chunks of each form, and of the parts of all inputs.
+/// Returns a GPU's sums: of all chunks of each form, and of the parts of all inputs.
 fn from_gpu() -> Vec<(Vec<u64>, Vec<u64>)> {
     let words = words(&folder().join("sums.bin"));
     let mut rest = words.as_slice();

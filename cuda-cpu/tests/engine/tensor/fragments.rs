@@ -1,4 +1,4 @@
-//! Fragments to and from memory: `wmma.load`, `wmma.store`, `ldmatrix`, `stmatrix`, `movmatrix`.
+//! Loads and stores of fragments: `wmma.load`, `wmma.store`, `ldmatrix`, `stmatrix` and `movmatrix`.
 
 use std::rc::Rc;
 
@@ -6,14 +6,15 @@ use super::inputs::random;
 use super::mma::{WMMA_SHAPES, list};
 use super::{Case, kernel};
 
-/// Bytes of shared memory, and of what there is to load.
+/// Size of shared memory, and of the input, in bytes.
 pub(super) const ROOM: usize = 4096;
 
 pub(super) fn bytes(seed: u64, count: usize) -> Rc<Vec<u8>> {
     Rc::new((0..count).map(|i| random(seed << 20 | i as u64) as u8).collect())
 }
 
-/// `x` and `y`: the shared array's address in shared space and generically.
+/// Declarations of the shared array and of registers. [`fill_shared`] sets `x` and `y` to the array's shared and
+/// generic address.
 pub(super) const SHARED: &str =
     ".shared .align 32 .b8 room[4096]; .reg .b32 w<4>, r<32>; .reg .b64 d<32>;";
 
@@ -45,13 +46,13 @@ pub(super) fn drain_shared() -> String {
     )
 }
 
-/// One fragment of `wmma`.
+/// A fragment of `wmma`.
 struct Matrix {
     which: &'static str,
     layout: &'static str,
     shape: &'static str,
     ty: &'static str,
-    /// Length of its rows or columns as they lie in memory, in elements.
+    /// Length of its rows or columns in memory, in elements.
     length: usize,
     bits: usize,
     registers: usize,
@@ -88,7 +89,7 @@ impl Matrix {
         Self { which, layout, shape, ty, length, bits, registers }
     }
 
-    /// A stride beyond the default one.
+    /// Returns a stride above the default one.
     fn stride(&self) -> usize {
         self.length + 128 / self.bits.min(4).max(self.bits.min(32))
     }
@@ -119,7 +120,7 @@ impl Matrix {
         if self.ty == "f64" { ("d", "b64", 8) } else { ("r", "b32", 4) }
     }
 
-    /// From global memory with a stride, from shared memory without, from either generically.
+    /// Loads from global memory with a stride, from shared memory without, and from either with generic addresses.
     fn load(&self) -> Case {
         let Self { which, layout, shape, ty, .. } = self;
         let name = format!("wmma.load.{which}.sync.aligned.{layout}.{shape}.{ty}");
@@ -169,7 +170,7 @@ impl Matrix {
     }
 }
 
-/// Addresses of rows: anywhere, or apart from each other.
+/// Returns addresses of rows: random ones, or non-overlapping ones.
 fn rows(apart: bool) -> Rc<Vec<u8>> {
     let row = |lane: u64| match apart {
         true => ((lane * 13 + 5) % 32 * 48) as u32,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the cases that `tensor/mod.rs` has written on a GPU: gpu_cases.py FOLDER OUT. Needs the driver alone.
+"""Runs the cases written by `tensor/mod.rs` on a GPU: gpu_cases.py FOLDER OUT. Needs only the driver.
 
-Leaves all results, one after the other, in OUT/results.0, OUT/results.1, .. of at most 15 MB: put them together
-as FOLDER/results for `adopt`. After a fault, which ends a process for CUDA, another one goes on.
+Writes all results in sequence to OUT/results.0, OUT/results.1 and so on, of at most 15 MB each. Concatenate them to
+FOLDER/results for `adopt`. A fault makes CUDA unusable in its process, so another process continues.
 """
 import ctypes
 import os
@@ -53,7 +53,7 @@ def begin():
 
 
 def work(folder, lines, first, results):
-    """Runs the cases from `first` on, up to one that fails; says which one comes next."""
+    """Runs the cases from `first` on, up to one that fails. Returns the next one."""
     begin()
     modules, known = {}, {}
     for number, line in enumerate(lines[first:], first):

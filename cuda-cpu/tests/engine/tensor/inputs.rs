@@ -1,11 +1,11 @@
-//! Fragments full of numbers that show how a tensor core adds: the same everywhere.
+//! Inputs for fragments that reveal the summation of a tensor core. They are the same on every machine.
 
-/// What an element of a matrix is.
+/// The type of a matrix element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Elem {
-    /// Bits without meaning: integers of any width.
+    /// Random bits, for integers of any width.
     Bits,
-    /// A float: exponent bits, mantissa bits, bits that it takes, of which the low ones mean nothing.
+    /// A float: the number of exponent bits and mantissa bits, and its size in bits. Unused low bits are ignored.
     Float(u32, u32, u32),
 }
 
@@ -17,10 +17,10 @@ pub(crate) const F64: Elem = Elem::Float(11, 52, 64);
 pub(crate) const E4M3: Elem = Elem::Float(4, 3, 8);
 pub(crate) const E5M2: Elem = Elem::Float(5, 2, 8);
 
-/// Registers of a fragment, at most.
+/// Maximum number of registers of a fragment.
 pub(crate) const REGISTERS: usize = 8;
 
-/// A random number for an index.
+/// Returns a random number for an index.
 pub(crate) fn random(index: u64) -> u64 {
     let mut z = index.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x1234_5678_9ABC_DEF1);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -28,7 +28,7 @@ pub(crate) fn random(index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Registers as they lie in memory: by tile, register and lane; 64 bits wide for f64, else 32.
+/// Returns registers in memory order: by tile, register and lane. They have 64 bits for f64, otherwise 32.
 pub(crate) fn fragments(elem: Elem, role: u8, tiles: usize) -> Vec<u8> {
     let wide = elem == F64;
     let mut bytes = Vec::new();
@@ -44,8 +44,8 @@ pub(crate) fn fragments(elem: Elem, role: u8, tiles: usize) -> Vec<u8> {
     bytes
 }
 
-/// As [`fragments`], with the last register full of what says which elements of a sparse matrix there are: four bits
-/// for two numbers of the four places that two elements may have.
+/// As [`fragments`], with the metadata of a sparse matrix in the last register: four bits for the two positions that
+/// are present in each group of four.
 pub(crate) fn with_metadata(elem: Elem, role: u8, tiles: usize, pairs: &[u64]) -> Vec<u8> {
     let mut bytes = fragments(elem, role, tiles);
     for tile in 0..tiles {
@@ -76,7 +76,7 @@ fn word(elem: Elem, at: &Place, wide: bool) -> u64 {
     };
     (0..bits / size).fold(0, |word, i| {
         let r = random(key + u64::from(i));
-        // Elements of one row, for sums that cancel.
+        // Elements of the same row, for sums that cancel.
         let row = (at.tile * 64 + at.lane / 4 * 2 + at.register % 2) as u64;
         let shared = random((row << 8 | u64::from(at.role)) + (1 << 50));
         let odd = (at.lane as u64 + u64::from(i)) & 1;
@@ -87,7 +87,7 @@ fn word(elem: Elem, at: &Place, wide: bool) -> u64 {
     })
 }
 
-/// A number of the kind that this tile is about.
+/// Returns a number of the kind that this tile tests.
 fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
     let bias = (1i64 << (e - 1)) - 1;
     let (top, fraction) = ((1i64 << e) - 1, r & ((1 << m) - 1));
@@ -96,7 +96,7 @@ fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
         sign << (e + m) | (exponent.clamp(0, top) as u64) << m | fraction
     };
     let accumulator = at.role == 2;
-    // What squared is about the least number that there is where results are as wide as factors, or have 32 bits.
+    // The square of this number is near the smallest result, if results are as wide as factors or have 32 bits.
     let least = bias - if e == 8 { 75 } else { bias / 2 + i64::from(m) / 2 };
     match at.tile % 13 {
         0 => r & (u64::MAX >> (63 - e - m)),
@@ -114,13 +114,13 @@ fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
         7 if accumulator => make(sign, bias - 32 + pick % 44, fraction),
         7 => make(sign, bias, fraction),
         8 => make(sign, top - 1 - pick % 4, fraction),
-        // Infinities, NaNs and zeros among others.
+        // Infinities, NaNs and zeros among other numbers.
         9 if pick % 16 < 3 => {
             let (exponent, fraction) = [(top, 0), (top, fraction | 1), (0, 0)][pick as usize % 16];
             make(sign, exponent, fraction)
         }
         9 => make(sign, bias - 8 + pick / 16 % 16, fraction),
-        // Results next to zero, of either sign.
+        // Results near zero, of either sign.
         10 | 11 if accumulator => make(sign, 0, fraction & (pick as u64 & 7)),
         10 => make(sign, least - 4 + pick % 8, fraction),
         11 => make(u64::from(at.role), least - 8 + pick % 7, fraction),
@@ -129,7 +129,7 @@ fn float((e, m): (u32, u32), at: &Place, r: u64, shared: u64, odd: u64) -> u64 {
     }
 }
 
-/// All bits, or bytes that are extreme; accumulators near the ends.
+/// Returns random bits, or extreme bytes with accumulators near the bounds.
 fn integers(at: &Place, r: u64) -> u64 {
     match (at.tile % 4, at.role) {
         (0, _) | (1, 2) => r,

@@ -1,5 +1,5 @@
-//! Kernels that NVRTC made of `tests/ptx/gemm.cu` and `copies.cu`: as on a GPU, whichever compiler it was, and as
-//! plain Rust has it.
+//! Kernels that NVRTC compiled from `tests/ptx/gemm.cu` and `copies.cu`. The results of every compiler version must
+//! equal those of a GPU and of plain Rust.
 
 use std::rc::Rc;
 
@@ -19,18 +19,18 @@ const COPIES: [(&str, &str); 4] = [
     ("13_sm_120", include_str!("../../ptx/copies_13_sm_120.ptx")),
 ];
 
-/// As in gemm.cu.
+/// The sizes in gemm.cu.
 const M: usize = 64;
 const N: usize = 64;
 const K: usize = 128;
 
-/// A kernel of gemm.cu: types of factors and sums, whether A and B lie row by row.
+/// A kernel of gemm.cu: the types of factors and sums, and whether A and B are stored by rows.
 struct Gemm {
     kernel: &'static str,
     factor: Number,
     sum: Number,
     rows: [bool; 2],
-    /// The result is doubled, and lies column by column.
+    /// False if the kernel doubles the result and stores it by columns.
     plain: bool,
 }
 
@@ -72,7 +72,7 @@ impl Number {
         bytes.chunks(size).map(one).collect()
     }
 
-    /// How far off a sum may be, for each unit of magnitude.
+    /// Returns the permitted error of a sum, relative to its magnitude.
     fn tolerance(self) -> f64 {
         match self {
             Self::F16 => 4e-3,
@@ -120,7 +120,7 @@ impl Gemm {
         Case { name, ptx: ptx.clone(), kernel: self.kernel, inputs, blocks, threads, out }
     }
 
-    /// The products as they should be: by row, with what may be off.
+    /// Returns the expected products by row, each with the permitted error.
     fn expected(&self, case: &Case) -> Vec<(f64, f64)> {
         let [a, b] = [0, 1].map(|i| {
             let truncated = |x: f64| match self.kernel {
@@ -155,7 +155,7 @@ impl Gemm {
     }
 }
 
-/// Of copies.cu: kernel, whether it takes sm_90, blocks, threads, numbers out, and what it should do.
+/// The kernels of copies.cu: name, whether it needs sm_90, blocks, threads, number of results, and expected results.
 type Expected = fn(&[i32], usize, usize) -> Vec<i32>;
 const COPYING: [(&str, bool, usize, usize, usize, Expected); 7] = [
     ("pipeline", false, 3, 128, 3, |x, blocks, _| {
@@ -200,7 +200,7 @@ const COPYING: [(&str, bool, usize, usize, usize, Expected); 7] = [
         let value: Vec<i32> = (0..128).map(|t| x[127 - t].wrapping_add(1 + t as i32)).collect();
         let mut room: Vec<u16> =
             x[..128].iter().flat_map(|v| [*v as u16, (*v >> 16) as u16]).collect();
-        // A matrix of 8 x 8 halves, transposed: lane `l` has two of row `l / 4`.
+        // A matrix of 8 x 8 halves, transposed. Lane `l` holds two of row `l / 4`.
         for (lane, value) in value.iter().enumerate().take(32) {
             for half in 0..2 {
                 let (row, column) = (lane / 4, lane % 4 * 2 + half);
@@ -227,7 +227,7 @@ fn words(bytes: &[u8]) -> Vec<i32> {
     bytes.chunks(4).map(|w| i32::from_le_bytes(w.try_into().unwrap())).collect()
 }
 
-/// What a GPU of sm_90 can run.
+/// Returns the cases that an sm_90 GPU can run.
 pub(super) fn cases() -> Vec<Case> {
     let [gemm, sm_80, sm_90] =
         [GEMM[0].1, COPIES[0].1, COPIES[1].1].map(|ptx| Rc::new(ptx.to_owned()));

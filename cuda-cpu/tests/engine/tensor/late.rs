@@ -1,11 +1,11 @@
-//! What is done later than it was begun: its faults are told of who began it, and where.
+//! Operations that are performed after their instruction: their faults name the thread and line of the instruction.
 
 use cuda_cpu::{Fault, FaultKind, LaunchError};
 
 use crate::args;
 use crate::host::Host;
 
-/// Thread 5 allocates 16 bytes, begins to copy them, and frees them; thread 40, of another warp, waits for it.
+/// Thread 5 allocates 16 bytes, starts a copy of them and frees them. Thread 40, in another warp, waits for the copy.
 fn kernel(begin: &str, wait: &str) -> String {
     format!(
         ".version 8.6\n.target sm_90\n.address_size 64
@@ -29,7 +29,7 @@ bar.sync 0;
     )
 }
 
-/// The line of `text` that has `what` in it.
+/// Returns the line of `text` that contains `what`.
 fn line(text: &str, what: &str) -> u32 {
     text.lines().position(|line| line.contains(what)).map_or(0, |at| at as u32 + 1)
 }
@@ -43,10 +43,10 @@ fn fault(text: &str) -> Fault {
 }
 
 #[test]
-fn faults_of_copies_name_who_began_them() {
+fn copy_faults_name_the_starting_thread() {
     let poll = "@q ret; WAIT: mbarrier.try_wait.parity.shared.b64 p, [s], 0; @!p bra WAIT; ret;";
     let cases = [
-        // Waited for by the thread itself, by others at a barrier, and by nobody.
+        // The thread itself waits, others wait at a barrier, and no thread waits.
         ("cp.async.ca.shared.global [to], [own], 16;", "cp.async.wait_all; ret;"),
         (
             "cp.async.ca.shared.global [to], [own], 16;
@@ -78,9 +78,9 @@ fn faults_of_copies_name_who_began_them() {
     }
 }
 
-/// Of the cluster's barrier: one arrival, one wait.
+/// Arrivals and waits at the cluster barrier must alternate.
 #[test]
-fn arrivals_and_waits_of_the_cluster_take_turns() {
+fn cluster_arrivals_and_waits_alternate() {
     let text = |body: &str| {
         format!(
             ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) {{\n{body}\nret; }}"

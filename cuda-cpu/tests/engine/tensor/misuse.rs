@@ -1,4 +1,4 @@
-//! What kernels do wrong with tensor cores, asynchronous copies and barriers in memory: found, named, and never a hang.
+//! Misuse of tensor cores, asynchronous copies and mbarriers: it is a named fault and never a hang.
 
 use cuda_cpu::{Fault, FaultKind, FaultSpace, LaunchError, Limits, MbarrierMisuse, WaitsFor};
 
@@ -10,7 +10,7 @@ pub(super) const REGISTERS: &str =
     ".shared .align 16 .b8 room[256]; .shared .align 8 .b64 s; .shared .align 8 .b64 r;
 .reg .pred p, q; .reg .b32 n<8>; .reg .b64 k;";
 
-/// Gives the words at `o`.
+/// Runs a kernel and returns the words at `o`.
 fn launch(body: &str, threads: u32, limits: Limits<'static>) -> Result<Vec<u32>, LaunchError> {
     let mut h = Host::new(&kernel(REGISTERS, body));
     h.limits = limits;
@@ -31,7 +31,7 @@ pub(super) fn fault(body: &str, threads: u32) -> Fault {
     }
 }
 
-/// The first thread makes a barrier of so many arrivals at `s`.
+/// Returns code in which the first thread initialises an mbarrier with this number of arrivals at `s`.
 fn barrier(arrivals: u32) -> String {
     format!(
         "mov.u32 t, %tid.x; setp.ne.u32 q, t, 0; @!q mbarrier.init.shared.b64 [s], {arrivals};
@@ -61,7 +61,7 @@ fn barriers_that_are_never_complete_are_deadlocks() {
     let here = (0, u32::MAX, WaitsFor::Mbarrier(256));
     assert_eq!(waiting, [here, (1, u32::MAX, WaitsFor::Barrier(0))]);
 
-    // The other lanes have gone.
+    // The other lanes have exited.
     let body = barrier(1) + "setp.ne.u32 p, t, 3; @p ret;\n" + WAIT;
     assert_eq!(waits_for(&fault(&body, 32)), [(0, 8, WaitsFor::Mbarrier(256))]);
 
@@ -93,7 +93,7 @@ fn polling_ends_with_the_budget() {
 }
 
 #[test]
-fn whoever_polls_gives_others_a_turn() {
+fn polling_threads_yield_to_others() {
     for wait in ["test_wait.parity.shared.b64 p, [s], 0", "try_wait.parity.shared.b64 p, [s], 0"] {
         // The last warp arrives, and so do the odd lanes of each warp, one after the other.
         let body = barrier(1 + 4 * 16)
@@ -108,9 +108,9 @@ fn whoever_polls_gives_others_a_turn() {
     }
 }
 
-/// A wait that may fail does when nobody can go on; what comes then may complete the barrier.
+/// A wait expires if no thread can continue. A later arrival may then complete the barrier.
 #[test]
-fn a_wait_may_fail() {
+fn wait_expires_if_no_thread_can_continue() {
     let body = barrier(32)
         + "mov.u32 n0, 0; L: mbarrier.try_wait.parity.shared.b64 p, [s], 0; @p bra DONE;
         add.u32 n0, n0, 1; setp.eq.u32 q, n0, 3; @q mbarrier.arrive.shared.b64 k, [s]; bra L;
@@ -120,7 +120,7 @@ fn a_wait_may_fail() {
 }
 
 #[test]
-fn copies_are_not_there_before_somebody_has_waited() {
+fn copies_are_invisible_before_the_wait() {
     let store = "st.global.v2.b32 [o], {n0, n1};";
     let body = format!(
         "setp.ne.u32 p, lane, 0; @p ret; st.shared.v4.b32 [room], {{5, 5, 5, 5}};
@@ -150,7 +150,7 @@ fn copies_are_not_there_before_somebody_has_waited() {
 }
 
 #[test]
-fn copies_read_what_they_shall_and_no_more() {
+fn copies_read_exactly_their_bytes() {
     // The input has 248 bytes.
     for (copy, want) in [
         ("[a+224], 16", [156, 157, 158, 159]),
@@ -235,7 +235,7 @@ fn faults_name_the_first_lane_and_the_memory() {
     for (what, want) in cases {
         let f = fault(&format!("mov.u32 t, %tid.x; setp.ne.u32 p, t, 5; @p ret; {what}"), 32);
         let mut kind = f.kind.clone();
-        // The input lies anywhere.
+        // The address of the input is arbitrary.
         if let FaultKind::Misaligned { space: FaultSpace::Global, address, .. }
         | FaultKind::OutOfBounds { space: FaultSpace::Global, address, .. } = &mut kind
         {

@@ -8,7 +8,7 @@ use super::inputs::{
 };
 use super::{Case, kernel};
 
-/// What the registers of an operand hold.
+/// The element type and number of registers of an operand.
 #[derive(Clone, Copy)]
 struct Fragment {
     elem: Elem,
@@ -17,14 +17,14 @@ struct Fragment {
 
 struct Form {
     name: String,
-    /// Of a sparse A: which lanes say where its elements are.
+    /// For a sparse A: the selector of the lanes with the metadata.
     selector: Option<u32>,
-    /// A, B, C, D.
+    /// The fragments of A, B, C and D.
     fragments: [Fragment; 4],
     tiles: usize,
 }
 
-/// The fragment of a matrix of `size` elements of this type.
+/// Returns the fragment of a matrix of `size` elements of this type.
 fn fragment(ty: &str, size: usize) -> Fragment {
     let (elem, bits) = match ty {
         "f16" => (F16, 16),
@@ -48,7 +48,7 @@ fn sizes(shape: &str) -> [usize; 3] {
     numbers.collect::<Vec<_>>().try_into().unwrap()
 }
 
-/// `types` are D, A, B, C.
+/// Creates a form. `types` are those of D, A, B and C.
 fn form(name: String, shape: &str, types: [&str; 4], copies: usize, tiles: usize) -> Form {
     let [m, n, k] = sizes(shape);
     let [d, a, b, c] = types;
@@ -115,7 +115,7 @@ fn mma_others(forms: &mut Vec<Form>) {
     }
 }
 
-/// `types` are D, A, B, C; `selectors` is how many there may be.
+/// Adds the sparse forms. `types` are those of D, A, B and C, and `selectors` is the number of valid selectors.
 fn sparse_forms(forms: &mut Vec<Form>) {
     let mut one = |shape: &str, sat: &str, [d, a, b, c]: [&str; 4], selectors: u32| {
         for selector in 0..selectors {
@@ -199,13 +199,13 @@ fn wmma(forms: &mut Vec<Form>) {
     }
 }
 
-/// `{r0, r1}`
+/// Returns a register list, as in `{r0, r1}`.
 pub(super) fn list(name: &str, count: usize) -> String {
     let registers: Vec<String> = (0..count).map(|i| format!("{name}{i}")).collect();
     format!("{{{}}}", registers.join(", "))
 }
 
-/// Loads the fragments, does the one instruction, stores the result.
+/// Returns a kernel that loads the fragments, executes the instruction and stores the result.
 fn ptx(form: &Form) -> String {
     let wide = form.fragments[3].elem == F64;
     let (ty, width) = if wide { ("b64", 8) } else { ("b32", 4) };
@@ -243,7 +243,7 @@ pub(super) fn cases() -> Vec<Case> {
     mma_others(&mut forms);
     wmma(&mut forms);
     sparse_forms(&mut forms);
-    // What was made already: inputs are large, and many forms have the same.
+    // Caches inputs, because they are large and many forms share them.
     let mut known = HashMap::new();
     let mut input = |elem: Elem, role: u8, tiles: usize, pairs: &'static [u64]| {
         let make = || match pairs {
@@ -255,7 +255,7 @@ pub(super) fn cases() -> Vec<Case> {
     let case = |form: &Form| {
         let pairs: &[u64] = match (form.selector, form.fragments[0].elem) {
             (None, _) => &[],
-            // Of two places, as if each were two.
+            // One of two positions, encoded as two each.
             (_, TF32) => &[0x4, 0xE],
             _ => &[0x4, 0x8, 0xC, 0x9, 0xD, 0xE],
         };

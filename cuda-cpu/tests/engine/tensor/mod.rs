@@ -1,7 +1,7 @@
-//! Tensor cores and what feeds them, compared with what an H200 gave.
+//! Tensor cores and the instructions that move their data, compared with the results of an H200.
 //!
-//! A case is a kernel with its inputs; `tensor.golden` holds a hash of the GPU's results for each. To add
-//! cases: add them, run the ignored test `write`, run `gpu_cases.py` where a GPU is, run `adopt`.
+//! A case is a kernel with its inputs. `tensor.golden` contains a hash of the GPU's results for each case. To add
+//! cases: add them, run the ignored test `write`, run `gpu_cases.py` on a machine with a GPU, and run `adopt`.
 
 mod fragments;
 mod inputs;
@@ -25,19 +25,19 @@ const GOLDEN: &str = include_str!("tensor.golden");
 
 /// A kernel with the parameters `a, b, c, out`.
 pub(crate) struct Case {
-    /// What the golden file calls it.
+    /// The name in the golden file.
     pub(crate) name: String,
     pub(crate) ptx: Rc<String>,
     pub(crate) kernel: &'static str,
     pub(crate) inputs: [Rc<Vec<u8>>; 3],
     pub(crate) blocks: u32,
     pub(crate) threads: u32,
-    /// Bytes of the output; they are 0xAA before.
+    /// Size of the output in bytes. It is filled with 0xAA before the launch.
     pub(crate) out: usize,
 }
 
 impl Case {
-    /// Of blocks of one warp.
+    /// Creates a case with blocks of one warp.
     pub(crate) fn new(
         name: String,
         ptx: String,
@@ -49,8 +49,8 @@ impl Case {
     }
 }
 
-/// What a kernel begins with: its addresses in `a`, `b`, `c` and `o`, block and lane in `blk` and `lane`. Each block is a
-/// cluster: where there are none, an H200 refuses what goes from shared memory to that of the cluster.
+/// Returns a kernel with its addresses in `a`, `b`, `c` and `o`, and block and lane in `blk` and `lane`. Each block is
+/// a cluster, because an H200 without clusters rejects copies from shared memory to that of the cluster.
 pub(crate) fn kernel(registers: &str, body: &str) -> String {
     format!(
         ".version 9.0\n.target sm_90\n.address_size 64
@@ -88,14 +88,14 @@ fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Hashes of what a GPU gave, by name.
+/// Returns the hashes of a GPU's results by name.
 fn golden() -> HashMap<&'static str, u64> {
     let lines = GOLDEN.lines().map(|line| line.split_once(' ').unwrap());
     lines.map(|(hash, name)| (name, u64::from_str_radix(hash, 16).unwrap())).collect()
 }
 
 #[test]
-fn as_on_a_gpu() {
+fn matches_a_gpu() {
     let golden = golden();
     let cases = cases();
     let wrong: Vec<&str> = cases
@@ -107,7 +107,7 @@ fn as_on_a_gpu() {
     assert_eq!(golden.len(), cases.len());
 }
 
-/// Where `write` leaves what the GPU shall run, and finds what it gave.
+/// The folder in which `write` stores the files for the GPU, and from which the results are read.
 fn folder() -> PathBuf {
     std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("tensor")
 }

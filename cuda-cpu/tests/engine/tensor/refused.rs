@@ -1,4 +1,4 @@
-//! Matrices of half a warp, and instructions that the device does not know: refused by name.
+//! Matrix instructions of half a warp, and unsupported instructions: both are rejected by name.
 
 use cuda_cpu::{FaultKind, Memory, Program};
 
@@ -30,7 +30,7 @@ fn matrices_belong_to_whole_warps() {
         let f = fault(&format!("{inputs} {instruction}"), 16);
         assert_eq!(f.kind, FaultKind::PartialWarp { lanes: 0xFFFF }, "{instruction}: {f}");
     }
-    // One warp does it, the other does not.
+    // One warp executes it, and the other one does not.
     let body = format!(
         "{inputs} mov.u32 n0, 3; mov.u32 n1, 4; setp.ge.u32 p, t, 32; @p {MULTIPLY}
         mul.wide.u32 x, t, 8; add.u64 o, o, x; st.global.v2.u32 [o], {{n0, n1}};"
@@ -40,7 +40,7 @@ fn matrices_belong_to_whole_warps() {
 }
 
 #[test]
-fn what_the_device_does_not_know_is_named() {
+fn unsupported_instructions_are_named() {
     for (instruction, named) in [
         ("wgmma.fence.sync.aligned;", "wgmma"),
         (

@@ -1,10 +1,10 @@
-//! Results may go to the registers that hold factors, sums and addresses.
+//! Results may overwrite the registers of factors, sums and addresses.
 
 use super::fragments::{ROOM, SHARED, bytes, drain_shared, fill_shared};
 use super::mma::list;
 use super::{Case, kernel, run};
 
-/// The bytes of `count` registers after an instruction that gives them these names.
+/// Returns the bytes of `count` registers named `into` after an instruction.
 fn results(instruction: &str, registers: &str, into: &str, count: usize) -> Vec<u8> {
     let loads: String =
         (0..32).map(|i| format!("ld.global.b32 v{i}, [y+{}];\n", i * 128)).collect();
@@ -22,7 +22,7 @@ fn results(instruction: &str, registers: &str, into: &str, count: usize) -> Vec<
 
 #[test]
 fn results_over_factors() {
-    // Registers of A, B, C and D.
+    // Number of registers of A, B, C and D.
     for (name, [a, b, c, d]) in [
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", [4, 2, 4, 4]),
         ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", [4, 2, 2, 2]),
@@ -70,7 +70,7 @@ fn results_over_addresses() {
     }
 }
 
-/// Bytes of 16 x 16, and of 16 x 8: the forms of sm_100 and later.
+/// Matrices of bytes, 16 x 16 and 16 x 8: forms of sm_100 and later.
 #[test]
 fn matrices_of_bytes() {
     let input = bytes(21, ROOM);
@@ -82,7 +82,7 @@ fn matrices_of_bytes() {
         let loaded = results(&text, at, "r", 2 * count);
         for (i, &byte) in loaded.iter().enumerate() {
             let (register, lane, part) = (i / 128, i / 4 % 32, i % 4);
-            // Four rows for each lane of a group of four; the columns of the second register are 8 further.
+            // Four rows for each lane of a group of four. The columns of the second register are 8 further.
             let line = register / 2 * 16 + lane % 4 * 4 + part;
             assert_eq!(byte, row(line)[lane / 4 + register % 2 * 8], "{name} {i}");
         }
@@ -108,7 +108,7 @@ fn matrices_of_bytes() {
             ROOM,
         ));
         let mut want = input.to_vec();
-        // As the sums of a product lie in registers: rows 0 and 8 further, two columns each.
+        // In the register layout of a product's sums: rows 0 and 8 further, two columns each.
         for register in 0..count {
             for (lane, part) in (0..32).flat_map(|lane| (0..4).map(move |part| (lane, part))) {
                 let (line, column) = (lane / 4 + part / 2 * 8, lane % 4 * 2 + part % 2);

@@ -1,11 +1,11 @@
-//! What barriers in shared memory say after each operation, and whom `elect` elects.
+//! The state of mbarriers after each operation, and the lanes that `elect` elects.
 
 use std::rc::Rc;
 
 use super::{Case, kernel};
 
-/// One thread; `s` is an mbarrier; after each operation it, what counts of the token, and the predicate it gave are
-/// stored.
+/// A case with one thread and the mbarrier `s`. After each operation, it stores the mbarrier, the count in the token,
+/// and the resulting predicate.
 fn mbarrier(name: &str, operations: &[&str]) -> Case {
     let mut body = "setp.ne.u32 p, lane, 0; @p ret; mov.u64 k, 0; mov.u32 n, 0;\n".to_owned();
     for (i, operation) in operations.iter().enumerate() {
@@ -151,7 +151,7 @@ fn elect() -> Case {
     )
 }
 
-/// Cache policies are bits that kernels may hand on.
+/// Cache policies are values that kernels may pass on.
 fn policies() -> Case {
     let makes = [
         "createpolicy.fractional.L2::evict_last.b64 x, 1.0;",
@@ -171,7 +171,7 @@ fn policies() -> Case {
     Case::new("createpolicy".to_owned(), kernel(".reg .pred p;", &body), inputs, 1, 8 * makes.len())
 }
 
-/// Of a grid without clusters.
+/// Special registers in a grid without clusters.
 fn clusters() -> Case {
     let reads = [
         "mov.pred p, %is_explicit_cluster; selp.u32 t, 1, 0, p;",

@@ -1,9 +1,9 @@
-//! Asynchronous copies, reductions and stores, waited for as they must be.
+//! Asynchronous copies, reductions and stores with correct waits.
 
 use super::fragments::{ROOM, SHARED, bytes, drain_shared, fill_shared};
 use super::{Case, kernel};
 
-/// A kernel that fills shared memory from `a`, does this and stores shared memory at `o`.
+/// Returns a kernel that fills shared memory from `a`, runs the body, and copies shared memory to `o`.
 fn case(name: &str, registers: &str, body: &str, out: usize) -> Case {
     let ptx = kernel(
         &format!("{SHARED} {registers} .shared .align 8 .b64 s; .reg .pred p, q; .reg .b64 g, e;"),
@@ -12,7 +12,7 @@ fn case(name: &str, registers: &str, body: &str, out: usize) -> Case {
     Case::new(name.to_owned(), ptx, [bytes(11, ROOM), bytes(12, ROOM), bytes(13, 64)], 1, out)
 }
 
-/// `cp.async`: every lane writes to a place of its own, from anywhere.
+/// `cp.async`: every lane writes to its own place, from an arbitrary one.
 fn small() -> impl Iterator<Item = Case> {
     let forms = [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)];
     let tails = [
@@ -43,7 +43,7 @@ fn small() -> impl Iterator<Item = Case> {
     })
 }
 
-/// One thread begins what completes at `s`; everybody waits for that.
+/// One thread starts a transfer that completes at `s`, and all threads wait for it.
 fn completed(name: &str, begin: &str, expected: u32) -> Case {
     let body = format!(
         "fence.proxy.async; bar.sync 0;
@@ -93,7 +93,7 @@ fn copies() -> Vec<Case> {
     cases
 }
 
-/// One thread begins what changes global memory at `g`, behind what the others store.
+/// One thread starts a transfer to global memory at `g`, after the stores of the other threads.
 fn to_global(name: &str, begin: &str) -> Case {
     let body = format!(
         "add.u64 g, o, {ROOM}; mul.wide.u32 d0, lane, 32; add.u64 d1, b, d0; add.u64 d0, g, d0;
@@ -149,7 +149,7 @@ fn reductions() -> Vec<Case> {
     cases
 }
 
-/// Every lane stores, or reduces at a place that it shares with others.
+/// Every lane stores, or reduces at a place that it shares with other lanes.
 fn of_lanes(name: &str, registers: &str, store: &str, bytes: u32) -> Case {
     let body = format!(
         "setp.ne.u32 q, lane, 0; @q bra READY; mbarrier.init.shared.b64 [s], 1;
@@ -198,7 +198,7 @@ fn stores() -> Vec<Case> {
             cases.push(of_lanes(&name, "", &store, bytes));
         }
     }
-    // In an order that nobody knows: so the values are those of one lane each.
+    // The order is unspecified, so each value comes from a single lane.
     for op in ["inc", "dec"] {
         let name = format!("red.async.relaxed.cluster.shared::cluster.{TO_SHARED}.{op}.u32");
         let store = format!("mad.lo.u32 t, lane, 24, t; {name} [t+16], r0, [u];");

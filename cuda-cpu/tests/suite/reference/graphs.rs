@@ -1,4 +1,4 @@
-//! Graphs, and threads that work together.
+//! Graphs, and threads that cooperate.
 
 use super::{Data, Reference, of_u32};
 
@@ -36,7 +36,7 @@ fn bfs(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_u32(&levels)]
 }
 
-/// Bellman and Ford.
+/// The Bellman-Ford algorithm.
 fn shortest_paths(d: &Data<'_>) -> Vec<Vec<u8>> {
     let (rows, columns, weights, n) = (d.u32s(0), d.u32s(1), d.u32s(2), d.scalar(4));
     let mut distances = vec![u32::MAX; n];
@@ -55,7 +55,7 @@ fn shortest_paths(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_u32(&distances)]
 }
 
-/// Every vertex gets the smallest number of its component.
+/// Labels every vertex with the smallest vertex number of its component.
 fn components(d: &Data<'_>) -> Vec<Vec<u8>> {
     let (from, to, n) = (d.u32s(0), d.u32s(1), d.scalar(4));
     let mut labels: Vec<u32> = (0..n as u32).collect();
@@ -138,7 +138,7 @@ fn bit_transpose(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_u32(&d.u32s(0).chunks(32).flat_map(one).collect::<Vec<_>>())]
 }
 
-/// A row of results per vote, a value per thread.
+/// Returns a row of results for each vote, with a value for each thread.
 fn by_warp<const N: usize>(x: &[u32], f: impl Fn(&[u32], u32) -> [u32; N]) -> Vec<u8> {
     let each = x.chunks(32).flat_map(|warp| warp.iter().map(|&v| f(warp, v)).collect::<Vec<_>>());
     let each: Vec<[u32; N]> = each.collect();

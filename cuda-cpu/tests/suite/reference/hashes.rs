@@ -1,4 +1,4 @@
-//! Hashes, ciphers, random numbers.
+//! Hashes, ciphers and random numbers.
 
 use super::{Data, Reference, of_u32};
 
@@ -49,7 +49,7 @@ fn xorwow(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_u32(&states), of_u32(&sums)]
 }
 
-/// One sequence from its beginning: the kernel's threads jump into it.
+/// Computes one sequence from its start. The kernel's threads jump into it.
 fn pcg(d: &Data<'_>) -> Vec<Vec<u8>> {
     let mut state = d.scalar_u64(1);
     let next = |_| {
@@ -120,7 +120,7 @@ fn chacha20(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_u32(&(0..64).flat_map(block).collect::<Vec<_>>())]
 }
 
-/// By the definition: the constants are roots of primes.
+/// From the definition: the constants are derived from roots of primes.
 fn sha256(d: &Data<'_>) -> Vec<Vec<u8>> {
     let primes: Vec<u64> = (2..400).filter(|n| (2..*n).all(|k| n % k != 0)).take(64).collect();
     let fraction = |x: f64| ((x - x.floor()) * 2f64.powi(32)) as u32;

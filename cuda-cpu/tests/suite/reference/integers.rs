@@ -13,7 +13,7 @@ pub(super) const ALL: &[(&str, Reference)] = &[
     ("heap", heap),
 ];
 
-/// Rows of results: each closure's for every element.
+/// Returns rows of results, one for each result of `f`, over all elements.
 fn rows<T: Copy, R>(inputs: &[T], f: impl Fn(T) -> Vec<R>) -> Vec<R> {
     let mut columns: Vec<_> = inputs.iter().map(|&x| f(x).into_iter()).collect();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What plain loops give, for cases whose result is easily said: a case names its reference with `ref NAME`.
+//! Reference results from plain loops, for cases with a simple definition. A case names its reference with `ref NAME`.
 
 mod graphs;
 mod hashes;
@@ -11,23 +11,23 @@ use crate::case::{Arg, Case};
 use crate::compare::{Difference, compare};
 use crate::golden::add;
 
-/// From a case's inputs to its outputs, in the order of the arguments.
+/// Maps a case's inputs to its outputs, in the order of the arguments.
 type Reference = fn(&Data<'_>) -> Vec<Vec<u8>>;
 
-/// All of them by name.
+/// Finds a reference by name.
 fn find(name: &str) -> Option<Reference> {
     let all = [numbers::ALL, orders::ALL, graphs::ALL, hashes::ALL, integers::ALL];
     all.into_iter().flatten().find(|r| r.0 == name).map(|r| r.1)
 }
 
-/// A case's arguments before the launch.
+/// The arguments of a case before the launch.
 pub(crate) struct Data<'a> {
     case: &'a Case,
 }
 
 macro_rules! elements {
     ($($name:ident: $ty:ty),*) => { $(
-        /// The elements of an array.
+        /// Returns the elements of an array.
         fn $name(&self, index: usize) -> Vec<$ty> {
             let bytes = self.case.input(index);
             bytes.chunks(size_of::<$ty>()).map(|c| <$ty>::from_le_bytes(c.try_into().unwrap())).collect()
@@ -38,7 +38,7 @@ macro_rules! elements {
 impl Data<'_> {
     elements!(u8s: u8, u32s: u32, i32s: i32, u64s: u64, i64s: i64, f32s: f32);
 
-    /// A scalar argument.
+    /// Returns a scalar argument.
     fn scalar(&self, index: usize) -> usize {
         let Arg::Scalar(ty, _) = &self.case.args[index] else { panic!("no scalar") };
         ty.value(&self.case.input(index)) as usize
@@ -49,7 +49,7 @@ impl Data<'_> {
     }
 }
 
-/// The bytes of an output.
+/// Returns the bytes of an output.
 fn bytes<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Vec<u8> {
     values.iter().flat_map(|&v| to(v)).collect()
 }
@@ -70,7 +70,7 @@ fn of_f32(values: &[f32]) -> Vec<u8> {
     bytes(values, f32::to_le_bytes)
 }
 
-/// Runs a case and judges it by its reference: every bit has to be the same.
+/// Runs a case and compares it with its reference bit by bit.
 pub(crate) fn verdict(case: &Case, variant: &str) -> Verdict {
     let mut verdict = Verdict {
         name: case.full_name(variant),

@@ -1,4 +1,4 @@
-//! Linear algebra, reductions, stencils, images.
+//! Linear algebra, reductions, stencils and images.
 
 use super::{Data, Reference, of_f32, of_u64};
 
@@ -16,7 +16,7 @@ pub(super) const ALL: &[(&str, Reference)] = &[
     ("number_transform", number_transform),
 ];
 
-/// Lanes take every 32nd column; their sums are folded by halves.
+/// Each lane adds every 32nd column. The sums are folded by halves.
 fn gemv(d: &Data<'_>) -> Vec<Vec<u8>> {
     let (a, x, rows, columns) = (d.f32s(0), d.f32s(1), d.scalar(3), d.scalar(4));
     let row = |r: usize| {
@@ -41,7 +41,7 @@ fn gemm(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_f32(&(0..m * n).map(cell).collect::<Vec<_>>())]
 }
 
-/// Small integers: in any order.
+/// The values are small integers, so the order does not matter.
 fn gemv_transposed(d: &Data<'_>) -> Vec<Vec<u8>> {
     let (a, x, mut y, alpha) = (d.f32s(0), d.f32s(1), d.f32s(2), d.f32s(3)[0]);
     let columns = y.len();
@@ -72,7 +72,7 @@ fn argmax(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_u64(&[d.i32s(0).iter().enumerate().map(packed).max().unwrap()])]
 }
 
-/// The second starts at 0, so it is the smallest, or the largest magnitude below zero.
+/// The second one starts at 0, so it is the smallest value if that is negative.
 fn extremes(d: &Data<'_>) -> Vec<Vec<u8>> {
     let x = d.f32s(0);
     vec![of_f32(&[x.iter().copied().fold(0.0, f32::max), x.iter().copied().fold(0.0, f32::min)])]
@@ -121,7 +121,7 @@ fn wmma_half(d: &Data<'_>) -> Vec<Vec<u8>> {
     vec![of_f32(&(0..n * n).map(cell).collect::<Vec<_>>())]
 }
 
-/// A sum of powers of a root of one, modulo a prime.
+/// Returns sums of powers of a root of unity, modulo a prime.
 fn number_transform(d: &Data<'_>) -> Vec<Vec<u8>> {
     const PRIME: u128 = 0xFFFF_FFFF_0000_0001;
     let power = |base: u128, exponent: u128| {

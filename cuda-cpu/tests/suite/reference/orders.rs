@@ -1,4 +1,4 @@
-//! Scans, sorting, counting, dynamic programming.
+//! Scans, sorting, counting and dynamic programming.
 
 use super::{Data, Reference, of_f32, of_i32, of_u32, of_u64};
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Reads a GPU's function unit out, for `fit.py`: dump.py FOLDER. Needs the driver and numpy; writes some 8 MB.
+"""Reads the results of a GPU's function unit for `fit.py`: dump.py FOLDER. Needs the driver and numpy. Writes 8 MB.
 
-One file for each function and octave of arguments [2^n, 2^(n+1)): all 2^23 results, as differences, in planes of bytes.
+There is one file per function and octave of arguments [2^n, 2^(n+1)): all 2^23 results, as differences, in byte planes.
 """
 import ctypes
 import lzma

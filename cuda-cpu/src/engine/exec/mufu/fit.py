@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Finds the tables of a GPU's function unit (MUFU) from what it computes: fit.py FOLDER >tables.rs
+"""Derives the tables of a GPU's function unit (MUFU) from its results: fit.py FOLDER >tables.rs
 
-FOLDER holds what `dump.py` wrote on the GPU. Needs numpy.
+FOLDER contains the files that `dump.py` wrote on the GPU. Needs numpy.
 
-What is fitted (the form is that of Oberman and Siu, "A high-performance area-efficient multifunction
-interpolator", ARITH 2005; all numbers here are measured). The upper bits of an argument's fraction choose a segment,
-the 17 bits x below them are interpolated:
+The form of the functions is that of Oberman and Siu, "A high-performance area-efficient multifunction
+interpolator", ARITH 2005. All numbers here are measured. The upper bits of an argument's fraction select a segment,
+and the 17 bits x below them are interpolated:
 
     T = C0 + C1 x + C2 S(x)
 
-in integers, with S(x) the upper 15 bits of x squared by a multiplier that leaves out all partial products below column 19,
-and the result is T cut off to 24 bits. Per segment: least squares, then every (C1, C2) nearby for which some C0 gives
-all results of the segment exactly. Per function: C0 is a multiple of a power of two, plus one rounding constant.
+in integers. S(x) is the upper 15 bits of x squared by a multiplier that omits all partial products below column 19.
+The result is T truncated to 24 bits. For each segment, the script starts from least squares and finds every (C1, C2)
+nearby for which some C0 reproduces all results of the segment exactly. For each function, C0 is a multiple of a power
+of two plus one rounding constant.
 The script fails if any value of the dump is not reproduced.
 """
 import functools
@@ -25,7 +26,7 @@ SPAN = 1 << 17  # arguments of a segment
 
 
 def read(path):
-    """{label: (bits of the first argument, results)}: result i is that of bits base + i."""
+    """Returns {label: (bits of the first argument, results)}. Result i belongs to the argument with bits base + i."""
     out = {}
     with open(path, "rb") as f:
         while line := f.readline():
@@ -37,7 +38,7 @@ def read(path):
 
 
 def square(x):
-    """x * x without the partial products below column 19, over 2^19."""
+    """Returns x * x without the partial products below column 19, divided by 2^19."""
     bit = [(x >> i) & 1 for i in range(17)]
     total = sum(bit[i] << 2 * i for i in range(10, 17))
     for i in range(17):
@@ -51,23 +52,23 @@ S = square(X)
 
 @functools.cache
 def solver(start, step):
-    """Gives the least squares of every `step`-th result from `start` on."""
+    """Returns the least squares solver for every `step`-th result from `start` on."""
     return np.linalg.pinv(np.stack([np.ones(SPAN), X, S], 1)[start::step])
 
 
 def bounds(bits, unit, floor):
-    """The integers T (in 2^unit) that give these f32 results: from, to (exclusive). T has no bits below `floor`."""
+    """Returns the bounds (from, to) of the integers T, in 2^unit, of these f32 results. T has no bits below `floor`."""
     value = bits.astype(np.uint32).view(np.float32).astype(np.float64)
     ulp = np.ldexp(1.0, np.frexp(value)[1] - 24)
     ulp = np.maximum(ulp, np.ldexp(1.0, floor))
     low = np.ldexp(value, -unit)
-    # A sine beyond 1 is cut to 1.
+    # A sine above 1 is clamped to 1.
     high = np.ldexp(np.where(value == 1.0, 1.0 + 2.0**-22, value + ulp) if floor == -37 else value + ulp, -unit)
     return low.astype(np.int64), high.astype(np.int64)
 
 
 def segment(low, high, quantum1, quantum2, keep):
-    """All (c1, c2, from, to) with C0 in from..to for which every T lies in its bounds, where `keep` says."""
+    """Returns all (c1, c2, from, to) with C0 in from..to for which every T selected by `keep` is in its bounds."""
     guess = solver(keep.start, keep.step) @ ((low + high)[keep] / 2)
     found = []
     near1, near2 = round(guess[1] / quantum1), round(guess[2] / quantum2)
@@ -81,17 +82,17 @@ def segment(low, high, quantum1, quantum2, keep):
 
 
 def table(name, parts, unit, quanta, shift, floor=-99, skip_first=False):
-    """One function's table; `parts` are the results of its segments in turn, `shift` says how coarse C0 is."""
+    """Returns a function's table. `parts` are the results of its segments in order. C0 is a multiple of 2^shift."""
     rows, spans = [], []
     for i, bits in enumerate(parts):
-        # Half as many arguments stand at the even places; the first argument of all may be a special case.
+        # If there are half as many arguments, they are at the even places. The first argument may be a special case.
         keep = slice(int(skip_first and i == 0), None, SPAN // len(bits))
         u = unit(i) if callable(unit) else unit
         low, high = (np.repeat(b, SPAN // len(bits)) for b in bounds(bits, u, floor))
         found = segment(low, high, *quanta, keep)
         assert len(found) == 1, f"{name}, segment {i}: {found}"
         rows.append(found[0])
-    # The rounding constant: the same for all segments, C0 being a multiple of 2^shift.
+    # The rounding constant, which is the same for all segments, because C0 is a multiple of 2^shift.
     size = 1 << shift
     middle = ((rows[0][2] + rows[0][3] - 1) // 2 + size // 2) % size - size // 2
     from_, to = -size, size
@@ -115,7 +116,7 @@ def rust(name, rows, constant, steps):
 
 
 def segments(bits, count):
-    """`count` segments of at most 2^17 arguments; where there are more, the lower bits make no difference."""
+    """Returns `count` segments of at most 2^17 arguments. Lower bits of the argument have no effect."""
     per = len(bits) // count
     for i in range(count):
         part = bits[i * per:(i + 1) * per]
@@ -125,7 +126,7 @@ def segments(bits, count):
 
 
 def quarter(dumps):
-    """sin over a quarter turn in 2^-25 turns, from the sines and cosines of all dumped arguments."""
+    """Returns sin over a quarter turn in units of 2^-25 turns, from the sines and cosines of all dumped arguments."""
     constant = 0x22F983 | 0x800000  # 1/2pi, times 2^26
     size = 1 << 23
     result = np.zeros(size, np.uint32)
@@ -136,7 +137,7 @@ def quarter(dumps):
             continue
         x = base + np.arange(len(bits), dtype=np.int64)
         product = (x & 0x7FFFFF | 0x800000) * constant
-        # FMUL.RZ keeps 24 bits, the unit those of them down to 2^-25.
+        # FMUL.RZ keeps 24 bits, and the unit uses those down to 2^-25.
         drop = np.where(product >> 47, 24, 23)
         down = 151 - (x >> 23) - drop
         turn = product >> drop
@@ -175,7 +176,7 @@ def main():
         table("SIN", [sine[i * SPAN:(i + 1) * SPAN] for i in range(64)], -38, (2, 2), 12, floor=-37),
         table("TANH", tanh, lambda i: scale[i], (4, 8), 17),
     ]
-    print("//! Made by `fit.py` from an H200's results; not to be edited.\n\nuse super::Table;\n")
+    print("//! Generated by `fit.py` from an H200's results. Do not edit.\n\nuse super::Table;\n")
     print("\n".join(rust(*t) for t in tables), end="")
 
 

@@ -1,17 +1,16 @@
 //! Interpolation in fixed point.
 
-/// A function's parabolas, one for each segment of its argument: `C0 + C1 x + C2 S(x)`.
+/// The parabolas of a function, one for each segment of its argument: `C0 + C1 x + C2 S(x)`.
 #[derive(Debug)]
 pub(super) struct Table<const N: usize> {
-    /// What all segments have in common: a rounding constant, and as how large powers of two the
-    /// coefficients count.
+    /// Parameters of all segments: a rounding constant, and the binary exponents of the coefficients' units.
     constant: i64,
     steps: [u32; 3],
     segments: [[i32; 3]; N],
 }
 
 impl<const N: usize> Table<N> {
-    /// Segments that are left over are zero.
+    /// Creates a table. Unused segments are zero.
     pub(super) const fn new(constant: i64, steps: [u32; 3], rows: &[[i32; 3]]) -> Self {
         let mut segments = [[0; 3]; N];
         let mut i = 0;
@@ -22,7 +21,7 @@ impl<const N: usize> Table<N> {
         Self { constant, steps, segments }
     }
 
-    /// The parabola of `segment` (below `N`, a power of two) at `x`, a number of 17 bits.
+    /// Evaluates the parabola of `segment` (below `N`, a power of two) at `x`, a number of 17 bits.
     #[inline(always)]
     pub(super) fn interpolate(&self, segment: u32, x: u32) -> i64 {
         let [c0, c1, c2] = self.segments[segment as usize % N];
@@ -34,25 +33,24 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// The upper 15 bits of the square of 17 bits, of which the unit adds up no bit products below
-/// column 19.
+/// Returns the upper 15 bits of the square of a 17-bit number. The unit omits all bit products below column 19.
 #[inline(always)]
 fn square(x: u32) -> u32 {
     let (upper, lower) = (x >> 9, x & 0x1FF);
-    // The upper bits' square misses that of the lowest one alone, the lower bits' is missing.
+    // The square of the upper bits lacks that of the lowest bit, and the square of the lower bits is omitted.
     let mut sum = (upper * upper) >> 1;
     for i in 1..8 {
-        // Bit i's products with the lower bits.
+        // The products of bit i with the lower bits.
         let set = ((upper << (31 - i)) as i32 >> 31) as u32;
         sum += (lower >> (9 - i)) & set;
     }
     sum
 }
 
-/// `value / 2^unit` cut off after 24 bits, as the bits of an f32. At least 0 and below 2^52.
+/// Returns `value / 2^unit`, truncated to 24 bits, as the bits of an f32. `value` is in 0..2^52.
 #[inline(always)]
 pub(super) fn truncated(value: i64, unit: i32) -> u32 {
-    /// An f64 of this exponent has its integer in its lower bits.
+    /// An f64 with this exponent holds an integer in its low bits.
     const INTEGER: u64 = 0x4330_0000_0000_0000;
     let exact = f64::from_bits(INTEGER | value as u64) - f64::from_bits(INTEGER);
     let cut = f64::from_bits(exact.to_bits() & !0x1FFF_FFFF);

@@ -1,14 +1,14 @@
-//! The GPU's function unit (MUFU), bit for bit: reciprocals, roots, powers of two, logarithms,
-//! sines and hyperbolic tangents, as an H200 computes them.
+//! The GPU's function unit (MUFU), bit for bit as on an H200: reciprocals, roots, powers of two, logarithms, sines and
+//! hyperbolic tangents.
 //!
-//! The unit keeps a parabola for each segment of a function's argument: the upper bits of the
-//! argument's fraction choose it, the 17 bits below are put into it in integers, and the result
-//! is cut off after 24 bits. Its coefficients (26, 16 and 10 bits) are what `fit.py` finds from all
-//! the results that `dump.py` has read off a GPU; `tests/engine/sweep` compares the rest.
+//! The unit has a parabola for each segment of a function's argument. The upper bits of the argument's fraction select
+//! the segment. The parabola is evaluated at the 17 bits below in integers, and the result is truncated to 24 bits.
+//! `fit.py` derives the coefficients (26, 16 and 10 bits) from the results that `dump.py` reads from a GPU.
+//! `tests/engine/sweep` compares the other functions.
 //!
-//! Functions take and give the bits of numbers. Denormals are taken as zeros, except by `tanh`;
-//! results too small for a normal number become zeros. `approx` adds what compilers put around the
-//! unit. No branches: the compiler turns these into vector code.
+//! The functions take and return the bits of numbers. They flush denormal arguments to zero, except `tanh`, and
+//! denormal results to zero. `approx` calls them and adds the code that compilers emit around the unit. The functions
+//! have no branches, so that the compiler vectorises them.
 
 mod exponential;
 mod fixed;
@@ -32,5 +32,5 @@ const NAN: u32 = super::float::NAN32;
 const ONE: u32 = 0x3F80_0000;
 /// The smallest normal number.
 const NORMAL: u32 = 0x0080_0000;
-/// The bits of a fraction.
+/// Mask of the fraction bits.
 const FRACTION: u32 = NORMAL - 1;

@@ -3,24 +3,24 @@
 use super::tables::{RCP, RSQ, SQRT};
 use super::{FRACTION, INFINITY, NAN, NORMAL, SIGN, unless};
 
-/// The upper words of an infinite f64 and of the smallest normal one, and the bits of a fraction.
+/// The upper words of the infinite f64 and of the smallest normal f64, and the mask of the fraction bits.
 const INFINITY64: u32 = 0x7FF0_0000;
 const NORMAL64: u32 = 0x0010_0000;
 const FRACTION64: u32 = NORMAL64 - 1;
 
-/// Arguments of the tables of 64 segments an octave: the fraction's upper 6 bits, the lower 17.
+/// Returns the segment and the argument for tables of 64 segments per octave: the fraction's upper 6 and lower 17 bits.
 #[inline(always)]
 fn of_64(fraction: u32) -> (u32, u32) {
     (fraction >> 17, fraction & 0x1_FFFF)
 }
 
-/// `1 / x`.
+/// Returns `1 / x`.
 #[inline(always)]
 pub(crate) fn rcp(x: u32) -> u32 {
     let (magnitude, sign) = (x & !SIGN, x & SIGN);
     let fraction = x & FRACTION;
     let t = RCP.interpolate(fraction >> 16, (fraction & 0xFFFF) << 1);
-    // In 2^23..=2^24, the latter for a fraction of 0 alone, and counted in halves of the exponent.
+    // In 2^23..=2^24. The upper bound occurs only for a fraction of 0, and carries into the exponent.
     let mantissa = (t >> 17) as i32;
     let bits = ((252 - (magnitude >> 23) as i32) << 23) + mantissa;
     let bits = unless(bits as u32, bits < NORMAL as i32, 0);
@@ -28,7 +28,7 @@ pub(crate) fn rcp(x: u32) -> u32 {
     unless(bits | sign, magnitude > INFINITY, NAN)
 }
 
-/// `sqrt(x)`.
+/// Returns `sqrt(x)`.
 #[inline(always)]
 pub(crate) fn sqrt(x: u32) -> u32 {
     let (segment, below) = of_64(x & FRACTION);
@@ -39,12 +39,12 @@ pub(crate) fn sqrt(x: u32) -> u32 {
     unless(bits, is_negative_or_nan(x), NAN)
 }
 
-/// `1 / sqrt(x)`.
+/// Returns `1 / sqrt(x)`.
 #[inline(always)]
 pub(crate) fn rsq(x: u32) -> u32 {
     let (segment, below) = of_64(x & FRACTION);
     let t = RSQ.interpolate(octave(x) | segment, below);
-    // The table stops short of 1 by less than a result's last bit.
+    // At 1 the table's value is too small by less than a result's last bit.
     let one = octave(x) | (x & FRACTION) == 0;
     let mantissa = unless((t >> 17) as u32, one, 2 * NORMAL);
     let bits = (252 - (((x >> 23) + 127) >> 1) as i32) as u32;
@@ -54,7 +54,8 @@ pub(crate) fn rsq(x: u32) -> u32 {
     unless(bits, is_negative_or_nan(x), NAN)
 }
 
-/// The tables of roots cover two octaves: 64 in the upper one, which has the even exponent fields.
+/// Returns the first segment of the argument's octave. The tables of roots cover two octaves. Segment 64 starts the
+/// upper one, with the even exponent fields.
 #[inline(always)]
 fn octave(x: u32) -> u32 {
     (!x >> 23 & 1) << 6
@@ -66,7 +67,7 @@ fn is_negative_or_nan(x: u32) -> bool {
     (magnitude > INFINITY) | ((x != magnitude) & (magnitude >= NORMAL))
 }
 
-/// The upper word of `1 / x` for the upper word of an f64.
+/// Returns the upper word of `1 / x` for the upper word of an f64.
 #[inline(always)]
 pub(crate) fn rcp64(x: u32) -> u32 {
     let (magnitude, sign) = (x & !SIGN, x & SIGN);
@@ -78,7 +79,7 @@ pub(crate) fn rcp64(x: u32) -> u32 {
     unless(bits | sign, magnitude > INFINITY64, NAN)
 }
 
-/// The upper word of `1 / sqrt(x)` for the upper word of an f64.
+/// Returns the upper word of `1 / sqrt(x)` for the upper word of an f64.
 #[inline(always)]
 pub(crate) fn rsq64(x: u32) -> u32 {
     let (magnitude, fraction) = (x & !SIGN, x & FRACTION64);

@@ -1,26 +1,26 @@
-//! Sines and cosines of angles in turns.
+//! Sines and cosines of angles in units of turns.
 
 use super::fixed::truncated;
 use super::tables::SIN;
 use super::{FRACTION, INFINITY, NAN, NORMAL, ONE, SIGN, unless};
 
-/// `sin(2 pi x)`.
+/// Returns `sin(2 pi x)`.
 #[inline(always)]
 pub(crate) fn sin(x: u32) -> u32 {
     quarter(x, 0, x & SIGN)
 }
 
-/// `cos(2 pi x)`.
+/// Returns `cos(2 pi x)`.
 #[inline(always)]
 pub(crate) fn cos(x: u32) -> u32 {
     quarter(x, 1, 0)
 }
 
-/// The sine of `x` and so many quarter turns, without and with a sign.
+/// Returns the sine of `x` plus a number of quarter turns, with the given sign.
 #[inline(always)]
 fn quarter(x: u32, ahead: u32, sign: u32) -> u32 {
     let magnitude = x & !SIGN;
-    // In steps of 2^-25 turns, cut off; whole turns are lost.
+    // In units of 2^-25 turns, truncated. Whole turns are dropped.
     let exponent = (magnitude >> 23) as i32;
     let significant = x & FRACTION | NORMAL;
     let steps = if exponent < 125 {
@@ -29,7 +29,7 @@ fn quarter(x: u32, ahead: u32, sign: u32) -> u32 {
         significant << (exponent - 125).min(25)
     };
     let place = (steps >> 23) + ahead;
-    // Going backwards, the unit takes the complement.
+    // In decreasing quarters, the unit takes the complement.
     let angle = (steps ^ 0u32.wrapping_sub(place & 1)) & FRACTION;
     let t = SIN.interpolate(angle >> 17, angle & 0x1_FFFF);
     let bits = truncated(t, 38).min(ONE) | sign ^ (place << 30 & SIGN);

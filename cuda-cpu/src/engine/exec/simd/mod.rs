@@ -1,14 +1,13 @@
-//! What looks at the addresses of a whole warp at once, for each level of processor.
+//! Functions that process the addresses of a whole warp at once, for each level of processor.
 //!
-//! Compilers make poor code of these loops, and loads and stores are most of what kernels do: so they are written
-//! with the processor's own instructions. [`Level`] is decided once; handlers are chosen by it when a program is
-//! decoded.
+//! Loads and stores are most of the work of kernels, and compilers translate these loops poorly. So they are written
+//! with processor intrinsics. This folder uses `memory::access`. `map`, `shape` and `memory_ops` are generic over
+//! [`Simd`]. [`level`] detects the processor once, and `decode` selects handlers by it.
 //!
-//! Three handlers of each operation take three times as long to compile: the crate's unit tests, which look at what is
-//! around them, have the base level alone, and so do builds with `--cfg one_level` (those for sanitizers).
+//! Three handlers for each operation take three times as long to compile. So the crate's unit tests, which test
+//! the code around the handlers, contain the base level only. So do builds with `--cfg one_level` for sanitizers.
 //!
-//! The unsafe code here reads the lanes of a register (the register file's rules) and calls the instructions of
-//! the level it is written for.
+//! The unsafe code reads the lanes of a register (see the invariants in `ctx`) and uses the instructions of its level.
 #![cfg_attr(any(not(target_arch = "x86_64"), test, one_level), allow(dead_code, unused_imports))]
 
 #[cfg(target_arch = "x86_64")]
@@ -27,13 +26,13 @@ pub(crate) use avx2::Avx2;
 pub(crate) use avx512::Avx512;
 pub(crate) use base::Base;
 
-/// Lanes of half a warp: blocks are often 16 threads wide.
+/// Lanes of half a warp. Blocks are often 16 threads wide.
 pub(crate) const HALF: usize = LANES / 2;
 
-/// The instructions that handlers may use.
+/// A level of processor instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// What every processor of the target has.
+    /// Instructions of every processor of the target.
     Base,
     /// AVX2 and FMA.
     Avx2,
@@ -58,17 +57,17 @@ fn detect() -> Level {
     Level::Base
 }
 
-/// What this processor has, as far as there are handlers for it.
+/// Returns the highest level of this processor for which handlers exist.
 pub(crate) fn level() -> Level {
     if cfg!(any(test, one_level)) { Level::Base } else { *LEVEL }
 }
 
-/// How the addresses of a warp lie, each half warp by itself: blocks are often 16 threads wide.
+/// The pattern of a warp's addresses, for each half warp by itself, because blocks are often 16 threads wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// One element after the other.
+    /// Each lane's element follows that of the lane before.
     Contiguous,
-    /// All the same.
+    /// All lanes of a half have the same address.
     Uniform,
     Mixed,
 }
@@ -84,53 +83,54 @@ impl Pattern {
     }
 }
 
-/// Where accesses may lie.
+/// Limits of valid accesses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Added to the lanes' registers, it gives the offset in the range.
+    /// Added to the lanes' registers, this gives the offset in the range.
     pub(crate) add: u64,
-    /// The highest offset; below 2^63, and below 2^31 for 32-bit addresses.
+    /// The highest valid offset. It is below 2^63, and below 2^31 for 32-bit addresses.
     pub(crate) limit: u64,
-    /// The bits that must be zero in an offset.
+    /// Mask of the bits that must be zero in an offset.
     pub(crate) align: u64,
 }
 
-/// The functions of one level.
+/// The functions of a level.
 pub(crate) trait Simd: 'static {
-    /// Handlers visit the executing lanes one by one, which compiles several times faster than a loop over all lanes.
+    /// Whether handlers visit the executing lanes one by one. This compiles several times faster than loops over all
+    /// lanes.
     const SCALAR: bool = false;
-    /// How the addresses in the lanes of a register lie: `STEP` bytes are an element.
+    /// Returns the pattern of the addresses in a register. Elements have `STEP` bytes.
     ///
     /// # Safety
-    /// `lanes` are the lanes of a register, and the processor has the level.
+    /// `lanes` must point to the lanes of a register, and the processor must support the level.
     unsafe fn pattern_32<const STEP: u64>(lanes: *const u32) -> Pattern;
     /// # Safety
-    /// As above.
+    /// As for [`pattern_32`](Self::pattern_32).
     unsafe fn pattern_64<const STEP: u64>(lanes: *const u64) -> Pattern;
-    /// The lanes whose offset is beyond the limit or misaligned.
+    /// Returns the lanes whose offset is beyond the limit or misaligned.
     ///
     /// # Safety
-    /// As above.
+    /// As for [`pattern_32`](Self::pattern_32).
     unsafe fn outside_32(lanes: *const u32, bounds: Bounds) -> u32;
     /// # Safety
-    /// As above.
+    /// As for [`pattern_32`](Self::pattern_32).
     unsafe fn outside_64(lanes: *const u64, bounds: Bounds) -> u32;
-    /// Copies 64 bytes, of which either side may race.
+    /// Copies 64 bytes. Other threads may access either side at the same time.
     ///
     /// # Safety
-    /// Both ends are valid for 64 bytes, and the processor has the level.
+    /// Both pointers must be valid for 64 bytes, and the processor must support the level.
     unsafe fn copy_64(dst: *mut u8, src: *const u8);
-    /// The top bits of bytes.
+    /// Returns the top bits of bytes.
     ///
     /// # Safety
-    /// The processor has the level.
+    /// The processor must support the level.
     unsafe fn bits(bytes: &[u8; LANES]) -> u32;
-    /// Writes the values of `lanes`.
+    /// Writes the values of the lanes in the mask.
     ///
     /// # Safety
-    /// `d` are the lanes of half a register, and the processor has the level.
+    /// `d` must point to the lanes of half a register, and the processor must support the level.
     unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16);
     /// # Safety
-    /// As above.
+    /// As for [`blend_32`](Self::blend_32).
     unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16);
 }

@@ -1,4 +1,4 @@
-//! What C and D may be: how their elements take part in sums, and how sums are rounded.
+//! Types of C and D: the parts of their elements in sums, and the rounding of sums.
 
 use half::f16;
 
@@ -14,20 +14,20 @@ pub(crate) type Sums = [[u32; 8]; 16];
 
 /// A type of C or D.
 pub(crate) trait Accumulator: 'static {
-    /// Registers of a fragment.
+    /// Number of registers of a fragment.
     const REGISTERS: usize;
     const FORMAT: Format;
     fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums;
     fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums);
-    /// Rounds `total * 2^exponent`.
+    /// Returns `total * 2^exponent`, rounded.
     fn round(total: i64, exponent: i32) -> u32;
-    /// An infinity or NaN.
+    /// Converts an infinity or NaN.
     fn from_special(value: f64) -> u32;
-    /// The sum, rounded to nearest.
+    /// Returns the sum, rounded to nearest.
     fn add(a: u32, b: u32) -> u32;
 }
 
-/// How many of the smallest f32 make one.
+/// The number of smallest f32 units in 1.
 const UNITS: f64 = f64::from_bits((1023 + 149) << 52);
 
 /// f32
@@ -48,12 +48,12 @@ impl Accumulator for Single {
     fn round(total: i64, exponent: i32) -> u32 {
         let value = scaled(total, exponent);
         if value.abs() >= f64::from(f32::MIN_POSITIVE) {
-            // What the conversion could round away is gone. Too large a sum becomes infinite all the same.
+            // Bits that the conversion could round are cleared. A sum that is too large still becomes infinite.
             let cut = value.to_bits() & !((1 << (f64::MANTISSA_DIGITS - f32::MANTISSA_DIGITS)) - 1);
             return (f64::from_bits(cut) as f32).to_bits();
         }
         let units = (value.abs() * UNITS) as u32;
-        // A zero has no sign.
+        // A zero is positive.
         if units == 0 { 0 } else { units | u32::from(total < 0) << 31 }
     }
     fn from_special(value: f64) -> u32 {
@@ -83,7 +83,7 @@ impl Accumulator for Half {
     #[inline(always)]
     fn round(total: i64, exponent: i32) -> u32 {
         let half = f16::round_from(scaled(total, exponent), Round::Nearest);
-        // A zero has no sign.
+        // A zero is positive.
         if half == f16::ZERO { 0 } else { half.to_bits().into() }
     }
     fn from_special(value: f64) -> u32 {
@@ -92,13 +92,13 @@ impl Accumulator for Half {
     #[inline(always)]
     fn add(a: u32, b: u32) -> u32 {
         let value = |bits: u32| f16::from_bits(bits as u16).to_f32();
-        // An f32 holds the sum so well that rounding twice does no harm.
+        // An f32 has enough precision that rounding twice gives the same result.
         let sum = f16::from_f32(value(a) + value(b));
         u32::from(if sum.is_nan() { 0x7FFF } else { sum.to_bits() })
     }
 }
 
-/// f16, made f32 before anything else: C of a `wmma` with f32 results.
+/// f16, widened to f32 first: C of a `wmma` with f32 results.
 pub(crate) struct Widened;
 
 impl Accumulator for Widened {
@@ -123,7 +123,7 @@ impl Accumulator for Widened {
     }
 }
 
-/// Exact: totals have less than 53 bits, and exponents are those of sums.
+/// Exact, because totals have fewer than 53 bits and exponents are in range.
 #[inline(always)]
 fn scaled(total: i64, exponent: i32) -> f64 {
     total as f64 * f64::from_bits(((1023 + exponent) as u64) << 52)

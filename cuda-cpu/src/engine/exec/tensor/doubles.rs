@@ -1,4 +1,4 @@
-//! `mma` of f64: fused multiply-adds, one after the other.
+//! `mma` of f64: a sequence of fused multiply-adds.
 
 use super::layout::{lines, set_sums, sums};
 use super::{twice, whole_warp};
@@ -6,7 +6,7 @@ use crate::engine::ctx::Ctx;
 use crate::engine::exec::rounding::{Round, fma_f64};
 use crate::engine::op::{Flow, Op};
 
-/// `M` rows of `K` numbers; the code of the rounding mode is in `imm`.
+/// Multiplies `M` rows of `K` numbers. `imm` is the code of the rounding mode.
 #[inline(always)]
 fn doubles<const M: usize, const K: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
@@ -29,9 +29,9 @@ fn doubles<const M: usize, const K: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// What an invalid operation gives.
+/// The NaN of an invalid operation.
 const NAN: u64 = 0xFFF8_0000_0000_0000;
-/// What makes a NaN a quiet one.
+/// The bit of a quiet NaN.
 const QUIET: u64 = 1 << 51;
 
 #[inline(always)]
@@ -40,7 +40,7 @@ fn fma(a: f64, b: f64, c: f64, mode: Round) -> f64 {
     if sum.is_nan() { nan_of(a, b, c) } else { sum }
 }
 
-/// Of several NaNs, B's comes before the sum's and that before A's.
+/// Selects one of several NaNs: B's comes before the sum's, and that before A's.
 #[cold]
 fn nan_of(a: f64, b: f64, c: f64) -> f64 {
     let first = [b, c, a].into_iter().find(|x| x.is_nan());
@@ -48,6 +48,6 @@ fn nan_of(a: f64, b: f64, c: f64) -> f64 {
 }
 
 twice! {
-    /// The handler for `M` rows of `K` numbers.
+    /// Returns the handler for `M` rows of `K` numbers.
     pick, doubles, [const M: usize, const K: usize], [M, K]
 }

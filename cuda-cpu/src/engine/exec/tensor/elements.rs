@@ -1,10 +1,10 @@
-//! Where the elements of a matrix fragment are in memory.
+//! Positions of matrix fragment elements in memory.
 
 use super::layout::{group, place};
 use crate::engine::ctx::Ctx;
 use crate::engine::op::{Flow, Op};
 
-/// A coordinate of the lanes' elements: a base, and a step for each group of lanes and each place in a group.
+/// A coordinate of each lane's element: a base, a step per group of lanes, and a step per place in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Linear {
     pub(crate) group: u32,
@@ -28,19 +28,19 @@ impl Linear {
     }
 }
 
-/// An element of each lane: the row (or column) as it lies in memory, the place there, and the size.
+/// The position of each lane's element: its row (or column) in memory, its index there, and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Elements {
     pub(crate) major: Linear,
     pub(crate) minor: Linear,
-    /// Of an element.
+    /// Size of an element in bits.
     pub(crate) bits: u32,
-    /// Of what is accessed there: one element, or some that follow each other.
+    /// Size of the access in bytes: one element, or several contiguous ones.
     pub(crate) bytes: u32,
 }
 
 impl Elements {
-    /// For [`element_addresses`]: everything here is below 256.
+    /// Packs the fields for [`element_addresses`]. All are below 256.
     pub(crate) fn pack(self) -> u64 {
         self.major.pack() | self.minor.pack() << 24 | u64::from(self.bits) << 48
     }
@@ -52,12 +52,12 @@ impl Elements {
     }
 }
 
-/// The address of each lane's element: of the matrix at `a`, with `b` elements from row to row.
+/// Computes the address of each lane's element in the matrix at `a`, with a stride of `b` elements.
 pub(crate) fn element_addresses(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (bases, strides) = (ctx.read::<u64>(op.a), ctx.read::<u32>(op.b));
     let Elements { major, minor, bits, .. } = Elements::unpack(op.imm);
     let addresses = std::array::from_fn(|lane| {
-        // A stride is a 32-bit integer; the products of such do not overflow.
+        // A stride is a 32-bit integer, so the product does not overflow.
         let rows = u64::from(major.at(lane)) * u64::from(strides[lane]);
         bases[lane].wrapping_add((rows + u64::from(minor.at(lane))) * u64::from(bits) / 8)
     });

@@ -1,4 +1,4 @@
-//! `mma` of f16, bf16, tf32 and of 8-bit floats.
+//! `mma` of f16, bf16, tf32 and 8-bit floats.
 
 use half::f16;
 
@@ -12,7 +12,7 @@ use super::whole_warp;
 use crate::engine::ctx::Ctx;
 use crate::engine::op::{Flow, Op};
 
-/// The handler for `K` products of `F`s: `W` words to a row of A.
+/// Multiplies matrices of `F` with `K` products per element. A row of A has `W` words.
 pub(crate) fn floats<F, C, D, const W: usize, const K: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow
 where
     F: Factor,
@@ -31,7 +31,7 @@ where
     Flow::Next
 }
 
-/// Of two bytes of each word, the f16 numbers they stand for.
+/// Converts two bytes of each word to f16: the upper two or the lower two.
 #[inline(always)]
 pub(super) fn unpack<const M: usize, const W: usize>(
     lines: &[[u32; W]; M],
@@ -47,14 +47,14 @@ pub(super) fn unpack<const M: usize, const W: usize>(
     })
 }
 
-/// `imm` bits of [`bytes`]: A or B is e4m3, else e5m2.
+/// `imm` bits of [`bytes`]: A or B is e4m3, otherwise e5m2.
 pub(crate) const A_E4M3: u64 = 1;
 pub(crate) const B_E4M3: u64 = 2;
 
-/// The handler for `2 * K` products of 8-bit floats: `W` words to a row of A.
+/// Multiplies matrices of 8-bit floats with `2 * K` products per element. A row of A has `W` words.
 ///
-/// An H200 has no such multiplier for `mma`: its driver unpacks the bytes to f16 and multiplies those, first the
-/// lower two of each word, then the others, beginning with zero; C is added last.
+/// An H200 has no such multiplier for `mma`. Its driver converts the bytes to f16 and multiplies those: first the lower
+/// two of each word, starting from zero, then the upper two. C is added last.
 pub(crate) fn bytes<D: Accumulator, const W: usize, const K: usize>(
     ctx: &mut Ctx<'_>,
     op: &Op,
@@ -76,13 +76,13 @@ pub(crate) fn bytes<D: Accumulator, const W: usize, const K: usize>(
     Flow::Next
 }
 
-/// The sums of two matrices.
+/// Returns the sum of two matrices.
 #[inline(always)]
 pub(super) fn added<D: Accumulator>(c: &Sums, d: &Sums) -> Sums {
     std::array::from_fn(|i| std::array::from_fn(|n| D::add(c[i][n], d[i][n])))
 }
 
-/// Two f32 numbers, rounded to f16, in one register.
+/// Rounds two f32 numbers to f16 and packs them in one register.
 pub(crate) fn pack_halves(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (a, b) = (ctx.read::<u32>(op.a), ctx.read::<u32>(op.b));
     let half = |bits: u32| {
@@ -94,7 +94,7 @@ pub(crate) fn pack_halves(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// e4m3 numbers as f16.
+/// The e4m3 numbers as f16.
 static E4M3: [u16; 256] = e4m3_table();
 
 const fn e4m3_table() -> [u16; 256] {
@@ -105,10 +105,10 @@ const fn e4m3_table() -> [u16; 256] {
         let magnitude = if byte & 0x7F == 0x7F {
             0x7FFF
         } else if exponent != 0 {
-            // From a bias of 7 to one of 15.
+            // Converts the exponent from bias 7 to bias 15.
             (exponent + 8) << 10 | fraction << 7
         } else if fraction != 0 {
-            // Subnormal here, but not there.
+            // Subnormal in e4m3, but normal in f16.
             let leading = 31 - (fraction as u32).leading_zeros() as usize;
             (leading + 6) << 10 | (fraction << (10 - leading) & 0x3FF)
         } else {

@@ -1,11 +1,10 @@
-//! Sums of products as tensor cores make them.
+//! Sums of products as tensor cores compute them.
 //!
-//! Not as IEEE 754 would have it, but known from experiments (Fasi, Higham, Mikaitis, Pranesh 2021, and those
-//! after them), and confirmed on an H200 for every format here: products are exact; they and the accumulator are
-//! aligned to the largest exponent among them, or to [`LEAST`], and cut off [`KEPT`] bits below it; the sum of that is exact, and
-//! rounded once: towards zero to f32, to nearest to f16. There is one such step for all products of an
-//! instruction. The exponent of a product is the sum of its factors' exponents, so it need not be normalised.
-
+//! The result differs from IEEE 754. It is known from experiments (Fasi, Higham, Mikaitis, Pranesh 2021, and later
+//! work) and was confirmed on an H200 for each format here. Products are exact. The products and the accumulator are
+//! aligned to their largest exponent, or to [`LEAST`], and truncated [`KEPT`] bits below it. Their sum is exact and is
+//! rounded once: towards zero to f32, to nearest to f16. One such step adds all products of an instruction. The
+//! exponent of a product is the sum of its factors' exponents, so the product need not be normalised.
 //!
 //! The sums are most of the work. They are compiled for two levels of processor, and once for all formats of a shape.
 
@@ -14,13 +13,13 @@ use super::parts::{Factor, Format, Parts};
 #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
 use crate::engine::exec::simd;
 
-/// Bits below the leading place of the largest term that take part in the sum.
+/// Number of bits below the leading bit of the largest term that take part in the sum.
 const KEPT: u32 = 25;
 
-/// The exponent that sums are aligned to when all terms are smaller.
+/// The exponent to which sums are aligned if all terms are smaller.
 const LEAST: i32 = -133;
 
-/// Columns of B.
+/// Number of columns of B.
 const N: usize = 8;
 
 /// The elements of one row of A.
@@ -68,12 +67,12 @@ impl<const K: usize> Columns<K> {
     }
 }
 
-/// Which rows of B the elements of A meet.
+/// Maps the elements of A to the rows of B by which they are multiplied.
 pub(super) trait Picks<const K: usize> {
     fn row(&self, i: usize, k: usize) -> usize;
 }
 
-/// The elements of a row of A meet the rows of B one by one.
+/// Element k of a row of A is multiplied by row k of B.
 pub(super) struct Dense;
 
 impl<const K: usize> Picks<K> for Dense {
@@ -83,7 +82,7 @@ impl<const K: usize> Picks<K> for Dense {
     }
 }
 
-/// By row and element of A.
+/// The row of B for each row and element of A.
 impl<const K: usize> Picks<K> for [[u8; K]; 16] {
     #[inline(always)]
     fn row(&self, i: usize, k: usize) -> usize {
@@ -91,7 +90,7 @@ impl<const K: usize> Picks<K> for [[u8; K]; 16] {
     }
 }
 
-/// The `K` elements of each line.
+/// Unpacks the `K` elements of each line.
 fn elements<F: Factor, const M: usize, const W: usize, const K: usize>(
     lines: &[[u32; W]; M],
 ) -> [[u32; K]; M] {
@@ -104,7 +103,8 @@ fn elements<F: Factor, const M: usize, const W: usize, const K: usize>(
     elements
 }
 
-/// `a * b + c`: 16 rows of `W` words with `K` elements, 8 columns of `V` words with `L` elements.
+/// Returns `a * b + c`. A has 16 rows of `W` words with `K` elements, and B has 8 columns of `V` words with `L`
+/// elements.
 pub(super) fn multiply<F, C, D, const W: usize, const K: usize, const V: usize, const L: usize>(
     a: &[[u32; W]; 16],
     b: &[[u32; V]; N],
@@ -145,16 +145,16 @@ struct Formats {
     sums: Format,
 }
 
-/// The sums before they are rounded.
+/// The sums before rounding.
 struct Exact {
     totals: [[i64; N]; 16],
-    /// The exponents that the totals are aligned to.
+    /// The exponents to which the totals are aligned.
     exponents: [[i32; N]; 16],
-    /// An infinity or NaN is among the terms of the row.
+    /// Whether the terms of the row include an infinity or NaN.
     special: [bool; 16],
 }
 
-/// Calls [`each_row`], compiled for this processor. Results are the same.
+/// Calls [`each_row`], compiled for this processor. The results are the same.
 fn exact_sums<const K: usize, const L: usize>(
     a: &[[u32; K]; 16],
     b: &[[u32; L]; N],
@@ -174,7 +174,7 @@ fn exact_sums<const K: usize, const L: usize>(
         ) -> Exact {
             each_row(a, b, c, picks, formats)
         }
-        // SAFETY: the processor has AVX2 and FMA.
+        // SAFETY: the processor supports AVX2 and FMA.
         return unsafe { fast(a, b, c, picks, formats) };
     }
     each_row(a, b, c, picks, formats)
@@ -201,7 +201,7 @@ fn each_row<const K: usize, const L: usize>(
     all
 }
 
-/// The sums of one row, and the exponents they are aligned to.
+/// Returns the sums of one row, and the exponents to which they are aligned.
 #[inline(always)]
 fn sum_row<const K: usize, const L: usize>(
     row: &Row<K>,
@@ -230,7 +230,7 @@ fn sum_row<const K: usize, const L: usize>(
     let mut totals: [i64; N] = std::array::from_fn(|n| {
         aligned(c[n].significand, fraction_of_c, c[n].exponent, top[n]).into()
     });
-    // Eight products fit into 32 bits.
+    // The sum of eight products fits in 32 bits.
     for first in (0..K).step_by(8) {
         let mut sums = [0i32; N];
         for k in first..K.min(first + 8) {
@@ -245,12 +245,12 @@ fn sum_row<const K: usize, const L: usize>(
     (totals, top)
 }
 
-/// The sum of the products and an element of C, where infinities or NaNs are among them.
+/// Returns the sum of the products and an element of C if they include infinities or NaNs.
 #[cold]
 #[inline(never)]
 fn special_sum(a: &[u32], b: &[u32], c: u32, formats: Formats) -> f64 {
     let special = |bits: &u32| formats.factors.special(*bits);
-    // Finite products cannot get near the end of f64.
+    // Products of finite numbers are far from the limits of f64.
     let products = a.iter().zip(b).map(|(a, b)| special(a) * special(b));
     products.sum::<f64>() + formats.sums.special(c)
 }

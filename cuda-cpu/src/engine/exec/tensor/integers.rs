@@ -5,14 +5,14 @@ use super::{twice, whole_warp};
 use crate::engine::ctx::Ctx;
 use crate::engine::op::{Flow, Op};
 
-/// `imm` bits: the sum with C saturates, else it wraps; the elements of A or B are signed.
+/// `imm` bits: the sum with C saturates instead of wrapping; the elements of A or B are signed.
 pub(crate) const SATURATES: u64 = 1;
 pub(crate) const A_SIGNED: u64 = 2;
 pub(crate) const B_SIGNED: u64 = 4;
 
-/// How a word of A and one of B are multiplied and summed up.
+/// The product of a word of A and a word of B.
 pub(crate) trait Dot: 'static {
-    /// Bits of an element.
+    /// Size of an element in bits.
     const BITS: u32;
     fn dot(a: u32, b: u32, masks: [i32; 2]) -> i32;
 }
@@ -20,13 +20,13 @@ pub(crate) trait Dot: 'static {
 /// Integers of `BITS` bits.
 pub(crate) struct Integers<const BITS: u32>;
 
-/// The bits that the elements of A and B have beside copies of their signs.
+/// Returns a mask for the elements of A and B: all ones if signed, otherwise the low bits.
 #[inline(always)]
 pub(super) fn masks(imm: u64, bits: u32) -> [i32; 2] {
     [A_SIGNED, B_SIGNED].map(|signed| if imm & signed != 0 { -1 } else { (1 << bits) - 1 })
 }
 
-/// An element of a word: `mask` removes the copies of the sign if it has none.
+/// Returns an element of a word. `mask` removes the sign extension of unsigned elements.
 #[inline(always)]
 pub(super) fn element<const BITS: u32>(word: u32, index: u32, mask: i32) -> i32 {
     let top = word << (32 - BITS - index * BITS);
@@ -62,7 +62,7 @@ impl Dot for Xor {
     }
 }
 
-/// `M` rows of `W` words.
+/// Multiplies matrices with `M` rows of `W` words.
 #[inline(always)]
 fn integers<O: Dot, const M: usize, const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
@@ -87,6 +87,6 @@ fn integers<O: Dot, const M: usize, const W: usize>(ctx: &mut Ctx<'_>, op: &Op) 
 }
 
 twice! {
-    /// The handler for `M` rows of `W` words.
+    /// Returns the handler for `M` rows of `W` words.
     pick, integers, [O: Dot, const M: usize, const W: usize], [O, M, W]
 }

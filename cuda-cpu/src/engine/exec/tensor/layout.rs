@@ -1,24 +1,24 @@
-//! How the elements of matrices lie in the lanes' registers.
+//! The layout of matrices in the lanes' registers.
 //!
-//! A lane belongs to a group of four (its number divided by four) and has a place in it. A register holds one
-//! word: one element, or several that follow each other along a row of A or a column of B.
+//! A lane belongs to a group of four (its number divided by four) and has a place in it. A register holds one word: one
+//! element, or several contiguous ones along a row of A or a column of B.
 
 use crate::engine::ctx::{Ctx, FULL, LANES, Raw};
 use crate::engine::op::Op;
 
-/// The group of four that a lane belongs to.
+/// Returns the lane's group of four.
 #[inline(always)]
 pub(crate) const fn group(lane: usize) -> usize {
     lane >> 2
 }
 
-/// Its place there.
+/// Returns the lane's place in its group.
 #[inline(always)]
 pub(crate) const fn place(lane: usize) -> usize {
     lane & 3
 }
 
-/// The words of `M` rows of A, or of 8 columns of B: `N` to each. Groups have rows, places have words.
+/// Reads the words of `M` rows of A, or of 8 columns of B, with `N` words each. Groups hold lines, places hold words.
 #[inline(always)]
 pub(super) fn lines<R: Raw, const M: usize, const N: usize>(
     ctx: &Ctx<'_>,
@@ -39,7 +39,7 @@ pub(super) fn lines<R: Raw, const M: usize, const N: usize>(
     lines
 }
 
-/// C, with one element to a register.
+/// Reads C with one element per register.
 #[inline(always)]
 pub(super) fn sums<R: Raw, const M: usize>(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[R; 8]; M] {
     let mut sums = [[R::default(); 8]; M];
@@ -54,7 +54,7 @@ pub(super) fn sums<R: Raw, const M: usize>(ctx: &Ctx<'_>, op: &Op, first: usize)
     sums
 }
 
-/// D: the opposite of [`sums`].
+/// Writes D in the layout of [`sums`].
 #[inline(always)]
 pub(super) fn set_sums<R: Raw, const M: usize>(ctx: &mut Ctx<'_>, op: &Op, sums: &[[R; 8]; M]) {
     for register in 0..M / 4 {
@@ -65,7 +65,7 @@ pub(super) fn set_sums<R: Raw, const M: usize>(ctx: &mut Ctx<'_>, op: &Op, sums:
     }
 }
 
-/// C of 16 rows, with two halves to a register.
+/// Reads C of 16 rows with two halves per register.
 #[inline(always)]
 pub(super) fn half_sums(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; 8]; 16] {
     let mut sums = [[0; 8]; 16];
@@ -80,7 +80,7 @@ pub(super) fn half_sums(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; 8]; 16] 
     sums
 }
 
-/// D: the opposite of [`half_sums`].
+/// Writes D in the layout of [`half_sums`].
 #[inline(always)]
 pub(super) fn set_half_sums(ctx: &mut Ctx<'_>, op: &Op, sums: &[[u32; 8]; 16]) {
     for register in 0..2 {

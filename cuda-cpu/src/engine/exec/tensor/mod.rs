@@ -1,8 +1,9 @@
-//! Tensor cores: the multiplications of `mma` and `wmma`, as an H200 does them.
+//! Tensor cores: the multiplications of `mma` and `wmma`, with the same results as an H200.
 //!
-//! An instruction multiplies a matrix A of 16 (or 8) rows with a matrix B of 8 columns and adds C. The lanes of
-//! the warp hold fragments of the matrices ([`layout`]). Registers stand in `Code::extras`: those of D, A, B
-//! and C, one after the other. `wmma` is made of the same multiplications (`decode::wmma`).
+//! An instruction multiplies a matrix A of 16 (or 8) rows by a matrix B of 8 columns and adds C. The lanes of the warp
+//! hold fragments of the matrices (`layout`). The registers of D, A, B and C are the extra operands, in this order.
+//! This folder uses the rounding and number formats of `exec`. `decode::mma`, `decode::sparse` and `decode::wmma`
+//! select its handlers.
 
 mod accumulator;
 pub(crate) mod doubles;
@@ -19,7 +20,7 @@ use crate::engine::ctx::{Ctx, FULL};
 use crate::engine::fault::FaultKind;
 use crate::engine::op::{Flow, Op};
 
-/// Chooses the variant of a handler for this processor: baseline, or with AVX2 and FMA. Results are the same.
+/// Selects a variant of a handler for this processor: baseline, or AVX2 and FMA. The results are the same.
 macro_rules! twice {
     ($(#[$doc:meta])* $pick:ident, $body:ident, [$($generic:tt)*], [$($argument:tt)*]) => {
         $(#[$doc])*
@@ -49,13 +50,13 @@ macro_rules! twice {
 
 use twice;
 
-/// Matrix instructions need the whole warp: others' registers hold parts of every result.
+/// Fails unless the whole warp executes. Each result depends on the registers of all lanes.
 #[inline(always)]
 pub(crate) fn whole_warp(ctx: &mut Ctx<'_>) -> Result<(), Flow> {
     if ctx.mask == FULL { Ok(()) } else { Err(partial(ctx)) }
 }
 
-/// Stands before what several ops do to a matrix.
+/// Placed before the ops of an instruction that takes several.
 pub(crate) fn check_whole_warp(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
     whole_warp(ctx).err().unwrap_or(Flow::Next)
 }

@@ -1,19 +1,19 @@
-//! Floating-point numbers taken apart.
+//! Decomposed floating-point numbers.
 
-/// The exponent of a zero: no sum is aligned to it.
+/// The exponent of zero. It is below all others, so no sum is aligned to it.
 pub(super) const ZERO: i32 = -0x2000;
 
-/// Sign and significand as an integer, and the exponent of its leading place. Subnormal numbers keep the
-/// exponent of the smallest normal ones.
+/// The signed significand as an integer, and the exponent of its leading bit. Subnormal numbers have the exponent of
+/// the smallest normal number.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Parts {
     pub(crate) significand: i32,
     pub(crate) exponent: i32,
-    /// Infinity or NaN: the others mean nothing.
+    /// Whether the number is an infinity or NaN. The other fields are then not meaningful.
     pub(crate) special: bool,
 }
 
-/// How many bits exponent and fraction have.
+/// Sizes of exponent and fraction in bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Format {
     pub(super) exponent: u32,
@@ -35,8 +35,8 @@ impl Format {
         }
     }
 
-    /// The number as an `f64`, for sums with an infinity or a NaN. A finite number keeps its sign and stays finite; its
-    /// magnitude is not exact.
+    /// Returns the number as an `f64`, for sums with an infinity or a NaN. A finite number keeps its sign and stays
+    /// finite. Its magnitude is not exact.
     pub(super) fn special(self, bits: u32) -> f64 {
         let Parts { significand, exponent, special } = self.parts(bits);
         match (special, bits & ((1 << self.fraction) - 1)) {
@@ -47,12 +47,12 @@ impl Format {
     }
 }
 
-/// What the operands A and B may be.
+/// A type of the operands A and B.
 pub(crate) trait Factor: 'static {
-    /// Elements in a word.
+    /// Number of elements in a word.
     const PER_WORD: usize;
     const FORMAT: Format;
-    /// An element of a word.
+    /// Returns an element of a word.
     fn bits(word: u32, index: usize) -> u32;
 }
 
@@ -74,6 +74,6 @@ factor! {
     F16, 5, 10, 2, |word, index| word >> (16 * index) & 0xFFFF;
     /// bf16
     BF16, 8, 7, 2, |word, index| word >> (16 * index) & 0xFFFF;
-    /// tf32: the low bits of an f32 do not count.
+    /// tf32: the low bits of an f32 are ignored.
     TF32, 8, 10, 1, |word, _index| word >> 13;
 }

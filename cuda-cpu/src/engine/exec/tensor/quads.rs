@@ -1,7 +1,7 @@
 //! `mma.m8n8k4` of f16: four small multiplications, one for each pair of groups of four lanes.
 //!
-//! Volta's instruction. An H200 has no hardware for it: its driver makes it of f32 multiply-adds, whose order is
-//! kept here.
+//! The instruction is from Volta. An H200 has no hardware for it, and its driver emits f32 multiply-adds. The order of
+//! those is the same here.
 
 use half::f16;
 
@@ -10,16 +10,16 @@ use crate::engine::ctx::{Ctx, FULL};
 use crate::engine::exec::float::NAN32;
 use crate::engine::op::{Flow, Op};
 
-/// `imm` bits: a matrix lies in columns (A) or rows (B); C or D is f32.
+/// `imm` bits: A is stored by columns, B is stored by rows, C is f32, D is f32.
 pub(crate) const A_COLUMNS: u64 = 1;
 pub(crate) const B_ROWS: u64 = 2;
 pub(crate) const C_SINGLE: u64 = 4;
 pub(crate) const D_SINGLE: u64 = 8;
 
-/// A matrix of each of the four.
+/// One matrix for each of the four multiplications.
 type Four<const M: usize, const N: usize> = [[[f32; N]; M]; 4];
 
-/// Which of the four a lane belongs to, and its place among the eight lanes.
+/// Returns the multiplication of a lane, and its place among the eight lanes.
 fn place(lane: usize) -> (usize, usize) {
     (lane >> 2 & 3, (lane & 3) | (lane >> 4) << 2)
 }
@@ -28,7 +28,7 @@ fn half(bits: u32) -> f32 {
     f16::from_bits(bits as u16).to_f32()
 }
 
-/// Eight vectors of four elements: a vector to a lane, or, `across`, an element of four vectors.
+/// Reads eight vectors of four elements. A lane has one vector, or if `across`, an element of each of four vectors.
 fn vectors(ctx: &Ctx<'_>, op: &Op, first: usize, across: bool) -> Four<8, 4> {
     let mut all = [[[0.0; 4]; 8]; 4];
     for register in 0..2 {
@@ -45,7 +45,7 @@ fn vectors(ctx: &Ctx<'_>, op: &Op, first: usize, across: bool) -> Four<8, 4> {
     all
 }
 
-/// Where element `i` of a lane's f32 accumulators stands.
+/// Returns the row and column of element `i` of a lane's f32 accumulators.
 fn single_place(at: usize, i: usize) -> (usize, usize) {
     ((at & 4) + (at & 1) + (i & 2), (i & 4) + (at & 2) + (i & 1))
 }
@@ -66,7 +66,7 @@ fn accumulators(ctx: &Ctx<'_>, op: &Op, first: usize) -> Four<8, 8> {
     all
 }
 
-/// The handler.
+/// Multiplies the matrices.
 pub(crate) fn quads(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
@@ -92,12 +92,12 @@ pub(crate) fn quads(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// With f32 results: all products first.
+/// For f32 results: all products are summed before C is added.
 fn chained(a: &[f32; 4], b: &[f32; 4], c: f32) -> f32 {
     c + (0..4).fold(0.0, |sum, k| a[k].mul_add(b[k], sum))
 }
 
-/// With f16 results: two products at a time.
+/// For f16 results: two products are added at a time.
 fn paired(a: &[f32; 4], b: &[f32; 4], c: f32) -> f32 {
     let pair = |k: usize| a[k + 1].mul_add(b[k + 1], a[k] * b[k]);
     (c + pair(0)) + pair(2)

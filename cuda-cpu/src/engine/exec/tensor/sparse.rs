@@ -1,8 +1,9 @@
-//! `mma.sp`: of A, only some elements are there; metadata say which.
+//! `mma.sp`: multiplication by a sparse matrix A. Metadata give the positions of its elements.
 //!
-//! Of each four elements of a row (pairs, of 4-bit integers; halves of two, of tf32) two are there. For them, the
-//! metadata hold four bits: two bits for the place of each. They lie in the lanes' registers in one of the ways of
-//! [`Metadata`], as experiments on an H200 have confirmed; products are summed as those of dense matrices.
+//! Of each four elements of a row, two are present. For 4-bit integers these are pairs of elements, and for tf32 one of
+//! two elements is present. Four bits of metadata hold the two positions. The metadata are stored in the lanes'
+//! registers in one of the layouts of [`Metadata`], which experiments on an H200 have confirmed. Products are summed as
+//! for dense matrices.
 
 use super::accumulator::Accumulator;
 use super::floats::{A_E4M3, B_E4M3, Single, added, unpack};
@@ -14,28 +15,28 @@ use super::{twice, whole_warp};
 use crate::engine::ctx::Ctx;
 use crate::engine::op::{Flow, Op};
 
-/// How the metadata lie: code in `imm`, with the selector above.
+/// The layout of the metadata, as a code in `imm`. The selector is above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Metadata {
-    /// 16 bits for a row: one lane of each four has those of its group's two rows.
+    /// 16 bits per row: one lane of each four holds those of its group's two rows.
     OneLane,
-    /// 32 bits for a row: two lanes have those of the two rows, each the half of both.
+    /// 32 bits per row: two lanes hold those of the two rows, each one half of both.
     TwoLanesMixed,
-    /// 32 bits for a row: two lanes have those of a row each.
+    /// 32 bits per row: two lanes hold those of one row each.
     TwoLanes,
-    /// 64 bits for a row: all four lanes, two by two as above.
+    /// 64 bits per row: all four lanes hold them, in pairs as in `TwoLanes`.
     FourLanes,
 }
 
-/// In `imm`, the selector begins here, the other modes there.
+/// Positions in `imm` of the selector and of the other modes.
 pub(crate) const SELECTOR: u32 = 4;
 pub(crate) const MODES: u32 = 8;
 
-/// Fours of elements in a row, at most.
+/// Maximum number of groups of four elements in a row.
 const FOURS: usize = 16;
 
-/// By row and four: the places of the two elements that are there.
+/// For each row and group of four, the positions of the two present elements.
 type Places = [[[u8; 2]; FOURS]; 16];
 
 fn places(ctx: &Ctx<'_>, op: &Op, register: usize) -> Places {
@@ -58,18 +59,19 @@ fn places(ctx: &Ctx<'_>, op: &Op, register: usize) -> Places {
     places
 }
 
-/// The rows of B that `K` elements of each row of A meet.
+/// Returns the rows of B by which the `K` elements of each row of A are multiplied.
 fn picks<const K: usize>(places: &Places, one_of_two: bool) -> [[u8; K]; 16] {
     places.map(|row| {
         std::array::from_fn(|k| match one_of_two {
-            // Each element takes two places of its four.
+            // An element takes two of the four positions.
             true => (2 * k) as u8 + (row[k][1] >> 1),
             false => (4 * (k / 2)) as u8 + row[k / 2][k % 2],
         })
     })
 }
 
-/// The handler for products of `F`s: `W` words to a row of A, with `K` elements; `V` to a column of B, with `L`.
+/// Multiplies matrices of `F`. A row of A has `W` words with `K` elements, a column of B has `V` words with `L`
+/// elements.
 pub(crate) fn floats<F, D, const W: usize, const K: usize, const V: usize, const L: usize>(
     ctx: &mut Ctx<'_>,
     op: &Op,
@@ -92,7 +94,8 @@ where
     Flow::Next
 }
 
-/// The handler for 8-bit floats, as `floats::bytes`: first every other four, beginning with zero, then the others; C is added last.
+/// Multiplies matrices of 8-bit floats, as `floats::bytes`: first every other group of four, with sums that start at
+/// zero, then the other groups. C is added last.
 pub(crate) fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
@@ -104,7 +107,7 @@ pub(crate) fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (a_e4m3, b_e4m3) = (modes & A_E4M3 != 0, modes & B_E4M3 != 0);
     let all = picks::<32>(&places(ctx, op, 16), false);
     let halves = [false, true].map(|upper| unpack(&b, upper, b_e4m3));
-    // B's words of two halves, in order.
+    // The words of B with two halves each, in order.
     let b: [[u32; 32]; 8] =
         std::array::from_fn(|n| std::array::from_fn(|i| halves[i % 2][n][i / 2]));
     let mut d = [[0; 8]; 16];
@@ -118,7 +121,7 @@ pub(crate) fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// `W` words to a row of A, twice as many to a column of B (`V`), of integers of `BITS` bits.
+/// Multiplies matrices of `BITS`-bit integers. A row of A has `W` words, a column of B has `V`, twice as many.
 #[inline(always)]
 fn integers<const BITS: u32, const W: usize, const V: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
@@ -131,7 +134,7 @@ fn integers<const BITS: u32, const W: usize, const V: usize>(ctx: &mut Ctx<'_>, 
     let places = places(ctx, op, of_c + 4);
     let modes = op.imm >> MODES;
     let [mask_a, mask_b] = masks(modes, BITS);
-    // Elements that go together: one byte, or two of four bits.
+    // Number of elements that share a position: one byte, or two elements of 4 bits.
     let per = 8 / BITS;
     for i in 0..16 {
         for n in 0..8 {
@@ -156,7 +159,7 @@ fn integers<const BITS: u32, const W: usize, const V: usize>(ctx: &mut Ctx<'_>, 
 }
 
 twice! {
-    /// The handler for integers.
+    /// Returns the handler for integers.
     pick_integers, integers,
     [const BITS: u32, const W: usize, const V: usize],
     [BITS, W, V]

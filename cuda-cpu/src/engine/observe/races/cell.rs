@@ -1,20 +1,20 @@
-//! Who accessed a word of shared memory.
+//! The accesses to one word of shared memory.
 
 use super::record::{NONE, Record};
 
-/// Accesses that a cell holds itself.
+/// Number of accesses stored in the cell itself.
 pub(super) const INLINE: usize = 2;
 
-/// The accesses of a word. Those of an earlier phase mean nothing.
+/// The accesses to a word. Those of an earlier phase are not valid.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
     pub(super) phase: u32,
     pub(super) count: u32,
-    /// The first further block.
+    /// Index of the first overflow block.
     pub(super) further: u32,
-    /// The warps that some of them are of, or have been.
+    /// Mask of warps with an access to the word. Bits are not cleared when accesses are removed.
     pub(super) warps: u32,
-    /// Some of them are writes, or weak; or have been.
+    /// Whether there is or was a write, and whether there is or was a weak access.
     pub(super) writes: bool,
     pub(super) weak: bool,
     pub(super) first: [Record; INLINE],
@@ -37,7 +37,7 @@ impl Cell {
         cell
     }
 
-    /// There is a further one.
+    /// Updates the summary fields for a new access.
     pub(super) fn note(&mut self, new: &Record) {
         self.warps |= 1 << (new.warp & 31);
         self.writes |= new.writes;

@@ -1,35 +1,35 @@
-//! Who accessed which word of shared memory since the last barrier of the whole block.
+//! The accesses to each word of shared memory since the last barrier of the whole block.
 
 use super::cell::{Cell, EMPTY, INLINE};
 use super::record::{NONE, Record};
 
-/// Bytes of a word.
+/// Size of a word in bytes.
 pub(crate) const WORD: u64 = 4;
 
-/// Accesses that a further block of a cell holds.
+/// Number of accesses in an overflow block.
 const BLOCK: usize = 6;
 
-/// Further blocks, of all cells together. When there are more, older accesses make place: a race with one of those is
-/// not found.
+/// Maximum number of overflow blocks of all cells together. Beyond it, new accesses replace older ones, and races with
+/// the replaced ones are not found.
 const MAX_BLOCKS: usize = 1 << 13;
 
-/// What a cell has no room for.
+/// Accesses that do not fit in a cell.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     records: [Record; BLOCK],
     further: u32,
 }
 
-/// See the module.
+/// The cells of a block's shared memory.
 pub(crate) struct Cells {
-    /// From one barrier of the whole block to the next.
+    /// Number of the phase, which lasts from one barrier of the whole block to the next.
     phase: u32,
     words: Vec<Cell>,
     blocks: Vec<Block>,
 }
 
 impl Cells {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(bytes: u64) -> Option<Self> {
         let count = bytes.div_ceil(WORD) as usize;
         let mut words = Vec::new();
@@ -38,14 +38,14 @@ impl Cells {
         Some(Self { phase: 1, words, blocks: Vec::new() })
     }
 
-    /// The bytes on the host that it takes, with what it may grow by.
+    /// Returns the host memory that the cells take, in bytes, including their maximum growth.
     pub(crate) fn needed(bytes: u64) -> u64 {
-        // A vector that grows has up to twice the room that it needs.
+        // A growing vector has up to twice the required capacity.
         let blocks = MAX_BLOCKS as u64 * size_of::<Block>() as u64 * 2;
         bytes.div_ceil(WORD) * size_of::<Cell>() as u64 + blocks
     }
 
-    /// All that was before is ordered before all that comes.
+    /// Starts a new phase. All earlier accesses are ordered before all later ones.
     pub(crate) fn forget(&mut self) {
         if self.phase == u32::MAX {
             self.words.fill(EMPTY);
@@ -55,7 +55,7 @@ impl Cells {
         self.blocks.clear();
     }
 
-    /// The accesses of a word.
+    /// Iterates over the accesses to a word.
     #[inline]
     pub(crate) fn records(&self, word: u32) -> impl Iterator<Item = &Record> {
         let cell = self.words.get(word as usize).filter(|cell| cell.phase == self.phase);
@@ -74,8 +74,9 @@ impl Cells {
         })
     }
 
-    /// Remembers an access that races with none, where that is plain to see: the first one of a word, a read where there
-    /// are only reads, a strong one where all are strong. False where it is not, or others may have to go.
+    /// Records an access that obviously races with none: the first access to a word, a read if there are only reads, or
+    /// a strong access if all are strong. Returns false if it is not obvious, or if older records may have to be
+    /// removed.
     #[inline]
     pub(crate) fn add_harmless(&mut self, word: u32, new: Record) -> bool {
         let phase = self.phase;
@@ -89,7 +90,7 @@ impl Cells {
             return false;
         }
         let (warps, count) = (cell.warps, cell.count as usize);
-        // Most often it is another lane of the latest one.
+        // In most cases this is another lane of the latest access.
         if let Some(latest) = self.at(word, count.saturating_sub(1)).filter(|r| r.is_like(&new)) {
             latest.lanes |= new.lanes;
             return true;
@@ -101,7 +102,7 @@ impl Cells {
         self.add_to_own(word, new)
     }
 
-    /// See [`Cells::add_harmless`]: the warp has accessed the word before.
+    /// Continues [`Cells::add_harmless`] for a warp that has accessed the word before.
     fn add_to_own(&mut self, word: u32, new: Record) -> bool {
         let mut like = None;
         for (at, r) in self.records(word).enumerate() {
@@ -118,7 +119,7 @@ impl Cells {
         true
     }
 
-    /// Adds lanes to an access like this one, if there is one.
+    /// Adds lanes to an equal access. Returns false if there is none.
     #[inline]
     pub(crate) fn join(&mut self, word: u32, new: Record) -> bool {
         let Some(at) = self.records(word).position(|record| record.is_like(&new)) else {
@@ -130,7 +131,7 @@ impl Cells {
         })
     }
 
-    /// Keeps of each access what `keep` leaves of it, and adds one.
+    /// Replaces each access by the result of `keep`, and adds one.
     pub(crate) fn replace(
         &mut self,
         word: u32,
@@ -159,7 +160,7 @@ impl Cells {
         }
     }
 
-    /// Adds an access that is like none of those that there are.
+    /// Adds an access that differs from the existing ones.
     #[inline]
     fn push(&mut self, word: u32, new: Record) {
         let phase = self.phase;
@@ -175,14 +176,14 @@ impl Cells {
             cell.first[index] = new;
         } else if needs_block && !self.add_block(word, (index - INLINE) / BLOCK) {
             self.words[word as usize].count -= 1;
-            // The oldest one makes place.
+            // The new access replaces the oldest one.
             self.words[word as usize].first[0] = new;
         } else if let Some(place) = self.at(word, index) {
             *place = new;
         }
     }
 
-    /// Sees to it that there is a block behind this many of a cell's; it may have been there before.
+    /// Ensures that an overflow block exists after the first `before` ones of a cell. Returns false at the maximum.
     fn add_block(&mut self, word: u32, before: usize) -> bool {
         let (new, mut last) = (self.blocks.len(), None);
         let mut next = self.words[word as usize].further;
@@ -201,7 +202,7 @@ impl Cells {
         true
     }
 
-    /// The place of the `index`th access of a word.
+    /// Returns the record of the `index`th access to a word.
     #[inline]
     fn at(&mut self, word: u32, index: usize) -> Option<&mut Record> {
         let cell = self.words.get_mut(word as usize)?;
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_any_number_until_it_forgets() {
+    fn holds_many_accesses_until_the_phase_ends() {
         let mut cells = Cells::new(16).unwrap();
         for warp in 0..30 {
             cells.replace(2, record(warp, 1, 1), Some);
@@ -245,13 +246,13 @@ mod tests {
         assert_eq!(warps(&cells, 3), (100..130).collect::<Vec<_>>());
         cells.forget();
         assert_eq!(warps(&cells, 2), []);
-        // Outside there is nothing.
+        // Accesses outside are ignored.
         cells.replace(4, record(1, 1, 1), Some);
         assert_eq!(warps(&cells, 4), []);
     }
 
     #[test]
-    fn lanes_of_one_time_and_place_are_one_record() {
+    fn equal_accesses_of_lanes_share_a_record() {
         let mut cells = Cells::new(4).unwrap();
         for lane in 0..32 {
             cells.replace(0, record(1, 5, 1 << lane), Some);
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn overflow_blocks_are_limited() {
         let words = 1000;
         let mut cells = Cells::new(words * WORD).unwrap();
         for stamp in 0..100 {

@@ -1,18 +1,18 @@
-//! What threads know of each other: vector clocks.
+//! Vector clocks: for each thread, the past of other threads that is ordered before it.
 //!
-//! A warp counts the times that any of its lanes tells others of its past; the count is the *stamp* of what its lanes
-//! do until the next time. A clock says of each thread up to which stamp all that it did is ordered before. A lane's
-//! own past needs no entry. Within a warp, what lanes know of each other is a table; of other warps most lanes know nothing
-//! between two barriers of the block, so that part is there only when there is something in it.
+//! A warp counts the releases of its lanes. The count is the *stamp* of all that its lanes do until the next release. A
+//! clock contains, for each thread, the stamp up to which its accesses are ordered before. A lane's own past needs no
+//! entry. The knowledge of a warp's lanes about each other is a table. Most lanes know nothing of other warps between
+//! two barriers of the block, so that part is allocated only when needed.
 
 use std::sync::Arc;
 
 use crate::engine::ctx::{LANES, lanes_of};
 
-/// By lane of one warp, the stamp up to which it is known.
+/// For each lane of a warp, the stamp up to which it is known.
 type Stamps = [u32; LANES];
 
-/// Of threads of any warps, the stamps up to which they are known: 0 of those that are not named.
+/// The stamps up to which threads of any warps are known. Absent warps have stamp 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clock(Vec<(u32, Stamps)>);
 
@@ -44,19 +44,19 @@ fn join(into: &mut Stamps, other: &Stamps) {
     into.iter_mut().zip(other).for_each(|(own, &other)| *own = (*own).max(other));
 }
 
-/// The lanes of a warp since the last barrier of the whole block.
+/// The clocks of a warp's lanes since the last barrier of the whole block.
 pub(crate) struct WarpClocks {
     warp: u32,
-    /// The stamp of what is done now.
+    /// The current stamp.
     now: u32,
-    /// By lane, what it knows of the warp's lanes: nothing, as long as none has `met` anybody.
+    /// For each lane, its knowledge of the warp's lanes. All zero until lanes have met.
     seen: Box<[Stamps; LANES]>,
     met: bool,
-    /// By lane, what it knows of other warps.
+    /// For each lane, its knowledge of other warps.
     others: [Option<Arc<Clock>>; LANES],
-    /// By lane, the stamp of its latest fence: what a relaxed write may publish.
+    /// For each lane, the stamp of its latest fence, up to which a relaxed write releases.
     fenced: Stamps,
-    /// By lane, what relaxed reads have got, which the next fence makes known.
+    /// For each lane, the clocks that relaxed reads have obtained. The next fence acquires them.
     got: [Option<Arc<Clock>>; LANES],
 }
 
@@ -73,7 +73,7 @@ impl WarpClocks {
         }
     }
 
-    /// All threads know all that was before.
+    /// Resets the clocks. All earlier accesses are ordered before all later ones.
     pub(crate) fn forget(&mut self) {
         if std::mem::take(&mut self.met) {
             *self.seen = [[0; LANES]; LANES];
@@ -84,12 +84,12 @@ impl WarpClocks {
         self.fenced = [0; LANES];
     }
 
-    /// The stamp of what is done now.
+    /// Returns the current stamp.
     pub(crate) fn now(&self) -> u32 {
         self.now
     }
 
-    /// What was done up to now has been told: what comes has the next stamp. False when there are no more.
+    /// Increments the stamp after a release. Returns false if the stamps are exhausted.
     #[must_use]
     pub(crate) fn tick(&mut self) -> bool {
         let next = self.now.checked_add(1);
@@ -97,7 +97,7 @@ impl WarpClocks {
         next.is_some()
     }
 
-    /// Whether `lane` knows what another thread did at `stamp`.
+    /// Returns whether `lane` knows what another thread did at `stamp`.
     pub(crate) fn knows(&self, lane: usize, warp: u32, other: usize, stamp: u32) -> bool {
         let known = if warp == self.warp {
             self.seen[lane][other]
@@ -107,7 +107,7 @@ impl WarpClocks {
         stamp <= known
     }
 
-    /// These lanes have waited for each other.
+    /// Merges the clocks of lanes that have waited for each other.
     pub(crate) fn meet(&mut self, lanes: u32) {
         self.met = true;
         self.fence(lanes);
@@ -123,7 +123,7 @@ impl WarpClocks {
         }
     }
 
-    /// What relaxed reads have got is known from now on, and relaxed writes may publish what was before.
+    /// Acquires what relaxed reads have obtained, and lets later relaxed writes release the past.
     pub(crate) fn fence(&mut self, lanes: u32) {
         for lane in lanes_of(lanes) {
             self.fenced[lane] = self.now;
@@ -133,8 +133,8 @@ impl WarpClocks {
         }
     }
 
-    /// What these lanes tell others together: all they have done.
-    pub(crate) fn tell(&self, lanes: u32, into: &mut Clock) {
+    /// Adds the whole past of these lanes to a clock.
+    pub(crate) fn release_into(&self, lanes: u32, into: &mut Clock) {
         let mut own: Stamps = [0; LANES];
         for lane in lanes_of(lanes) {
             if self.met {
@@ -148,10 +148,10 @@ impl WarpClocks {
         into.join_warp(self.warp, &own);
     }
 
-    /// What a lane tells others: all it has done, or what it had done before its latest fence.
+    /// Returns the clock that a lane releases: of its whole past, or of its past before its latest fence.
     pub(crate) fn released(&self, lane: usize, all: bool) -> Clock {
         let mut clock = self.others[lane].as_deref().cloned().unwrap_or_default();
-        // What came back of the warp's own is in the table, and of the lane's own it is not to be told.
+        // The warp's own stamps are in the table. The lane's own stamp is limited by the fence.
         clock.0.retain(|(warp, _)| *warp != self.warp);
         let mut own = self.seen[lane];
         own[lane] = if all { self.now } else { self.fenced[lane] };
@@ -159,28 +159,28 @@ impl WarpClocks {
         clock
     }
 
-    /// A lane learns what others told.
-    pub(crate) fn acquire(&mut self, lane: usize, told: &Arc<Clock>) {
-        if told.is_empty() {
+    /// Merges an acquired clock into a lane's knowledge.
+    pub(crate) fn acquire(&mut self, lane: usize, released: &Arc<Clock>) {
+        if released.is_empty() {
             return;
         }
         self.met = true;
-        if let Some((_, stamps)) = told.0.iter().find(|(warp, _)| *warp == self.warp) {
+        if let Some((_, stamps)) = released.0.iter().find(|(warp, _)| *warp == self.warp) {
             join(&mut self.seen[lane], stamps);
         }
-        self.others[lane] = joined(self.others[lane].take(), Some(told));
+        self.others[lane] = joined(self.others[lane].take(), Some(released));
     }
 
-    /// A lane has read what others told; it counts from its next fence on.
-    pub(crate) fn get(&mut self, lane: usize, told: &Arc<Clock>) {
-        if !told.is_empty() {
+    /// Stores the clock that a relaxed read has obtained. The lane's next fence acquires it.
+    pub(crate) fn get(&mut self, lane: usize, released: &Arc<Clock>) {
+        if !released.is_empty() {
             self.met = true;
-            self.got[lane] = joined(self.got[lane].take(), Some(told));
+            self.got[lane] = joined(self.got[lane].take(), Some(released));
         }
     }
 }
 
-/// Both together; one of them, if that is all.
+/// Merges two optional clocks without copying if possible.
 fn joined(one: Option<Arc<Clock>>, other: Option<&Arc<Clock>>) -> Option<Arc<Clock>> {
     match (one, other) {
         (None, other) => other.cloned(),
@@ -197,7 +197,7 @@ fn joined(one: Option<Arc<Clock>>, other: Option<&Arc<Clock>>) -> Option<Arc<Clo
 mod tests {
     use super::*;
 
-    /// The stamp of what a warp does, and a new one for what it does later.
+    /// Returns the current stamp of a warp and increments it.
     fn step(warp: &mut WarpClocks) -> u32 {
         let stamp = warp.now();
         assert!(warp.tick());
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_that_met_know_what_was_before_and_nothing_later() {
+    fn lanes_that_met_know_earlier_accesses_only() {
         let mut warp = WarpClocks::new(3);
         let before = warp.now();
         assert!(!warp.knows(1, 3, 0, before));
@@ -214,14 +214,14 @@ mod tests {
         assert!(warp.tick());
         let after = step(&mut warp);
         assert!(!warp.knows(1, 3, 0, after));
-        // Through lane 1, lane 2 knows of lane 0.
+        // Lane 2 knows of lane 0 through lane 1.
         warp.meet(0b110);
         assert!(warp.knows(2, 3, 0, before) && !warp.knows(2, 3, 0, after));
         assert!(warp.knows(2, 3, 1, after));
     }
 
     #[test]
-    fn what_is_told_goes_from_warp_to_warp() {
+    fn released_clocks_pass_between_warps() {
         let (mut a, mut b) = (WarpClocks::new(0), WarpClocks::new(1));
         let early = a.now();
         a.fence(1);

@@ -1,13 +1,13 @@
-//! An access to a word, held against those that were before.
+//! Compares an access to a word with the earlier ones.
 
 use super::cells::Cells;
 use super::clock::WarpClocks;
 use super::record::Record;
 use crate::engine::ctx::lanes_of;
 
-/// Holds an access of lanes to a word against the others, and remembers it if it races with none; gives a lane and
-/// the one that it races with. `same` says whether it writes what another write has written. Several lanes
-/// that write have written the same.
+/// Checks an access of lanes to a word for races. If there is none, records the access. Otherwise returns the lane and
+/// the other access. `same` returns whether the access writes the value of an earlier write. If several lanes write,
+/// the caller has checked that they write the same value.
 pub(crate) fn touch(
     clocks: &WarpClocks,
     cells: &mut Cells,
@@ -19,7 +19,7 @@ pub(crate) fn touch(
     }
     let races = race(clocks, cells, (word, new), same);
     if races.is_none() {
-        remember(clocks, cells, word, new);
+        record(clocks, cells, word, new);
     }
     races
 }
@@ -28,13 +28,14 @@ fn overlaps(r: &Record, new: &Record) -> bool {
     r.bytes & new.bytes != 0
 }
 
-/// The lanes that both name.
-fn mine(r: &Record, new: &Record) -> u32 {
+/// Returns the common lanes of two accesses.
+fn common_lanes(r: &Record, new: &Record) -> u32 {
     if r.warp == new.warp { r.lanes & new.lanes } else { 0 }
 }
 
-/// Whether the same lanes have done as much to the word since others could last learn of them. Nobody can be
-/// ordered behind that and not behind this; and what is not has raced with it.
+/// Returns whether the same lanes have already accessed the word in at least the same way, at the same stamp. An access
+/// that is ordered after the earlier one is also ordered after the new one, and one that is not races with the earlier
+/// one.
 #[inline]
 fn is_known(cells: &Cells, word: u32, new: &Record) -> bool {
     let as_much = |r: &Record| {
@@ -43,8 +44,8 @@ fn is_known(cells: &Cells, word: u32, new: &Record) -> bool {
             && new.lanes & !r.lanes == 0
             && new.bytes & !r.bytes == 0
     };
-    // Of what several have written alike, one of them may now write something else.
-    let alone = |r: &Record| !overlaps(r, new) || mine(r, new) == r.lanes;
+    // Several lanes may have written the same value before. One of them may now write another value.
+    let alone = |r: &Record| !overlaps(r, new) || common_lanes(r, new) == r.lanes;
     cells.records(word).any(as_much) && (!new.writes || cells.records(word).all(alone))
 }
 
@@ -56,7 +57,7 @@ fn race(
 ) -> Option<(usize, Record)> {
     let conflicts =
         |r: &&Record| overlaps(r, &new) && (new.writes || r.writes) && !(new.strong && r.strong);
-    // Who has written the same as others may read it.
+    // A lane that has written the same value as others may read it.
     let wrote = |lane: usize, bytes: u8| {
         cells.records(word).any(|r| {
             let own = r.warp == new.warp && r.lanes >> lane & 1 != 0;
@@ -78,7 +79,7 @@ fn race(
     None
 }
 
-/// The other lanes of an access that a lane knows nothing of.
+/// Returns the other lanes of an access that are unordered with a lane.
 fn unknown(clocks: &WarpClocks, lane: usize, r: &Record, new: &Record) -> u32 {
     let own = if r.warp == new.warp { 1 << lane } else { 0 };
     let others = lanes_of(r.lanes & !own);
@@ -86,21 +87,24 @@ fn unknown(clocks: &WarpClocks, lane: usize, r: &Record, new: &Record) -> u32 {
     unknown.fold(0, |lanes, lane| lanes | 1 << lane)
 }
 
-fn remember(clocks: &WarpClocks, cells: &mut Cells, word: u32, new: Record) {
+fn record(clocks: &WarpClocks, cells: &mut Cells, word: u32, new: Record) {
     if !new.writes && cells.join(word, new) {
         return;
     }
     cells.replace(word, new, |r| {
         let within = r.bytes & !new.bytes == 0;
         let left = match new.writes {
-            // Who is ordered behind this access is ordered behind what this one is ordered behind. But strong
-            // accesses of others, which do not race with this one, may race with that one.
+            // An access that is ordered after the new one is also ordered after those before it, so they can be
+            // removed. Strong accesses of others stay, because they may race with a later weak access but not with the
+            // new one.
             true if overlaps(&r, &new) && (r.strong || !new.strong) => {
                 let each = lanes_of(new.lanes).map(|lane| unknown(clocks, lane, &r, &new));
-                each.fold(0, |all, lanes| all | lanes) & !mine(&r, &new)
+                each.fold(0, |all, lanes| all | lanes) & !common_lanes(&r, &new)
             }
-            // The same of a thread's own reads.
-            false if !r.writes && r.strong == new.strong && within => r.lanes & !mine(&r, &new),
+            // The same holds for a thread's own reads.
+            false if !r.writes && r.strong == new.strong && within => {
+                r.lanes & !common_lanes(&r, &new)
+            }
             _ => r.lanes,
         };
         match (left, within) {

@@ -1,19 +1,22 @@
 //! Races of a block's threads on its shared memory.
 //!
-//! Two accesses of the same bytes by two threads race if one of them writes, not both are strong (atomic,
-//! volatile, relaxed ..), and neither is ordered before the other. Order comes from
+//! This folder compares accesses and knows no handlers: the [`Shadow`](super::shadow) of a block calls
+//! [`Races::access`] for each access and reports synchronisation with the other methods.
 //!
-//! - barriers of the block: those who wait there come after all who arrived;
+//! Two accesses of the same bytes by two threads race if at least one of them writes, not both are strong (atomic,
+//! volatile, relaxed and so on), and neither is ordered before the other. These order accesses:
+//!
+//! - barriers of the block: waiting threads continue after all arrivals;
 //! - `bar.warp.sync` and the other `.sync` instructions of a warp, for the lanes of the member mask;
-//! - release and acquire: what a thread did before its fence and a strong write is ordered before what another one
-//!   does after a strong read of that place and its fence.
+//! - release and acquire: the accesses of a thread before a fence and a strong write are ordered before those of
+//!   another thread after a strong read of the same place and a fence.
 //!
-//! A barrier that every live thread of the block waits at is the common case, and begins a new *phase*: everything is
-//! known to everybody, and all that is remembered is dropped. In between, [`clock`]s say who knows what of whom, and
-//! [`cells`] who accessed which word. An access is held against those in its words' cells.
+//! A barrier of all live threads of the block is the common case and starts a new *phase*: all records are dropped,
+//! because all later accesses are ordered after them. Within a phase, [`clock`]s contain the order of threads, and
+//! [`cells`] contain the accesses to each word.
 //!
-//! What is found depends only on which accesses and waits there were, not on which of two threads came first. What is
-//! left out or taken generously is listed at [`Checks::races`](super::Checks::races), for users.
+//! The result depends only on the accesses and synchronisation, not on the order in which threads run.
+//! [`Checks::races`](super::Checks::races) lists the limitations for users.
 
 mod cell;
 mod cells;
@@ -39,7 +42,7 @@ use crate::engine::ctx::{Ctx, FULL, LANES, LaneFault, lanes_of};
 use crate::engine::fault::{FaultKind, FaultSpace, Racing};
 use crate::engine::op::Flow;
 
-/// See the module.
+/// The race check of a block.
 pub(crate) struct Races {
     cells: Cells,
     warps: Vec<WarpRaces>,
@@ -47,7 +50,7 @@ pub(crate) struct Races {
     words: Words,
 }
 
-/// A warp, and which of its lanes wait for each other.
+/// A warp, and the lanes of it that wait for each other.
 struct WarpRaces {
     clocks: WarpClocks,
     lanes: u32,
@@ -55,7 +58,7 @@ struct WarpRaces {
 }
 
 impl Races {
-    /// `None` when the host has no room.
+    /// Returns `None` if the host has no memory.
     pub(crate) fn new(warps: u32, shared: u64) -> Option<Self> {
         let warp =
             |index| WarpRaces { clocks: WarpClocks::new(index), lanes: 0, members: [0; LANES] };
@@ -64,27 +67,27 @@ impl Races {
         Some(Self { cells: Cells::new(shared)?, warps, orders, words })
     }
 
-    /// The bytes on the host that it takes.
+    /// Returns the host memory that the check takes, in bytes.
     pub(crate) fn needed(warps: u64, shared: u64) -> u64 {
         let table = (LANES * LANES * size_of::<u32>()) as u64;
         let clocks = size_of::<WarpRaces>() as u64 + table;
         Cells::needed(shared) + warps * clocks + Orders::needed(warps) + size_of::<Self>() as u64
     }
 
-    /// A new block begins.
+    /// Resets the check for a new block.
     pub(crate) fn restart(&mut self) {
         self.warps.iter_mut().for_each(|warp| warp.lanes = 0);
         self.forget();
     }
 
-    /// Every thread knows all that was before.
+    /// Starts a new phase.
     fn forget(&mut self) {
         self.cells.forget();
         self.warps.iter_mut().for_each(|warp| warp.clocks.forget());
         self.orders.forget();
     }
 
-    /// These lanes run: those that were waiting for each other have met.
+    /// Reports that these lanes run. Those that waited for each other have met.
     pub(crate) fn run(&mut self, warp: u32, lanes: u32) {
         let (index, Some(warp)) = (warp, self.warps.get_mut(warp as usize)) else { return };
         if warp.lanes & lanes == 0 {
@@ -101,7 +104,7 @@ impl Races {
         self.tick(index);
     }
 
-    /// Lanes wait for the lanes of their member masks, which have to come to the same instruction.
+    /// Reports that lanes wait for the lanes of their member masks.
     pub(crate) fn wait(&mut self, warp: u32, lanes: u32, members: impl Fn(usize) -> u32) {
         if let Some(warp) = self.warps.get_mut(warp as usize) {
             warp.lanes |= lanes;
@@ -109,7 +112,7 @@ impl Races {
         }
     }
 
-    /// Lanes execute a fence.
+    /// Reports a fence of lanes.
     pub(crate) fn fence(&mut self, warp: u32, lanes: u32) {
         if let Some(warp) = self.warps.get_mut(warp as usize) {
             warp.clocks.fence(lanes);
@@ -117,7 +120,7 @@ impl Races {
         self.tick(warp);
     }
 
-    /// Lanes arrive at barriers of the block.
+    /// Reports arrivals of lanes at barriers of the block.
     pub(crate) fn arrive(&mut self, warp: u32, lanes: u32, barrier: impl Fn(usize) -> u32) {
         let Some(WarpRaces { clocks, .. }) = self.warps.get(warp as usize) else { return };
         let mut left = lanes;
@@ -131,48 +134,49 @@ impl Races {
         self.tick(warp);
     }
 
-    /// A barrier lets go of all who wait there: `everyone` if they are the whole block.
+    /// Reports the release of a barrier, with the waiting lanes of each warp. `whole_block` is true if all live threads
+    /// of the block wait there.
     pub(crate) fn release(
         &mut self,
         barrier: u32,
-        everyone: bool,
+        whole_block: bool,
         waiting: impl Iterator<Item = (u32, u32)>,
     ) {
-        let told = self.orders.complete(barrier);
-        if everyone {
+        let released = self.orders.complete(barrier);
+        if whole_block {
             return self.forget();
         }
         for (warp, lanes) in waiting {
             let clocks = &mut self.warps[warp as usize].clocks;
-            lanes_of(lanes).for_each(|lane| clocks.acquire(lane, &told));
+            lanes_of(lanes).for_each(|lane| clocks.acquire(lane, &released));
             clocks.fence(lanes);
             self.tick(warp);
         }
     }
 
-    /// What these lanes did before is known to whoever learns later.
+    /// Orders the past of these lanes before later calls of [`Races::learn`].
     pub(crate) fn publish(&mut self, warp: u32, lanes: u32) {
         let Some(WarpRaces { clocks, .. }) = self.warps.get(warp as usize) else { return };
         self.orders.publish(clocks, lanes);
         self.tick(warp);
     }
 
-    /// See [`Races::publish`].
+    /// Orders the past of earlier calls of [`Races::publish`] before what these lanes do next.
     pub(crate) fn learn(&mut self, warp: u32, lanes: u32) {
         let Some(WarpRaces { clocks, .. }) = self.warps.get_mut(warp as usize) else { return };
         lanes_of(lanes).for_each(|lane| self.orders.learn(clocks, lane));
     }
 
-    /// Lanes of the warp have told of their past.
+    /// Increments the warp's stamp after a release.
     fn tick(&mut self, warp: u32) {
         let Some(own) = self.warps.get_mut(warp as usize) else { return };
         if !own.clocks.tick() {
-            // It has counted as far as it can: a race across this point is not found.
+            // The stamps are exhausted. Races across this point are not found.
             self.forget();
         }
     }
 
-    /// Holds an access against the others, and remembers it.
+    /// Checks an access for races, and records it.
     pub(crate) fn access(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -207,7 +211,7 @@ impl Races {
         None
     }
 
-    /// The lanes whose accesses have to be looked at; what is plainly harmless is remembered.
+    /// Returns the lanes whose accesses need a full check. Accesses that obviously race with none are recorded.
     #[inline]
     fn unclear(&mut self, own: &Record, access: &Access, places: &Places) -> u32 {
         if own.writes && !own.strong {
@@ -225,7 +229,7 @@ impl Races {
         unclear
     }
 
-    /// What strong accesses order.
+    /// Applies the order of strong accesses.
     fn order(&mut self, warp: u32, access: &Access, places: &Places) {
         let clocks = &mut self.warps[warp as usize].clocks;
         for space in [FaultSpace::Shared, FaultSpace::Global] {

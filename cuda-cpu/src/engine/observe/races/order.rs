@@ -1,4 +1,4 @@
-//! What orders threads of different warps: barriers for some of the block, releases and acquires.
+//! Synchronisation between threads of different warps: barriers of a part of the block, releases and acquires.
 
 use std::sync::Arc;
 
@@ -9,54 +9,55 @@ use crate::engine::barrier::BARRIERS;
 use crate::engine::ctx::LANES;
 use crate::engine::observe::{Access, AccessKind};
 
-/// Words of shared memory whose releases are kept apart; of further ones, each release orders before each later
-/// acquire.
+/// Maximum number of words of shared memory whose releases are tracked separately. Releases and acquires through other
+/// words are treated as those through global memory.
 const MAX_WORDS: usize = 256;
 
-/// What was told where, since the last barrier of the whole block.
+/// The released clocks since the last barrier of the whole block.
 #[derive(Default)]
 pub(crate) struct Orders {
     barriers: [Clock; BARRIERS],
     words: FxHashMap<u64, Arc<Clock>>,
-    /// Through global memory, other blocks may have passed it on: told anywhere, it counts everywhere.
-    elsewhere: Arc<Clock>,
+    /// Releases through global memory. Other blocks may pass them on, so each acquire through global memory obtains
+    /// all.
+    global: Arc<Clock>,
 }
 
 impl Orders {
-    /// The bytes on the host that it takes at most, in a block of so many warps.
+    /// Returns the maximum host memory, in bytes, for a block of this number of warps.
     pub(crate) fn needed(warps: u64) -> u64 {
         let clock = warps * (LANES as u64 + 1) * size_of::<u32>() as u64;
         clock * (BARRIERS + MAX_WORDS + 1) as u64
     }
 
-    /// Everything is known to everybody.
+    /// Resets all clocks at the start of a phase.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Lanes arrive at a barrier.
+    /// Adds the past of arriving lanes to a barrier.
     pub(crate) fn arrive(&mut self, barrier: u32, clocks: &WarpClocks, lanes: u32) {
-        if let Some(told) = self.barriers.get_mut(barrier as usize) {
-            clocks.tell(lanes, told);
+        if let Some(released) = self.barriers.get_mut(barrier as usize) {
+            clocks.release_into(lanes, released);
         }
     }
 
-    /// What those who arrived have told; the barrier begins anew.
+    /// Returns the past of all arrivals and resets the barrier.
     pub(crate) fn complete(&mut self, barrier: u32) -> Arc<Clock> {
         self.barriers.get_mut(barrier as usize).map(std::mem::take).unwrap_or_default().into()
     }
 
-    /// Lanes tell everybody.
+    /// Releases the past of lanes to all threads.
     pub(crate) fn publish(&mut self, clocks: &WarpClocks, lanes: u32) {
-        clocks.tell(lanes, Arc::make_mut(&mut self.elsewhere));
+        clocks.release_into(lanes, Arc::make_mut(&mut self.global));
     }
 
-    /// Somebody learns what was told.
+    /// Acquires the past that [`publish`](Self::publish) has released.
     pub(crate) fn learn(&self, clocks: &mut WarpClocks, lane: usize) {
-        clocks.acquire(lane, &self.elsewhere);
+        clocks.acquire(lane, &self.global);
     }
 
-    /// A lane's strong access: to this word of shared memory, or to somewhere in global memory.
+    /// Applies a lane's strong access to a word of shared memory, or with `None` to global memory.
     pub(crate) fn access(
         &mut self,
         clocks: &mut WarpClocks,
@@ -65,23 +66,23 @@ impl Orders {
         access: &Access,
     ) {
         let kept = word.filter(|w| self.words.contains_key(w) || self.words.len() < MAX_WORDS);
-        let told = match kept {
+        let released = match kept {
             Some(word) => self.words.entry(word).or_default(),
-            None => &mut self.elsewhere,
+            None => &mut self.global,
         };
         if access.kind != AccessKind::Write {
             match access.order.acquires {
-                true => clocks.acquire(lane, told),
-                false => clocks.get(lane, told),
+                true => clocks.acquire(lane, released),
+                false => clocks.get(lane, released),
             }
         }
         if access.kind.writes() {
             let own = clocks.released(lane, access.order.releases);
-            // What another thread has released there is passed on by an atomic, and lost by a plain write.
+            // An atomic preserves earlier releases of other threads to the word. A plain write discards them.
             if access.kind == AccessKind::Write && kept.is_some() {
-                *told = own.into();
+                *released = own.into();
             } else {
-                Arc::make_mut(told).join(&own);
+                Arc::make_mut(released).join(&own);
             }
         }
     }

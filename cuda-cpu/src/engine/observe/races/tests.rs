@@ -1,4 +1,4 @@
-//! Random threads, held against a reference that knows all of every thread and forgets nothing.
+//! Random traces, compared with a reference that keeps the full history of every thread.
 
 use super::*;
 use crate::engine::exec::locate::SpaceKind;
@@ -7,22 +7,22 @@ use crate::engine::op::Slot;
 use crate::random::Random;
 
 const WARPS: u32 = 3;
-/// Lanes of each warp that take part.
+/// Number of lanes of each warp that take part.
 const LANES_USED: u32 = 3;
 const THREADS: usize = (WARPS * LANES_USED) as usize;
 const WORDS: u64 = 16;
 
 type Known = [u64; THREADS];
 
-/// What each thread knows, in full.
+/// The full knowledge of each thread.
 #[derive(Default)]
 struct Reference {
-    /// Events so far: each has a number of its own.
+    /// Number of events so far. Each event has its own number.
     now: u64,
     known: [Known; THREADS],
     fenced: Known,
     got: [Known; THREADS],
-    told: [Known; WORDS as usize],
+    released: [Known; WORDS as usize],
     barrier: Known,
     /// Thread, number, word, bytes, writes, strong.
     accesses: Vec<(usize, u64, u64, u8, bool, bool)>,
@@ -40,9 +40,9 @@ impl Reference {
     }
 
     fn released(&self, t: usize, all: bool) -> Known {
-        let mut told = self.known[t];
-        told[t] = if all { self.now } else { self.fenced[t] };
-        told
+        let mut released = self.known[t];
+        released[t] = if all { self.now } else { self.fenced[t] };
+        released
     }
 
     fn meet(&mut self, threads: &[usize]) {
@@ -52,7 +52,7 @@ impl Reference {
         threads.iter().for_each(|&t| join(&mut self.known[t], &all));
     }
 
-    /// Whether it races with an earlier one.
+    /// Records an access and returns whether it races with an earlier one.
     fn access(&mut self, t: usize, word: u64, bytes: u8, writes: bool, strong: bool) -> bool {
         let known = &self.known[t];
         let races = self.accesses.iter().any(|&(u, at, w, b, wrote, was_strong)| {
@@ -72,7 +72,7 @@ fn lane(t: usize) -> usize {
     t % LANES_USED as usize
 }
 
-/// An access by lanes of the thread's warp, as `Races::access` does it.
+/// Checks an access by lanes of the thread's warp, as `Races::access` does.
 fn access(races: &mut Races, t: usize, lanes: u32, word: u64, bytes: u8, access: &Access) -> bool {
     let stamp = races.warps[warp(t) as usize].clocks.now();
     let new = Record {
@@ -96,7 +96,7 @@ fn access(races: &mut Races, t: usize, lanes: u32, word: u64, bytes: u8, access:
     found
 }
 
-/// One trace, up to its first race: whether there was one.
+/// Runs a trace up to its first race. Returns whether there was one.
 fn trace(seed: u64) -> bool {
     let mut random = Random::new(seed);
     let mut races = Races::new(WARPS, WORDS * WORD).unwrap();
@@ -125,7 +125,7 @@ fn trace(seed: u64) -> bool {
                 let kind = kinds[random.below(3) as usize];
                 let modifiers = ["relaxed", "acquire", "release", "acq_rel"];
                 let order = Order::from_modifier(modifiers[random.below(4) as usize]);
-                // Words that are used for little else.
+                // Words that are mainly used for synchronisation.
                 let word = random.below(2);
                 let own = Access { order, ..Access::new(kind, SpaceKind::Shared, 4, Slot::NONE) };
                 let found = access(&mut races, t, 1 << lane(t), word, 15, &own);
@@ -161,36 +161,36 @@ fn trace(seed: u64) -> bool {
 }
 
 fn strong(reference: &mut Reference, t: usize, word: u64, kind: AccessKind, order: Order) {
-    let told = reference.told[word as usize];
+    let released = reference.released[word as usize];
     if kind != AccessKind::Write {
         let into = if order.acquires { &mut reference.known[t] } else { &mut reference.got[t] };
-        join(into, &told);
+        join(into, &released);
     }
     if kind.writes() {
         let own = reference.released(t, order.releases);
-        let told = &mut reference.told[word as usize];
+        let released = &mut reference.released[word as usize];
         if kind == AccessKind::Write {
-            *told = Known::default();
+            *released = Known::default();
         }
-        join(told, &own);
+        join(released, &own);
     }
 }
 
-/// Some threads arrive, some of them wait; or all wait.
+/// Some threads arrive at a barrier and some of them wait, or all wait.
 fn barrier(races: &mut Races, reference: &mut Reference, random: &mut Random) {
-    let everyone = random.below(2) == 0;
+    let whole_block = random.below(2) == 0;
     let mut waiting = Vec::new();
     for w in 0..WARPS {
         let all = (1 << LANES_USED) - 1;
-        let (arrive, wait) = match everyone {
+        let (arrive, wait) = match whole_block {
             true => (all, all),
             false => (random.next() as u32 & all, random.next() as u32 & all),
         };
         reference.now += 1;
         races.arrive(w, arrive, |_| 1);
         for l in lanes_of(arrive) {
-            let told = reference.released((w * LANES_USED) as usize + l, true);
-            join(&mut reference.barrier, &told);
+            let released = reference.released((w * LANES_USED) as usize + l, true);
+            join(&mut reference.barrier, &released);
         }
         waiting.push((w, arrive & wait));
     }
@@ -202,12 +202,12 @@ fn barrier(races: &mut Races, reference: &mut Reference, random: &mut Random) {
             join(&mut reference.known[t], &all);
         }
     }
-    races.release(1, everyone, waiting.into_iter());
+    races.release(1, whole_block, waiting.into_iter());
 }
 
 #[test]
-fn finds_what_the_reference_finds() {
+fn agrees_with_the_reference() {
     let found = (0..20_000).filter(|&seed| trace(seed)).count();
-    // Of both kinds there have to be enough.
+    // The traces must include enough of both kinds.
     assert!((3_000..15_000).contains(&found), "{found}");
 }

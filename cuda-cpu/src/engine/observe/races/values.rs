@@ -1,4 +1,4 @@
-//! What lanes write: several that write the same do each other no harm.
+//! Comparison of written values: threads that write the same value do not race.
 
 use super::cells::WORD;
 use super::record::Record;
@@ -8,7 +8,7 @@ use crate::engine::exec::locate::read_byte;
 use crate::engine::observe::effect::Access;
 use crate::engine::observe::places::Places;
 
-/// Byte `bit` of a word, as a lane writes it.
+/// Returns byte `bit` of a word as a lane writes it, if known.
 fn written(
     ctx: &Ctx<'_>,
     access: &Access,
@@ -20,12 +20,12 @@ fn written(
     access.value(ctx, lane, at.checked_sub(places.of_lane(lane))? as u32)
 }
 
-/// The bytes of a word that are named.
+/// Iterates over the positions in a byte mask.
 fn bits(bytes: u8) -> impl Iterator<Item = u64> {
     (0..WORD).filter(move |bit| bytes >> bit & 1 != 0)
 }
 
-/// The first lane that writes something else than the first one of them, into the same bytes in this very op.
+/// Returns the first lane that writes another value than the lowest lane of the same op, to the same bytes.
 pub(super) fn differs(
     ctx: &Ctx<'_>,
     access: &Access,
@@ -38,7 +38,7 @@ pub(super) fn differs(
     lanes_of(new.lanes).find(|&lane| !value(lane).eq(value(first)))
 }
 
-/// Whether lanes write what the other access wrote: what is there.
+/// Returns whether the lanes write the value that is already in memory, from the other write.
 pub(super) fn same(
     ctx: &mut Ctx<'_>,
     access: &Access,

@@ -1,11 +1,11 @@
-//! The words that an op accesses, and which lanes access each.
+//! The words that an op accesses, with the lanes of each.
 
 use super::cells::WORD;
 use crate::engine::ctx::lanes_of;
 use crate::engine::fault::FaultSpace;
 use crate::engine::observe::places::Places;
 
-/// Bytes of a word, by bit, and the lanes that access just them.
+/// Bytes of a word as a mask, and the lanes that access exactly these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accessed {
     pub(crate) word: u32,
@@ -13,18 +13,18 @@ pub(crate) struct Accessed {
     pub(crate) lanes: u32,
 }
 
-/// See the module. Kept from op to op for its room.
+/// The accessed words of an op. The buffer is reused for the next op.
 #[derive(Default)]
 pub(crate) struct Words {
     all: Vec<Accessed>,
-    /// Behind the highest word so far.
+    /// End of the highest word so far.
     end: u32,
-    /// Where the next one may be: most ops run along their words, once or again and again.
+    /// Position at which the next word is expected. Most ops access consecutive words, once or repeatedly.
     next: usize,
 }
 
 impl Words {
-    /// The words of an access of so many bytes by each of these lanes.
+    /// Returns the words that these lanes access, `bytes` bytes each.
     pub(crate) fn find(&mut self, places: &Places, lanes: u32, bytes: u32) -> &[Accessed] {
         self.all.clear();
         (self.end, self.next) = (0, 0);
@@ -55,7 +55,7 @@ impl Words {
     }
 }
 
-/// The words of an access of so many bytes, and which of its bytes.
+/// Calls `each` for every word of an access, with the mask of its bytes.
 #[inline]
 pub(crate) fn for_words(at: u64, bytes: u32, mut each: impl FnMut(u32, u8)) {
     let bytes = u64::from(bytes);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_the_same_bytes_stand_together() {
+    fn lanes_with_equal_bytes_form_groups() {
         assert_eq!(words(&[(7, 15); 3]), [(7, 15, 0b111)]);
         assert_eq!(words(&[(1, 15), (2, 15), (1, 15), (2, 15)]), [(1, 15, 5), (2, 15, 10)]);
         assert_eq!(
