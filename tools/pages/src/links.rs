@@ -1,7 +1,6 @@
-//! Checks the relative links of Markdown files: the file exists, and so does the heading that an anchor names.
+//! Relative links: the file exists, and so does the heading that an anchor names.
 //!
 //! Links to other sites are not followed. Headings get the anchors that GitHub and mdBook give them.
-#![forbid(unsafe_code)]
 
 use std::{
     collections::HashMap,

@@ -1,0 +1,41 @@
+//! `pages check FILE..` fails if a link of these Markdown files leads nowhere, or if code that they quote differs from its
+//! source. `pages quote FILE..` replaces the quoted code by its source.
+
+use std::{fmt::Display, io, path::PathBuf, process::ExitCode};
+
+use pages::{links, quotes};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let command = args.next().unwrap_or_default();
+    let files: Vec<PathBuf> = args.map(PathBuf::from).collect();
+    let faults = match command.to_str() {
+        Some("check") => check(&files),
+        Some("quote") => quotes::write(&files).map(texts),
+        _ => {
+            eprintln!("usage: pages check|quote FILE..");
+            return ExitCode::from(2);
+        }
+    };
+    match faults {
+        Ok(faults) if faults.is_empty() => ExitCode::SUCCESS,
+        Ok(faults) => {
+            faults.iter().for_each(|it| println!("{it}"));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("cannot read or write a page: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check(files: &[PathBuf]) -> io::Result<Vec<String>> {
+    let mut faults = links::check(files).map(texts)?;
+    faults.extend(quotes::check(files).map(texts)?);
+    Ok(faults)
+}
+
+fn texts<T: Display>(faults: Vec<T>) -> Vec<String> {
+    faults.iter().map(T::to_string).collect()
+}
