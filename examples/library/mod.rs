@@ -21,7 +21,7 @@ const IN_FLIGHT: usize = 4;
 /// The kernels, which each device loads once.
 static KERNELS: ModuleCache = ModuleCache::new(include_str!("../../kernels/softmax.ptx"));
 
-/// Softmax of each row of `x`, which has rows of `columns` numbers, as an operation. It runs on the device of `x`.
+/// Softmax of each row of `x`, which has rows of `columns` numbers, as an operation for the device of `x`.
 pub fn softmax(
     x: DeviceBuffer<f32>,
     columns: usize,

@@ -63,11 +63,28 @@ pub(crate) fn expand(
             /// # Errors
             /// The errors of [`load`](Self::load).
             pub fn for_device(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
+                #[allow(unused_variables)]
+                let #module = ::cuda_async::kernel::ModuleCache::get(Self::modules(), #device)?;
+                ::core::result::Result::Ok(Self { #(#found,)* })
+            }
+
+            /// Returns an operation that gives the kernels on its device. The first run on a device loads them on a
+            /// thread of the device, so no executor thread waits. They stay loaded until the device is closed.
+            ///
+            /// # Errors
+            /// The errors of [`load`](Self::load).
+            pub fn loaded() -> impl ::cuda_async::DeviceOp<Output = Self> + use<> {
+                ::cuda_async::DeviceOp::try_map(
+                    ::cuda_async::kernel::ModuleCache::module(Self::modules()),
+                    #[allow(unused_variables)]
+                    |#module| ::core::result::Result::Ok(Self { #(#found,)* }),
+                )
+            }
+
+            fn modules() -> &'static ::cuda_async::kernel::ModuleCache {
                 static #modules: ::cuda_async::kernel::ModuleCache =
                     ::cuda_async::kernel::ModuleCache::new(#name::PTX);
-                #[allow(unused_variables)]
-                let #module = ::cuda_async::kernel::ModuleCache::get(&#modules, #device)?;
-                ::core::result::Result::Ok(Self { #(#found,)* })
+                &#modules
             }
 
             #(#launchers)*

@@ -66,8 +66,9 @@ impl<T: Element> KernelArg for ByValue<T> {
     }
 }
 
-/// A buffer that the launch gives back. Code that is generic over the form of a buffer uses it: the compiler then knows the
-/// type of the output.
+/// An argument of [`launch`](crate::launch) that the launch gives back. Code that is generic over the form of a buffer uses
+/// it: the compiler then knows the type of the output. [`kernels!`](crate::kernels) needs no such mark: there, bound the type
+/// by [`KernelInput`](crate::kernel::KernelInput) or [`KernelOutput`](crate::kernel::KernelOutput).
 ///
 /// ```
 /// use cuda_async::{DeviceBuffer, Function, LaunchConfig, kernel::{KernelArg, Returned}, launch, prelude::*};

@@ -17,7 +17,7 @@ use crate::{
 /// caller, without a value that holds them.
 ///
 /// ```
-/// use cuda_async::{DeviceBuffer, LaunchConfig, kernel::ModuleCache, launch, prelude::*};
+/// use cuda_async::{Error, kernel::ModuleCache, prelude::*};
 ///
 /// static KERNELS: ModuleCache = ModuleCache::new(include_str!("../../../kernels/basic.ptx"));
 ///

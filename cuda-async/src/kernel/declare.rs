@@ -36,6 +36,7 @@
 /// The struct is `Clone` and `Debug`, and has
 /// - `load(&Device) -> Result<Self>`,
 /// - `for_device(&Device) -> Result<Self>`, which loads once for each device (see [`ModuleCache`](crate::kernel::ModuleCache)),
+/// - `loaded()`, an operation that does the same on its device and blocks no executor thread,
 /// - the text as `PTX: &str`.
 ///
 /// # The kernels
@@ -80,7 +81,7 @@
 /// errors. They name the parameter in the PTX:
 ///
 /// ```text
-/// error: parameter 3 of `vecadd` is `.u32` in the PTX (4 bytes), and `n: u64` has 8 bytes
+/// error: parameter 3 of kernel `vecadd` is `.u32` in the PTX (4 bytes), but `n: u64` has 8 bytes
 ///  --> src/main.rs:8:61
 ///   |
 /// 8 |     unsafe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);

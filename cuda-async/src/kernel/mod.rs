@@ -14,6 +14,8 @@ mod typed_args;
 
 pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
 pub use cache::{LoadCached, ModuleCache};
+#[doc(no_inline)]
+pub use cuda_core::{Function, LaunchConfig, Module};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use given_back::BufferTuple;

@@ -9,7 +9,8 @@ use cuda_core::{Element, PinnedBuffer, Result};
 /// of `ndarray`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be uploaded",
-    note = "vectors, slices, arrays and `Arc`s of numbers can, and of structs that derive `bytemuck::Pod`; turn `bool` into `u8`"
+    note = "vectors, slices, arrays and `Arc`s of numbers can, and of structs that derive `bytemuck::Pod`; turn `bool` into `u8`",
+    note = "`bytes::Bytes` needs the feature `bytes` of `cuda-async`, and arrays of `ndarray` the feature `ndarray`"
 )]
 pub trait HostSource: Send {
     /// The element type.

@@ -77,7 +77,9 @@ fn missing_feature(address: &str) -> Option<&'static str> {
 fn no_device(address: &str) -> Error {
     let known: Vec<_> = devices().into_iter().map(|info| format!("`{}`", info.address)).collect();
     let mut available = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    if let Some(feature) = missing_feature(address) {
+    if cfg!(not(any(feature = "cpu", feature = "cuda"))) {
+        available += "; this program was built without devices: enable the feature `cpu` or `cuda` of `cuda-async`";
+    } else if let Some(feature) = missing_feature(address) {
         available += &format!(
             "; this program was built without it: enable the feature `{feature}` of `cuda-async`"
         );
@@ -96,6 +98,8 @@ mod tests {
             let message = no_device(address).to_string();
             assert_eq!(message.contains("enable the feature"), !is_in, "{message}");
         }
-        assert!(!no_device("tpu").to_string().contains("feature"));
+        let message = no_device("tpu").to_string();
+        let none = cfg!(not(any(feature = "cpu", feature = "cuda")));
+        assert_eq!(message.contains("feature `cpu` or `cuda`"), none, "{message}");
     }
 }

@@ -70,7 +70,7 @@ fn integer_argument_for_a_float_is_an_error(device: &Device) {
     // SAFETY: refused before anything runs.
     let op = unsafe { launch(&scale, LaunchConfig::new(1, 32), (x, 3i32, 4u32)) };
     let error = op.sync_on(&stream).map(drop).unwrap_err();
-    let advice = "has type f32, the argument is an integer; write `1.0f32`";
+    let advice = "has type f32, the argument is an integer; pass an `f32`: `1.0f32`, or `x as f32`";
     assert!(error.to_string().contains(advice), "{error}");
 }
 

@@ -60,7 +60,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "an integer for a float",
             message(|it| scaled(it, (zeros_of(it, 4), 2i32, 4u32))),
-            "has type f32, the argument is an integer; write `1.0f32`",
+            "has type f32, the argument is an integer; pass an `f32`: `1.0f32`, or `x as f32`",
         ),
         (
             "too few arguments",
@@ -70,7 +70,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "an argument of another size",
             message(|it| scaled(it, (zeros_of(it, 4), 2.0f64, 4u32))),
-            "has type f32 (4 bytes), the argument has 8; write `1.0f32`",
+            "has type f32 (4 bytes), the argument has 8; pass an `f32`: `1.0f32`, or `x as f32`",
         ),
         (
             "a buffer of another device",

@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// No CUDA driver library on this machine.
     #[error(
-        "no CUDA driver found ({detail}); install NVIDIA's driver, or use the device `cpu`, which needs none"
+        "no CUDA driver found ({detail}); install NVIDIA's driver, or use the device `cpu` (feature `cpu` of `cuda-async`), which needs none"
     )]
     NoDriver {
         /// The message of the loader.
@@ -255,7 +255,8 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
     if lives_on == used_on {
         return format!(
             "{what} was made with another handle of `{lives_on}`: each `Device::open` gives a device of its own; \
-             use the `Device` that made it, or `cuda_async::open`, which gives the same one every time"
+             use the `Device` that made it, or `cuda_async::open`, which gives the same one every time; a buffer gets to \
+             another device with `to_device`, an operation with `.on(&device)`"
         );
     }
     let advice = match what {

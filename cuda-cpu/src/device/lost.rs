@@ -12,7 +12,7 @@ use cuda_core::{Error, Result};
 use parking_lot::Mutex;
 
 /// The advice in the error of a lost device.
-pub(crate) const RECOVERY: &str = "call `Device::reset()` to use the device again";
+pub(crate) const RECOVERY: &str = "call `Device::reset()` to use the device again, or await `Device::start_reset()` in async code";
 
 /// The first error of each epoch that may still have jobs. A check is cheap if there are no errors.
 #[derive(Default)]

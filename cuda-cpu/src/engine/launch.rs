@@ -162,7 +162,10 @@ impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry { index } => write!(f, "the module has no entry {index}"),
-            Self::Grid(grid) => write!(f, "a grid of {grid:?}: each must be 1 to {MAX_GRID:?}"),
+            Self::Grid(grid) => write!(
+                f,
+                "a grid of {grid:?}: each must be 1 to {MAX_GRID:?}; use fewer blocks, and a loop in the kernel"
+            ),
             Self::Block(block) => write!(
                 f,
                 "a block of {block:?}: each must be 1 to {MAX_BLOCK:?}, at most {MAX_BLOCK_THREADS} threads"

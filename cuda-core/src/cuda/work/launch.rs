@@ -134,8 +134,11 @@ fn misfit(config: &LaunchConfig, limits: &Limits, function: &DriverFunction) -> 
     let detail = if let Some(((axis, _), _)) = axes().find(|((_, value), _)| *value == 0) {
         format!("{axis} is 0; launch nothing instead of an empty grid")
     } else if let Some(((axis, value), limit)) = axes().find(|((_, value), limit)| value > limit) {
-        let part = axis.split(' ').next().unwrap_or(axis);
-        format!("{axis} is {value}, the limit is {limit}; use a smaller {part}")
+        let advice = match axis.split(' ').next() {
+            Some("grid") => "use fewer blocks, and a loop in the kernel",
+            _ => "use a smaller block",
+        };
+        format!("{axis} is {value}, the limit is {limit}; {advice}")
     } else if threads > max_threads.into() {
         format!(
             "{threads} threads per block, the limit of this kernel is {max_threads}; use a smaller block"

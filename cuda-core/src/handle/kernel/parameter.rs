@@ -79,10 +79,13 @@ impl Place {
 fn advice(param: &ParamInfo) -> String {
     let ty = param.ty.to_string();
     match ty.as_str() {
-        "f32" | "f64" => format!("write `1.0{ty}`"),
-        "u64" => "write `1u64`, or pass a buffer".into(),
-        "u8" | "u16" | "u32" => format!("write `1{ty}`"),
-        "s8" | "s16" | "s32" | "s64" => format!("write `1i{}`", &ty[1..]),
+        "f32" | "f64" => format!("pass an `{ty}`: `1.0{ty}`, or `x as {ty}`"),
+        "u64" => "pass a `u64` or a buffer".into(),
+        "u8" | "u16" | "u32" => format!("pass a `{ty}`: `1{ty}`, or `n as {ty}`"),
+        "s8" | "s16" | "s32" | "s64" => {
+            let ty = format!("i{}", &ty[1..]);
+            format!("pass an `{ty}`: `1{ty}`, or `n as {ty}`")
+        }
         _ if matches!(param.ty.kind(), ScalarKind::Float | ScalarKind::Bfloat) => {
             format!("pass floating-point data of {} bytes", param.size)
         }
