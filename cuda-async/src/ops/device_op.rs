@@ -341,6 +341,9 @@ pub trait DeviceOp:
 
     /// Runs on the default policy and blocks the calling thread until the operation is complete. It needs no executor.
     ///
+    /// In an async function use `.await`. There, this call stops the other tasks of its executor thread, and if the
+    /// operation waits for one of them, as a [`script`](crate::script) can, it never returns.
+    ///
     /// # Errors
     /// The error of a step, or the error of the device. [`Error::Misuse`](crate::Error::Misuse) if a step needs wakers
     /// and this is called inside a waker, on the library's timer thread or on the device's completion thread.
