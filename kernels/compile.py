@@ -9,6 +9,11 @@ Compiles your own kernels as nvcc would, with line information for the CPU devic
 
     python3 kernels/compile.py mine.cu                       # writes mine.ptx beside it
     python3 kernels/compile.py mine.cu --arch compute_80 --out /tmp
+    python3 kernels/compile.py mine.cu -I include -D TILE=16
+
+CUDA's own headers, such as cuda_fp16.h, are in another wheel, which is found by itself:
+
+    pip install nvidia-cuda-runtime-cu12==12.4.127
 
 The PTX is committed so that neither CUDA nor this script is needed to build or to test. To test parsers with the
 output of another compiler, which must not be committed (CUDA 13 writes its new style of PTX only for newer targets):
@@ -125,24 +130,40 @@ def arguments():
     parser.add_argument("--check", action="store_true", help="compare with the committed .ptx, write nothing")
     parser.add_argument("--nvrtc", type=pathlib.Path, help="another libnvrtc")
     parser.add_argument("--out", type=pathlib.Path, help="write to this folder instead of beside the sources")
+    parser.add_argument("-I", action="append", default=[], metavar="FOLDER", help="search headers here")
+    parser.add_argument("-D", action="append", default=[], metavar="NAME[=VALUE]", help="define a macro")
     parser.add_argument("--arch", default=ARCH, help="another target (default: %(default)s)")
     args = parser.parse_args()
     if args.files and args.check:
         parser.error("--check is for the repository's own kernels")
     if not args.files and (args.nvrtc or args.arch != ARCH) and not args.out:
         parser.error("--nvrtc and --arch need --out: only the pinned compiler and target are committed")
+    if not args.files and (args.I or args.D):
+        parser.error("-I and -D are for your own kernels: name their files")
     if args.check and args.out:
         parser.error("--check compares with the committed files; it takes no --out")
     return args
 
 
-def compile_own(nvrtc, files, out):
+def wheel_headers():
+    """Returns the folders of CUDA's headers in this Python environment, perhaps none."""
+    try:
+        spec = importlib.util.find_spec("nvidia.cuda_runtime")
+    except ModuleNotFoundError:
+        spec = None
+    folders = [pathlib.Path(folder) / "include" for folder in (spec.submodule_search_locations or ())] if spec else []
+    return [folder.as_posix() for folder in folders if folder.is_dir()]
+
+
+def compile_own(nvrtc, files, out, folders, macros):
     """Compiles kernels that are not the repository's. Warnings are printed and are not errors."""
     failed = 0
+    given = [f"--include-path={folder}" for folder in (*folders, *wheel_headers())]
+    given += [f"--define-macro={macro}" for macro in macros]
     for path in files:
         target = (out or path.parent) / path.with_suffix(".ptx").name
         try:
-            ptx, log = nvrtc.compile(path.as_posix(), path.read_text(), OWN_OPTIONS)
+            ptx, log = nvrtc.compile(path.as_posix(), path.read_text(), (*OWN_OPTIONS, *given))
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(ptx)
             print(f"{log}\n" if log else "", f"wrote {target}", sep="")
@@ -156,7 +177,7 @@ def main():
     args = arguments()
     nvrtc = Nvrtc(args.nvrtc or pinned_nvrtc(), args.arch)
     if args.files:
-        return compile_own(nvrtc, args.files, args.out)
+        return compile_own(nvrtc, args.files, args.out, args.I, args.D)
     if not args.nvrtc and nvrtc.version() != PIN:
         raise SystemExit(f"found NVRTC {nvrtc.version()}, expected {PIN}; run: pip install {PACKAGE}")
     failed = 0
