@@ -30,7 +30,7 @@ pub struct Instruction {
     pub guard: Option<Guard>,
     /// The part before the first dot: `ld`.
     pub opcode: String,
-    /// The parts after it, without the dots: `["global", "v4", "f32"]`. A `::` does not separate parts
+    /// The parts after the opcode, without the dots: `["global", "v4", "f32"]`. A `::` does not separate parts
     /// (`"shared::cta"`).
     pub modifiers: Vec<String>,
     /// The operands in order.

@@ -46,13 +46,13 @@ impl Instruction {
         InstructionName(self)
     }
 
-    /// Whether the instruction has this modifier.
+    /// Returns whether the instruction has this modifier.
     pub fn has(&self, modifier: &str) -> bool {
         self.modifiers.iter().any(|own| own == modifier)
     }
 }
 
-/// Displays the full name of an instruction ([`Instruction::name`]).
+/// The full name of an instruction, for display ([`Instruction::name`]).
 #[derive(Debug, Clone, Copy)]
 pub struct InstructionName<'a>(&'a Instruction);
 

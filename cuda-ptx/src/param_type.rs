@@ -21,14 +21,14 @@ pub enum ParamType {
 }
 
 impl ParamType {
-    /// The type of the value, or of each value of an array.
+    /// Returns the type of the value, or of each value of an array.
     pub const fn element(self) -> ScalarType {
         match self {
             ParamType::Scalar(element) | ParamType::Array { element, .. } => element,
         }
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub const fn count(self) -> u32 {
         match self {
             ParamType::Scalar(_) => 1,
@@ -36,12 +36,12 @@ impl ParamType {
         }
     }
 
-    /// The kind of the value, or of each value of an array.
+    /// Returns the kind of the value, or of each value of an array.
     pub const fn kind(self) -> ScalarKind {
         self.element().kind()
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub const fn size(self) -> u64 {
         self.element().size() as u64 * self.count() as u64
     }

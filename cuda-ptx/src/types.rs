@@ -61,7 +61,7 @@ impl ScalarType {
         })
     }
 
-    /// The name in PTX, without the dot: `"u32"`.
+    /// Returns the name in PTX, without the dot: `"u32"`.
     pub const fn name(self) -> &'static str {
         use ScalarType::*;
         match self {
@@ -90,7 +90,7 @@ impl ScalarType {
         }
     }
 
-    /// The interpretation of the bits.
+    /// Returns the interpretation of the bits.
     pub const fn kind(self) -> ScalarKind {
         use ScalarType::*;
         match self {
@@ -103,7 +103,7 @@ impl ScalarType {
         }
     }
 
-    /// Size in bytes (1 for a predicate).
+    /// Returns the size in bytes (1 for a predicate).
     pub const fn size(self) -> u32 {
         use ScalarType::*;
         match self {

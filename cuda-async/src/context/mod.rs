@@ -1,4 +1,4 @@
-//! The context of a run: its stream, the streams of its forks, and its waits.
+//! The context in which an operation runs: its streams, and its waits for the device.
 //!
 //! Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps, and
 //! `nesting` limits nested polls of boxes. This folder uses `wake` and `cuda-core`. Every folder above it names

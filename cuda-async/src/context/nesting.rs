@@ -4,9 +4,9 @@ use cuda_core::Result;
 
 use crate::{context::tree::ExecutionContext, misuse};
 
-/// The number of [`boxed`](crate::ops::DeviceOp::boxed) operations that may be nested in one operation: 128. More of
-/// them are an error, because polls and drops of nested boxes use the stack. The limit fits in a stack of 2 MiB, with
-/// 16 KiB for each box.
+/// The maximum number of nested [`boxed`](crate::ops::DeviceOp::boxed) operations in one operation: 128. More of them
+/// are an error, because polls and drops of nested boxes use the stack. The limit fits in a stack of 2 MiB, with 16 KiB
+/// for each box.
 ///
 /// A step of your own that polls boxed steps forwards [`Submit::nested_boxes`](crate::op::Submit::nested_boxes).
 pub const MAX_NESTED_BOXES: usize = 128;

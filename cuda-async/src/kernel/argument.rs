@@ -9,7 +9,8 @@ use half::{bf16, f16};
 
 use crate::kernel::given_back::BufferTuple;
 
-/// An argument of a kernel. The form of a buffer argument decides the kernel's access to it:
+/// A value that can be passed to a kernel as an argument. The form of a buffer argument decides the kernel's access to
+/// it:
 ///
 /// | argument | access by the kernel |
 /// |---|---|
@@ -21,14 +22,14 @@ use crate::kernel::given_back::BufferTuple;
     note = "a `Vec` or slice goes to the device first, with `h2d(..)`; an op runs first: `zip!(..).then(..)`; a struct goes by value in `ByValue(..)` and derives `bytemuck::Pod`"
 )]
 pub trait KernelArg: Send + Sized {
-    /// The buffers that a launch gives back for this argument and the ones behind it, if it gives back `Rest` for those:
+    /// The buffers that a launch gives back: this argument, if it is a buffer, followed by `Rest`. The type is
     /// `Rest::Prepend<Self>` for a buffer, and `Rest` for a value.
     type GivenBack<Rest: BufferTuple>: BufferTuple;
 
     /// Adds this argument to the arguments of a launch.
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>);
 
-    /// Puts this argument in front of `rest` if it is a buffer.
+    /// Prepends this argument to `rest` if it is a buffer.
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Self::GivenBack<Rest>;
 }
 
@@ -182,13 +183,13 @@ impl<T: Element> KernelArg for SliceMut<'_, T> {
 
 /// The arguments of a kernel: a tuple of up to sixteen [`KernelArg`]s in the order of its parameters.
 pub trait KernelArgs: Send + Sized {
-    /// The buffers that a launch gives back for these arguments and the ones behind them.
+    /// The buffers that a launch gives back: those among these arguments, followed by `Rest`.
     type GivenBack<Rest: BufferTuple>: BufferTuple;
 
-    /// Adds all arguments.
+    /// Adds these arguments to the arguments of a launch.
     fn push_all<'a>(&'a self, arguments: &mut Arguments<'a>);
 
-    /// Puts the buffers in front of `rest`.
+    /// Prepends the buffers among these arguments to `rest`.
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Self::GivenBack<Rest>;
 }
 

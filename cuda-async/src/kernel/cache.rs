@@ -13,8 +13,8 @@ use crate::{
     op::{Live, Op, Submit},
 };
 
-/// PTX that is loaded once for each device, for libraries: a function of a library gets its kernels for the device of its
-/// caller, without a value that holds them.
+/// A cache that loads a PTX text once for each device. It is for libraries: a function of a library gets its kernels
+/// for the device of its caller, without a value that holds them.
 ///
 /// ```
 /// use cuda_async::{Error, kernel::ModuleCache, prelude::*};
@@ -46,7 +46,7 @@ pub struct ModuleCache {
 type Slot = Mutex<Option<CachedModule>>;
 
 impl ModuleCache {
-    /// Creates a cache for this text. Nothing is loaded yet.
+    /// Creates a cache for a PTX text. Nothing is loaded yet.
     pub const fn new(ptx: &'static str) -> Self {
         Self { ptx, devices: Mutex::new(Vec::new()) }
     }
@@ -67,8 +67,8 @@ impl ModuleCache {
         Ok(module)
     }
 
-    /// An operation that gives the module on its device. The first one for a device compiles and loads the text on a
-    /// thread of the device, so no executor thread waits.
+    /// Creates an operation whose output is the module on the operation's device. The first one for a device compiles
+    /// and loads the text on a thread of the device, so no executor thread waits.
     ///
     /// # Errors
     /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait, and is

@@ -9,16 +9,17 @@ mod sealed {
 
 /// A tuple of buffers that a launch gives back.
 pub trait BufferTuple: Send + Sized + sealed::Sealed {
-    /// The tuple with `T` in front. A tuple of 32 goes into the second place of a pair.
+    /// This tuple with `T` in front. A tuple of 32 goes into the second place of a pair.
     type Prepend<T: Send>: BufferTuple;
 
-    /// The form in which the launch gives the buffers: the only buffer itself, or the tuple.
+    /// The form of the buffers in the output of the launch: the buffer itself if there is exactly one, otherwise the
+    /// tuple.
     type Bare: Send;
 
-    /// Puts `first` in front.
+    /// Puts `first` in front of this tuple.
     fn prepend<T: Send>(self, first: T) -> Self::Prepend<T>;
 
-    /// Returns the only buffer, or the tuple.
+    /// Returns the buffer itself if there is exactly one, otherwise the tuple.
     fn bare(self) -> Self::Bare;
 }
 

@@ -10,7 +10,7 @@ use crate::kernel::{
 };
 
 mod sealed {
-    /// Sealed, so that no foreign type gives out the memory of one `KernelOutput` twice.
+    /// A sealed trait, so that no foreign type passes the memory of one `KernelOutput` twice.
     pub trait Buffer {}
 }
 
@@ -78,7 +78,7 @@ pub struct Reads<T, B> {
 }
 
 impl<T: Element, B: KernelInput<T>> Reads<T, B> {
-    /// Marks a buffer for reading.
+    /// Wraps a buffer that the kernel only reads.
     pub const fn new(buffer: B) -> Self {
         Self { buffer, element: PhantomData }
     }
@@ -98,7 +98,7 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
     }
 }
 
-/// A value that the kernel's parameter aligns to `ALIGN` bytes. The alignment of `T` may differ.
+/// A value for a kernel parameter with an alignment of `ALIGN` bytes. The alignment of `T` may differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Aligned<const ALIGN: usize, T>(pub T);
 
@@ -111,7 +111,7 @@ impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
     }
 }
 
-/// Several arguments in the place of one. A tuple of groups holds more than sixteen arguments.
+/// A tuple of arguments that counts as one argument. A tuple of groups holds more than sixteen arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<A>(pub A);
 

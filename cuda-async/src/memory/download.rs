@@ -30,7 +30,7 @@ pub trait BufferSource: Send {
     /// The element type.
     type Element: Element;
 
-    /// Its elements.
+    /// Returns a slice of all elements.
     fn as_slice(&self) -> Slice<'_, Self::Element>;
 
     /// Downloads all elements into ordinary host memory. Waits, without blocking an executor thread, until the bytes have
@@ -221,7 +221,7 @@ impl<B: BufferSource> ToHost<B> {
     }
 }
 
-/// Downloads all elements. The output is the values and the device memory.
+/// Downloads all elements and gives the device memory back. The output is the values and the device memory.
 ///
 /// ```
 /// use cuda_async::{memory::read_back, prelude::*};

@@ -16,14 +16,14 @@ pub trait HostSource: Send {
     /// The element type.
     type Element: Element;
 
-    /// All elements, in the order in which they are uploaded.
+    /// Returns all elements, in the order in which they are uploaded.
     ///
     /// # Errors
     /// An error if they do not lie in one piece of memory.
     fn elements(&self) -> Result<&[Self::Element]>;
 
-    /// Moves the data to a place from where another thread can read it too, while the operation goes on. Large uploads in
-    /// async code are then copied by a helper thread.
+    /// Moves the data into an `Arc` that another thread can read during the upload. Large uploads in async code are
+    /// then copied by a helper thread.
     ///
     /// # Errors
     /// Returns the data itself if it is only borrowed.
@@ -34,7 +34,7 @@ pub trait HostSource: Send {
         Err(self)
     }
 
-    /// Converts the data into a pinned buffer if it is one.
+    /// Returns the data as a pinned buffer, if it is one.
     ///
     /// # Errors
     /// Returns the data itself if it is not pinned.

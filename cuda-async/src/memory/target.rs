@@ -11,7 +11,7 @@ pub trait BufferTarget: Send {
     /// The element type.
     type Element: Element;
 
-    /// Its elements.
+    /// Returns a mutable slice of all elements.
     fn as_slice_mut(&mut self) -> SliceMut<'_, Self::Element>;
 }
 

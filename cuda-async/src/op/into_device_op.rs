@@ -25,7 +25,7 @@ pub trait IntoDeviceOp {
     /// The steps of the operation.
     type Steps: Submit<Output = Self::Output>;
 
-    /// Makes the operation.
+    /// Converts the value into an operation.
     fn into_op(self) -> Op<Self::Steps>;
 }
 
@@ -48,7 +48,7 @@ impl<O: IntoDeviceOp> IntoDeviceOp for Result<O> {
     }
 }
 
-/// The steps of a `Result` of an operation.
+/// The steps of a `Result` that holds an operation or an error.
 pub struct Fallible<S>(Live<Result<S>>);
 
 impl<S: Submit> Submit for Fallible<S> {

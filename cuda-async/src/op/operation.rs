@@ -11,7 +11,7 @@ use crate::op::submit::Submit;
 pub struct Op<S>(S);
 
 impl<S: Submit> Op<S> {
-    /// Makes an operation of these steps.
+    /// Creates an operation from its steps.
     pub const fn new(steps: S) -> Self {
         Self(steps)
     }

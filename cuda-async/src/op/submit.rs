@@ -9,7 +9,8 @@ use crate::context::ExecutionContext;
 /// The result of [`Submit::submit_now`]: the output, or the steps if they are pending.
 pub type Submitted<S> = Result<Result<<S as Submit>::Output>, S>;
 
-/// The steps of an operation. Combinators and custom operations implement this trait.
+/// The steps of an operation: a state machine that submits its work. Combinators and custom operations implement this
+/// trait.
 ///
 /// `poll_submit` enqueues work and returns when all of it is *submitted*. The device may still be running it.
 /// - Ready: everything is enqueued. The output may hold a handle to device memory that the device still
@@ -45,8 +46,8 @@ pub trait Submit: Send {
         poll_once(self, task, cx)
     }
 
-    /// The number of boxes that are nested in these steps. Steps that hold other steps return the largest number of
-    /// those. See [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES).
+    /// Returns the number of boxes that are nested in these steps. Steps that hold other steps return the largest
+    /// number of those. See [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES).
     fn nested_boxes(&self) -> usize {
         0
     }

@@ -9,7 +9,8 @@ use crate::{
     op::{Live, Submit},
 };
 
-/// The steps of one branch. Holds their output until all branches are submitted.
+/// The steps of one of the operations that [`zip!`](crate::zip) or [`join_all`](crate::join_all) runs. Holds their
+/// output until all branches are submitted.
 pub struct Branch<S: Submit>(Live<State<S, S::Output>>);
 
 enum State<S, T> {

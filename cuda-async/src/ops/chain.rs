@@ -14,15 +14,15 @@ pub trait Next<T>: Send {
     /// The steps of the second operation.
     type Steps: Submit;
 
-    /// Makes the steps.
+    /// Returns the steps of the second operation.
     fn next(self, cx: &ExecutionContext, output: T) -> Self::Steps;
 }
 
-/// A closure that takes the output.
+/// A closure that takes the output of the first operation.
 #[derive(Clone)]
 pub struct Plain<F>(pub(crate) F);
 
-/// A closure that takes the context and the output.
+/// A closure that takes the context and the output of the first operation.
 #[derive(Clone)]
 pub struct WithContext<F>(pub(crate) F);
 

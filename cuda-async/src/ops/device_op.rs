@@ -62,7 +62,7 @@ pub trait DeviceOp:
     /// The steps of the operation.
     type Steps: Submit<Output = <Self as DeviceOp>::Output>;
 
-    /// Takes the steps out, for combinators.
+    /// Returns the steps, for combinators.
     fn into_steps(self) -> <Self as DeviceOp>::Steps;
 
     /// Passes the output to `f` and runs the operation that `f` returns, on the same stream and after this one.
@@ -79,7 +79,7 @@ pub trait DeviceOp:
         Op::new(Chain::new(self.into_steps(), Plain(f)))
     }
 
-    /// Another name for [`then`](DeviceOp::then).
+    /// Does the same as [`then`](DeviceOp::then).
     fn and_then<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, Plain<F>>>
     where
         F: FnOnce(<Self as DeviceOp>::Output) -> O + Send,
@@ -98,7 +98,7 @@ pub trait DeviceOp:
         Op::new(Chain::new(self.into_steps(), WithContext(f)))
     }
 
-    /// Changes the output on the host, when this operation is submitted.
+    /// Applies `f` to the output on the host, when this operation is submitted.
     #[inline]
     fn map<F, U>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, MapOutput<F>>>
     where
@@ -108,7 +108,8 @@ pub trait DeviceOp:
         Op::new(Mapped::new(self.into_steps(), MapOutput(f)))
     }
 
-    /// Changes the output on the host, when this operation is submitted, or ends the operation with an error.
+    /// Applies a fallible `f` to the output on the host, when this operation is submitted. An error of `f` ends the
+    /// operation.
     ///
     /// In the closure, `?` takes this library's errors and the usual ones of `std`. Errors of your own go through
     /// [`Error::other`].
@@ -133,7 +134,7 @@ pub trait DeviceOp:
         Op::new(Mapped::new(self.into_steps(), TryMapOutput(f)))
     }
 
-    /// Borrows the output when this operation is submitted.
+    /// Calls `f` with a reference to the output, when this operation is submitted.
     #[inline]
     fn inspect<F>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, InspectOutput<F>>>
     where
@@ -142,7 +143,7 @@ pub trait DeviceOp:
         Op::new(Mapped::new(self.into_steps(), InspectOutput(f)))
     }
 
-    /// Changes the error on the host, when a step fails.
+    /// Applies `f` to the error, if a step of this operation fails.
     ///
     /// An error that the device meets after the submission does not pass through `f`. To include such errors, use
     /// `op.settled().map_err(f)`.
@@ -154,8 +155,8 @@ pub trait DeviceOp:
         Op::new(Mapped::new(self.into_steps(), MapError(f)))
     }
 
-    /// If this operation fails, on the host or on the device, passes the error to `f` and runs the operation that `f`
-    /// returns. Waits until this operation is [`settled`](DeviceOp::settled).
+    /// Runs the operation that `f` makes from the error, if this operation fails on the host or on the device. Waits
+    /// until this operation is [`settled`](DeviceOp::settled).
     ///
     /// ```
     /// use cuda_async::{Error, prelude::*, uninitialised};
@@ -191,8 +192,8 @@ pub trait DeviceOp:
         Op::new(Settled::new(self.into_steps()))
     }
 
-    /// Ends the wait if this operation is not [`settled`](DeviceOp::settled) within `duration` of its start. It also ends
-    /// the wait of [`sync`](DeviceOp::sync).
+    /// Fails with [`Error::TimedOut`] if this operation is not [`settled`](DeviceOp::settled) within `duration` of its
+    /// start. The timeout also ends the wait of [`sync`](DeviceOp::sync).
     ///
     /// Submitted work runs to its end, because a device cannot be stopped, and its memory is retained until then. Later
     /// work on the same stream, also in an `or_else`, runs after it.
@@ -312,7 +313,8 @@ pub trait DeviceOp:
         Op::new(Mapped::new(self.into_steps(), UnwrapArc))
     }
 
-    /// Runs this operation once, in the first clone that is run. Every clone gives the same `Arc`, or the same error.
+    /// Shares one run of this operation among all its clones. The operation runs in the first clone that is run. Every
+    /// clone gives the same `Arc`, or the same error.
     ///
     /// # Errors
     /// The error of the operation. An error if the operation waits for its own result, directly or through other shared
@@ -324,7 +326,7 @@ pub trait DeviceOp:
         Op::new(Shared::new(self.into_steps()))
     }
 
-    /// Hides the type behind one allocation, so that operations of different types fit in one `Vec` or in the arms of an
+    /// Boxes the operation and hides its type. Operations of different types then fit in one `Vec` or in the arms of an
     /// `if`.
     ///
     /// # Errors
@@ -339,7 +341,8 @@ pub trait DeviceOp:
         boxed(self.into_steps())
     }
 
-    /// Runs on the default policy and blocks the calling thread until the operation is complete. It needs no executor.
+    /// Runs the operation on the default policy and blocks the calling thread until it is complete. It needs no
+    /// executor.
     ///
     /// In an async function use `.await`. There, this call stops the other tasks of its executor thread, and if the
     /// operation waits for one of them, as a [`script`](crate::script) can, it never returns.
@@ -351,7 +354,7 @@ pub trait DeviceOp:
         blocking::sync(self.into_steps())
     }
 
-    /// Runs on `stream` and blocks the calling thread until the operation is complete.
+    /// Runs the operation on `stream` and blocks the calling thread until it is complete.
     ///
     /// # Errors
     /// The same as for [`sync`](DeviceOp::sync).
@@ -360,8 +363,8 @@ pub trait DeviceOp:
         blocking::sync_on(self.into_steps(), stream.clone())
     }
 
-    /// Starts at once on a stream of `policy`. The future waits for completion and returns all errors, also those of the
-    /// start. Steps that wait for host data continue when the future is polled.
+    /// Starts the operation immediately on a stream that `policy` chooses. The future waits for completion and returns
+    /// all errors, also those of the start. Steps that wait for host data continue when the future is polled.
     #[inline]
     fn schedule<P>(self, policy: &P) -> DeviceFuture<<Self as DeviceOp>::Steps>
     where
@@ -370,7 +373,7 @@ pub trait DeviceOp:
         DeviceFuture::scheduled(self.into_steps(), policy)
     }
 
-    /// Submits to `stream` and returns, without waiting for the device. Errors that the device meets later are not
+    /// Submits the operation to `stream` without waiting for the device. Errors that the device meets later are not
     /// reported. Handles in the output are safe to use in further operations.
     ///
     /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limits, and

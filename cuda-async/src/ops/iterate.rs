@@ -28,8 +28,8 @@ enum Iteration<T, S> {
     Running(S),
 }
 
-/// Passes the state to `f`, runs the operation that `f` returns, and repeats. The output `Continue(state)` starts the
-/// next iteration, and `Break(value)` ends the loop. Memory use does not depend on the number of iterations.
+/// Runs operations in a loop: `f` makes each one from the current state. The output `Continue(state)` starts the next
+/// iteration, and `Break(value)` ends the loop. Memory use does not depend on the number of iterations.
 ///
 /// ```
 /// use std::ops::ControlFlow::{Break, Continue};

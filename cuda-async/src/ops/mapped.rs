@@ -12,12 +12,12 @@ use crate::{
     op::{Live, Submit, Submitted},
 };
 
-/// A change of a result.
+/// A function that maps the result of an operation.
 pub trait Mapping<T>: Send {
-    /// The new output.
+    /// The output after the mapping.
     type Output: Send;
 
-    /// Changes the result.
+    /// Maps the result.
     fn apply(self, result: Result<T>) -> Result<Self::Output>;
 }
 

@@ -1,4 +1,4 @@
-//! The combinators, one family to a file, and [`DeviceOp`], the trait whose methods build them.
+//! The combinators, and [`DeviceOp`], the trait whose methods build them.
 //!
 //! A combinator uses `op` and `context`. Some also use `wake` (for time), `runtime` (for other devices) or `misuse`
 //! (for errors). Only `device_op` names all combinators, `policy` and `run`. `memory` uses this folder, and programs

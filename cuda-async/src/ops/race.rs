@@ -16,8 +16,9 @@ pub struct Race<S: Submit> {
     fork: Fork,
 }
 
-/// Runs operations concurrently, each on a borrowed stream. The first that is
-/// [`settled`](crate::ops::DeviceOp::settled), with a value or an error, gives the result.
+/// Runs operations concurrently and gives the result of the first one that is
+/// [`settled`](crate::ops::DeviceOp::settled). The result is a value or an error. Each operation runs on a borrowed
+/// stream.
 ///
 /// The others are dropped. Work that they have submitted runs to its end, because a device cannot be stopped, and its
 /// memory is retained until then. Nothing waits for it. Building a race allocates a list. [`race!`](crate::race!)
@@ -41,7 +42,8 @@ where
     Op::new(Race { racers: Live::new(racers), fork: Fork::new() })
 }
 
-/// [`race`](crate::race()) of operations that have different types and the same output type. Boxes each of them.
+/// Runs operations of different types concurrently, as [`race`](crate::race()) does. They have the same output type,
+/// and each of them is boxed.
 ///
 /// ```
 /// use cuda_async::{prelude::*, race, value};

@@ -14,7 +14,7 @@ use crate::{
     wake::timer::Sleep,
 };
 
-/// The number of further attempts, the pauses between them, and the errors that allow them. `P` is a
+/// The settings of [`retry`]: further attempts, the pauses between them, and the errors that allow them. `P` is a
 /// `FnMut(&Error) -> bool`.
 ///
 /// ```
@@ -48,7 +48,7 @@ impl Retry {
 }
 
 impl<P> Retry<P> {
-    /// Pauses for `first` before the second attempt. Each further pause is `factor` times as long, and at most
+    /// Sets the pauses: `first` before the second attempt. Each further pause is `factor` times as long, and at most
     /// `longest`. A factor that is below one or is not a number counts as one.
     pub const fn backoff(mut self, first: Duration, factor: f64, longest: Duration) -> Self {
         self.pause = first;
@@ -57,7 +57,7 @@ impl<P> Retry<P> {
         self
     }
 
-    /// Tries again only after errors for which `when` returns true.
+    /// Retries only after errors for which `when` returns true.
     pub fn when<Q: FnMut(&Error) -> bool>(self, when: Q) -> Retry<Q> {
         let Self { left, pause, factor, longest, .. } = self;
         Retry { left, pause, factor, longest, when }
@@ -85,8 +85,8 @@ enum Attempt<S: Submit> {
     Pausing(Sleep),
 }
 
-/// Runs the operation that `make` makes. If it fails, on the host or on the device, pauses and runs another one. The
-/// pause blocks no thread.
+/// Runs an operation from `make`, and tries again with a new one if it fails. Failures on the host and on the device
+/// both count. The pause before each further attempt blocks no thread.
 ///
 /// Every attempt is [`settled`](crate::ops::DeviceOp::settled).
 ///

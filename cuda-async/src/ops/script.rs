@@ -60,7 +60,7 @@ where
     Op::new(Script(Live::new(State::Idle(f))))
 }
 
-/// Runs the operations of a [`script`]. Clones refer to the same script.
+/// The handle through which a [`script`] runs its operations. Clones refer to the same script.
 #[derive(Clone)]
 pub struct ScriptContext(Arc<Mutex<Option<Polled>>>);
 

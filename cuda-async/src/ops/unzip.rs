@@ -27,7 +27,7 @@ pub trait Unzip<'a, T> {
     /// A tuple of operations.
     type Parts;
 
-    /// Splits the operation.
+    /// Splits the operation into one operation for each element.
     fn unzip(self) -> Self::Parts;
 }
 

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Value<T>(Live<T>);
 
-/// Makes an operation that gives `x` and submits nothing.
+/// Creates an operation that gives `x` and submits nothing.
 ///
 /// ```
 /// use cuda_async::{prelude::*, value};
@@ -38,7 +38,8 @@ impl<T: Send> Submit for Value<T> {
     }
 }
 
-/// When this operation is run, calls `f` and runs the operation that it returns. Use it to construct an operation late.
+/// Calls `f` when this operation is run, and runs the operation that `f` returns. Use it to construct an operation
+/// late.
 ///
 /// ```
 /// use cuda_async::{defer, prelude::*};
@@ -54,7 +55,7 @@ where
     value(()).then(|()| f())
 }
 
-/// Another name for [`defer`], which users of NVIDIA's `cuda-async` know.
+/// Does the same as [`defer`], under its name in NVIDIA's `cuda-async`.
 pub fn empty<F, O>(f: F) -> impl DeviceOp<Output = O::Output>
 where
     F: FnOnce() -> O + Send,
@@ -63,7 +64,7 @@ where
     defer(f)
 }
 
-/// When this operation is run, passes the context to `f` and runs the operation that `f` returns. Use it to enqueue
+/// Passes the context to `f` when this operation is run, and runs the operation that `f` returns. Use it to enqueue
 /// work by hand.
 ///
 /// ```

@@ -9,8 +9,8 @@ use cuda_core::{Device, Error, Result, Stream};
 
 use crate::policy::{least_loaded::LeastLoaded, scheduling_policy::SchedulingPolicy};
 
-/// Spreads operations over several devices, each with its own policy. An operation stays on one device, and its input
-/// buffers must live there.
+/// A policy that spreads operations over several devices, each with its own policy. An operation stays on one device,
+/// and its input buffers must live there.
 ///
 /// ```
 /// use cuda_async::{Device, cuda_cpu::CpuProvider, open, policy::Devices, prelude::*};
@@ -27,7 +27,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Chooses the devices in turn, with [`LeastLoaded`] on each.
+    /// Creates a policy that uses the devices in turn, with [`LeastLoaded`] on each.
     ///
     /// # Errors
     /// The error of a device; [`Error::NoDevice`] if there is none.
@@ -35,8 +35,8 @@ impl Devices {
         Self::in_turn_over(policies(devices)?)
     }
 
-    /// Chooses the device with the fewest submissions that are not known to be complete, with [`LeastLoaded`] on each.
-    /// On a tie it takes the device that was used last.
+    /// Creates a policy that uses the device with the fewest submissions in flight, with [`LeastLoaded`] on each. On a
+    /// tie it takes the device that was used last.
     ///
     /// # Errors
     /// The same as for [`in_turn`](Devices::in_turn).
@@ -44,7 +44,7 @@ impl Devices {
         Self::least_loaded_over(policies(devices)?)
     }
 
-    /// Chooses the policies in turn.
+    /// Creates a policy that uses the given policies in turn.
     ///
     /// # Errors
     /// [`Error::NoDevice`] if there is none.
@@ -52,7 +52,7 @@ impl Devices {
         Self::over(policies, false)
     }
 
-    /// Chooses the policy with the smallest [`load`](SchedulingPolicy::load).
+    /// Creates a policy that uses the given policy with the smallest [`load`](SchedulingPolicy::load).
     ///
     /// # Errors
     /// [`Error::NoDevice`] if there is none.

@@ -9,8 +9,8 @@ use crate::policy::{
     scheduling_policy::SchedulingPolicy,
 };
 
-/// Chooses the stream with the fewest submissions that are not known to be complete. On a tie it takes the stream that
-/// was used last, because that stream's state is in the CPU caches.
+/// A policy that chooses the stream with the fewest submissions in flight. On a tie it takes the stream that was used
+/// last, because that stream's state is in the CPU caches.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct LeastLoaded {
 }
 
 impl LeastLoaded {
-    /// Uses [`DEFAULT_STREAMS`] streams of `device`.
+    /// Creates a policy on [`DEFAULT_STREAMS`] streams of `device`.
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.
@@ -35,7 +35,8 @@ impl LeastLoaded {
         Self::with_streams(device, DEFAULT_STREAMS)
     }
 
-    /// Uses this number of streams of `device`, at least one and at most [`MAX_POOL`](crate::policy::MAX_POOL).
+    /// Creates a policy on the given number of streams of `device`, at least one and at most
+    /// [`MAX_POOL`](crate::policy::MAX_POOL).
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.

@@ -6,7 +6,7 @@ use cuda_core::{Device, Result, Stream};
 /// [`StreamPoolRoundRobin::new`](crate::policy::StreamPoolRoundRobin::new) adds more.
 pub const DEFAULT_STREAMS: usize = 4;
 
-/// The largest number of streams in one policy. Larger requests are reduced to it.
+/// The maximum number of streams in one policy. Larger requests are reduced to it.
 pub const MAX_POOL: usize = 128;
 
 /// Borrows `streams` idle streams from the device: at least one, at most [`MAX_POOL`].

@@ -6,8 +6,8 @@ use crate::policy::{
     pool::DEFAULT_STREAMS, round_robin::StreamPoolRoundRobin, scheduling_policy::SchedulingPolicy,
 };
 
-/// A pool of streams whose work the device starts first, and a pool of ordinary streams. Used as a policy, it chooses from
-/// the ordinary pool.
+/// Two pools of streams: one of high priority for urgent operations, and one of default priority. Used as a policy, it
+/// chooses from the pool of default priority.
 ///
 /// The device does not interrupt a running kernel. The forks of an operation use streams of the operation's priority. A
 /// device without priorities treats both pools alike.
@@ -28,7 +28,8 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// Uses [`DEFAULT_STREAMS`] streams of the highest priority that `device` has, and as many of the default priority.
+    /// Creates the pools, each with [`DEFAULT_STREAMS`] streams of `device`. One has the device's highest priority, the
+    /// other the default priority.
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.
@@ -40,12 +41,12 @@ impl Priorities {
         })
     }
 
-    /// The pool for urgent operations.
+    /// Returns the pool for urgent operations.
     pub fn high(&self) -> &StreamPoolRoundRobin {
         &self.high
     }
 
-    /// The pool for all other operations.
+    /// Returns the pool for all other operations.
     pub fn low(&self) -> &StreamPoolRoundRobin {
         &self.low
     }

@@ -12,10 +12,10 @@ use crate::policy::{
     scheduling_policy::SchedulingPolicy,
 };
 
-/// The largest number of streams of [`StreamPoolRoundRobin::new`].
+/// The maximum number of streams of a policy that [`StreamPoolRoundRobin::new`] creates.
 pub const MAX_STREAMS: usize = 16;
 
-/// Chooses from a few streams in turn. This is the default policy.
+/// A policy that chooses from a few streams in turn. This is the default policy.
 ///
 /// Chooses the stream that it chose last while that is known to be idle, because its state is in the CPU caches.
 /// Otherwise it chooses the next idle stream, so that no operation waits behind a stuck stream while another one is
@@ -32,8 +32,8 @@ pub struct StreamPoolRoundRobin {
 }
 
 impl StreamPoolRoundRobin {
-    /// Uses [`DEFAULT_STREAMS`] streams of `device`. Adds streams, up to [`MAX_STREAMS`], when other threads are submitting
-    /// to all of them.
+    /// Creates a policy on [`DEFAULT_STREAMS`] streams of `device`. The policy adds streams, up to [`MAX_STREAMS`],
+    /// when other threads are submitting to all of them.
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.
@@ -41,7 +41,7 @@ impl StreamPoolRoundRobin {
         Self::of(device, DEFAULT_STREAMS, MAX_STREAMS, 0)
     }
 
-    /// Uses this number of streams of `device`, at least one and at most [`MAX_POOL`].
+    /// Creates a policy on the given number of streams of `device`, at least one and at most [`MAX_POOL`].
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.
@@ -49,8 +49,8 @@ impl StreamPoolRoundRobin {
         Self::with_priority(device, streams, 0)
     }
 
-    /// Does the same as [`with_streams`](Self::with_streams), for streams with a priority. Lower numbers run first, and the
-    /// default is 0. A device uses the nearest priority that it has.
+    /// Does the same as [`with_streams`](Self::with_streams), on streams with a priority. Lower numbers run first, and
+    /// the default is 0. A device uses the nearest priority that it has.
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.

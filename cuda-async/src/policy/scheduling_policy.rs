@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuda_core::{Result, Stream};
 
-/// Chooses the stream of an operation. Any thread may call it at any time.
+/// A policy that chooses the stream on which an operation runs. Any thread may call it at any time.
 pub trait SchedulingPolicy: Send + Sync {
     /// Returns the stream for the next operation.
     ///
@@ -12,8 +12,8 @@ pub trait SchedulingPolicy: Send + Sync {
     /// The error of the device if it has no stream to lend.
     fn place(&self) -> Result<Stream>;
 
-    /// Returns the number of submissions on its streams that are not known to be complete.
-    /// [`Devices`](crate::policy::Devices) compares it. A policy that does not count returns 0.
+    /// Returns the number of submissions in flight on the policy's streams. [`Devices`](crate::policy::Devices)
+    /// compares it. A policy that does not count returns 0.
     fn load(&self) -> u64 {
         0
     }

@@ -4,12 +4,12 @@ use cuda_core::{Device, Result, Stream};
 
 use crate::policy::scheduling_policy::SchedulingPolicy;
 
-/// Runs all operations on one stream, in sequence.
+/// A policy that runs all operations on one stream, in sequence.
 #[derive(Debug)]
 pub struct SingleStream(Stream);
 
 impl SingleStream {
-    /// Uses an idle stream of `device`.
+    /// Creates a policy on an idle stream of `device`.
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.
@@ -18,7 +18,7 @@ impl SingleStream {
     }
 }
 
-/// All operations on this stream.
+/// Runs all operations on this stream.
 impl From<Stream> for SingleStream {
     fn from(stream: Stream) -> Self {
         Self(stream)

@@ -18,7 +18,7 @@ use crate::{
     wake::timer::is_timer_thread,
 };
 
-/// Runs an operation: submits its steps, then waits for the device without blocking a thread.
+/// The future of an operation: it submits the steps, then waits for the device without blocking a thread.
 ///
 /// It can be dropped at any time, and the drop never blocks. Submitted work runs to its end, and its memory is freed
 /// after that.
@@ -73,8 +73,8 @@ impl<S: Submit> DeviceFuture<S> {
 }
 
 impl<S: Submit> DeviceFuture<S> {
-    /// Blocks the calling thread until the operation is complete, for code without an executor that started it with
-    /// [`schedule`](crate::DeviceOp::schedule).
+    /// Blocks the calling thread until the operation is complete. This is for code without an executor that started the
+    /// operation with [`schedule`](crate::DeviceOp::schedule).
     ///
     /// ```
     /// use cuda_async::{policy::SingleStream, prelude::*};
@@ -134,7 +134,7 @@ impl<S: Submit> IntoFuture for Op<S> {
     type Output = Result<S::Output>;
     type IntoFuture = DeviceFuture<S>;
 
-    /// The future runs on the default policy of the process; see
+    /// Returns a future that runs on the default policy of the process; see
     /// [`set_default_policy`](crate::runtime::set_default_policy).
     #[inline]
     fn into_future(self) -> DeviceFuture<S> {

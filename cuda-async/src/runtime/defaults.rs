@@ -42,7 +42,7 @@ pub fn set_default_policy(policy: Arc<dyn SchedulingPolicy>) {
     settle(|_| Some(Default::Set(policy)));
 }
 
-/// Makes `device` the default, with [`StreamPoolRoundRobin`].
+/// Makes `device` the default device, with [`StreamPoolRoundRobin`] as its policy.
 ///
 /// # Errors
 /// The error of the device if it has no streams to lend.

@@ -16,7 +16,7 @@ use cuda_core::{
 };
 use parking_lot::{Condvar, Mutex};
 
-/// The time for which the timer thread waits for another sleeper before it ends.
+/// The time for which the timer thread stays alive without sleepers.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 static TIMER: Mutex<Timer> =

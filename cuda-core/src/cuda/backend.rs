@@ -27,7 +27,7 @@ use crate::{
     sync::HelperThread,
 };
 
-/// One NVIDIA GPU.
+/// The backend of one NVIDIA GPU.
 ///
 /// Copies are asynchronous only from and to blocks of [`Backend::host_block`]. The driver stages other host memory
 /// itself, and may block the caller meanwhile.
@@ -281,7 +281,7 @@ unsafe impl Backend for CudaBackend {
             .map_err(|failed| primary.state_error(failed))
     }
 
-    /// May block: pinning memory takes about a millisecond per 4 MiB.
+    /// Allocates a block of pinned memory. May block: pinning takes about a millisecond per 4 MiB.
     fn host_block(&self, bytes: usize) -> Result<HostBlock> {
         self.primary.alive()?;
         self.primary.reclaim.hurry();

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::protocol::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 
-/// The NVIDIA GPUs of this machine, as `cuda:0`, `cuda:1` and so on.
+/// The provider of this machine's NVIDIA GPUs: `cuda:0`, `cuda:1` and so on.
 ///
 /// ```
 /// use cuda_core::{Provider, cuda::CudaProvider};
@@ -24,12 +24,12 @@ pub struct CudaProvider {
 }
 
 impl CudaProvider {
-    /// A provider. The driver is loaded by the first call that needs it.
+    /// Creates a provider. The driver is loaded by the first call that needs it.
     pub const fn new() -> Self {
         Self { completion: None }
     }
 
-    /// Sets the way in which devices that are opened from now on report progress.
+    /// Sets the [`Completion`] of the devices that this provider opens.
     ///
     /// ```
     /// use cuda_core::cuda::{Completion, CudaProvider};
@@ -49,7 +49,7 @@ unsafe impl Provider for CudaProvider {
         "cuda"
     }
 
-    /// The devices of this machine; none where there is no driver.
+    /// Lists the GPUs of this machine. The list is empty without a driver.
     ///
     /// # Errors
     /// [`Error::DriverUnusable`] where there is a driver that is too old or broken: that machine probably has a GPU.

@@ -25,18 +25,18 @@ impl Device {
         DeviceCore::open(provider, ordinal).map(Self)
     }
 
-    /// The description of this device.
+    /// Returns the description of this device.
     pub fn info(&self) -> &DeviceInfo {
         self.0.backend.info()
     }
 
-    /// A value that a layer above stores in this device. The first call creates it with `T::default()`. A device holds
-    /// one such value: returns `None` if it has another type than `T`.
+    /// Returns the value that a layer above stores in this device. The first call creates it with `T::default()`. A
+    /// device holds one such value: returns `None` if it has another type than `T`.
     pub fn attachment<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
 
-    /// Device memory in use and free, in bytes. Blocks until the device replies.
+    /// Returns the device memory in use and free, in bytes. Blocks until the device replies.
     ///
     /// Frees of dropped buffers are submitted first. On the CPU device such memory counts as free at once. On a GPU it
     /// may count as used until its stream reaches the free.
@@ -73,8 +73,8 @@ impl Device {
         reset
     }
 
-    /// Resets the device after a fault, without blocking. The reply arrives when the running kernels have ended. Work
-    /// that is submitted after this call runs.
+    /// Starts to reset the device after a fault, without blocking. The reply arrives when the running kernels have
+    /// ended. Work that is submitted after this call runs.
     ///
     /// Memory and modules are kept. Work that had not begun is skipped, and its futures fail with the fault. Buffers
     /// that this work or the faulted kernel would have written have lost their contents: a read is
@@ -86,7 +86,7 @@ impl Device {
         })
     }
 
-    /// Whether the calling thread is delivering this device's notices, which is the case inside a waker. Such a thread
+    /// Returns whether the calling thread is delivering this device's notices, as it is inside a waker. Such a thread
     /// must not wait for a notice of this device: no other thread delivers it.
     pub fn delivers_here(&self) -> bool {
         self.0.streams.delivers_here()
@@ -100,12 +100,12 @@ impl Device {
         self.0.streams.output.set(Arc::new(print));
     }
 
-    /// The limits and properties of this device's backend.
+    /// Returns the limits and properties of this device's backend.
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.capabilities
     }
 
-    /// A handle that does not keep the device open.
+    /// Returns a handle that does not keep the device open.
     pub fn downgrade(&self) -> WeakDevice {
         WeakDevice(Arc::downgrade(&self.0))
     }
@@ -143,7 +143,7 @@ impl Hash for Device {
     }
 }
 
-/// The name and the address of the device, as in `NVIDIA H200 (cuda:0)`.
+/// Writes the name and the address of the device, as in `NVIDIA H200 (cuda:0)`.
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let DeviceInfo { name, address, .. } = self.info();
@@ -169,12 +169,12 @@ impl WeakDevice {
         self.0.upgrade().map(Device)
     }
 
-    /// Whether the device is closed. If not, it may be closed immediately afterwards.
+    /// Returns whether the device is closed. If not, it may be closed immediately afterwards.
     pub fn is_closed(&self) -> bool {
         self.0.strong_count() == 0
     }
 
-    /// Whether this is a handle of `device`.
+    /// Returns whether this is a handle of `device`.
     pub fn is(&self, device: &Device) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&device.0))
     }

@@ -4,14 +4,14 @@ use std::task::Context;
 
 use super::device::Device;
 
-/// Waits until memory of a device may have become free. Dropping it removes its waker.
+/// A waiter for device memory that may have become free. Dropping it removes its waker.
 pub struct MemoryWaiter {
     device: Device,
     key: Option<u64>,
 }
 
 impl Device {
-    /// A waiter that is woken when memory of this device may have become free.
+    /// Creates a waiter that is woken when memory of this device may have become free.
     pub fn memory_waiter(&self) -> MemoryWaiter {
         MemoryWaiter { device: self.clone(), key: None }
     }

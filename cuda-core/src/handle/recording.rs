@@ -80,27 +80,27 @@ impl Stream {
 }
 
 impl Recording {
-    /// The device that it replays on.
+    /// Returns the device on which the recording replays.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The number of nodes, with those that only join branches.
+    /// Returns the number of nodes, including those that only join branches.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether it has no nodes.
+    /// Returns whether the recording has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The memory that a replay uses: one entry per allocation, with the strongest access.
+    /// Returns the memory that a replay uses. Each allocation has one entry, with its strongest access.
     pub fn accesses(&self) -> &[Use] {
         &self.accesses
     }
 
-    /// The nodes that come before a node, directly. All have smaller indices.
+    /// Returns the nodes that come directly before a node. All have smaller indices.
     pub fn after(&self, node: usize) -> Option<&[u32]> {
         self.nodes.get(node).map(|node| &node.after[..])
     }
@@ -119,7 +119,7 @@ impl Recording {
         self.replay_in_order(stream, 0..self.len())
     }
 
-    /// As [`replay`](Self::replay), with the nodes in another order. An order that does not keep
+    /// Replays the nodes in another order; see [`replay`](Self::replay). An order that does not keep
     /// [`after`](Self::after) gives other results. An index that is no node is left out.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Ordering: the submissions that come first, the progress of streams, and the resources that stay alive until then.
+//! Ordering of submissions, progress of streams, and retention of resources.
 //!
 //! This folder is independent of devices. It uses `protocol` (tickets, errors) and `sync`. loom checks its files alone.
 //! `handle` calls it for every submission, and `runtime` for every notice: `accesses` and `history` name the tickets to

@@ -20,7 +20,7 @@ use crate::{
 /// is poisoned.
 const MAX_RANGES: usize = 16;
 
-/// The poisoned memory of a device.
+/// A record of the poisoned memory of a device.
 #[derive(Debug, Default)]
 pub struct Poison {
     /// Whether any memory is poisoned. Readable without the lock. Stored under the lock.
@@ -31,7 +31,7 @@ pub struct Poison {
 type Ranges = SmallVec<[(Range<u64>, Error); 1]>;
 
 impl Poison {
-    /// The error with which work that makes these uses is skipped, if it reads poisoned memory.
+    /// Returns the error for work that reads poisoned memory, or `None` for other work. Work with an error is skipped.
     ///
     /// `overwrites` says that the work replaces everything that it writes ([`Work::overwrites`]). Such work ends the
     /// poison of what it writes; a kernel does not, since it may read first.
@@ -54,7 +54,7 @@ impl Poison {
         cause
     }
 
-    /// Poisons everything that these uses write.
+    /// Poisons all memory that these uses write.
     pub fn spread(&self, uses: &[Use], error: &Error) {
         let mut lost = self.lost.lock();
         for of in uses.iter().filter(|of| of.access == Access::Write && !of.range.is_empty()) {
@@ -71,7 +71,7 @@ impl Poison {
         self.spread(&[Use { base: alloc, range: 0..u64::MAX, access: Access::Write }], error);
     }
 
-    /// Forgets an allocation that was freed.
+    /// Removes the poison of an allocation that was freed.
     pub fn forget(&self, alloc: AllocId) {
         if self.any.load(Ordering::Acquire) {
             let mut lost = self.lost.lock();
@@ -81,7 +81,7 @@ impl Poison {
     }
 }
 
-/// The uses of some work, for a backend that keeps them until it runs.
+/// Returns the memory uses of `work`, for a backend that keeps them until the work runs.
 pub fn uses_of(work: &Work<'_>) -> SmallVec<[Use; 2]> {
     let mut uses = SmallVec::new();
     work.uses(|of| uses.push(of));

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use crate::{protocol::Ticket, sync::limit};
 
-/// The number of streams whose last reads a history stores. One more reader is ordered after the oldest of them and
-/// replaces it. This may add an unnecessary edge, but omits none.
+/// The maximum number of readers in an access history. A reader is a stream, with its last read. One more reader is
+/// ordered after the oldest of them and replaces it. This may add an unnecessary edge, but omits none.
 pub const MAX_READERS: usize = limit(8, 2);
 
 /// The place of an access, as a [history](super::history) stores it.

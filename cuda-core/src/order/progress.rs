@@ -193,7 +193,7 @@ impl State {
     }
 }
 
-/// Waits until one submission of one stream is complete. Dropping it removes its waker.
+/// A waiter for the completion of one submission. Dropping it removes its waker.
 pub struct Waiter {
     progress: Arc<dyn HasProgress>,
     key: (u64, u64),
@@ -217,7 +217,7 @@ impl Waiter {
         Self { progress, key, registered: false }
     }
 
-    /// Ready with its result when the submission has run, was skipped, or never will run.
+    /// Polls for the result of the submission. It is ready when the submission has run, was skipped, or will never run.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
         let progress = self.progress.progress();
         if let Some(outcome) = progress.outcome(self.key.0) {

@@ -16,9 +16,9 @@ pub const MAX_RETAINED: usize = 64;
 /// The number of bytes that a stream retains before it requests a report of its progress.
 pub const MAX_RETAINED_BYTES: usize = 64 << 20;
 
-/// A resource that submissions use: a block of host memory, memory of another device.
+/// A resource that submissions use, such as a block of host memory or memory of another device.
 pub trait Retain: Any + Send + Sync {
-    /// The host memory that it holds, in bytes.
+    /// Returns the bytes of host memory that the resource holds.
     fn host_bytes(&self) -> usize {
         0
     }

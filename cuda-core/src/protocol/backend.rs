@@ -7,7 +7,7 @@ use super::{
     StreamId, Submission, Ticket,
 };
 
-/// A device: takes submissions and controls, sends notices.
+/// The device side of the protocol, which takes submissions and controls, and sends notices.
 ///
 /// # Safety
 /// The library gives out host bytes and reuses device memory when an implementation reports completion. An
@@ -18,10 +18,10 @@ use super::{
 /// - A submission that fails or is skipped is reported by [`Notice::Failed`] before any progress that covers it.
 /// - [`Backend::host_block`] gives a block of at least the requested length.
 pub unsafe trait Backend: Send + Sync + 'static {
-    /// The description of this device.
+    /// Returns the description of this device.
     fn info(&self) -> &DeviceInfo;
 
-    /// The properties of this backend.
+    /// Returns the limits and properties of this backend.
     fn capabilities(&self) -> &Capabilities;
 
     /// Takes a submission. Returns without waiting for the device. `host` holds every block that the work names.
@@ -50,7 +50,8 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// Takes a request. Never blocks. Calls [`Answer::give`] exactly once, on any thread, perhaps before this returns.
     fn request(&self, request: Request, answer: Answer);
 
-    /// The number up to which a stream is known to be complete. Does no I/O and does not block.
+    /// Returns the number of the last submission of a stream that is known to be complete. Does no I/O and does not
+    /// block.
     ///
     /// # Errors
     /// The error that lost the device.
@@ -68,8 +69,8 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// As for [`peek`](Backend::peek).
     unsafe fn block_until(&self, ticket: Ticket) -> Result<()>;
 
-    /// A zeroed block of host memory that the device copies from and to at full speed (pinned, for a GPU). Has at least
-    /// `bytes` bytes. May block where [`Capabilities::slow_host_blocks`] says so.
+    /// Allocates a zeroed block of host memory, for copies at full speed (pinned, for a GPU). It has at least `bytes`
+    /// bytes. May block where [`Capabilities::slow_host_blocks`] says so.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`](super::Error::OutOfHostMemory).
@@ -77,7 +78,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
         HostBlock::heap(bytes)
     }
 
-    /// The part that lends streams to foreign code, if there is one.
+    /// Returns the part that lends streams to foreign code, if there is one.
     fn foreign(&self) -> Option<&dyn Foreign>;
 
     /// Takes over the resources that submissions in flight still use, from a client that is going away. The backend
@@ -85,7 +86,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>);
 }
 
-/// Takes notices.
+/// A receiver of notices.
 ///
 /// # Safety
 /// An implementation that forwards notices changes nothing in them.
@@ -98,16 +99,16 @@ pub unsafe trait NoticeSink: Send + Sync {
     unsafe fn notice(&self, notice: Notice);
 }
 
-/// Finds and opens the devices of one kind.
+/// A provider, which finds and opens the devices of one kind.
 ///
 /// # Safety
 /// The backends that it opens keep the rules of [`Backend`], and it passes `notices` only to backends that keep these
 /// rules.
 pub unsafe trait Provider: Send + Sync {
-    /// The part of an address before the colon: `cuda` in `cuda:1`.
+    /// Returns the part of an address before the colon: `cuda` in `cuda:1`.
     fn scheme(&self) -> &'static str;
 
-    /// The devices of this machine, in order of their numbers; an empty list where there are none.
+    /// Lists the devices of this machine, in order of their numbers. The list is empty if there are none.
     ///
     /// # Errors
     /// An error if there may be devices that cannot be listed.

@@ -1,28 +1,28 @@
 //! Capabilities: properties of a backend that change how its client uses it.
 
-/// Properties of a backend, as data: a wrapper forwards them.
+/// The limits and properties of a backend, as plain data. A wrapper forwards them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Submissions that a stream may have in flight. A client that has more to submit waits.
+    /// The maximum number of submissions in flight on a stream. A client that has more to submit waits.
     pub submissions_in_flight: u64,
-    /// The number of bytes of host memory that the copies in flight on a stream may use. A client that has more to submit
-    /// waits. One copy may use more: it is submitted when less than the limit is in flight.
+    /// The limit on the bytes of host memory that the copies in flight on a stream use. A client that has more to
+    /// submit waits. One copy may use more: it is submitted when less than the limit is in flight.
     pub host_bytes_in_flight: u64,
-    /// The number of bytes of device memory that this client may allocate. The client counts them, and refuses an
-    /// allocation beyond the quota without asking the backend.
+    /// The maximum number of bytes of device memory that this client may allocate. The client counts them, and refuses
+    /// an allocation beyond the quota without asking the backend.
     pub memory_quota: u64,
-    /// Whether the completion of a submission also makes visible the host bytes of every submission that it came after,
-    /// on any stream. True for devices of this process. If it is false, the client waits for each stream's own report
-    /// before it touches host memory.
+    /// Whether a complete submission makes visible the host bytes of all submissions that it came after. These may be
+    /// on other streams. True for devices of this process. If it is false, the client waits for each stream's own
+    /// report before it touches host memory.
     pub ordered_visibility: bool,
-    /// [`Backend::host_block`](super::Backend::host_block) may take long, since it pins memory. Clients then call it
-    /// on a helper thread when they are inside a poll.
+    /// Whether [`Backend::host_block`](super::Backend::host_block) may block for long, because it pins memory. Clients
+    /// then call it on a helper thread when they are inside a poll.
     pub slow_host_blocks: bool,
 }
 
 impl Capabilities {
-    /// The usual capabilities of a device of this process with `memory` bytes.
+    /// Returns the usual capabilities of a device of this process with `memory` bytes.
     pub fn local(memory: u64) -> Self {
         Self {
             submissions_in_flight: 768,

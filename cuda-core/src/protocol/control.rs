@@ -10,10 +10,10 @@ pub enum Control {
     CreateStream {
         /// The new stream.
         id: StreamId,
-        /// 0 is the default; lower numbers run first where the device knows priorities.
+        /// The priority; 0 is the default. Lower numbers run first, if the device supports priorities.
         priority: i32,
     },
-    /// Destroys a stream when it has run everything. Nothing is submitted to it afterwards.
+    /// Destroys a stream when all its submissions are complete. Nothing is submitted to it afterwards.
     RetireStream {
         /// The stream.
         id: StreamId,
@@ -25,16 +25,16 @@ pub enum Control {
         id: AllocId,
         /// Its size, at least 1.
         bytes: u64,
-        /// Its position on a stream.
+        /// The ticket that the allocation takes on its stream.
         at: Ticket,
     },
-    /// Frees an allocation after everything that was submitted to `stream`, and after `after`.
+    /// Frees an allocation after all earlier submissions to `stream` and after the tickets in `after`.
     Free {
         /// The allocation.
         id: AllocId,
         /// The stream whose order the free follows.
         stream: StreamId,
-        /// Tickets of other streams that come first.
+        /// The tickets of other streams that the free comes after.
         after: Vec<Ticket>,
     },
     /// Loads a module. [`Request::Loaded`](super::Request::Loaded) asks for the result.
@@ -58,8 +58,8 @@ pub enum Control {
         /// Length of the copy.
         bytes: u64,
     },
-    /// A caller waits for this ticket: the backend sends a [`Notice::Progress`](super::Notice::Progress) that covers
-    /// it as soon as it can.
+    /// Requests a [`Notice::Progress`](super::Notice::Progress) that covers a ticket, as soon as possible. A caller
+    /// waits for it.
     Want {
         /// The ticket.
         ticket: Ticket,

@@ -8,22 +8,22 @@ pub struct DeviceInfo {
     pub address: String,
     /// Its name, as the vendor prints it.
     pub name: String,
-    /// Bytes of memory.
+    /// The device memory in bytes.
     pub memory: u64,
-    /// Multiprocessors, or cores of a CPU device.
+    /// The number of multiprocessors, or of cores of a CPU device.
     pub multiprocessors: u32,
-    /// Compute capability (9, 0); for a CPU device the newest one whose PTX it takes.
+    /// The compute capability, such as (9, 0). For a CPU device it is the newest one whose PTX it takes.
     pub compute_capability: (u32, u32),
-    /// The most threads a block may have.
+    /// The maximum number of threads in a block.
     pub max_threads_per_block: u32,
-    /// The most bytes of shared memory a block may have.
+    /// The maximum number of bytes of shared memory of a block.
     pub max_shared_bytes: u32,
-    /// The CUDA version of the driver as (13, 0); none where there is no driver.
+    /// The CUDA version of the driver, such as (13, 0); `None` without a driver.
     pub driver: Option<(u32, u32)>,
 }
 
 impl DeviceInfo {
-    /// A description with the limits that every CUDA device has; the caller fills in the rest.
+    /// Creates a description with the limits that every CUDA device has. The caller fills in the rest.
     pub fn new(address: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             address: address.into(),

@@ -2,9 +2,9 @@
 
 use bytemuck::Pod;
 
-/// A type whose every bit pattern is a value and that has no padding, so that any bytes a device wrote can be read
-/// back. Every [`bytemuck::Pod`] type is one: integers, floats, `f16`, `bf16`, arrays of them,
-/// and structs that derive `Pod`.
+/// A type without padding for which every bit pattern is a valid value. Any bytes that a device wrote can be read back
+/// as such values. Every [`bytemuck::Pod`] type is one: integers, floats, `f16`, `bf16`, arrays of them, and structs
+/// that derive `Pod`.
 pub trait Element: Pod + Send + Sync {}
 
 impl<T: Pod + Send + Sync> Element for T {}

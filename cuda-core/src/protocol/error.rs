@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No CUDA driver library on this machine.
+    /// No CUDA driver library was found on this machine.
     #[error(
         "no CUDA driver found ({detail}); install NVIDIA's driver, or use the device `cpu` (feature `cpu` of `cuda-async`), which needs none"
     )]
@@ -19,13 +19,13 @@ pub enum Error {
         /// The message of the loader.
         detail: String,
     },
-    /// The driver library is there but too old, or could not be initialised.
+    /// The CUDA driver library is too old, or could not be initialised.
     #[error("the CUDA driver cannot be used: {detail}")]
     DriverUnusable {
         /// The cause, and what to do.
         detail: String,
     },
-    /// An address that names no device.
+    /// The address names no device.
     #[error("no device `{address}`; available: {available}")]
     NoDevice {
         /// The requested address.
@@ -33,31 +33,31 @@ pub enum Error {
         /// The devices that exist, in words.
         available: String,
     },
-    /// Out of device memory.
+    /// The device has too little free memory.
     #[error(
         "out of device memory: {requested} bytes requested, {free} of {total} bytes free; {advice}",
         advice = if .requested > .total { "the device has less: split the work" } else { "drop buffers or split the work" }
     )]
     OutOfMemory {
-        /// Bytes asked for.
+        /// The requested bytes.
         requested: u64,
-        /// Bytes free then.
+        /// The bytes that were free at that time.
         free: u64,
-        /// Bytes of the device.
+        /// The total bytes of the device.
         total: u64,
     },
-    /// Out of (pinned) host memory.
+    /// The host has too little memory, or too little that can be pinned.
     #[error(
         "out of host memory: {requested} bytes requested; free host memory or copy in smaller pieces"
     )]
     OutOfHostMemory {
-        /// Bytes asked for.
+        /// The requested bytes.
         requested: u64,
     },
-    /// The PTX is not understood.
+    /// The PTX cannot be parsed.
     #[error("the PTX cannot be parsed: {detail}")]
     InvalidPtx {
-        /// Where and why.
+        /// The problem and its position.
         detail: String,
     },
     /// The PTX is newer than the driver.
@@ -65,9 +65,9 @@ pub enum Error {
         "the PTX needs a newer driver: it is PTX ISA {major}.{minor}, this driver takes {detail}; compile it with an older toolkit or update the driver"
     )]
     PtxTooNew {
-        /// Of the PTX.
+        /// The major version of the PTX.
         major: u32,
-        /// Of the PTX.
+        /// The minor version of the PTX.
         minor: u32,
         /// The driver's message, or the version that it supports.
         detail: String,
@@ -94,7 +94,7 @@ pub enum Error {
         /// The argument and the mismatch.
         detail: String,
     },
-    /// The launch shape is not one that the device can run.
+    /// The device cannot run the launch configuration.
     #[error("kernel `{kernel}` has an invalid launch configuration: {detail}")]
     InvalidLaunch {
         /// The kernel.
@@ -102,12 +102,12 @@ pub enum Error {
         /// The number and its limit.
         detail: String,
     },
-    /// A copy or an access does not fit the memory it names.
+    /// A position, a length or a count is outside its valid range.
     #[error("{what}: {detail}")]
     OutOfRange {
-        /// The attempt.
+        /// The operation or object, in words.
         what: Cow<'static, str>,
-        /// The numbers.
+        /// The violation, with its numbers.
         detail: String,
     },
     /// A buffer, module or stream was used with a device that it does not live on. Every call of
@@ -117,9 +117,9 @@ pub enum Error {
     WrongDevice {
         /// The object.
         what: Cow<'static, str>,
-        /// Its device.
+        /// The device on which the object lives.
         lives_on: String,
-        /// The other one.
+        /// The device on which the object was used.
         used_on: String,
     },
     /// A kernel faulted. Work that was in flight fails with this. The device is lost until it is reset, where that can be
@@ -143,7 +143,7 @@ pub enum Error {
         /// The root cause.
         cause: Box<Error>,
     },
-    /// The backend does not support this.
+    /// The device does not support a feature.
     #[error("{what} is not supported on `{device}`; use another device, or do without it")]
     Unsupported {
         /// The feature.
@@ -151,7 +151,7 @@ pub enum Error {
         /// The device.
         device: String,
     },
-    /// An op that needs host data half way was submitted without waiting, or recorded.
+    /// An op that waits for host data was submitted without waiting, or recorded.
     #[error(
         "this op waits for data on the host, so it can neither be submitted without waiting nor recorded; use `.await`, `.sync()` or `.sync_on(&stream)`, and record only the part before it"
     )]
@@ -161,9 +161,9 @@ pub enum Error {
         "the stream has {in_flight} {unit} in flight, and the limit is {limit}; try again when some of that work has run, or use `.await`, `.sync()` or `.sync_on(&stream)`, which wait"
     )]
     Busy {
-        /// Submissions, or bytes of host memory that copies use.
+        /// The unit of the limit: submissions, or bytes of host memory that copies use.
         unit: &'static str,
-        /// The number of them in flight.
+        /// The number of units in flight.
         in_flight: u64,
         /// The limit of the device.
         limit: u64,
@@ -190,15 +190,15 @@ pub enum Error {
         "the operation was not complete within {after:?}; submitted work runs on and keeps its memory until then; allow more time, or have less work in flight"
     )]
     TimedOut {
-        /// The time it was given.
+        /// The time limit.
         after: Duration,
     },
-    /// An op was run with the context of a script, and not by that script.
+    /// An op was run through the context of a script, but outside of that script.
     #[error(
         "this op was awaited outside of the script whose context runs it; await it in the script's own closure, or run it with `.await`"
     )]
     OutsideScript,
-    /// A value was to be taken out of an `Arc` that has other owners.
+    /// The `Arc` in an output has other owners, so its value cannot be taken out.
     #[error(
         "the value has {others} more owners; drop the other clones first (a `shared()` operation holds one too), or use the `Arc`"
     )]
@@ -219,9 +219,9 @@ pub enum Error {
     Driver {
         /// The driver call.
         call: Cow<'static, str>,
-        /// Its status.
+        /// The status that the call returned.
         code: i32,
-        /// The status's name and text.
+        /// The name and the text of the status.
         name: String,
     },
     /// An error of the program itself, made by [`Error::other`].
@@ -229,7 +229,8 @@ pub enum Error {
     Other(OtherError),
 }
 
-/// As [`Display`](std::fmt::Display), so that a `main` that returns an error prints a readable message.
+/// Writes the same text as [`Display`](std::fmt::Display). A `main` that returns an error then prints a readable
+/// message.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self}")
@@ -268,19 +269,19 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
 }
 
 impl Error {
-    /// The error for `what`, which `device` does not support.
+    /// Returns the error for a feature `what` that `device` does not support.
     pub fn unsupported(what: impl Into<Cow<'static, str>>, device: &str) -> Self {
         Error::Unsupported { what: what.into(), device: device.into() }
     }
 
-    /// The operating system refused something: `what` failed with `error`.
+    /// Returns the error for an attempt `what` that the operating system refused with `error`.
     #[cold]
     pub fn host(what: impl Into<Cow<'static, str>>, error: &impl std::fmt::Display) -> Self {
         Error::Host { what: what.into(), detail: error.to_string() }
     }
 
-    /// Carries an error of the program itself through an operation, from a closure of `then`, `try_map` or `script`.
-    /// `cuda_async` gives it back unchanged: [`downcast_ref`](Error::downcast_ref) finds it.
+    /// Wraps an error of the program itself, such as one from a closure of `then`, `try_map` or `script`. `cuda_async`
+    /// gives it back unchanged: [`downcast_ref`](Error::downcast_ref) finds it.
     ///
     /// Many errors of `std` convert by `?`. So does a type of your own for which you implement `From`:
     ///
@@ -311,7 +312,7 @@ impl Error {
         }
     }
 
-    /// The error that [`Error::other`] carries, if it has this type.
+    /// Returns the error that [`Error::other`] wrapped, if it has the type `E`.
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {
             Error::Other(other) => other.get().downcast_ref(),
@@ -319,7 +320,7 @@ impl Error {
         }
     }
 
-    /// The error of work that reads memory which this error has poisoned.
+    /// Returns the error of work that reads memory which this error has poisoned.
     pub fn poison(self) -> Self {
         match self {
             Error::ContentsLost { .. } => self,
@@ -327,12 +328,12 @@ impl Error {
         }
     }
 
-    /// Whether the device is unusable from now on (until it is reset, where that can be done).
+    /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
     pub fn is_sticky(&self) -> bool {
         matches!(self, Error::Fault(_) | Error::DeviceLost { .. })
     }
 
-    /// Whether the same call can succeed later without any change to it.
+    /// Returns whether the same call can succeed later without any change to it.
     pub fn is_retryable(&self) -> bool {
         match self {
             // More memory than the device has never becomes free.

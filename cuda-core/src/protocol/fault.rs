@@ -4,42 +4,43 @@ use std::{borrow::Cow, fmt};
 
 use super::SourceLine;
 
-/// A kernel's fault, as far as the device knows it: a CPU device knows every field, a GPU little more than the kind.
+/// A kernel's fault, as far as the device can describe it. A CPU device fills every field; a GPU fills little more than
+/// the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
     /// The fault in words: "out-of-bounds write of 4 bytes in global memory".
     pub what: String,
-    /// The kind, for programs.
+    /// The kind of the fault.
     pub kind: FaultKind,
     /// The kernel, if known.
     pub kernel: Option<String>,
-    /// Where it happened, if known.
+    /// The place of the fault, if known.
     pub site: Option<FaultSite>,
-    /// The way to bring the device back, in words, if the backend gave it. The message of [`Error`](crate::Error) contains it;
-    /// this fault's own text does not.
+    /// The advice for bringing the device back, if the backend gave it. The message of [`Error`](crate::Error) contains
+    /// it; this fault's own text does not.
     pub recovery: Option<Cow<'static, str>>,
 }
 
 impl Fault {
-    /// A fault of which only the kind and the text are known.
+    /// Creates a fault of which only the kind and the text are known.
     pub fn new(kind: FaultKind, what: impl Into<String>) -> Self {
         Self { what: what.into(), kind, kernel: None, site: None, recovery: None }
     }
 
-    /// The same fault, in this kernel.
+    /// Sets the kernel of the fault.
     pub fn in_kernel(mut self, kernel: impl Into<String>) -> Self {
         self.kernel = Some(kernel.into());
         self
     }
 
-    /// The same fault, at this place.
+    /// Sets the place of the fault.
     pub fn at(mut self, site: FaultSite) -> Self {
         self.site = Some(site);
         self
     }
 
-    /// The same fault, with this way to bring the device back.
+    /// Sets the advice for bringing the device back.
     pub fn recovery(mut self, way: impl Into<Cow<'static, str>>) -> Self {
         self.recovery = Some(way.into());
         self
@@ -51,7 +52,7 @@ impl Fault {
     }
 }
 
-/// Kinds of faults.
+/// The kind of a [`Fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -61,7 +62,7 @@ pub enum FaultKind {
     Misaligned,
     /// A device-side `assert` failed.
     Assert,
-    /// A `trap` instruction.
+    /// The kernel executed a `trap` instruction.
     Trap,
     /// Threads wait at barriers or for each other, and none can continue.
     Deadlock,
@@ -73,7 +74,7 @@ pub enum FaultKind {
     Race,
     /// The launch executed more instructions than its budget allows.
     Budget,
-    /// Anything else.
+    /// Any other fault.
     Other,
 }
 
@@ -81,9 +82,9 @@ pub enum FaultKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultSite {
-    /// `blockIdx`.
+    /// `blockIdx` of the thread.
     pub block: [u32; 3],
-    /// `threadIdx`.
+    /// `threadIdx` of the thread.
     pub thread: [u32; 3],
     /// The address that was accessed, for faults of accesses.
     pub address: Option<u64>,
@@ -96,7 +97,7 @@ pub struct FaultSite {
 }
 
 impl FaultSite {
-    /// A place of which only the thread is known.
+    /// Creates a place of which only the thread is known.
     pub fn new(block: [u32; 3], thread: [u32; 3]) -> Self {
         Self { block, thread, address: None, ptx_line: None, source: None, nearest: None }
     }

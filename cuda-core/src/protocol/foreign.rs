@@ -9,8 +9,8 @@ use super::{Result, StreamId, Ticket};
 /// # Safety
 /// An implementation calls `submit` at most once, with handles that are valid during the call.
 pub unsafe trait Foreign: Send + Sync {
-    /// Runs `submit` with the raw stream of `ticket`, after `after`, and counts everything that it enqueues as one
-    /// submission.
+    /// Runs `submit` with the raw stream of `ticket`, ordered after the tickets in `after`. Everything that it enqueues
+    /// counts as one submission.
     ///
     /// # Errors
     /// The error of `submit`, or of the device. The ticket is then not used.
@@ -25,14 +25,16 @@ pub unsafe trait Foreign: Send + Sync {
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<()>;
 
-    /// The raw stream, for callers that only compare it or record events on it. Captures are for [`submit`](Self::submit).
+    /// Returns the raw stream, for callers that only compare it or record events on it. Captures are for
+    /// [`submit`](Self::submit).
     ///
     /// # Errors
     /// An error if there is no such stream.
     fn raw_stream(&self, stream: StreamId) -> Result<RawStream>;
 }
 
-/// Raw CUDA handles, valid inside the call that hands them out: its context is current there.
+/// The raw CUDA handles of a stream. They are valid inside the call that hands them out, and the context is current
+/// there.
 #[derive(Debug, Clone, Copy)]
 pub struct RawStream {
     /// A `CUstream`.

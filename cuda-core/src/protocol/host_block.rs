@@ -48,7 +48,7 @@ impl HostBlock {
         Self { id, start, bytes, free: Box::new(free) }
     }
 
-    /// A zeroed block of ordinary memory.
+    /// Allocates a zeroed block of ordinary memory.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
@@ -62,39 +62,39 @@ impl HostBlock {
         Ok(unsafe { Self::from_raw(start, bytes, move |start| dealloc(start.as_ptr(), layout)) })
     }
 
-    /// Its id.
+    /// Returns the id of the block.
     pub fn id(&self) -> HostId {
         self.id
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether it holds no bytes.
+    /// Returns whether the block has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Its first byte, for a device to copy from or to.
+    /// Returns a pointer to the first byte, for a device to copy from or to.
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// The bytes of an owned block.
+    /// Returns the bytes of an owned block, for reading.
     pub fn bytes(&mut self) -> &[u8] {
         self.bytes_mut()
     }
 
-    /// The bytes of an owned block, to be written.
+    /// Returns the bytes of an owned block, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `start` is valid for `bytes` initialised bytes; `&mut self` means that no other
         // owner holds the block; a submission that names it would hold a clone of its `Arc`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// The bytes of a shared block.
+    /// Returns the bytes of a shared block, for reading.
     ///
     /// # Safety
     /// No submission that writes to the block is in flight, and none is made while the slice lives.
@@ -103,7 +103,7 @@ impl HostBlock {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
-    /// The bytes of a shared block, to be written by a backend that carries out a download.
+    /// Returns the bytes in `range` of a shared block, for a backend that writes a download to them.
     ///
     /// # Safety
     /// The caller is the backend, running a submission that writes `range` of this block, and no other submission in

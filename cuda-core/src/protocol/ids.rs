@@ -9,19 +9,19 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A stream of one device. Never reused.
+    /// The id of a stream of one device. Never reused.
     StreamId;
-    /// A device allocation. Never reused.
+    /// The id of a device allocation. Never reused.
     AllocId;
-    /// A loaded module. Never reused.
+    /// The id of a loaded module. Never reused.
     ModuleId;
-    /// A block of host memory. Never reused in a process.
+    /// The id of a block of host memory. Never reused in a process.
     HostId;
-    /// A copy between two devices. Never reused in a process.
+    /// The id of a copy between two devices. Never reused in a process.
     TransferId;
 }
 
-/// A kernel: the entry at index `entry` in the list of the module's PTX.
+/// The id of a kernel: its module, and its index in the module's PTX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FunctionId {
     /// Its module.

@@ -11,12 +11,12 @@ pub struct EntryInfo {
     pub name: String,
     /// Its parameters in order.
     pub params: Vec<ParamInfo>,
-    /// The largest block it can be launched with on its device.
+    /// The maximum number of threads in a block on the module's device.
     pub max_threads: u32,
 }
 
 impl EntryInfo {
-    /// Bytes of its parameter block.
+    /// Returns the size of the parameter block in bytes.
     pub fn param_bytes(&self) -> u32 {
         self.params.last().map_or(0, |last| last.offset + last.size)
     }
@@ -29,7 +29,7 @@ pub struct ParamInfo {
     pub name: String,
     /// The type in the PTX, such as `u64`, or `b8[24]` for a struct.
     pub ty: ParamType,
-    /// Bytes from the start of the parameter block.
+    /// The offset in bytes from the start of the parameter block.
     pub offset: u32,
     /// Size in bytes.
     pub size: u32,
@@ -37,7 +37,7 @@ pub struct ParamInfo {
     pub align: u32,
 }
 
-/// The kernels of a PTX text, in its order. Their `max_threads` is 0: only a device knows it.
+/// Lists the kernels of a PTX text, in its order. Their `max_threads` is 0: only a device knows it.
 ///
 /// ```
 /// let ptx = ".version 7.0\n.target sm_50\n.entry k(.param .u64 p, .param .align 8 .b8 s[24]) { ret; }";

@@ -1,6 +1,6 @@
 //! The shape of a launch.
 
-/// Grid and block dimensions and dynamic shared memory of a launch.
+/// The grid and block dimensions and the dynamic shared memory of a launch.
 ///
 /// ```
 /// # use cuda_core::LaunchConfig;
@@ -21,11 +21,11 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
-    /// Threads per block that [`LaunchConfig::for_num_elems`] uses.
+    /// The number of threads per block that [`LaunchConfig::for_num_elems`] uses.
     pub const DEFAULT_BLOCK: u32 = 256;
 
-    /// A one-dimensional launch with at least one thread per element, in blocks of 256. Takes any integer, so `vec.len()`
-    /// needs no cast.
+    /// Creates a one-dimensional configuration with at least one thread per element, in blocks of 256. Takes any
+    /// integer, so `vec.len()` needs no cast.
     ///
     /// Zero elements still launch one block: kernels guard their index anyway. A number that is negative, or that needs
     /// more blocks than a `u32` can state, makes a configuration that every launch refuses with
@@ -35,8 +35,8 @@ impl LaunchConfig {
         Self::new(blocks(elements, Self::DEFAULT_BLOCK), Self::DEFAULT_BLOCK)
     }
 
-    /// A two-dimensional launch with at least one thread per point of a `width` by `height` plane, in blocks
-    /// of 16 by 16. Takes integers as [`for_num_elems`](Self::for_num_elems) does.
+    /// Creates a two-dimensional configuration with at least one thread per point of a `width` by `height` plane. The
+    /// blocks have 16 by 16 threads. Takes integers as [`for_num_elems`](Self::for_num_elems) does.
     ///
     /// ```
     /// # use cuda_core::LaunchConfig;
@@ -46,37 +46,37 @@ impl LaunchConfig {
         Self::new(1, 1).block(16, 16, 1).grid(blocks(width, 16), blocks(height, 16), 1)
     }
 
-    /// A one-dimensional launch of `grid` blocks of `block` threads.
+    /// Creates a one-dimensional configuration of `grid` blocks of `block` threads.
     pub const fn new(grid: u32, block: u32) -> Self {
         Self { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes: 0 }
     }
 
-    /// The same launch with this grid.
+    /// Sets the number of blocks in x, y and z.
     pub const fn grid(mut self, x: u32, y: u32, z: u32) -> Self {
         self.grid = [x, y, z];
         self
     }
 
-    /// The same launch with this block.
+    /// Sets the number of threads of a block in x, y and z.
     pub const fn block(mut self, x: u32, y: u32, z: u32) -> Self {
         self.block = [x, y, z];
         self
     }
 
-    /// The same launch with this many bytes of dynamic shared memory per block.
+    /// Sets the bytes of dynamic shared memory per block.
     pub const fn shared_bytes(mut self, bytes: u32) -> Self {
         self.shared_bytes = bytes;
         self
     }
 
-    /// Threads per block; saturates instead of wrapping.
+    /// Returns the number of threads per block. Saturates instead of wrapping.
     pub const fn threads_per_block(&self) -> u64 {
         (self.block[0] as u64)
             .saturating_mul(self.block[1] as u64)
             .saturating_mul(self.block[2] as u64)
     }
 
-    /// Whether a dimension is 0, which no device runs.
+    /// Returns whether a dimension is 0. No device runs such a launch.
     pub const fn is_empty(&self) -> bool {
         let [gx, gy, gz] = self.grid;
         let [bx, by, bz] = self.block;

@@ -13,9 +13,11 @@ pub enum Notice {
     Progress {
         /// The stream.
         stream: StreamId,
-        /// Host memory that uploads up to this number read may be changed again.
+        /// The number of the last accepted submission. The host memory that uploads up to this number read may be
+        /// changed again.
         accepted: u64,
-        /// Submissions up to this number have run or were skipped, and the bytes of their downloads are visible.
+        /// The number of the last complete submission. Submissions up to this number have run or were skipped, and the
+        /// bytes of their downloads are visible.
         complete: u64,
     },
     /// A submission failed, or was skipped because of an earlier failure. Its write set is poisoned. Wakes no task: the

@@ -9,12 +9,12 @@ use super::{Access, AllocId, HostId};
 pub struct Region {
     /// The allocation.
     pub alloc: AllocId,
-    /// Bytes from its start.
+    /// The offset in bytes from the start of the allocation.
     pub offset: u64,
 }
 
 impl Region {
-    /// The use of `bytes` bytes from here on.
+    /// Returns the use of `bytes` bytes from this position on.
     pub fn used(self, bytes: u64, access: Access) -> Use {
         let range = self.offset..self.offset.saturating_add(bytes);
         Use { base: self.alloc, range, access }
@@ -26,31 +26,32 @@ impl Region {
 pub struct HostRegion {
     /// The block.
     pub block: HostId,
-    /// Bytes from its start.
+    /// The offset in bytes from the start of the block.
     pub offset: u64,
 }
 
-/// One operand of a submission: which bytes of which allocation, and how they are accessed.
+/// One operand of a submission: bytes of an allocation, and the access to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     /// The allocation.
     pub base: AllocId,
-    /// Bytes from its start.
+    /// The range of bytes in the allocation.
     pub range: Range<u64>,
-    /// The access of the submission to them.
+    /// The access of the submission to these bytes.
     pub access: Access,
 }
 
-/// Tells the backend to write the device address of `region`, eight bytes, at byte `at` of the launch parameters.
+/// A place in the launch parameters where the backend writes the device address of a region. The address has eight
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relocation {
     /// Byte offset into the parameter block.
     pub at: u32,
-    /// The memory whose address it is.
+    /// The region whose address is written.
     pub region: Region,
-    /// Bytes that the kernel may access from there on.
+    /// The number of bytes that the kernel may access from there on.
     pub bytes: u64,
-    /// The access of the kernel to them.
+    /// The access of the kernel to these bytes.
     pub access: Access,
 }
 
@@ -66,7 +67,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Pattern::Byte(_) => 1,

@@ -13,7 +13,7 @@ impl OtherError {
         Self(error.into())
     }
 
-    /// The error.
+    /// Returns the error of the program.
     pub fn get(&self) -> &(dyn StdError + Send + Sync + 'static) {
         &*self.0
     }

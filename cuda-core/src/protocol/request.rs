@@ -13,13 +13,13 @@ pub enum Request {
     },
     /// Asks for the memory of the device; answered by [`Reply::Memory`].
     Memory,
-    /// Makes it possible to send to the memory of another device of the process; answered by [`Reply::Reached`].
+    /// Enables copies to the memory of another device of the process; answered by [`Reply::Reached`].
     Reach {
         /// The other device's address.
         address: String,
     },
-    /// Brings a device back after a fault; answered by [`Reply::Reset`] when everything that was submitted before has
-    /// run or was skipped. Submissions behind the request belong to the device after the reset.
+    /// Resets the device after a fault; answered by [`Reply::Reset`]. The reply comes when everything that was
+    /// submitted before has run or was skipped. Submissions behind the request belong to the device after the reset.
     Reset,
 }
 
@@ -29,18 +29,18 @@ pub enum Request {
 pub enum Reply {
     /// The module is loaded.
     Loaded {
-        /// The largest block of each kernel on this device, in the order of the module's entries.
+        /// The maximum number of threads per block of each kernel, in the order of the module's entries.
         max_threads: Vec<u32>,
         /// The output of the device's compiler, often empty.
         log: String,
     },
     /// The memory of the device.
     Memory(MemoryInfo),
-    /// Whether the other device can be sent to.
+    /// Whether copies to the other device are possible.
     Reached(bool),
     /// The device was reset. Memory and modules were kept.
     Reset {
-        /// The fault that it was brought back from, if there was one.
+        /// The fault that had lost the device, if there was one.
         lost: Option<Error>,
     },
 }
@@ -48,25 +48,25 @@ pub enum Reply {
 /// Device memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Held by live allocations of this device handle.
+    /// The bytes of live allocations of this device handle.
     pub used: u64,
-    /// Free on the device, by its own count.
+    /// The bytes that are free, by the device's own count.
     pub free: u64,
-    /// All of it.
+    /// The total bytes of the device.
     pub total: u64,
 }
 
-/// Takes the reply to a request, once. A backend that drops it without a reply breaks the protocol; the client then
-/// sees [`Error::DeviceLost`].
+/// The handle with which a backend replies to a request, once. A backend that drops it without a reply breaks the
+/// protocol; the client then sees [`Error::DeviceLost`].
 pub struct Answer(Box<dyn FnOnce(Result<Reply>) + Send>);
 
 impl Answer {
-    /// An answer that is handed to `take`.
+    /// Creates an answer that passes the reply to `take`.
     pub fn new(take: impl FnOnce(Result<Reply>) + Send + 'static) -> Self {
         Self(Box::new(take))
     }
 
-    /// Gives the reply. May run a waker, so the caller holds no lock.
+    /// Passes the reply to the client. May run a waker, so the caller holds no lock.
     pub fn give(self, reply: Result<Reply>) {
         (self.0)(reply);
     }

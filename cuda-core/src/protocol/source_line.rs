@@ -6,23 +6,23 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct SourceLine {
-    /// The file, as the compiler was given it.
+    /// The path of the file, as it was passed to the compiler.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
-    /// The column, from 1; 0 where the compiler did not say.
+    /// The column, from 1; 0 if unknown.
     pub column: u32,
-    /// The call, if this is in a function that was inlined.
+    /// The position of the call, if this place is in an inlined function.
     pub inlined_at: Option<Box<SourceLine>>,
 }
 
 impl SourceLine {
-    /// A place in a function that was not inlined.
+    /// Creates a place in a function that was not inlined.
     pub fn new(file: impl Into<String>, line: u32, column: u32) -> Self {
         Self { file: file.into(), line, column, inlined_at: None }
     }
 
-    /// The same place, in a function that was inlined at `call`.
+    /// Sets the position of the call at which the function was inlined.
     pub fn inlined_at(mut self, call: SourceLine) -> Self {
         self.inlined_at = Some(Box::new(call));
         self
@@ -30,7 +30,7 @@ impl SourceLine {
 }
 
 impl fmt::Display for SourceLine {
-    /// `file:line:column`, which editors and terminals know.
+    /// Writes `file:line:column`, a form that editors and terminals recognise.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)?;
         if self.column > 0 {

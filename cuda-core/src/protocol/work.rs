@@ -12,7 +12,7 @@ use super::{TransferId, Use};
 pub struct Submission<'a> {
     /// The stream, and the number of this submission on it. Numbers of a stream count up by one.
     pub ticket: Ticket,
-    /// Tickets of other streams that come first. The backend took each of them earlier.
+    /// The tickets of other streams that this submission comes after. The backend took each of them earlier.
     pub after: &'a [Ticket],
     /// The work. Borrowed, since it is large and the submission is made around it.
     pub work: &'a Work<'a>,
@@ -26,7 +26,7 @@ pub struct Submission<'a> {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Work<'a> {
-    /// Does nothing: an edge between streams, made of the submission's `after`.
+    /// Orders the stream after the tickets in the submission's `after`, and does nothing else.
     Join,
     /// Copies host memory to the device.
     Upload {
@@ -55,7 +55,7 @@ pub enum Work<'a> {
         /// Length of the copy.
         bytes: u64,
     },
-    /// Repeats a pattern.
+    /// Fills device memory with a repeated pattern.
     Fill {
         /// Destination, aligned to the pattern's size.
         to: Region,
@@ -64,7 +64,7 @@ pub enum Work<'a> {
         /// The number of repetitions.
         count: u64,
     },
-    /// Copies to the memory of another device, which was announced there with
+    /// Copies device memory to another device. The destination was announced there with
     /// [`Control::Receive`](super::Control::Receive). The destination is used for nothing else until the ticket is
     /// complete.
     Send {
@@ -75,8 +75,8 @@ pub enum Work<'a> {
         /// Length of the copy.
         bytes: u64,
     },
-    /// Writes the time at which the stream gets here: nanoseconds of the device's clock, a `u64` of eight bytes. Only the
-    /// difference of two times of one device has a meaning.
+    /// Writes the time at which the stream reaches this step, in nanoseconds of the device's clock. The time is a `u64`
+    /// of eight bytes. Only the difference of two times of one device has a meaning.
     Timestamp {
         /// Destination, aligned to eight bytes.
         to: Region,
@@ -86,7 +86,7 @@ pub enum Work<'a> {
 }
 
 impl Work<'_> {
-    /// The same work without borrows.
+    /// Converts the work into a form without borrows.
     pub fn into_owned(self) -> Work<'static> {
         match self {
             Work::Join => Work::Join,
@@ -123,8 +123,8 @@ impl Work<'_> {
         }
     }
 
-    /// Whether every write replaces all bytes of its operand, so that their earlier contents do not matter. False for
-    /// kernels, which may read before they write.
+    /// Returns whether every write replaces all bytes of its operand, so that their earlier contents do not matter.
+    /// False for kernels, which may read before they write.
     pub fn overwrites(&self) -> bool {
         !matches!(self, Work::Launch(_))
     }
@@ -135,7 +135,7 @@ impl Work<'_> {
 pub struct Launch<'a> {
     /// The kernel.
     pub function: FunctionId,
-    /// Grid, block, dynamic shared memory.
+    /// The grid, the block and the dynamic shared memory.
     pub config: LaunchConfig,
     /// The parameter block in the kernel's layout: each parameter at its own alignment.
     pub params: Cow<'a, [u8]>,

@@ -8,7 +8,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// Bytes of idle host memory that a device keeps for the next copies. More goes back to the system.
+/// The maximum number of bytes of idle host memory that a device keeps for later copies. More goes back to the system.
 pub const HOST_POOL_LIMIT: usize = 256 << 20;
 
 /// The smallest block, in bytes.

@@ -11,7 +11,7 @@ use crate::{
     sync::{Receiver, one_shot},
 };
 
-/// A reply to a request that has not arrived yet. Await it, or block on it with [`wait`](Pending::wait).
+/// The future reply to a request. Await it, or block on it with [`wait`](Pending::wait).
 #[must_use = "the reply is lost unless it is awaited, polled or waited for"]
 pub struct Pending<T>(State<T>);
 
@@ -41,7 +41,7 @@ impl<T> Pending<T> {
         Self(State::Known(value))
     }
 
-    /// Ready when the reply is there.
+    /// Polls for the reply.
     ///
     /// # Errors
     /// The error of the request; [`Error::AlreadyEnded`] after the reply was taken.
@@ -50,7 +50,7 @@ impl<T> Pending<T> {
         receiver.poll(task).map(|reply| self.take(reply))
     }
 
-    /// Blocks the calling thread until the reply is there.
+    /// Blocks the calling thread until the reply arrives.
     ///
     /// # Errors
     /// As [`poll`](Pending::poll).

@@ -45,7 +45,7 @@ pub struct Limits<'a> {
     /// worker stops right before the first instruction beyond the limit. Of several workers, each may execute up to 256
     /// instructions more. The limit makes the launch a few percent slower.
     pub instructions: Option<u64>,
-    /// Another thread sets this flag to end the launch with [`FaultKind::Cancelled`](super::FaultKind).
+    /// A flag that another thread sets to end the launch with [`FaultKind::Cancelled`](super::FaultKind).
     pub cancel: Option<&'a AtomicBool>,
 }
 
@@ -56,7 +56,7 @@ pub struct Launch<'a> {
     pub dims: LaunchDims,
     /// The parameter block: each parameter at its offset.
     pub params: &'a [u8],
-    /// See [`Limits`].
+    /// The limits that end the launch early.
     pub limits: Limits<'a>,
     /// The pool over which the blocks are distributed, together with the calling thread. Without a pool, or if the
     /// [`Schedule`] requires one worker, the calling thread runs all blocks.
@@ -65,9 +65,9 @@ pub struct Launch<'a> {
     pub schedule: Schedule,
     /// Checks in addition to those that are always on.
     pub checks: Checks,
-    /// Counts executed instructions.
+    /// The profile that counts the executed instructions, if any.
     pub profile: Option<&'a Profile>,
-    /// Receives the output of `printf`. It is called with complete strings, from several threads.
+    /// The function that receives the output of `printf`. It is called with complete strings, from several threads.
     pub print: &'a (dyn Fn(&str) + Sync),
 }
 

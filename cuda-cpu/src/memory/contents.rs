@@ -9,7 +9,7 @@ pub enum Contents {
 }
 
 impl Contents {
-    /// The number of bytes of an allocation that are marked: 64 KiB.
+    /// The number of bytes at the start of an allocation that [`Contents::Byte`] sets: 64 KiB.
     pub const MARKED: u64 = 64 << 10;
 }
 
@@ -22,9 +22,9 @@ impl Default for Contents {
 /// The usage of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// The bytes of allocations that are neither freed nor to be freed by a submitted free.
+    /// The bytes of allocations that are not freed and for which no free is submitted.
     pub used: u64,
-    /// The maximum of bytes in use so far.
+    /// The maximum number of bytes in use so far.
     pub peak: u64,
     /// The capacity in bytes.
     pub total: u64,

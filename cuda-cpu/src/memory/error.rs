@@ -32,8 +32,8 @@ pub struct Nearest {
     pub address: u64,
     /// The size of the allocation in bytes.
     pub size: u64,
-    /// The distance in bytes from the allocation's nearest byte to the invalid address: positive after the end, negative
-    /// before the start, zero if the access starts inside.
+    /// The distance in bytes from the allocation's nearest byte to the invalid address. It is positive after the end,
+    /// negative before the start, and zero if the access starts inside.
     pub distance: i64,
     /// Whether the allocation is freed.
     pub freed: bool,

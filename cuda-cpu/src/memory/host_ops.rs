@@ -24,7 +24,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes `pattern` `count` times. Patterns of 1, 2 and 4 bytes are fast.
+    /// Writes `pattern` `count` times, from `address` on. Patterns of 1, 2 and 4 bytes are fast.
     pub fn fill(&self, address: u64, pattern: &[u8], count: u64) -> Result<(), AccessError> {
         let size = pattern.len() as u64;
         let bytes = size.saturating_mul(count);

@@ -68,8 +68,8 @@ impl Memory {
         Self { contents, tracks: false, frees_by_kernels, table }
     }
 
-    /// Makes the memory record for each byte whether it was written, which
-    /// [`Checks::uninitialised`](crate::Checks::uninitialised) requires. This takes an eighth more host memory.
+    /// Records for each byte whether it was written, as [`Checks::uninitialised`](crate::Checks::uninitialised)
+    /// requires. This takes an eighth more host memory.
     pub fn tracking(self) -> Self {
         Self { tracks: true, ..self }
     }

@@ -31,7 +31,7 @@ impl ExecutionContext {
         Self(Repr::Shared(Arc::new(shared)))
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         match &self.0 {
             Repr::Inline(root) => root.stream().device(),

@@ -3,8 +3,8 @@
 use cuda_core::{Result, Stream};
 use parking_lot::Mutex;
 
-/// The number of streams that the forks of one operation borrow in addition to its own. Further branches share them: an
-/// idle one if there is one, else the next in turn.
+/// The maximum number of streams that one operation borrows for its branches, in addition to its own. Further branches
+/// share them: an idle one if there is one, else the next in turn.
 pub const MAX_FORK_STREAMS: usize = 7;
 
 #[derive(Default)]

@@ -6,13 +6,13 @@ use cuda_core::{Result, Stream, Waiter};
 
 use crate::context::tree::{ExecutionContext, RunMode};
 
-/// The state of one step's wait for credit; see [`ExecutionContext::poll_credit`]. Each step owns one, because several
-/// waiting steps may share a context. A clone starts without a wait.
+/// A step's wait for credit, used by [`ExecutionContext::poll_credit`]. Each step owns one, because several waiting
+/// steps may share a context. A clone starts without a wait.
 #[derive(Default)]
 pub struct Credit(Option<Box<Waiter>>);
 
 impl Credit {
-    /// A wait that has not begun.
+    /// Creates a wait that has not started.
     #[inline]
     pub const fn new() -> Self {
         Self(None)
@@ -35,7 +35,7 @@ impl Credit {
 }
 
 impl Drop for Credit {
-    /// Keeps the drop of a waiter out of line: a step that never waits only checks for one.
+    /// Drops the waiter if there is one. That code is not inlined, so a step without a waiter only makes the check.
     #[inline]
     fn drop(&mut self) {
         if let Some(waiter) = self.0.take() {
@@ -63,9 +63,10 @@ impl std::fmt::Debug for Credit {
 }
 
 impl ExecutionContext {
-    /// Ready when the stream [has credit](cuda_core::Stream::has_credit): fewer submissions, and fewer bytes of host
-    /// memory, in flight than its device allows. Always ready in [`async_on`](crate::DeviceOp::async_on), which checks the
-    /// credit before the first step, and in recordings: steps may not wait there.
+    /// Polls for [credit](cuda_core::Stream::has_credit) to submit more work to the stream. There is credit while fewer
+    /// submissions, and fewer bytes of host memory, are in flight than the device allows. Always ready in
+    /// [`async_on`](crate::DeviceOp::async_on), which checks the credit before the first step, and in recordings: steps
+    /// may not wait there.
     #[inline]
     pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;

@@ -15,10 +15,10 @@ use cuda_core::{Result, Stream};
 
 use crate::context::tree::RunInFlight;
 
-/// The number of waits that do not spin after a spin that found no result.
+/// The number of waits that do not spin after an unsuccessful spin.
 pub const RETRY: u32 = 16;
 
-/// The upper limit of [`set_max_spin`]: no poll blocks its executor thread for longer.
+/// The longest time that [`set_max_spin`] accepts. A spin blocks its executor thread for no longer than this.
 pub const MAX_SPIN_LIMIT: Duration = Duration::from_millis(1);
 
 static MAX_SPIN_NANOS: AtomicU64 = AtomicU64::new(20_000);

@@ -10,9 +10,9 @@ pub enum Completion {
     /// An event is recorded behind the work, and the completion thread queries it. The stream is not delayed, and the
     /// wake comes some microseconds after the work. The default.
     Polled {
-        /// The time for which the thread spins after a report or a new request for one. After that it sleeps between
-        /// checks: each time for 1/64 of the time that it has waited, and at least 5 us. While reports are closer
-        /// together than `spin`, the thread keeps a core busy.
+        /// The time for which the thread spins after a report, or after a new request for one. After that it sleeps
+        /// between checks: each time for 1/64 of the time that it has waited, and at least 5 us. While reports are
+        /// closer together than `spin`, the thread keeps a core busy.
         spin: Duration,
     },
     /// The driver calls a host function on its own thread, and the function wakes the completion thread. No thread
@@ -21,7 +21,7 @@ pub enum Completion {
 }
 
 impl Default for Completion {
-    /// [`Polled`](Completion::Polled), which spins for 500 us, or for 20 us with fewer than four cores.
+    /// Returns [`Polled`](Completion::Polled) with a spin of 500 us, or of 20 us with fewer than four cores.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let spin = Duration::from_micros(if cores < 4 { 20 } else { 500 });

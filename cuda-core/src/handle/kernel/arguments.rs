@@ -19,7 +19,7 @@ const INLINE_BYTES: usize = 128;
 /// No parameter is aligned to more.
 const MAX_ALIGN: usize = 256;
 
-/// Arguments, in the order of the kernel's parameters; buffers are borrowed.
+/// The arguments of a launch, in the order of the kernel's parameters. Buffers are borrowed.
 pub struct Arguments<'a> {
     pub(super) bytes: List<u8, INLINE_BYTES>,
     places: List<Place, 16>,
@@ -40,7 +40,7 @@ impl Default for Arguments<'_> {
 }
 
 impl<'a> Arguments<'a> {
-    /// An empty list of arguments.
+    /// Creates an empty list of arguments.
     #[inline]
     pub fn new() -> Self {
         Self::default()
@@ -58,7 +58,7 @@ impl<'a> Arguments<'a> {
         self.raw(bytemuck::bytes_of(value), align_of::<T>())
     }
 
-    /// Adds a struct's bytes, passed by value; `align` is its alignment in bytes, 256 at most.
+    /// Adds the bytes of a struct that is passed by value. `align` is its alignment in bytes, 256 at most.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8], align: usize) -> &mut Self {
         self.push(bytes, align, ArgumentKind::Bytes)
@@ -83,13 +83,13 @@ impl<'a> Arguments<'a> {
         self.view(buffer.view(), access)
     }
 
-    /// Adds the address of a slice, to be read.
+    /// Adds the address of a slice that the kernel reads.
     #[inline]
     pub fn slice<T>(&mut self, slice: Slice<'a, T>) -> &mut Self {
         self.view(slice.view(), Access::Read)
     }
 
-    /// Adds the address of a slice, to be read and written.
+    /// Adds the address of a slice that the kernel reads and writes.
     #[inline]
     pub fn slice_mut<T>(&mut self, slice: &'a SliceMut<'_, T>) -> &mut Self {
         self.view(slice.view(), Access::Write)
@@ -104,12 +104,12 @@ impl<'a> Arguments<'a> {
         self
     }
 
-    /// The number of arguments.
+    /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Function {
-    /// Launches on `stream`, ordered with every other use of the buffers among the arguments.
+    /// Launches the kernel on `stream`. The library orders the launch with every other use of its buffers.
     ///
     /// # Errors
     /// [`Error::Arguments`] if number, sizes or kinds do not fit the kernel's parameters,

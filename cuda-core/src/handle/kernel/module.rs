@@ -18,9 +18,9 @@ use crate::{
     sync::ShardedArc,
 };
 
-/// Code on a device. It is unloaded after its last use, when the last clone, the last [`Function`] and the last
-/// recording of its launches are dropped. On a GPU, unloading waits for every running kernel, as loading does. Keep
-/// modules that are used again.
+/// A module of kernels that is loaded on a device. It is unloaded after its last use, when the last clone, the last
+/// [`Function`] and the last recording of its launches are dropped. On a GPU, unloading waits for every running kernel,
+/// as loading does. Keep modules that are used again.
 #[derive(Clone)]
 pub struct Module(ShardedArc<Loaded>);
 
@@ -41,7 +41,8 @@ struct Parts {
     shapes: Arc<[Shape]>,
 }
 
-/// Keeps a [`Module`] loaded, but not its device open: for caches, whose entries should not outlive their device.
+/// A handle that keeps a [`Module`] loaded, but not its device open. It is for caches, whose entries should not outlive
+/// their device.
 #[derive(Clone)]
 pub struct CachedModule {
     device: WeakDevice,
@@ -93,7 +94,7 @@ impl Device {
         self.start_loading(ptx)?.wait()
     }
 
-    /// As [`load_ptx`](Device::load_ptx) without blocking: the compiler runs on a thread of the device.
+    /// Starts to compile and load PTX, without blocking. The compiler runs on a thread of the device.
     ///
     /// # Errors
     /// [`Error::InvalidPtx`], if the kernels of the text cannot be listed.
@@ -118,7 +119,7 @@ impl Loading {
         Ok(Self { module: Some((device.clone(), unloads, entries, has_variables)), reply })
     }
 
-    /// Ready with the module when it is loaded.
+    /// Polls for the loaded module.
     ///
     /// # Errors
     /// As [`Device::load_ptx`].
@@ -176,28 +177,28 @@ impl Module {
         Self(ShardedArc::new(Loaded { device, parts }))
     }
 
-    /// A handle that keeps the module loaded and does not keep its device open.
+    /// Returns a handle that keeps the module loaded, but not its device open.
     pub fn cached(&self) -> CachedModule {
         CachedModule { device: self.device().downgrade(), parts: self.0.parts.clone() }
     }
 
-    /// The device it is on.
+    /// Returns the device of this module.
     #[inline]
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// Its kernels.
+    /// Returns the kernels of this module.
     pub fn entries(&self) -> &[EntryInfo] {
         &self.0.parts.entries
     }
 
-    /// The output of the device's compiler, often empty.
+    /// Returns the output of the device's compiler, which is often empty.
     pub fn log(&self) -> &str {
         &self.0.parts.log
     }
 
-    /// The kernel of this name.
+    /// Returns the kernel with this name.
     ///
     /// # Errors
     /// [`Error::NoSuchKernel`], which lists the kernels of the module.
@@ -243,18 +244,18 @@ pub struct Function {
 }
 
 impl Function {
-    /// Name and parameters.
+    /// Returns the name and the parameters of this kernel.
     pub fn info(&self) -> &EntryInfo {
         // The index was found in this list, which never changes.
         &self.module.entries()[self.entry as usize]
     }
 
-    /// Its name.
+    /// Returns the name of this kernel.
     pub fn name(&self) -> &str {
         &self.info().name
     }
 
-    /// The device it is on.
+    /// Returns the device of this kernel.
     #[inline]
     pub fn device(&self) -> &Device {
         self.module.device()

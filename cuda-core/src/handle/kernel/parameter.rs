@@ -2,7 +2,7 @@
 
 use crate::protocol::{ParamInfo, ParamType, ScalarKind};
 
-/// The kind of an argument, as far as the kernel's PTX states it.
+/// The kind of an argument, which is checked against the type in the kernel's PTX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentKind {
@@ -10,13 +10,13 @@ pub enum ArgumentKind {
     Integer,
     /// A floating-point number.
     Float,
-    /// Bytes that may be anything: a struct.
+    /// Bytes without a known type, such as a struct.
     Bytes,
 }
 
 impl ArgumentKind {
-    /// Whether it can stand for a parameter that the PTX declares as `ty`. Every kind fits a parameter of plain bits.
-    /// Compilers declare structs so, and from CUDA 13 on also many numbers.
+    /// Returns whether an argument of this kind fits a parameter that the PTX declares as `ty`. Every kind fits a
+    /// parameter of plain bits. Compilers declare structs so, and from CUDA 13 on also many numbers.
     pub fn fits(self, ty: ParamType) -> bool {
         use ScalarKind::{Bfloat, Float, Signed, Unsigned};
         match self {

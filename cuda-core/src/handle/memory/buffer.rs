@@ -34,7 +34,7 @@ pub struct DeviceBuffer<T> {
 }
 
 impl<T: Element> DeviceBuffer<T> {
-    /// Allocates. The contents are unspecified (some earlier bytes of this device).
+    /// Allocates a buffer of `len` elements. The contents are unspecified (some earlier bytes of this device).
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or an error of the device.
@@ -46,7 +46,7 @@ impl<T: Element> DeviceBuffer<T> {
         Ok(Self { allocation, start: 0, len, element: PhantomData })
     }
 
-    /// Allocates and zeroes.
+    /// Allocates a buffer of `len` zeroed elements.
     ///
     /// # Errors
     /// As [`DeviceBuffer::uninitialised`].
@@ -56,7 +56,7 @@ impl<T: Element> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// Allocates and uploads all of `host`.
+    /// Allocates a buffer and uploads all of `host` to it.
     ///
     /// # Errors
     /// As [`DeviceBuffer::uninitialised`].
@@ -76,7 +76,7 @@ impl<T: Element> DeviceBuffer<T> {
         self.view().part::<T>(range)?.upload(stream, host)
     }
 
-    /// Copies the elements of `range` to `host`, which has as many.
+    /// Copies the elements of `range` to `host`, which has the same length.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if it does not fit, or an error of the device.
@@ -89,7 +89,7 @@ impl<T: Element> DeviceBuffer<T> {
         self.view().part::<T>(range)?.download(stream, host)
     }
 
-    /// Copies `from`, which has as many elements, into this buffer.
+    /// Copies `from`, which has the same length, into this buffer.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
@@ -107,22 +107,22 @@ impl<T: Element> DeviceBuffer<T> {
 }
 
 impl<T> DeviceBuffer<T> {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no elements.
+    /// Returns whether the buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The device it is on.
+    /// Returns the device of this buffer.
     pub fn device(&self) -> &Device {
         self.allocation.device()
     }
 
-    /// The memory itself. Parts of a split buffer share it.
+    /// Returns the allocation that holds the elements. Parts of a split buffer share it.
     #[inline]
     pub fn allocation(&self) -> &Arc<Allocation> {
         &self.allocation
@@ -134,12 +134,12 @@ impl<T> DeviceBuffer<T> {
         View { allocation: &self.allocation, start: self.start, bytes }
     }
 
-    /// All elements, to be read.
+    /// Returns a slice of all elements, for reading.
     pub fn as_slice(&self) -> Slice<'_, T> {
         Slice::new(self.view())
     }
 
-    /// The elements of `range`, to be read.
+    /// Returns a slice of the elements in `range`, for reading.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if they are not inside.
@@ -147,13 +147,14 @@ impl<T> DeviceBuffer<T> {
         self.view().part::<T>(range).map(Slice::new)
     }
 
-    /// All elements, to be written.
+    /// Returns a slice of all elements, for writing.
     pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
         SliceMut::new(self.view())
     }
 
-    /// The elements of `range`, to be written. The library orders a use of this slice like a use of every piece that it
-    /// touches. A buffer that was never split is one piece: to use parts on several streams at the same time, split it.
+    /// Returns a slice of the elements in `range`, for writing. The library orders a use of this slice like a use of
+    /// every piece that it touches. A buffer that was never split is one piece: to use parts on several streams at the
+    /// same time, split it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `range` is not inside the buffer.
@@ -161,7 +162,7 @@ impl<T> DeviceBuffer<T> {
         self.view().part::<T>(range).map(SliceMut::new)
     }
 
-    /// The elements before `mid` and those from it on, to be written. Streams may use the two at the same time.
+    /// Splits the buffer at `mid` into two slices, for writing. Streams may use the two at the same time.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `mid` is not inside, or if the allocation has 4096 parts.
@@ -169,7 +170,8 @@ impl<T> DeviceBuffer<T> {
         self.as_slice_mut().split_at(mid)
     }
 
-    /// Chunks of `size` elements, the last one perhaps shorter, to be written. Streams may use them at the same time.
+    /// Splits the buffer into slices of `size` elements, for writing. The last one may be shorter. Streams may use them
+    /// at the same time.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `size` is 0, or if the allocation would have more than 4096 parts.
@@ -177,8 +179,8 @@ impl<T> DeviceBuffer<T> {
         self.as_slice_mut().chunks(size)
     }
 
-    /// Two buffers: the elements before `mid` and those from it on. They share the allocation, which is freed after the
-    /// last use of both. Streams may use them at the same time.
+    /// Splits the buffer at `mid` into two buffers. They share the allocation, which is freed after the last use of
+    /// both. Streams may use them at the same time.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `mid` is not inside, or if the allocation has 4096 parts. The buffer is then dropped.
@@ -190,7 +192,7 @@ impl<T> DeviceBuffer<T> {
         Ok((Self { len: mid, ..self }, second))
     }
 
-    /// Buffers of `size` elements, the last one perhaps shorter. They share the allocation.
+    /// Splits the buffer into buffers of `size` elements. The last one may be shorter. They share the allocation.
     ///
     /// # Errors
     /// As [`chunks_mut`](Self::chunks_mut). The buffer is then dropped.

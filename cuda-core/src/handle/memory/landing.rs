@@ -25,17 +25,17 @@ impl<T: Element> Landing<T> {
         Self { stream: stream.clone(), ticket, buffer: Some((lease, len)), element: PhantomData }
     }
 
-    /// The submission that fills the buffer.
+    /// Returns the ticket of the submission that fills the buffer.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.buffer.as_ref().map_or(0, |(_, len)| *len)
     }
 
-    /// Whether it has none.
+    /// Returns whether the buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -22,7 +22,7 @@ use crate::{
 static NEXT_TRANSFER: AtomicU64 = AtomicU64::new(1);
 
 impl Device {
-    /// Whether this device can copy to the memory of `other` (peer access). `None` before the reply of
+    /// Returns whether this device can copy to the memory of `other` (peer access). `None` before the reply of
     /// [`reach`](Device::reach). Does not ask the device.
     pub fn known_to_reach(&self, other: &Device) -> Option<bool> {
         self.core().peers.known(&other.info().address)
@@ -113,7 +113,7 @@ pub struct Crossing<T> {
 }
 
 impl<T: Element> Crossing<T> {
-    /// The submission that fills the buffer, on a stream of the source's device.
+    /// Returns the ticket of the submission that fills the buffer, on a stream of the source's device.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }

@@ -18,7 +18,7 @@ use crate::{
     runtime::Lease,
 };
 
-/// Host memory of `len` elements, pinned where the device is a GPU; reads and writes like a slice.
+/// Host memory of `len` elements, pinned if the device is a GPU. It is read and written like a slice.
 pub struct PinnedBuffer<T> {
     lease: Arc<Lease>,
     len: usize,
@@ -26,8 +26,8 @@ pub struct PinnedBuffer<T> {
 }
 
 impl Device {
-    /// A zeroed host buffer of `len` elements that this device copies from and to at full speed. May block for as long
-    /// as the driver pins memory: inside a poll use [`start_pinning`](Device::start_pinning).
+    /// Allocates a zeroed host buffer of `len` elements, for copies at full speed. May block for as long as the driver
+    /// pins memory: inside a poll use [`start_pinning`](Device::start_pinning).
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
@@ -35,8 +35,8 @@ impl Device {
         PinnedBuffer::new(self, len)
     }
 
-    /// As [`pinned`](Device::pinned), but not zeroed: the buffer holds bytes of an earlier copy. Use it as the target
-    /// of a download.
+    /// Allocates a buffer as [`pinned`](Device::pinned) does, but does not zero it. The buffer holds bytes of an
+    /// earlier copy. Use it as the target of a download.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
@@ -44,7 +44,8 @@ impl Device {
         PinnedBuffer::uninitialised(self, len)
     }
 
-    /// As [`pinned_uninitialised`](Device::pinned_uninitialised), if there is memory that was pinned before and is idle.
+    /// Allocates a buffer as [`pinned_uninitialised`](Device::pinned_uninitialised) does, but only from idle memory
+    /// that is already pinned. `None` if there is none.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`] if `len` elements exceed the address space.
@@ -74,7 +75,7 @@ impl<T: Element> PinnedBuffer<T> {
         Self { lease, len, element: PhantomData }
     }
 
-    /// A buffer with a copy of `values`.
+    /// Creates a buffer with a copy of `values`.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].

@@ -26,15 +26,15 @@ pub struct Pinning<T> {
 }
 
 impl Device {
-    /// As [`pinned_uninitialised`](Device::pinned_uninitialised), without blocking. If a GPU has no idle block of that size, a
-    /// helper thread pins a new one.
+    /// Starts to allocate a buffer as [`pinned_uninitialised`](Device::pinned_uninitialised) does, without blocking. If
+    /// a GPU has no idle block of that size, a helper thread pins a new one.
     pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
         Pinning { device: self.clone(), len, job: None, taken: false, element: PhantomData }
     }
 }
 
 impl<T: Element> Pinning<T> {
-    /// Ready with the buffer. It holds the bytes of an earlier copy.
+    /// Polls for the buffer. It holds the bytes of an earlier copy.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`]; [`Error::Host`] if the helper thread cannot be started or the backend panicked on
@@ -60,7 +60,7 @@ impl<T: Element> Pinning<T> {
         Poll::Ready(lease.map(|lease| PinnedBuffer::of_lease(lease, self.len)))
     }
 
-    /// Pins a buffer on the calling thread, which may block for as long as that takes.
+    /// Allocates the buffer on the calling thread. This may block while the driver pins memory.
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].

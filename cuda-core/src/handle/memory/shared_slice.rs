@@ -8,14 +8,15 @@ use std::{
 use super::{buffer::DeviceBuffer, slice::Slice, view::bounds};
 use crate::protocol::Result;
 
-/// Elements of a shared device buffer, to be read. It keeps the buffer alive.
+/// A slice of a shared device buffer, for reading. It keeps the buffer alive.
 pub struct SharedSlice<T> {
     buffer: Arc<DeviceBuffer<T>>,
     range: Range<usize>,
 }
 
 impl<T> DeviceBuffer<T> {
-    /// The elements of `range`, to be read by operations that outlive this call. The slice keeps the buffer alive.
+    /// Returns a slice of the elements in `range`, for operations that outlive this call. They may only read it. The
+    /// slice keeps the buffer alive.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the buffer.
@@ -27,13 +28,13 @@ impl<T> DeviceBuffer<T> {
 }
 
 impl<T> SharedSlice<T> {
-    /// The elements, borrowed.
+    /// Returns a borrowed slice of the elements.
     pub fn as_slice(&self) -> Slice<'_, T> {
         // The range was checked when this was made, and a buffer never changes its length.
         self.buffer.slice(self.range.clone()).unwrap_or_else(|_| self.buffer.as_slice())
     }
 
-    /// Some of its elements. The result keeps the buffer alive too.
+    /// Returns a slice of the elements in `range`. The result keeps the buffer alive too.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
@@ -44,17 +45,17 @@ impl<T> SharedSlice<T> {
         Ok(Self { buffer: self.buffer.clone(), range: offset(part.start)..offset(part.end) })
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether it has no elements.
+    /// Returns whether the slice has no elements.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
         &self.buffer
     }

@@ -17,14 +17,14 @@ use crate::{
     protocol::{Element, Result, Ticket},
 };
 
-/// Elements of a device buffer, borrowed to be read.
+/// A borrowed slice of a device buffer, for reading.
 #[derive(Clone, Copy)]
 pub struct Slice<'a, T> {
     view: View<'a>,
     element: PhantomData<&'a [T]>,
 }
 
-/// Elements of a device buffer, borrowed to be written.
+/// A borrowed slice of a device buffer, for writing.
 pub struct SliceMut<'a, T> {
     view: View<'a>,
     element: PhantomData<&'a mut [T]>,
@@ -40,22 +40,22 @@ impl<'a, T> Slice<'a, T> {
         self.view
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         elements::<T>(self.view)
     }
 
-    /// Whether it has no elements.
+    /// Returns whether the slice has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The device it is on.
+    /// Returns the device of the buffer.
     pub fn device(&self) -> &'a Device {
         self.view.allocation.device()
     }
 
-    /// Some of its elements.
+    /// Returns a slice of the elements in `range`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
@@ -65,7 +65,7 @@ impl<'a, T> Slice<'a, T> {
 }
 
 impl<T: Element> Slice<'_, T> {
-    /// Copies the elements to `host`, which has as many.
+    /// Copies the elements to `host`, which has the same length.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
@@ -84,27 +84,27 @@ impl<'a, T> SliceMut<'a, T> {
         self.view
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         elements::<T>(self.view)
     }
 
-    /// Whether it has no elements.
+    /// Returns whether the slice has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The device it is on.
+    /// Returns the device of the buffer.
     pub fn device(&self) -> &'a Device {
         self.view.allocation.device()
     }
 
-    /// The elements, to be read.
+    /// Returns a slice of all elements, for reading.
     pub fn as_slice(&self) -> Slice<'_, T> {
         Slice::new(self.view)
     }
 
-    /// Some of its elements, to be read.
+    /// Returns a slice of the elements in `range`, for reading.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
@@ -112,7 +112,8 @@ impl<'a, T> SliceMut<'a, T> {
         self.as_slice().slice(range)
     }
 
-    /// Some of its elements, to be written. The library orders a use of them as `DeviceBuffer::slice_mut` says.
+    /// Returns a slice of the elements in `range`, for writing. The library orders a use of them as
+    /// `DeviceBuffer::slice_mut` says.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
@@ -120,12 +121,12 @@ impl<'a, T> SliceMut<'a, T> {
         self.view.part::<T>(range).map(SliceMut::new)
     }
 
-    /// The same elements, for a shorter time.
+    /// Returns a slice of the same elements with a shorter lifetime.
     pub fn reborrow(&mut self) -> SliceMut<'_, T> {
         SliceMut::new(self.view)
     }
 
-    /// The elements before `mid` and those from it on. Streams may use the two at the same time.
+    /// Splits the slice at `mid` into two slices. Streams may use the two at the same time.
     ///
     /// # Errors
     /// As `DeviceBuffer::split_at_mut`.
@@ -141,7 +142,7 @@ impl<'a, T> SliceMut<'a, T> {
         Ok((Self::new(first), Self::new(second)))
     }
 
-    /// Chunks of `size` elements, the last one perhaps shorter.
+    /// Splits the slice into slices of `size` elements. The last one may be shorter.
     ///
     /// # Errors
     /// As `DeviceBuffer::chunks_mut`.
@@ -172,7 +173,7 @@ impl<T: Element> SliceMut<'_, T> {
         self.view.part::<T>(range)?.upload(stream, host)
     }
 
-    /// Copies the elements to `host`, which has as many.
+    /// Copies the elements to `host`, which has the same length.
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
@@ -180,7 +181,7 @@ impl<T: Element> SliceMut<'_, T> {
         self.view.download(stream, host)
     }
 
-    /// Copies `from`, which has as many elements, here.
+    /// Copies `from`, which has the same length, into this slice.
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
@@ -198,8 +199,9 @@ impl<T: Element> SliceMut<'_, T> {
 }
 
 impl SliceMut<'_, u64> {
-    /// Writes the time at which the stream gets here to the first element: nanoseconds of the device's clock. Only the
-    /// difference of two times of one device has a meaning. An H200's clock advances in steps of 32 ns.
+    /// Writes the time at which the stream reaches this point to the first element. The unit is a nanosecond of the
+    /// device's clock. Only the difference of two times of one device has a meaning. An H200's clock advances in steps
+    /// of 32 ns.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the slice is empty,

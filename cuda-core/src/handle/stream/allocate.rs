@@ -6,7 +6,8 @@ use super::{allocation::Allocation, stream::Stream};
 use crate::protocol::{AllocId, Control, Result, Ticket};
 
 impl Stream {
-    /// Allocates in the order of a stream; usable on every stream of the device at once. The contents are unspecified.
+    /// Allocates memory in the order of this stream. Every stream of the device may use it immediately. The contents
+    /// are unspecified.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.

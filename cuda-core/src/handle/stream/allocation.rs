@@ -43,12 +43,12 @@ impl Allocation {
         })
     }
 
-    /// Its size in bytes, as requested.
+    /// Returns the size in bytes, as requested.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The device it is on.
+    /// Returns the device of this allocation.
     #[inline]
     pub fn device(&self) -> &Device {
         &self.device

@@ -7,14 +7,15 @@ use crate::{
 };
 
 impl Stream {
-    /// Bytes of host memory of the copies that are not known to be complete. Does not ask the device.
+    /// Returns the bytes of host memory that the copies in flight use. Does not ask the device.
     #[inline]
     pub fn host_bytes_in_flight(&self) -> u64 {
         self.timeline().retention.bytes() as u64
     }
 
-    /// Whether the stream has fewer submissions, and fewer bytes of host memory, in flight than its device allows
-    /// ([`Capabilities`](crate::protocol::Capabilities)). Does not ask the device.
+    /// Returns whether the stream has credit to submit more work. It has credit while fewer submissions, and fewer
+    /// bytes of host memory, are in flight than its device allows ([`Capabilities`](crate::protocol::Capabilities)).
+    /// Does not ask the device.
     ///
     /// Submitting more is no error, but a driver may then block the thread that enqueues, and host memory is used without
     /// a limit.
@@ -25,8 +26,8 @@ impl Stream {
             && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
     }
 
-    /// A waiter that is ready when at most half of each limit is in flight. Work that is submitted after this call does
-    /// not count.
+    /// Returns a waiter that is ready when at most half of each limit of the stream is in flight. Work that is
+    /// submitted after this call does not count.
     ///
     /// # Errors
     /// As [`waiter`](Self::waiter).

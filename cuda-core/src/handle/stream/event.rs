@@ -17,12 +17,12 @@ impl Event {
         Self { device, ticket }
     }
 
-    /// The last submission before the event.
+    /// Returns the ticket of the last submission before the event.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// The device it belongs to.
+    /// Returns the device of the event.
     pub fn device(&self) -> &Device {
         &self.device
     }

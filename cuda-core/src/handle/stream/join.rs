@@ -40,7 +40,7 @@ impl Stream {
         self.join_streams(std::iter::once(other))
     }
 
-    /// As [`join_stream`](Stream::join_stream) for several handles, with one submission for all of them.
+    /// Does the same as [`join_stream`](Stream::join_stream) for several handles, with one submission.
     ///
     /// # Errors
     /// As [`join_stream`](Stream::join_stream).
@@ -94,7 +94,8 @@ impl Stream {
         }
     }
 
-    /// A second handle of the stream. It counts the submissions of this handle up to now as its own, unlike a clone.
+    /// Returns a second handle of the stream. Unlike a clone, it counts the submissions of this handle up to now as its
+    /// own.
     pub fn snapshot(&self) -> Stream {
         let handle = self.clone();
         handle.sent.join_runs(&self.sent);

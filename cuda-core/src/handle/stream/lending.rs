@@ -6,8 +6,8 @@ use super::stream::{OnDrop, Stream};
 use crate::{handle::device::Device, order::timeline::Timeline, protocol::Result};
 
 impl Device {
-    /// A new stream. With more than a hundred streams alive, a GPU's driver may wait for every running kernel before it
-    /// creates another one.
+    /// Creates a stream. With more than a hundred streams alive, a GPU's driver may wait for every running kernel
+    /// before it creates another one.
     ///
     /// # Errors
     /// An error of the backend.
@@ -15,8 +15,8 @@ impl Device {
         self.new_stream_with_priority(0)
     }
 
-    /// A new stream with a priority. Lower numbers run first, and 0 is the default. A device uses the nearest priority
-    /// that it has; one without priorities ignores it.
+    /// Creates a stream with a priority. Lower numbers run first, and 0 is the default. A device uses the nearest
+    /// priority that it has; one without priorities ignores it.
     ///
     /// # Errors
     /// An error of the backend.
@@ -34,8 +34,8 @@ impl Device {
         self.lend(priority, self.core().spare_streams.take(priority))
     }
 
-    /// As [`lend_stream`](Device::lend_stream), but only a stream that is known to be idle. Creates one if the pool has
-    /// none.
+    /// Borrows a stream as [`lend_stream`](Device::lend_stream) does, but only one that is known to be idle. Creates
+    /// one if the pool has none.
     ///
     /// # Errors
     /// An error of the backend.

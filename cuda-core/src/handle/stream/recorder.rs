@@ -13,7 +13,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// The largest number of bytes of host memory that the uploads of one recording may keep.
+/// The maximum number of bytes of host memory that the uploads of one recording may keep.
 pub const MAX_RECORDED_BYTES: usize = 1 << 30;
 
 /// The work of one recording so far. All its streams share it. `None` once the recording has ended.

@@ -106,54 +106,55 @@ impl Stream {
         &self.timeline().progress
     }
 
-    /// Its id among the streams of its device.
+    /// Returns the id of the stream on its device.
     #[inline]
     pub fn id(&self) -> StreamId {
         self.timeline().id
     }
 
-    /// Its priority. Lower numbers run first where the device knows priorities.
+    /// Returns the priority of the stream. Lower numbers run first where the device knows priorities.
     pub fn priority(&self) -> i32 {
         self.timeline().priority
     }
 
-    /// The device it belongs to.
+    /// Returns the device of the stream.
     #[inline]
     pub fn device(&self) -> &Device {
         &self.shared.device
     }
 
-    /// The last submission that was made through this handle. Its number is 0 if there is none.
+    /// Returns the last submission that was made through this handle. Its number is 0 if there is none.
     #[inline]
     pub fn last(&self) -> Ticket {
         Ticket { stream: self.id(), number: self.sent.last() }
     }
 
-    /// The number of submissions so far, through all handles.
+    /// Returns the number of submissions so far, through all handles.
     #[inline]
     pub fn submitted(&self) -> u64 {
         self.timeline().published()
     }
 
-    /// Whether everything submitted so far is known to have run. Does not ask the device.
+    /// Returns whether all submissions so far are known to be complete. Does not ask the device.
     #[inline]
     pub fn is_known_idle(&self) -> bool {
         self.in_flight() == 0
     }
 
-    /// Submissions that are not known to have run. Does not ask the device.
+    /// Returns the number of submissions that are not known to be complete. Does not ask the device.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         self.timeline().in_flight()
     }
 
-    /// Whether another thread is submitting to it at this moment, so that a submission now would wait for that.
+    /// Returns whether another thread is submitting to the stream at this moment. A submission now would wait for that
+    /// thread.
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.timeline().order.is_locked()
     }
 
-    /// Asks the device, without blocking, whether everything submitted so far has run.
+    /// Asks the device, without blocking, whether all submissions so far are complete.
     ///
     /// # Errors
     /// The error that lost the device.
@@ -166,7 +167,7 @@ impl Stream {
         Ok(self.progress().completed() >= last)
     }
 
-    /// Blocks the calling thread until everything submitted so far, through any handle, has run.
+    /// Blocks the calling thread until all submissions so far, through any handle, are complete.
     ///
     /// # Errors
     /// The first failure among the submissions of this handle, or the error that lost the device.
@@ -175,7 +176,7 @@ impl Stream {
         self.synchronize_to(last)
     }
 
-    /// Blocks the calling thread until submission `number` has run.
+    /// Blocks the calling thread until submission `number` is complete.
     ///
     /// # Errors
     /// As [`synchronize`](Stream::synchronize).
@@ -189,8 +190,8 @@ impl Stream {
         self.outcome(number).unwrap_or(synchronized)
     }
 
-    /// A waiter for submission `number`; blocks no thread. Asks the device for a report if the submission is not known
-    /// to be complete.
+    /// Returns a waiter for submission `number`, which blocks no thread. Asks the device for a report if the submission
+    /// is not known to be complete.
     ///
     /// # Errors
     /// The error of the backend if it refuses to report.
@@ -200,8 +201,8 @@ impl Stream {
         Ok(Waiter::new(self.timeline().clone(), number))
     }
 
-    /// Requests a report of submission `number`, unless it is known to be complete. A later wait for it then does not
-    /// wait for later work.
+    /// Requests a report that covers submission `number`, unless that submission is known to be complete. A later wait
+    /// for it then does not wait for later work.
     ///
     /// # Errors
     /// The error of the backend if it refuses to report.
@@ -213,8 +214,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Marks this handle as awaited, from its next submission on. The report of its last submission is requested before
-    /// another handle submits, so the task that waits does not wait for later work.
+    /// Makes the stream request the report of this handle's last submission before another handle submits. This holds
+    /// from the next submission on. A task that waits for this handle then does not wait for later work.
     ///
     /// A report covers everything that is submitted until it is requested. A request at the time of the wait would also
     /// cover the later work of other handles.
@@ -222,8 +223,8 @@ impl Stream {
         self.sent.set_awaited();
     }
 
-    /// The result of the submissions that this handle made up to `number`, if that one is known to be complete: the
-    /// first failure among them. A failure is reported once. Does not ask the device.
+    /// Returns the result of this handle's submissions up to `number`: `Ok`, or the first failure. `None` if that
+    /// submission is not known to be complete. A failure is reported once. Does not ask the device.
     #[inline]
     pub fn outcome(&self, number: u64) -> Option<Result<()>> {
         self.sent.outcome(self, number)
@@ -234,8 +235,9 @@ impl Stream {
         self.sent.failure(self)
     }
 
-    /// Returns the first failure of a submission of this handle; else the error that lost the device; else, while
-    /// submissions of this handle are in flight, the device's latest fault. Does not ask the device.
+    /// Returns the error that affects the submissions of this handle, if there is one. It is the first failure of a
+    /// submission of this handle, or else the error that lost the device. While submissions of this handle are in
+    /// flight, it may also be the device's latest fault. Does not ask the device.
     #[cold]
     pub fn fault(&self) -> Option<Error> {
         if self.is_recording() {
@@ -251,7 +253,7 @@ impl Stream {
 }
 
 impl Clone for Stream {
-    /// A second handle of the stream that counts no submissions yet.
+    /// Returns a second handle of the stream that counts no submissions yet.
     #[inline]
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), sent: Sent::new() }

@@ -30,9 +30,9 @@ pub(crate) struct Mbarrier {
 pub enum MbarrierMisuse {
     /// The mbarrier was not initialised, or has been invalidated.
     NotInitialised,
-    /// A count of 0, or above 2^20 - 1.
+    /// The count is 0, or above 2^20 - 1.
     Count(u32),
-    /// More arrivals than are pending in this phase.
+    /// The arrivals exceed those that are pending in this phase.
     TooManyArrivals {
         /// The number of pending arrivals.
         pending: u32,
@@ -41,7 +41,7 @@ pub enum MbarrierMisuse {
     },
     /// The arrival would complete the phase, but has `.noComplete`.
     Completes,
-    /// More than 2^20 - 1 bytes are pending, or fewer than -(2^20 - 1).
+    /// The pending bytes are above 2^20 - 1, or below -(2^20 - 1).
     Bytes(i64),
 }
 

@@ -58,8 +58,8 @@ pub enum FaultKind {
         /// The positions and conditions of the waiting threads.
         waiting: Vec<Waiting>,
     },
-    /// Lanes of a warp wait at a barrier that all its lanes must execute together (`bar.sync`, `barrier.sync.aligned`),
-    /// while other lanes of the warp wait elsewhere and cannot arrive.
+    /// A warp is divided at a barrier that all its lanes must execute together (`bar.sync`, `barrier.sync.aligned`).
+    /// Some lanes wait there, while other lanes wait elsewhere and cannot arrive.
     BarrierDivergence {
         /// The lanes at the barrier.
         at: Waiting,
@@ -113,12 +113,13 @@ pub enum FaultKind {
         /// The thread count of the earlier threads.
         others: u32,
     },
-    /// Threads arrive at a barrier with another reduction than earlier threads, or only one of them has a reduction.
+    /// Threads arrive at a barrier with another reduction than earlier threads. This includes threads without a
+    /// reduction among threads with one.
     BarrierPurpose {
         /// The barrier's number.
         barrier: u32,
     },
-    /// The cluster barrier: a second arrival without a wait, or a wait without an arrival.
+    /// A thread arrives at the cluster barrier twice without a wait, or waits without an arrival.
     ClusterBarrier {
         /// Whether the thread had already arrived.
         arrived: bool,
@@ -128,7 +129,7 @@ pub enum FaultKind {
         /// The member mask.
         members: u32,
     },
-    /// A result depends on the value that a shuffle took from an absent lane: one that has exited or is not in the
+    /// A result depends on a value that a shuffle took from an absent lane. Such a lane has exited or is not in the
     /// member mask. Detected if [`Checks::uninitialised`](crate::Checks::uninitialised) is on.
     AbsentLane {
         /// The source lane of the shuffle.
@@ -176,19 +177,18 @@ pub enum FaultKind {
         /// The maximum call depth.
         limit: u32,
     },
-    /// The blocks of the launch need more host memory for registers, local memory and shared memory than the limit, or
-    /// than the host has.
+    /// The blocks of the launch need more host memory than the limit, or than the host has. They need it for registers,
+    /// local memory and shared memory.
     LaunchMemory {
         /// The limit in bytes.
         limit: u64,
     },
-    /// An indirect call to an address that is not a device function's.
+    /// An indirect call to an address that belongs to no device function.
     BadCall {
         /// The address.
         address: u64,
     },
-    /// An indirect call of a function that takes more arguments than the call passes, or returns fewer results than it
-    /// expects.
+    /// The target of an indirect call takes more arguments than are passed, or returns fewer results than are expected.
     CallMismatch {
         /// The name of the function.
         function: String,

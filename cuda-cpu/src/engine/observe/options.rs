@@ -12,20 +12,20 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Checks {
-    /// Reports a read of global, shared or local memory that was never written as a fault. See
+    /// Whether a read of memory that was never written is a fault. The memory is global, shared or local. See
     /// [`Checks::uninitialised`].
     pub uninitialised: bool,
-    /// Reports unordered accesses of a block's threads to the same shared memory as a fault. See [`Checks::races`].
+    /// Whether unordered accesses of a block's threads to the same shared memory are a fault. See [`Checks::races`].
     pub races: bool,
 }
 
 impl Checks {
-    /// No additional checks. This is the default.
+    /// Selects no additional checks. This is the default.
     pub const fn none() -> Self {
         Self { uninitialised: false, races: false }
     }
 
-    /// All checks.
+    /// Selects all checks.
     pub const fn all() -> Self {
         Self::none().uninitialised().races()
     }
@@ -82,9 +82,9 @@ pub enum Schedule {
     /// On one worker, in a fixed order. The same launch has the same result every time. Clocks (`%clock`,
     /// `%globaltimer`) count instructions from 0 at the start of the launch.
     Fixed,
-    /// On one worker, in an order that depends on the seed: the next block, the next warp, and the length of each time
-    /// slice. This reveals results that depend on the order. The same seed has the same result every time. Clocks count
-    /// instructions.
+    /// On one worker, in an order that depends on the seed. The seed selects the next block, the next warp, and the
+    /// length of each time slice. This reveals results that depend on the order. The same seed has the same result
+    /// every time. Clocks count instructions.
     Shuffled {
         /// The seed that selects the order.
         seed: u64,

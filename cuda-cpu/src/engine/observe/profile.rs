@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// Maximum number of kernels that a profile counts separately. Further ones are counted together under the name `..`.
 const MAX_KERNELS: usize = 4096;
 
-/// Counts the instructions that kernels execute, by kind. Launches add their counts when they end, also by a fault.
+/// Counts of the instructions that kernels execute, by kind. Launches add their counts when they end, also by a fault.
 ///
 /// An instruction counts once each time that a warp, or a fragment of a warp whose lanes are at the same place,
 /// executes it, also if its guard is false for all lanes. It also counts once for each lane for which the guard is
