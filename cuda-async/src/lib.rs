@@ -33,10 +33,9 @@
 //! `Arc<DeviceBuffer<T>>`. The form in which a kernel takes a buffer decides its access (see [`kernel::KernelArg`]).
 //! [`OpStreamExt`](run::OpStreamExt) runs the operations of a `futures` stream with a limit on those in flight. The book in
 //! the repository explains all of this.
-//!
-//! # Modules
-//! Each module uses only the modules before it: `misuse`, `wake`, [`context`], [`op`], [`policy`], [`runtime`],
-//! [`run`], [`ops`], then [`memory`], [`kernel`] and `graph`.
+
+// Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`, then
+// `memory`, `kernel` and `graph`.
 #![deny(missing_docs)]
 
 mod book;

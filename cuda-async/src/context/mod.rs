@@ -1,23 +1,23 @@
 //! The context in which an operation runs: its streams, and its waits for the device.
-//!
-//! Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps, and
-//! `nesting` limits nested polls of boxes. This folder uses `wake` and `cuda-core`. Every folder above it names
-//! [`ExecutionContext`]. A typical call goes from [`ExecutionContext::enqueue`] in `tree` to a stream of `cuda-core`. A
-//! wait goes from `poll_submission` in `wait` to a short spin, and then to a waiter of the stream.
-//!
-//! Several files add methods to [`ExecutionContext`]:
-//!
-//! | file | methods |
-//! |---|---|
-//! | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording` |
-//! | `tree/fork` | `fork`, `join`, `join_stream` |
-//! | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait` |
-//! | `tree/polled_root` | `on_other_stream`, `separate_root`, `set_poller`, `mode_of_poll`, `is_part_of` |
-//! | `wait/submission` | `poll_submission`, `poll_landing`, `poll_pinned`, `request_report`, `yield_now` |
-//! | `wait/credit` | `poll_credit`, `has_credit` |
-//! | `wait/memory` | `poll_allocation` |
-//! | `wait/blocking` | `may_wait`, `wait_by_wakers`, `block`, `block_until` |
-//! | `nesting` | `enter_box` |
+
+// Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps, and
+// `nesting` limits nested polls of boxes. This folder uses `wake` and `cuda-core`. Every folder above it names
+// `ExecutionContext`. A typical call goes from `ExecutionContext::enqueue` in `tree` to a stream of `cuda-core`. A
+// wait goes from `poll_submission` in `wait` to a short spin, and then to a waiter of the stream.
+//
+// Several files add methods to `ExecutionContext`:
+//
+// | file | methods |
+// |---|---|
+// | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording` |
+// | `tree/fork` | `fork`, `join`, `join_stream` |
+// | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait` |
+// | `tree/polled_root` | `on_other_stream`, `separate_root`, `set_poller`, `mode_of_poll`, `is_part_of` |
+// | `wait/submission` | `poll_submission`, `poll_landing`, `poll_pinned`, `request_report`, `yield_now` |
+// | `wait/credit` | `poll_credit`, `has_credit` |
+// | `wait/memory` | `poll_allocation` |
+// | `wait/blocking` | `may_wait`, `wait_by_wakers`, `block`, `block_until` |
+// | `nesting` | `enter_box` |
 
 mod nesting;
 mod tree;

@@ -1,7 +1,7 @@
 //! Kernels: their arguments, launches, and the `kernels!` declaration.
-//!
-//! This folder uses `op` and `context`. Programs call it directly or through [`kernels!`](crate::kernels). A typical
-//! call goes from [`launch`] to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
+
+// This folder uses `op` and `context`. Programs call it directly or through `kernels!`. A typical
+// call goes from `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
 
 mod argument;
 mod cache;

@@ -1,8 +1,8 @@
 //! Device operations: the steps that submit work ([`Submit`]), and the value that holds them ([`Op`]).
-//!
-//! This folder holds the traits that every combinator and every custom operation implements. It uses `context`
-//! only. `run` drives the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from
-//! [`Submit::poll_submit`] to [`ExecutionContext::enqueue`](crate::context::ExecutionContext::enqueue).
+
+// This folder holds the traits that every combinator and every custom operation implements. It uses `context`
+// only. `run` drives the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from
+// `Submit::poll_submit` to `ExecutionContext::enqueue`.
 
 mod into_device_op;
 mod live;

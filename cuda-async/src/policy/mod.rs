@@ -1,7 +1,7 @@
 //! Scheduling policies: each chooses the stream on which an operation runs.
-//!
-//! This folder uses `cuda-core` only. `runtime` holds the default policy and the policies of devices, and `run` asks
-//! them. A typical call goes from [`SchedulingPolicy::place`] to a stream of `cuda-core`.
+
+// This folder uses `cuda-core` only. `runtime` holds the default policy and the policies of devices, and `run` asks
+// them. A typical call goes from `SchedulingPolicy::place` to a stream of `cuda-core`.
 
 mod devices;
 mod least_loaded;

@@ -1,8 +1,8 @@
 //! Running operations: as a future, as a stream of results, or on a thread that blocks.
-//!
-//! This folder uses `op`, `context`, `policy` and `runtime`. The methods of [`DeviceOp`](crate::ops::DeviceOp) call
-//! it. A typical call goes from [`DeviceFuture`]'s `poll` to
-//! [`Submit::poll_submit`](crate::op::Submit::poll_submit), and waits for the last submission of the run.
+
+// This folder uses `op`, `context`, `policy` and `runtime`. The methods of `DeviceOp` call
+// it. A typical call goes from `DeviceFuture`'s `poll` to
+// `Submit::poll_submit`, and waits for the last submission of the run.
 
 pub(crate) mod blocking;
 mod future;

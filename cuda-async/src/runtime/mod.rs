@@ -1,8 +1,8 @@
 //! The devices of this process, the default device and policy, and the options that hold for the whole process.
-//!
-//! This folder uses `wake`, `context` (for its options) and `policy`. `run` takes the default stream from here, and
-//! [`DeviceOp::on`](crate::ops::DeviceOp::on) takes a device's policy. A typical call goes from [`default_policy`]
-//! to [`SchedulingPolicy::place`](crate::policy::SchedulingPolicy::place).
+
+// This folder uses `wake`, `context` (for its options) and `policy`. `run` takes the default stream from here, and
+// `DeviceOp::on` takes a device's policy. A typical call goes from `default_policy`
+// to `SchedulingPolicy::place`.
 
 pub(crate) mod defaults;
 mod device_policy;
