@@ -21,8 +21,23 @@ pub fn link() -> Option<Device> {
     Some(LINK.get_or_init(open).clone())
 }
 
+/// Streams that the tests of the suite use at a time, and some more. A device has memory for 128. The creation of another
+/// one takes memory, and then it waits for all running kernels, with every call of other threads behind it.
+const STREAMS: usize = 512;
+
 /// Opens the first GPU. Prints a message if there is none.
 pub fn cuda() -> Option<Device> {
+    static CUDA: OnceLock<Option<Device>> = OnceLock::new();
+    let open = || {
+        let device = open_cuda()?;
+        // The driver keeps their memory.
+        drop((0..STREAMS).map(|_| device.new_stream()).collect::<Vec<_>>());
+        Some(device)
+    };
+    CUDA.get_or_init(open).clone()
+}
+
+fn open_cuda() -> Option<Device> {
     static SAID: Once = Once::new();
     let say = |error| {
         // Not `eprintln!`, which the harness captures for tests that pass.
