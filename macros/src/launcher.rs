@@ -17,6 +17,9 @@ use crate::{
 /// The maximum number of arguments in one tuple. More arguments are grouped into nested tuples.
 const TUPLE: usize = 16;
 
+/// The maximum number of buffers in a flat tuple of an output.
+const BUFFERS: usize = 32;
+
 /// The parts of a launcher that one argument generates.
 struct Part<'a> {
     argument: &'a Argument,
@@ -57,7 +60,7 @@ pub(crate) fn launcher(
     let passed = nested(parts.iter().map(Part::passed).collect());
     let call = quote!(::cuda_async::launch(&self.#name, #config, #passed));
     let call = unsafe_block(&call, &kernel.safety, unsafe_token);
-    let output = bare_if_one(&generics.iter().map(|name| quote!(#name)).collect::<Vec<_>>());
+    let output = output_type(&generics);
     quote! {
         #(#attrs)*
         #doc
@@ -167,10 +170,18 @@ fn nested(parts: Vec<TokenStream>) -> TokenStream {
     quote!((#(#groups,)*))
 }
 
-/// Generates a tuple of the parts, or the part itself if there is only one.
-fn bare_if_one(parts: &[TokenStream]) -> TokenStream {
-    match parts {
-        [one] => one.clone(),
-        parts => quote!((#(#parts),*)),
+/// Generates the type of the output: the only buffer, or a tuple. As in the library's `BufferTuple`, a tuple of
+/// `BUFFERS` goes into the second place of a pair.
+fn output_type(buffers: &[&Ident]) -> TokenStream {
+    if let [one] = buffers {
+        return quote!(#one);
     }
+    let mut tuple = Vec::new();
+    for buffer in buffers.iter().rev() {
+        if tuple.len() == BUFFERS {
+            tuple = vec![quote!((#(#tuple,)*))];
+        }
+        tuple.insert(0, quote!(#buffer));
+    }
+    quote!((#(#tuple,)*))
 }

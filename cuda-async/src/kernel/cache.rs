@@ -1,11 +1,17 @@
 //! `ModuleCache`: a module that is loaded once for each device.
 
 use std::{
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use cuda_core::{CachedModule, Device, Error, Loading, Module, Result, WeakDevice};
+use futures_util::{
+    FutureExt,
+    future::{Shared, WeakShared},
+};
 use parking_lot::Mutex;
 
 use crate::{
@@ -42,8 +48,65 @@ pub struct ModuleCache {
     devices: Mutex<Vec<(WeakDevice, Arc<Slot>)>>,
 }
 
-/// The module of one device. The lock is held while the first caller loads it.
-type Slot = Mutex<Option<CachedModule>>;
+/// The module of one device.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Held while [`ModuleCache::get`] loads.
+    load: Mutex<()>,
+    /// Held only to look, and to store.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Empty,
+    /// Operations wait for this load. It ends if all of them are dropped.
+    Loading(WeakShared<Loading>),
+    Loaded(CachedModule),
+}
+
+impl Slot {
+    /// Returns the module if it is loaded.
+    fn module(&self) -> Option<Module> {
+        match &*self.state.lock() {
+            State::Loaded(module) => module.get(),
+            State::Empty | State::Loading(_) => None,
+        }
+    }
+
+    /// Stores a module, unless another one was stored meanwhile, and returns the stored one.
+    fn store(&self, module: Module) -> Module {
+        let mut state = self.state.lock();
+        if let State::Loaded(stored) = &*state
+            && let Some(stored) = stored.get()
+        {
+            return stored;
+        }
+        *state = State::Loaded(module.cached());
+        module
+    }
+
+    /// Returns the load that other operations wait for. If there is none, starts one, with the lock held so that no other
+    /// thread starts a second one.
+    fn join_load(&self, start: impl FnOnce() -> Result<Loading>) -> Result<Shared<Loading>> {
+        let mut state = self.state.lock();
+        if let State::Loading(load) = &*state
+            && let Some(load) = load.upgrade()
+            && load.peek().is_none()
+        {
+            return Ok(load);
+        }
+        let load = start()?.shared();
+        // If `get` has stored the module meanwhile, `store` returns that one.
+        if !matches!(*state, State::Loaded(_))
+            && let Some(weak) = load.downgrade()
+        {
+            *state = State::Loading(weak);
+        }
+        Ok(load)
+    }
+}
 
 impl ModuleCache {
     /// Creates a cache for a PTX text. Nothing is loaded yet.
@@ -58,13 +121,14 @@ impl ModuleCache {
     /// As [`Device::load_ptx`]. The next call tries again.
     pub fn get(&self, device: &Device) -> Result<Module> {
         let slot = self.slot(device);
-        let mut cached = slot.lock();
-        if let Some(module) = cached.as_ref().and_then(CachedModule::get) {
+        if let Some(module) = slot.module() {
             return Ok(module);
         }
-        let module = device.load_ptx(self.ptx)?;
-        *cached = Some(module.cached());
-        Ok(module)
+        let _load = slot.load.lock();
+        match slot.module() {
+            Some(module) => Ok(module),
+            None => Ok(slot.store(device.load_ptx(self.ptx)?)),
+        }
     }
 
     /// Creates an operation whose output is the module on the operation's device. The first one for a device compiles
@@ -74,7 +138,7 @@ impl ModuleCache {
     /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait, and is
     /// possible in [`async_on`](crate::DeviceOp::async_on).
     pub fn module(&self) -> Op<LoadCached<'_>> {
-        Op::new(LoadCached { cache: self, state: Live::new(None) })
+        Op::new(LoadCached { cache: self, load: Live::new(None) })
     }
 
     /// The slot of `device`. Drops the slots of closed devices.
@@ -88,31 +152,13 @@ impl ModuleCache {
         devices.push((device.downgrade(), slot.clone()));
         slot
     }
-
-    /// The module on `device` if it is loaded. Does not wait for a call that loads it now.
-    fn loaded(&self, device: &Device) -> Option<Module> {
-        self.slot(device).try_lock()?.as_ref()?.get()
-    }
-
-    /// Stores a module, unless another one was stored meanwhile, and returns the stored one.
-    fn store(&self, module: Module) -> Module {
-        let slot = self.slot(module.device());
-        let Some(mut cached) = slot.try_lock() else { return module };
-        match cached.as_ref().and_then(CachedModule::get) {
-            Some(stored) => stored,
-            None => {
-                *cached = Some(module.cached());
-                module
-            }
-        }
-    }
 }
 
 /// The steps of [`ModuleCache::module`].
 pub struct LoadCached<'a> {
     cache: &'a ModuleCache,
-    /// The load that this operation has started.
-    state: Live<Option<Box<Loading>>>,
+    /// The load that this operation waits for.
+    load: Live<Option<Shared<Loading>>>,
 }
 
 impl Submit for LoadCached<'_> {
@@ -123,20 +169,21 @@ impl Submit for LoadCached<'_> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Module>> {
-        if self.state.get()?.is_none() {
-            if let Some(module) = self.cache.loaded(cx.device()) {
-                self.state.end();
-                return Poll::Ready(Ok(module));
-            }
-            cx.wait_by_wakers(task)?;
-            let loading = cx.device().start_loading(self.cache.ptx)?;
-            self.state.set(Some(Box::new(loading)));
+        let slot = self.cache.slot(cx.device());
+        if let Some(module) = slot.module() {
+            self.load.end();
+            return Poll::Ready(Ok(module));
         }
-        let Some(loading) = self.state.get()? else {
+        if self.load.get()?.is_none() {
+            cx.wait_by_wakers(task)?;
+            let load = slot.join_load(|| cx.device().start_loading(self.cache.ptx))?;
+            self.load.set(Some(load));
+        }
+        let Some(load) = self.load.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
-        let loaded = ready!(loading.poll(task));
-        self.state.end();
-        Poll::Ready(loaded.map(|module| self.cache.store(module)))
+        let loaded = ready!(Pin::new(load).poll(task));
+        self.load.end();
+        Poll::Ready(loaded.map(|module| slot.store(module)))
     }
 }

@@ -91,9 +91,8 @@ impl Fork {
         Ok(&self.0)
     }
 
-    /// Orders later work of `cx` after every branch. A branch that failed is included, because the work that it
-    /// submitted is part of the operation.
-    pub(crate) fn join(&mut self, cx: &ExecutionContext) -> Result<()> {
-        cx.join(&std::mem::take(&mut self.0))
+    /// Orders later work of `cx` after every branch. Returns the outcome of their steps.
+    pub(crate) fn end(&mut self, cx: &ExecutionContext, outcome: Result<()>) -> Result<()> {
+        cx.end_fork(&std::mem::take(&mut self.0), outcome)
     }
 }

@@ -57,7 +57,7 @@ impl<S: Submit> Submit for JoinAll<S> {
             return Poll::Pending;
         }
         let branches = self.branches.take();
-        submitted.and(self.fork.join(cx))?;
+        self.fork.end(cx, submitted.map(drop))?;
         Poll::Ready(branches?.into_iter().map(|mut branch| branch.take()).collect())
     }
 

@@ -66,7 +66,7 @@ macro_rules! tuples {
                     return Poll::Pending;
                 }
                 let branches = self.branches.take();
-                submitted.and(self.fork.join(cx))?;
+                self.fork.end(cx, submitted.map(drop))?;
                 let mut branches = branches?;
                 Poll::Ready(Ok(($(branches.$index.take()?,)+)))
             }

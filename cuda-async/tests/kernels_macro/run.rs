@@ -123,6 +123,65 @@ fn kernels_take_more_arguments_than_a_tuple() -> Result<(), Error> {
     Ok(())
 }
 
+cuda_async::kernels! {
+    #[ptx = "tests/kernels_macro/buffers.ptx"]
+    struct Buffers;
+
+    #[allow(clippy::many_single_char_names)]
+    unsafe fn buffers(b0: &mut [u32], b1: &mut [u32], b2: &mut [u32], b3: &mut [u32], b4: &mut [u32], b5: &mut [u32], b6: &mut [u32], b7: &mut [u32], b8: &mut [u32], b9: &mut [u32], b10: &mut [u32], b11: &mut [u32], b12: &mut [u32], b13: &mut [u32], b14: &mut [u32], b15: &mut [u32], b16: &mut [u32], b17: &mut [u32], b18: &mut [u32], b19: &mut [u32], b20: &mut [u32], b21: &mut [u32], b22: &mut [u32], b23: &mut [u32], b24: &mut [u32], b25: &mut [u32], b26: &mut [u32], b27: &mut [u32], b28: &mut [u32], b29: &mut [u32], b30: &mut [u32], b31: &mut [u32], b32: &mut [u32]);
+}
+
+/// The first buffer stands beside the tuple of the other 32.
+#[test]
+fn output_nests_beyond_32_buffers() -> Result<(), Error> {
+    let (device, stream) = cpu()?;
+    let buffers = Buffers::load(&device)?;
+    let b = || zeros::<u32>(1).sync_on(&stream);
+    // SAFETY: each has one element.
+    let op = unsafe {
+        buffers.buffers(
+            LaunchConfig::new(1, 1),
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+            b()?,
+        )
+    };
+    let (first, rest) = op.sync_on(&stream)?;
+    assert_eq!(to_host(first).sync_on(&stream)?, [0]);
+    assert_eq!(to_host(rest.31).sync_on(&stream)?, [7]);
+    Ok(())
+}
+
 #[test]
 fn debug_output_lists_the_kernels() -> Result<(), Error> {
     let (device, _) = cpu()?;

@@ -1,7 +1,7 @@
 //! Kernels that fault, each on a CPU device of its own.
 
 use cuda_async::{
-    Device, Error, LaunchConfig,
+    BoxedOp, Device, Error, LaunchConfig,
     cuda_core::FaultKind,
     cuda_cpu::{Checks, CpuOptions, Schedule},
     join_all, launch,
@@ -85,6 +85,23 @@ fn faulting_operation_gets_the_fault() {
     };
     // The fault happens between the launch and the next submission.
     let dawdle = || std::thread::sleep(std::time::Duration::from_millis(5));
+    let late = |millis| {
+        value(()).then(move |()| {
+            std::thread::sleep(std::time::Duration::from_millis(millis));
+            zeros::<u8>(8)
+        })
+    };
+    let forks: [BoxedOp<'_, ()>; 5] = [
+        zip!(trapping(), late(5)).map(drop).boxed(),
+        zip!(late(0), trapping(), late(5)).map(drop).boxed(),
+        zip!(late(0), trapping()).then(move |_| late(5)).map(drop).boxed(),
+        zip!(zip!(trapping(), late(5)), late(0)).map(drop).boxed(),
+        join_all([trapping().map(drop).boxed(), late(5).map(drop).boxed()]).map(drop).boxed(),
+    ];
+    for fork in forks {
+        assert_eq!(fault_of(fork.sync_on(&stream).unwrap_err()).kind, FaultKind::Trap);
+        device.reset().unwrap();
+    }
     for forked in [false, true] {
         let chain = trapping().then(move |_| {
             dawdle();
@@ -105,6 +122,50 @@ fn faulting_operation_gets_the_fault() {
     let policy = SingleStream::new(&device).unwrap();
     let ended = futures::executor::block_on(awaited.schedule(&policy));
     assert_eq!(fault_of(ended.unwrap_err()).kind, FaultKind::Trap);
+}
+
+/// Steps in a context of their own (`shared`, `settled`, `wait_for_memory`) count as the run's, also on the run's stream: it
+/// ends when they are complete, with their fault.
+#[test]
+fn run_waits_for_steps_in_other_contexts() {
+    let device = device();
+    let (stream, policy) = (device.new_stream().unwrap(), SingleStream::new(&device).unwrap());
+    let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
+    let spin = device.load_ptx(include_str!("../../../kernels/spin.ptx")).unwrap();
+    let spin = spin.function("spin").unwrap();
+    let trapping = || {
+        let trap = trap.clone();
+        let slow = zeros::<u32>(1).then(|x| {
+            // SAFETY: writes x, of one element.
+            unsafe { launch(&spin, LaunchConfig::new(1, 1), (x, 1u32, 100_000u32, 1u32)) }
+        });
+        slow.then(|_| zeros::<u32>(64)).then(move |x| {
+            // SAFETY: writes x, of 64 elements, or traps.
+            unsafe { launch(&trap, LaunchConfig::new(1, 64), (x, 5u32, 64u32)) }.map(drop)
+        })
+    };
+    let minute = std::time::Duration::from_secs(60);
+    let forms = || -> [BoxedOp<'_, ()>; 6] {
+        [
+            trapping().boxed().shared().map(drop).boxed(),
+            zip!(trapping().boxed().shared(), value(())).map(drop).boxed(),
+            zip!(value(()), trapping().boxed().shared()).map(drop).boxed(),
+            trapping().boxed().shared().settled().map(drop).boxed(),
+            zip!(trapping().wait_for_memory(minute), value(())).map(drop).boxed(),
+            zip!(value(()).then(|()| trapping().boxed().shared()), value(())).map(drop).boxed(),
+        ]
+    };
+    let check = |form: usize, ended: Result<(), Error>| {
+        let error = ended.expect_err(&format!("form {form} ended before its work"));
+        assert_eq!(fault_of(error).kind, FaultKind::Trap, "form {form}");
+        device.reset().unwrap();
+    };
+    for (form, op) in forms().into_iter().enumerate() {
+        check(form, op.sync_on(&stream));
+    }
+    for (form, op) in forms().into_iter().enumerate() {
+        check(form, futures::executor::block_on(op.schedule(&policy)));
+    }
 }
 
 #[test]

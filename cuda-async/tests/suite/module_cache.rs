@@ -91,3 +91,36 @@ fn failed_load_is_reported_to_every_call() {
         assert!(matches!(op, Err(cuda_async::Error::InvalidPtx { .. })));
     }
 }
+
+/// Concurrent lookups of a loaded module never miss it.
+#[test]
+fn loaded_module_is_found_by_many_threads() {
+    let provider = WrapperProvider::new(CpuProvider::default());
+    let (cache, device) = (ModuleCache::new(PTX), provider.open_device());
+    cache.get(&device).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let stream = device.new_stream().unwrap();
+                for _ in 0..2000 {
+                    // SAFETY: no other code uses the output.
+                    unsafe { cache.module().async_on(&stream) }.unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(provider.watched.loads.load(Ordering::SeqCst), 1);
+}
+
+/// Operations that need a module at the same time wait for one load, also if the first of them is dropped.
+#[test]
+fn concurrent_operations_share_one_load() {
+    let provider = WrapperProvider::new(CpuProvider::default());
+    let (cache, device) = (ModuleCache::new(PTX), provider.open_device());
+    let policy = cuda_async::policy::SingleStream::new(&device).unwrap();
+    let mut waiting: Vec<_> = (0..50).map(|_| cache.module().schedule(&policy)).collect();
+    drop(waiting.remove(0));
+    let modules = block_on(futures::future::try_join_all(waiting)).unwrap();
+    assert_eq!(modules.len(), 49);
+    assert_eq!(provider.watched.loads.load(Ordering::SeqCst), 1);
+}

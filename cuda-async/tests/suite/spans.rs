@@ -2,7 +2,7 @@
 
 use std::{
     io::Write,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use cuda_async::{
@@ -10,6 +10,9 @@ use cuda_async::{
     prelude::*,
 };
 use tracing_subscriber::{fmt::format::FmtSpan, util::SubscriberInitExt};
+
+/// One subscriber at a time: each changes the levels that `tracing` checks for the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -26,6 +29,7 @@ impl Write for Lines {
 
 /// Runs `run` on this thread and returns its spans and events, a line for each, without the numbers of streams.
 fn traced(run: impl FnOnce()) -> Vec<String> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -76,4 +80,48 @@ fn runs_named_operations_and_submissions_are_traced() {
     let stream = device.new_stream().unwrap();
     let synchronous = traced(|| drop(op().sync_on(&stream).unwrap()));
     assert_eq!(synchronous, expected);
+}
+
+/// A launch that is recorded does not run, so only its replay is an event.
+#[test]
+fn replays_are_traced_and_recorded_launches_are_not() {
+    let device = Device::open(&CpuProvider::default(), 0).unwrap();
+    let kernels = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+    let (scale, stream) = (kernels.function("scale").unwrap(), device.new_stream().unwrap());
+    let x = zeros::<f32>(2).sync_on(&stream).unwrap();
+    // SAFETY: reads and writes x, of two elements.
+    let op = unsafe { launch(&scale, LaunchConfig::new(1, 32), (x, 2.0f32, 2u32)) };
+    let mut recorded = None;
+    let lines = traced(|| recorded = Some(cuda_async::graph::record(op, &device).unwrap()));
+    assert!(!lines.iter().any(|line| line.contains("submission:")), "{lines:?}");
+    let (_x, recording) = recorded.unwrap().into_parts();
+    let lines = traced(|| _ = recording.replay(&stream).unwrap());
+    assert_eq!(lines, ["TRACE cuda_async::submission: replay nodes=1"]);
+    stream.synchronize().unwrap();
+}
+
+/// A subscriber may use the stream whose submission it sees.
+#[test]
+fn subscriber_runs_without_the_locks_of_the_stream() {
+    struct Uses(cuda_async::Stream);
+    impl Write for Uses {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.join(&[]).unwrap();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = Device::open(&CpuProvider::default(), 0).unwrap();
+    let stream = device.new_stream().unwrap();
+    let used = stream.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(move || Uses(used.clone()))
+        .finish();
+    let guard = subscriber.set_default();
+    assert_eq!(h2d(vec![1u8, 2]).then(to_host).sync_on(&stream).unwrap(), [1, 2]);
+    drop(guard);
 }

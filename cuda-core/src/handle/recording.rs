@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{
     device::Device,
-    stream::{Allocation, Keep, Operand, Recorder, Stream, Turns, UploadSource},
+    stream::{Allocation, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace},
 };
 use crate::{
     order::{
@@ -137,17 +137,22 @@ impl Recording {
         stream.check_credit()?;
         self.device.core().reclaim_memory();
         let mut marks = stream.timeline().order.lock();
-        // The turns are released before the order lock.
-        let _turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
+        let turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
         let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
+        let mut nodes = 0_usize;
         for at in order {
             // The order of the stream implies the joins.
             let node = self.nodes.get(at).filter(|node| !matches!(node.work, Work::Join));
             if let Some(node) = node {
                 let upload = self.uploads.get(at).and_then(Option::as_ref);
                 last = self.submit(stream, &mut marks, node, upload)?;
+                nodes += 1;
             }
         }
+        // The turns are released before the order lock.
+        drop(turns);
+        drop(marks);
+        trace::replayed(last, nodes);
         Ok(last)
     }
 

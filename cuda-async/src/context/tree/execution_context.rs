@@ -66,12 +66,17 @@ impl ExecutionContext {
     /// operation then reports the fault, and not the `DeviceLost` of its later submission.
     #[cold]
     fn own_error(&self, error: Error) -> Error {
-        if !matches!(error, Error::DeviceLost { .. }) {
-            return error;
+        Self::fault_of(&[self.clone(), self.root_context()], error)
+    }
+
+    /// As [`own_error`](Self::own_error), for work of any of these contexts.
+    #[cold]
+    pub(super) fn fault_of(contexts: &[ExecutionContext], error: Error) -> Error {
+        let fault = || contexts.iter().find_map(|it| it.known_stream()?.fault());
+        match error {
+            Error::DeviceLost { .. } => fault().unwrap_or(error),
+            error => error,
         }
-        let own = self.known_stream().and_then(Stream::fault);
-        let root = || self.root_context().known_stream().and_then(Stream::fault);
-        own.or_else(root).unwrap_or(error)
     }
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).

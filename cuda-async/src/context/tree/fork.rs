@@ -33,9 +33,21 @@ impl ExecutionContext {
         Ok(branches)
     }
 
+    /// Ends a fork: [joins](Self::join) the branches and returns the outcome of their steps. A branch that found the device
+    /// lost reports the fault, if work of any branch was in flight.
+    pub(crate) fn end_fork(
+        &self,
+        branches: &[ExecutionContext],
+        outcome: Result<()>,
+    ) -> Result<()> {
+        // A failed branch is joined too, because the work that it submitted is part of the operation.
+        let outcome = outcome.map_err(|error| Self::fault_of(branches, error));
+        outcome.and(self.join(branches))
+    }
+
     /// Orders later work of this context after all work of the branches, and counts their work as its own. Submits one
     /// join for all branches.
-    pub(crate) fn join(&self, branches: &[ExecutionContext]) -> Result<()> {
+    fn join(&self, branches: &[ExecutionContext]) -> Result<()> {
         let joined = |branch: &&ExecutionContext| *branch != self && branch.last().is_some();
         let streams = || branches.iter().filter(joined).filter_map(Self::known_stream);
         if streams().next().is_none() {

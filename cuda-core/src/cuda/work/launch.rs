@@ -205,7 +205,7 @@ mod tests {
         assert!(message(one.block(0, 1, 1)).contains("block x is 0"));
         assert!(
             message(one.grid(1, 1, 70_000))
-                .contains("grid z is 70000, the limit is 65535; use a smaller grid")
+                .contains("grid z is 70000, the limit is 65535; use fewer blocks")
         );
         assert!(
             message(one.block(1, 1, 65))

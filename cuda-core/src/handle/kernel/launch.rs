@@ -37,8 +37,8 @@ impl Function {
             relocations: Cow::Borrowed(&arguments.relocations),
         });
         let submitted = stream.submit_launch(&work, &arguments.operands);
-        if let Ok(ticket) = submitted {
-            trace::launched(ticket, self.name(), &config);
+        if !stream.is_recording() {
+            trace::launched(&submitted, self.name(), &config);
         }
         submitted
     }

@@ -85,6 +85,8 @@ impl Drop for Unloads {
 impl Device {
     /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
     ///
+    /// Do not call it inside a waker: the thread that calls the waker may be the one that loads.
+    ///
     /// Load modules before the work that uses them begins. While a GPU's driver loads a module, it waits for every running
     /// kernel, and launches, copies and polls of other threads wait with it.
     ///

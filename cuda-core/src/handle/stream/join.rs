@@ -46,6 +46,7 @@ impl Stream {
     /// As [`join_stream`](Stream::join_stream).
     pub fn join_streams<'a>(&self, others: impl IntoIterator<Item = &'a Stream>) -> Result<Ticket> {
         let mut tickets = SmallVec::<[Ticket; 4]>::new();
+        let mut has_later_work_of_this_stream = false;
         for other in others {
             self.device().check_same("a stream", other.device())?;
             let last = other.last();
@@ -63,6 +64,8 @@ impl Stream {
             }
             if last.stream != self.id() {
                 tickets.push(last);
+            } else if last.number > self.last().number {
+                has_later_work_of_this_stream = true;
             }
             let timeline = other.timeline();
             if !self.device().core().capabilities.ordered_visibility
@@ -71,7 +74,9 @@ impl Stream {
                 self.device().core().want(last);
             }
         }
-        match tickets.is_empty() {
+        // Work of this stream needs no order. But this handle counts the work of the other one only up to its own last
+        // submission, so it makes one behind.
+        match tickets.is_empty() && !has_later_work_of_this_stream {
             true => Ok(self.last()),
             false => self.join(&tickets),
         }

@@ -65,7 +65,10 @@ impl Stream {
             return self.submit_recorded(work, operands, joined, keep, host);
         }
         let mut marks = self.timeline().order.lock();
-        self.submit_ordered(&mut marks, work, operands, joined, keep, host)
+        let submitted = self.submit_ordered(&mut marks, work, operands, joined, keep, host);
+        drop(marks);
+        trace::submitted(&submitted, work);
+        submitted
     }
 
     /// Submits work of a recording, or work on memory that a recording uses.
@@ -80,9 +83,13 @@ impl Stream {
     ) -> Result<Ticket> {
         let mut marks = self.timeline().order.lock();
         let Some(recorder) = self.recorder() else {
+            let turns = Turns::of_operands(operands);
+            let submitted = self.submit_ordered(&mut marks, work, operands, joined, keep, host);
             // The turns are released before the order lock.
-            let _turns = Turns::of_operands(operands);
-            return self.submit_ordered(&mut marks, work, operands, joined, keep, host);
+            drop(turns);
+            drop(marks);
+            trace::submitted(&submitted, work);
+            return submitted;
         };
         let number = if joined.is_empty() {
             let source = keep.zip(host.cloned());
@@ -140,7 +147,6 @@ impl Stream {
             self.note_edges(marks, ticket, &after);
         }
         self.publish(ticket);
-        trace::submitted(ticket, work);
         if ask || timeline.is_report_due(ticket.number) {
             core.want(ticket);
         }
