@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{CachedModule, Device, Error, Loading, Module, Result, WeakDevice};
+use cuda_core::{CachedModule, Device, Loading, Module, Result, WeakDevice};
 use futures_util::{
     FutureExt,
     future::{Shared, WeakShared},
@@ -169,18 +169,18 @@ impl Submit for LoadCached<'_> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Module>> {
+        let load = self.load.get()?;
         let slot = self.cache.slot(cx.device());
         if let Some(module) = slot.module() {
             self.load.end();
             return Poll::Ready(Ok(module));
         }
-        if self.load.get()?.is_none() {
-            cx.wait_by_wakers(task)?;
-            let load = slot.join_load(|| cx.device().start_loading(self.cache.ptx))?;
-            self.load.set(Some(load));
-        }
-        let Some(load) = self.load.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+        let load = match load {
+            Some(load) => load,
+            None => {
+                cx.wait_by_wakers(task)?;
+                load.insert(slot.join_load(|| cx.device().start_loading(self.cache.ptx))?)
+            }
         };
         let loaded = ready!(Pin::new(load).poll(task));
         self.load.end();

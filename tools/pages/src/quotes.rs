@@ -30,17 +30,14 @@ impl fmt::Display for Wrong {
 /// # Errors
 /// The error of reading a page.
 pub fn check(files: &[PathBuf]) -> io::Result<Vec<Wrong>> {
-    let mut wrong = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(file)?;
-        let (fresh, faults) = requote(file, &text);
-        wrong.extend(faults);
-        if fresh != text {
-            let same = fresh.lines().zip(text.lines()).take_while(|(a, b)| a == b).count();
-            let why = "the quoted code differs from its source; run `cargo run -p pages -- quote` on the page";
-            wrong.push(Wrong { file: file.clone(), line: same + 1, why: why.into() });
-        }
-    }
+    let mut stale = Vec::new();
+    let mut wrong = requote_all(files, |file, text, fresh| {
+        let same = fresh.lines().zip(text.lines()).take_while(|(a, b)| a == b).count();
+        let why = "the quoted code differs from its source; run `cargo run -p pages -- quote` on the page";
+        stale.push(Wrong { file: file.to_path_buf(), line: same + 1, why: why.into() });
+        Ok(())
+    })?;
+    wrong.append(&mut stale);
     Ok(wrong)
 }
 
@@ -49,13 +46,22 @@ pub fn check(files: &[PathBuf]) -> io::Result<Vec<Wrong>> {
 /// # Errors
 /// The error of reading or writing a page.
 pub fn write(files: &[PathBuf]) -> io::Result<Vec<Wrong>> {
+    requote_all(files, |file, _, fresh| fs::write(file, fresh))
+}
+
+/// Quotes the sources of these pages again, and calls `changed` with each page whose text would change: its file, its text
+/// and the fresh text. Returns the quotes that cannot be made.
+fn requote_all(
+    files: &[PathBuf],
+    mut changed: impl FnMut(&Path, &str, &str) -> io::Result<()>,
+) -> io::Result<Vec<Wrong>> {
     let mut wrong = Vec::new();
     for file in files {
         let text = fs::read_to_string(file)?;
         let (fresh, faults) = requote(file, &text);
         wrong.extend(faults);
         if fresh != text {
-            fs::write(file, fresh)?;
+            changed(file, &text, &fresh)?;
         }
     }
     Ok(wrong)
