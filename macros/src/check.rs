@@ -18,7 +18,8 @@ use crate::{
 const MAX_LISTED: usize = 12;
 
 /// Names of the generated struct's own items, which no kernel may have.
-const RESERVED: [&str; 6] = ["load", "for_device", "loaded", "modules", "clone", "PTX"];
+const RESERVED: [&str; 7] =
+    ["load", "for_device", "loaded", "modules", "of_module", "clone", "PTX"];
 
 /// The result of the checks.
 pub(crate) struct Checked<'a> {

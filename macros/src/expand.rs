@@ -29,7 +29,7 @@ pub(crate) fn expand(
     let module = Ident::new("module", Span::mixed_site());
     let device = Ident::new("device", Span::mixed_site());
     let modules = Ident::new("MODULES", Span::mixed_site());
-    let found: Vec<_> = kernels.iter().map(|(kernel, _)| field(kernel, &module)).collect();
+    let found = kernels.iter().map(|(kernel, _)| field(kernel, &module));
     let launchers =
         kernels.iter().map(|(kernel, signature)| launcher(kernel, *signature, *unsafe_token));
     let conditions = conditions(attrs);
@@ -52,9 +52,7 @@ pub(crate) fn expand(
             /// # Errors
             /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx).
             pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
-                #[allow(unused_variables)]
-                let #module = ::cuda_async::Device::load_ptx(#device, Self::PTX)?;
-                ::core::result::Result::Ok(Self { #(#found,)* })
+                Self::of_module(&::cuda_async::Device::load_ptx(#device, Self::PTX)?)
             }
 
             /// Returns the kernels on `device`. The first call for a device loads them, as [`load`](Self::load) does. They
@@ -63,9 +61,7 @@ pub(crate) fn expand(
             /// # Errors
             /// The errors of [`load`](Self::load).
             pub fn for_device(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
-                #[allow(unused_variables)]
-                let #module = ::cuda_async::kernel::ModuleCache::get(Self::modules(), #device)?;
-                ::core::result::Result::Ok(Self { #(#found,)* })
+                Self::of_module(&::cuda_async::kernel::ModuleCache::get(Self::modules(), #device)?)
             }
 
             /// Returns an operation that gives the kernels on its device. The first run on a device loads them on a
@@ -76,9 +72,13 @@ pub(crate) fn expand(
             pub fn loaded() -> impl ::cuda_async::DeviceOp<Output = Self> + use<> {
                 ::cuda_async::DeviceOp::try_map(
                     ::cuda_async::kernel::ModuleCache::module(Self::modules()),
-                    #[allow(unused_variables)]
-                    |#module| ::core::result::Result::Ok(Self { #(#found,)* }),
+                    |#module| Self::of_module(&#module),
                 )
+            }
+
+            #[allow(unused_variables)]
+            fn of_module(#module: &::cuda_async::Module) -> ::cuda_async::Result<Self> {
+                ::core::result::Result::Ok(Self { #(#found,)* })
             }
 
             fn modules() -> &'static ::cuda_async::kernel::ModuleCache {
@@ -95,5 +95,5 @@ pub(crate) fn expand(
 /// The initializer of a field: `vecadd: module.function("vecadd")?`.
 fn field(kernel: &Kernel, module: &Ident) -> TokenStream {
     let (name, entry, conditions) = (&kernel.name, kernel.entry_name(), conditions(&kernel.attrs));
-    quote!(#(#conditions)* #name: ::cuda_async::Module::function(&#module, #entry)?)
+    quote!(#(#conditions)* #name: ::cuda_async::Module::function(#module, #entry)?)
 }
