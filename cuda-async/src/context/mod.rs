@@ -9,11 +9,11 @@
 //
 // | file | methods |
 // |---|---|
-// | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording` |
-// | `tree/fork` | `fork`, `join`, `join_stream` |
+// | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording`, `request_report` |
+// | `tree/fork` | `fork`, `end_fork`, `join_stream` |
 // | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait` |
 // | `tree/polled_root` | `on_other_stream`, `separate_root`, `set_poller`, `mode_of_poll`, `is_part_of` |
-// | `wait/submission` | `poll_submission`, `poll_landing`, `poll_pinned`, `request_report`, `yield_now` |
+// | `wait/submission` | `poll_submission`, `poll_landing`, `poll_pinned`, `yield_now` |
 // | `wait/credit` | `poll_credit`, `has_credit` |
 // | `wait/memory` | `poll_allocation` |
 // | `wait/blocking` | `may_wait`, `wait_by_wakers`, `block`, `block_until` |

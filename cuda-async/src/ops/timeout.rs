@@ -70,11 +70,12 @@ impl<S: Submit> Submit for Timeout<S> {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let output = ready!(running.poll(task));
-        if !matches!(output, Err(Error::TimedOut { .. })) {
-            cx.join_sibling(&running.cx);
-        }
+        let joined = match output {
+            Err(Error::TimedOut { .. }) => Ok(()),
+            _ => cx.join_sibling(&running.cx),
+        };
         self.0.end();
-        Poll::Ready(output)
+        Poll::Ready(output.and_then(|output| joined.map(|()| output)))
     }
 
     fn nested_boxes(&self) -> usize {

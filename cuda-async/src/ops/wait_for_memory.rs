@@ -43,9 +43,9 @@ impl<S: Submit> Submit for WaitForMemory<S> {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let output = ready!(steps.poll_submit(task, sibling));
-        cx.join_sibling(sibling);
+        let joined = cx.join_sibling(sibling);
         self.0.end();
-        Poll::Ready(output)
+        Poll::Ready(output.and_then(|output| joined.map(|()| output)))
     }
 
     fn nested_boxes(&self) -> usize {

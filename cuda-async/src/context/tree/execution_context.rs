@@ -179,6 +179,14 @@ impl ExecutionContext {
         }
     }
 
+    /// Requests a report of the work so far, so that its completion is known before later work is complete.
+    pub(crate) fn request_report(&self) -> Result<()> {
+        match (self.known_stream(), self.last()) {
+            (Some(stream), Some(number)) => stream.request_report(number),
+            _ => Ok(()),
+        }
+    }
+
     fn root_context(&self) -> Self {
         Self(Repr::Shared(SharedContext::root_of(self.shared()).clone()))
     }

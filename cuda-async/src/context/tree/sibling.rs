@@ -11,9 +11,7 @@ impl ExecutionContext {
     /// [`join_sibling`](Self::join_sibling). A run that drops the sibling before that does not wait for its work.
     pub(crate) fn sibling(&self) -> Result<Self> {
         // The completion of the work so far is then known before later work is complete.
-        if let (Some(stream), Some(number)) = (self.known_stream(), self.last()) {
-            stream.request_report(number)?;
-        }
+        self.request_report()?;
         self.on_this_stream(self.memory_wait())
     }
 
@@ -23,12 +21,9 @@ impl ExecutionContext {
     }
 
     /// Counts the work of a [`sibling`](Self::sibling) as this context's own.
-    pub(crate) fn join_sibling(&self, sibling: &Self) {
+    pub(crate) fn join_sibling(&self, sibling: &Self) -> Result<()> {
         self.note(sibling.last().unwrap_or(0));
-        if let (Some(stream), Some(other)) = (self.known_stream(), sibling.known_stream()) {
-            // Both handles are of one stream, so this submits nothing and cannot fail.
-            _ = stream.join_stream(other);
-        }
+        sibling.known_stream().map_or(Ok(()), |other| self.join_stream(other))
     }
 
     fn on_this_stream(&self, memory_wait: Option<Duration>) -> Result<Self> {

@@ -47,14 +47,6 @@ impl ExecutionContext {
         }
     }
 
-    /// Requests a report of the work so far, so that its completion is known before later work is complete.
-    pub(crate) fn request_report(&self) -> Result<()> {
-        match (self.known_stream(), self.last()) {
-            (Some(stream), Some(number)) => stream.request_report(number),
-            _ => Ok(()),
-        }
-    }
-
     /// Ready with a pinned buffer of `len` elements, which holds bytes of an earlier copy. If a new block has to be
     /// pinned, a helper thread does so in an async run on a GPU. In a blocking or detached run the calling thread pins
     /// it.
