@@ -22,7 +22,13 @@ const AT_ONCE: usize = 8;
 
 pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
     section("Processor time of waiting", &["us a kernel", "processor us a kernel"]);
-    let nanos = sizes.beside_nanos;
+    for nanos in [sizes.beside_nanos / 10, sizes.beside_nanos] {
+        kernels(raw, ours, nanos)?;
+    }
+    Ok(())
+}
+
+fn kernels(raw: Option<&Raw>, ours: &Ours, nanos: u32) -> Result<(), Box<dyn Error>> {
     let what = format!("kernels of {} ms", nanos / 1_000_000);
     if let Some(raw) = raw {
         let lane = raw.lane(4096)?;

@@ -11,7 +11,7 @@ use ::loom::thread;
 
 use super::{
     completion::{
-        Checkpoint, Entry, ReportInbox, Wakeup, WatchedDevice, enqueue_checkpoint, host_call, watch,
+        Checkpoint, Entry, ReportInbox, Wakeup, WatchedDevice, enqueue_checkpoint, pass, watch,
     },
     context::IdCache,
     streams::{CheckpointEvents, DriverStream, Passed},
@@ -130,22 +130,26 @@ fn every_want_is_reported(
 
 #[test]
 fn host_function_wakes_the_completion_thread() {
-    check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_call));
+    check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_function));
 }
 
-fn pass(_: &Arc<ReportInbox>, passed: Passed, number: u64) {
+fn host_function(inbox: &Arc<ReportInbox>, passed: Passed, number: u64) {
+    pass(inbox, &passed, number);
+}
+
+fn event(_: &Arc<ReportInbox>, passed: Passed, number: u64) {
     passed.raise(number);
 }
 
 #[test]
 fn spinning_completion_thread_sees_the_number() {
     let spins = Wakeup::Polled(Duration::from_micros(1));
-    check(Some(2), move || every_want_is_reported(spins, pass));
+    check(Some(2), move || every_want_is_reported(spins, event));
 }
 
 #[test]
 fn sleeping_completion_thread_sees_the_number() {
-    check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), pass));
+    check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), event));
 }
 
 /// Two callers want different numbers. If the checkpoints do not cover both yet, the one in flight, when it is passed,

@@ -27,9 +27,9 @@
 //!    tickets. A use after the free would be a fault of the device, not of the process.
 //! 7. **Host memory** of a copy belongs to the device until the stream has passed the copy. The client keeps the block
 //!    alive; this module checks the bounds.
-//! 8. **Host functions.** A driver's thread runs the host function of a report and nothing else: it stores the number
-//!    that the stream has passed and wakes the completion thread, takes no lock that is held across a driver call, and
-//!    drops no value of a user.
+//! 8. **Host functions.** A driver's thread runs the host functions of checkpoints, and nothing else. They store a
+//!    number and wake the completion thread. They call no driver, do not panic, take no lock that is held across a
+//!    driver call, and drop no value of a user.
 //! 9. **Progress.** A number counts as complete in one of three cases:
 //!    - A query found the stream idle.
 //!    - A query found that the stream has passed the event of a checkpoint for the number.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    host_function,
     inbox::{Checkpoint, Entry, ReportInbox},
     wait_budget::Wakeup,
 };
 use crate::{
     cuda::{
         context::{Bound, Primary},
-        streams::{CheckpointEvents, DriverStream},
+        driver::host_function,
+        streams::{CheckpointEvents, DriverStream, Passed},
     },
     protocol::Error,
 };
@@ -139,10 +139,34 @@ impl WatchedDevice for BoundDevice<'_> {
             Wakeup::Polled(_) => {
                 events.record(stream.raw, number, primary, bound).ok().map(Checkpoint::Event)
             }
-            Wakeup::Signalled => host_function::enqueue(primary.api, stream, number, self.inbox)
-                .map_err(|failed| primary.error(failed))
-                .ok()
-                .map(|()| Checkpoint::HostFunction),
+            Wakeup::Signalled => {
+                let (inbox, passed) = (Arc::clone(self.inbox), stream.passed.clone());
+                let pass = move || pass(&inbox, &passed, number);
+                // SAFETY: the caller holds the stream, and the context is bound; `pass` keeps rule 8.
+                unsafe { host_function::enqueue(primary.api, stream.raw, pass) }
+                    .map_err(|failed| primary.error(failed))
+                    .ok()
+                    .map(|()| Checkpoint::HostFunction)
+            }
         }
+    }
+}
+
+/// The host function of a checkpoint: stores the number that the stream has passed, and wakes the completion thread.
+pub(crate) fn pass(inbox: &ReportInbox, passed: &Passed, number: u64) {
+    passed.raise(number);
+    inbox.wake();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_function_stores_the_number_and_wakes_the_thread() {
+        let (inbox, passed) = <(ReportInbox, Passed)>::default();
+        pass(&inbox, &passed, 7);
+        inbox.wait(None);
+        assert_eq!(passed.load(), 7);
     }
 }

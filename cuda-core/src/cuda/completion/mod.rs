@@ -5,8 +5,8 @@
 //!
 //! 1. [`reporter`] starts the completion thread, once, and asks the stream's `streams::reports` for a report.
 //! 2. `streams::reports` decides whether a checkpoint is enqueued now, or whether the want shares a later one.
-//! 3. [`device`] enqueues the checkpoint: it records an event, or enqueues a [`host_function`]. Then it puts an entry
-//!    into the inbox.
+//! 3. [`device`] enqueues the checkpoint: it records an event, or enqueues a host function. Then it puts an entry into
+//!    the inbox.
 //! 4. [`inbox`] passes the entry to the completion thread, and wakes the thread.
 //! 5. [`watcher`] is the completion thread. When the stream has passed the checkpoint, the thread delivers a notice to
 //!    the client, and asks `streams::reports` for the next checkpoint.
@@ -17,7 +17,6 @@
 
 mod block;
 mod device;
-mod host_function;
 mod inbox;
 mod mode;
 mod reporter;
@@ -29,8 +28,7 @@ pub use mode::Completion;
 pub(crate) use reporter::Reporter;
 #[cfg(all(test, loom))]
 pub(crate) use {
-    device::{WatchedDevice, enqueue_checkpoint},
-    host_function::host_call,
+    device::{WatchedDevice, enqueue_checkpoint, pass},
     inbox::{Checkpoint, Entry, ReportInbox},
     wait_budget::Wakeup,
     watcher::watch,

@@ -221,7 +221,7 @@ macro_rules! driver_calls {
 
             /// A table whose functions refuse every call.
             #[cfg(all(test, not(loom)))]
-            fn refusing() -> Self {
+            pub(crate) fn refusing() -> Self {
                 $(unsafe extern "system" fn $method($(_: $ty),*) -> c_int {
                     801 // `CUDA_ERROR_NOT_SUPPORTED`
                 })*

@@ -16,7 +16,9 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Address, Api, ContextHandle, EventHandle, PoolHandle, PoolProps, StreamHandle};
+use super::{
+    Address, Api, ContextHandle, EventHandle, HostFunction, PoolHandle, PoolProps, StreamHandle,
+};
 use crate::cuda::driver::{library::Driver, status};
 
 /// The number of simulated devices. Each test uses one of its own.
@@ -50,6 +52,14 @@ pub(crate) fn open(gate: u32) {
     let mut state = state();
     state.open.insert(gate);
     state.advance();
+}
+
+/// A stream with a fill of this value in it.
+pub(crate) fn stream_with(gate: u32) -> StreamHandle {
+    let mut state = state();
+    let stream = state.new_stream();
+    state.enqueue(stream, Command::Kernel { gate });
+    stream
 }
 
 /// Whether a fill with this value has run.
@@ -113,9 +123,19 @@ enum Capture {
 }
 
 enum Command {
-    Kernel { gate: u32 },
-    Record { event: usize, number: u64 },
-    Wait { event: usize, number: u64 },
+    Kernel {
+        gate: u32,
+    },
+    Record {
+        event: usize,
+        number: u64,
+    },
+    Wait {
+        event: usize,
+        number: u64,
+    },
+    /// A function and the address of its data.
+    Host(HostFunction, usize),
 }
 
 #[derive(Default)]
@@ -134,6 +154,12 @@ impl State {
     fn new_handle(&mut self) -> usize {
         self.handles += 1;
         self.handles
+    }
+
+    fn new_stream(&mut self) -> StreamHandle {
+        let number = self.new_handle();
+        self.streams.insert(number, Stream::default());
+        StreamHandle(handle(number))
     }
 
     fn stream(&mut self, handle: StreamHandle) -> &mut Stream {
@@ -169,6 +195,11 @@ impl State {
                         Command::Wait { event, number } if event_of(event) < *number => break,
                         Command::Kernel { gate } => _ = ran.insert(*gate),
                         Command::Wait { .. } => {}
+                        Command::Host(function, data) => {
+                            let data = std::ptr::with_exposed_provenance_mut(*data);
+                            // SAFETY: the caller of `launch_host` gave them to this driver; called once.
+                            unsafe { function(data) };
+                        }
                         Command::Record { event, number } => {
                             if let Some(event) = events.get_mut(event) {
                                 event.passed = event.passed.max(*number);
@@ -284,11 +315,9 @@ calls! {
         0
     }
     stream_create(stream: *mut StreamHandle, _flags: c_uint, _priority: c_int) {
-        let mut state = state();
-        let number = state.new_handle();
-        state.streams.insert(number, Stream::default());
+        let new = state().new_stream();
         // SAFETY: as above.
-        unsafe { give(stream, StreamHandle(handle(number))) }
+        unsafe { give(stream, new) }
     }
     stream_destroy(stream: StreamHandle) {
         state().streams.remove(&stream.0.addr());
@@ -320,6 +349,11 @@ calls! {
             return 0;
         }
         state.enqueue(stream, Command::Wait { event: event.0.addr(), number });
+        0
+    }
+    launch_host(stream: StreamHandle, function: HostFunction, data: *mut c_void) {
+        let mut state = state();
+        state.enqueue(stream, Command::Host(function, data.expose_provenance()));
         0
     }
     event_create(event: *mut EventHandle, _flags: c_uint) {
