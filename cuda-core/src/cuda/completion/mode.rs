@@ -11,8 +11,8 @@ pub enum Completion {
     /// wake comes some microseconds after the work. The default.
     Polled {
         /// The time for which the thread spins after a report, or after a new request for one. After that it sleeps
-        /// between checks: each time for 1/64 of the time that it has waited, and at least 5 us. While reports are
-        /// closer together than `spin`, the thread keeps a core busy.
+        /// between checks: each time for 1/64 of the time that it has waited, but for 5 to 60 us, and for 1/256 of a
+        /// wait longer than 15 ms. While reports are closer together than `spin`, the thread keeps a core busy.
         spin: Duration,
     },
     /// The driver calls a host function on its own thread, and the function wakes the completion thread. No thread

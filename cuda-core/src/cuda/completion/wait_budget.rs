@@ -10,9 +10,9 @@ pub(super) const WATCH: Duration = Duration::from_millis(50);
 /// The shortest sleep; waking up costs about as much.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
 
-/// A sleep lasts this part of the time waited so far, but at least [`SHORTEST_SLEEP`]: after a long wait, a short delay
-/// matters less.
-const SLEEP_PART: u32 = 64;
+/// The longest sleep of a wait of up to 15 ms. Tasks whose work ends during a sleep wake together, and their polls then
+/// delay the other tasks of an executor together.
+const MEDIUM_SLEEP: Duration = Duration::from_micros(60);
 
 /// The next step of a waiting thread.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,13 +56,17 @@ pub(super) fn next_step(
         _ => {
             let rest = WATCH - since_check;
             match wakeup {
-                Wakeup::Polled(_) => {
-                    Step::Sleep((since_active / SLEEP_PART).max(SHORTEST_SLEEP).min(rest))
-                }
+                Wakeup::Polled(_) => Step::Sleep(sleep_after(since_active).min(rest)),
                 Wakeup::Signalled => Step::Sleep(rest),
             }
         }
     }
+}
+
+/// The time to sleep after a wait: a part of the wait, because a short delay matters less after a long one.
+fn sleep_after(wait: Duration) -> Duration {
+    let (short, long) = (wait / 64, wait / 256);
+    short.clamp(SHORTEST_SLEEP, MEDIUM_SLEEP).max(long)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -80,7 +84,9 @@ mod tests {
         assert_eq!(next_step(SPIN, false, us(199), us(199)), Step::Spin);
         let short = Wakeup::Polled(us(20));
         assert_eq!(next_step(short, false, us(100), us(100)), Step::Sleep(SHORTEST_SLEEP));
-        assert_eq!(next_step(SPIN, false, us(6400), us(6400)), Step::Sleep(us(100)));
+        assert_eq!(next_step(SPIN, false, us(3200), us(3200)), Step::Sleep(us(50)));
+        assert_eq!(next_step(SPIN, false, us(10_000), us(10_000)), Step::Sleep(MEDIUM_SLEEP));
+        assert_eq!(next_step(SPIN, false, us(25_600), us(25_600)), Step::Sleep(us(100)));
     }
 
     #[test]
