@@ -58,6 +58,7 @@ impl Bare {
             config: LaunchConfig::for_num_elems(LEN as u32),
             params: Cow::Owned(params),
             relocations: Cow::Owned(vec![address]),
+            variables: Default::default(),
         });
         Ok(Self { backend, work, last: Cell::new(1) })
     }

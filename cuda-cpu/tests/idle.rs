@@ -60,6 +60,7 @@ fn idle_device_takes_no_processor_time() {
             config: LaunchConfig::new(50_000, 32),
             params: vec![].into(),
             relocations: vec![].into(),
+            variables: Default::default(),
         });
         // SAFETY: the kernel does nothing.
         unsafe { device.submit(&Submission { ticket, after: &[], work: &work }, &[]) }.unwrap();

@@ -1,5 +1,7 @@
 //! A cursor over the list of tokens: looks ahead, advances, and checks for expected tokens.
 
+use std::ops::Range;
+
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token, tokenize};
 use crate::number::{Constant, literal};
@@ -41,6 +43,11 @@ impl<'a> Cursor<'a> {
         let result = read(self);
         (self.at, self.stop) = (behind, stop);
         result
+    }
+
+    /// The tokens in a range of positions.
+    pub(crate) fn tokens(&self, range: Range<usize>) -> &[Token<'a>] {
+        self.tokens.get(range).unwrap_or_default()
     }
 
     /// The tokens from the next one on.

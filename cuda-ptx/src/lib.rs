@@ -17,6 +17,7 @@ mod lookup;
 mod number;
 mod param_type;
 mod parser;
+mod references;
 mod scope;
 mod signature;
 mod special;
@@ -27,7 +28,7 @@ pub use error::{Error, ErrorKind};
 pub use instruction::*;
 pub use lookup::InstructionName;
 pub use param_type::ParamType;
-pub use signature::{ModuleSignature, Signature, module_signature, signatures};
+pub use signature::{ModuleSignature, Signature, VariableSignature, module_signature, signatures};
 pub use types::{ScalarKind, ScalarType, Space};
 
 /// Parses a PTX text. NUL bytes at the end are ignored.

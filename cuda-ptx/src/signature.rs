@@ -1,13 +1,18 @@
 //! Reads the kernels of a PTX text, their parameters and the memory they declare. Instructions are skipped.
 
+use std::ops::Range;
+
 use crate::ast::Param;
 use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::footprint::Storage;
-use crate::lexer::Kind;
+use crate::lexer::{Kind, Token};
 use crate::parser::{
-    Header, Preamble, Unknown, bare, body_storage, declaration, file, skip_section, storage_space,
+    DefinedVariable, Header, Preamble, Unknown, bare, body_storage, declaration, file,
+    skip_section, storage_space,
 };
+use crate::references::References;
+use crate::types::Space;
 
 /// The signature of a kernel: its parameters, launch limits and declared memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +38,26 @@ pub struct Signature {
     /// Each function counts once, but a recursive function needs its variables for each active call. Registers spilled by
     /// the driver's compiler are not included.
     pub local_bytes: Option<u64>,
+    /// The variables of the module that the kernel may use, as indices of [`ModuleSignature::variables`], in order. They
+    /// are the ones that it names, or that a function names which it may call, or an initial value of another variable.
+    /// A call through a pointer may use every variable.
+    pub variables: Vec<u32>,
     /// The line of the declaration in the PTX text, from 1.
     pub line: u32,
+}
+
+/// A `.global` or `.const` variable that a module defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VariableSignature {
+    /// The (mangled) name.
+    pub name: String,
+    /// [`Space::Global`] or [`Space::Const`].
+    pub space: Space,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// The alignment in bytes.
+    pub align: u32,
 }
 
 /// The kernels of a module and the memory of its variables.
@@ -46,6 +69,9 @@ pub struct Signature {
 pub struct ModuleSignature {
     /// The kernels, in order.
     pub entries: Vec<Signature>,
+    /// The `.global` and `.const` variables that the text defines with a known size, in order. `.extern` variables and
+    /// those of function bodies are not among them.
+    pub variables: Vec<VariableSignature>,
     /// The size of the `.global` variables: device memory that the module occupies while it is loaded.
     pub global_bytes: Option<u64>,
     /// The size of the `.const` variables.
@@ -79,38 +105,46 @@ pub fn signatures(text: &str) -> Result<Vec<Signature>, Error> {
 ///     .global .align 4 .b8 table[4096];
 ///     .entry k(.param .u64 p, .param .align 8 .b8 s[24]) {
 ///         .shared .align 4 .b8 tile[1024];
-///         instruction.of.the.future %r1;
+///         instruction.of.the.future %r1, table;
 ///     }";
 /// let module = cuda_ptx::module_signature(text)?;
 /// let kernel = &module.entries[0];
 /// let types: Vec<String> = kernel.params.iter().map(|p| p.param_type.to_string()).collect();
 /// assert_eq!(types, ["u64", "b8[24]"]);
 /// assert_eq!((module.global_bytes, kernel.static_shared_bytes), (Some(4096), Some(1024)));
+/// assert_eq!((module.variables[0].name.as_str(), kernel.variables.as_slice()), ("table", &[0][..]));
 /// # Ok::<(), cuda_ptx::Error>(())
 /// ```
 pub fn module_signature(text: &str) -> Result<ModuleSignature, Error> {
     let mut cur = Cursor::new(text)?;
     Preamble::parse(&mut cur)?;
-    let mut reader = Reader { cur, kernels: Vec::new(), common: Storage::EMPTY };
+    let (common, kernels, references) = (Storage::EMPTY, Vec::new(), References::default());
+    let mut reader = Reader { cur, kernels, common, references };
     reader.items()?;
     Ok(reader.finish())
 }
 
 struct Reader<'a> {
     cur: Cursor<'a>,
-    /// Each kernel with the variables that its body declares.
-    kernels: Vec<(Signature, Storage)>,
+    kernels: Vec<Kernel>,
     /// Variables of module scope, and of functions that any kernel may call.
     common: Storage,
+    references: References<'a>,
 }
 
-impl Reader<'_> {
+struct Kernel {
+    signature: Signature,
+    /// The variables that its body declares.
+    storage: Storage,
+    tokens: Range<usize>,
+}
+
+impl<'a> Reader<'a> {
     fn items(&mut self) -> Result<(), Error> {
-        let cur = &mut self.cur;
         let mut external = false;
-        while !cur.at_end() {
-            let token = cur.peek();
-            match token.text {
+        while !self.cur.at_end() {
+            let cur = &mut self.cur;
+            match cur.peek().text {
                 ".entry" => self.kernels.extend(kernel(cur)?),
                 ".file" => {
                     cur.next();
@@ -124,9 +158,38 @@ impl Reader<'_> {
                     external |= cur.next().text == ".extern";
                     continue;
                 }
-                _ => item(cur, external, &mut self.common)?,
+                _ => self.item(external)?,
             }
             external = false;
+        }
+        Ok(())
+    }
+
+    /// Reads a variable or a function's body; skips an unknown directive.
+    fn item(&mut self, external: bool) -> Result<(), Error> {
+        let (first, start) = (self.cur.peek(), self.cur.position());
+        let (cur, references) = (&mut self.cur, &mut self.references);
+        if let Some(space) = storage_space(&first) {
+            cur.next();
+            let mut names = Vec::new();
+            let mut each = |variable: DefinedVariable<'a>| {
+                names.push(variable.name);
+                if matches!(space, Space::Global | Space::Const) {
+                    references.variable(variable);
+                }
+            };
+            let declared = declaration(cur, space, external, &mut self.common, &mut each)?;
+            // The initial value may be the address of another variable.
+            names.into_iter().for_each(|name| references.item(name, start..cur.position()));
+            if declared {
+                return Ok(());
+            }
+        }
+        let function = first.is_dot(".func");
+        skip_item(cur, function, &mut self.common)?;
+        if function || first.is_dot(".alias") {
+            let tokens = start..cur.position();
+            references.item(defined_name(cur.tokens(tokens.clone())), tokens);
         }
         Ok(())
     }
@@ -135,22 +198,31 @@ impl Reader<'_> {
         let mut module = self.common.clone();
         let mut local = self.common.local();
         let mut entries = Vec::with_capacity(self.kernels.len());
-        for (mut kernel, own) in self.kernels {
+        for Kernel { signature: mut kernel, storage: own, tokens } in self.kernels {
             module.merge(&own);
             let mut storage = self.common.clone();
             storage.merge(&own);
+            kernel.variables = self.references.used(&self.cur, tokens);
             kernel.static_shared_bytes = storage.shared();
             kernel.local_bytes = storage.local();
             local = local.zip(kernel.local_bytes).map(|(a, b)| a.max(b));
             entries.push(kernel);
         }
         let (global_bytes, const_bytes) = (module.global(), module.constant());
-        ModuleSignature { entries, global_bytes, const_bytes, local_bytes: local }
+        let variable = |it: DefinedVariable<'_>| VariableSignature {
+            name: it.name.to_owned(),
+            space: it.space,
+            bytes: it.bytes,
+            align: it.align,
+        };
+        let variables = self.references.into_variables().into_iter().map(variable).collect();
+        ModuleSignature { entries, variables, global_bytes, const_bytes, local_bytes: local }
     }
 }
 
 /// Reads a kernel. Returns `None` for a declaration without a body.
-fn kernel(cur: &mut Cursor<'_>) -> Result<Option<(Signature, Storage)>, Error> {
+fn kernel(cur: &mut Cursor<'_>) -> Result<Option<Kernel>, Error> {
+    let start = cur.position();
     let header = Header::parse(cur, Unknown::Skip)?;
     if cur.eat(";") {
         return Ok(None);
@@ -164,21 +236,24 @@ fn kernel(cur: &mut Cursor<'_>) -> Result<Option<(Signature, Storage)>, Error> {
         required_threads: header.required_threads,
         static_shared_bytes: None,
         local_bytes: None,
+        variables: Vec::new(),
         line: header.name.line,
     };
-    Ok(Some((signature, storage)))
+    Ok(Some(Kernel { signature, storage, tokens: start..cur.position() }))
 }
 
-/// Reads a variable or a function's body; skips an unknown directive.
-fn item(cur: &mut Cursor<'_>, external: bool, storage: &mut Storage) -> Result<(), Error> {
-    let token = cur.peek();
-    if let Some(space) = storage_space(&token) {
-        cur.next();
-        if declaration(cur, space, external, storage)? {
-            return Ok(());
+/// Returns the name that the tokens of a function or an alias define: the first one outside of parentheses.
+fn defined_name<'a>(tokens: &[Token<'a>]) -> &'a str {
+    let mut depth = 0_usize;
+    for token in tokens {
+        match token.text {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            name if depth == 0 && token.kind == Kind::Ident => return name,
+            _ => {}
         }
     }
-    skip_item(cur, token.is_dot(".func"), storage)
+    ""
 }
 
 /// Steps behind a semicolon or a function's body, or to the next variable, linkage directive or kernel.
@@ -209,5 +284,61 @@ fn skip_item(cur: &mut Cursor<'_>, function: bool, storage: &mut Storage) -> Res
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of the variables that each kernel of a text may use.
+    fn used(items: &str) -> Vec<Vec<String>> {
+        let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{items}");
+        let module = module_signature(&text).unwrap();
+        let name = |index: &u32| module.variables[*index as usize].name.clone();
+        module.entries.iter().map(|it| it.variables.iter().map(name).collect()).collect()
+    }
+
+    #[test]
+    fn variables_are_listed_with_space_size_and_alignment() {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64
+            .visible .const .align 4 .b8 a[64];
+            .extern .global .u32 elsewhere;
+            .shared .align 16 .b8 tile[32];
+            .global .f64 b = 0d3FF0000000000000, c[3];
+            .global .align 2 .b8 open[] = {1, 2, 3};";
+        let variables = module_signature(text).unwrap().variables;
+        let found: Vec<_> =
+            variables.iter().map(|it| (it.name.as_str(), it.space, it.bytes, it.align)).collect();
+        let expected = [
+            ("a", Space::Const, 64, 4),
+            ("b", Space::Global, 8, 8),
+            ("c", Space::Global, 24, 8),
+            ("open", Space::Global, 3, 2),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn kernel_uses_what_it_its_functions_and_its_tables_name() {
+        let items = ".global .u32 a; .global .u32 b; .global .u32 c; .const .u32 d;
+            .global .u64 table[2] = {generic(c), 0};
+            .func leaf();
+            .func (.param .b32 r) twig(.param .b32 x) { call leaf; ret; }
+            .func leaf() { st.global.u32 [b], 1; ret; }
+            .alias other, leaf;
+            .entry direct() { ld.global.u32 %r1, [a+4]; ret; }
+            .entry through() { call (r), twig, (p); ret; }
+            .entry by_table() { ld.global.u64 %rd1, [table]; ret; }
+            .entry by_alias() { call other; ret; }
+            .entry none() { ret; }
+            .entry pointer() { $proto: .callprototype _ (); call %rd1, (), $proto; ret; }";
+        let used = used(items);
+        assert_eq!(used[0], ["a"]);
+        assert_eq!(used[1], ["b"]);
+        assert_eq!(used[2], ["c", "table"]);
+        assert_eq!(used[3], ["b"]);
+        assert!(used[4].is_empty());
+        assert_eq!(used[5], ["a", "b", "c", "d", "table"]);
     }
 }

@@ -90,6 +90,7 @@ impl From<Error> for Failure {
             | Error::PtxTooNew { .. }
             | Error::LoadFailed { .. }
             | Error::NoSuchKernel { .. }
+            | Error::NoSuchVariable { .. }
             | Error::Arguments { .. }
             | Error::InvalidLaunch { .. } => Status::BadInput,
             _ => Status::Failed,

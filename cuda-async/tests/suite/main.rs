@@ -43,5 +43,6 @@ mod slow_link;
 mod spans;
 mod time;
 mod timed;
+mod variables;
 mod wakes;
 mod wrapper;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
-    objects::{BackendId, Memory, Modules, Target, Transfers, host_block},
+    objects::{BackendId, Memory, Modules, Target, Transfers, host_block, outside},
     streams::{DriverStream, HeldFree, StreamTable},
     teardown::{LastUse, Objects, Retained},
     work::{self, Place},
@@ -201,6 +201,14 @@ unsafe impl Backend for CudaBackend {
             Control::LoadModule { id, image } => {
                 self.primary.alive()?;
                 self.modules.load(id, image, &self.helper)
+            }
+            Control::NameVariable { id, module, name, bytes } => {
+                self.primary.alive()?;
+                let (address, size) = self.modules.variable(module, &name)?;
+                if bytes > size {
+                    return Err(outside("variable", id.0, size, 0, bytes));
+                }
+                self.memory.name_variable(id, address, bytes)
             }
             Control::UnloadModule { id } => self.modules.unload(id),
             Control::Receive { transfer, to, bytes } => {

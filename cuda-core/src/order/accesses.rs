@@ -6,8 +6,8 @@
 //!   `SHARED`, only `pieces` is valid.
 //! - A write that needs no lock has exclusive access to the memory, as `&mut` has. While the numbers are valid there is
 //!   one piece, so no other thread claims or splits anything until the write is claimed. Loads and stores suffice. A
-//!   replay of a recording has no exclusive access, so accesses to recorded memory take the lock
-//!   ([`Accesses::claim_locked`]).
+//!   replay of a recording has no exclusive access, and neither has a launch that writes a variable of its module. So
+//!   accesses to such memory take the lock ([`Accesses::claim_locked`]).
 //! - Reads come from several threads. A read on the stream that `stream` names replaces `read`, by compare-and-swap. It
 //!   changes neither `stream` nor `written`, so they stay as the last write left them.
 //! - The lock is taken before `read` becomes `SHARED`. A read that replaced `read` before that is in the histories. A

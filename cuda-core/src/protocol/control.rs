@@ -44,7 +44,19 @@ pub enum Control {
         /// Its code.
         image: ModuleImage,
     },
-    /// Unloads a module that no launch uses any more.
+    /// Names a variable of a loaded module as an allocation. [`Free`](Control::Free) ends the name and frees no memory:
+    /// the memory belongs to the module.
+    NameVariable {
+        /// The new allocation.
+        id: AllocId,
+        /// The module, whose load has been answered.
+        module: ModuleId,
+        /// The name of the variable in the PTX.
+        name: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Unloads a module that no launch uses any more, and whose variables have no name.
     UnloadModule {
         /// The module.
         id: ModuleId,

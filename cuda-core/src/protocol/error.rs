@@ -86,6 +86,16 @@ pub enum Error {
         /// The kernels of the module, in words.
         available: String,
     },
+    /// A module has no variable of that name.
+    #[error(
+        "no variable `{name}` in the module; it has {available} (compilers remove variables that no kernel uses)"
+    )]
+    NoSuchVariable {
+        /// The requested name.
+        name: String,
+        /// The variables of the module, in words.
+        available: String,
+    },
     /// The arguments of a launch do not fit the kernel's parameters.
     #[error("wrong arguments for kernel `{kernel}`: {detail}")]
     Arguments {

@@ -11,6 +11,8 @@ pub struct EntryInfo {
     pub name: String,
     /// Its parameters in order.
     pub params: Vec<ParamInfo>,
+    /// The variables of the module that it may use, as indices of [`ModuleInfo::variables`].
+    pub variables: Vec<u32>,
     /// The maximum number of threads in a block on the module's device.
     pub max_threads: u32,
 }
@@ -37,6 +39,28 @@ pub struct ParamInfo {
     pub align: u32,
 }
 
+/// A variable of a module: `__device__` or `__constant__` in CUDA C, `.global` or `.const` in PTX.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariableInfo {
+    /// Its name, mangled where the compiler mangled it.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Whether kernels only read it (`__constant__`).
+    pub is_constant: bool,
+}
+
+/// The kernels and the variables of a PTX text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleInfo {
+    /// The kernels, in the order of the text.
+    pub entries: Vec<EntryInfo>,
+    /// The variables of module scope whose size the text states, in its order.
+    pub variables: Vec<VariableInfo>,
+    /// Whether the text declares variables that kernels share, of any kind.
+    pub has_variables: bool,
+}
+
 /// Lists the kernels of a PTX text, in its order. Their `max_threads` is 0: only a device knows it.
 ///
 /// ```
@@ -49,14 +73,22 @@ pub struct ParamInfo {
 /// # Errors
 /// [`Error::InvalidPtx`].
 pub fn entries(ptx: &str) -> Result<Vec<EntryInfo>> {
-    module(ptx).map(|(entries, _)| entries)
+    module_info(ptx).map(|module| module.entries)
 }
 
-/// The kernels of a PTX text, as [`entries`], and whether the text declares variables that kernels share.
+/// Lists the kernels and the variables of a PTX text. The `max_threads` of the kernels is 0: only a device knows it.
+///
+/// ```
+/// let ptx = ".version 7.0\n.target sm_50\n.const .f32 scale;\n.entry k() { ld.const.f32 %f1, [scale]; ret; }";
+/// let module = cuda_core::protocol::module_info(ptx)?;
+/// assert_eq!((module.variables[0].name.as_str(), module.variables[0].bytes), ("scale", 4));
+/// assert_eq!(module.entries[0].variables, [0]);
+/// # Ok::<(), cuda_core::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::InvalidPtx`].
-pub(crate) fn module(ptx: &str) -> Result<(Vec<EntryInfo>, bool)> {
+pub fn module_info(ptx: &str) -> Result<ModuleInfo> {
     let module = cuda_ptx::module_signature(ptx);
     let module = module.map_err(|error| {
         let detail = not_ptx(ptx).map_or_else(|| error.to_string(), str::to_owned);
@@ -65,10 +97,18 @@ pub(crate) fn module(ptx: &str) -> Result<(Vec<EntryInfo>, bool)> {
     let has_variables = module.global_bytes != Some(0);
     let entry = |kernel: cuda_ptx::Signature| EntryInfo {
         params: params(&kernel.params),
+        variables: kernel.variables,
         name: kernel.name,
         max_threads: 0,
     };
-    Ok((module.entries.into_iter().map(entry).collect(), has_variables))
+    let variable = |it: cuda_ptx::VariableSignature| VariableInfo {
+        name: it.name,
+        bytes: it.bytes,
+        is_constant: it.space == cuda_ptx::Space::Const,
+    };
+    let entries = module.entries.into_iter().map(entry).collect();
+    let variables = module.variables.into_iter().map(variable).collect();
+    Ok(ModuleInfo { entries, variables, has_variables })
 }
 
 /// The likely mistake, if the text is no PTX at all.

@@ -38,8 +38,9 @@ pub use fault::{Fault, FaultKind, FaultSite};
 pub use foreign::{Foreign, RawStream};
 pub use host_block::HostBlock;
 pub use ids::{AllocId, FunctionId, HostId, ModuleId, StreamId, TransferId};
-pub(crate) use kernels::module;
-pub use kernels::{EntryInfo, ParamInfo, ParamType, ScalarKind, entries};
+pub use kernels::{
+    EntryInfo, ModuleInfo, ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
+};
 pub use launch_config::LaunchConfig;
 pub use notice::Notice;
 pub use operand::{HostRegion, Pattern, Region, Relocation, Use};

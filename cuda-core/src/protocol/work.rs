@@ -119,6 +119,7 @@ impl Work<'_> {
             Work::Timestamp { to } => each(to.used(8, Write)),
             Work::Launch(launch) => {
                 launch.relocations.iter().for_each(|it| each(it.region.used(it.bytes, it.access)));
+                launch.variables.iter().cloned().for_each(each);
             }
         }
     }
@@ -141,6 +142,9 @@ pub struct Launch<'a> {
     pub params: Cow<'a, [u8]>,
     /// Device addresses that the backend writes into `params`.
     pub relocations: Cow<'a, [Relocation]>,
+    /// Memory that the kernel uses without a parameter: those variables of its module that have a name as an
+    /// allocation.
+    pub variables: Cow<'a, [Use]>,
 }
 
 impl Launch<'_> {
@@ -150,6 +154,7 @@ impl Launch<'_> {
             config: self.config,
             params: Cow::Owned(self.params.into_owned()),
             relocations: Cow::Owned(self.relocations.into_owned()),
+            variables: Cow::Owned(self.variables.into_owned()),
         }
     }
 }

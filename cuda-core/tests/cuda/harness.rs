@@ -255,7 +255,16 @@ impl Gpu {
             |&(at, alloc)| Relocation { at, region: start(alloc), bytes: 0, access: Access::Write };
         let relocations: Vec<_> = addresses.iter().map(relocation).collect();
         let (params, relocations) = (params.into(), relocations.into());
-        self.run(stream, Work::Launch(Launch { function, config, params, relocations }))
+        self.run(
+            stream,
+            Work::Launch(Launch {
+                function,
+                config,
+                params,
+                relocations,
+                variables: Default::default(),
+            }),
+        )
     }
 
     pub(crate) fn want(&self, ticket: Ticket) -> Result<()> {

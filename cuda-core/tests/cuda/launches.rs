@@ -105,7 +105,13 @@ fn print_cost_of_a_launch() {
     let relocations = [Relocation { at: 8, region, bytes: 4, access: Access::Write }];
     let launch = |function, params, relocations| {
         let (params, relocations) = (Cow::Borrowed(params), Cow::Borrowed(relocations));
-        Work::Launch(Launch { function, config: ONE, params, relocations })
+        Work::Launch(Launch {
+            function,
+            config: ONE,
+            params,
+            relocations,
+            variables: Default::default(),
+        })
     };
     let (store, empty) = (gpu.kernel(SLOW_STORE), gpu.kernel(EMPTY));
     for _ in 0..3 {

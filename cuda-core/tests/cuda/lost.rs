@@ -104,6 +104,7 @@ fn store(misaligned: bool, kind: FaultKind) {
         config: ONE,
         params: 16_u64.to_ne_bytes().to_vec().into(),
         relocations: misaligned.then_some(relocation).into_iter().collect(),
+        variables: Default::default(),
     };
     gpu.run(stream, Work::Launch(launch)).unwrap();
     match gpu.sync(stream) {

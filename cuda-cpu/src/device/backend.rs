@@ -25,7 +25,7 @@ use super::{
     notices::Notices,
     pumps::Pumps,
     queue::Queue,
-    resolve::{Names, host_range, unknown},
+    resolve::{Allocation, Names, host_range, unknown},
     timer::Timer,
     timing::Timing,
     translate,
@@ -233,7 +233,7 @@ impl CpuBackend {
             Ok((address, now))
         };
         let (address, now) = make().map_err(translate::out_of_memory)?;
-        self.names.add_allocation(id, address, bytes);
+        self.names.add_allocation(id, Allocation { address, bytes, is_variable: false });
         let number = Some(at.number);
         if now {
             queue.count(at.number, || Job::new(Work::Join, number, epoch), &self.shared);
@@ -246,10 +246,23 @@ impl CpuBackend {
     fn free(&self, id: AllocId, stream: StreamId, after: &[Ticket]) -> Result<()> {
         let queue = self.stream(stream)?;
         let _order = self.order.lock();
-        let (address, bytes) = self.names.remove_allocation(id)?;
-        self.shared.memory.announce_free(bytes);
-        let free = Job::new(Work::Free { id, address, bytes }, None, self.shared.lost.epoch());
+        let Allocation { address, bytes, is_variable } = self.names.remove_allocation(id)?;
+        let work = if is_variable {
+            Work::Forget { id }
+        } else {
+            self.shared.memory.announce_free(bytes);
+            Work::Free { id, address, bytes }
+        };
+        let free = Job::new(work, None, self.shared.lost.epoch());
         queue.push(Job { after: self.after(after), ..free }, &self.shared);
+        Ok(())
+    }
+
+    fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
+        let module = self.shared.modules.find(module)?;
+        let found = module.program().variable(name).filter(|(_, size)| *size >= bytes);
+        let (address, _) = found.ok_or_else(|| unknown("a variable of that size", id.0))?;
+        self.names.add_allocation(id, Allocation { address, bytes, is_variable: true });
         Ok(())
     }
 
@@ -331,6 +344,9 @@ unsafe impl Backend for CpuBackend {
             Control::Allocate { id, bytes, at } => self.allocate(id, bytes, at)?,
             Control::Free { id, stream, after } => self.free(id, stream, &after)?,
             Control::LoadModule { id, image } => self.load(id, image)?,
+            Control::NameVariable { id, module, name, bytes } => {
+                self.name_variable(id, module, &name, bytes)?;
+            }
             Control::UnloadModule { id } => {
                 self.shared.modules.unload(id);
                 self.shared.memory_waiters.wake(&self.shared);

@@ -19,16 +19,25 @@ use crate::LaunchDims;
 /// The live allocations by name.
 #[derive(Default)]
 pub(crate) struct Names {
-    allocations: RwLock<FxHashMap<AllocId, (u64, u64)>>,
+    allocations: RwLock<FxHashMap<AllocId, Allocation>>,
+}
+
+/// A live allocation.
+#[derive(Clone, Copy)]
+pub(crate) struct Allocation {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// Whether the memory belongs to a module, which frees it.
+    pub(crate) is_variable: bool,
 }
 
 impl Names {
-    pub(crate) fn add_allocation(&self, id: AllocId, address: u64, bytes: u64) {
-        self.allocations.write().insert(id, (address, bytes));
+    pub(crate) fn add_allocation(&self, id: AllocId, allocation: Allocation) {
+        self.allocations.write().insert(id, allocation);
     }
 
-    /// Removes an allocation. Returns its address and size.
-    pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<(u64, u64)> {
+    /// Removes an allocation.
+    pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<Allocation> {
         let removed = self.allocations.write().remove(&id);
         removed.ok_or_else(|| unknown("an allocation", id.0))
     }
@@ -38,11 +47,9 @@ impl Names {
     /// # Errors
     /// If the allocation is unknown or smaller than the region.
     pub(crate) fn address(&self, region: Region, bytes: u64) -> Result<u64> {
-        let (address, size) = *self
-            .allocations
-            .read()
-            .get(&region.alloc)
-            .ok_or_else(|| unknown("an allocation", region.alloc.0))?;
+        let allocation = self.allocations.read().get(&region.alloc).copied();
+        let Allocation { address, bytes: size, .. } =
+            allocation.ok_or_else(|| unknown("an allocation", region.alloc.0))?;
         match region.offset.checked_add(bytes) {
             Some(end) if end <= size => Ok(address + region.offset),
             _ => Err(Error::OutOfRange {

@@ -158,6 +158,7 @@ impl Device {
             config: LaunchConfig::new(blocks, 32),
             params: vec![0; 8].into(),
             relocations: flag.to_vec().into(),
+            variables: Default::default(),
         };
         self.submit(stream, Work::Launch(launch))
     }

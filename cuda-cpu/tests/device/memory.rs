@@ -139,6 +139,7 @@ fn module_unloaded_during_a_launch_is_freed() {
             config: LaunchConfig::new(1, 32),
             params: vec![0; 8].into(),
             relocations: vec![].into(),
+            variables: Default::default(),
         };
         d.submit(A, Work::Launch(launch)).unwrap();
         d.client.control(Control::UnloadModule { id: ModuleId(2) }).unwrap();

@@ -76,6 +76,7 @@ fn launch(entry: u32, blocks: u32) -> Work<'static> {
         config: LaunchConfig::new(blocks, 32),
         params: vec![0; 8].into(),
         relocations: vec![flag].into(),
+        variables: Default::default(),
     })
 }
 

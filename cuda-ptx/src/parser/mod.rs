@@ -24,4 +24,4 @@ pub(crate) use header::{Header, Unknown};
 pub(crate) use module::parse_module;
 pub(crate) use params::bare;
 pub(crate) use preamble::Preamble;
-pub(crate) use storage::{body as body_storage, declaration, storage_space};
+pub(crate) use storage::{DefinedVariable, body as body_storage, declaration, storage_space};

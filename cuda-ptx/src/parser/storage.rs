@@ -20,18 +20,28 @@ pub(crate) fn storage_space(token: &Token<'_>) -> Option<Space> {
     (space != Space::Param).then_some(space)
 }
 
-/// Adds the variables of a declaration, from after its state space to its semicolon. Returns `false` if the declaration
-/// cannot be parsed. The cursor is then at the token that is not understood, so every token is read once.
+/// A variable whose size is known, and which this text defines.
+pub(crate) struct DefinedVariable<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) space: Space,
+    pub(crate) bytes: u64,
+    pub(crate) align: u32,
+}
+
+/// Adds the variables of a declaration, from after its state space to its semicolon, and calls `each` with them. Returns
+/// `false` if the declaration cannot be parsed. The cursor is then at the token that is not understood, so every token is
+/// read once.
 ///
 /// # Errors
 /// If a parenthesis is not closed.
-pub(crate) fn declaration(
-    cur: &mut Cursor<'_>,
+pub(crate) fn declaration<'a>(
+    cur: &mut Cursor<'a>,
     space: Space,
     external: bool,
     storage: &mut Storage,
+    each: &mut dyn FnMut(DefinedVariable<'a>),
 ) -> Result<bool, Error> {
-    match variables(cur, space, external, storage) {
+    match variables(cur, space, external, storage, each) {
         Ok(()) => Ok(true),
         Err(error) => match error.kind {
             ErrorKind::Unterminated(_) => Err(error),
@@ -45,11 +55,12 @@ pub(crate) fn declaration(
     }
 }
 
-fn variables(
-    cur: &mut Cursor<'_>,
+fn variables<'a>(
+    cur: &mut Cursor<'a>,
     space: Space,
     external: bool,
     storage: &mut Storage,
+    each: &mut dyn FnMut(DefinedVariable<'a>),
 ) -> Result<(), Error> {
     let ty = declared_type(cur)?;
     loop {
@@ -70,6 +81,7 @@ fn variables(
         // An external variable counts in the module that defines it. `.extern .shared` is dynamic.
         if let (Some(bytes), false) = (bytes, external) {
             storage.add(space, bytes, ty.align());
+            each(DefinedVariable { name: token.text, space, bytes, align: ty.align() });
         }
         if !cur.eat(",") {
             return cur.semicolon();
@@ -121,7 +133,7 @@ fn statement(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
                 if external {
                     cur.next();
                 }
-                declaration(cur, space, external, storage)?;
+                declaration(cur, space, external, storage, &mut |_| {})?;
             }
         }
         Kind::Ident if cur.eat(":") => {}

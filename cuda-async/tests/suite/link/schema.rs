@@ -6,7 +6,7 @@ use cuda_core::{
     Access, Error, Fault, FaultKind, FaultSite, LaunchConfig, MemoryInfo, SourceLine, Ticket,
     protocol::{
         AllocId, Control, FunctionId, HostId, HostRegion, Launch, ModuleId, ModuleImage, Notice,
-        Pattern, Region, Relocation, Reply, Request, StreamId, TransferId, Work,
+        Pattern, Region, Relocation, Reply, Request, StreamId, TransferId, Use, Work,
     },
 };
 
@@ -134,6 +134,10 @@ impl<'a> Reader<'a> {
         Ticket { stream: StreamId(self.get_u64()), number: self.get_u64() }
     }
 
+    fn access(&mut self) -> Access {
+        if self.get_u8() == 1 { Access::Write } else { Access::Read }
+    }
+
     fn region(&mut self) -> Region {
         Region { alloc: AllocId(self.get_u64()), offset: self.get_u64() }
     }
@@ -223,6 +227,12 @@ fn put_work(w: &mut Writer, work: &Work<'_>) {
                     .region(it.region)
                     .u64(it.bytes)
                     .u8((it.access == Access::Write).into());
+            });
+            w.list(&launch.variables, |w, it| {
+                w.u64(it.base.0)
+                    .u64(it.range.start)
+                    .u64(it.range.end)
+                    .u8((it.access == Access::Write).into());
             })
         }
         other => unreachable!("{other:?}"),
@@ -258,7 +268,14 @@ fn get_work(r: &mut Reader<'_>) -> Work<'static> {
                     at: r.get_u32(),
                     region: r.region(),
                     bytes: r.get_u64(),
-                    access: if r.get_u8() == 1 { Access::Write } else { Access::Read },
+                    access: r.access(),
+                })
+                .into(),
+            variables: r
+                .list(|r| Use {
+                    base: AllocId(r.get_u64()),
+                    range: r.get_u64()..r.get_u64(),
+                    access: r.access(),
                 })
                 .into(),
         }),
@@ -280,6 +297,9 @@ fn put_control(w: &mut Writer, control: &Control) {
         Control::UnloadModule { id } => w.u8(6).u64(id.0),
         Control::Receive { transfer, to, bytes } => w.u8(7).u64(transfer.0).region(*to).u64(*bytes),
         Control::Want { ticket } => w.u8(8).ticket(*ticket),
+        Control::NameVariable { id, module, name, bytes } => {
+            w.u8(9).u64(id.0).u64(module.0).bytes(name.as_bytes()).u64(*bytes)
+        }
         other => unreachable!("{other:?}"),
     };
 }
@@ -300,7 +320,13 @@ fn get_control(r: &mut Reader<'_>) -> Control {
             let (transfer, to) = (TransferId(r.get_u64()), r.region());
             Control::Receive { transfer, to, bytes: r.get_u64() }
         }
-        _ => Control::Want { ticket: r.ticket() },
+        8 => Control::Want { ticket: r.ticket() },
+        _ => Control::NameVariable {
+            id: AllocId(r.get_u64()),
+            module: ModuleId(r.get_u64()),
+            name: r.text(),
+            bytes: r.get_u64(),
+        },
     }
 }
 

@@ -315,6 +315,9 @@ driver_calls! {
     module_function = "cuModuleGetFunction"(
         function: *mut FunctionHandle, module: ModuleHandle, name: *const c_char,
     );
+    module_global = "cuModuleGetGlobal_v2"(
+        address: *mut Address, bytes: *mut usize, module: ModuleHandle, name: *const c_char,
+    );
     module_unload = "cuModuleUnload"(module: ModuleHandle);
     function_get = "cuFuncGetAttribute"(
         value: *mut c_int, attribute: c_int, function: FunctionHandle,

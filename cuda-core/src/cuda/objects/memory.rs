@@ -23,7 +23,7 @@ use crate::{
 /// The allocations of one backend.
 pub(crate) struct Memory {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<AllocId, AddressRange>>,
+    table: RwLock<FxHashMap<AllocId, Allocation>>,
     cache: IdCache,
     /// The bytes of all allocations.
     used: AtomicU64,
@@ -33,6 +33,14 @@ pub(crate) struct Memory {
 struct AddressRange {
     address: Address,
     bytes: u64,
+}
+
+/// A live allocation.
+#[derive(Debug, Clone, Copy)]
+struct Allocation {
+    range: AddressRange,
+    /// Whether the memory belongs to a module, which frees it.
+    is_variable: bool,
 }
 
 impl Memory {
@@ -62,29 +70,44 @@ impl Memory {
             other => other,
         }
         .map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
-        let inserted = match self.table.write().entry(id) {
-            Entry::Vacant(entry) => {
-                entry.insert(AddressRange { address, bytes });
-                true
-            }
-            Entry::Occupied(_) => false,
-        };
-        if inserted {
+        let range = AddressRange { address, bytes };
+        let inserted = self.insert(id, Allocation { range, is_variable: false });
+        if inserted.is_ok() {
             self.used.fetch_add(bytes, Ordering::Relaxed);
-            return Ok(());
+        } else {
+            self.release(address, stream, bound)?;
         }
-        self.release(address, stream, bound)?;
-        Err(taken(format!("allocation {}", id.0)))
+        inserted
     }
 
-    /// Frees an allocation in the order of the stream, after all work that was enqueued there before.
+    /// Names memory of a module.
+    pub(crate) fn name_variable(&self, id: AllocId, address: Address, bytes: u64) -> Result<()> {
+        let range = AddressRange { address, bytes };
+        self.insert(id, Allocation { range, is_variable: true })
+    }
+
+    fn insert(&self, id: AllocId, allocation: Allocation) -> Result<()> {
+        match self.table.write().entry(id) {
+            Entry::Vacant(entry) => {
+                entry.insert(allocation);
+                Ok(())
+            }
+            Entry::Occupied(_) => Err(taken(format!("allocation {}", id.0))),
+        }
+    }
+
+    /// Frees an allocation in the order of the stream, after all work that was enqueued there before. Ends the name of a
+    /// variable at once: the driver has the addresses of all work that names it.
     pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
         let Some(allocation) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
         self.cache.evict([id.0, 0]);
-        self.used.fetch_sub(allocation.bytes, Ordering::Relaxed);
-        self.release(allocation.address, stream, bound)
+        if allocation.is_variable {
+            return Ok(());
+        }
+        self.used.fetch_sub(allocation.range.bytes, Ordering::Relaxed);
+        self.release(allocation.range.address, stream, bound)
     }
 
     /// The address of `bytes` bytes of a region, if they are inside its allocation.
@@ -103,9 +126,9 @@ impl Memory {
     #[cold]
     fn look_up(&self, id: AllocId) -> Result<AddressRange> {
         let table = self.table.read();
-        let allocation = table.get(&id).copied().ok_or_else(|| self.unknown(id))?;
-        self.cache.insert([id.0, 0], [allocation.address, allocation.bytes]);
-        Ok(allocation)
+        let range = table.get(&id).ok_or_else(|| self.unknown(id))?.range;
+        self.cache.insert([id.0, 0], [range.address, range.bytes]);
+        Ok(range)
     }
 
     /// The bytes of the live allocations.
@@ -124,7 +147,8 @@ impl Memory {
 
     /// Takes out every allocation, for a backend that is dropped.
     pub(crate) fn take(&self) -> Vec<Address> {
-        std::mem::take(&mut *self.table.write()).into_values().map(|it| it.address).collect()
+        let all = std::mem::take(&mut *self.table.write()).into_values();
+        all.filter(|it| !it.is_variable).map(|it| it.range.address).collect()
     }
 
     /// Allocates from the driver. `scarce` allows memory whose free on another stream has not run.

@@ -19,11 +19,11 @@ use super::compiler::{check_shared, compile, ptx_version, refuse_too_much_shared
 use crate::{
     cuda::{
         context::{Bound, IdCache, Primary, Reclaimable},
-        driver::api::{FunctionHandle, ModuleHandle, function_attribute as attribute},
+        driver::api::{Address, FunctionHandle, ModuleHandle, function_attribute as attribute},
         streams::{taken, unknown},
     },
     protocol::{
-        Answer, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Result, entries,
+        Answer, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Result, module_info,
     },
     sync::{HelperThread, discard_panic},
 };
@@ -53,7 +53,16 @@ struct LoadedModule {
     primary: &'static Primary,
     raw: ModuleHandle,
     functions: Box<[DriverFunction]>,
+    /// The variables that the driver knows.
+    variables: Vec<DriverVariable>,
     log: String,
+}
+
+/// A variable of a module.
+struct DriverVariable {
+    name: String,
+    address: Address,
+    bytes: u64,
 }
 
 /// A kernel, and the limits of its launches.
@@ -116,6 +125,17 @@ impl Modules {
             self.cache.evict([id.0, entry]);
         }
         Ok(())
+    }
+
+    /// The address and the size of a variable of a loaded module.
+    pub(crate) fn variable(&self, id: ModuleId, name: &str) -> Result<(Address, u64)> {
+        let slot = self.table.read().get(&id).cloned();
+        let slot = slot.ok_or_else(|| self.unknown(id))?;
+        let found = match &*slot.state.lock() {
+            State::Loaded(module) => module.variable(name),
+            State::Loading(_) | State::Failed(_) => None,
+        };
+        found.ok_or_else(|| unknown(format!("variable `{name}`"), &self.primary.info.address))
     }
 
     /// A kernel. Blocks while its module is loading.
@@ -229,7 +249,7 @@ impl LoadedModule {
     /// kernels, and launches of other threads wait with it.
     fn load(primary: &'static Primary, text: String) -> Result<Self> {
         primary.alive()?;
-        let kernels = entries(&text)?;
+        let info = module_info(&text)?;
         refuse_too_much_shared(primary, &text)?;
         let version = ptx_version(&text);
         let text = CString::new(text).map_err(|error| Error::InvalidPtx {
@@ -238,10 +258,30 @@ impl LoadedModule {
         let bound = primary.bind_own_thread()?;
         let (raw, log) = compile(primary, &text, version, &bound)?;
         // From here on, dropping it unloads it.
-        let mut module = LoadedModule { primary, raw, functions: Box::default(), log };
-        let functions = kernels.iter().map(|kernel| module.function(kernel, &bound));
+        let (functions, variables) = Default::default();
+        let mut module = LoadedModule { primary, raw, functions, variables, log };
+        let functions = info.entries.iter().map(|kernel| module.function(kernel, &bound));
         module.functions = functions.collect::<Result<_>>()?;
+        let variables = info.variables.into_iter();
+        module.variables = variables.filter_map(|it| module.locate(it.name, &bound)).collect();
         Ok(module)
+    }
+
+    /// A variable, unless the driver does not know it.
+    fn locate(&self, name: String, _: &Bound) -> Option<DriverVariable> {
+        let (mut address, mut bytes) = (0, 0);
+        let symbol = CString::new(name.as_str()).ok()?;
+        // SAFETY: writes an address and an integer; the module is loaded, and the name ends with a NUL.
+        unsafe {
+            self.primary.api.module_global(&mut address, &mut bytes, self.raw, symbol.as_ptr())
+        }
+        .ok()?;
+        Some(DriverVariable { name, address, bytes: bytes as u64 })
+    }
+
+    fn variable(&self, name: &str) -> Option<(Address, u64)> {
+        let found = self.variables.iter().find(|it| it.name == name);
+        found.map(|it| (it.address, it.bytes))
     }
 
     fn function(&self, entry: &EntryInfo, _: &Bound) -> Result<DriverFunction> {

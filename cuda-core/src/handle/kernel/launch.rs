@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::{arguments::Arguments, module::Function};
 use crate::{
-    handle::stream::{Stream, trace},
-    protocol::{Error, Launch, LaunchConfig, Result, Ticket, Work},
+    handle::stream::{Operand, Stream, trace},
+    protocol::{Access, Error, Launch, LaunchConfig, Result, Ticket, Work},
 };
 
 impl Function {
@@ -16,8 +18,8 @@ impl Function {
     /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or an error of the backend.
     ///
     /// # Safety
-    /// The kernel accesses no device memory but that of the buffers among `arguments`, only inside their
-    /// bounds, and only reads those that were given as `Access::Read`. No other code uses a buffer that was
+    /// The kernel accesses no device memory but that of the buffers among `arguments` and the module variables that its
+    /// code names, only inside their bounds, and only reads those that were given as `Access::Read`. No other code uses a buffer that was
     /// given as `Access::Write` while this call lasts. If `stream` belongs to a recording, the first promise holds at
     /// every replay, with the contents that the buffers then have.
     #[inline]
@@ -30,17 +32,47 @@ impl Function {
         stream.device().check_same("a kernel", self.device())?;
         self.check_shape(&config)?;
         arguments.check(self)?;
-        let work = Work::Launch(Launch {
+        let launch = Launch {
             function: self.id(),
             config,
             params: Cow::Borrowed(&arguments.bytes),
             relocations: Cow::Borrowed(&arguments.relocations),
-        });
-        let submitted = stream.submit_launch(&work, &arguments.operands);
+            variables: Cow::Borrowed(&[]),
+        };
+        let submitted = if self.may_use_variables() {
+            self.submit_with_variables(stream, launch, &arguments.operands)
+        } else {
+            stream.submit_launch(&Work::Launch(launch), &arguments.operands)
+        };
         if !stream.is_recording() {
             trace::launched(&submitted, self.name(), &config);
         }
         submitted
+    }
+
+    /// Submits a launch that also uses the variables of its module that have a handle.
+    #[cold]
+    fn submit_with_variables(
+        &self,
+        stream: &Stream,
+        mut launch: Launch<'_>,
+        operands: &[Operand<'_>],
+    ) -> Result<Ticket> {
+        let variables = self.variables();
+        let mut all: SmallVec<[_; 8]> = operands.iter().cloned().collect();
+        let mut uses = Vec::with_capacity(variables.len());
+        for (variable, access) in &variables {
+            let operand = Operand::new(variable, 0..variable.bytes(), *access);
+            uses.push(variable.region(0).used(variable.bytes(), *access));
+            // One submission claims an allocation once: a variable may be an argument too.
+            match all.iter_mut().find(|it| it.allocation.id() == variable.id()) {
+                Some(argument) if *access == Access::Write => *argument = operand,
+                Some(argument) => argument.range = operand.range,
+                None => all.push(operand),
+            }
+        }
+        launch.variables = Cow::Owned(uses);
+        stream.submit_launch(&Work::Launch(launch), &all)
     }
 
     /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.

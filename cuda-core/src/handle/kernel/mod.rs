@@ -8,6 +8,7 @@ mod launch;
 mod list;
 mod module;
 mod parameter;
+mod variables;
 
 pub use arguments::Arguments;
 pub use module::{CachedModule, Function, Loading, Module};

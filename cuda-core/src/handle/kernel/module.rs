@@ -7,15 +7,19 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::parameter::Slot;
+use super::{parameter::Slot, variables::Variables};
 use crate::{
-    handle::device::{Device, WeakDevice},
+    handle::{
+        device::{Device, WeakDevice},
+        memory::DeviceBuffer,
+        stream::Allocation,
+    },
     protocol::{
-        Control, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Request, Result,
-        module,
+        Access, Control, Element, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, ModuleInfo,
+        Reply, Request, Result, VariableInfo, module_info,
     },
     runtime::{Pending, unexpected},
-    sync::ShardedArc,
+    sync::{Mutex, ShardedArc},
 };
 
 /// A module of kernels that is loaded on a device. It is unloaded after its last use, when the last clone, the last
@@ -27,6 +31,9 @@ pub struct Module(ShardedArc<Loaded>);
 struct Loaded {
     device: Device,
     parts: Parts,
+    /// The variables that were requested or launched through this handle. It keeps them, so that later launches are
+    /// ordered with earlier uses.
+    kept: Mutex<Vec<Arc<Allocation>>>,
 }
 
 /// The parts of a module without the device. Clones are the same module.
@@ -34,11 +41,12 @@ struct Loaded {
 struct Parts {
     id: ModuleId,
     /// Recordings hold it too.
-    _unloads: Arc<Unloads>,
+    unloads: Arc<Unloads>,
     entries: Arc<[EntryInfo]>,
     log: Arc<str>,
     /// The limits of each entry, in the order of `entries`.
     shapes: Arc<[Shape]>,
+    variables: Arc<Variables>,
 }
 
 /// A handle that keeps a [`Module`] loaded, but not its device open. It is for caches, whose entries should not outlive
@@ -59,8 +67,8 @@ pub(super) struct Shape {
 /// A module that is being loaded. Dropping it unloads the module.
 #[derive(Debug)]
 pub struct Loading {
-    /// The device, the module, its kernels, and whether they may share variables. Taken when the module is loaded.
-    module: Option<(Device, Unloads, Vec<EntryInfo>, bool)>,
+    /// The device, the module, and its contents. Taken when the module is loaded.
+    module: Option<(Device, Unloads, ModuleInfo)>,
     /// The largest block of each kernel, and the compiler's log.
     reply: Pending<(Vec<u32>, String)>,
 }
@@ -109,7 +117,7 @@ impl Device {
 impl Loading {
     pub(super) fn new(device: &Device, ptx: &str, image: ModuleImage) -> Result<Self> {
         let core = device.core();
-        let (entries, has_variables) = module(ptx)?;
+        let info = module_info(ptx)?;
         let id = ModuleId(core.next_id());
         // SAFETY: the control frees, retires and unloads nothing.
         unsafe { core.backend.control(Control::LoadModule { id, image }) }?;
@@ -118,7 +126,7 @@ impl Loading {
             other => Err(unexpected(&other)),
         });
         let unloads = Unloads { device: device.downgrade(), id };
-        Ok(Self { module: Some((device.clone(), unloads, entries, has_variables)), reply })
+        Ok(Self { module: Some((device.clone(), unloads, info)), reply })
     }
 
     /// Polls for the loaded module.
@@ -141,10 +149,9 @@ impl Loading {
     }
 
     fn take(&mut self, (max_threads, log): (Vec<u32>, String)) -> Result<Module> {
-        let (device, unloads, mut entries, has_variables) =
-            self.module.take().ok_or(Error::AlreadyEnded)?;
-        entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
-        Ok(Module::new(device, unloads, entries, has_variables, log))
+        let (device, unloads, mut info) = self.module.take().ok_or(Error::AlreadyEnded)?;
+        info.entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
+        Ok(Module::new(device, unloads, info, log))
     }
 }
 
@@ -157,13 +164,8 @@ impl Future for Loading {
 }
 
 impl Module {
-    fn new(
-        device: Device,
-        unloads: Unloads,
-        entries: Vec<EntryInfo>,
-        has_variables: bool,
-        log: String,
-    ) -> Self {
+    fn new(device: Device, unloads: Unloads, info: ModuleInfo, log: String) -> Self {
+        let ModuleInfo { entries, variables, has_variables } = info;
         let id = unloads.id;
         let max_shared_bytes = device.info().max_shared_bytes;
         let shape = |entry: &EntryInfo| Shape {
@@ -175,8 +177,13 @@ impl Module {
         let unloads = Arc::new(unloads);
         device.core().modules.insert(id, Arc::downgrade(&unloads) as _, has_variables);
         let (entries, log) = (entries.into(), log.into());
-        let parts = Parts { id, _unloads: unloads, entries, log, shapes };
-        Self(ShardedArc::new(Loaded { device, parts }))
+        let variables = Arc::new(Variables::new(variables));
+        let parts = Parts { id, unloads, entries, log, shapes, variables };
+        Self::with_parts(device, parts)
+    }
+
+    fn with_parts(device: Device, parts: Parts) -> Self {
+        Self(ShardedArc::new(Loaded { device, parts, kept: Mutex::default() }))
     }
 
     /// Returns a handle that keeps the module loaded, but not its device open.
@@ -210,11 +217,81 @@ impl Module {
         Ok(Function { module: self.clone(), entry: entry as u32 })
     }
 
+    /// Returns the variables of this module: `__device__` and `__constant__` in CUDA C, `.global` and `.const` in PTX.
+    pub fn variables(&self) -> &[VariableInfo] {
+        &self.0.parts.variables.infos
+    }
+
+    /// Returns the memory of a variable as a buffer of elements of type `T`, to be uploaded, read back, filled or sliced
+    /// like any other buffer. The variable belongs to the module: the buffer keeps the module loaded, and dropping it
+    /// frees nothing. Buffers of one variable are the same memory.
+    ///
+    /// From the first call for a variable on, the library orders every launch of a kernel that may use it with all other
+    /// uses: as a read if the variable is `__constant__`, as a write if it is `__device__`. So kernels that share such a
+    /// `__device__` variable run one after the other, on all streams. Call this before other threads launch such kernels.
+    ///
+    /// The type of the elements is not checked, only their size.
+    ///
+    /// ```
+    /// use cuda_core::{Device, DeviceBuffer};
+    /// # fn example(device: &Device) -> cuda_core::Result<()> {
+    /// let ptx = ".version 7.0\n.target sm_50\n.visible .const .align 4 .b8 taps[20];\n.entry k() { ret; }";
+    /// let module = device.load_ptx(ptx)?;
+    /// let taps: DeviceBuffer<f32> = module.variable("taps")?;
+    /// assert_eq!(taps.len(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchVariable`], which lists the variables of the module; [`Error::OutOfRange`] if the size of the
+    /// variable is no multiple of the size of `T`; or an error of the device.
+    pub fn variable<T: Element>(&self, name: &str) -> Result<DeviceBuffer<T>> {
+        let Parts { id, unloads, variables, .. } = &self.0.parts;
+        let found = variables.infos.iter().position(|it| it.name == name);
+        let index = found.ok_or_else(|| self.no_such_variable(name))?;
+        let len = elements::<T>(&variables.infos[index])?;
+        let allocation = variables.open(index, self.device(), *id, unloads.clone())?;
+        self.keep(&allocation);
+        Ok(DeviceBuffer::of_variable(allocation, len))
+    }
+
+    fn keep(&self, variable: &Arc<Allocation>) {
+        let mut kept = self.0.kept.lock();
+        if !kept.iter().any(|it| it.id() == variable.id()) {
+            kept.push(variable.clone());
+        }
+    }
+
     fn no_such_kernel(&self, name: &str) -> Error {
-        let names: Vec<_> =
-            self.entries().iter().map(|entry| format!("`{}`", entry.name)).collect();
-        let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let available = list(self.entries().iter().map(|entry| &entry.name));
         Error::NoSuchKernel { name: name.to_owned(), available }
+    }
+
+    fn no_such_variable(&self, name: &str) -> Error {
+        let available = list(self.variables().iter().map(|variable| &variable.name));
+        Error::NoSuchVariable { name: name.to_owned(), available }
+    }
+}
+
+/// Names in words.
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The number of elements of a variable.
+fn elements<T>(variable: &VariableInfo) -> Result<usize> {
+    let (bytes, size) = (variable.bytes, size_of::<T>() as u64);
+    match bytes.checked_rem(size) {
+        Some(0) => Ok((bytes / size) as usize),
+        _ => {
+            let (what, ty) = (format!("variable `{}`", variable.name), std::any::type_name::<T>());
+            let detail = format!(
+                "its {bytes} bytes are no whole number of {ty} of {size} bytes; use its own element type"
+            );
+            Err(Error::OutOfRange { what: what.into(), detail })
+        }
     }
 }
 
@@ -228,7 +305,7 @@ impl CachedModule {
     /// Returns the module, if its device is still open.
     pub fn get(&self) -> Option<Module> {
         let (device, parts) = (self.device.upgrade()?, self.parts.clone());
-        Some(Module(ShardedArc::new(Loaded { device, parts })))
+        Some(Module::with_parts(device, parts))
     }
 }
 
@@ -267,6 +344,24 @@ impl Function {
     pub(super) fn shape(&self) -> &Shape {
         // As for `info`.
         &self.module.0.parts.shapes[self.entry as usize]
+    }
+
+    /// Whether this kernel may use a variable that has an allocation.
+    #[inline]
+    pub(super) fn may_use_variables(&self) -> bool {
+        self.module.0.parts.variables.any() && !self.info().variables.is_empty()
+    }
+
+    /// The allocations of the variables that this kernel may use, with its access to them.
+    pub(super) fn variables(&self) -> Vec<(Arc<Allocation>, Access)> {
+        let variables = &self.module.0.parts.variables;
+        let used = self.info().variables.iter().filter_map(|index| {
+            let allocation = variables.find(*index)?;
+            self.module.keep(&allocation);
+            let constant = variables.infos[*index as usize].is_constant;
+            Some((allocation, if constant { Access::Read } else { Access::Write }))
+        });
+        used.collect()
     }
 
     #[inline]

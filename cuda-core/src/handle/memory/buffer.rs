@@ -107,6 +107,11 @@ impl<T: Element> DeviceBuffer<T> {
 }
 
 impl<T> DeviceBuffer<T> {
+    /// The memory of a module's variable.
+    pub(crate) fn of_variable(allocation: Arc<Allocation>, len: usize) -> Self {
+        Self { allocation, start: 0, len, element: PhantomData }
+    }
+
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len

@@ -73,7 +73,7 @@ impl<T: Element> Slice<'_, T> {
             return Err(Error::unsupported(what, &self.device().info().address));
         }
         // A replay could use the destination while the other device writes it.
-        if to.allocation().is_recorded() {
+        if to.allocation().takes_turns() {
             return Err(wrong("a recording uses the destination; copy into other memory".into()));
         }
         if self.is_empty() {

@@ -1,6 +1,7 @@
 //! Device memory with its access histories.
 
 use std::{
+    any::Any,
     ops::Range,
     sync::{Arc, Weak},
 };
@@ -21,23 +22,55 @@ pub struct Allocation {
     device: Device,
     id: AllocId,
     bytes: u64,
+    /// The bytes that it was charged with.
+    charged: u64,
+    /// The module, if this is one of its variables.
+    owner: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) accesses: Accesses,
-    /// Whether a recording uses it: see `turns`.
-    recorded: AtomicBool,
+    /// Whether submissions that use it take turns: see `turns`.
+    takes_turns: AtomicBool,
     pub(super) turn: Mutex<()>,
     this: Weak<Self>,
 }
 
 impl Allocation {
+    /// Memory of a device's pool, which `allocated` has allocated. It was charged with at least one byte.
     pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
+        Self::with_owner(device, id, bytes, allocated, bytes.max(1), None)
+    }
+
+    /// A variable of a module. Kernels use it without a handle, so its submissions take turns. All earlier ones are
+    /// ahead of `named`.
+    pub(crate) fn variable(
+        device: Device,
+        id: AllocId,
+        bytes: u64,
+        named: Ticket,
+        module: Arc<dyn Any + Send + Sync>,
+    ) -> Arc<Self> {
+        let variable = Self::with_owner(device, id, bytes, named, 0, Some(module));
+        variable.take_turns();
+        variable
+    }
+
+    fn with_owner(
+        device: Device,
+        id: AllocId,
+        bytes: u64,
+        allocated: Ticket,
+        charged: u64,
+        owner: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Arc<Self> {
         let accesses = Accesses::written(allocated);
-        let (recorded, turn) = (AtomicBool::new(false), Mutex::new(()));
+        let (takes_turns, turn) = (AtomicBool::new(false), Mutex::new(()));
         Arc::new_cyclic(|this| Self {
             device,
             id,
             bytes,
+            charged,
+            owner,
             accesses,
-            recorded,
+            takes_turns,
             turn,
             this: this.clone(),
         })
@@ -72,17 +105,16 @@ impl Allocation {
         self.accesses.split(at)
     }
 
-    /// Marks it as used by a recording. The mark is never removed. Called while the recorded operation holds the
-    /// handle.
-    pub(super) fn mark_recorded(&self) {
-        self.recorded.store(true, Ordering::Relaxed);
+    /// Makes its submissions take turns from now on. Called while the caller holds the handle.
+    pub(super) fn take_turns(&self) {
+        self.takes_turns.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a recording uses it. Relaxed: a conflicting use needs an exclusive borrow, which orders the mark
+    /// Whether its submissions take turns. Relaxed: a conflicting use needs an exclusive borrow, which orders the mark
     /// before a later read of it.
     #[inline]
-    pub(crate) fn is_recorded(&self) -> bool {
-        self.recorded.load(Ordering::Relaxed)
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.takes_turns.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -102,8 +134,10 @@ impl Retain for Allocation {}
 impl Drop for Allocation {
     fn drop(&mut self) {
         let last_uses = self.accesses.last_uses();
-        let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
+        let freed = Freed { id: self.id, bytes: self.charged, last_uses };
         self.device.core().retire_allocation(freed);
+        // The module is unloaded after that.
+        drop(self.owner.take());
     }
 }
 

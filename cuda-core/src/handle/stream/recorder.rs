@@ -85,7 +85,7 @@ impl Recorder {
         recorded.host_bytes += bytes;
         recorded.modules.extend(module.map(|it| (it.id, it.held)));
         recorded.uploads.extend(source.map(|source| (node, source)));
-        memory.iter().for_each(|allocation| allocation.mark_recorded());
+        memory.iter().for_each(|allocation| allocation.take_turns());
         recorded.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
         Ok(number)
     }

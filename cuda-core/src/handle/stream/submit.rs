@@ -59,7 +59,7 @@ impl Stream {
         let mut recorded = self.recorder().is_some();
         for operand in operands {
             device.check_same("a buffer", operand.allocation.device())?;
-            recorded |= operand.allocation.is_recorded();
+            recorded |= operand.allocation.takes_turns();
         }
         if recorded {
             return self.submit_recorded(work, operands, joined, keep, host);
@@ -300,7 +300,7 @@ impl Claims {
         }
         let (whole, access) = (operand.is_whole(), operand.access);
         let (accesses, displaced) = (&operand.allocation.accesses, &mut self.displaced);
-        if operand.allocation.is_recorded() {
+        if operand.allocation.takes_turns() {
             accesses.claim_locked(ticket, access, &operand.range, whole, displaced);
         } else {
             accesses.claim(ticket, access, &operand.range, whole, displaced);

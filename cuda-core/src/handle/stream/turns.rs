@@ -1,10 +1,12 @@
-//! Turns: submissions that use recorded memory make their claims one after the other.
+//! Turns: submissions that use recorded memory, or a variable of a module, make their claims one after the other.
 //!
 //! # Rules
 //! A history may hold the claim of a submission that is not published yet, and no submission can name an unpublished
 //! ticket. Among live handles such a claim only reads, because a writer holds its memory exclusively while it submits.
-//! A replay holds no such right: it writes memory without holding its handles. So:
+//! A replay holds no such right: it writes memory without holding its handles. So does a launch that writes a variable.
+//! So:
 //! - An allocation is *marked* when a recording uses it, while the recorded operation holds the handle. It stays marked.
+//!   A variable is always marked.
 //! - A submission that uses a marked allocation holds that allocation's turn from before its claims until it is
 //!   published or refused. A replay holds the turns of everything that it uses until its last node is published.
 //! - Turns are taken with the order lock of the stream held, in the order of the allocations' ids. So turns and
@@ -28,7 +30,7 @@ pub(crate) struct Turns<'a>(
 impl<'a> Turns<'a> {
     /// Takes the turns of those operands whose allocation is marked. Called with the order lock held.
     pub(super) fn of_operands(operands: &[Operand<'a>]) -> Self {
-        let marked = operands.iter().map(|it| it.allocation).filter(|it| it.is_recorded());
+        let marked = operands.iter().map(|it| it.allocation).filter(|it| it.takes_turns());
         let mut marked: SmallVec<[&Allocation; 4]> = marked.collect();
         marked.sort_unstable_by_key(|it| it.id().0);
         marked.dedup_by_key(|it| it.id());

@@ -25,6 +25,7 @@ fn work(uses: &[(u64, std::ops::Range<u64>, Access)]) -> Work<'static> {
         config: LaunchConfig::new(1, 1),
         params: Vec::new().into(),
         relocations: uses.iter().map(relocation).collect::<Vec<_>>().into(),
+        variables: Default::default(),
     })
 }
 
