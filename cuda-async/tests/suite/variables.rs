@@ -166,6 +166,7 @@ fn replays_use_the_variable_as_it_is_then(device: &Device) {
     }
 }
 
+/// Each thread has a stream of its own. No launch may overlap another one.
 fn many_threads_share_a_variable(device: &Device) {
     let module = load(device);
     let counter = module.variable::<u32>("counter").unwrap();
