@@ -42,9 +42,9 @@ pub struct LaunchOp<A> {
 /// ```
 ///
 /// # Safety
-/// The kernel accesses no device memory except that of its buffer arguments and stays inside their bounds. It does not
-/// write to arguments given as `Arc`, by shared reference, as `Slice` or as `SharedSlice`. This holds for every run of
-/// the launch: if it is recorded, for every replay, with the contents that the buffers then have.
+/// The kernel accesses no device memory except that of its buffer arguments, and the variables of its module that its
+/// code names, and stays inside their bounds. It does not write to arguments given as `Arc`, by shared reference, as
+/// `Slice` or as `SharedSlice`. This holds for every run of the launch: if it is recorded, for every replay, with the contents that the buffers then have.
 #[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,

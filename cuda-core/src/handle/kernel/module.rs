@@ -229,6 +229,7 @@ impl Module {
     /// From the first call for a variable on, the library orders every launch of a kernel that may use it with all other
     /// uses: as a read if the variable is `__constant__`, as a write if it is `__device__`. So kernels that share such a
     /// `__device__` variable run one after the other, on all streams. Call this before other threads launch such kernels.
+    /// The order ends when the buffers of the variable and the handles of the module that used it are dropped.
     ///
     /// The type of the elements is not checked, only their size.
     ///
@@ -332,6 +333,11 @@ impl Function {
     /// Returns the name of this kernel.
     pub fn name(&self) -> &str {
         &self.info().name
+    }
+
+    /// Returns the module of this kernel.
+    pub fn module(&self) -> &Module {
+        &self.module
     }
 
     /// Returns the device of this kernel.
