@@ -10,6 +10,7 @@ Compiles your own kernels as nvcc would, with line information for the CPU devic
     python3 kernels/compile.py mine.cu                       # writes mine.ptx beside it
     python3 kernels/compile.py mine.cu --arch compute_80 --out /tmp
     python3 kernels/compile.py mine.cu -I include -D TILE=16
+    python3 kernels/compile.py mine.cu --arch sm_90          # writes mine.cubin, machine code of one GPU architecture
 
 CUDA's own headers, such as cuda_fp16.h, are in another wheel, which is found by itself:
 
@@ -60,10 +61,11 @@ class CompileError(Exception):
 
 
 class Nvrtc:
-    """The six calls of NVRTC that compile a source to PTX."""
+    """The calls of NVRTC that compile a source."""
 
     def __init__(self, path, arch):
         self.arch = f"--gpu-architecture={arch}"
+        self.machine_code = arch.startswith("sm_")
         # NVRTC opens its built-in functions by name, and some wheels contain no path to them.
         for builtins in sorted(path.parent.glob("libnvrtc-builtins.so*")):
             ctypes.CDLL(str(builtins))
@@ -71,7 +73,7 @@ class Nvrtc:
         self.lib.nvrtcGetErrorString.restype = ctypes.c_char_p
         # A handle is a pointer. Without these types, ctypes would pass it as a 32-bit int.
         for name in ("nvrtcCompileProgram", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
-                     "nvrtcGetPTXSize", "nvrtcGetPTX"):
+                     "nvrtcGetPTXSize", "nvrtcGetPTX", "nvrtcGetCUBINSize", "nvrtcGetCUBIN"):
             getattr(self.lib, name).argtypes = [ctypes.c_void_p] + {
                 "nvrtcCompileProgram": [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)],
             }.get(name, [ctypes.c_void_p])
@@ -85,16 +87,21 @@ class Nvrtc:
         self.check(self.lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
         return major.value, minor.value
 
-    def text(self, program, size_call, text_call):
-        """Returns a NUL-terminated text. NVRTC returns its size first."""
+    def result(self, program, size_call, call):
+        """Returns a result as bytes. NVRTC returns its size first."""
         size = ctypes.c_size_t()
         self.check(size_call(program, ctypes.byref(size)), "size")
         buffer = ctypes.create_string_buffer(size.value)
-        self.check(text_call(program, buffer), "text")
-        return buffer.value.decode()
+        self.check(call(program, buffer), "result")
+        return buffer.raw
+
+    def text(self, program, size_call, text_call):
+        """Returns a NUL-terminated text."""
+        return self.result(program, size_call, text_call).partition(b"\0")[0].decode()
 
     def compile(self, name, source, options):
-        """Returns the PTX of `source`, and the compiler's log. `name` is the file name in asserts and diagnostics."""
+        """Returns the PTX of `source`, or the bytes of its cubin for a target `sm_..`, and the compiler's log. `name` is
+        the file name in asserts and diagnostics."""
         lib, program = self.lib, ctypes.c_void_p()
         self.check(
             lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None), name)
@@ -105,6 +112,8 @@ class Nvrtc:
             log = self.text(program, lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog).strip()
             if status != 0:
                 raise CompileError(log or f"{name}: status {status}")
+            if self.machine_code:
+                return self.result(program, lib.nvrtcGetCUBINSize, lib.nvrtcGetCUBIN), log
             ptx = self.text(program, lib.nvrtcGetPTXSize, lib.nvrtcGetPTX).rstrip() + "\n"
             # Line information contains the working folder of the compiler before the name.
             return ptx.replace(f'"{pathlib.Path.cwd()}/{name}"', f'"{name}"'), log
@@ -132,8 +141,10 @@ def arguments():
     parser.add_argument("--out", type=pathlib.Path, help="write to this folder instead of beside the sources")
     parser.add_argument("-I", action="append", default=[], metavar="FOLDER", help="search headers here")
     parser.add_argument("-D", action="append", default=[], metavar="NAME[=VALUE]", help="define a macro")
-    parser.add_argument("--arch", default=ARCH, help="another target (default: %(default)s)")
+    parser.add_argument("--arch", default=ARCH, help="another target (default: %(default)s); sm_.. makes a cubin")
     args = parser.parse_args()
+    if not args.files and args.arch.startswith("sm_"):
+        parser.error("a cubin is made of your own kernels: name their files")
     if args.files and args.check:
         parser.error("--check is for the repository's own kernels")
     if not args.files and (args.nvrtc or args.arch != ARCH) and not args.out:
@@ -161,11 +172,12 @@ def compile_own(nvrtc, files, out, folders, macros):
     given = [f"--include-path={folder}" for folder in (*folders, *wheel_headers())]
     given += [f"--define-macro={macro}" for macro in macros]
     for path in files:
-        target = (out or path.parent) / path.with_suffix(".ptx").name
+        suffix = ".cubin" if nvrtc.machine_code else ".ptx"
+        target = (out or path.parent) / path.with_suffix(suffix).name
         try:
-            ptx, log = nvrtc.compile(path.as_posix(), path.read_text(), (*OWN_OPTIONS, *given))
+            code, log = nvrtc.compile(path.as_posix(), path.read_text(), (*OWN_OPTIONS, *given))
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(ptx)
+            target.write_bytes(code if nvrtc.machine_code else code.encode())
             print(f"{log}\n" if log else "", f"wrote {target}", sep="")
         except (CompileError, OSError) as error:
             print(f"FAILED {path}\n{error}", file=sys.stderr)

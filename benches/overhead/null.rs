@@ -59,9 +59,11 @@ unsafe impl Backend for Null {
 
     fn request(&self, request: Request, answer: Answer) {
         answer.give(match request {
-            Request::Loaded { .. } => {
-                Ok(Reply::Loaded { max_threads: vec![1024; MAX_KERNELS], log: String::new() })
-            }
+            Request::Loaded { .. } => Ok(Reply::Loaded {
+                max_threads: vec![1024; MAX_KERNELS],
+                log: String::new(),
+                entries: Vec::new(),
+            }),
             Request::Memory => {
                 Ok(Reply::Memory(MemoryInfo { used: 0, free: MEMORY, total: MEMORY }))
             }

@@ -7,6 +7,7 @@ mod cancellation;
 mod combinators;
 mod completion;
 mod copies;
+mod cubins;
 mod device_handles;
 mod devices;
 mod errors;

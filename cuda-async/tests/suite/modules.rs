@@ -17,14 +17,22 @@ thread_local! {
     static HELD_OFF: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
+/// Loads PTX, as [`load`] loads any module.
+pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
+    load(device, || device.load_ptx(ptx))
+}
+
 /// Loads a module. On a GPU, first waits until the threads that called [`hold_off_module_loads`] have ended, and keeps
 /// the module loaded.
-pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
+pub fn load(
+    device: &Device,
+    load: impl FnOnce() -> Result<Module, Error>,
+) -> Result<Module, Error> {
     static KEPT: Mutex<Vec<Module>> = Mutex::new(Vec::new());
     if !is_gpu(device) {
-        return device.load_ptx(ptx);
+        return load();
     }
-    let module = alone(|| device.load_ptx(ptx))?;
+    let module = alone(load)?;
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(module.clone());
     Ok(module)
 }

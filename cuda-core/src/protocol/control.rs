@@ -84,4 +84,6 @@ pub enum Control {
 pub enum ModuleImage {
     /// PTX text.
     Ptx(String),
+    /// A cubin or a fatbin: machine code. It is complete: drivers read its lengths from the image itself.
+    Cubin(Vec<u8>),
 }

@@ -118,7 +118,7 @@ fn not_ptx(text: &str) -> Option<&'static str> {
         return Some("it is empty");
     }
     if text.starts_with("\u{7f}ELF") {
-        return Some("it is a cubin; load the PTX that it was compiled from (`nvcc -ptx`)");
+        return Some("it is a cubin; load it with `load_cubin`, or load the PTX (`nvcc -ptx`)");
     }
     if !text.contains('\n') && [".ptx", ".cu", ".cubin"].iter().any(|end| text.ends_with(end)) {
         return Some("it is the path of a file; pass the text: `std::fs::read_to_string(path)?`");

@@ -1,6 +1,6 @@
 //! Requests: questions that have a reply.
 
-use super::{Error, ModuleId, Result};
+use super::{EntryInfo, Error, ModuleId, Result};
 
 /// A question to a device. The reply arrives later, on any thread; asking never blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,8 @@ pub enum Reply {
         max_threads: Vec<u32>,
         /// The output of the device's compiler, often empty.
         log: String,
+        /// The kernels of a cubin. Empty for PTX, from which the client reads the kernels.
+        entries: Vec<EntryInfo>,
     },
     /// The memory of the device.
     Memory(MemoryInfo),

@@ -232,7 +232,7 @@ impl Gpu {
         let image = ModuleImage::Ptx(ptx.into());
         self.control(Control::LoadModule { id, image })?;
         match self.request(Request::Loaded { module: id })? {
-            Reply::Loaded { max_threads, log } => Ok((id, max_threads, log)),
+            Reply::Loaded { max_threads, log, .. } => Ok((id, max_threads, log)),
             other => panic!("{other:?}"),
         }
     }

@@ -24,7 +24,9 @@ impl LoadedModule {
     /// Parses and decodes a PTX text.
     fn load(image: &ModuleImage, memory: &Arc<Memory>) -> Result<Self> {
         let ModuleImage::Ptx(text) = image else {
-            return Err(Error::unsupported("a module of a newer kind", "cpu"));
+            let what =
+                "a cubin, which is machine code of NVIDIA's GPUs; load the PTX of the same kernels";
+            return Err(Error::unsupported(what, "cpu"));
         };
         let invalid = |error: cuda_ptx::Error| Error::InvalidPtx { detail: error.to_string() };
         let module = cuda_ptx::parse(text).map_err(invalid)?;
@@ -128,5 +130,6 @@ impl Modules {
 }
 
 fn reply(module: &LoadedModule, most: u32) -> Reply {
-    Reply::Loaded { max_threads: vec![most; module.entries.len()], log: String::new() }
+    let max_threads = vec![most; module.entries.len()];
+    Reply::Loaded { max_threads, log: String::new(), entries: Vec::new() }
 }

@@ -291,8 +291,12 @@ fn put_control(w: &mut Writer, control: &Control) {
             w.u8(4).u64(id.0).u64(stream.0).list(after, |w, it| _ = w.ticket(*it))
         }
         Control::LoadModule { id, image } => {
-            let ModuleImage::Ptx(text) = image else { unreachable!("{image:?}") };
-            w.u8(5).u64(id.0).bytes(text.as_bytes())
+            let (kind, bytes) = match image {
+                ModuleImage::Ptx(text) => (0, text.as_bytes()),
+                ModuleImage::Cubin(image) => (1, image.as_slice()),
+                other => unreachable!("{other:?}"),
+            };
+            w.u8(5).u64(id.0).u8(kind).bytes(bytes)
         }
         Control::UnloadModule { id } => w.u8(6).u64(id.0),
         Control::Receive { transfer, to, bytes } => w.u8(7).u64(transfer.0).region(*to).u64(*bytes),
@@ -314,7 +318,12 @@ fn get_control(r: &mut Reader<'_>) -> Control {
             stream: StreamId(r.get_u64()),
             after: r.list(Reader::ticket),
         },
-        5 => Control::LoadModule { id: ModuleId(r.get_u64()), image: ModuleImage::Ptx(r.text()) },
+        5 => {
+            let (id, kind) = (ModuleId(r.get_u64()), r.get_u8());
+            let image =
+                if kind == 0 { ModuleImage::Ptx(r.text()) } else { ModuleImage::Cubin(r.bytes()) };
+            Control::LoadModule { id, image }
+        }
         6 => Control::UnloadModule { id: ModuleId(r.get_u64()) },
         7 => {
             let (transfer, to) = (TransferId(r.get_u64()), r.region());
@@ -350,7 +359,7 @@ pub fn encode_answer(trips: u64, answer: &Answer) -> Vec<u8> {
             w.u8(6).u64(*id);
             match reply {
                 Err(error) => put_error(w.u8(0), error),
-                Ok(Reply::Loaded { max_threads, log }) => {
+                Ok(Reply::Loaded { max_threads, log, .. }) => {
                     w.u8(1).list(max_threads, |w, it| _ = w.u32(*it)).bytes(log.as_bytes());
                 }
                 Ok(Reply::Memory(MemoryInfo { used, free, total })) => {
@@ -385,7 +394,10 @@ pub fn decode_answer(bytes: &[u8]) -> (u64, Answer) {
             id: r.get_u64(),
             reply: match r.get_u8() {
                 0 => Err(get_error(&mut r)),
-                1 => Ok(Reply::Loaded { max_threads: r.list(Reader::get_u32), log: r.text() }),
+                1 => {
+                    let (max_threads, log) = (r.list(Reader::get_u32), r.text());
+                    Ok(Reply::Loaded { max_threads, log, entries: Vec::new() })
+                }
                 2 => {
                     let (used, free, total) = (r.get_u64(), r.get_u64(), r.get_u64());
                     Ok(Reply::Memory(MemoryInfo { used, free, total }))

@@ -13,8 +13,11 @@ use libloading::Library;
 
 use super::status::Failed;
 
+mod newer;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod simulated;
+
+use newer::Newer;
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -164,36 +167,6 @@ pub(crate) const LAUNCH_PARAM: [*mut c_void; 3] = [
     std::ptr::without_provenance_mut(1),
     std::ptr::without_provenance_mut(2),
 ];
-
-/// Functions that a newer driver may have.
-#[derive(Debug, Default)]
-pub(crate) struct Newer {
-    function_load: Option<unsafe extern "system" fn(FunctionHandle) -> c_int>,
-}
-
-impl Newer {
-    /// Looks up the functions that the driver has.
-    ///
-    /// # Safety
-    /// `library` is the CUDA driver and stays loaded.
-    unsafe fn look_up(library: &Library) -> Self {
-        // SAFETY: the driver's function of this name has this type.
-        Self { function_load: unsafe { library.get(b"cuFuncLoad\0") }.ok().map(|found| *found) }
-    }
-}
-
-impl Api {
-    /// `cuFuncLoad`, of drivers since 12.4: moves the code of a kernel to the device. Older drivers do this at the
-    /// first launch.
-    ///
-    /// # Safety
-    /// As the driver's manual says.
-    pub(crate) unsafe fn function_load(&self, function: FunctionHandle) -> Result<(), Failed> {
-        let Some(load) = self.newer.function_load else { return Ok(()) };
-        // SAFETY: the library is never unloaded; the rest is the caller's promise.
-        Failed::check("cuFuncLoad", unsafe { load(function) })
-    }
-}
 
 macro_rules! driver_calls {
     ($($method:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(,)?);)*) => {

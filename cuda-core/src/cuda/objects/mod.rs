@@ -1,10 +1,11 @@
 //! The objects of a backend besides its streams: device memory, pinned host memory, modules, announced transfers.
 //!
 //! Uses `streams`, `context` and `driver`. `work` looks memory, functions and transfers up here for every submission.
-//! [`modules`] loads a module with the driver's PTX compiler ([`compiler`]).
+//! [`modules`] loads a module with the driver's PTX compiler ([`compiler`]), or from [`machine_code`].
 
 mod compiler;
 mod host_memory;
+mod machine_code;
 mod memory;
 mod modules;
 mod transfers;

@@ -15,7 +15,10 @@ use std::{
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use super::compiler::{check_shared, compile, ptx_version, refuse_too_much_shared};
+use super::{
+    compiler::{check_shared, compile, ptx_version, refuse_too_much_shared},
+    machine_code::{kernels_of, load_machine_code},
+};
 use crate::{
     cuda::{
         context::{Bound, IdCache, Primary, Reclaimable},
@@ -55,6 +58,8 @@ struct LoadedModule {
     functions: Box<[DriverFunction]>,
     /// The variables that the driver knows.
     variables: Vec<DriverVariable>,
+    /// The kernels of a cubin.
+    entries: Vec<EntryInfo>,
     log: String,
 }
 
@@ -89,7 +94,6 @@ impl Modules {
         image: ModuleImage,
         helper: &HelperThread,
     ) -> Result<()> {
-        let ModuleImage::Ptx(text) = image;
         let (primary, slot) = (self.primary, Arc::new(ModuleSlot::loading()));
         {
             let mut table = self.table.write();
@@ -98,7 +102,7 @@ impl Modules {
             }
             table.insert(id, slot.clone());
         }
-        helper.run(move || slot.load(primary, text)).map_err(|error| {
+        helper.run(move || slot.load(primary, image)).map_err(|error| {
             self.table.write().remove(&id);
             Error::host("failed to start the helper thread that loads modules", &error)
         })
@@ -192,12 +196,12 @@ impl ModuleSlot {
     }
 
     /// Loads the module. Runs on the helper thread.
-    fn load(self: Arc<Self>, primary: &'static Primary, text: String) {
+    fn load(self: Arc<Self>, primary: &'static Primary, image: ModuleImage) {
         // If this job is the last owner, the module was unloaded before it was loaded.
         let loaded = if Arc::strong_count(&self) == 1 {
             Err(unknown("a module that was unloaded", &primary.info.address))
         } else {
-            LoadedModule::load(primary, text)
+            LoadedModule::load(primary, image)
         };
         let ended = loaded.map_or_else(State::Failed, State::Loaded);
         let (answers, reply) = {
@@ -237,7 +241,8 @@ impl State {
             State::Loading(_) => None,
             State::Loaded(module) => {
                 let max_threads = module.functions.iter().map(|it| it.max_threads).collect();
-                Some(Ok(Reply::Loaded { max_threads, log: module.log.clone() }))
+                let (log, entries) = (module.log.clone(), module.entries.clone());
+                Some(Ok(Reply::Loaded { max_threads, log, entries }))
             }
             State::Failed(error) => Some(Err(error.clone())),
         }
@@ -245,10 +250,17 @@ impl State {
 }
 
 impl LoadedModule {
-    /// Compiles and loads PTX, and moves the code of every kernel to the device. Blocks: the driver waits for running
-    /// kernels, and launches of other threads wait with it.
-    fn load(primary: &'static Primary, text: String) -> Result<Self> {
+    /// Loads a module, and moves the code of every kernel to the device. Blocks: the driver waits for running kernels, and
+    /// launches of other threads wait with it.
+    fn load(primary: &'static Primary, image: ModuleImage) -> Result<Self> {
         primary.alive()?;
+        match image {
+            ModuleImage::Ptx(text) => Self::compile(primary, text),
+            ModuleImage::Cubin(image) => Self::load_cubin(primary, &image),
+        }
+    }
+
+    fn compile(primary: &'static Primary, text: String) -> Result<Self> {
         let info = module_info(&text)?;
         refuse_too_much_shared(primary, &text)?;
         let version = ptx_version(&text);
@@ -257,14 +269,37 @@ impl LoadedModule {
         })?;
         let bound = primary.bind_own_thread()?;
         let (raw, log) = compile(primary, &text, version, &bound)?;
-        // From here on, dropping it unloads it.
-        let (functions, variables) = Default::default();
-        let mut module = LoadedModule { primary, raw, functions, variables, log };
-        let functions = info.entries.iter().map(|kernel| module.function(kernel, &bound));
+        let mut module = Self::new(primary, raw, log);
+        let functions = info.entries.iter().map(|kernel| {
+            let name = CString::new(kernel.name.as_str())
+                .map_err(|error| Error::InvalidPtx { detail: error.to_string() })?;
+            let mut function = FunctionHandle::NULL;
+            // SAFETY: writes one handle; the module is loaded, and the name ends with a NUL.
+            unsafe { primary.api.module_function(&mut function, raw, name.as_ptr()) }
+                .map_err(|failed| primary.error(failed))?;
+            module.function(function, kernel, &bound)
+        });
         module.functions = functions.collect::<Result<_>>()?;
         let variables = info.variables.into_iter();
         module.variables = variables.filter_map(|it| module.locate(it.name, &bound)).collect();
         Ok(module)
+    }
+
+    fn load_cubin(primary: &'static Primary, image: &[u8]) -> Result<Self> {
+        let bound = primary.bind_own_thread()?;
+        let raw = load_machine_code(primary, image, &bound)?;
+        let mut module = Self::new(primary, raw, String::new());
+        let kernels = kernels_of(primary, raw, &bound)?;
+        let functions = kernels.iter().map(|(raw, kernel)| module.function(*raw, kernel, &bound));
+        module.functions = functions.collect::<Result<_>>()?;
+        module.entries = kernels.into_iter().map(|(_, kernel)| kernel).collect();
+        Ok(module)
+    }
+
+    /// A module that the driver has loaded. From here on, dropping it unloads it.
+    fn new(primary: &'static Primary, raw: ModuleHandle, log: String) -> Self {
+        let (functions, variables, entries) = Default::default();
+        Self { primary, raw, functions, variables, entries, log }
     }
 
     /// A variable, unless the driver does not know it.
@@ -284,14 +319,14 @@ impl LoadedModule {
         found.map(|it| (it.address, it.bytes))
     }
 
-    fn function(&self, entry: &EntryInfo, _: &Bound) -> Result<DriverFunction> {
+    fn function(
+        &self,
+        raw: FunctionHandle,
+        entry: &EntryInfo,
+        _: &Bound,
+    ) -> Result<DriverFunction> {
         let (primary, api) = (self.primary, self.primary.api);
         let failed = |failed| primary.error(failed);
-        let name = CString::new(entry.name.as_str())
-            .map_err(|error| Error::InvalidPtx { detail: error.to_string() })?;
-        let mut raw = FunctionHandle::NULL;
-        // SAFETY: writes one handle; the module is loaded, and the name ends with a NUL.
-        unsafe { api.module_function(&mut raw, self.raw, name.as_ptr()) }.map_err(failed)?;
         let ask = |attribute| -> Result<u32> {
             let mut value = 0;
             // SAFETY: writes one integer; the function is one of the module's.
