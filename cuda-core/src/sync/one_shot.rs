@@ -2,28 +2,25 @@
 
 use std::{
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
+use atomic_waker::AtomicWaker;
 use parking_lot::{Condvar, Mutex};
 
 use super::wake_each;
 
 /// Makes the two ends.
 pub fn one_shot<T>() -> (Sender<T>, Receiver<T>) {
-    let state = Mutex::new(State { value: Value::Expected, waker: None });
-    let slot = Arc::new(Slot { state, came: Condvar::new() });
+    let value = Mutex::new(Value::Expected);
+    let slot = Arc::new(Slot { value, came: Condvar::new(), waker: AtomicWaker::new() });
     (Sender(Some(slot.clone())), Receiver(slot))
 }
 
 struct Slot<T> {
-    state: Mutex<State<T>>,
+    value: Mutex<Value<T>>,
     came: Condvar,
-}
-
-struct State<T> {
-    value: Value<T>,
-    waker: Option<Waker>,
+    waker: AtomicWaker,
 }
 
 enum Value<T> {
@@ -58,12 +55,9 @@ impl<T> Sender<T> {
 
     fn end(&mut self, value: Value<T>) {
         let Some(slot) = self.0.take() else { return };
-        let waker = {
-            let mut state = slot.state.lock();
-            state.value = value;
-            slot.came.notify_all();
-            state.waker.take()
-        };
+        *slot.value.lock() = value;
+        slot.came.notify_all();
+        let waker = slot.waker.take();
         // The slot may hold the last handle of something whose drop runs other code.
         drop(slot);
         wake_each(waker);
@@ -82,22 +76,19 @@ pub struct Receiver<T>(Arc<Slot<T>>);
 impl<T> Receiver<T> {
     /// Ready with the value, or with `None` if the sender was dropped or the value was taken.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<T>> {
-        let waker = task.waker().clone();
-        let (value, previous) = {
-            let mut state = self.0.state.lock();
-            (state.value.take(), state.waker.replace(waker))
-        };
-        drop(previous);
+        // Before the value is checked: a value that comes after the check wakes the task.
+        self.0.waker.register(task.waker());
+        let value = self.0.value.lock().take();
         value.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Blocks the calling thread until there is a value, or until there will be none.
     pub fn wait(&mut self) -> Option<T> {
-        let mut state = self.0.state.lock();
+        let mut value = self.0.value.lock();
         loop {
-            match state.value.take() {
+            match value.take() {
                 Some(value) => return value,
-                None => self.0.came.wait(&mut state),
+                None => self.0.came.wait(&mut value),
             }
         }
     }
@@ -105,7 +96,39 @@ impl<T> Receiver<T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        task::{Wake, Waker},
+    };
+
     use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn end_wakes_the_task_that_polled_last() {
+        for sends in [true, false] {
+            let (sender, mut receiver) = one_shot();
+            let wakes: [Arc<Wakes>; 2] = Default::default();
+            for task in &wakes {
+                let waker = Waker::from(task.clone());
+                assert!(receiver.poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+            if sends {
+                sender.send(7)
+            } else {
+                drop(sender)
+            }
+            assert_eq!(wakes.map(|task| task.0.load(Ordering::Relaxed)), [0, 1]);
+        }
+    }
 
     #[test]
     fn value_is_received_once() {
