@@ -1,8 +1,8 @@
 //! The arguments of a launch: bytes, addresses to fill in, and the buffers that are read and written.
 
 use super::{
+    function::Function,
     list::List,
-    module::Function,
     parameter::{ArgumentKind, Place},
 };
 use crate::{

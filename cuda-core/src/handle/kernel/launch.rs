@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::{arguments::Arguments, module::Function};
+use super::{arguments::Arguments, function::Function};
 use crate::{
     handle::stream::{Operand, Stream, trace},
     protocol::{Access, Error, Launch, LaunchConfig, Result, Ticket, Work},

@@ -4,12 +4,16 @@
 //! [`Stream`](super::Stream)'s `submit`.
 
 mod arguments;
+mod function;
 mod launch;
 mod list;
+mod loading;
 mod module;
 mod parameter;
 mod variables;
 
 pub use arguments::Arguments;
-pub use module::{CachedModule, Function, Loading, Module};
+pub use function::Function;
+pub use loading::Loading;
+pub use module::{CachedModule, Module};
 pub use parameter::ArgumentKind;

@@ -1,0 +1,160 @@
+//! Loading modules: PTX and machine code, with and without blocking.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use super::module::{Module, Unloads};
+use crate::{
+    handle::device::Device,
+    protocol::{
+        Control, EntryInfo, Error, ModuleId, ModuleImage, ModuleInfo, Reply, Request, Result,
+        module_info,
+    },
+    runtime::{Pending, unexpected},
+};
+
+/// A module that is being loaded. Dropping it unloads the module.
+#[derive(Debug)]
+pub struct Loading {
+    /// The device, the module, and its contents. Taken when the module is loaded.
+    module: Option<(Device, Unloads, ModuleInfo)>,
+    reply: Pending<Reported>,
+}
+
+/// The part of a module that only the device knows.
+struct Reported {
+    /// The largest block of each kernel.
+    max_threads: Vec<u32>,
+    /// The compiler's log.
+    log: String,
+    /// The kernels of a cubin.
+    entries: Vec<EntryInfo>,
+}
+
+impl Device {
+    /// Compiles and loads PTX. Blocks: a GPU's compiler may take a hundred milliseconds.
+    ///
+    /// Do not call it inside a waker: the thread that calls the waker may be the one that loads.
+    ///
+    /// Load modules before the work that uses them begins. While a GPU's driver loads a module, it waits for every running
+    /// kernel, and launches, copies and polls of other threads wait with it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log.
+    pub fn load_ptx(&self, ptx: &str) -> Result<Module> {
+        self.start_loading(ptx)?.wait()
+    }
+
+    /// Starts to compile and load PTX, without blocking. The compiler runs on a thread of the device.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPtx`], if the kernels of the text cannot be listed.
+    pub fn start_loading(&self, ptx: &str) -> Result<Loading> {
+        Loading::new(self, module_info(ptx)?, ModuleImage::Ptx(ptx.to_owned()))
+    }
+
+    /// Loads a cubin or a fatbin: machine code, which needs no compiler on this machine. Otherwise the same as
+    /// [`load_ptx`](Self::load_ptx).
+    ///
+    /// The types of parameters are unknown, so launches check the number and the sizes of arguments, not their kinds.
+    /// [`Module::variables`] is empty. The driver tells the parameters since CUDA 12.4.
+    ///
+    /// # Errors
+    /// [`Error::LoadFailed`] if it is no such image or contains no code for this GPU, and [`Error::Unsupported`] with an
+    /// older driver, or on a device that is no NVIDIA GPU.
+    ///
+    /// # Safety
+    /// The image is complete and was made by NVIDIA's tools: the driver reads its lengths from the image itself.
+    pub unsafe fn load_cubin(&self, image: &[u8]) -> Result<Module> {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_loading_cubin(image) }?.wait()
+    }
+
+    /// Starts to load a cubin or a fatbin, without blocking.
+    ///
+    /// # Errors
+    /// [`Error::LoadFailed`] if it is no such image.
+    ///
+    /// # Safety
+    /// As for [`load_cubin`](Self::load_cubin).
+    pub unsafe fn start_loading_cubin(&self, image: &[u8]) -> Result<Loading> {
+        check_machine_code(image)?;
+        let (entries, variables) = Default::default();
+        // The kernels may share variables.
+        let info = ModuleInfo { entries, variables, has_variables: true };
+        Loading::new(self, info, ModuleImage::Cubin(image.to_owned()))
+    }
+}
+
+/// Checks the first bytes of an image.
+fn check_machine_code(image: &[u8]) -> Result<()> {
+    const ELF: &[u8] = b"\x7fELF";
+    const FATBIN: &[u8] = &0xBA55_ED50_u32.to_le_bytes();
+    if image.starts_with(ELF) || image.starts_with(FATBIN) {
+        return Ok(());
+    }
+    let is_text = std::str::from_utf8(image).is_ok_and(|text| text.contains(".version"));
+    let log = match is_text {
+        true => "the image is PTX; load it with `load_ptx`",
+        false => {
+            "the image is neither a cubin nor a fatbin; make one with `nvcc -cubin` or `nvcc -fatbin`"
+        }
+    };
+    Err(Error::LoadFailed { log: log.into() })
+}
+
+impl Loading {
+    fn new(device: &Device, info: ModuleInfo, image: ModuleImage) -> Result<Self> {
+        let core = device.core();
+        core.reclaim_all();
+        let id = ModuleId(core.next_id());
+        // SAFETY: the control frees, retires and unloads nothing.
+        unsafe { core.backend.control(Control::LoadModule { id, image }) }?;
+        let reply = core.request(Request::Loaded { module: id }, |reply| match reply {
+            Reply::Loaded { max_threads, log, entries } => {
+                Ok(Reported { max_threads, log, entries })
+            }
+            other => Err(unexpected(&other)),
+        });
+        let unloads = Unloads { device: device.downgrade(), id };
+        Ok(Self { module: Some((device.clone(), unloads, info)), reply })
+    }
+
+    /// Polls for the loaded module.
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`].
+    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<Module>> {
+        let reply = ready!(self.reply.poll(task));
+        Poll::Ready(reply.and_then(|reply| self.take(reply)))
+    }
+
+    /// Blocks until the module is loaded.
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`].
+    pub fn wait(mut self) -> Result<Module> {
+        let taken = Pending::ready(Err(Error::AlreadyEnded));
+        let reply = std::mem::replace(&mut self.reply, taken).wait()?;
+        self.take(reply)
+    }
+
+    fn take(&mut self, reported: Reported) -> Result<Module> {
+        let Reported { max_threads, log, entries } = reported;
+        let (device, unloads, mut info) = self.module.take().ok_or(Error::AlreadyEnded)?;
+        info.entries.extend(entries);
+        info.entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
+        Ok(Module::new(device, unloads, info, log))
+    }
+}
+
+impl Future for Loading {
+    type Output = Result<Module>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Result<Module>> {
+        Loading::poll(self.get_mut(), task)
+    }
+}
