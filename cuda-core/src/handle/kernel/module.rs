@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// A module of kernels that is loaded on a device. It is unloaded after its last use, when the last clone, the last
-/// [`Function`](super::Function) and the last recording of its launches are dropped. On a GPU, unloading waits for every running kernel,
-/// as loading does. Keep modules that are used again.
+/// [`Function`](super::Function), the last buffer of a variable and the last recording of its launches are dropped. On a
+/// GPU, unloading waits for every running kernel, as loading does. Keep modules that are used again.
 #[derive(Clone)]
 pub struct Module(pub(super) ShardedArc<Loaded>);
 
