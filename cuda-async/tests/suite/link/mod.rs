@@ -7,6 +7,7 @@
 
 mod client;
 mod delay;
+mod errors;
 mod node;
 mod schema;
 
