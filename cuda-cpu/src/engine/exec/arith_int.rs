@@ -5,7 +5,13 @@ use cuda_ptx::ScalarType as T;
 use super::int::Int;
 use super::macros::{binary, by_type, ternary, unary};
 use super::map::Pick;
+use super::simd::Level;
 use crate::engine::decode::form::Form;
+
+/// Returns the highest level for upper halves of products. There are no vector instructions for those of 64 bits.
+const fn top_of_product<I: Int>() -> Level {
+    if I::BITS == 64 { Level::Base } else { I::TOP }
+}
 
 unary! {
     Neg<I: Int>: I => I, |a| a.neg();
@@ -14,11 +20,11 @@ unary! {
 
 binary! {
     Add<I: Int>: I, I => I, |a, b| a.add(b);
-    AddSat<I: Int>: I, I => I, |a, b| a.add_sat(b);
+    #[rare] AddSat<I: Int>: I, I => I, |a, b| a.add_sat(b);
     Sub<I: Int>: I, I => I, |a, b| a.sub(b);
-    SubSat<I: Int>: I, I => I, |a, b| a.sub_sat(b);
+    #[rare] SubSat<I: Int>: I, I => I, |a, b| a.sub_sat(b);
     MulLo<I: Int>: I, I => I, |a, b| a.mul(b);
-    MulHi<I: Int>: I, I => I, |a, b| a.mul_hi(b);
+    #[top = top_of_product::<I>()] MulHi<I: Int>: I, I => I, |a, b| a.mul_hi(b);
     #[slow] Div<I: Int>: I, I => I, |a, b| a.div(b);
     #[slow] Rem<I: Int>: I, I => I, |a, b| a.rem(b);
     Min<I: Int>: I, I => I, |a, b| a.min(b);
@@ -28,13 +34,13 @@ binary! {
 
 ternary! {
     MadLo<I: Int>: I, I, I => I, |a, b, c| a.mul(b).add(c);
-    MadHi<I: Int>: I, I, I => I, |a, b, c| a.mul_hi(b).add(c);
-    MadHiSat<I: Int>: I, I, I => I, |a, b, c| a.mul_hi(b).add_sat(c);
+    #[top = top_of_product::<I>()] MadHi<I: Int>: I, I, I => I, |a, b, c| a.mul_hi(b).add(c);
+    #[rare] MadHiSat<I: Int>: I, I, I => I, |a, b, c| a.mul_hi(b).add_sat(c);
     MadWide<I: Widen>: I, I, I::Wide => I::Wide, |a, b, c| a.widen().mul(b.widen()).add(c);
-    Sad<I: Int>: I, I, I => I, |a, b, c| c.add(a.max(b).sub(a.min(b)));
+    #[rare] Sad<I: Int>: I, I, I => I, |a, b, c| c.add(a.max(b).sub(a.min(b)));
     Mul24Lo<I: Int24>: I, I, I => I, |a, b, c| a.low24().mul(b.low24()).add(c);
-    Mul24Hi<I: Int24>: I, I, I => I, |a, b, c| I::product24_hi(a, b).add(c);
-    Mad24HiSat<I: Int24>: I, I, I => I, |a, b, c| I::product24_hi(a, b).add_sat(c);
+    #[rare] Mul24Hi<I: Int24>: I, I, I => I, |a, b, c| I::product24_hi(a, b).add(c);
+    #[rare] Mad24HiSat<I: Int24>: I, I, I => I, |a, b, c| I::product24_hi(a, b).add_sat(c);
 }
 
 /// Integers with a type of twice the width.
@@ -98,6 +104,7 @@ impl<const PARTS: u32> super::map::Ternary for Dot<PARTS> {
     type B = u32;
     type C = u32;
     type D = u32;
+    const TOP: Level = if PARTS == 2 { Level::Base } else { Level::Avx512 };
     #[inline(always)]
     fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
         let width = 32 / PARTS;
@@ -140,8 +147,8 @@ fn pick_add(form: &mut Form<'_>) -> Option<Pick> {
     let sat = form.take("sat");
     let ty = form.ty()?;
     match (form.opcode(), sat) {
-        ("add", false) => by_type!(ty, binary, Add, int),
-        ("sub", false) => by_type!(ty, binary, Sub, int),
+        ("add", false) => by_type!(ty, binary, Add, wrapping),
+        ("sub", false) => by_type!(ty, binary, Sub, wrapping),
         ("add", true) => by_type!(ty, binary, AddSat, [S32: i32]),
         _ => by_type!(ty, binary, SubSat, [S32: i32]),
     }
@@ -152,12 +159,12 @@ fn pick_mul(form: &mut Form<'_>) -> Option<Pick> {
     let sat = form.take("sat");
     let ty = form.ty()?;
     match (form.opcode(), how, sat) {
-        ("mul", "lo", false) => by_type!(ty, binary, MulLo, int),
+        ("mul", "lo", false) => by_type!(ty, binary, MulLo, wrapping),
         ("mul", "hi", false) => by_type!(ty, binary, MulHi, int),
         ("mul", "wide", false) => {
             by_type!(ty, binary, MulWide, [U16: u16, S16: i16, U32: u32, S32: i32])
         }
-        ("mad", "lo", false) => by_type!(ty, ternary, MadLo, int),
+        ("mad", "lo", false) => by_type!(ty, ternary, MadLo, wrapping),
         ("mad", "hi", false) => by_type!(ty, ternary, MadHi, int),
         ("mad", "hi", true) => by_type!(ty, ternary, MadHiSat, [S32: i32]),
         ("mad", "wide", false) => {

@@ -13,7 +13,7 @@ unary! {
     Popc<I: Int>: I => u32, |a| a.bits().count_ones();
     Clz<I: Int>: I => u32, |a| a.bits().leading_zeros() - (64 - I::BITS);
     Brev<I: Int>: I => I, |a| I::from_bits(a.bits().reverse_bits() >> (64 - I::BITS));
-    Bfind<I: Int>: I => u32, |a, imm| bfind(a.to_i128(), I::BITS, imm != 0);
+    #[rare] Bfind<I: Int>: I => u32, |a, imm| bfind(a.to_i128(), I::BITS, imm != 0);
 }
 
 binary! {
@@ -22,13 +22,13 @@ binary! {
     Xor<I: Int>: I, I => I, |a, b| a.xor(b);
     Shl<I: Int>: I, u32 => I, |a, b| a.shl(b);
     Shr<I: Int>: I, u32 => I, |a, b| a.shr(b);
-    Bmsk<I: Int>: I, u32 => u32, |a, b, imm| bmsk(a.bits() as u32, b, imm != 0);
-    Szext<I: Int>: I, u32 => I, |a, b, imm| szext(a, b, imm != 0);
+    #[rare] Bmsk<I: Int>: I, u32 => u32, |a, b, imm| bmsk(a.bits() as u32, b, imm != 0);
+    #[rare] Szext<I: Int>: I, u32 => I, |a, b, imm| szext(a, b, imm != 0);
 }
 
 ternary! {
     Bfe<I: Int>: I, u32, u32 => I, |a, b, c| bfe(a, b, c);
-    Fns<I: Int>: I, u32, i32 => u32, |a, b, c| fns(a.bits() as u32, b, c);
+    #[slow] Fns<I: Int>: I, u32, i32 => u32, |a, b, c| fns(a.bits() as u32, b, c);
     Prmt<I: Int>: I, u32, u32 => u32, |a, b, c, imm| prmt(a.bits() as u32, b, c, imm);
     Shf<I: Int>: I, u32, u32 => u32, |a, b, c, imm| shf(a.bits() as u32, b, c, imm);
 }

@@ -8,6 +8,7 @@ use super::float::Scalar;
 use super::lane::Two;
 use super::map::{self, Binary, Compare, Pick};
 use super::rounding::Round;
+use super::simd::Level;
 
 /// `imm` bits of [`SetTwo`], above the operator in the low byte.
 const SET_FTZ: u64 = 0x100;
@@ -23,6 +24,7 @@ impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
     type A = Two<H>;
     type B = Two<H>;
     type D = u32;
+    const TOP: Level = Level::Base;
     #[inline(always)]
     fn apply(a: Two<H>, b: Two<H>, imm: u64) -> u32 {
         let part = |a: H, b: H| {
@@ -44,6 +46,7 @@ struct CmpPart<H>(std::marker::PhantomData<H>);
 impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
     type A = Two<H>;
     type B = Two<H>;
+    const TOP: Level = Level::Base;
     #[inline(always)]
     fn apply(a: Two<H>, b: Two<H>, imm: u64) -> bool {
         let (a, b) = if imm & PART_HIGH != 0 { (a.1, b.1) } else { (a.0, b.0) };

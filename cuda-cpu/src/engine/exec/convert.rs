@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::convert_forms::{Rounding, exists, is_integer};
+use super::convert_forms::{Rounding, exists, is_integer, is_signed};
 use super::convert_int::IntToFloat;
 use super::convert_narrow::{self, ToHalf, Widen};
 use super::float::{Float, Scalar};
@@ -13,6 +13,7 @@ use super::int::Int;
 use super::lane::Kind;
 use super::map::{self, Pick, Unary};
 use super::rounding::{Round, f64_to_f32, rounds_to_denormal};
+use super::simd::Level;
 use crate::engine::decode::form::Form;
 
 /// `imm` bits. The code of the rounding mode is above them.
@@ -24,36 +25,48 @@ const INTEGRAL: u64 = 8;
 /// Values that are too large become the largest finite number.
 pub(super) const SATFINITE: u64 = 16;
 pub(super) const ROUND: u32 = 5;
+/// `imm` of [`ClampInt`]: the number of the target's bits without the sign bit, and whether the target is signed.
+const TARGET: u32 = 16;
+const TARGET_SIGNED: u64 = 1 << 24;
 
 struct IntToInt<A, D>(PhantomData<(A, D)>);
-/// `cvt.sat` between integers.
-struct ClampInt<A, D>(PhantomData<(A, D)>);
+/// `cvt.sat` between integers, to a register of `R`. The target type is in `imm`.
+struct ClampInt<A, R>(PhantomData<(A, R)>);
 struct FloatToInt<A, D>(PhantomData<(A, D)>);
 struct FloatToFloat<A, D>(PhantomData<(A, D)>);
 
 impl<A: Int, D: Int> Unary for IntToInt<A, D> {
     type A = A;
     type D = D;
+    // Few conversions are distinct (see `pick_integer`), and these are common.
+    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: A, _imm: u64) -> D {
         D::from_bits(a.bits())
     }
 }
 
-impl<A: Int, D: Int> Unary for ClampInt<A, D> {
+impl<A: Int, R: Int> Unary for ClampInt<A, R> {
     type A = A;
-    type D = D;
-    const SLOW: bool = true;
+    type D = R;
+    const TOP: Level = Level::Base;
     #[inline(always)]
-    fn apply(a: A, _imm: u64) -> D {
-        D::clamp_i128(a.to_i128())
+    fn apply(a: A, imm: u64) -> R {
+        let value_bits = imm >> TARGET & 0xFF;
+        let max = (1 << value_bits) - 1;
+        let min = if imm & TARGET_SIGNED != 0 { -max - 1 } else { 0 };
+        R::from_bits(a.to_i128().clamp(min, max) as u64)
     }
 }
 
 impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
     type A = A;
     type D = D;
-    const SLOW: bool = D::BITS == 64 || is_half::<A>();
+    const TOP: Level = match (D::BITS, A::KIND) {
+        (64, _) | (_, Kind::W32) | (8 | 16, Kind::F64) => Level::Base,
+        (8 | 16, _) => Level::Avx2,
+        _ => Level::Avx512,
+    };
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         let a = if imm & FTZ != 0 { a.flush() } else { a };
@@ -69,7 +82,7 @@ impl<A: Scalar, D: Int> Unary for FloatToInt<A, D> {
 impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
     type A = A;
     type D = D;
-    const SLOW: bool = is_half::<A>() || is_half::<D>();
+    const TOP: Level = if is_half::<A>() || is_half::<D>() { Level::Base } else { Level::Avx512 };
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         // Flushing is a separate operation with a canonical NaN.
@@ -121,6 +134,7 @@ struct ShiftUp;
 impl Unary for ShiftUp {
     type A = u16;
     type D = f32;
+    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: u16, _imm: u64) -> f32 {
         f32::from_bits(u32::from(a) << 16)
@@ -195,6 +209,16 @@ macro_rules! with_ints {
     };
 }
 
+/// Selects a conversion from an integer to one type.
+macro_rules! from_ints {
+    ($conv:ident, $from:expr, $d:ty, [$($name:ident: $a:ty),*]) => {
+        match $from {
+            $(T::$name => Some(map::unary::<$conv<$a, $d>>()),)*
+            _ => None,
+        }
+    };
+}
+
 /// Selects the handler of a `cvt`.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     if form.take("pack") {
@@ -226,14 +250,8 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let imm = if from == T::F16 { imm & !FTZ } else { imm };
     let pick = match (to, from, is_integer(to), is_integer(from)) {
         (T::F16x2 | T::BF16x2 | T::TF32, ..) => convert_narrow::pick_wide(to, rounding),
-        (_, _, true, true) if imm & SAT != 0 => {
-            with_ints!(from ClampInt, from, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
-                S32: i32, U64: u64, S64: i64])
-        }
-        (_, _, true, true) => {
-            with_ints!(from IntToInt, from, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
-                S32: i32, U64: u64, S64: i64])
-        }
+        (_, _, true, true) if imm & SAT != 0 => pick_clamped(to, from),
+        (_, _, true, true) => pick_integer(to, from),
         (_, _, false, true) => {
             with_ints!(from IntToFloat, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64])
         }
@@ -243,7 +261,41 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
         }
         _ => pick_float(to, from, imm),
     };
-    pick.map(|p| p.with(imm))
+    pick.map(|p| p.with(imm | p.imm))
+}
+
+/// Selects a conversion between integers. Lanes of 32 bits hold all narrower integers, extended. So most conversions
+/// only extend the narrower type of the two, and share handlers.
+fn pick_integer(to: T, from: T) -> Option<Pick> {
+    let is_wide = |ty: T| ty.size() == 8;
+    let narrower = if to.size() <= from.size() { to } else { from };
+    let pick = match (is_wide(to), is_wide(from)) {
+        (true, true) => Some(map::unary::<IntToInt<u64, u64>>()),
+        (true, false) => from_ints!(IntToInt, from, u64, [U8: u8, S8: i8, U16: u16,
+            S16: i16, U32: u32, S32: i32]),
+        (false, true) => to_each!(IntToInt, u64, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
+            S32: u32]),
+        // Extends the sign, but not to the whole lane.
+        (false, false) if (to, from) == (T::U16, T::S8) => Some(map::unary::<IntToInt<i8, u16>>()),
+        (false, false) => to_each!(IntToInt, u32, narrower, [U8: u8, S8: i8, U16: u16, S16: i16,
+            U32: u32, S32: u32]),
+    };
+    pick.map(|p| Pick { signed: is_signed(to), ..p })
+}
+
+/// Selects a `cvt.sat` between integers.
+fn pick_clamped(to: T, from: T) -> Option<Pick> {
+    let pick = if to.size() == 8 {
+        from_ints!(ClampInt, from, u64, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32,
+            U64: u64, S64: i64])
+    } else {
+        from_ints!(ClampInt, from, u32, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32,
+            U64: u64, S64: i64])
+    };
+    let sign = u32::from(is_signed(to));
+    let target = u64::from(8 * to.size() - sign) << TARGET;
+    let imm = target | if is_signed(to) { TARGET_SIGNED } else { 0 };
+    pick.map(|p| Pick { signed: is_signed(to), imm, ..p })
 }
 
 fn pick_float(to: T, from: T, imm: u64) -> Option<Pick> {

@@ -69,7 +69,7 @@ pub(super) fn is_integer(ty: T) -> bool {
     is_signed(ty) || matches!(ty, T::U8 | T::U16 | T::U32 | T::U64)
 }
 
-fn is_signed(ty: T) -> bool {
+pub(super) fn is_signed(ty: T) -> bool {
     matches!(ty, T::S8 | T::S16 | T::S32 | T::S64)
 }
 

@@ -9,13 +9,14 @@ use super::float::Scalar;
 use super::int::Int;
 use super::map::Unary;
 use super::rounding::{Round, f64_to_f32, step_f64};
+use super::simd::Level;
 
 pub(super) struct IntToFloat<A, D>(PhantomData<(A, D)>);
 
 impl<A: Int, D: FromInt> Unary for IntToFloat<A, D> {
     type A = A;
     type D = D;
-    const SLOW: bool = A::BITS == 64 || is_half::<D>();
+    const TOP: Level = if A::BITS == 64 || is_half::<D>() { Level::Base } else { A::TOP };
     #[inline(always)]
     fn apply(a: A, imm: u64) -> D {
         let mode = Round::from_code(imm >> ROUND);

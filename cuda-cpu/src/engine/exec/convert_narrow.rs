@@ -13,6 +13,7 @@ use super::lane::{Lane, Two};
 use super::map::{self, Binary, Pick, Ternary, Unary};
 use super::narrow::{Format, unless};
 use super::rounding::Round;
+use super::simd::Level;
 use crate::engine::decode::form::Form;
 
 /// A half and the format of its bits.
@@ -66,6 +67,7 @@ pub(super) struct ToHalf<A, H>(PhantomData<(A, H)>);
 impl<A: Single, H: Half> Unary for ToHalf<A, H> {
     type A = A;
     type D = H;
+    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: A, imm: u64) -> H {
         let x = f32::from_bits(a.single());
@@ -82,6 +84,7 @@ pub(super) struct Widen;
 impl Unary for Widen {
     type A = f16;
     type D = f32;
+    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: f16, imm: u64) -> f32 {
         let x = f32::from_bits(a.single());
@@ -96,6 +99,7 @@ impl<H: Half> Binary for ToHalves<H> {
     type A = f32;
     type B = f32;
     type D = Two<H>;
+    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: f32, b: f32, imm: u64) -> Two<H> {
         let one = |x: f32| H::from_raw(narrowed(x.to_bits(), H::FORMAT, imm));
@@ -152,6 +156,7 @@ struct ToTf32<const AWAY: bool>;
 impl<const AWAY: bool> Unary for ToTf32<AWAY> {
     type A = f32;
     type D = f32;
+    const TOP: Level = Level::Avx2;
     #[inline(always)]
     fn apply(a: f32, imm: u64) -> f32 {
         const DROPPED: u32 = 0x1FFF;
@@ -178,6 +183,7 @@ impl<const BITS: u32, const SIGNED: bool> Ternary for PackIntegers<BITS, SIGNED>
     type B = i32;
     type C = u32;
     type D = u32;
+    const TOP: Level = Level::Avx2;
     #[inline(always)]
     fn apply(a: i32, b: i32, c: u32, _imm: u64) -> u32 {
         let max = (1 << (BITS - u32::from(SIGNED))) - 1;

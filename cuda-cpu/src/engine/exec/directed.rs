@@ -9,15 +9,16 @@ use super::lane::Pair;
 use super::macros::{binary, ternary};
 use super::nan::fma_nan;
 use super::rounding::{self, Round};
+use super::simd::Level;
 
 binary! {
-    AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), imm), imm);
-    SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).negated(), imm), imm);
-    MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), imm), imm);
+    #[top = D::ROUND_TOP] AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), imm), imm);
+    #[top = D::ROUND_TOP] SubRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm).negated(), imm), imm);
+    #[top = D::ROUND_TOP] MulRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_mul(D::start(a, imm), D::start(b, imm), imm), imm);
 }
 
 ternary! {
-    FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), imm), imm);
+    #[top = D::ROUND_TOP] FmaRound<D: Directed>: D, D, D => D, |a, b, c, imm| D::finish(D::round_fma(D::start(a, imm), D::start(b, imm), D::start(c, imm), imm), imm);
 }
 
 /// Returns the rounding mode in `imm`.
@@ -28,6 +29,8 @@ pub(super) fn mode(imm: u64) -> Round {
 
 /// Types with directed rounding. `imm` contains the mode and whether the instruction has `.ftz`.
 pub(crate) trait Directed: Float {
+    /// The highest level for which the operations are compiled.
+    const ROUND_TOP: Level = Level::Base;
     fn round_add(a: Self, b: Self, imm: u64) -> Self;
     fn round_mul(a: Self, b: Self, imm: u64) -> Self;
     fn round_fma(a: Self, b: Self, c: Self, imm: u64) -> Self;
@@ -42,6 +45,7 @@ pub(crate) trait Directed: Float {
 }
 
 impl Directed for f32 {
+    const ROUND_TOP: Level = Level::Avx512;
     #[inline(always)]
     fn round_add(a: Self, b: Self, imm: u64) -> Self {
         round_sum(f64::from(a), f64::from(b), imm)

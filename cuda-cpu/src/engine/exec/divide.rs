@@ -7,6 +7,7 @@ use super::float::{Float, NAN32};
 use super::macros::{binary, unary};
 use super::map::{self, Binary, Pick, Unary};
 use super::rounding::{self, Round};
+use super::simd::Level;
 
 /// The native types, with division and roots.
 pub(crate) trait Divide: Float {
@@ -82,7 +83,7 @@ impl<const NEAREST: bool> Binary for DivFlush<NEAREST> {
     type A = f32;
     type B = f32;
     type D = f32;
-    const SLOW: bool = !NEAREST;
+    const TOP: Level = if NEAREST { Level::Avx512 } else { Level::Base };
     #[inline(always)]
     fn apply(a: f32, b: f32, imm: u64) -> f32 {
         let (a, b) = (a.flush(), b.flush());
@@ -97,7 +98,7 @@ impl<const NEAREST: bool> Binary for DivFlush<NEAREST> {
 impl<const NEAREST: bool> Unary for RcpFlush<NEAREST> {
     type A = f32;
     type D = f32;
-    const SLOW: bool = !NEAREST;
+    const TOP: Level = if NEAREST { Level::Avx512 } else { Level::Base };
     #[inline(always)]
     fn apply(a: f32, imm: u64) -> f32 {
         DivFlush::<NEAREST>::apply(1.0, a, imm)
@@ -107,7 +108,7 @@ impl<const NEAREST: bool> Unary for RcpFlush<NEAREST> {
 impl<const NEAREST: bool> Unary for SqrtFlush<NEAREST> {
     type A = f32;
     type D = f32;
-    const SLOW: bool = !NEAREST;
+    const TOP: Level = if NEAREST { Level::Avx512 } else { Level::Base };
     #[inline(always)]
     fn apply(a: f32, imm: u64) -> f32 {
         let a = a.flush();

@@ -90,15 +90,15 @@ fn inside<F: Signs>(a: F, b: F, c: F, imm: u64) -> F {
 }
 
 binary! {
-    XorSign<F: Signs>: F, F => F, |a, b, imm| {
+    #[rare] XorSign<F: Signs>: F, F => F, |a, b, imm| {
         let (a, b) = (Modal::<F>::operand(a, imm), Modal::<F>::operand(b, imm));
         signed(extreme(a.abs(), b.abs(), imm), a, b)
     };
 }
 
 ternary! {
-    Three<F: Float>: F, F, F => F, |a, b, c, imm| three(a, b, c, imm);
-    FmaInside<F: Signs>: F, F, F => F, |a, b, c, imm| inside(a, b, c, imm);
+    #[rare] Three<F: Float>: F, F, F => F, |a, b, c, imm| three(a, b, c, imm);
+    #[rare] FmaInside<F: Signs>: F, F, F => F, |a, b, c, imm| inside(a, b, c, imm);
 }
 
 /// Returns whether the instruction is one of this file's.

@@ -2,6 +2,7 @@
 
 use super::float::Float;
 use super::lane::{Pair, Two};
+use super::simd::Level;
 
 macro_rules! both {
     ($($name:ident($($other:ident),*);)*) => { $(
@@ -37,6 +38,7 @@ macro_rules! all {
 }
 
 impl<T: Float<Raw = u32>> Float for Two<T> {
+    const ARITHMETIC_TOP: Level = T::ARITHMETIC_TOP;
     all!();
 }
 

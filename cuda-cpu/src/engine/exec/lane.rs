@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::simd::Level;
 use crate::engine::ctx::Raw;
 use crate::engine::op::Class;
 
@@ -30,16 +31,19 @@ pub(crate) trait Lane: Copy + Default + 'static {
     type Raw: Raw;
     const KIND: Kind;
     const SIGNED: bool = false;
+    /// The highest level for which operations on the type are compiled by default.
+    const TOP: Level = Level::Avx512;
     fn from_raw(raw: Self::Raw) -> Self;
     fn to_raw(self) -> Self::Raw;
 }
 
 macro_rules! int_lane {
-    ($($ty:ty, $raw:ty, $kind:ident, $signed:literal;)*) => { $(
+    ($($ty:ty, $raw:ty, $kind:ident, $signed:literal, $top:ident;)*) => { $(
         impl Lane for $ty {
             type Raw = $raw;
             const KIND: Kind = Kind::$kind;
             const SIGNED: bool = $signed;
+            const TOP: Level = Level::$top;
             #[inline(always)]
             fn from_raw(raw: $raw) -> Self { raw as $ty }
             #[inline(always)]
@@ -49,10 +53,10 @@ macro_rules! int_lane {
 }
 
 int_lane! {
-    u8, u32, W32, false; i8, u32, W32, true;
-    u16, u32, W32, false; i16, u32, W32, true;
-    u32, u32, W32, false; i32, u32, W32, true;
-    u64, u64, W64, false; i64, u64, W64, true;
+    u8, u32, W32, false, Avx2; i8, u32, W32, true, Avx2;
+    u16, u32, W32, false, Avx2; i16, u32, W32, true, Avx2;
+    u32, u32, W32, false, Avx512; i32, u32, W32, true, Avx512;
+    u64, u64, W64, false, Avx512; i64, u64, W64, true, Avx512;
 }
 
 impl Lane for f32 {
@@ -86,6 +90,7 @@ macro_rules! half_lane {
         impl Lane for $ty {
             type Raw = u32;
             const KIND: Kind = Kind::W32;
+            const TOP: Level = Level::Avx2;
             #[inline(always)]
             fn from_raw(raw: u32) -> Self { Self::from_bits(raw as u16) }
             #[inline(always)]
@@ -103,6 +108,8 @@ pub(crate) struct Pair(pub(crate) f32, pub(crate) f32);
 impl Lane for Pair {
     type Raw = u64;
     const KIND: Kind = Kind::W64;
+    // Compilers emit these only for GPUs after sm_90.
+    const TOP: Level = Level::Base;
     #[inline(always)]
     fn from_raw(raw: u64) -> Self {
         Self(f32::from_bits(raw as u32), f32::from_bits((raw >> 32) as u32))
@@ -120,6 +127,7 @@ pub(crate) struct Two<T>(pub(crate) T, pub(crate) T);
 impl<T: Lane<Raw = u32>> Lane for Two<T> {
     type Raw = u32;
     const KIND: Kind = Kind::W32;
+    const TOP: Level = T::TOP;
     #[inline(always)]
     fn from_raw(raw: u32) -> Self {
         Self(T::from_raw(raw & 0xFFFF), T::from_raw(raw >> 16))

@@ -2,12 +2,12 @@
 
 /// Defines unary operations: `unary! { Neg<T: Int>: T => T, |a| a.neg(); }`.
 macro_rules! unary {
-    ($($(#[$($slow:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty => $d:ty, |$x:ident $(, $imm:ident)?| $body:expr;)*) => { $(
+    ($($(#[$($top:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty => $d:ty, |$x:ident $(, $imm:ident)?| $body:expr;)*) => { $(
         pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
         impl<$t: $bound> $crate::engine::exec::map::Unary for $name<$t> {
             type A = $a;
             type D = $d;
-            $crate::engine::exec::macros::slow! { $($($slow)*)? }
+            $crate::engine::exec::macros::top! { $($($top)*)? }
             #[inline(always)]
             fn apply($x: $a, _imm: u64) -> $d { $(let $imm = _imm;)? $body }
         }
@@ -16,13 +16,13 @@ macro_rules! unary {
 
 /// Defines binary operations. See [`unary`].
 macro_rules! binary {
-    ($($(#[$($slow:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty => $d:ty, |$x:ident, $y:ident $(, $imm:ident)?| $body:expr;)*) => { $(
+    ($($(#[$($top:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty => $d:ty, |$x:ident, $y:ident $(, $imm:ident)?| $body:expr;)*) => { $(
         pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
         impl<$t: $bound> $crate::engine::exec::map::Binary for $name<$t> {
             type A = $a;
             type B = $b;
             type D = $d;
-            $crate::engine::exec::macros::slow! { $($($slow)*)? }
+            $crate::engine::exec::macros::top! { $($($top)*)? }
             #[inline(always)]
             fn apply($x: $a, $y: $b, _imm: u64) -> $d { $(let $imm = _imm;)? $body }
         }
@@ -31,24 +31,32 @@ macro_rules! binary {
 
 /// Defines ternary operations. See [`unary`].
 macro_rules! ternary {
-    ($($(#[$($slow:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty, $c:ty => $d:ty, |$x:ident, $y:ident, $z:ident $(, $imm:ident)?| $body:expr;)*) => { $(
+    ($($(#[$($top:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty, $c:ty => $d:ty, |$x:ident, $y:ident, $z:ident $(, $imm:ident)?| $body:expr;)*) => { $(
         pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
         impl<$t: $bound> $crate::engine::exec::map::Ternary for $name<$t> {
             type A = $a;
             type B = $b;
             type C = $c;
             type D = $d;
-            $crate::engine::exec::macros::slow! { $($($slow)*)? }
+            $crate::engine::exec::macros::top! { $($($top)*)? }
             #[inline(always)]
             fn apply($x: $a, $y: $b, $z: $c, _imm: u64) -> $d { $(let $imm = _imm;)? $body }
         }
     )* };
 }
 
-macro_rules! slow {
+/// Sets the highest level for which an operation is compiled. `slow` operations are not vectorised by compilers, and
+/// kernels do not use `rare` ones in inner loops.
+macro_rules! top {
     () => {};
     (slow) => {
-        const SLOW: bool = true;
+        const TOP: $crate::engine::exec::simd::Level = $crate::engine::exec::simd::Level::Base;
+    };
+    (rare) => {
+        const TOP: $crate::engine::exec::simd::Level = $crate::engine::exec::simd::Level::Base;
+    };
+    (top = $level:expr) => {
+        const TOP: $crate::engine::exec::simd::Level = $level;
     };
 }
 
@@ -64,9 +72,18 @@ macro_rules! by_type {
         $crate::engine::exec::macros::by_type!($ty, $make, $op,
             [U16: u16, S16: i16, U32: u32, S32: i32, U64: u64, S64: i64])
     };
+    // The signed types of 32 and 64 bits share the handlers of the unsigned ones.
+    ($ty:expr, $make:ident, $op:ident, wrapping) => {
+        match $ty {
+            cuda_ptx::ScalarType::S32 => Some($crate::engine::exec::map::$make::<$op<u32>>().signed()),
+            cuda_ptx::ScalarType::S64 => Some($crate::engine::exec::map::$make::<$op<u64>>().signed()),
+            ty => $crate::engine::exec::macros::by_type!(ty, $make, $op,
+                [U16: u16, S16: i16, U32: u32, U64: u64]),
+        }
+    };
     ($ty:expr, $make:ident, $op:ident, bits) => {
         $crate::engine::exec::macros::by_type!($ty, $make, $op, [B16: u16, B32: u32, B64: u64])
     };
 }
 
-pub(crate) use {binary, by_type, slow, ternary, unary};
+pub(crate) use {binary, by_type, ternary, top, unary};

@@ -1,16 +1,17 @@
 //! Handlers of lane-wise instructions, generated from one small function per operation.
 //!
-//! A handler is compiled for each [`simd::Level`] of processor, and for the base level only if the operation is slow.
-//! The level is selected once, when a program is decoded. The results are the same at each level: `mul_add` always
-//! rounds once, and is only slow without hardware support.
+//! A handler is compiled for each [`Level`] of processor up to the operation's `TOP`. Handlers are most of the compile
+//! time of this crate, so operations that kernels rarely use, and those that compilers do not vectorise, have a lower
+//! `TOP`. The level is selected once, when a program is decoded. The results are the same at each level: `mul_add`
+//! always rounds once, and is only slow without hardware support.
 //!
 //! Lanes that do not execute are also computed, because operations cannot fault. Their results are not written.
-//! Handlers of slow operations visit only the executing lanes.
+//! Handlers of operations whose `TOP` is the base level visit only the executing lanes.
 //!
 //! The unsafe code relies on the invariants of the register file (see `ctx`).
 
 use super::lane::{Kind, Lane};
-use super::simd::{self, HALF, Simd};
+use super::simd::{self, HALF, Level, Simd};
 use crate::engine::ctx::{Ctx, LANES, Raw};
 use crate::engine::op::{Flow, Handler, Op};
 
@@ -18,8 +19,9 @@ use crate::engine::op::{Flow, Handler, Op};
 pub(crate) trait Unary: 'static {
     type A: Lane;
     type D: Lane;
-    /// Whether the compiler does not vectorise the operation. Handlers then visit the executing lanes one by one.
-    const SLOW: bool = false;
+    /// The highest level for which a handler is compiled. At [`Level::Base`], handlers visit the executing lanes one by
+    /// one.
+    const TOP: Level = lower(Self::A::TOP, Self::D::TOP);
     fn apply(a: Self::A, imm: u64) -> Self::D;
 }
 
@@ -28,7 +30,7 @@ pub(crate) trait Binary: 'static {
     type A: Lane;
     type B: Lane;
     type D: Lane;
-    const SLOW: bool = false;
+    const TOP: Level = lower(Self::A::TOP, Self::D::TOP);
     fn apply(a: Self::A, b: Self::B, imm: u64) -> Self::D;
 }
 
@@ -38,16 +40,28 @@ pub(crate) trait Ternary: 'static {
     type B: Lane;
     type C: Lane;
     type D: Lane;
-    const SLOW: bool = false;
+    const TOP: Level = lower(Self::A::TOP, Self::D::TOP);
     fn apply(a: Self::A, b: Self::B, c: Self::C, imm: u64) -> Self::D;
 }
 
-/// A comparison: a predicate of two operands.
+/// The bit of a comparison's `imm` that negates its results.
+pub(crate) const NEGATED: u64 = 1 << 63;
+
+/// A comparison: a predicate of two operands. Handlers evaluate [`NEGATED`].
 pub(crate) trait Compare: 'static {
     type A: Lane;
     type B: Lane;
-    const SLOW: bool = false;
+    const TOP: Level = Self::A::TOP;
     fn apply(a: Self::A, b: Self::B, imm: u64) -> bool;
+}
+
+/// Returns the lower of two levels.
+pub(crate) const fn lower(a: Level, b: Level) -> Level {
+    if (a as u8) < b as u8 { a } else { b }
+}
+
+const fn is_scalar(top: Level) -> bool {
+    matches!(top, Level::Base)
 }
 
 /// A selected handler and the kinds of its operands.
@@ -64,6 +78,26 @@ pub(crate) struct Pick {
 impl Pick {
     pub(crate) fn with(self, imm: u64) -> Self {
         Self { imm, ..self }
+    }
+
+    pub(crate) fn signed(self) -> Self {
+        Self { signed: true, ..self }
+    }
+}
+
+/// An operation's handlers by level, and the kinds of its operands.
+struct Operation {
+    handlers: [Handler; 3],
+    d: Kind,
+    signed: bool,
+    sources: [Option<Kind>; 3],
+}
+
+impl Operation {
+    /// Selects the handler for this processor.
+    fn pick(&self) -> Pick {
+        let Self { handlers, d, signed, sources } = *self;
+        Pick { run: handlers[simd::level() as usize], d, signed, sources, imm: 0 }
     }
 }
 
@@ -124,7 +158,7 @@ fn unary_body<O: Unary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let imm = op.imm;
     // SAFETY: see the invariants in `ctx`.
     unsafe {
-        for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
+        for_lanes::<O::D, V>(d, ctx.mask, is_scalar(O::TOP), |i| {
             O::apply(O::A::from_raw(a.add(i).read()), imm).to_raw()
         });
     }
@@ -138,7 +172,7 @@ fn binary_body<O: Binary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let imm = op.imm;
     // SAFETY: see the invariants in `ctx`.
     unsafe {
-        for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
+        for_lanes::<O::D, V>(d, ctx.mask, is_scalar(O::TOP), |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
             O::apply(x, y, imm).to_raw()
         });
@@ -153,7 +187,7 @@ fn ternary_body<O: Ternary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let imm = op.imm;
     // SAFETY: see the invariants in `ctx`.
     unsafe {
-        for_lanes::<O::D, V>(d, ctx.mask, O::SLOW, |i| {
+        for_lanes::<O::D, V>(d, ctx.mask, is_scalar(O::TOP), |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
             O::apply(x, y, O::C::from_raw(c.add(i).read()), imm).to_raw()
         });
@@ -171,7 +205,7 @@ fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         O::apply(x, y, op.imm)
     };
     let mut bits = 0;
-    if V::SCALAR || O::SLOW {
+    if V::SCALAR || is_scalar(O::TOP) {
         let mut left = ctx.mask;
         while left != 0 {
             let lane = left.trailing_zeros();
@@ -189,13 +223,15 @@ fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         // SAFETY: the processor supports the level.
         bits = unsafe { V::bits(&results) };
     }
-    ctx.set_pred(op.d, ctx.mask, bits);
+    // The sign of `imm`, in all bits.
+    let negated = (op.imm as i64 >> 63) as u32;
+    ctx.set_pred(op.d, ctx.mask, bits ^ negated);
     Flow::Next
 }
 
-/// Defines the handlers of a family for each level of processor, and the function that selects one.
+/// Defines the handlers of a family for each level of processor, and the function that returns them by level.
 macro_rules! at_levels {
-    ($($trait:ident, $body:ident: $choose:ident, $base:ident, $avx2:ident, $avx512:ident;)*) => { $(
+    ($($trait:ident, $body:ident: $handlers:ident, $base:ident, $avx2:ident, $avx512:ident;)*) => { $(
         fn $base<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             $body::<O, simd::Base>(ctx, op)
         }
@@ -209,48 +245,72 @@ macro_rules! at_levels {
         fn $avx512<O: $trait>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
             $body::<O, simd::Avx512>(ctx, op)
         }
-        fn $choose<O: $trait>() -> Handler {
-            if O::SLOW {
-                return $base::<O>;
-            }
-            match simd::level() {
+        const fn $handlers<O: $trait>() -> [Handler; 3] {
+            match O::TOP {
                 #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
-                simd::Level::Avx512 => $avx512::<O>,
+                Level::Avx512 => [$base::<O>, $avx2::<O>, $avx512::<O>],
                 #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
-                simd::Level::Avx2 => $avx2::<O>,
-                _ => $base::<O>,
+                Level::Avx2 => [$base::<O>, $avx2::<O>, $avx2::<O>],
+                _ => [$base::<O>; 3],
             }
         }
     )* };
 }
 
 at_levels! {
-    Unary, unary_body: unary_handler, unary_base, unary_avx2, unary_avx512;
-    Binary, binary_body: binary_handler, binary_base, binary_avx2, binary_avx512;
-    Ternary, ternary_body: ternary_handler, ternary_base, ternary_avx2, ternary_avx512;
-    Compare, compare_body: compare_handler, compare_base, compare_avx2, compare_avx512;
+    Unary, unary_body: unary_handlers, unary_base, unary_avx2, unary_avx512;
+    Binary, binary_body: binary_handlers, binary_base, binary_avx2, binary_avx512;
+    Ternary, ternary_body: ternary_handlers, ternary_base, ternary_avx2, ternary_avx512;
+    Compare, compare_body: compare_handlers, compare_base, compare_avx2, compare_avx512;
 }
 
+// The operations are constants: code that assembles them would be compiled for each one. A constant also refers only to
+// the handlers up to the operation's `TOP`.
+
 pub(crate) fn unary<O: Unary>() -> Pick {
-    let run = unary_handler::<O>();
-    let sources = [Some(O::A::KIND), None, None];
-    Pick { run, d: O::D::KIND, signed: O::D::SIGNED, sources, imm: 0 }
+    const {
+        &Operation {
+            handlers: unary_handlers::<O>(),
+            d: O::D::KIND,
+            signed: O::D::SIGNED,
+            sources: [Some(O::A::KIND), None, None],
+        }
+    }
+    .pick()
 }
 
 pub(crate) fn binary<O: Binary>() -> Pick {
-    let run = binary_handler::<O>();
-    let sources = [Some(O::A::KIND), Some(O::B::KIND), None];
-    Pick { run, d: O::D::KIND, signed: O::D::SIGNED, sources, imm: 0 }
+    const {
+        &Operation {
+            handlers: binary_handlers::<O>(),
+            d: O::D::KIND,
+            signed: O::D::SIGNED,
+            sources: [Some(O::A::KIND), Some(O::B::KIND), None],
+        }
+    }
+    .pick()
 }
 
 pub(crate) fn ternary<O: Ternary>() -> Pick {
-    let run = ternary_handler::<O>();
-    let sources = [Some(O::A::KIND), Some(O::B::KIND), Some(O::C::KIND)];
-    Pick { run, d: O::D::KIND, signed: O::D::SIGNED, sources, imm: 0 }
+    const {
+        &Operation {
+            handlers: ternary_handlers::<O>(),
+            d: O::D::KIND,
+            signed: O::D::SIGNED,
+            sources: [Some(O::A::KIND), Some(O::B::KIND), Some(O::C::KIND)],
+        }
+    }
+    .pick()
 }
 
 pub(crate) fn compare<O: Compare>() -> Pick {
-    let run = compare_handler::<O>();
-    let sources = [Some(O::A::KIND), Some(O::B::KIND), None];
-    Pick { run, d: Kind::Pred, signed: false, sources, imm: 0 }
+    const {
+        &Operation {
+            handlers: compare_handlers::<O>(),
+            d: Kind::Pred,
+            signed: false,
+            sources: [Some(O::A::KIND), Some(O::B::KIND), None],
+        }
+    }
+    .pick()
 }

@@ -29,12 +29,12 @@ fn product_sum(a: f32, b: f32, c: f32, imm: u64) -> f32 {
 }
 
 binary! {
-    Add<H: Half>: H, f32 => f32, |a, c, imm| sum(a.into(), c, imm);
-    Sub<H: Half>: H, f32 => f32, |a, c, imm| sum(a.into(), c.negated(), imm);
+    #[rare] Add<H: Half>: H, f32 => f32, |a, c, imm| sum(a.into(), c, imm);
+    #[rare] Sub<H: Half>: H, f32 => f32, |a, c, imm| sum(a.into(), c.negated(), imm);
 }
 
 ternary! {
-    Fma<H: Half>: H, H, f32 => f32, |a, b, c, imm| product_sum(a.into(), b.into(), c, imm);
+    #[rare] Fma<H: Half>: H, H, f32 => f32, |a, b, c, imm| product_sum(a.into(), b.into(), c, imm);
 }
 
 /// Selects the handler of an operation with halves of this type.

@@ -4,6 +4,7 @@ use cuda_ptx::ScalarType as T;
 
 use super::float::Scalar;
 use super::map::{self, Compare, Pick};
+use super::simd::Level;
 use crate::engine::decode::form::Form;
 
 /// Tests the property in [`PROPERTIES`] whose index is in `imm`.
@@ -42,6 +43,7 @@ properties!(f64);
 impl<F: Properties> Compare for TestProperty<F> {
     type A = F;
     type B = F;
+    const TOP: Level = Level::Base;
     #[inline(always)]
     fn apply(a: F, _: F, imm: u64) -> bool {
         a.properties() >> imm & 1 != 0

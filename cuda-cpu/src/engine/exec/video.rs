@@ -4,6 +4,7 @@
 //! important, so the operation is decoded at run time.
 
 use super::map::Ternary;
+use super::simd::Level;
 
 /// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +146,7 @@ impl<const PARTS: u32> Ternary for Simd<PARTS> {
     type B = u32;
     type C = u32;
     type D = u32;
-    const SLOW: bool = true;
+    const TOP: Level = Level::Base;
     fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
         let bits = 32 / PARTS;
         let words = u64::from(b) << 32 | u64::from(a);

@@ -5,6 +5,7 @@
 //! a secondary minimum treats some results as signed. This file does the same. Each form was compared with an H200.
 
 use super::map::Ternary;
+use super::simd::Level;
 use super::video::{
     A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, D_SIGNED, LARGER, MASK_AT, NEGATE_C,
     NEGATE_PRODUCT, PLUS_ONE, SATURATE, SCALE_AT, SMALLER, Video, clamp, extract, field, flag,
@@ -19,7 +20,7 @@ impl Ternary for Scalar {
     type B = u32;
     type C = u32;
     type D = u32;
-    const SLOW: bool = true;
+    const TOP: Level = Level::Base;
     fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
         let part = |word: u32, at: u32, signed: bool| {
             let (low, bits) = place(field(imm, at, 4));
