@@ -119,6 +119,7 @@ fn decode_lop3_test(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let result = op.d;
     let test = compare::pick_not_zero();
     let mut op = Op::new(test.run);
+    op.imm = test.imm;
     (op.a, op.b) = (result, b.source(&Operand::Int(0), pick.d)?);
     op.d = b.frame.register(Class::Pred);
     b.emit_plain(op);

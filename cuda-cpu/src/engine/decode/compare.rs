@@ -72,6 +72,7 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let pick = compare::pick(test, ty, ftz).ok_or(UNKNOWN)?;
     if let (None, Operand::Reg(_)) = (with, dest) {
         let mut op = Op::new(pick.run);
+        op.imm = pick.imm;
         op.a = b.source(x, pick.sources[0].ok_or(UNKNOWN)?)?;
         op.b = b.source(y, pick.sources[1].ok_or(UNKNOWN)?)?;
         op.d = b.dest(dest, Kind::Pred, false)?;

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 use super::float::Float;
 use super::lane::Lane;
-use super::map::{self, Compare, Pick};
+use super::map::{self, Compare, NEGATED, Pick};
 use crate::engine::decode::form::Form;
 
 /// A comparison operator.
@@ -88,7 +88,7 @@ fn test<L: PartialOrd, const TEST: u8>(a: L, b: L) -> bool {
     }
 }
 
-/// A comparison of type `L`.
+/// A comparison of type `L`. Its results are negated if `imm` contains [`NEGATED`].
 struct Cmp<L, const TEST: u8>(std::marker::PhantomData<L>);
 
 impl<L: Lane + PartialOrd, const TEST: u8> Compare for Cmp<L, TEST> {
@@ -112,20 +112,22 @@ impl<L: Float + PartialOrd, const TEST: u8> Compare for CmpFtz<L, TEST> {
     }
 }
 
+/// Selects a comparison of integers. Half of the operators are the negations of others.
 macro_rules! int_tests {
     ($test:expr, $ty:ty) => {
         match $test {
             EQ => Some(map::compare::<Cmp<$ty, EQ>>()),
-            NE => Some(map::compare::<Cmp<$ty, NE>>()),
+            NE => Some(negated(map::compare::<Cmp<$ty, EQ>>())),
             LT => Some(map::compare::<Cmp<$ty, LT>>()),
+            GE => Some(negated(map::compare::<Cmp<$ty, LT>>())),
             LE => Some(map::compare::<Cmp<$ty, LE>>()),
-            GT => Some(map::compare::<Cmp<$ty, GT>>()),
-            GE => Some(map::compare::<Cmp<$ty, GE>>()),
+            GT => Some(negated(map::compare::<Cmp<$ty, LE>>())),
             _ => None,
         }
     };
 }
 
+/// Selects a comparison of floating-point numbers. The unordered operators are the negations of ordered ones.
 macro_rules! float_tests {
     ($test:expr, $cmp:ident, $ty:ty) => {
         match $test {
@@ -135,17 +137,21 @@ macro_rules! float_tests {
             LE => Some(map::compare::<$cmp<$ty, LE>>()),
             GT => Some(map::compare::<$cmp<$ty, GT>>()),
             GE => Some(map::compare::<$cmp<$ty, GE>>()),
-            EQU => Some(map::compare::<$cmp<$ty, EQU>>()),
-            NEU => Some(map::compare::<$cmp<$ty, NEU>>()),
-            LTU => Some(map::compare::<$cmp<$ty, LTU>>()),
-            LEU => Some(map::compare::<$cmp<$ty, LEU>>()),
-            GTU => Some(map::compare::<$cmp<$ty, GTU>>()),
-            GEU => Some(map::compare::<$cmp<$ty, GEU>>()),
             NUM => Some(map::compare::<$cmp<$ty, NUM>>()),
-            NAN => Some(map::compare::<$cmp<$ty, NAN>>()),
+            NEU => Some(negated(map::compare::<$cmp<$ty, EQ>>())),
+            EQU => Some(negated(map::compare::<$cmp<$ty, NE>>())),
+            GEU => Some(negated(map::compare::<$cmp<$ty, LT>>())),
+            GTU => Some(negated(map::compare::<$cmp<$ty, LE>>())),
+            LEU => Some(negated(map::compare::<$cmp<$ty, GT>>())),
+            LTU => Some(negated(map::compare::<$cmp<$ty, GE>>())),
+            NAN => Some(negated(map::compare::<$cmp<$ty, NUM>>())),
             _ => None,
         }
     };
+}
+
+fn negated(pick: Pick) -> Pick {
+    pick.with(NEGATED)
 }
 
 /// Takes the name of the operator.
@@ -177,7 +183,7 @@ pub(crate) fn pick(test: u8, ty: T, ftz: bool) -> Option<Pick> {
 
 /// Returns a comparison for inequality of 32-bit words.
 pub(crate) fn pick_not_zero() -> Pick {
-    map::compare::<Cmp<u32, NE>>()
+    negated(map::compare::<Cmp<u32, EQ>>())
 }
 
 /// Compares two numbers with the operator of this code.
