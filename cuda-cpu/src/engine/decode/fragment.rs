@@ -9,6 +9,7 @@ use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::collective::whole_warp;
 use super::form::Form;
 use super::fragment_layout::Matrix;
+use super::memory::space_and_registers;
 use super::mma::{dests, sources};
 use crate::engine::code::PresetValue;
 use crate::engine::exec::lane::Kind;
@@ -55,6 +56,7 @@ impl Accesses {
         b.emit_plain(op);
         let mut op = Op::new(element_addresses);
         (op.a, op.cache) = (self.address, self.cache);
+        op.extra = space_and_registers(b, self.space, []);
         op
     }
 

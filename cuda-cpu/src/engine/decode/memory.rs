@@ -89,7 +89,8 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
         T::S8 => (handlers::<i8>(space), Kind::W32, true),
         T::B16 | T::U16 | T::F16 | T::BF16 => (handlers::<u16>(space), Kind::W32, false),
         T::S16 => (handlers::<i16>(space), Kind::W32, true),
-        T::S32 => (handlers::<i32>(space), Kind::W32, true),
+        // A lane has 32 bits, so the sign does not matter to the handlers.
+        T::S32 => (handlers::<u32>(space), Kind::W32, true),
         T::B32 | T::U32 | T::F16x2 | T::BF16x2 => (handlers::<u32>(space), Kind::W32, false),
         T::F32 => (handlers::<u32>(space), Kind::F32, false),
         T::B64 | T::U64 | T::S64 => (handlers::<u64>(space), Kind::W64, false),
@@ -188,12 +189,21 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         op.run = handlers.load[width];
         op.d = one;
     }
-    op.extra = b.extras(slots);
+    op.extra = space_and_registers(b, space, slots);
     let order = order.unwrap_or_default();
     let access = access(AccessKind::Read, space, element(ty), &op);
     let used = b.used_bytes;
     b.states(Effect::Access(Access { count, order, used, ..access }));
     b.emit(op)
+}
+
+/// Adds the extra operands of a load or store.
+pub(super) fn space_and_registers(
+    b: &mut Builder<'_>,
+    space: SpaceKind,
+    registers: impl IntoIterator<Item = Slot>,
+) -> u32 {
+    b.extras(std::iter::once(Slot(space as u32)).chain(registers))
 }
 
 /// Returns the type of a single access: a b128 is accessed in halves.
@@ -272,10 +282,11 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
         op.run = handlers.store[width];
         op.b = one;
         values = Values::One(one, class);
+        op.extra = space_and_registers(b, space, []);
     } else {
         op.d = Slot(count);
-        op.extra = b.extras(slots);
-        values = Values::Many(op.extra, class);
+        op.extra = space_and_registers(b, space, slots);
+        values = Values::Many(op.extra + 1, class);
     }
     let (access, order) =
         (access(AccessKind::Write, space, element(ty), &op), order.unwrap_or_default());

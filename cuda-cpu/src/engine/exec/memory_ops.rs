@@ -3,6 +3,9 @@
 //! Most warps access consecutive elements, or all the same one. These patterns are detected first and need only a few
 //! copies. The unsafe code dereferences pointers that `locate` has checked for the same access, with the racy-access
 //! functions of `memory::access`. Kernel parameters are never written.
+//!
+//! The state space is the first extra operand. Loads and stores are also compiled for each kind of memory, because
+//! their fast path depends on it. Global and generic accesses have the same fast path.
 
 use super::locate::{Access, SpaceKind, locate, locate_each, prime};
 use super::shape::{Address, Shape, all_inside, likely};
@@ -47,10 +50,21 @@ fn halves<M: Stored, A: Address>(
     Some([shape.run(first(0), bytes, M::BYTES)?, shape.run(first(HALF), bytes, M::BYTES)?])
 }
 
-/// Returns the pattern of the lanes' addresses, or `Mixed` if a pattern could not be used.
+/// The kinds of memory for which loads and stores are compiled. `GLOBAL` includes generic accesses.
+const GLOBAL: u8 = SpaceKind::Global as u8;
+const SHARED: u8 = SpaceKind::Shared as u8;
+const LOCAL: u8 = SpaceKind::Local as u8;
+
+/// Returns the state space of a load or store.
+fn space(ctx: &Ctx<'_>, op: &Op) -> SpaceKind {
+    SpaceKind::from_code(ctx.extra(op, 0).0)
+}
+
+/// Returns the pattern of the lanes' addresses, or `Mixed` if a pattern could not be used. The lanes of local memory are
+/// apart.
 #[inline(always)]
-fn pattern<M: Stored, A: Address, V: Simd>(ctx: &Ctx<'_>, op: &Op, shape: &Shape) -> Pattern {
-    if V::SCALAR || ctx.mask != FULL || shape.stride != 0 {
+fn pattern<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &Ctx<'_>, op: &Op) -> Pattern {
+    if V::SCALAR || SPACE == LOCAL || ctx.mask != FULL {
         return Pattern::Mixed;
     }
     let lanes = ctx.lanes::<A>(op.a);
@@ -67,10 +81,9 @@ fn pattern<M: Stored, A: Address, V: Simd>(ctx: &Ctx<'_>, op: &Op, shape: &Shape
 
 #[inline(always)]
 fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let space = SpaceKind::from_code(u32::from(SPACE));
-    let shape = likely(ctx, op, space);
+    let shape = likely(ctx, op, SpaceKind::from_code(u32::from(SPACE)));
     let d = ctx.lanes::<M::Raw>(op.d);
-    match pattern::<M, A, V>(ctx, op, &shape) {
+    match pattern::<M, A, SPACE, V>(ctx, op) {
         Pattern::Contiguous => {
             let bytes = M::BYTES as usize * HALF;
             if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
@@ -104,7 +117,7 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
         Pattern::Mixed => {}
     }
     if !all_inside::<A, V>(ctx, op, &shape, M::BYTES) {
-        return load_each::<M, A>(ctx, op, space);
+        return load_each::<M, A>(ctx, op);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
     // SAFETY: see the invariants in `ctx`. The address of every executing lane is valid.
@@ -124,8 +137,8 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
 
 #[cold]
 #[inline(never)]
-fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
-    let access = Access { space, bytes: M::BYTES, write: false };
+fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let access = Access { space: space(ctx, op), bytes: M::BYTES, write: false };
     if prime::<A>(ctx, op, access) {
         // SAFETY: the running op belongs to the current frame.
         return unsafe { (op.inner)(ctx, op) };
@@ -144,10 +157,9 @@ fn load_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind
 
 #[inline(always)]
 fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let space = SpaceKind::from_code(u32::from(SPACE));
-    let shape = likely(ctx, op, space);
+    let shape = likely(ctx, op, SpaceKind::from_code(u32::from(SPACE)));
     let b = ctx.lanes::<M::Raw>(op.b);
-    if pattern::<M, A, V>(ctx, op, &shape) == Pattern::Contiguous {
+    if pattern::<M, A, SPACE, V>(ctx, op) == Pattern::Contiguous {
         let bytes = M::BYTES as usize * HALF;
         if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
             for (i, to) in halves.into_iter().enumerate() {
@@ -165,7 +177,7 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
         }
     }
     if !all_inside::<A, V>(ctx, op, &shape, M::BYTES) {
-        return store_each::<M, A>(ctx, op, space);
+        return store_each::<M, A>(ctx, op);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
     // SAFETY: see the invariants in `ctx`. The address of every executing lane is valid.
@@ -185,8 +197,8 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
 
 #[cold]
 #[inline(never)]
-fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKind) -> Flow {
-    let access = Access { space, bytes: M::BYTES, write: true };
+fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let access = Access { space: space(ctx, op), bytes: M::BYTES, write: true };
     if prime::<A>(ctx, op, access) {
         // SAFETY: the running op belongs to the current frame.
         return unsafe { (op.inner)(ctx, op) };
@@ -203,17 +215,16 @@ fn store_each<M: Stored, A: Address>(ctx: &mut Ctx<'_>, op: &Op, space: SpaceKin
     Flow::Next
 }
 
-/// Vector forms. `d` is the number of elements, and the extra operands are the registers.
-fn vector<M: Stored, const SPACE: u8, const WRITE: bool>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+/// Vector forms. `d` is the number of elements, and the extra operands after the space are the registers.
+fn vector<M: Stored, const WRITE: bool>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (mask, count) = (ctx.mask, op.d.0 as usize);
-    let space = SpaceKind::from_code(u32::from(SPACE));
-    let access = Access { space, bytes: M::BYTES * count as u64, write: WRITE };
+    let access = Access { space: space(ctx, op), bytes: M::BYTES * count as u64, write: WRITE };
     let found = match locate(ctx, op, mask, access) {
         Ok(found) => found,
         Err(flow) => return flow,
     };
     for i in 0..count {
-        let register = ctx.lanes::<M::Raw>(ctx.extra(op, i));
+        let register = ctx.lanes::<M::Raw>(ctx.extra(op, i + 1));
         for lane in lanes_of(mask) {
             // SAFETY: located for all elements and aligned. The other side is a lane of a register.
             unsafe {
@@ -293,22 +304,29 @@ fn store<M: Stored, A: Address, const SPACE: u8>() -> Handler {
     }
 }
 
-fn handlers_in<M: Stored, const SPACE: u8>() -> Handlers {
-    Handlers {
-        load: [load::<M, u32, SPACE>(), load::<M, u64, SPACE>()],
-        store: [store::<M, u32, SPACE>(), store::<M, u64, SPACE>()],
-        load_vector: vector::<M, SPACE, false>,
-        store_vector: vector::<M, SPACE, true>,
-        load_param: load_param::<M>,
-    }
-}
-
 /// Returns the handlers for a type and space.
 pub(crate) fn handlers<M: Stored>(space: SpaceKind) -> Handlers {
-    match space {
-        SpaceKind::Global => handlers_in::<M, 0>(),
-        SpaceKind::Shared => handlers_in::<M, 1>(),
-        SpaceKind::Local => handlers_in::<M, 2>(),
-        SpaceKind::Generic => handlers_in::<M, 3>(),
+    // Kernels have 32-bit addresses of shared memory only, so those of other memory are compiled for the base level.
+    // Stores ignore the sign.
+    let (load, store): ([Handler; 2], [Handler; 2]) = match space {
+        SpaceKind::Global | SpaceKind::Generic => (
+            [load_base::<M, u32, GLOBAL>, load::<M, u64, GLOBAL>()],
+            [store_base::<M::Unsigned, u32, GLOBAL>, store::<M::Unsigned, u64, GLOBAL>()],
+        ),
+        SpaceKind::Shared => (
+            [load::<M, u32, SHARED>(), load::<M, u64, SHARED>()],
+            [store::<M::Unsigned, u32, SHARED>(), store::<M::Unsigned, u64, SHARED>()],
+        ),
+        SpaceKind::Local => (
+            [load_base::<M, u32, LOCAL>, load::<M, u64, LOCAL>()],
+            [store_base::<M::Unsigned, u32, LOCAL>, store::<M::Unsigned, u64, LOCAL>()],
+        ),
+    };
+    Handlers {
+        load,
+        store,
+        load_vector: vector::<M, false>,
+        store_vector: vector::<M::Unsigned, true>,
+        load_param: load_param::<M>,
     }
 }
