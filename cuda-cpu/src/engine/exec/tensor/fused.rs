@@ -91,6 +91,7 @@ impl<const K: usize> Picks<K> for [[u8; K]; 16] {
 }
 
 /// Unpacks the `K` elements of each line.
+#[inline(never)]
 fn elements<F: Factor, const M: usize, const W: usize, const K: usize>(
     lines: &[[u32; W]; M],
 ) -> [[u32; K]; M] {
@@ -119,20 +120,26 @@ where
     let formats = Formats { factors: F::FORMAT, sums: C::FORMAT };
     let (a, b) = (elements::<F, 16, W, K>(a), elements::<F, 8, V, L>(b));
     let exact = exact_sums(&a, &b, c, picks, formats);
+    let mut d = rounded::<D>(&exact);
+    for i in (0..16).filter(|&i| exact.special[i]) {
+        let row_of_b: [usize; K] = std::array::from_fn(|k| picks.row(i, k));
+        for (n, d) in d[i].iter_mut().enumerate() {
+            let sum = special_sum(&a[i], &b[n], &row_of_b, c[i][n], formats);
+            if !sum.is_finite() {
+                *d = D::from_special(sum);
+            }
+        }
+    }
+    d
+}
+
+/// Rounds the finite sums. Not inlined, because many handlers share it.
+#[inline(never)]
+fn rounded<D: Accumulator>(exact: &Exact) -> Sums {
     let mut d = [[0; N]; 16];
     for (i, d) in d.iter_mut().enumerate() {
         for (n, d) in d.iter_mut().enumerate() {
             *d = D::round(exact.totals[i][n], exact.exponents[i][n] - KEPT as i32);
-        }
-        if !exact.special[i] {
-            continue;
-        }
-        let row_of_b: [usize; K] = std::array::from_fn(|k| picks.row(i, k));
-        for (n, d) in d.iter_mut().enumerate() {
-            let sum = special_sum(&a[i], &row_of_b.map(|row| b[n][row]), c[i][n], formats);
-            if !sum.is_finite() {
-                *d = D::from_special(sum);
-            }
         }
     }
     d
@@ -248,9 +255,9 @@ fn sum_row<const K: usize, const L: usize>(
 /// Returns the sum of the products and an element of C if they include infinities or NaNs.
 #[cold]
 #[inline(never)]
-fn special_sum(a: &[u32], b: &[u32], c: u32, formats: Formats) -> f64 {
-    let special = |bits: &u32| formats.factors.special(*bits);
+fn special_sum(a: &[u32], b: &[u32], row_of_b: &[usize], c: u32, formats: Formats) -> f64 {
+    let special = |bits: u32| formats.factors.special(bits);
     // Products of finite numbers are far from the limits of f64.
-    let products = a.iter().zip(b).map(|(a, b)| special(a) * special(b));
+    let products = a.iter().zip(row_of_b).map(|(&a, &row)| special(a) * special(b[row]));
     products.sum::<f64>() + formats.sums.special(c)
 }

@@ -2,6 +2,8 @@
 //!
 //! A lane belongs to a group of four (its number divided by four) and has a place in it. A register holds one word: one
 //! element, or several contiguous ones along a row of A or a column of B.
+//!
+//! The functions that read and write matrices are not inlined: many handlers share them, and their loops are unrolled.
 
 use crate::engine::ctx::{Ctx, FULL, LANES, Raw};
 use crate::engine::op::Op;
@@ -19,7 +21,7 @@ pub(crate) const fn place(lane: usize) -> usize {
 }
 
 /// Reads the words of `M` rows of A, or of 8 columns of B, with `N` words each. Groups hold lines, places hold words.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn lines<R: Raw, const M: usize, const N: usize>(
     ctx: &Ctx<'_>,
     op: &Op,
@@ -40,7 +42,7 @@ pub(super) fn lines<R: Raw, const M: usize, const N: usize>(
 }
 
 /// Reads C with one element per register.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn sums<R: Raw, const M: usize>(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[R; 8]; M] {
     let mut sums = [[R::default(); 8]; M];
     for register in 0..M / 4 {
@@ -55,7 +57,7 @@ pub(super) fn sums<R: Raw, const M: usize>(ctx: &Ctx<'_>, op: &Op, first: usize)
 }
 
 /// Writes D in the layout of [`sums`].
-#[inline(always)]
+#[inline(never)]
 pub(super) fn set_sums<R: Raw, const M: usize>(ctx: &mut Ctx<'_>, op: &Op, sums: &[[R; 8]; M]) {
     for register in 0..M / 4 {
         let words = std::array::from_fn(|lane| {
@@ -66,7 +68,7 @@ pub(super) fn set_sums<R: Raw, const M: usize>(ctx: &mut Ctx<'_>, op: &Op, sums:
 }
 
 /// Reads C of 16 rows with two halves per register.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn half_sums(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; 8]; 16] {
     let mut sums = [[0; 8]; 16];
     for register in 0..2 {
@@ -81,7 +83,7 @@ pub(super) fn half_sums(ctx: &Ctx<'_>, op: &Op, first: usize) -> [[u32; 8]; 16] 
 }
 
 /// Writes D in the layout of [`half_sums`].
-#[inline(always)]
+#[inline(never)]
 pub(super) fn set_half_sums(ctx: &mut Ctx<'_>, op: &Op, sums: &[[u32; 8]; 16]) {
     for register in 0..2 {
         let words = std::array::from_fn(|lane| {

@@ -39,6 +39,7 @@ const FOURS: usize = 16;
 /// For each row and group of four, the positions of the two present elements.
 type Places = [[[u8; 2]; FOURS]; 16];
 
+#[inline(never)]
 fn places(ctx: &Ctx<'_>, op: &Op, register: usize) -> Places {
     let words = ctx.read::<u32>(ctx.extra(op, register));
     let selector = (op.imm >> SELECTOR & 3) as usize;
