@@ -108,9 +108,9 @@ unary! {
 }
 
 binary! {
-    #[top = M::F::ARITHMETIC_TOP] Add<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).add(M::operand(b, imm)), imm);
-    #[top = M::F::ARITHMETIC_TOP] Sub<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).sub(M::operand(b, imm)), imm);
-    #[top = M::F::ARITHMETIC_TOP] Mul<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::mul(a, b, imm);
+    Add<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).add(M::operand(b, imm)), imm);
+    Sub<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).sub(M::operand(b, imm)), imm);
+    Mul<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::mul(a, b, imm);
     Min<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min(M::operand(b, imm)), imm);
     Max<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).max(M::operand(b, imm)), imm);
     MinNan<M: Mode>: M::F, M::F => M::F, |a, b, imm| M::result(M::operand(a, imm).min_nan(M::operand(b, imm)), imm);
@@ -119,7 +119,7 @@ binary! {
 }
 
 ternary! {
-    #[top = M::F::ARITHMETIC_TOP] Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::fma(a, b, c, imm);
+    Fma<M: Mode>: M::F, M::F, M::F => M::F, |a, b, c, imm| M::fma(a, b, c, imm);
 }
 
 /// Returns the handler for a type and its modifiers. The common modifiers are evaluated at compile time.

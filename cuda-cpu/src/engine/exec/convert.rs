@@ -52,10 +52,13 @@ impl<A: Int, R: Int> Unary for ClampInt<A, R> {
     const TOP: Level = Level::Base;
     #[inline(always)]
     fn apply(a: A, imm: u64) -> R {
-        let value_bits = imm >> TARGET & 0xFF;
-        let max = (1 << value_bits) - 1;
-        let min = if imm & TARGET_SIGNED != 0 { -max - 1 } else { 0 };
-        R::from_bits(a.to_i128().clamp(min, max) as u64)
+        let max = u64::MAX >> (64 - (imm >> TARGET & 0xFF));
+        if A::BITS == 64 && !A::SIGNED {
+            return R::from_bits(a.bits().min(max));
+        }
+        let min = if imm & TARGET_SIGNED != 0 { !max as i64 } else { 0 };
+        // A signed source cannot exceed the range of i64.
+        R::from_bits((a.bits() as i64).max(min).min(max.min(i64::MAX as u64) as i64) as u64)
     }
 }
 

@@ -67,7 +67,6 @@ pub(super) struct ToHalf<A, H>(PhantomData<(A, H)>);
 impl<A: Single, H: Half> Unary for ToHalf<A, H> {
     type A = A;
     type D = H;
-    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: A, imm: u64) -> H {
         let x = f32::from_bits(a.single());
@@ -84,7 +83,6 @@ pub(super) struct Widen;
 impl Unary for Widen {
     type A = f16;
     type D = f32;
-    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: f16, imm: u64) -> f32 {
         let x = f32::from_bits(a.single());
@@ -99,7 +97,6 @@ impl<H: Half> Binary for ToHalves<H> {
     type A = f32;
     type B = f32;
     type D = Two<H>;
-    const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: f32, b: f32, imm: u64) -> Two<H> {
         let one = |x: f32| H::from_raw(narrowed(x.to_bits(), H::FORMAT, imm));

@@ -7,12 +7,9 @@ use super::lane::Lane;
 pub(crate) use super::nan::NAN32;
 use super::nan::{canonical_f32, fma_nan};
 use super::rounding::{Round, f64_to_f32, fma_f32};
-use super::simd::Level;
 
 /// A floating-point type, or two packed halves.
 pub(crate) trait Float: Lane {
-    /// The highest level for which additions and multiplications are compiled.
-    const ARITHMETIC_TOP: Level = Self::TOP;
     fn add(self, b: Self) -> Self;
     fn sub(self, b: Self) -> Self;
     fn mul(self, b: Self) -> Self;
@@ -197,9 +194,8 @@ impl Scalar for f64 {
 }
 
 macro_rules! half {
-    ($ty:ty, $top:ident) => {
+    ($ty:ty) => {
         impl Float for $ty {
-            const ARITHMETIC_TOP: Level = Level::$top;
             #[inline(always)]
             fn add(self, b: Self) -> Self {
                 // An f32 has more than twice as many bits plus two, so rounding twice gives the same result.
@@ -269,9 +265,8 @@ macro_rules! half {
     };
 }
 
-// The crate `half` converts f16 with calls, which compilers do not vectorise at any level.
-half!(f16, Avx2);
-half!(bf16, Avx512);
+half!(f16);
+half!(bf16);
 
 /// Moves a result by one unit if the rounding mode requires it: the 16-bit counterpart of `step_f32`.
 fn step<T: Scalar<Raw = u32>>(nearest: T, lost: f64, mode: Round) -> T {

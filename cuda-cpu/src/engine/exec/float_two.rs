@@ -2,7 +2,6 @@
 
 use super::float::Float;
 use super::lane::{Pair, Two};
-use super::simd::Level;
 
 macro_rules! both {
     ($($name:ident($($other:ident),*);)*) => { $(
@@ -38,7 +37,6 @@ macro_rules! all {
 }
 
 impl<T: Float<Raw = u32>> Float for Two<T> {
-    const ARITHMETIC_TOP: Level = T::ARITHMETIC_TOP;
     all!();
 }
 

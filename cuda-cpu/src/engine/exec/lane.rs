@@ -90,7 +90,6 @@ macro_rules! half_lane {
         impl Lane for $ty {
             type Raw = u32;
             const KIND: Kind = Kind::W32;
-            const TOP: Level = Level::Avx2;
             #[inline(always)]
             fn from_raw(raw: u32) -> Self { Self::from_bits(raw as u16) }
             #[inline(always)]
