@@ -198,11 +198,15 @@ impl<'a> Reader<'a> {
         let mut module = self.common.clone();
         let mut local = self.common.local();
         let mut entries = Vec::with_capacity(self.kernels.len());
-        for Kernel { signature: mut kernel, storage: own, tokens } in self.kernels {
+        let tokens: Vec<_> = self.kernels.iter().map(|kernel| kernel.tokens.clone()).collect();
+        let used = self.references.used(&self.cur, &tokens);
+        for (Kernel { signature: mut kernel, storage: own, .. }, used) in
+            self.kernels.into_iter().zip(used)
+        {
             module.merge(&own);
             let mut storage = self.common.clone();
             storage.merge(&own);
-            kernel.variables = self.references.used(&self.cur, tokens);
+            kernel.variables = used;
             kernel.static_shared_bytes = storage.shared();
             kernel.local_bytes = storage.local();
             local = local.zip(kernel.local_bytes).map(|(a, b)| a.max(b));
