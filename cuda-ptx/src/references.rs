@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, hash_map::Entry};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::cursor::Cursor;
 use crate::lexer::Kind;
@@ -18,7 +19,13 @@ pub(crate) struct References<'a> {
     /// The index of each variable, by its name.
     variables: HashMap<&'a str, u32>,
     defined: Vec<DefinedVariable<'a>>,
+    /// Whether an item was not understood, which may hold the address of any variable.
+    incomplete: bool,
 }
+
+/// The steps of a search, for each token of the text. Beyond that, a kernel counts as using every variable. So time and
+/// memory are proportional to the text.
+const STEPS_PER_TOKEN: usize = 16;
 
 /// The names in some tokens.
 #[derive(Default)]
@@ -47,14 +54,22 @@ impl<'a> References<'a> {
         self.tokens[index].push(tokens);
     }
 
+    /// An item was not understood.
+    pub(crate) fn unknown_item(&mut self) {
+        self.incomplete = true;
+    }
+
     /// Returns for each kernel the indices of the variables that it may use, in order.
-    pub(crate) fn used(&self, cur: &Cursor<'a>, kernels: &[Range<usize>]) -> Vec<Vec<u32>> {
-        if self.defined.is_empty() {
-            return vec![Vec::new(); kernels.len()];
+    pub(crate) fn used(&self, cur: &Cursor<'a>, kernels: &[Range<usize>]) -> Vec<Arc<[u32]>> {
+        let all: Arc<[u32]> = (0..self.defined.len() as u32).collect();
+        if all.is_empty() || self.incomplete {
+            return vec![all; kernels.len()];
         }
+        let mut steps = cur.position().saturating_mul(STEPS_PER_TOKEN);
         let items: Vec<_> = self.tokens.iter().map(|tokens| self.names(cur, tokens)).collect();
         let kernel = |tokens: &Range<usize>| {
-            self.reached(self.names(cur, std::slice::from_ref(tokens)), &items)
+            let names = self.names(cur, std::slice::from_ref(tokens));
+            reached(names, &items, &mut steps).unwrap_or_else(|| all.clone())
         };
         kernels.iter().map(kernel).collect()
     }
@@ -75,19 +90,18 @@ impl<'a> References<'a> {
         }
         names
     }
+}
 
-    /// The variables that these names reach, through items too.
-    fn reached(&self, names: Names, items: &[Names]) -> Vec<u32> {
-        let Names { mut variables, items: mut left, mut calls_pointer } = names;
-        let mut seen: HashSet<_> = left.iter().copied().collect();
-        while let Some(names) = left.pop().map(|index| &items[index]) {
-            calls_pointer |= names.calls_pointer;
-            variables.extend(&names.variables);
-            left.extend(names.items.iter().filter(|index| seen.insert(**index)));
-        }
-        if calls_pointer {
-            return (0..self.defined.len() as u32).collect();
-        }
-        variables.into_iter().collect()
+/// The variables that these names reach, through items too. `None` if they may be all, or after too many steps.
+fn reached(names: Names, items: &[Names], steps: &mut usize) -> Option<Arc<[u32]>> {
+    let Names { mut variables, items: mut left, mut calls_pointer } = names;
+    let mut seen: HashSet<_> = left.iter().copied().collect();
+    while let Some(names) = left.pop().map(|index| &items[index]) {
+        *steps = steps.checked_sub(1 + names.variables.len() + names.items.len())?;
+        calls_pointer |= names.calls_pointer;
+        variables.extend(&names.variables);
+        left.extend(names.items.iter().filter(|index| seen.insert(**index)));
     }
+    *steps = steps.checked_sub(variables.len())?;
+    (!calls_pointer).then(|| variables.into_iter().collect())
 }

@@ -1,6 +1,7 @@
 //! Reads the kernels of a PTX text, their parameters and the memory they declare. Instructions are skipped.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::ast::Param;
 use crate::cursor::Cursor;
@@ -8,7 +9,7 @@ use crate::error::Error;
 use crate::footprint::Storage;
 use crate::lexer::{Kind, Token};
 use crate::parser::{
-    DefinedVariable, Header, Preamble, Unknown, bare, body_storage, declaration, file,
+    DefinedVariable, Header, Preamble, Unknown, bare, body_storage, declaration, file, location,
     skip_section, storage_space,
 };
 use crate::references::References;
@@ -40,8 +41,9 @@ pub struct Signature {
     pub local_bytes: Option<u64>,
     /// The variables of the module that the kernel may use, as indices of [`ModuleSignature::variables`], in order. They
     /// are the ones that it names, or that a function names which it may call, or an initial value of another variable.
-    /// A call through a pointer may use every variable.
-    pub variables: Vec<u32>,
+    /// A kernel that calls through a pointer may use every variable. So may the kernels of a text that is not understood
+    /// completely, or that takes too long to search.
+    pub variables: Arc<[u32]>,
     /// The line of the declaration in the PTX text, from 1.
     pub line: u32,
 }
@@ -112,7 +114,7 @@ pub fn signatures(text: &str) -> Result<Vec<Signature>, Error> {
 /// let types: Vec<String> = kernel.params.iter().map(|p| p.param_type.to_string()).collect();
 /// assert_eq!(types, ["u64", "b8[24]"]);
 /// assert_eq!((module.global_bytes, kernel.static_shared_bytes), (Some(4096), Some(1024)));
-/// assert_eq!((module.variables[0].name.as_str(), kernel.variables.as_slice()), ("table", &[0][..]));
+/// assert_eq!((module.variables[0].name.as_str(), &*kernel.variables), ("table", &[0][..]));
 /// # Ok::<(), cuda_ptx::Error>(())
 /// ```
 pub fn module_signature(text: &str) -> Result<ModuleSignature, Error> {
@@ -154,6 +156,11 @@ impl<'a> Reader<'a> {
                     cur.next();
                     skip_section(cur)?;
                 }
+                ".loc" => {
+                    cur.next();
+                    // An unknown form ends at its line.
+                    _ = location(cur, 0);
+                }
                 ".visible" | ".weak" | ".common" | ".extern" => {
                     external |= cur.next().text == ".extern";
                     continue;
@@ -184,6 +191,7 @@ impl<'a> Reader<'a> {
             if declared {
                 return Ok(());
             }
+            references.unknown_item();
         }
         let function = first.is_dot(".func");
         skip_item(cur, function, &mut self.common)?;
@@ -240,7 +248,7 @@ fn kernel(cur: &mut Cursor<'_>) -> Result<Option<Kernel>, Error> {
         required_threads: header.required_threads,
         static_shared_bytes: None,
         local_bytes: None,
-        variables: Vec::new(),
+        variables: [].into(),
         line: header.name.line,
     };
     Ok(Some(Kernel { signature, storage, tokens: start..cur.position() }))
@@ -267,8 +275,12 @@ fn skip_item(cur: &mut Cursor<'_>, function: bool, storage: &mut Storage) -> Res
     let mut parentheses = 0_usize;
     loop {
         let token = cur.peek();
+        let starts_item = |token: &Token<'_>| {
+            matches!(token.text, ".func" | ".weak" | ".common" | ".alias")
+                || storage_space(token).is_some()
+        };
         let item = matches!(token.text, ".entry" | ".visible" | ".extern")
-            || parentheses == 0 && cur.position() > first && storage_space(&token).is_some();
+            || parentheses == 0 && cur.position() > first && starts_item(&token);
         if token.kind == Kind::End || item {
             return Ok(());
         } else if token.is_punct("{") {
@@ -335,7 +347,12 @@ mod tests {
             .entry through() { call (r), twig, (p); ret; }
             .entry by_table() { ld.global.u64 %rd1, [table]; ret; }
             .entry by_alias() { call other; ret; }
+            .loc 1 2 3
+            .func far() { st.const.u32 [d], 1; ret; }
+            .unknown directive
+            .weak .func farther() { call far; ret; }
             .entry none() { ret; }
+            .entry through_two() { call farther; ret; }
             .entry pointer() { $proto: .callprototype _ (); call %rd1, (), $proto; ret; }";
         let used = used(items);
         assert_eq!(used[0], ["a"]);
@@ -343,6 +360,35 @@ mod tests {
         assert_eq!(used[2], ["c", "table"]);
         assert_eq!(used[3], ["b"]);
         assert!(used[4].is_empty());
-        assert_eq!(used[5], ["a", "b", "c", "d", "table"]);
+        assert_eq!(used[5], ["d"]);
+        assert_eq!(used[6], ["a", "b", "c", "d", "table"]);
+    }
+
+    #[test]
+    fn kernels_beside_an_unknown_declaration_may_use_everything() {
+        let items = ".global .u32 a; .global .u8 t[] = {0xFF(a), 0xFF00(a)}; .entry k() { ret; }";
+        assert_eq!(used(items), [["a"]]);
+    }
+
+    /// The search ends, with little memory, where many kernels reach many variables.
+    #[test]
+    fn search_is_bounded() {
+        let count = 3000;
+        let mut items = String::new();
+        for i in 0..count {
+            items +=
+                &format!(".global .u32 v{i}; .func f{i}() {{ call f{}, (v{i}); ret; }}", i + 1);
+        }
+        for i in 0..count {
+            items += &format!(".entry k{i}() {{ call f{i}; ret; }}");
+        }
+        let text = format!(".version 8.0\n.target sm_80\n{items}");
+        let module = module_signature(&text).unwrap();
+        let mut lists: Vec<_> = module.entries.iter().map(|it| it.variables.clone()).collect();
+        assert!(lists.iter().enumerate().all(|(i, list)| list.contains(&(i as u32))));
+        lists.sort_by_key(|list| list.as_ptr());
+        lists.dedup_by_key(|list| list.as_ptr());
+        let indices: usize = lists.iter().map(|list| list.len()).sum();
+        assert!(indices < 32 * text.len(), "{indices} indices of {} bytes", text.len());
     }
 }

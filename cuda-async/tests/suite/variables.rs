@@ -1,6 +1,9 @@
 //! Variables of modules as buffers: their contents, and their order with the launches that use them.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Wake, Waker},
+};
 
 use cuda_async::{
     Device, DeviceBuffer, Element, Error, LaunchConfig, Module, Stream, launch,
@@ -9,7 +12,7 @@ use cuda_async::{
 };
 use cuda_core::{Access, ArgumentKind, Arguments};
 
-use crate::{modules, on_every_device};
+use crate::{modules, on_every_device, polling::own_devices};
 
 const ONE: LaunchConfig = LaunchConfig::new(1, 1);
 
@@ -26,10 +29,14 @@ fn count(module: &Module, stream: &Stream) {
 }
 
 fn set(module: &Module, stream: &Stream, value: u32, turns: u32) {
+    set_by("set", module, stream, value, turns);
+}
+
+fn set_by(kernel: &str, module: &Module, stream: &Stream, value: u32, turns: u32) {
     let mut arguments = Arguments::new();
     arguments.number(&value, ArgumentKind::Integer).number(&turns, ArgumentKind::Integer);
     // SAFETY: the kernel uses the counter alone.
-    unsafe { module.function("set").unwrap().launch(stream, ONE, &arguments) }.unwrap();
+    unsafe { module.function(kernel).unwrap().launch(stream, ONE, &arguments) }.unwrap();
 }
 
 /// Enqueues a look at the counter, the first tap and the second hidden word.
@@ -166,6 +173,96 @@ fn replays_use_the_variable_as_it_is_then(device: &Device) {
     }
 }
 
+/// The recording is older than the first handle of the variable.
+fn replays_of_earlier_recordings_are_ordered(device: &Device) {
+    let module = load(device);
+    let (recorded, other) = (device.start_recording().unwrap(), device.new_stream().unwrap());
+    let out = look(&module, &recorded, LONG);
+    let recording = recorded.end_recording().unwrap();
+    let mut counter = module.variable::<u32>("counter").unwrap();
+    for value in 0..10 {
+        counter.fill(&other, value).unwrap();
+        recording.replay(&device.new_stream().unwrap()).unwrap();
+        counter.fill(&other, 100).unwrap();
+        assert_eq!(words(copied(&out))[0], value);
+    }
+}
+
+fn uses_through_short_lived_modules_are_ordered(device: &Device) {
+    let module = load(device);
+    let cached = module.cached();
+    drop(module);
+    let (first, second) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    for value in 0..10 {
+        {
+            let module = cached.get().unwrap();
+            let mut counter = module.variable::<u32>("counter").unwrap();
+            set(&module, &first, 500, LONG);
+            counter.fill(&first, value).unwrap();
+        }
+        let module = cached.get().unwrap();
+        assert_eq!(words(look(&module, &second, 1))[0], value);
+    }
+}
+
+fn kernels_that_call_functions_are_ordered(device: &Device) {
+    let module = load(device);
+    let (first, second) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let mut counter = module.variable::<u32>("counter").unwrap();
+    for value in 0..5 {
+        set_by("set_through_function", &module, &first, 77, LONG);
+        counter.fill(&second, value).unwrap();
+        assert_eq!(words(look(&module, &first, 1))[0], value);
+    }
+}
+
+struct Opens(Module);
+
+impl Wake for Opens {
+    fn wake(self: Arc<Self>) {
+        self.0.variable::<u32>("counter").unwrap();
+    }
+}
+
+/// The join of a first handle frees memory, which wakes a task that waits for memory.
+fn waker_requests_a_variable(device: &Device) {
+    let module = load(device);
+    let stream = device.new_stream().unwrap();
+    let buffer = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+    stream.synchronize().unwrap();
+    let mut waiter = device.memory_waiter();
+    let waker = Waker::from(Arc::new(Opens(module.clone())));
+    waiter.register(&Context::from_waker(&waker));
+    drop(buffer);
+    let hidden = module.variable::<u32>("hidden").unwrap();
+    assert_eq!(words(hidden), [7, 8]);
+}
+
+/// A kernel faults after it has stored a value. The handles are dropped before the contents are read.
+#[test]
+fn lost_contents_of_a_variable_are_an_error_until_overwritten() {
+    for device in own_devices() {
+        let module = load(&device);
+        let cached = module.cached();
+        let counter = module.variable::<u32>("counter").unwrap();
+        let stream = device.new_stream().unwrap();
+        // SAFETY: it faults, which these devices catch.
+        unsafe { module.function("fault").unwrap().launch(&stream, ONE, &Arguments::new()) }
+            .unwrap();
+        _ = stream.synchronize();
+        drop((module, counter));
+        device.reset().unwrap();
+        let stream = device.new_stream().unwrap();
+        let module = cached.get().unwrap();
+        let counter = Arc::new(module.variable::<u32>("counter").unwrap());
+        let error = to_host(counter.clone()).sync_on(&stream).unwrap_err();
+        assert!(matches!(error, Error::ContentsLost { .. }), "{error}");
+        let mut counter = Arc::into_inner(counter).unwrap();
+        counter.fill(&stream, 3).unwrap();
+        assert_eq!(words(look(&module, &stream, 1))[0], 3);
+    }
+}
+
 /// Each thread has a stream of its own. No launch may overlap another one.
 fn many_threads_share_a_variable(device: &Device) {
     let module = load(device);
@@ -207,6 +304,10 @@ on_every_device! {
     cached_module_knows_the_variables_in_use
     variable_is_an_argument_like_any_buffer
     replays_use_the_variable_as_it_is_then
+    replays_of_earlier_recordings_are_ordered
+    uses_through_short_lived_modules_are_ordered
+    kernels_that_call_functions_are_ordered
+    waker_requests_a_variable
     many_threads_share_a_variable
     wrong_names_and_sizes_are_errors
 }

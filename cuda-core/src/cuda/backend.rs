@@ -208,9 +208,12 @@ unsafe impl Backend for CudaBackend {
                 if bytes > size {
                     return Err(outside("variable", id.0, size, 0, bytes));
                 }
-                self.memory.name_variable(id, address, bytes)
+                self.memory.name_variable(id, module, address, bytes)
             }
-            Control::UnloadModule { id } => self.modules.unload(id),
+            Control::UnloadModule { id } => {
+                self.memory.forget_variables(id);
+                self.modules.unload(id)
+            }
             Control::Receive { transfer, to, bytes } => {
                 self.primary.alive()?;
                 self.announce(transfer, to, bytes)

@@ -44,8 +44,8 @@ pub enum Control {
         /// Its code.
         image: ModuleImage,
     },
-    /// Names a variable of a loaded module as an allocation. [`Free`](Control::Free) ends the name and frees no memory:
-    /// the memory belongs to the module.
+    /// Names a variable of a loaded module as an allocation. The memory belongs to the module: the name ends when the
+    /// module is unloaded, not by [`Free`](Control::Free).
     NameVariable {
         /// The new allocation.
         id: AllocId,
@@ -56,7 +56,7 @@ pub enum Control {
         /// Its size.
         bytes: u64,
     },
-    /// Unloads a module that no launch uses any more, and whose variables have no name.
+    /// Unloads a module when no work uses it or its variables any more.
     UnloadModule {
         /// The module.
         id: ModuleId,

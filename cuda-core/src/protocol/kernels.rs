@@ -2,6 +2,8 @@
 
 pub use cuda_ptx::{ParamType, ScalarKind};
 
+use std::sync::Arc;
+
 use super::{Error, Result};
 
 /// A kernel of a module.
@@ -12,7 +14,7 @@ pub struct EntryInfo {
     /// Its parameters in order.
     pub params: Vec<ParamInfo>,
     /// The variables of the module that it may use, as indices of [`ModuleInfo::variables`].
-    pub variables: Vec<u32>,
+    pub variables: Arc<[u32]>,
     /// The maximum number of threads in a block on the module's device.
     pub max_threads: u32,
 }
@@ -82,7 +84,7 @@ pub fn entries(ptx: &str) -> Result<Vec<EntryInfo>> {
 /// let ptx = ".version 7.0\n.target sm_50\n.const .f32 scale;\n.entry k() { ld.const.f32 %f1, [scale]; ret; }";
 /// let module = cuda_core::protocol::module_info(ptx)?;
 /// assert_eq!((module.variables[0].name.as_str(), module.variables[0].bytes), ("scale", 4));
-/// assert_eq!(module.entries[0].variables, [0]);
+/// assert_eq!(*module.entries[0].variables, [0]);
 /// # Ok::<(), cuda_core::Error>(())
 /// ```
 ///

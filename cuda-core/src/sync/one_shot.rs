@@ -76,6 +76,8 @@ pub struct Receiver<T>(Arc<Slot<T>>);
 impl<T> Receiver<T> {
     /// Ready with the value, or with `None` if the sender was dropped or the value was taken.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<T>> {
+        // Dropped at the end: dropping a waker may panic, and `register` would then register no waker ever again.
+        let _previous = self.0.waker.take();
         // Before the value is checked: a value that comes after the check wakes the task.
         self.0.waker.register(task.waker());
         let value = self.0.value.lock().take();
@@ -110,6 +112,33 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    struct PanicsWhenDropped;
+
+    impl Wake for PanicsWhenDropped {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+
+    #[test]
+    fn panic_of_a_replaced_waker_loses_no_wake() {
+        let (sender, mut receiver) = one_shot();
+        let panics = Waker::from(Arc::new(PanicsWhenDropped));
+        assert!(receiver.poll(&mut Context::from_waker(&panics)).is_pending());
+        drop(panics);
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(wakes.clone());
+        let mut poll = || receiver.poll(&mut Context::from_waker(&waker)).is_pending();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut poll)).unwrap_err();
+        assert!(poll());
+        sender.send(7);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

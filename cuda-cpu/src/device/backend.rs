@@ -233,7 +233,7 @@ impl CpuBackend {
             Ok((address, now))
         };
         let (address, now) = make().map_err(translate::out_of_memory)?;
-        self.names.add_allocation(id, Allocation { address, bytes, is_variable: false });
+        self.names.add_allocation(id, Allocation { address, bytes, module: None });
         let number = Some(at.number);
         if now {
             queue.count(at.number, || Job::new(Work::Join, number, epoch), &self.shared);
@@ -246,23 +246,18 @@ impl CpuBackend {
     fn free(&self, id: AllocId, stream: StreamId, after: &[Ticket]) -> Result<()> {
         let queue = self.stream(stream)?;
         let _order = self.order.lock();
-        let Allocation { address, bytes, is_variable } = self.names.remove_allocation(id)?;
-        let work = if is_variable {
-            Work::Forget { id }
-        } else {
-            self.shared.memory.announce_free(bytes);
-            Work::Free { id, address, bytes }
-        };
-        let free = Job::new(work, None, self.shared.lost.epoch());
+        let Allocation { address, bytes, .. } = self.names.remove_allocation(id)?;
+        self.shared.memory.announce_free(bytes);
+        let free = Job::new(Work::Free { id, address, bytes }, None, self.shared.lost.epoch());
         queue.push(Job { after: self.after(after), ..free }, &self.shared);
         Ok(())
     }
 
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
-        let module = self.shared.modules.find(module)?;
-        let found = module.program().variable(name).filter(|(_, size)| *size >= bytes);
+        let loaded = self.shared.modules.find(module)?;
+        let found = loaded.program().variable(name).filter(|(_, size)| *size >= bytes);
         let (address, _) = found.ok_or_else(|| unknown("a variable of that size", id.0))?;
-        self.names.add_allocation(id, Allocation { address, bytes, is_variable: true });
+        self.names.add_allocation(id, Allocation { address, bytes, module: Some(module) });
         Ok(())
     }
 
@@ -348,6 +343,8 @@ unsafe impl Backend for CpuBackend {
                 self.name_variable(id, module, &name, bytes)?;
             }
             Control::UnloadModule { id } => {
+                let variables = self.names.forget_variables(id);
+                variables.into_iter().for_each(|variable| self.shared.poison.forget(variable));
                 self.shared.modules.unload(id);
                 self.shared.memory_waiters.wake(&self.shared);
             }

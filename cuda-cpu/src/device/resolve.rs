@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use cuda_core::{
     Error, Result,
-    protocol::{AllocId, HostBlock, HostRegion, Launch, Region},
+    protocol::{AllocId, HostBlock, HostRegion, Launch, ModuleId, Region},
 };
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -27,13 +27,19 @@ pub(crate) struct Names {
 pub(crate) struct Allocation {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
-    /// Whether the memory belongs to a module, which frees it.
-    pub(crate) is_variable: bool,
+    /// The module, if this is one of its variables. It is freed with the module.
+    pub(crate) module: Option<ModuleId>,
 }
 
 impl Names {
     pub(crate) fn add_allocation(&self, id: AllocId, allocation: Allocation) {
         self.allocations.write().insert(id, allocation);
+    }
+
+    /// Removes the variables of a module that is unloaded. Returns their names.
+    pub(crate) fn forget_variables(&self, module: ModuleId) -> Vec<AllocId> {
+        let is_variable = |_: &AllocId, it: &mut Allocation| it.module == Some(module);
+        self.allocations.write().extract_if(is_variable).map(|(id, _)| id).collect()
     }
 
     /// Removes an allocation.

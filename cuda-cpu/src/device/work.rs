@@ -32,10 +32,6 @@ pub(crate) enum Work {
         address: u64,
         bytes: u64,
     },
-    /// Ends the name of a variable.
-    Forget {
-        id: AllocId,
-    },
     Upload {
         from: Arc<HostBlock>,
         range: Range<usize>,
@@ -88,10 +84,6 @@ impl Work {
                 shared.memory_waiters.wake(shared);
                 Ok(())
             }
-            Work::Forget { id } => {
-                shared.poison.forget(id);
-                Ok(())
-            }
             other => Err(other),
         }
     }
@@ -124,7 +116,7 @@ impl Work {
             }
             Work::Launch(kernel) => kernel.run(shared),
             // `run_memory_work` has run allocations and frees.
-            Work::Join | Work::Alloc { .. } | Work::Free { .. } | Work::Forget { .. } => Ok(()),
+            Work::Join | Work::Alloc { .. } | Work::Free { .. } => Ok(()),
         }
     }
 }

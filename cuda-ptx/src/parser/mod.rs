@@ -19,7 +19,7 @@ mod preamble;
 mod storage;
 mod variable;
 
-pub(crate) use debug::{file, skip_section};
+pub(crate) use debug::{file, location, skip_section};
 pub(crate) use header::{Header, Unknown};
 pub(crate) use module::parse_module;
 pub(crate) use params::bare;

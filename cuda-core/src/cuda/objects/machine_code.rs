@@ -61,7 +61,7 @@ pub(super) fn kernels_of(
     let describe = |raw: FunctionHandle| {
         // SAFETY: the kernel is one of the module's.
         let name = unsafe { primary.api.function_name(raw) }.map_err(failed)?;
-        let (params, variables) = (params_of(primary, raw, bound)?, Vec::new());
+        let (params, variables) = (params_of(primary, raw, bound)?, [].into());
         let name = name.ok_or_else(too_old)?;
         Ok((raw, EntryInfo { name, params, variables, max_threads: 0 }))
     };

@@ -17,7 +17,7 @@ use crate::{
         },
         streams::{DriverStream, new_event, taken, unknown},
     },
-    protocol::{AllocId, Error, MemoryInfo, Region, Result},
+    protocol::{AllocId, Error, MemoryInfo, ModuleId, Region, Result},
 };
 
 /// The allocations of one backend.
@@ -39,8 +39,8 @@ struct AddressRange {
 #[derive(Debug, Clone, Copy)]
 struct Allocation {
     range: AddressRange,
-    /// Whether the memory belongs to a module, which frees it.
-    is_variable: bool,
+    /// The module, if this is one of its variables. The driver frees it with the module.
+    module: Option<ModuleId>,
 }
 
 impl Memory {
@@ -71,7 +71,7 @@ impl Memory {
         }
         .map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let range = AddressRange { address, bytes };
-        let inserted = self.insert(id, Allocation { range, is_variable: false });
+        let inserted = self.insert(id, Allocation { range, module: None });
         if inserted.is_ok() {
             self.used.fetch_add(bytes, Ordering::Relaxed);
         } else {
@@ -81,9 +81,23 @@ impl Memory {
     }
 
     /// Names memory of a module.
-    pub(crate) fn name_variable(&self, id: AllocId, address: Address, bytes: u64) -> Result<()> {
+    pub(crate) fn name_variable(
+        &self,
+        id: AllocId,
+        module: ModuleId,
+        address: Address,
+        bytes: u64,
+    ) -> Result<()> {
         let range = AddressRange { address, bytes };
-        self.insert(id, Allocation { range, is_variable: true })
+        self.insert(id, Allocation { range, module: Some(module) })
+    }
+
+    /// Removes the variables of a module that is unloaded.
+    pub(crate) fn forget_variables(&self, module: ModuleId) {
+        let is_variable = |_: &AllocId, it: &mut Allocation| it.module == Some(module);
+        for (id, _) in self.table.write().extract_if(is_variable) {
+            self.cache.evict([id.0, 0]);
+        }
     }
 
     fn insert(&self, id: AllocId, allocation: Allocation) -> Result<()> {
@@ -96,18 +110,14 @@ impl Memory {
         }
     }
 
-    /// Frees an allocation in the order of the stream, after all work that was enqueued there before. Ends the name of a
-    /// variable at once: the driver has the addresses of all work that names it.
+    /// Frees an allocation in the order of the stream, after all work that was enqueued there before.
     pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
-        let Some(allocation) = self.table.write().remove(&id) else {
+        let Some(Allocation { range, .. }) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
         self.cache.evict([id.0, 0]);
-        if allocation.is_variable {
-            return Ok(());
-        }
-        self.used.fetch_sub(allocation.range.bytes, Ordering::Relaxed);
-        self.release(allocation.range.address, stream, bound)
+        self.used.fetch_sub(range.bytes, Ordering::Relaxed);
+        self.release(range.address, stream, bound)
     }
 
     /// The address of `bytes` bytes of a region, if they are inside its allocation.
@@ -148,7 +158,7 @@ impl Memory {
     /// Takes out every allocation, for a backend that is dropped.
     pub(crate) fn take(&self) -> Vec<Address> {
         let all = std::mem::take(&mut *self.table.write()).into_values();
-        all.filter(|it| !it.is_variable).map(|it| it.range.address).collect()
+        all.filter(|it| it.module.is_none()).map(|it| it.range.address).collect()
     }
 
     /// Allocates from the driver. `scarce` allows memory whose free on another stream has not run.

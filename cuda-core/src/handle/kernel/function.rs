@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use super::module::{Module, Shape};
 use crate::{
-    handle::{device::Device, stream::Allocation},
-    protocol::{Access, EntryInfo, FunctionId, Result},
+    handle::{
+        device::Device,
+        stream::{Allocation, Stream},
+    },
+    protocol::{Access, EntryInfo, Error, FunctionId, Result},
 };
 
 /// A kernel of a loaded module. Clones are the same kernel.
@@ -19,7 +22,7 @@ impl Module {
     /// Returns the kernel with this name.
     ///
     /// # Errors
-    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel), which lists the kernels of the module.
+    /// [`Error::NoSuchKernel`], which lists the kernels of the module.
     pub fn function(&self, name: &str) -> Result<Function> {
         let found = self.entries().iter().position(|entry| entry.name == name);
         let entry = found.ok_or_else(|| self.no_such_kernel(name))?;
@@ -56,22 +59,31 @@ impl Function {
         &self.module.0.parts.shapes[self.entry as usize]
     }
 
-    /// Whether this kernel may use a variable that has an allocation.
+    /// Whether a launch on `stream` claims variables of the module.
     #[inline]
-    pub(super) fn may_use_variables(&self) -> bool {
-        self.module.0.parts.variables.any() && !self.info().variables.is_empty()
+    pub(super) fn claims_variables(&self, stream: &Stream) -> bool {
+        self.shape().has_variables && (self.module.0.parts.variables.any() || stream.is_recording())
     }
 
-    /// The allocations of the variables that this kernel may use, with its access to them.
-    pub(super) fn variables(&self) -> Vec<(Arc<Allocation>, Access)> {
+    /// The allocations of the variables that a launch on `stream` claims, with its access to them: those that the device
+    /// knows, and in a recording all that the kernel may use, because its replays cannot add any.
+    pub(super) fn variables(&self, stream: &Stream) -> Result<Vec<(Arc<Allocation>, Access)>> {
         let variables = &self.module.0.parts.variables;
-        let used = self.info().variables.iter().filter_map(|index| {
-            let allocation = variables.find(*index)?;
-            self.module.keep(&allocation);
-            let constant = variables.infos[*index as usize].is_constant;
-            Some((allocation, if constant { Access::Read } else { Access::Write }))
-        });
-        used.collect()
+        let mut claimed = Vec::new();
+        for index in self.info().variables.iter().copied() {
+            if !stream.is_recording() && !variables.is_known(index) {
+                continue;
+            }
+            let is_constant = variables.infos[index as usize].is_constant;
+            let access = if is_constant { Access::Read } else { Access::Write };
+            match self.module.open_variable(index) {
+                Ok(variable) => claimed.push((variable, access)),
+                // The device's compiler has removed the variable.
+                Err(Error::OutOfRange { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(claimed)
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{arguments::Arguments, function::Function};
 use crate::{
     handle::stream::{Operand, Stream, trace},
-    protocol::{Access, Error, Launch, LaunchConfig, Result, Ticket, Work},
+    protocol::{Access, Error, Launch, LaunchConfig, Result, Ticket, Use, Work},
 };
 
 impl Function {
@@ -32,17 +32,11 @@ impl Function {
         stream.device().check_same("a kernel", self.device())?;
         self.check_shape(&config)?;
         arguments.check(self)?;
-        let launch = Launch {
-            function: self.id(),
-            config,
-            params: Cow::Borrowed(&arguments.bytes),
-            relocations: Cow::Borrowed(&arguments.relocations),
-            variables: Cow::Borrowed(&[]),
-        };
-        let submitted = if self.may_use_variables() {
-            self.submit_with_variables(stream, launch, &arguments.operands)
+        let submitted = if self.claims_variables(stream) {
+            self.submit_with_variables(stream, config, arguments)
         } else {
-            stream.submit_launch(&Work::Launch(launch), &arguments.operands)
+            let work = Work::Launch(self.work(config, arguments, Cow::Borrowed(&[])));
+            stream.submit_launch(&work, &arguments.operands)
         };
         if !stream.is_recording() {
             trace::launched(&submitted, self.name(), &config);
@@ -50,16 +44,32 @@ impl Function {
         submitted
     }
 
-    /// Submits a launch that also uses the variables of its module that have a handle.
+    #[inline]
+    fn work<'a>(
+        &self,
+        config: LaunchConfig,
+        arguments: &'a Arguments<'_>,
+        variables: Cow<'a, [Use]>,
+    ) -> Launch<'a> {
+        Launch {
+            function: self.id(),
+            config,
+            params: Cow::Borrowed(&arguments.bytes),
+            relocations: Cow::Borrowed(&arguments.relocations),
+            variables,
+        }
+    }
+
+    /// Submits a launch that also uses variables of its module.
     #[cold]
     fn submit_with_variables(
         &self,
         stream: &Stream,
-        mut launch: Launch<'_>,
-        operands: &[Operand<'_>],
+        config: LaunchConfig,
+        arguments: &Arguments<'_>,
     ) -> Result<Ticket> {
-        let variables = self.variables();
-        let mut all: SmallVec<[_; 8]> = operands.iter().cloned().collect();
+        let variables = self.variables(stream)?;
+        let mut all: SmallVec<[_; 8]> = arguments.operands.iter().cloned().collect();
         let mut uses = Vec::with_capacity(variables.len());
         for (variable, access) in &variables {
             let operand = Operand::new(variable, 0..variable.bytes(), *access);
@@ -71,8 +81,8 @@ impl Function {
                 None => all.push(operand),
             }
         }
-        launch.variables = Cow::Owned(uses);
-        stream.submit_launch(&Work::Launch(launch), &all)
+        let work = Work::Launch(self.work(config, arguments, Cow::Owned(uses)));
+        stream.submit_launch(&work, &all)
     }
 
     /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.

@@ -53,6 +53,8 @@ pub(super) struct Shape {
     pub(super) slots: Vec<Slot>,
     pub(super) max_threads: u32,
     pub(super) max_shared_bytes: u32,
+    /// Whether the kernel may use variables of its module.
+    pub(super) has_variables: bool,
 }
 
 /// Unloads a module when it is dropped.
@@ -81,6 +83,7 @@ impl Module {
             slots: entry.params.iter().map(Slot::new).collect(),
             max_threads: entry.max_threads,
             max_shared_bytes,
+            has_variables: !entry.variables.is_empty(),
         };
         let shapes = entries.iter().map(shape).collect();
         let unloads = Arc::new(unloads);
@@ -128,7 +131,7 @@ impl Module {
     /// From the first call for a variable on, the library orders every launch of a kernel that may use it with all other
     /// uses: as a read if the variable is `__constant__`, as a write if it is `__device__`. So kernels that share such a
     /// `__device__` variable run one after the other, on all streams. Call this before other threads launch such kernels.
-    /// The order ends when the buffers of the variable and the handles of the module that used it are dropped.
+    /// A fault before the first call does not mark the contents as lost.
     ///
     /// The type of the elements is not checked, only their size.
     ///
@@ -147,20 +150,23 @@ impl Module {
     /// [`Error::NoSuchVariable`], which lists the variables of the module; [`Error::OutOfRange`] if the size of the
     /// variable is no multiple of the size of `T`; or an error of the device.
     pub fn variable<T: Element>(&self, name: &str) -> Result<DeviceBuffer<T>> {
-        let Parts { id, unloads, variables, .. } = &self.0.parts;
+        let variables = &self.0.parts.variables;
         let found = variables.infos.iter().position(|it| it.name == name);
         let index = found.ok_or_else(|| self.no_such_variable(name))?;
         let len = elements::<T>(&variables.infos[index])?;
-        let allocation = variables.open(index, self.device(), *id, unloads.clone())?;
-        self.keep(&allocation);
-        Ok(DeviceBuffer::of_variable(allocation, len))
+        Ok(DeviceBuffer::of_variable(self.open_variable(index as u32)?, len))
     }
 
-    pub(super) fn keep(&self, variable: &Arc<Allocation>) {
+    /// The allocation of a variable, which this handle keeps.
+    pub(super) fn open_variable(&self, index: u32) -> Result<Arc<Allocation>> {
+        let Parts { id, unloads, variables, .. } = &self.0.parts;
+        let variable = variables.open(index, self.device(), *id, unloads.clone())?;
         let mut kept = self.0.kept.lock();
-        if !kept.iter().any(|it| it.id() == variable.id()) {
+        if !kept.iter().any(|it| Arc::ptr_eq(it, &variable)) {
             kept.push(variable.clone());
         }
+        drop(kept);
+        Ok(variable)
     }
 
     pub(super) fn no_such_kernel(&self, name: &str) -> Error {

@@ -2,10 +2,13 @@
 //!
 //! # Ordering
 //! Kernels use variables without an argument. A variable gets an allocation, with its own histories, when a handle is
-//! first requested. From then on, every launch of a kernel that may use the variable claims it like an argument: for
-//! reading if it is a constant, otherwise for writing. The allocation begins behind everything that was submitted before,
-//! and lives as long as a handle of the module or of the variable. Launches need no handle of the variable, so its
-//! submissions take turns (`stream::turns`).
+//! first requested, or when a launch that may use it is recorded. From then on, every launch of a kernel that may use the
+//! variable claims it like an argument: for reading if it is a constant, otherwise for writing. Launches need no handle
+//! of the variable, so its submissions take turns (`stream::turns`).
+//!
+//! The device knows the variable by one id until the module is unloaded. The allocation lives as long as a handle of the
+//! variable, or of the module, that used it. If it is needed again later, a new one with the same id begins behind
+//! everything that was submitted before.
 
 use std::{
     any::Any,
@@ -24,59 +27,85 @@ use crate::{
 /// The variables of a module. All its handles share them.
 pub(super) struct Variables {
     pub(super) infos: Vec<VariableInfo>,
-    /// Whether one of them has ever had an allocation.
+    /// Whether the device knows one of them.
     any: AtomicBool,
     /// By variable.
-    allocations: Mutex<Vec<Weak<Allocation>>>,
+    slots: Mutex<Vec<Slot>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The name on the device.
+    id: Option<AllocId>,
+    allocation: Weak<Allocation>,
 }
 
 impl Variables {
     pub(super) fn new(infos: Vec<VariableInfo>) -> Self {
-        let allocations = Mutex::new(infos.iter().map(|_| Weak::new()).collect());
-        Self { infos, any: AtomicBool::new(false), allocations }
+        let slots = Mutex::new(infos.iter().map(|_| Slot::default()).collect());
+        Self { infos, any: AtomicBool::new(false), slots }
     }
 
-    /// Whether one of them has ever had an allocation. Relaxed: a launch that is not ordered after the first handle of a
-    /// variable is not ordered with it either.
+    /// Whether the device knows one of them. Relaxed: a launch that is not ordered after the first handle of a variable
+    /// is not ordered with it either.
     #[inline]
     pub(super) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// The allocation of a variable, if it has one.
-    pub(super) fn find(&self, index: u32) -> Option<Arc<Allocation>> {
-        self.allocations.lock().get(index as usize)?.upgrade()
+    /// Whether the device knows a variable.
+    pub(super) fn is_known(&self, index: u32) -> bool {
+        self.slots.lock().get(index as usize).is_some_and(|slot| slot.id.is_some())
     }
 
-    /// The allocation of the variable at `index`. The first call names it on the device.
+    /// The allocation of a variable. Names it on the device if that does not know it yet.
+    ///
+    /// Joins all streams for a new allocation. That may call wakers, so no lock is held meanwhile.
     ///
     /// # Errors
-    /// An error of the device.
+    /// An error of the device. [`Error::OutOfRange`](crate::Error::OutOfRange) if it has no such variable.
     pub(super) fn open(
         &self,
-        index: usize,
+        index: u32,
         device: &Device,
         module: ModuleId,
         unloads: Arc<dyn Any + Send + Sync>,
     ) -> Result<Arc<Allocation>> {
-        let VariableInfo { name, bytes, .. } = &self.infos[index];
-        let mut allocations = self.allocations.lock();
-        if let Some(allocation) = allocations[index].upgrade() {
-            return Ok(allocation);
-        }
-        let core = device.core();
-        let stream = device.lend_stream(0)?;
-        let last = core.streams.all();
-        let last = last.iter().map(|it| Ticket { stream: it.id, number: it.published() });
-        let last: Vec<_> = last.filter(|it| it.number > 0 && it.stream != stream.id()).collect();
-        let named = stream.join(&last)?;
-        let id = AllocId(core.next_id());
-        let control = Control::NameVariable { id, module, name: name.clone(), bytes: *bytes };
-        // SAFETY: the control frees, retires and unloads nothing.
-        unsafe { core.backend.control(control) }?;
-        let allocation = Allocation::variable(device.clone(), id, *bytes, named, unloads);
-        allocations[index] = Arc::downgrade(&allocation);
+        let VariableInfo { name, bytes, .. } = &self.infos[index as usize];
+        let id = {
+            let slot = &mut self.slots.lock()[index as usize];
+            if let Some(allocation) = slot.allocation.upgrade() {
+                return Ok(allocation);
+            }
+            match slot.id {
+                Some(id) => id,
+                None => {
+                    let id = AllocId(device.core().next_id());
+                    let (name, bytes) = (name.clone(), *bytes);
+                    let control = Control::NameVariable { id, module, name, bytes };
+                    // SAFETY: the control frees, retires and unloads nothing.
+                    unsafe { device.core().backend.control(control) }?;
+                    *slot.id.insert(id)
+                }
+            }
+        };
         self.any.store(true, Ordering::Relaxed);
-        Ok(allocation)
+        let named = join_all_streams(device)?;
+        let opened = Allocation::variable(device.clone(), id, *bytes, named, unloads);
+        let slot = &mut self.slots.lock()[index as usize];
+        // Another thread may have opened it meanwhile.
+        Ok(slot.allocation.upgrade().unwrap_or_else(|| {
+            slot.allocation = Arc::downgrade(&opened);
+            opened
+        }))
     }
+}
+
+/// Submits a join that comes after everything that was submitted to the device.
+fn join_all_streams(device: &Device) -> Result<Ticket> {
+    let stream = device.lend_stream(0)?;
+    let all = device.core().streams.all();
+    let last = all.iter().map(|it| Ticket { stream: it.id, number: it.published() });
+    let last: Vec<_> = last.filter(|it| it.number > 0 && it.stream != stream.id()).collect();
+    stream.join(&last)
 }

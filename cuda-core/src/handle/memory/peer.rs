@@ -72,7 +72,11 @@ impl<T: Element> Slice<'_, T> {
             let what = "a copy to another device inside a recording";
             return Err(Error::unsupported(what, &self.device().info().address));
         }
-        // A replay could use the destination while the other device writes it.
+        // A launch or a replay could use the destination while the other device writes it.
+        if to.allocation().is_variable() {
+            let detail = "the destination is a variable of a module; copy into a buffer, and then into the variable";
+            return Err(wrong(detail.into()));
+        }
         if to.allocation().takes_turns() {
             return Err(wrong("a recording uses the destination; copy into other memory".into()));
         }

@@ -22,10 +22,8 @@ pub struct Allocation {
     device: Device,
     id: AllocId,
     bytes: u64,
-    /// The bytes that it was charged with.
-    charged: u64,
-    /// The module, if this is one of its variables.
-    owner: Option<Arc<dyn Any + Send + Sync>>,
+    /// The module, if this is one of its variables. The module frees the memory.
+    module: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) accesses: Accesses,
     /// Whether submissions that use it take turns: see `turns`.
     takes_turns: AtomicBool,
@@ -36,7 +34,7 @@ pub struct Allocation {
 impl Allocation {
     /// Memory of a device's pool, which `allocated` has allocated. It was charged with at least one byte.
     pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
-        Self::with_owner(device, id, bytes, allocated, bytes.max(1), None)
+        Self::with_module(device, id, bytes, allocated, None)
     }
 
     /// A variable of a module. Kernels use it without a handle, so its submissions take turns. All earlier ones are
@@ -48,18 +46,17 @@ impl Allocation {
         named: Ticket,
         module: Arc<dyn Any + Send + Sync>,
     ) -> Arc<Self> {
-        let variable = Self::with_owner(device, id, bytes, named, 0, Some(module));
+        let variable = Self::with_module(device, id, bytes, named, Some(module));
         variable.take_turns();
         variable
     }
 
-    fn with_owner(
+    fn with_module(
         device: Device,
         id: AllocId,
         bytes: u64,
         allocated: Ticket,
-        charged: u64,
-        owner: Option<Arc<dyn Any + Send + Sync>>,
+        module: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Arc<Self> {
         let accesses = Accesses::written(allocated);
         let (takes_turns, turn) = (AtomicBool::new(false), Mutex::new(()));
@@ -67,8 +64,7 @@ impl Allocation {
             device,
             id,
             bytes,
-            charged,
-            owner,
+            module,
             accesses,
             takes_turns,
             turn,
@@ -110,6 +106,11 @@ impl Allocation {
         self.takes_turns.store(true, Ordering::Relaxed);
     }
 
+    /// Whether this is a variable of a module.
+    pub(crate) fn is_variable(&self) -> bool {
+        self.module.is_some()
+    }
+
     /// Whether its submissions take turns. Relaxed: a conflicting use needs an exclusive borrow, which orders the mark
     /// before a later read of it.
     #[inline]
@@ -133,11 +134,11 @@ impl Retain for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let last_uses = self.accesses.last_uses();
-        let freed = Freed { id: self.id, bytes: self.charged, last_uses };
-        self.device.core().retire_allocation(freed);
-        // The module is unloaded after that.
-        drop(self.owner.take());
+        if self.module.is_none() {
+            let last_uses = self.accesses.last_uses();
+            let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
+            self.device.core().retire_allocation(freed);
+        }
     }
 }
 
