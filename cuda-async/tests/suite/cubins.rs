@@ -43,7 +43,7 @@ fn cubin_runs_where_its_architecture_is(device: &Device) {
     assert_eq!((info.name.as_str(), places), ("filter", vec![(0, 8), (8, 8), (16, 4)]));
     assert!(info.max_threads >= 1024);
     let filter = module.function("filter").unwrap();
-    let stream = device.new_stream().unwrap();
+    let stream = device.lend_stream(0).unwrap();
     let input = h2d(vec![3.0f32; 104]).sync_on(&stream).unwrap();
     let out = h2d(vec![9.0f32; 100]).sync_on(&stream).unwrap();
     let config = LaunchConfig::for_num_elems(100u32);

@@ -52,7 +52,7 @@ fn look(module: &Module, stream: &Stream, turns: u32) -> DeviceBuffer<u32> {
 
 /// Reads a buffer on a stream that nothing else uses.
 fn words<T: Element>(buffer: DeviceBuffer<T>) -> Vec<T> {
-    let stream = buffer.device().new_stream().unwrap();
+    let stream = buffer.device().lend_stream(0).unwrap();
     to_host(buffer).sync_on(&stream).unwrap()
 }
 
@@ -60,7 +60,7 @@ fn variables_are_uploaded_read_back_and_used_by_kernels(device: &Device) {
     let module = load(device);
     let names: Vec<_> = module.variables().iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["taps", "counter", "hidden", "odd"]);
-    let stream = device.new_stream().unwrap();
+    let stream = device.lend_stream(0).unwrap();
     let mut taps = module.variable::<u32>("taps").unwrap();
     upload_into(&mut taps, vec![1, 2, 3]).sync_on(&stream).unwrap();
     let counter = Arc::new(module.variable::<u32>("counter").unwrap());
@@ -76,7 +76,7 @@ fn variables_are_uploaded_read_back_and_used_by_kernels(device: &Device) {
 
 fn launches_are_ordered_with_other_uses_on_all_streams(device: &Device) {
     let module = load(device);
-    let streams: Vec<_> = (0..4).map(|_| device.new_stream().unwrap()).collect();
+    let streams: Vec<_> = (0..4).map(|_| device.lend_stream(0).unwrap()).collect();
     let mut counter = module.variable::<u32>("counter").unwrap();
     for turn in 0..20 {
         set(&module, &streams[0], turn, LONG);
@@ -90,14 +90,14 @@ fn launches_are_ordered_with_other_uses_on_all_streams(device: &Device) {
 
 fn first_handle_comes_after_earlier_launches(device: &Device) {
     let module = load(device);
-    set(&module, &device.new_stream().unwrap(), 77, LONG);
+    set(&module, &device.lend_stream(0).unwrap(), 77, LONG);
     let counter = module.variable::<u32>("counter").unwrap();
-    assert_eq!(to_host(counter).sync_on(&device.new_stream().unwrap()).unwrap(), [77]);
+    assert_eq!(to_host(counter).sync_on(&device.lend_stream(0).unwrap()).unwrap(), [77]);
 }
 
 fn uses_through_a_dropped_handle_stay_ordered(device: &Device) {
     let module = load(device);
-    let (first, second) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let (first, second) = (device.lend_stream(0).unwrap(), device.lend_stream(0).unwrap());
     for value in 0..20 {
         set(&module, &first, 500, LONG);
         module.variable::<u32>("counter").unwrap().fill(&first, value).unwrap();
@@ -109,7 +109,7 @@ fn two_handles_are_the_same_memory(device: &Device) {
     let module = load(device);
     let mut one = module.variable::<u32>("counter").unwrap();
     let other = module.variable::<u32>("counter").unwrap();
-    one.fill(&device.new_stream().unwrap(), 3).unwrap();
+    one.fill(&device.lend_stream(0).unwrap(), 3).unwrap();
     assert_eq!(words(other), [3]);
     let as_floats = module.variable::<f32>("counter").unwrap();
     assert_eq!(words(as_floats), [f32::from_bits(3)]);
@@ -118,15 +118,15 @@ fn two_handles_are_the_same_memory(device: &Device) {
 fn variable_keeps_its_module_loaded(device: &Device) {
     let module = load(device);
     let mut counter = module.variable::<u32>("counter").unwrap();
-    set(&module, &device.new_stream().unwrap(), 31, LONG);
+    set(&module, &device.lend_stream(0).unwrap(), 31, LONG);
     drop(module);
     assert_eq!(words(copied(&counter)), [31]);
-    counter.fill(&device.new_stream().unwrap(), 4).unwrap();
+    counter.fill(&device.lend_stream(0).unwrap(), 4).unwrap();
     assert_eq!(words(counter), [4]);
 }
 
 fn copied(from: &DeviceBuffer<u32>) -> DeviceBuffer<u32> {
-    let stream = from.device().new_stream().unwrap();
+    let stream = from.device().lend_stream(0).unwrap();
     let mut copy = DeviceBuffer::uninitialised(&stream, from.len()).unwrap();
     copy.copy_from(&stream, from.as_slice()).unwrap();
     copy
@@ -138,7 +138,7 @@ fn cached_module_knows_the_variables_in_use(device: &Device) {
     let cached = module.cached();
     drop(module);
     let again = cached.get().unwrap();
-    let (first, second) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let (first, second) = (device.lend_stream(0).unwrap(), device.lend_stream(0).unwrap());
     set(&again, &first, 500, LONG);
     counter.fill(&second, 8).unwrap();
     assert_eq!(words(look(&again, &first, 1))[0], 8);
@@ -149,8 +149,8 @@ fn variable_is_an_argument_like_any_buffer(device: &Device) {
     let add = module.function("add").unwrap();
     let mut counter = module.variable::<u32>("counter").unwrap();
     for _ in 0..10 {
-        counter.fill(&device.new_stream().unwrap(), 5).unwrap();
-        let stream = device.new_stream().unwrap();
+        counter.fill(&device.lend_stream(0).unwrap(), 5).unwrap();
+        let stream = device.lend_stream(0).unwrap();
         let one = h2d(vec![1u32]).sync_on(&stream).unwrap();
         // SAFETY: the kernel adds the second word to the first one, which is the counter.
         let added = unsafe { launch(&add, ONE, (counter, one)) };
@@ -162,12 +162,12 @@ fn variable_is_an_argument_like_any_buffer(device: &Device) {
 fn replays_use_the_variable_as_it_is_then(device: &Device) {
     let module = load(device);
     let mut counter = module.variable::<u32>("counter").unwrap();
-    let (recorded, other) = (device.start_recording().unwrap(), device.new_stream().unwrap());
+    let (recorded, other) = (device.start_recording().unwrap(), device.lend_stream(0).unwrap());
     let out = look(&module, &recorded, LONG);
     let recording = recorded.end_recording().unwrap();
     for value in 0..10 {
         counter.fill(&other, value).unwrap();
-        recording.replay(&device.new_stream().unwrap()).unwrap();
+        recording.replay(&device.lend_stream(0).unwrap()).unwrap();
         counter.fill(&other, 100).unwrap();
         assert_eq!(words(copied(&out))[0], value);
     }
@@ -176,13 +176,13 @@ fn replays_use_the_variable_as_it_is_then(device: &Device) {
 /// The recording is older than the first handle of the variable.
 fn replays_of_earlier_recordings_are_ordered(device: &Device) {
     let module = load(device);
-    let (recorded, other) = (device.start_recording().unwrap(), device.new_stream().unwrap());
+    let (recorded, other) = (device.start_recording().unwrap(), device.lend_stream(0).unwrap());
     let out = look(&module, &recorded, LONG);
     let recording = recorded.end_recording().unwrap();
     let mut counter = module.variable::<u32>("counter").unwrap();
     for value in 0..10 {
         counter.fill(&other, value).unwrap();
-        recording.replay(&device.new_stream().unwrap()).unwrap();
+        recording.replay(&device.lend_stream(0).unwrap()).unwrap();
         counter.fill(&other, 100).unwrap();
         assert_eq!(words(copied(&out))[0], value);
     }
@@ -192,7 +192,7 @@ fn uses_through_short_lived_modules_are_ordered(device: &Device) {
     let module = load(device);
     let cached = module.cached();
     drop(module);
-    let (first, second) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let (first, second) = (device.lend_stream(0).unwrap(), device.lend_stream(0).unwrap());
     for value in 0..10 {
         {
             let module = cached.get().unwrap();
@@ -207,7 +207,7 @@ fn uses_through_short_lived_modules_are_ordered(device: &Device) {
 
 fn kernels_that_call_functions_are_ordered(device: &Device) {
     let module = load(device);
-    let (first, second) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let (first, second) = (device.lend_stream(0).unwrap(), device.lend_stream(0).unwrap());
     let mut counter = module.variable::<u32>("counter").unwrap();
     for value in 0..5 {
         set_by("set_through_function", &module, &first, 77, LONG);
@@ -227,7 +227,7 @@ impl Wake for Opens {
 /// The join of a first handle frees memory, which wakes a task that waits for memory.
 fn waker_requests_a_variable(device: &Device) {
     let module = load(device);
-    let stream = device.new_stream().unwrap();
+    let stream = device.lend_stream(0).unwrap();
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
     stream.synchronize().unwrap();
     let mut waiter = device.memory_waiter();
@@ -245,14 +245,14 @@ fn lost_contents_of_a_variable_are_an_error_until_overwritten() {
         let module = load(&device);
         let cached = module.cached();
         let counter = module.variable::<u32>("counter").unwrap();
-        let stream = device.new_stream().unwrap();
+        let stream = device.lend_stream(0).unwrap();
         // SAFETY: it faults, which these devices catch.
         unsafe { module.function("fault").unwrap().launch(&stream, ONE, &Arguments::new()) }
             .unwrap();
         _ = stream.synchronize();
         drop((module, counter));
         device.reset().unwrap();
-        let stream = device.new_stream().unwrap();
+        let stream = device.lend_stream(0).unwrap();
         let module = cached.get().unwrap();
         let counter = Arc::new(module.variable::<u32>("counter").unwrap());
         let error = to_host(counter.clone()).sync_on(&stream).unwrap_err();
@@ -270,7 +270,7 @@ fn many_threads_share_a_variable(device: &Device) {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let stream = device.new_stream().unwrap();
+                let stream = device.lend_stream(0).unwrap();
                 for _ in 0..25 {
                     count(&module, &stream);
                     module.variable::<u32>("counter").unwrap();
