@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles the repository's CUDA C kernels to PTX, with NVRTC and no other part of CUDA.
+"""Compiles CUDA C kernels with NVRTC and no other part of CUDA: the repository's to PTX, your own to PTX or cubins.
 
     pip install nvidia-cuda-nvrtc-cu12==12.4.127
     python3 kernels/compile.py            # writes X.ptx beside each X.cu
@@ -134,7 +134,7 @@ def pinned_nvrtc():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compile kernels to PTX: the repository's, or your own.")
+    parser = argparse.ArgumentParser(description="Compile kernels: the repository's to PTX, your own to PTX or cubins.")
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE.cu", help="your own kernels")
     parser.add_argument("--check", action="store_true", help="compare with the committed .ptx, write nothing")
     parser.add_argument("--nvrtc", type=pathlib.Path, help="another libnvrtc")
@@ -144,7 +144,7 @@ def arguments():
     parser.add_argument("--arch", default=ARCH, help="another target (default: %(default)s); sm_.. makes a cubin")
     args = parser.parse_args()
     if not args.files and args.arch.startswith("sm_"):
-        parser.error("a cubin is made of your own kernels: name their files")
+        parser.error("--arch sm_.. is for your own kernels: name their files")
     if args.files and args.check:
         parser.error("--check is for the repository's own kernels")
     if not args.files and (args.nvrtc or args.arch != ARCH) and not args.out:

@@ -1,4 +1,4 @@
-// A filter whose taps are a constant of the module. It counts the values that it limits to 1.
+// A filter whose taps are a `__constant__` variable. It counts the values that it limits to 1.
 
 extern "C" {
 

@@ -1,5 +1,5 @@
-//! The module variables that kernels name, in their own code, in functions that they may call, and in the initial values
-//! of other variables.
+//! Finds the module variables that each kernel may use: in its own code, in the functions that it may call, and in the
+//! initial values of variables.
 
 use std::collections::{BTreeSet, HashMap, HashSet, hash_map::Entry};
 use std::ops::Range;
@@ -19,12 +19,12 @@ pub(crate) struct References<'a> {
     /// The index of each variable, by its name.
     variables: HashMap<&'a str, u32>,
     defined: Vec<DefinedVariable<'a>>,
-    /// Whether an item was not understood, which may hold the address of any variable.
+    /// Whether an item could not be parsed. It may hold the address of any variable.
     incomplete: bool,
 }
 
-/// The steps of a search, for each token of the text. Beyond that, a kernel counts as using every variable. So time and
-/// memory are proportional to the text.
+/// The limit of steps per token of the text, for the searches of all kernels together. Kernels that exceed the limit
+/// count as using every variable. So time and memory are proportional to the text.
 const STEPS_PER_TOKEN: usize = 16;
 
 /// The names in some tokens.
@@ -54,7 +54,7 @@ impl<'a> References<'a> {
         self.tokens[index].push(tokens);
     }
 
-    /// An item was not understood.
+    /// Records that an item could not be parsed.
     pub(crate) fn unknown_item(&mut self) {
         self.incomplete = true;
     }
@@ -92,7 +92,7 @@ impl<'a> References<'a> {
     }
 }
 
-/// The variables that these names reach, through items too. `None` if they may be all, or after too many steps.
+/// Returns the variables that `names` reach through items. `None` if they may reach all, or if `steps` run out.
 fn reached(names: Names, items: &[Names], steps: &mut usize) -> Option<Arc<[u32]>> {
     let Names { mut variables, items: mut left, mut calls_pointer } = names;
     let mut seen: HashSet<_> = left.iter().copied().collect();

@@ -1,4 +1,5 @@
-//! Reads the kernels of a PTX text, their parameters and the memory they declare. Instructions are skipped.
+//! Reads the kernels of a PTX text, their parameters, and the memory that they declare or name. Instructions are not
+//! interpreted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,10 +40,11 @@ pub struct Signature {
     /// Each function counts once, but a recursive function needs its variables for each active call. Registers spilled by
     /// the driver's compiler are not included.
     pub local_bytes: Option<u64>,
-    /// The variables of the module that the kernel may use, as indices of [`ModuleSignature::variables`], in order. They
-    /// are the ones that it names, or that a function names which it may call, or an initial value of another variable.
-    /// A kernel that calls through a pointer may use every variable. So may the kernels of a text that is not understood
-    /// completely, or that takes too long to search.
+    /// The variables of the module that the kernel may use, as ascending indices of [`ModuleSignature::variables`].
+    ///
+    /// A kernel may use a variable if its code names it, or a function that it may call, or the initial value of a
+    /// variable that it may use. It may use every variable if it calls through a pointer, if a declaration of the text
+    /// cannot be parsed, or if the search takes too many steps.
     pub variables: Arc<[u32]>,
     /// The line of the declaration in the PTX text, from 1.
     pub line: u32,
@@ -71,8 +73,8 @@ pub struct VariableSignature {
 pub struct ModuleSignature {
     /// The kernels, in order.
     pub entries: Vec<Signature>,
-    /// The `.global` and `.const` variables that the text defines with a known size, in order. `.extern` variables and
-    /// those of function bodies are not among them.
+    /// The `.global` and `.const` variables of module scope that the text defines with a known size, in the order of the
+    /// text. `.extern` variables are not included.
     pub variables: Vec<VariableSignature>,
     /// The size of the `.global` variables: device memory that the module occupies while it is loaded.
     pub global_bytes: Option<u64>,
@@ -158,7 +160,7 @@ impl<'a> Reader<'a> {
                 }
                 ".loc" => {
                     cur.next();
-                    // An unknown form ends at its line.
+                    // The rest of an unknown form is skipped as an unknown item.
                     _ = location(cur, 0);
                 }
                 ".visible" | ".weak" | ".common" | ".extern" => {
@@ -172,7 +174,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a variable or a function's body; skips an unknown directive.
+    /// Reads a variable, an alias or a function. Skips an unknown directive.
     fn item(&mut self, external: bool) -> Result<(), Error> {
         let (first, start) = (self.cur.peek(), self.cur.position());
         let (cur, references) = (&mut self.cur, &mut self.references);

@@ -20,9 +20,9 @@ pub(crate) fn of_launcher(kernel: &Kernel) -> String {
     let explained = written.is_some_and(|text| text.contains("# Safety"));
     if matches!(kernel.safety, Safety::Unsafe(_)) && !explained {
         doc.push_str(
-            "\n\n # Safety\n With this configuration and these arguments, the kernel must access only the \
-             memory of its buffer arguments, within their bounds, and must write only to buffers \
-             declared `&mut [T]`.",
+            "\n\n # Safety\n With this configuration and these arguments, the kernel must access only its \
+             buffer arguments and the variables of its module, within their bounds. Of its arguments, it \
+             must write only buffers declared `&mut [T]`. It must not write `__constant__` variables.",
         );
     }
     doc

@@ -42,9 +42,14 @@ pub struct LaunchOp<A> {
 /// ```
 ///
 /// # Safety
-/// The kernel accesses no device memory except that of its buffer arguments, and the variables of its module that its
-/// code names, and stays inside their bounds. It does not write to arguments given as `Arc`, by shared reference, as
-/// `Slice` or as `SharedSlice`. This holds for every run of the launch: if it is recorded, for every replay, with the contents that the buffers then have.
+/// - The kernel accesses only its buffer arguments and the variables of its module, inside their bounds.
+/// - It does not write arguments given as `Arc`, by shared reference, as `Slice` or as `SharedSlice`, nor `__constant__`
+///   variables.
+/// - Launches that overlap do not race on a variable. The library orders launches that use a variable after the first
+///   call of [`Module::variable`](crate::Module::variable). It never does so for modules from cubins.
+///
+/// This holds for every run of the launch. For a recorded launch, it holds for every replay, with the contents that the
+/// buffers then have.
 #[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,

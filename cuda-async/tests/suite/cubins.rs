@@ -27,7 +27,7 @@ fn refused(device: &Device, error: &Error) -> bool {
     match error {
         Error::LoadFailed { log } => log.contains("the image has no code for this GPU"),
         Error::Unsupported { what, .. } => {
-            device.info().driver.is_none() && what.contains("load the PTX of the same kernels")
+            device.info().driver.is_none() && what.contains("loading a cubin")
         }
         _ => false,
     }

@@ -39,7 +39,7 @@ fn set_by(kernel: &str, module: &Module, stream: &Stream, value: u32, turns: u32
     unsafe { module.function(kernel).unwrap().launch(stream, ONE, &arguments) }.unwrap();
 }
 
-/// Enqueues a look at the counter, the first tap and the second hidden word.
+/// Enqueues a kernel that reads the counter, the first tap and the second hidden word.
 fn look(module: &Module, stream: &Stream, turns: u32) -> DeviceBuffer<u32> {
     let to = DeviceBuffer::uninitialised(stream, 3).unwrap();
     let mut arguments = Arguments::new();
@@ -246,7 +246,7 @@ fn lost_contents_of_a_variable_are_an_error_until_overwritten() {
         let cached = module.cached();
         let counter = module.variable::<u32>("counter").unwrap();
         let stream = device.lend_stream(0).unwrap();
-        // SAFETY: it faults, which these devices catch.
+        // SAFETY: the kernel faults, and these devices report the fault.
         unsafe { module.function("fault").unwrap().launch(&stream, ONE, &Arguments::new()) }
             .unwrap();
         _ = stream.synchronize();
@@ -288,9 +288,12 @@ fn wrong_names_and_sizes_are_errors(device: &Device) {
     assert!(matches!(&error, Error::NoSuchVariable { name, .. } if name == "taps2"));
     assert!(error.to_string().contains("it has `taps`, `counter`, `hidden`, `odd`"), "{error}");
     let error = module.variable::<u32>("odd").unwrap_err().to_string();
-    assert!(error.contains("its 6 bytes are no whole number of u32 of 4 bytes"), "{error}");
+    assert!(
+        error.contains("its size of 6 bytes is not a multiple of 4 bytes, the size of u32"),
+        "{error}"
+    );
     let error = module.variable::<()>("odd").unwrap_err().to_string();
-    assert!(error.contains("of 0 bytes"), "{error}");
+    assert!(error.contains("a multiple of 0 bytes"), "{error}");
     assert_eq!(module.variable::<u16>("odd").unwrap().len(), 3);
 }
 

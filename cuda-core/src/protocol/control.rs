@@ -44,19 +44,19 @@ pub enum Control {
         /// Its code.
         image: ModuleImage,
     },
-    /// Names a variable of a loaded module as an allocation. The memory belongs to the module: the name ends when the
-    /// module is unloaded, not by [`Free`](Control::Free).
+    /// Gives a variable of a loaded module an id, as an allocation. The memory belongs to the module, so unloading the
+    /// module ends the id. [`Free`](Control::Free) is not used.
     NameVariable {
         /// The new allocation.
         id: AllocId,
-        /// The module, whose load has been answered.
+        /// The module. It is loaded.
         module: ModuleId,
         /// The name of the variable in the PTX.
         name: String,
-        /// Its size.
+        /// The size in bytes.
         bytes: u64,
     },
-    /// Unloads a module when no work uses it or its variables any more.
+    /// Unloads a module. No work in flight uses the module or its variables.
     UnloadModule {
         /// The module.
         id: ModuleId,
@@ -84,6 +84,6 @@ pub enum Control {
 pub enum ModuleImage {
     /// PTX text.
     Ptx(String),
-    /// A cubin or a fatbin: machine code. It is complete: drivers read its lengths from the image itself.
+    /// A cubin or a fatbin. The sender promises that it is complete, because drivers do not check its lengths.
     Cubin(Vec<u8>),
 }

@@ -1,4 +1,4 @@
-//! Kernels and their parameters, read from PTX by the client: the same on every backend.
+//! Kernels, parameters and variables. The client reads them from PTX. For a cubin, the backend lists the kernels.
 
 pub use cuda_ptx::{ParamType, ScalarKind};
 
@@ -13,7 +13,7 @@ pub struct EntryInfo {
     pub name: String,
     /// Its parameters in order.
     pub params: Vec<ParamInfo>,
-    /// The variables of the module that it may use, as indices of [`ModuleInfo::variables`].
+    /// The variables of the module that the kernel may use, as indices of [`ModuleInfo::variables`]. Empty for a cubin.
     pub variables: Arc<[u32]>,
     /// The maximum number of threads in a block on the module's device.
     pub max_threads: u32,
@@ -52,14 +52,14 @@ pub struct VariableInfo {
     pub is_constant: bool,
 }
 
-/// The kernels and the variables of a PTX text.
+/// The kernels and the variables of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleInfo {
     /// The kernels, in the order of the text.
     pub entries: Vec<EntryInfo>,
-    /// The variables of module scope whose size the text states, in its order.
+    /// The `.global` and `.const` variables of module scope whose size is known, in the order of the text.
     pub variables: Vec<VariableInfo>,
-    /// Whether the text declares variables that kernels share, of any kind.
+    /// Whether the text declares `.global` variables, in module scope or in a body. Also true if their size is unknown.
     pub has_variables: bool,
 }
 

@@ -33,7 +33,7 @@ pub enum Reply {
         max_threads: Vec<u32>,
         /// The output of the device's compiler, often empty.
         log: String,
-        /// The kernels of a cubin. Empty for PTX, from which the client reads the kernels.
+        /// The kernels of a cubin. Empty for PTX, whose kernels the client reads from the text.
         entries: Vec<EntryInfo>,
     },
     /// The memory of the device.

@@ -142,8 +142,7 @@ pub struct Launch<'a> {
     pub params: Cow<'a, [u8]>,
     /// Device addresses that the backend writes into `params`.
     pub relocations: Cow<'a, [Relocation]>,
-    /// Memory that the kernel uses without a parameter: those variables of its module that have a name as an
-    /// allocation.
+    /// The variables of the module that the kernel uses without a parameter and that have an allocation id.
     pub variables: Cow<'a, [Use]>,
 }
 

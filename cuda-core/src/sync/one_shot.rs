@@ -76,9 +76,9 @@ pub struct Receiver<T>(Arc<Slot<T>>);
 impl<T> Receiver<T> {
     /// Ready with the value, or with `None` if the sender was dropped or the value was taken.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<T>> {
-        // Dropped at the end: dropping a waker may panic, and `register` would then register no waker ever again.
+        // Kept until the end of the call. Its drop may panic, and a panic inside `register` would disable the waker cell.
         let _previous = self.0.waker.take();
-        // Before the value is checked: a value that comes after the check wakes the task.
+        // Registers before it checks, so a value that arrives after the check wakes the task.
         self.0.waker.register(task.waker());
         let value = self.0.value.lock().take();
         value.map_or(Poll::Pending, Poll::Ready)
@@ -120,6 +120,7 @@ mod tests {
         fn wake(self: Arc<Self>) {}
     }
 
+    #[allow(clippy::panic)]
     impl Drop for PanicsWhenDropped {
         fn drop(&mut self) {
             panic!("on purpose");

@@ -256,7 +256,10 @@ impl CpuBackend {
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
         let loaded = self.shared.modules.find(module)?;
         let found = loaded.program().variable(name).filter(|(_, size)| *size >= bytes);
-        let (address, _) = found.ok_or_else(|| unknown("a variable of that size", id.0))?;
+        let (address, _) = found.ok_or_else(|| Error::OutOfRange {
+            what: format!("variable `{name}`").into(),
+            detail: format!("the module has no such variable of at least {bytes} bytes"),
+        })?;
         self.names.add_allocation(id, Allocation { address, bytes, module: Some(module) });
         Ok(())
     }

@@ -24,8 +24,7 @@ impl LoadedModule {
     /// Parses and decodes a PTX text.
     fn load(image: &ModuleImage, memory: &Arc<Memory>) -> Result<Self> {
         let ModuleImage::Ptx(text) = image else {
-            let what =
-                "a cubin, which is machine code of NVIDIA's GPUs; load the PTX of the same kernels";
+            let what = "loading a cubin, machine code of NVIDIA GPUs (its PTX runs here)";
             return Err(Error::unsupported(what, "cpu"));
         };
         let invalid = |error: cuda_ptx::Error| Error::InvalidPtx { detail: error.to_string() };

@@ -27,7 +27,7 @@ pub(crate) struct Names {
 pub(crate) struct Allocation {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
-    /// The module, if this is one of its variables. It is freed with the module.
+    /// The module, if this is a variable. The memory is freed with the module.
     pub(crate) module: Option<ModuleId>,
 }
 
@@ -36,7 +36,7 @@ impl Names {
         self.allocations.write().insert(id, allocation);
     }
 
-    /// Removes the variables of a module that is unloaded. Returns their names.
+    /// Removes the variables of a module that is unloaded. Returns their ids.
     pub(crate) fn forget_variables(&self, module: ModuleId) -> Vec<AllocId> {
         let is_variable = |_: &AllocId, it: &mut Allocation| it.module == Some(module);
         self.allocations.write().extract_if(is_variable).map(|(id, _)| id).collect()

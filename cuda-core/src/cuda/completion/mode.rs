@@ -10,9 +10,9 @@ pub enum Completion {
     /// An event is recorded behind the work, and the completion thread queries it. The stream is not delayed, and the
     /// wake comes some microseconds after the work. The default.
     Polled {
-        /// The time for which the thread spins after a report, or after a new request for one. After that it sleeps
-        /// between checks: each time for 1/64 of the time that it has waited, but for 5 to 60 us, and for 1/256 of a
-        /// wait longer than 15 ms. While reports are closer together than `spin`, the thread keeps a core busy.
+        /// The time for which the thread spins after a report, or after a new request for one. Then it sleeps between
+        /// checks. Each sleep lasts 1/64 of the time waited so far, limited to 5 to 60 us. In waits longer than 15 ms it
+        /// lasts 1/256 of that time. While reports are closer together than `spin`, the thread keeps a core busy.
         spin: Duration,
     },
     /// The driver calls a host function on its own thread, and the function wakes the completion thread. No thread

@@ -10,8 +10,8 @@ pub(super) const WATCH: Duration = Duration::from_millis(50);
 /// The shortest sleep; waking up costs about as much.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
 
-/// The longest sleep of a wait of up to 15 ms. Tasks whose work ends during a sleep wake together, and their polls then
-/// delay the other tasks of an executor together.
+/// The longest sleep in a wait of up to 15 ms. Tasks whose work ends during one sleep wake at once, and their polls
+/// delay the executor's other tasks.
 const MEDIUM_SLEEP: Duration = Duration::from_micros(60);
 
 /// The next step of a waiting thread.
@@ -63,7 +63,7 @@ pub(super) fn next_step(
     }
 }
 
-/// The time to sleep after a wait: a part of the wait, because a short delay matters less after a long one.
+/// Returns the next sleep of a wait that has lasted for `wait`. After a long wait, a short delay matters less.
 fn sleep_after(wait: Duration) -> Duration {
     let (short, long) = (wait / 64, wait / 256);
     short.clamp(SHORTEST_SLEEP, MEDIUM_SLEEP).max(long)

@@ -7,15 +7,15 @@ use super::{
     status::Failed,
 };
 
-/// Enqueues a call of `function` behind the work of a stream. If the device is lost, the driver never calls it, and the
-/// closure is leaked.
+/// Enqueues a call of `function` behind the work of a stream. On a lost device the driver never makes the call, and
+/// `function` is leaked.
 ///
 /// # Errors
 /// The driver's error. The closure is dropped.
 ///
 /// # Safety
-/// The caller holds the stream, and its context is bound. The closure keeps rule 8: it calls no driver, does not panic,
-/// and drops no value of a user.
+/// The caller holds the stream, and its context is bound. The closure obeys rule 8 of [`cuda`](crate::cuda): it calls no
+/// driver, does not panic, takes no lock that is held across a driver call, and drops no value of a user.
 pub(crate) unsafe fn enqueue<F: FnOnce() + Send + 'static>(
     api: &Api,
     stream: StreamHandle,

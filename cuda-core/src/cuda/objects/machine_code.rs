@@ -13,7 +13,7 @@ use crate::{
     protocol::{EntryInfo, Error, ParamInfo, ParamType, Result},
 };
 
-/// Loads a cubin or a fatbin. The caller of `Device::load_cubin` has promised that it is complete.
+/// Loads a cubin or a fatbin. The image is complete, as the caller of `Device::load_cubin` promises.
 pub(super) fn load_machine_code(
     primary: &Primary,
     image: &[u8],
@@ -32,7 +32,7 @@ fn refused(primary: &Primary, failed: Failed) -> Error {
     let (major, minor) = primary.info.compute_capability;
     let log = match failed.code {
         status::NO_BINARY_FOR_GPU => format!(
-            "the image has no code for this GPU, which is an sm_{major}{minor}; compile it for `-arch=sm_{major}{minor}`"
+            "the image has no code for this GPU (sm_{major}{minor}); compile its kernels with `-arch=sm_{major}{minor}`"
         ),
         status::INVALID_IMAGE | status::INVALID_SOURCE => {
             "the driver cannot read the image; make it with a toolkit that is no newer than the driver".into()
@@ -42,7 +42,7 @@ fn refused(primary: &Primary, failed: Failed) -> Error {
     Error::LoadFailed { log }
 }
 
-/// The kernels of a module, with the sizes of their parameters.
+/// Returns the kernels of a module, with the offsets and sizes of their parameters.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if the driver is older than CUDA 12.4.
@@ -53,7 +53,8 @@ pub(super) fn kernels_of(
 ) -> Result<Vec<(FunctionHandle, EntryInfo)>> {
     let failed = |failed| primary.error(failed);
     let too_old = || {
-        let what = "a cubin with a driver older than CUDA 12.4; load the PTX of the same kernels";
+        let what =
+            "loading a cubin with a driver older than CUDA 12.4 (its PTX loads with any driver)";
         Error::unsupported(what, &primary.info.address)
     };
     // SAFETY: the module is loaded.
@@ -72,7 +73,7 @@ fn params_of(primary: &Primary, function: FunctionHandle, _: &Bound) -> Result<V
     let mut params = Vec::new();
     loop {
         let index = params.len();
-        // SAFETY: the caller has the module loaded.
+        // SAFETY: the module of the kernel is loaded.
         let info = unsafe { primary.api.param_info(function, index) };
         let Some((offset, size)) = info.map_err(|failed| primary.error(failed))? else {
             return Ok(params);

@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     primary: &'static Primary,
     table: RwLock<FxHashMap<AllocId, Allocation>>,
     cache: IdCache,
-    /// The bytes of all allocations.
+    /// The bytes of all allocations from the driver, without variables.
     used: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ struct AddressRange {
 #[derive(Debug, Clone, Copy)]
 struct Allocation {
     range: AddressRange,
-    /// The module, if this is one of its variables. The driver frees it with the module.
+    /// The module, if this is a variable. The memory is freed with the module.
     module: Option<ModuleId>,
 }
 
@@ -80,7 +80,7 @@ impl Memory {
         inserted
     }
 
-    /// Names memory of a module.
+    /// Adds a variable of a module as an allocation.
     pub(crate) fn name_variable(
         &self,
         id: AllocId,
@@ -141,7 +141,7 @@ impl Memory {
         Ok(range)
     }
 
-    /// The bytes of the live allocations.
+    /// Returns the bytes of the live allocations, without variables.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -155,7 +155,7 @@ impl Memory {
         Ok(MemoryInfo { used, free: free as u64, total: total as u64 })
     }
 
-    /// Takes out every allocation, for a backend that is dropped.
+    /// Takes out every allocation for a backend that is dropped, without variables, which the driver frees.
     pub(crate) fn take(&self) -> Vec<Address> {
         let all = std::mem::take(&mut *self.table.write()).into_values();
         all.filter(|it| it.module.is_none()).map(|it| it.range.address).collect()

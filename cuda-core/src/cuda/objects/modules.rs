@@ -56,9 +56,9 @@ struct LoadedModule {
     primary: &'static Primary,
     raw: ModuleHandle,
     functions: Box<[DriverFunction]>,
-    /// The variables that the driver knows.
+    /// The variables that the driver found in the module.
     variables: Vec<DriverVariable>,
-    /// The kernels of a cubin.
+    /// The kernels of a cubin. Empty for PTX.
     entries: Vec<EntryInfo>,
     log: String,
 }
@@ -296,13 +296,13 @@ impl LoadedModule {
         Ok(module)
     }
 
-    /// A module that the driver has loaded. From here on, dropping it unloads it.
+    /// Wraps a module that the driver has loaded. Dropping the result unloads the module.
     fn new(primary: &'static Primary, raw: ModuleHandle, log: String) -> Self {
         let (functions, variables, entries) = Default::default();
         Self { primary, raw, functions, variables, entries, log }
     }
 
-    /// A variable, unless the driver does not know it.
+    /// Returns the address and size of a variable, or `None` if the driver does not have it.
     fn locate(&self, name: String, _: &Bound) -> Option<DriverVariable> {
         let (mut address, mut bytes) = (0, 0);
         let symbol = CString::new(name.as_str()).ok()?;

@@ -55,23 +55,24 @@ impl Function {
 
     #[inline]
     pub(super) fn shape(&self) -> &Shape {
-        // As for `info`.
+        // The index was found in a list of the same length.
         &self.module.0.parts.shapes[self.entry as usize]
     }
 
     /// Whether a launch on `stream` claims variables of the module.
     #[inline]
     pub(super) fn claims_variables(&self, stream: &Stream) -> bool {
-        self.shape().has_variables && (self.module.0.parts.variables.any() || stream.is_recording())
+        self.shape().has_variables
+            && (self.module.0.parts.variables.any_named() || stream.is_recording())
     }
 
-    /// The allocations of the variables that a launch on `stream` claims, with its access to them: those that the device
-    /// knows, and in a recording all that the kernel may use, because its replays cannot add any.
+    /// Returns the variables that a launch on `stream` claims, with the access. A live launch claims those that have an
+    /// id on the device. A recorded launch claims all that the kernel may use, because a replay cannot add claims.
     pub(super) fn variables(&self, stream: &Stream) -> Result<Vec<(Arc<Allocation>, Access)>> {
         let variables = &self.module.0.parts.variables;
         let mut claimed = Vec::new();
         for index in self.info().variables.iter().copied() {
-            if !stream.is_recording() && !variables.is_known(index) {
+            if !stream.is_recording() && !variables.is_named(index) {
                 continue;
             }
             let is_constant = variables.infos[index as usize].is_constant;

@@ -18,10 +18,13 @@ impl Function {
     /// [`Error::InvalidLaunch`], [`Error::WrongDevice`], or an error of the backend.
     ///
     /// # Safety
-    /// The kernel accesses no device memory but that of the buffers among `arguments` and the module variables that its
-    /// code names, only inside their bounds, and only reads those that were given as `Access::Read`. No other code uses a buffer that was
-    /// given as `Access::Write` while this call lasts. If `stream` belongs to a recording, the first promise holds at
-    /// every replay, with the contents that the buffers then have.
+    /// - The kernel accesses only the buffers among `arguments` and the variables of its module, inside their bounds.
+    /// - It only reads buffers given as `Access::Read`, and `__constant__` variables.
+    /// - No other code uses a buffer that was given as `Access::Write` while this call lasts.
+    /// - Launches that overlap do not race on a variable. The library orders launches that use a variable after the first
+    ///   call of [`Module::variable`](super::Module::variable). It never does so for modules from cubins.
+    ///
+    /// If `stream` belongs to a recording, this holds at every replay, with the contents that the buffers then have.
     #[inline]
     pub unsafe fn launch(
         &self,

@@ -26,7 +26,7 @@ pub struct Loading {
 
 /// The part of a module that only the device knows.
 struct Reported {
-    /// The largest block of each kernel.
+    /// The maximum number of threads per block of each kernel.
     max_threads: Vec<u32>,
     /// The compiler's log.
     log: String,
@@ -56,18 +56,19 @@ impl Device {
         Loading::new(self, module_info(ptx)?, ModuleImage::Ptx(ptx.to_owned()))
     }
 
-    /// Loads a cubin or a fatbin: machine code, which needs no compiler on this machine. Otherwise the same as
-    /// [`load_ptx`](Self::load_ptx).
+    /// Loads a cubin or a fatbin. Blocks, with the rules of [`load_ptx`](Self::load_ptx).
     ///
-    /// The types of parameters are unknown, so launches check the number and the sizes of arguments, not their kinds.
-    /// [`Module::variables`] is empty. The driver tells the parameters since CUDA 12.4.
+    /// The driver compiles nothing, unless a fatbin has only PTX for this GPU. The types of parameters are unknown, so
+    /// launches check the number and the sizes of arguments, not their kinds. [`Module::variables`] is empty, and
+    /// launches are not ordered by the variables that they use.
     ///
     /// # Errors
-    /// [`Error::LoadFailed`] if it is no such image or contains no code for this GPU, and [`Error::Unsupported`] with an
-    /// older driver, or on a device that is no NVIDIA GPU.
+    /// - [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin, or has no code for this GPU.
+    /// - [`Error::Unsupported`] if the driver is older than CUDA 12.4, or the device is not an NVIDIA GPU.
+    /// - Or an error of the device.
     ///
     /// # Safety
-    /// The image is complete and was made by NVIDIA's tools: the driver reads its lengths from the image itself.
+    /// `image` is complete and was made by NVIDIA's tools. The driver does not check the lengths inside the image.
     pub unsafe fn load_cubin(&self, image: &[u8]) -> Result<Module> {
         // SAFETY: the caller's promise.
         unsafe { self.start_loading_cubin(image) }?.wait()
@@ -76,7 +77,8 @@ impl Device {
     /// Starts to load a cubin or a fatbin, without blocking.
     ///
     /// # Errors
-    /// [`Error::LoadFailed`] if it is no such image.
+    /// [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin. Other errors of `load_cubin` come from the
+    /// [`Loading`].
     ///
     /// # Safety
     /// As for [`load_cubin`](Self::load_cubin).

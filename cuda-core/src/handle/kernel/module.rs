@@ -22,8 +22,7 @@ pub struct Module(pub(super) ShardedArc<Loaded>);
 pub(super) struct Loaded {
     device: Device,
     pub(super) parts: Parts,
-    /// The variables that were requested or launched through this handle. It keeps them, so that later launches are
-    /// ordered with earlier uses.
+    /// The variables that this handle opened. The handle keeps them, so that later uses are ordered after earlier ones.
     kept: Mutex<Vec<Arc<Allocation>>>,
 }
 
@@ -120,20 +119,21 @@ impl Module {
     }
 
     /// Returns the variables of this module: `__device__` and `__constant__` in CUDA C, `.global` and `.const` in PTX.
+    /// Empty for a cubin.
     pub fn variables(&self) -> &[VariableInfo] {
         &self.0.parts.variables.infos
     }
 
-    /// Returns the memory of a variable as a buffer of elements of type `T`, to be uploaded, read back, filled or sliced
-    /// like any other buffer. The variable belongs to the module: the buffer keeps the module loaded, and dropping it
-    /// frees nothing. Buffers of one variable are the same memory.
+    /// Returns the memory of a variable as a buffer of elements of type `T`. Every call returns the same memory.
     ///
-    /// From the first call for a variable on, the library orders every launch of a kernel that may use it with all other
-    /// uses: as a read if the variable is `__constant__`, as a write if it is `__device__`. So kernels that share such a
-    /// `__device__` variable run one after the other, on all streams. Call this before other threads launch such kernels.
-    /// A fault before the first call does not mark the contents as lost.
+    /// The memory belongs to the module. The buffer keeps the module loaded, and dropping the buffer frees nothing.
     ///
-    /// The type of the elements is not checked, only their size.
+    /// From the first call for a variable on, every launch of a kernel that may use the variable claims it: for reading
+    /// if it is `__constant__`, for writing if it is `__device__`. So kernels that share a `__device__` variable run one
+    /// after the other, on all streams. Call this before other threads launch such kernels. The first call submits a
+    /// join of all streams and may call wakers. A fault before it does not mark the contents of the variable as lost.
+    ///
+    /// Only the size of the elements is checked, not their type.
     ///
     /// ```
     /// use cuda_core::{Device, DeviceBuffer};
@@ -147,8 +147,10 @@ impl Module {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchVariable`], which lists the variables of the module; [`Error::OutOfRange`] if the size of the
-    /// variable is no multiple of the size of `T`; or an error of the device.
+    /// - [`Error::NoSuchVariable`], which lists the variables of the module.
+    /// - [`Error::OutOfRange`] if the size of the variable is not a multiple of the size of `T`, or if the device's
+    ///   compiler removed the variable.
+    /// - Or an error of the device.
     pub fn variable<T: Element>(&self, name: &str) -> Result<DeviceBuffer<T>> {
         let variables = &self.0.parts.variables;
         let found = variables.infos.iter().position(|it| it.name == name);
@@ -157,7 +159,7 @@ impl Module {
         Ok(DeviceBuffer::of_variable(self.open_variable(index as u32)?, len))
     }
 
-    /// The allocation of a variable, which this handle keeps.
+    /// Returns the allocation of a variable, and keeps it in this handle.
     pub(super) fn open_variable(&self, index: u32) -> Result<Arc<Allocation>> {
         let Parts { id, unloads, variables, .. } = &self.0.parts;
         let variable = variables.open(index, self.device(), *id, unloads.clone())?;
@@ -180,13 +182,13 @@ impl Module {
     }
 }
 
-/// Names in words.
+/// Lists names for a message, or returns `none`.
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The number of elements of a variable.
+/// Returns the number of elements of type `T` in a variable, or an error if they do not fill it.
 fn elements<T>(variable: &VariableInfo) -> Result<usize> {
     let (bytes, size) = (variable.bytes, size_of::<T>() as u64);
     match bytes.checked_rem(size) {
@@ -194,7 +196,7 @@ fn elements<T>(variable: &VariableInfo) -> Result<usize> {
         _ => {
             let (what, ty) = (format!("variable `{}`", variable.name), std::any::type_name::<T>());
             let detail = format!(
-                "its {bytes} bytes are no whole number of {ty} of {size} bytes; use its own element type"
+                "its size of {bytes} bytes is not a multiple of {size} bytes, the size of {ty}; request its own element type"
             );
             Err(Error::OutOfRange { what: what.into(), detail })
         }

@@ -1,14 +1,14 @@
 //! The variables of a module as buffers.
 //!
 //! # Ordering
-//! Kernels use variables without an argument. A variable gets an allocation, with its own histories, when a handle is
-//! first requested, or when a launch that may use it is recorded. From then on, every launch of a kernel that may use the
-//! variable claims it like an argument: for reading if it is a constant, otherwise for writing. Launches need no handle
-//! of the variable, so its submissions take turns (`stream::turns`).
+//! Kernels use variables without an argument. A variable gets an allocation, with its own history, at the first call of
+//! `Module::variable`, or when a launch that may use it is recorded. From then on, every launch of a kernel that may use
+//! the variable claims it: a constant for reading, another variable for writing. Such a launch holds no handle of the
+//! variable. Therefore submissions that use a variable take turns (`stream::turns`).
 //!
-//! The device knows the variable by one id until the module is unloaded. The allocation lives as long as a handle of the
-//! variable, or of the module, that used it. If it is needed again later, a new one with the same id begins behind
-//! everything that was submitted before.
+//! The device keeps one id for the variable until the module is unloaded. The allocation lives as long as a buffer of
+//! the variable, a recording, or a module handle that opened it. A later allocation has the same id. Its history begins
+//! with a join behind everything that was submitted before.
 
 use std::{
     any::Any,
@@ -24,18 +24,18 @@ use crate::{
     },
 };
 
-/// The variables of a module. All its handles share them.
+/// The variables of a module, shared by all handles of the module.
 pub(super) struct Variables {
     pub(super) infos: Vec<VariableInfo>,
-    /// Whether the device knows one of them.
+    /// Whether one of them has an id on the device.
     any: AtomicBool,
-    /// By variable.
+    /// One slot for each variable, in the order of `infos`.
     slots: Mutex<Vec<Slot>>,
 }
 
 #[derive(Default)]
 struct Slot {
-    /// The name on the device.
+    /// The id on the device.
     id: Option<AllocId>,
     allocation: Weak<Allocation>,
 }
@@ -46,24 +46,24 @@ impl Variables {
         Self { infos, any: AtomicBool::new(false), slots }
     }
 
-    /// Whether the device knows one of them. Relaxed: a launch that is not ordered after the first handle of a variable
-    /// is not ordered with it either.
+    /// Whether one of them has an id on the device. Relaxed: the caller orders launches after the first handle, or they
+    /// are unordered.
     #[inline]
-    pub(super) fn any(&self) -> bool {
+    pub(super) fn any_named(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Whether the device knows a variable.
-    pub(super) fn is_known(&self, index: u32) -> bool {
+    /// Whether a variable has an id on the device.
+    pub(super) fn is_named(&self, index: u32) -> bool {
         self.slots.lock().get(index as usize).is_some_and(|slot| slot.id.is_some())
     }
 
-    /// The allocation of a variable. Names it on the device if that does not know it yet.
+    /// Returns the allocation of a variable. Names the variable on the device first, if it has no id.
     ///
-    /// Joins all streams for a new allocation. That may call wakers, so no lock is held meanwhile.
+    /// A new allocation needs a join of all streams. The join may call wakers, so no lock is held meanwhile.
     ///
     /// # Errors
-    /// An error of the device. [`Error::OutOfRange`](crate::Error::OutOfRange) if it has no such variable.
+    /// An error of the device. [`Error::OutOfRange`](crate::Error::OutOfRange) if the device has no such variable.
     pub(super) fn open(
         &self,
         index: u32,

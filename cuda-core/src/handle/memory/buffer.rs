@@ -107,7 +107,7 @@ impl<T: Element> DeviceBuffer<T> {
 }
 
 impl<T> DeviceBuffer<T> {
-    /// The memory of a module's variable.
+    /// Returns a buffer of `len` elements over the variable of a module.
     pub(crate) fn of_variable(allocation: Arc<Allocation>, len: usize) -> Self {
         Self { allocation, start: 0, len, element: PhantomData }
     }

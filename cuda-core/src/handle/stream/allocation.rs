@@ -17,12 +17,12 @@ use crate::{
     },
 };
 
-/// Untyped device memory, freed in stream order after its last use.
+/// Untyped device memory. Pool memory is freed in stream order after its last use, a variable with its module.
 pub struct Allocation {
     device: Device,
     id: AllocId,
     bytes: u64,
-    /// The module, if this is one of its variables. The module frees the memory.
+    /// The module, if this is a variable. The memory is freed with the module.
     module: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) accesses: Accesses,
     /// Whether submissions that use it take turns: see `turns`.
@@ -32,13 +32,13 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Memory of a device's pool, which `allocated` has allocated. It was charged with at least one byte.
+    /// Memory from the pool of a device. `allocated` is the ticket of the allocation. At least one byte was charged.
     pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
         Self::with_module(device, id, bytes, allocated, None)
     }
 
-    /// A variable of a module. Kernels use it without a handle, so its submissions take turns. All earlier ones are
-    /// ahead of `named`.
+    /// A variable of a module. Launches hold no handle of it, so submissions take turns. `named` comes after all earlier
+    /// submissions of the device.
     pub(crate) fn variable(
         device: Device,
         id: AllocId,
@@ -101,7 +101,7 @@ impl Allocation {
         self.accesses.split(at)
     }
 
-    /// Makes its submissions take turns from now on. Called while the caller holds the handle.
+    /// Marks the allocation: submissions that use it take turns from now on. The caller holds a handle.
     pub(super) fn take_turns(&self) {
         self.takes_turns.store(true, Ordering::Relaxed);
     }

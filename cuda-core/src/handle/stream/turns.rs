@@ -3,10 +3,10 @@
 //! # Rules
 //! A history may hold the claim of a submission that is not published yet, and no submission can name an unpublished
 //! ticket. Among live handles such a claim only reads, because a writer holds its memory exclusively while it submits.
-//! A replay holds no such right: it writes memory without holding its handles. So does a launch that writes a variable.
-//! So:
-//! - An allocation is *marked* when a recording uses it, while the recorded operation holds the handle. It stays marked.
-//!   A variable is always marked.
+//! A replay holds no such right: it writes memory without holding its handles. Nor does a launch that writes a variable.
+//! Therefore:
+//! - An allocation is *marked* when a recording uses it, while the recorded operation holds the handle. A mark is never
+//!   removed. A variable is marked from the start.
 //! - A submission that uses a marked allocation holds that allocation's turn from before its claims until it is
 //!   published or refused. A replay holds the turns of everything that it uses until its last node is published.
 //! - Turns are taken with the order lock of the stream held, in the order of the allocations' ids. So turns and

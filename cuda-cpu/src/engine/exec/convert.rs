@@ -57,7 +57,7 @@ impl<A: Int, R: Int> Unary for ClampInt<A, R> {
             return R::from_bits(a.bits().min(max));
         }
         let min = if imm & TARGET_SIGNED != 0 { !max as i64 } else { 0 };
-        // A signed source cannot exceed the range of i64.
+        // Every other source fits in i64.
         R::from_bits((a.bits() as i64).max(min).min(max.min(i64::MAX as u64) as i64) as u64)
     }
 }

@@ -133,7 +133,7 @@ where
     d
 }
 
-/// Rounds the finite sums. Not inlined, because many handlers share it.
+/// Rounds every sum as if it were finite. Not inlined, because many handlers share it.
 #[inline(never)]
 fn rounded<D: Accumulator>(exact: &Exact) -> Sums {
     let mut d = [[0; N]; 16];
