@@ -2,7 +2,7 @@
 //!
 //! Under the stream's order lock, a submission takes the next number, claims the histories of its operands, names the
 //! tickets that it comes after, retains what it needs, and is handed to the backend. A refused one leaves nothing behind.
-//! Work of a recording goes to the recorder instead, and submissions that use recorded memory take turns.
+//! Work of a recording goes to the recorder instead. Submissions that use marked memory take turns (see `turns`).
 
 use std::sync::Arc;
 
@@ -56,13 +56,13 @@ impl Stream {
     ) -> Result<Ticket> {
         let device = self.device();
         device.core().reclaim_memory();
-        let mut recorded = self.recorder().is_some();
+        let mut takes_turns = self.recorder().is_some();
         for operand in operands {
             device.check_same("a buffer", operand.allocation.device())?;
-            recorded |= operand.allocation.takes_turns();
+            takes_turns |= operand.allocation.takes_turns();
         }
-        if recorded {
-            return self.submit_recorded(work, operands, joined, keep, host);
+        if takes_turns {
+            return self.submit_in_turn(work, operands, joined, keep, host);
         }
         let mut marks = self.timeline().order.lock();
         let submitted = self.submit_ordered(&mut marks, work, operands, joined, keep, host);
@@ -71,9 +71,9 @@ impl Stream {
         submitted
     }
 
-    /// Submits work of a recording, or work on memory that a recording uses.
+    /// Submits work of a recording, or work on a marked allocation, which takes turns.
     #[cold]
-    fn submit_recorded(
+    fn submit_in_turn(
         &self,
         work: &Work<'_>,
         operands: &[Operand<'_>],
@@ -101,7 +101,8 @@ impl Stream {
         Ok(self.publish_recorded(number))
     }
 
-    /// Submits work. Called with the order lock held, with checked operands, and with the turns of recorded memory.
+    /// Submits work. Called with the order lock held, with checked operands, and with the turns of marked
+    /// allocations.
     #[inline]
     pub(crate) fn submit_ordered(
         &self,

@@ -197,7 +197,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     b.emit(op)
 }
 
-/// Adds the extra operands of a load or store.
+/// Adds the extra operands of a load or store: its state space, then its registers. Returns the index of the first.
 pub(super) fn space_and_registers(
     b: &mut Builder<'_>,
     space: SpaceKind,

@@ -8,7 +8,7 @@ use super::map::Pick;
 use super::simd::Level;
 use crate::engine::decode::form::Form;
 
-/// Returns the highest level for upper halves of products. There are no vector instructions for those of 64 bits.
+/// Returns the highest level for upper halves of products. No vector instruction computes those of 64 bits.
 const fn top_of_product<I: Int>() -> Level {
     if I::BITS == 64 { Level::Base } else { I::TOP }
 }

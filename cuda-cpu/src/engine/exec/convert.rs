@@ -25,7 +25,7 @@ const INTEGRAL: u64 = 8;
 /// Values that are too large become the largest finite number.
 pub(super) const SATFINITE: u64 = 16;
 pub(super) const ROUND: u32 = 5;
-/// `imm` of [`ClampInt`]: the number of the target's bits without the sign bit, and whether the target is signed.
+/// Fields of `imm` of [`ClampInt`]: from bit `TARGET`, the number of value bits of the target; then whether it is signed.
 const TARGET: u32 = 16;
 const TARGET_SIGNED: u64 = 1 << 24;
 
@@ -38,7 +38,7 @@ struct FloatToFloat<A, D>(PhantomData<(A, D)>);
 impl<A: Int, D: Int> Unary for IntToInt<A, D> {
     type A = A;
     type D = D;
-    // Few conversions are distinct (see `pick_integer`), and these are common.
+    // These conversions are common, and `pick_integer` needs few of them.
     const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: A, _imm: u64) -> D {
@@ -267,8 +267,8 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     pick.map(|p| p.with(imm | p.imm))
 }
 
-/// Selects a conversion between integers. Lanes of 32 bits hold all narrower integers, extended. So most conversions
-/// only extend the narrower type of the two, and share handlers.
+/// Selects a conversion between integers. A 32-bit lane holds a narrower integer sign- or zero-extended. So most
+/// conversions only extend the narrower of the two types, and share handlers.
 fn pick_integer(to: T, from: T) -> Option<Pick> {
     let is_wide = |ty: T| ty.size() == 8;
     let narrower = if to.size() <= from.size() { to } else { from };
@@ -278,7 +278,7 @@ fn pick_integer(to: T, from: T) -> Option<Pick> {
             S16: i16, U32: u32, S32: i32]),
         (false, true) => to_each!(IntToInt, u64, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
             S32: u32]),
-        // Extends the sign, but not to the whole lane.
+        // Extends the sign to 16 bits, not to the whole lane.
         (false, false) if (to, from) == (T::U16, T::S8) => Some(map::unary::<IntToInt<i8, u16>>()),
         (false, false) => to_each!(IntToInt, u32, narrower, [U8: u8, S8: i8, U16: u16, S16: i16,
             U32: u32, S32: u32]),

@@ -107,7 +107,7 @@ pub(crate) struct Pair(pub(crate) f32, pub(crate) f32);
 impl Lane for Pair {
     type Raw = u64;
     const KIND: Kind = Kind::W64;
-    // Compilers emit these only for GPUs after sm_90.
+    // Compilers emit operations on pairs only for targets newer than sm_90.
     const TOP: Level = Level::Base;
     #[inline(always)]
     fn from_raw(raw: u64) -> Self {

@@ -45,8 +45,8 @@ macro_rules! ternary {
     )* };
 }
 
-/// Sets the highest level for which an operation is compiled. `slow` operations are not vectorised by compilers, and
-/// kernels do not use `rare` ones in inner loops.
+/// Sets the highest level for which an operation is compiled. Compilers do not vectorise `slow` operations. Kernels do not
+/// use `rare` operations in inner loops.
 macro_rules! top {
     () => {};
     (slow) => {

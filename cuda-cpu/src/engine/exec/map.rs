@@ -1,8 +1,8 @@
 //! Handlers of lane-wise instructions, generated from one small function per operation.
 //!
-//! A handler is compiled for each [`Level`] of processor up to the operation's `TOP`. Handlers are most of the compile
-//! time of this crate, so operations that kernels rarely use, and those that compilers do not vectorise, have a lower
-//! `TOP`. The level is selected once, when a program is decoded. The results are the same at each level: `mul_add`
+//! A handler is compiled for each [`Level`] of processor up to the operation's `TOP`. Compiling handlers takes most of
+//! the build time of this crate. So `TOP` is lower for operations that kernels rarely use, or that compilers do not
+//! vectorise. The level is selected once, when a program is decoded. The results are the same at each level: `mul_add`
 //! always rounds once, and is only slow without hardware support.
 //!
 //! Lanes that do not execute are also computed, because operations cannot fault. Their results are not written.
@@ -47,7 +47,7 @@ pub(crate) trait Ternary: 'static {
 /// The bit of a comparison's `imm` that negates its results.
 pub(crate) const NEGATED: u64 = 1 << 63;
 
-/// A comparison: a predicate of two operands. Handlers evaluate [`NEGATED`].
+/// A comparison: a predicate of two operands. The handler negates the result if `imm` contains [`NEGATED`].
 pub(crate) trait Compare: 'static {
     type A: Lane;
     type B: Lane;
@@ -223,7 +223,7 @@ fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         // SAFETY: the processor supports the level.
         bits = unsafe { V::bits(&results) };
     }
-    // The sign of `imm`, in all bits.
+    // All of its bits are `NEGATED`, the sign bit of `imm`.
     let negated = (op.imm as i64 >> 63) as u32;
     ctx.set_pred(op.d, ctx.mask, bits ^ negated);
     Flow::Next
@@ -264,8 +264,7 @@ at_levels! {
     Compare, compare_body: compare_handlers, compare_base, compare_avx2, compare_avx512;
 }
 
-// The operations are constants: code that assembles them would be compiled for each one. A constant also refers only to
-// the handlers up to the operation's `TOP`.
+// Each `Operation` is a constant, so no code that builds it is compiled. It names only handlers up to `TOP`.
 
 pub(crate) fn unary<O: Unary>() -> Pick {
     const {

@@ -4,8 +4,8 @@
 //! copies. The unsafe code dereferences pointers that `locate` has checked for the same access, with the racy-access
 //! functions of `memory::access`. Kernel parameters are never written.
 //!
-//! The state space is the first extra operand. Loads and stores are also compiled for each kind of memory, because
-//! their fast path depends on it. Global and generic accesses have the same fast path.
+//! The state space is the first extra operand. The fast path depends on it, so loads and stores are compiled for each
+//! state space. Global and generic accesses share one fast path.
 
 use super::locate::{Access, SpaceKind, locate, locate_each, prime};
 use super::shape::{Address, Shape, all_inside, likely};
@@ -50,7 +50,7 @@ fn halves<M: Stored, A: Address>(
     Some([shape.run(first(0), bytes, M::BYTES)?, shape.run(first(HALF), bytes, M::BYTES)?])
 }
 
-/// The kinds of memory for which loads and stores are compiled. `GLOBAL` includes generic accesses.
+/// The state spaces for which loads and stores are compiled. `GLOBAL` includes generic accesses.
 const GLOBAL: u8 = SpaceKind::Global as u8;
 const SHARED: u8 = SpaceKind::Shared as u8;
 const LOCAL: u8 = SpaceKind::Local as u8;
@@ -60,8 +60,8 @@ fn space(ctx: &Ctx<'_>, op: &Op) -> SpaceKind {
     SpaceKind::from_code(ctx.extra(op, 0).0)
 }
 
-/// Returns the pattern of the lanes' addresses, or `Mixed` if a pattern could not be used. The lanes of local memory are
-/// apart.
+/// Returns the pattern of the lanes' addresses, or `Mixed` if a pattern is of no use. Lanes of local memory are not
+/// contiguous, so they are always `Mixed`.
 #[inline(always)]
 fn pattern<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &Ctx<'_>, op: &Op) -> Pattern {
     if V::SCALAR || SPACE == LOCAL || ctx.mask != FULL {
@@ -306,8 +306,8 @@ fn store<M: Stored, A: Address, const SPACE: u8>() -> Handler {
 
 /// Returns the handlers for a type and space.
 pub(crate) fn handlers<M: Stored>(space: SpaceKind) -> Handlers {
-    // Kernels have 32-bit addresses of shared memory only, so those of other memory are compiled for the base level.
-    // Stores ignore the sign.
+    // Compilers emit 32-bit addresses for shared memory only. Other 32-bit handlers are compiled for the base level. A
+    // store does not depend on the sign.
     let (load, store): ([Handler; 2], [Handler; 2]) = match space {
         SpaceKind::Global | SpaceKind::Generic => (
             [load_base::<M, u32, GLOBAL>, load::<M, u64, GLOBAL>()],
