@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// A module has no variable of that name.
     #[error(
-        "no variable `{name}` in the module; it has {available}; compilers remove unused variables, and the variables of cubins cannot be listed"
+        "no variable `{name}` in the module; it has {available}; compilers remove unused variables"
     )]
     NoSuchVariable {
         /// The requested name.

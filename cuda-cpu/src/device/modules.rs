@@ -24,8 +24,8 @@ impl LoadedModule {
     /// Parses and decodes a PTX text.
     fn load(image: &ModuleImage, memory: &Arc<Memory>) -> Result<Self> {
         let ModuleImage::Ptx(text) = image else {
-            let what = "loading a cubin, machine code of NVIDIA GPUs (its PTX runs here)";
-            return Err(Error::unsupported(what, "cpu"));
+            let log = "the image is machine code of NVIDIA GPUs; load the PTX of its kernels with `load_ptx`";
+            return Err(Error::LoadFailed { log: log.into() });
         };
         let invalid = |error: cuda_ptx::Error| Error::InvalidPtx { detail: error.to_string() };
         let module = cuda_ptx::parse(text).map_err(invalid)?;

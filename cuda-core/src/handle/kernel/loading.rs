@@ -63,8 +63,9 @@ impl Device {
     /// launches are not ordered by the variables that they use.
     ///
     /// # Errors
-    /// - [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin, or has no code for this GPU.
-    /// - [`Error::Unsupported`] if the driver is older than CUDA 12.4, or the device is not an NVIDIA GPU.
+    /// - [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin, or has no code for this device. A CPU device
+    ///   runs no machine code of GPUs.
+    /// - [`Error::Unsupported`] if the driver is older than CUDA 12.4.
     /// - Or an error of the device.
     ///
     /// # Safety
@@ -100,6 +101,7 @@ fn check_machine_code(image: &[u8]) -> Result<()> {
     }
     let is_text = std::str::from_utf8(image).is_ok_and(|text| text.contains(".version"));
     let log = match is_text {
+        _ if image.is_empty() => "the image is empty",
         true => "the image is PTX; load it with `load_ptx`",
         false => {
             "the image is neither a cubin nor a fatbin; make one with `nvcc -cubin` or `nvcc -fatbin`"

@@ -177,7 +177,10 @@ impl Module {
     }
 
     fn no_such_variable(&self, name: &str) -> Error {
-        let available = list(self.variables().iter().map(|variable| &variable.name));
+        let available = match self.variables() {
+            [] => "none (those of a cubin cannot be listed)".to_owned(),
+            variables => list(variables.iter().map(|variable| &variable.name)),
+        };
         Error::NoSuchVariable { name: name.to_owned(), available }
     }
 }
@@ -196,7 +199,7 @@ fn elements<T>(variable: &VariableInfo) -> Result<usize> {
         _ => {
             let (what, ty) = (format!("variable `{}`", variable.name), std::any::type_name::<T>());
             let detail = format!(
-                "its size of {bytes} bytes is not a multiple of {size} bytes, the size of {ty}; request its own element type"
+                "its size of {bytes} bytes is not a multiple of {size} bytes, the size of {ty}; request the type in its source"
             );
             Err(Error::OutOfRange { what: what.into(), detail })
         }
