@@ -10,7 +10,7 @@ use cuda_async::{
     memory::{fill, upload_into},
     prelude::*,
 };
-use cuda_core::{Access, ArgumentKind, Arguments};
+use cuda_core::{Access, ArgumentKind, Arguments, Recording};
 
 use crate::{modules, on_every_device, polling::own_devices};
 
@@ -161,25 +161,30 @@ fn variable_is_an_argument_like_any_buffer(device: &Device) {
 
 fn replays_use_the_variable_as_it_is_then(device: &Device) {
     let module = load(device);
-    let mut counter = module.variable::<u32>("counter").unwrap();
-    let (recorded, other) = (device.start_recording().unwrap(), device.lend_stream(0).unwrap());
-    let out = look(&module, &recorded, LONG);
-    let recording = recorded.end_recording().unwrap();
-    for value in 0..10 {
-        counter.fill(&other, value).unwrap();
-        recording.replay(&device.lend_stream(0).unwrap()).unwrap();
-        counter.fill(&other, 100).unwrap();
-        assert_eq!(words(copied(&out))[0], value);
-    }
+    let counter = module.variable::<u32>("counter").unwrap();
+    let recorded = record_look(&module);
+    replays_see_the_counter(recorded, counter);
 }
 
-/// The recording is older than the first handle of the variable.
 fn replays_of_earlier_recordings_are_ordered(device: &Device) {
     let module = load(device);
-    let (recorded, other) = (device.start_recording().unwrap(), device.lend_stream(0).unwrap());
-    let out = look(&module, &recorded, LONG);
-    let recording = recorded.end_recording().unwrap();
-    let mut counter = module.variable::<u32>("counter").unwrap();
+    let recorded = record_look(&module);
+    let counter = module.variable::<u32>("counter").unwrap();
+    replays_see_the_counter(recorded, counter);
+}
+
+fn record_look(module: &Module) -> (Recording, DeviceBuffer<u32>) {
+    let recorded = module.device().start_recording().unwrap();
+    let out = look(module, &recorded, LONG);
+    (recorded.end_recording().unwrap(), out)
+}
+
+fn replays_see_the_counter(
+    (recording, out): (Recording, DeviceBuffer<u32>),
+    mut counter: DeviceBuffer<u32>,
+) {
+    let device = out.device();
+    let other = device.lend_stream(0).unwrap();
     for value in 0..10 {
         counter.fill(&other, value).unwrap();
         recording.replay(&device.lend_stream(0).unwrap()).unwrap();

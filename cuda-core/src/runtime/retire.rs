@@ -4,16 +4,11 @@
 //! is retired, and a module unloaded, once everything that used it is known to be complete. Synchronisations, module
 //! loads, new streams and notices check for that.
 
-use std::sync::Arc;
-
 use super::{
     device_core::DeviceCore,
     reclaim::{Freed, Retired},
 };
-use crate::{
-    order::timeline::Timeline,
-    protocol::{Control, ModuleId, StreamId, Ticket},
-};
+use crate::protocol::{Control, ModuleId, StreamId, Ticket};
 
 impl DeviceCore {
     pub(crate) fn retire_allocation(&self, freed: Freed) {
@@ -22,9 +17,7 @@ impl DeviceCore {
 
     /// Queues a module to be unloaded, after everything that was submitted so far: its launches may be on any stream.
     pub(crate) fn retire_module(&self, id: ModuleId) {
-        let last = |it: &Arc<Timeline>| Ticket { stream: it.id, number: it.published() };
-        let uses = self.streams.all().iter().map(last).collect();
-        self.reclaim.rest.push(Retired::Module(id, uses));
+        self.reclaim.rest.push(Retired::Module(id, self.streams.last_tickets()));
     }
 
     pub(crate) fn retire_stream(&self, id: StreamId) {

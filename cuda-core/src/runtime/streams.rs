@@ -60,6 +60,12 @@ impl Streams {
         self.table.read().values().cloned().collect()
     }
 
+    /// The ticket of each stream's last submission. Its number is 0 if there is none.
+    pub(crate) fn last_tickets(&self) -> Vec<Ticket> {
+        let last = |it: &Arc<Timeline>| Ticket { stream: it.id, number: it.published() };
+        self.table.read().values().map(last).collect()
+    }
+
     /// Ends every stream: submissions that are not complete fail with `error`. Called when the device is lost.
     #[cold]
     pub(crate) fn fail_all(&self, error: &Error) {

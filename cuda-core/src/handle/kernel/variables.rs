@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     handle::{device::Device, stream::Allocation},
-    protocol::{AllocId, Control, ModuleId, Result, Ticket, VariableInfo},
+    protocol::{AllocId, Control, ModuleId, Result, VariableInfo},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -90,7 +90,8 @@ impl Variables {
             }
         };
         self.any.store(true, Ordering::Relaxed);
-        let named = join_all_streams(device)?;
+        // Behind everything that was submitted to the device.
+        let named = device.lend_stream(0)?.join(&device.core().streams.last_tickets())?;
         let opened = Allocation::variable(device.clone(), id, *bytes, named, unloads);
         let slot = &mut self.slots.lock()[index as usize];
         // Another thread may have opened it meanwhile.
@@ -99,13 +100,4 @@ impl Variables {
             opened
         }))
     }
-}
-
-/// Submits a join that comes after everything that was submitted to the device.
-fn join_all_streams(device: &Device) -> Result<Ticket> {
-    let stream = device.lend_stream(0)?;
-    let all = device.core().streams.all();
-    let last = all.iter().map(|it| Ticket { stream: it.id, number: it.published() });
-    let last: Vec<_> = last.filter(|it| it.number > 0 && it.stream != stream.id()).collect();
-    stream.join(&last)
 }
