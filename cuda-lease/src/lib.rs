@@ -1,0 +1,3 @@
+//! Leases a GPU of another machine, and runs the same operations on it.
+
+pub mod wire;

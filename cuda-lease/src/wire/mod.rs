@@ -1,0 +1,1 @@
+//! Frames and messages: the bytes that clients and nodes exchange.
