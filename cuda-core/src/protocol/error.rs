@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{Fault, OtherError};
+use super::{Fault, OtherError, Status};
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -234,6 +234,29 @@ pub enum Error {
         /// The name and the text of the status.
         name: String,
     },
+    /// A node refused a request, or ended a lease. [`Status`] states the action to take.
+    #[error("the node `{address}`: {status}: {detail}")]
+    Remote {
+        /// The address of the node.
+        address: String,
+        /// The reason.
+        status: Status,
+        /// The node's message.
+        detail: String,
+    },
+    /// The connection to a node was lost and could not be resumed, or the worker of the lease ended.
+    #[error(
+        "the lease on `{address}` is disconnected: {cause}; {run}; acquire a new lease",
+        run = if *.may_have_run { "the operation may have run, and is not replayed" } else { "the operation has not run" }
+    )]
+    Disconnected {
+        /// The address of the node.
+        address: String,
+        /// The cause.
+        cause: String,
+        /// Whether the operation may have run on the device.
+        may_have_run: bool,
+    },
     /// An error of the program itself, made by [`Error::other`].
     #[error(transparent)]
     Other(OtherError),
@@ -340,7 +363,11 @@ impl Error {
 
     /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
     pub fn is_sticky(&self) -> bool {
-        matches!(self, Error::Fault(_) | Error::DeviceLost { .. })
+        match self {
+            Error::Fault(_) | Error::DeviceLost { .. } | Error::Disconnected { .. } => true,
+            Error::Remote { status, .. } => status.ends_lease(),
+            _ => false,
+        }
     }
 
     /// Returns whether the same call can succeed later without any change to it.
@@ -349,6 +376,7 @@ impl Error {
             // More memory than the device has never becomes free.
             Error::OutOfMemory { requested, total, .. } => requested <= total,
             Error::OutOfHostMemory { .. } | Error::Busy { .. } => true,
+            Error::Remote { status, .. } => status.is_retryable(),
             _ => false,
         }
     }

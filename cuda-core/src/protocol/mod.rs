@@ -25,6 +25,7 @@ mod operand;
 mod other_error;
 mod request;
 mod source_line;
+mod status;
 mod ticket;
 mod work;
 
@@ -47,5 +48,6 @@ pub use operand::{HostRegion, Pattern, Region, Relocation, Use};
 pub use other_error::OtherError;
 pub use request::{Answer, MemoryInfo, Reply, Request};
 pub use source_line::SourceLine;
+pub use status::Status;
 pub use ticket::{Access, Ticket};
 pub use work::{Launch, Submission, Work};

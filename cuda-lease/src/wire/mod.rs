@@ -1,1 +1,35 @@
-//! Frames and messages: the bytes that clients and nodes exchange.
+//! Frames and messages: the bytes that clients, nodes and workers exchange.
+//!
+//! Everything here is a pure function of bytes: no clock, no network, no device. The folder uses the data types of
+//! `cuda_core::protocol` and nothing else of the crate. `session` numbers the frames, `client` and `node` send them.
+//!
+//! A byte stream is a sequence of [frames](frame). A frame has an opcode, and its body is one message: a [`Command`] or
+//! an [`Event`] of a session, a [`Chunk`] of bulk data, or a request or reply about leases. The chapter "The wire" of the
+//! book is the specification. `golden` keeps the bytes of an example of every message.
+
+#![forbid(unsafe_code)]
+
+mod bulk;
+mod codec;
+mod command;
+mod errors;
+mod event;
+mod fault;
+mod frame;
+mod greeting;
+mod launch;
+mod lease;
+pub mod opcode;
+mod submit;
+
+pub use bulk::Chunk;
+pub use codec::{Field, Reader, WireError, Writer};
+pub use command::{BlobId, Command, Hash, ImageKind, Query, Step};
+pub use event::{Event, QueryReply};
+pub use frame::{FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, put_frame};
+pub use greeting::{ALPN, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
+pub use lease::{
+    Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, Refused, Renew,
+    Renewed,
+};
+pub use submit::{PutBlob, Submit, Submitted};

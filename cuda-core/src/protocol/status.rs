@@ -1,0 +1,102 @@
+//! Status codes of nodes.
+
+use std::fmt;
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
+        /// The reason for which a node refused a request or ended a lease. Each variant states the action that the caller
+        /// should take.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u16)]
+        pub enum Status {
+            $($(#[$doc])* $name = $code,)*
+        }
+
+        impl Status {
+            /// Returns the code on the wire.
+            pub const fn code(self) -> u16 {
+                self as u16
+            }
+
+            /// Returns the status of a code. A code that this version does not know is [`Status::Internal`].
+            pub const fn from_code(code: u16) -> Self {
+                match code {
+                    $($code => Self::$name,)*
+                    _ => Self::Internal,
+                }
+            }
+        }
+
+        impl fmt::Display for Status {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$name => $text,)*
+                })
+            }
+        }
+    };
+}
+
+statuses! {
+    /// The request was carried out.
+    Ok = 0, "ok";
+    /// The request is malformed or states an impossible value. Correct it.
+    BadRequest = 1, "bad request";
+    /// The certificate or the token gives no access. Use the certificate that the lease was made with, or ask the
+    /// operator of the node for one.
+    Unauthorized = 2, "unauthorized";
+    /// The module could not be loaded. The message has the compiler's log. Correct the module.
+    LoadFailed = 3, "load failed";
+    /// The launch was refused, or the kernel faulted. Correct the kernel or its arguments. After a fault, acquire a new
+    /// lease.
+    LaunchFailed = 4, "launch failed";
+    /// Device memory could not be written. Check the ranges.
+    WriteFailed = 5, "write failed";
+    /// Device memory could not be read. Check the ranges.
+    ReadFailed = 6, "read failed";
+    /// The time of the lease is over. Acquire a new lease, and renew it in time.
+    LeaseExpired = 7, "lease expired";
+    /// The operator of the node ended the lease, or a lease of a higher priority took its place. Acquire a new lease.
+    Revoked = 8, "revoked";
+    /// The device is out of service, because memory of an ended lease did not come back. Use another device or node.
+    Fenced = 9, "fenced";
+    /// The device or the lease has too little memory, or the node has no place for another lease. Ask for less, or
+    /// wait.
+    CapacityExceeded = 10, "capacity exceeded";
+    /// The connection or the worker of the lease is gone. Acquire a new lease.
+    Disconnected = 11, "disconnected";
+    /// Client and node have no common version of the protocol. Update the older one.
+    UnsupportedVersion = 12, "unsupported version";
+    /// A limit of the tenant is reached. Free a lease, or ask the operator of the node for a higher limit.
+    QuotaExceeded = 13, "quota exceeded";
+    /// The lease or device does not exist. Check the name.
+    NotFound = 14, "not found";
+    /// The node failed for a reason of its own. Report it to the operator of the node.
+    Internal = 15, "internal error";
+}
+
+impl Status {
+    /// Returns whether the same request can succeed later without any change to it.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::CapacityExceeded | Self::QuotaExceeded)
+    }
+
+    /// Returns whether this status ends a lease.
+    pub const fn ends_lease(self) -> bool {
+        matches!(self, Self::LeaseExpired | Self::Revoked | Self::Fenced | Self::Disconnected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_round_trip_and_unknown_codes_are_internal_errors() {
+        for code in 0..16 {
+            assert_eq!(Status::from_code(code).code(), code);
+        }
+        assert_eq!(Status::from_code(999), Status::Internal);
+    }
+}

@@ -1,0 +1,380 @@
+//! Reading and writing the fields of a message.
+//!
+//! Numbers are little-endian. Texts and byte strings have a `u32` length before them, lists a `u32` count, optional fields
+//! one byte that is 0 or 1. A length is checked against the bytes that are left before anything is allocated, so a message
+//! never allocates more than a small multiple of its own size.
+
+use bytes::Bytes;
+
+/// An error in the bytes of a peer. The connection that carried them ends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// A message ends before its fields do.
+    #[error("the message ends inside of a field; it needs {missing} more bytes")]
+    Truncated {
+        /// The number of bytes that are missing.
+        missing: usize,
+    },
+    /// A frame or a field is longer than its limit.
+    #[error("{what} has {length} bytes, and the limit is {limit}")]
+    TooLong {
+        /// The frame or field.
+        what: &'static str,
+        /// Its length in bytes.
+        length: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A frame has an opcode that this side does not know or does not expect here.
+    #[error("the opcode {opcode:#06x} is unknown or not allowed here")]
+    UnexpectedOpcode {
+        /// The opcode.
+        opcode: u16,
+    },
+    /// A field has a value that the schema does not define.
+    #[error("{what} has the undefined value {value}")]
+    Undefined {
+        /// The field.
+        what: &'static str,
+        /// The value.
+        value: u64,
+    },
+    /// A text is not UTF-8.
+    #[error("a text is not valid UTF-8")]
+    NotText,
+    /// A message has an additional field that must be understood, and this side does not know it.
+    #[error("the message has the unknown required field {tag:#06x}; update this program")]
+    RequiredField {
+        /// The tag of the field.
+        tag: u16,
+    },
+    /// An error is nested too deeply.
+    #[error("an error in the message has more than {limit} causes")]
+    TooDeep {
+        /// The limit.
+        limit: u32,
+    },
+}
+
+/// The maximum length of a text in bytes. Writers cut longer texts.
+pub const TEXT_LIMIT: usize = 256 << 10;
+
+/// Writes fields to a byte vector.
+#[derive(Debug)]
+pub struct Writer<'a>(pub(super) &'a mut Vec<u8>);
+
+impl<'a> Writer<'a> {
+    /// Creates a writer that appends to `out`.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self(out)
+    }
+
+    /// Writes one field.
+    #[inline]
+    pub fn put<T: Field>(&mut self, field: T) -> &mut Self {
+        field.put(self);
+        self
+    }
+
+    /// Writes bytes with their length.
+    pub fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.put(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// Writes bytes without their length.
+    pub fn put_raw(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// Writes a text, cut to [`TEXT_LIMIT`].
+    pub fn put_text(&mut self, text: &str) -> &mut Self {
+        self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(TEXT_LIMIT)])
+    }
+
+    /// Writes a list: its count, then its items.
+    pub fn put_list<T>(&mut self, items: &[T], put: impl Fn(&mut Self, &T)) -> &mut Self {
+        self.put(items.len() as u32);
+        items.iter().for_each(|item| put(self, item));
+        self
+    }
+}
+
+/// Reads fields from the body of a message.
+#[derive(Debug, Clone)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Creates a reader of a message's body.
+    pub fn new(body: &'a [u8]) -> Self {
+        Self(body)
+    }
+
+    /// Returns the bytes that are not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Reads one field.
+    ///
+    /// # Errors
+    /// An error if the bytes end or are no such field.
+    #[inline]
+    pub fn get<T: Field>(&mut self) -> Result<T, WireError> {
+        T::get(self)
+    }
+
+    /// Reads `count` bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    #[inline]
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
+        match self.0.split_at_checked(count) {
+            Some((taken, rest)) => {
+                self.0 = rest;
+                Ok(taken)
+            }
+            None => Err(WireError::Truncated { missing: count - self.0.len() }),
+        }
+    }
+
+    /// Reads bytes with their length.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    pub fn get_bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let length: u32 = self.get()?;
+        self.take(length as usize)
+    }
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// An error if the bytes end, or are longer than [`TEXT_LIMIT`], or are no UTF-8.
+    pub fn get_text(&mut self) -> Result<&'a str, WireError> {
+        let bytes = self.get_bytes()?;
+        if bytes.len() > TEXT_LIMIT {
+            let (length, limit) = (bytes.len() as u64, TEXT_LIMIT as u64);
+            return Err(WireError::TooLong { what: "a text", length, limit });
+        }
+        std::str::from_utf8(bytes).map_err(|_| WireError::NotText)
+    }
+
+    /// Reads a list whose items have at least `least` bytes each.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if the count is larger than the rest of the message can hold, or the error of an item.
+    pub fn get_list<T>(
+        &mut self,
+        least: usize,
+        mut get: impl FnMut(&mut Self) -> Result<T, WireError>,
+    ) -> Result<Vec<T>, WireError> {
+        let count: u32 = self.get()?;
+        let needed = (count as usize).saturating_mul(least.max(1));
+        if needed > self.0.len() {
+            return Err(WireError::Truncated { missing: needed - self.0.len() });
+        }
+        (0..count).map(|_| get(self)).collect()
+    }
+
+    /// Reads the end of a message: the additional fields of later versions. Each has a `u16` tag, a `u32` length, and
+    /// its bytes. Unknown tags below 0x8000 are skipped.
+    ///
+    /// # Errors
+    /// [`WireError::RequiredField`] for a tag from 0x8000, or [`WireError::Truncated`].
+    #[inline]
+    pub fn finish(mut self) -> Result<(), WireError> {
+        while !self.0.is_empty() {
+            let tag: u16 = self.get()?;
+            self.get_bytes()?;
+            if tag >= 0x8000 {
+                return Err(WireError::RequiredField { tag });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value that is one field of a message.
+pub trait Field: Sized {
+    /// Appends the field.
+    fn put(&self, w: &mut Writer<'_>);
+
+    /// Reads the field.
+    ///
+    /// # Errors
+    /// An error if the bytes end or are no such field.
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError>;
+}
+
+macro_rules! numbers {
+    ($($ty:ty)*) => {$(
+        impl Field for $ty {
+            #[inline]
+            fn put(&self, w: &mut Writer<'_>) {
+                w.0.extend_from_slice(&self.to_le_bytes());
+            }
+
+            #[inline]
+            fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+                let mut bytes = [0; size_of::<$ty>()];
+                bytes.copy_from_slice(r.take(size_of::<$ty>())?);
+                Ok(<$ty>::from_le_bytes(bytes))
+            }
+        }
+    )*};
+}
+
+numbers! { u8 u16 u32 u64 i32 }
+
+impl Field for bool {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(u8::from(*self));
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        match r.get::<u8>()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(WireError::Undefined { what: "a flag", value: other.into() }),
+        }
+    }
+}
+
+impl Field for String {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_text(self);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        r.get_text().map(str::to_owned)
+    }
+}
+
+impl Field for Bytes {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_bytes(self);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        r.get_bytes().map(Bytes::copy_from_slice)
+    }
+}
+
+impl<const N: usize> Field for [u8; N] {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_raw(self);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(r.take(N)?);
+        Ok(bytes)
+    }
+}
+
+impl Field for [u32; 3] {
+    #[inline]
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self[0]).put(self[1]).put(self[2]);
+    }
+
+    #[inline]
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok([r.get()?, r.get()?, r.get()?])
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.is_some());
+        if let Some(value) = self {
+            value.put(w);
+        }
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        if r.get::<bool>()? { r.get().map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_list(self, |w, item| item.put(w));
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        r.get_list(1, T::get)
+    }
+}
+
+/// Declares a message: a struct whose fields travel in the order of their declaration.
+macro_rules! message {
+    ($($(#[$doc:meta])* $name:ident = $opcode:expr; {
+        $($(#[$field_doc:meta])* $field:ident: $ty:ty,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $ty,)* }
+
+        impl $name {
+            /// The opcode of this message.
+            pub const OPCODE: u16 = $opcode;
+
+            /// Appends the body of this message.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                #[allow(unused_mut, unused_variables)]
+                let mut w = $crate::wire::Writer::new(out);
+                $(w.put(self.$field.clone());)*
+            }
+
+            /// Reads a body of this message.
+            ///
+            /// # Errors
+            /// An error if the bytes are no such message.
+            pub fn decode(body: &[u8]) -> Result<Self, $crate::wire::WireError> {
+                #[allow(unused_mut)]
+                let mut r = $crate::wire::Reader::new(body);
+                let message = Self { $($field: r.get()?,)* };
+                r.finish()?;
+                Ok(message)
+            }
+        }
+    )*};
+}
+pub(super) use message;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_optional_field_is_skipped_and_unknown_required_field_is_an_error() {
+        let mut body = Vec::new();
+        Writer::new(&mut body).put(7u16).put_bytes(b"later");
+        assert_eq!(Reader::new(&body).finish(), Ok(()));
+        Writer::new(&mut body).put(0x8001u16).put_bytes(b"");
+        assert_eq!(Reader::new(&body).finish(), Err(WireError::RequiredField { tag: 0x8001 }));
+    }
+
+    #[test]
+    fn count_beyond_the_message_allocates_nothing() {
+        let body = [0xff, 0xff, 0xff, 0xff, 1, 2, 3];
+        let list: Result<Vec<u64>, _> = Reader::new(&body).get();
+        assert!(matches!(list, Err(WireError::Truncated { .. })));
+    }
+
+    #[test]
+    fn long_text_is_cut_at_a_character() {
+        let text = "é".repeat(TEXT_LIMIT);
+        let mut body = Vec::new();
+        Writer::new(&mut body).put_text(&text);
+        let read = Reader::new(&body).get_text().unwrap().to_owned();
+        assert_eq!(read.len(), TEXT_LIMIT);
+        assert!(read.chars().all(|it| it == 'é'));
+    }
+}

@@ -1,0 +1,351 @@
+//! Commands: the frames of a session from client to node.
+
+use cuda_core::{
+    Ticket,
+    protocol::{AllocId, Launch, ModuleId, Pattern, Region, StreamId},
+};
+
+use super::{
+    Field, Reader, WireError, Writer,
+    launch::{get_launch, put_launch},
+    opcode,
+};
+
+/// The id of the bytes of one upload or download. The client chooses it and never reuses it in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlobId(pub u64);
+
+/// The BLAKE3 hash of a blob.
+pub type Hash = [u8; 32];
+
+/// The form of a module's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ImageKind {
+    /// PTX text.
+    Ptx,
+    /// A cubin or a fatbin.
+    Cubin,
+}
+
+/// A question of a session. The reply is an [`Event::Reply`](super::Event::Reply).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Query {
+    /// Waits until a module is loaded.
+    Loaded(ModuleId),
+    /// Asks for the memory of the lease.
+    Memory,
+    /// Resets the device after a fault.
+    Reset,
+}
+
+/// A command of a session. Commands are carried out in their order, and have no replies.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command<'a> {
+    /// Creates a stream.
+    CreateStream {
+        /// The new stream.
+        id: StreamId,
+        /// The priority; 0 is the default.
+        priority: i32,
+    },
+    /// Retires a stream when its submissions are complete.
+    RetireStream {
+        /// The stream.
+        id: StreamId,
+    },
+    /// Allocates memory in the order of a stream.
+    Allocate {
+        /// The new allocation.
+        id: AllocId,
+        /// Its size.
+        bytes: u64,
+        /// The ticket that the allocation takes.
+        at: Ticket,
+    },
+    /// Frees an allocation after all earlier submissions to `stream`, and after the tickets in `after`.
+    Free {
+        /// The allocation.
+        id: AllocId,
+        /// The stream whose order the free follows.
+        stream: StreamId,
+        /// Tickets of other streams.
+        after: Vec<Ticket>,
+    },
+    /// Loads a module. If the node lacks its bytes, it sends [`Event::NeedBlob`](super::Event::NeedBlob).
+    LoadModule {
+        /// The new module.
+        id: ModuleId,
+        /// The form of its code.
+        kind: ImageKind,
+        /// The hash of its code.
+        hash: Hash,
+        /// The length of its code in bytes.
+        bytes: u64,
+    },
+    /// Unloads a module.
+    UnloadModule {
+        /// The module.
+        id: ModuleId,
+    },
+    /// Gives a variable of a loaded module an id.
+    NameVariable {
+        /// The new allocation.
+        id: AllocId,
+        /// The module.
+        module: ModuleId,
+        /// The name in the PTX.
+        name: String,
+        /// The size in bytes.
+        bytes: u64,
+    },
+    /// Requests an [`Event::Progress`](super::Event::Progress) as soon as a ticket is complete.
+    Sync {
+        /// The ticket.
+        ticket: Ticket,
+    },
+    /// Submits one step of work to a stream.
+    Submit {
+        /// The position of the step.
+        ticket: Ticket,
+        /// Tickets of other streams that come first.
+        after: Vec<Ticket>,
+        /// The step.
+        step: Step<'a>,
+    },
+    /// Asks a question.
+    Query {
+        /// The id that the reply names.
+        id: u64,
+        /// The question.
+        query: Query,
+    },
+}
+
+/// One step of work, as [`Work`](cuda_core::protocol::Work), with the host bytes by value or by blob.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step<'a> {
+    /// Orders the stream after the tickets of the submission.
+    Join,
+    /// Writes bytes that travel in this frame.
+    Write {
+        /// Destination.
+        to: Region,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Writes bytes that travel on the bulk lane.
+    WriteBulk {
+        /// Destination.
+        to: Region,
+        /// The blob that brings them.
+        blob: BlobId,
+        /// Their number.
+        bytes: u64,
+    },
+    /// Reads bytes. They travel back as chunks of the blob.
+    Read {
+        /// Source.
+        from: Region,
+        /// The blob.
+        blob: BlobId,
+        /// Their number.
+        bytes: u64,
+    },
+    /// Copies within the device.
+    Copy {
+        /// Source.
+        from: Region,
+        /// Destination.
+        to: Region,
+        /// Length of the copy.
+        bytes: u64,
+    },
+    /// Fills memory with a repeated pattern.
+    Fill {
+        /// Destination.
+        to: Region,
+        /// The value.
+        pattern: Pattern,
+        /// The number of repetitions.
+        count: u64,
+    },
+    /// Writes the time of the device.
+    Timestamp {
+        /// Destination.
+        to: Region,
+    },
+    /// Runs a kernel.
+    Launch(Launch<'a>),
+}
+
+impl<'a> Command<'a> {
+    /// Returns the opcode of this command.
+    pub fn opcode(&self) -> u16 {
+        match self {
+            Command::CreateStream { .. } => opcode::STREAM_CREATE,
+            Command::RetireStream { .. } => opcode::STREAM_RETIRE,
+            Command::Allocate { .. } => opcode::MEM_ALLOC,
+            Command::Free { .. } => opcode::MEM_FREE,
+            Command::LoadModule { .. } => opcode::MODULE_LOAD,
+            Command::UnloadModule { .. } => opcode::MODULE_UNLOAD,
+            Command::NameVariable { .. } => opcode::MODULE_VARIABLE,
+            Command::Sync { .. } => opcode::SYNC,
+            Command::Query { .. } => opcode::QUERY,
+            Command::Submit { step, .. } => match step {
+                Step::Join => opcode::JOIN,
+                Step::Write { .. } => opcode::MEM_WRITE,
+                Step::WriteBulk { .. } => opcode::MEM_WRITE_BULK,
+                Step::Read { .. } => opcode::MEM_READ,
+                Step::Copy { .. } => opcode::MEM_COPY,
+                Step::Fill { .. } => opcode::MEM_FILL,
+                Step::Timestamp { .. } => opcode::TIMESTAMP,
+                Step::Launch(_) => opcode::LAUNCH,
+            },
+        }
+    }
+
+    /// Appends the body of this command.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let w = &mut Writer::new(out);
+        match self {
+            Command::CreateStream { id, priority } => w.put(*id).put(*priority),
+            Command::RetireStream { id } => w.put(*id),
+            Command::Allocate { id, bytes, at } => w.put(*id).put(*bytes).put(*at),
+            Command::Free { id, stream, after } => {
+                w.put(*id).put(*stream).put_list(after, |w, it| it.put(w))
+            }
+            Command::LoadModule { id, kind, hash, bytes } => {
+                w.put(*id).put(*kind).put(*hash).put(*bytes)
+            }
+            Command::UnloadModule { id } => w.put(*id),
+            Command::NameVariable { id, module, name, bytes } => {
+                w.put(*id).put(*module).put_text(name).put(*bytes)
+            }
+            Command::Sync { ticket } => w.put(*ticket),
+            Command::Query { id, query } => w.put(*id).put(*query),
+            Command::Submit { ticket, after, step } => {
+                w.put(*ticket).put_list(after, |w, it| it.put(w));
+                step.encode(w);
+                w
+            }
+        };
+    }
+
+    /// Reads a command.
+    ///
+    /// # Errors
+    /// An error if the opcode is none of a command, or the bytes are no such message.
+    #[inline]
+    pub fn decode(code: u16, body: &'a [u8]) -> Result<Self, WireError> {
+        let mut r = Reader::new(body);
+        let command = match code {
+            opcode::STREAM_CREATE => Command::CreateStream { id: r.get()?, priority: r.get()? },
+            opcode::STREAM_RETIRE => Command::RetireStream { id: r.get()? },
+            opcode::MEM_ALLOC => {
+                Command::Allocate { id: r.get()?, bytes: r.get()?, at: r.get()? }
+            }
+            opcode::MEM_FREE => {
+                Command::Free { id: r.get()?, stream: r.get()?, after: get_tickets(&mut r)? }
+            }
+            opcode::MODULE_LOAD => Command::LoadModule {
+                id: r.get()?,
+                kind: r.get()?,
+                hash: r.get()?,
+                bytes: r.get()?,
+            },
+            opcode::MODULE_UNLOAD => Command::UnloadModule { id: r.get()? },
+            opcode::MODULE_VARIABLE => Command::NameVariable {
+                id: r.get()?,
+                module: r.get()?,
+                name: r.get()?,
+                bytes: r.get()?,
+            },
+            opcode::SYNC => Command::Sync { ticket: r.get()? },
+            opcode::QUERY => Command::Query { id: r.get()?, query: r.get()? },
+            _ => Command::Submit {
+                ticket: r.get()?,
+                after: get_tickets(&mut r)?,
+                step: Step::decode(code, &mut r)?,
+            },
+        };
+        r.finish()?;
+        Ok(command)
+    }
+}
+
+impl<'a> Step<'a> {
+    #[inline]
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Step::Join => w,
+            Step::Write { to, bytes } => w.put(*to).put_bytes(bytes),
+            Step::WriteBulk { to, blob, bytes } => w.put(*to).put(*blob).put(*bytes),
+            Step::Read { from, blob, bytes } => w.put(*from).put(*blob).put(*bytes),
+            Step::Copy { from, to, bytes } => w.put(*from).put(*to).put(*bytes),
+            Step::Fill { to, pattern, count } => w.put(*to).put(*pattern).put(*count),
+            Step::Timestamp { to } => w.put(*to),
+            Step::Launch(launch) => {
+                put_launch(w, launch);
+                w
+            }
+        };
+    }
+
+    #[inline]
+    fn decode(code: u16, r: &mut Reader<'a>) -> Result<Self, WireError> {
+        Ok(match code {
+            opcode::LAUNCH => Step::Launch(get_launch(r)?),
+            opcode::JOIN => Step::Join,
+            opcode::MEM_WRITE => Step::Write { to: r.get()?, bytes: r.get_bytes()? },
+            opcode::MEM_WRITE_BULK => {
+                Step::WriteBulk { to: r.get()?, blob: r.get()?, bytes: r.get()? }
+            }
+            opcode::MEM_READ => Step::Read { from: r.get()?, blob: r.get()?, bytes: r.get()? },
+            opcode::MEM_COPY => Step::Copy { from: r.get()?, to: r.get()?, bytes: r.get()? },
+            opcode::MEM_FILL => Step::Fill { to: r.get()?, pattern: r.get()?, count: r.get()? },
+            opcode::TIMESTAMP => Step::Timestamp { to: r.get()? },
+            opcode => return Err(WireError::UnexpectedOpcode { opcode }),
+        })
+    }
+}
+
+fn get_tickets(r: &mut Reader<'_>) -> Result<Vec<Ticket>, WireError> {
+    r.get_list(16, Ticket::get)
+}
+
+impl Field for ImageKind {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(match self {
+            ImageKind::Ptx => 0u8,
+            ImageKind::Cubin => 1,
+        });
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        match r.get::<u8>()? {
+            0 => Ok(ImageKind::Ptx),
+            1 => Ok(ImageKind::Cubin),
+            other => Err(WireError::Undefined { what: "a module's kind", value: other.into() }),
+        }
+    }
+}
+
+impl Field for Query {
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Query::Loaded(module) => w.put(1u8).put(*module),
+            Query::Memory => w.put(2u8),
+            Query::Reset => w.put(3u8),
+        };
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        match r.get::<u8>()? {
+            1 => r.get().map(Query::Loaded),
+            2 => Ok(Query::Memory),
+            3 => Ok(Query::Reset),
+            other => Err(WireError::Undefined { what: "a query", value: other.into() }),
+        }
+    }
+}

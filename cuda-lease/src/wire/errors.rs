@@ -1,0 +1,168 @@
+//! The bytes of errors.
+//!
+//! An error is a `u16` tag, its message, and a byte string with its fields. A reader that does not know the tag still has
+//! the message.
+
+use std::time::Duration;
+
+use cuda_core::{Error, protocol::Status};
+
+use super::{
+    Field, Reader, WireError, Writer,
+    fault::{get_fault, put_fault},
+};
+
+/// The maximum number of errors inside each other.
+const DEPTH: u32 = 8;
+
+impl Field for Error {
+    fn put(&self, w: &mut Writer<'_>) {
+        let mut fields = Vec::new();
+        let tag = put_fields(&mut Writer::new(&mut fields), self);
+        w.put(tag).put_text(&self.to_string()).put_bytes(&fields);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        get_error(r, 0)
+    }
+}
+
+/// Writes the fields, and returns the tag.
+fn put_fields(w: &mut Writer<'_>, error: &Error) -> u16 {
+    let mut texts = |tag: u16, texts: &[&str]| {
+        texts.iter().for_each(|it| _ = w.put_text(it));
+        tag
+    };
+    match error {
+        Error::InvalidPtx { detail } => texts(1, &[detail]),
+        Error::LoadFailed { log } => texts(2, &[log]),
+        Error::Arguments { kernel, detail } => texts(3, &[kernel, detail]),
+        Error::InvalidLaunch { kernel, detail } => texts(4, &[kernel, detail]),
+        Error::OutOfRange { what, detail } => texts(5, &[what, detail]),
+        Error::DeviceLost { address, cause } => texts(6, &[address, cause]),
+        Error::Unsupported { what, device } => texts(7, &[what, device]),
+        Error::Host { what, detail } => texts(8, &[what, detail]),
+        Error::Misuse { what, detail } => texts(9, &[what, detail]),
+        Error::NoDriver { detail } => texts(10, &[detail]),
+        Error::DriverUnusable { detail } => texts(11, &[detail]),
+        Error::NoDevice { address, available } => texts(12, &[address, available]),
+        Error::NoSuchKernel { name, available } => texts(13, &[name, available]),
+        Error::NoSuchVariable { name, available } => texts(14, &[name, available]),
+        Error::OutOfMemory { requested, free, total } => {
+            w.put(*requested).put(*free).put(*total);
+            20
+        }
+        Error::OutOfHostMemory { requested } => {
+            w.put(*requested);
+            21
+        }
+        Error::ContentsLost { cause } => {
+            w.put((**cause).clone());
+            22
+        }
+        Error::TimedOut { after } => {
+            w.put(after.as_nanos() as u64);
+            23
+        }
+        Error::Fault(fault) => {
+            put_fault(w, fault);
+            24
+        }
+        Error::Driver { call, code, name } => {
+            w.put_text(call).put(*code).put_text(name);
+            25
+        }
+        Error::PtxTooNew { major, minor, detail } => {
+            w.put(*major).put(*minor).put_text(detail);
+            26
+        }
+        Error::Remote { address, status, detail } => {
+            w.put_text(address).put(*status).put_text(detail);
+            27
+        }
+        Error::Disconnected { address, cause, may_have_run } => {
+            w.put_text(address).put_text(cause).put(*may_have_run);
+            28
+        }
+        _ => 0,
+    }
+}
+
+fn get_error(r: &mut Reader<'_>, depth: u32) -> Result<Error, WireError> {
+    if depth > DEPTH {
+        return Err(WireError::TooDeep { limit: DEPTH });
+    }
+    let (tag, message, fields) = (r.get::<u16>()?, r.get_text()?, r.get_bytes()?);
+    let mut r = Reader::new(fields);
+    let r = &mut r;
+    let error = match tag {
+        1 => Error::InvalidPtx { detail: r.get()? },
+        2 => Error::LoadFailed { log: r.get()? },
+        3 => Error::Arguments { kernel: r.get()?, detail: r.get()? },
+        4 => Error::InvalidLaunch { kernel: r.get()?, detail: r.get()? },
+        5 => Error::OutOfRange { what: r.get::<String>()?.into(), detail: r.get()? },
+        6 => Error::DeviceLost { address: r.get()?, cause: r.get()? },
+        7 => Error::Unsupported { what: r.get::<String>()?.into(), device: r.get()? },
+        8 => Error::Host { what: r.get::<String>()?.into(), detail: r.get()? },
+        9 => Error::Misuse { what: r.get::<String>()?.into(), detail: r.get()? },
+        10 => Error::NoDriver { detail: r.get()? },
+        11 => Error::DriverUnusable { detail: r.get()? },
+        12 => Error::NoDevice { address: r.get()?, available: r.get()? },
+        13 => Error::NoSuchKernel { name: r.get()?, available: r.get()? },
+        14 => Error::NoSuchVariable { name: r.get()?, available: r.get()? },
+        20 => Error::OutOfMemory { requested: r.get()?, free: r.get()?, total: r.get()? },
+        21 => Error::OutOfHostMemory { requested: r.get()? },
+        22 => Error::ContentsLost { cause: Box::new(get_error(r, depth + 1)?) },
+        23 => Error::TimedOut { after: Duration::from_nanos(r.get()?) },
+        24 => get_fault(r)?.into(),
+        25 => Error::Driver { call: r.get::<String>()?.into(), code: r.get()?, name: r.get()? },
+        26 => Error::PtxTooNew { major: r.get()?, minor: r.get()?, detail: r.get()? },
+        27 => Error::Remote { address: r.get()?, status: r.get()?, detail: r.get()? },
+        28 => {
+            Error::Disconnected { address: r.get()?, cause: r.get()?, may_have_run: r.get()? }
+        }
+        _ => Error::Host { what: "an error of the node".into(), detail: message.to_owned() },
+    };
+    Ok(error)
+}
+
+impl Field for Status {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.code());
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        r.get().map(Status::from_code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_core::{Fault, FaultKind};
+
+    use super::*;
+
+    fn round_trip(error: &Error) -> Result<Error, WireError> {
+        let mut out = Vec::new();
+        Writer::new(&mut out).put(error.clone());
+        Reader::new(&out).get()
+    }
+
+    #[test]
+    fn error_without_a_tag_of_its_own_keeps_its_message() {
+        let read = round_trip(&Error::AlreadyEnded).unwrap();
+        assert!(read.to_string().contains("has already ended"), "{read}");
+    }
+
+    #[test]
+    fn nested_errors_have_a_limit() {
+        let fault = Error::from(Fault::new(FaultKind::Trap, "a trap"));
+        let lost = Error::ContentsLost { cause: Box::new(fault) };
+        assert_eq!(round_trip(&lost).unwrap(), lost);
+        let mut deep = lost;
+        for _ in 0..DEPTH {
+            deep = Error::ContentsLost { cause: Box::new(deep) };
+        }
+        assert_eq!(round_trip(&deep), Err(WireError::TooDeep { limit: DEPTH }));
+    }
+}

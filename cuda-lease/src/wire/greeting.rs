@@ -1,0 +1,115 @@
+//! The first frames of a connection and of the lanes of a session.
+
+use bytes::Bytes;
+
+use super::{Field, Reader, WireError, Writer, codec::message, opcode};
+
+/// The protocol name in the TLS handshake.
+pub const ALPN: &[u8] = b"cuda-lease/1";
+
+/// The version of the protocol that this crate speaks.
+pub const VERSION: u16 = 1;
+
+message! {
+    /// The first frame of a client on its control stream.
+    Hello = opcode::HELLO; {
+        /// The oldest version that the client speaks.
+        oldest: u16,
+        /// The newest version that the client speaks.
+        newest: u16,
+        /// The features of the client, one bit each. None is defined yet.
+        features: u64,
+        /// The name and version of the client program, for logs.
+        program: String,
+    }
+
+    /// The reply to [`Hello`].
+    Welcome = opcode::HELLO | opcode::REPLY; {
+        /// The version that both sides use from now on.
+        version: u16,
+        /// The features that both sides have.
+        features: u64,
+        /// The name of the node, for messages.
+        node: String,
+    }
+
+    /// The first frame of a lane: a bidirectional stream of a session.
+    Attach = opcode::ATTACH; {
+        /// The lease.
+        lease: u64,
+        /// Its token.
+        token: Bytes,
+        /// The lane.
+        lane: Lane,
+        /// The epoch of the session to resume; 0 for the lane of a new one.
+        epoch: u32,
+        /// The sequence number of the last frame that the client received on this lane.
+        received: u64,
+    }
+
+    /// The reply to [`Attach`]. The frames of the lane follow it.
+    Attached = opcode::ATTACH | opcode::REPLY; {
+        /// The epoch of the session.
+        epoch: u32,
+        /// The sequence number of the last frame that the node received on this lane.
+        received: u64,
+    }
+}
+
+/// A lane of a session. The frames of a lane are ordered in each direction; those of different lanes are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Commands from the client, events from the node.
+    Commands,
+    /// Bulk data.
+    Bulk,
+}
+
+/// The limits of a session, which the node enforces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The maximum number of submissions in flight on a stream.
+    pub submissions_in_flight: u64,
+    /// The maximum number of bytes of host copies in flight on a stream.
+    pub host_bytes_in_flight: u64,
+    /// The maximum number of bytes of device memory.
+    pub memory: u64,
+    /// The maximum number of streams.
+    pub streams: u32,
+    /// The maximum number of bytes of a module.
+    pub module_bytes: u64,
+}
+
+impl Field for Lane {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(match self {
+            Lane::Commands => 0u8,
+            Lane::Bulk => 1,
+        });
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        match r.get::<u8>()? {
+            0 => Ok(Lane::Commands),
+            1 => Ok(Lane::Bulk),
+            other => Err(WireError::Undefined { what: "a lane", value: other.into() }),
+        }
+    }
+}
+
+impl Field for Limits {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.submissions_in_flight).put(self.host_bytes_in_flight).put(self.memory);
+        w.put(self.streams).put(self.module_bytes);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self {
+            submissions_in_flight: r.get()?,
+            host_bytes_in_flight: r.get()?,
+            memory: r.get()?,
+            streams: r.get()?,
+            module_bytes: r.get()?,
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! Requests about leases and devices, and their replies. They travel on the control stream of a connection.
+
+use bytes::Bytes;
+use cuda_core::{DeviceInfo, protocol::Status};
+
+use super::{Field, Limits, Reader, WireError, Writer, codec::message, opcode};
+
+message! {
+    /// Requests a lease.
+    Allocate = opcode::LEASE_ALLOC; {
+        /// Random bytes that name the request. A repeated request with the same bytes gives the same lease.
+        nonce: [u8; 16],
+        /// The device memory of the lease in bytes.
+        min_vram: u64,
+        /// The time of the lease in seconds.
+        lease_secs: u32,
+        /// The exclusivity class.
+        exclusivity: Exclusivity,
+        /// The device, such as `cuda:0`; any device of the node if it is absent.
+        device: Option<String>,
+        /// The time in milliseconds that the request may wait for a place.
+        wait_ms: u32,
+        /// The priority. Higher numbers come first.
+        priority: i32,
+    }
+
+    /// The reply to [`Allocate`].
+    Granted = opcode::LEASE_ALLOC | opcode::REPLY; {
+        /// The id of the lease.
+        lease: u64,
+        /// The token that gives access to it.
+        token: Bytes,
+        /// The generation of the lease.
+        generation: u32,
+        /// The time until the lease expires, in milliseconds.
+        expires_in_ms: u64,
+        /// The device.
+        device: DeviceInfo,
+        /// The limits of the session.
+        limits: Limits,
+    }
+
+    /// Extends a lease from now on.
+    Renew = opcode::LEASE_RENEW; {
+        /// The lease.
+        lease: u64,
+        /// Its token.
+        token: Bytes,
+        /// The new time in seconds.
+        lease_secs: u32,
+    }
+
+    /// The reply to [`Renew`].
+    Renewed = opcode::LEASE_RENEW | opcode::REPLY; {
+        /// The token of the new generation. The old one stays valid for a while.
+        token: Bytes,
+        /// The new generation.
+        generation: u32,
+        /// The time until the lease expires, in milliseconds.
+        expires_in_ms: u64,
+    }
+
+    /// Ends a lease. The reply is an empty frame with the opcode of the request and [`REPLY`](opcode::REPLY).
+    Free = opcode::LEASE_FREE; {
+        /// The lease.
+        lease: u64,
+        /// Its token.
+        token: Bytes,
+    }
+
+    /// Lists the devices of a node.
+    Inventory = opcode::INVENTORY; {}
+
+    /// The reply to [`Inventory`].
+    InventoryReply = opcode::INVENTORY | opcode::REPLY; {
+        /// The devices.
+        devices: Vec<DeviceEntry>,
+    }
+
+    /// The reply to a request that the node does not carry out.
+    Refused = opcode::REFUSED; {
+        /// The reason.
+        status: Status,
+        /// The reason in words, and what to do.
+        detail: String,
+    }
+}
+
+/// A device of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceEntry {
+    /// The description.
+    pub info: DeviceInfo,
+    /// The bytes of memory that leases may use.
+    pub capacity: u64,
+    /// The bytes of memory that no lease uses.
+    pub free: u64,
+    /// The number of leases.
+    pub leases: u32,
+    /// The maximum number of leases.
+    pub max_leases: u32,
+    /// Whether the device is out of service.
+    pub fenced: bool,
+}
+
+/// The exclusivity class of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Exclusivity {
+    /// Other leases may run on the device at the same time.
+    #[default]
+    Shared,
+    /// Other leases may exist on the device, and one session runs at a time.
+    Session,
+    /// No other lease is on the device.
+    Device,
+}
+
+impl Field for Exclusivity {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(match self {
+            Exclusivity::Shared => 0u8,
+            Exclusivity::Session => 1,
+            Exclusivity::Device => 2,
+        });
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        match r.get::<u8>()? {
+            0 => Ok(Exclusivity::Shared),
+            1 => Ok(Exclusivity::Session),
+            2 => Ok(Exclusivity::Device),
+            other => Err(WireError::Undefined { what: "a class", value: other.into() }),
+        }
+    }
+}
+
+impl Field for DeviceInfo {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_text(&self.address).put_text(&self.name).put(self.memory).put(self.multiprocessors);
+        w.put(self.compute_capability.0).put(self.compute_capability.1);
+        w.put(self.max_threads_per_block).put(self.max_shared_bytes);
+        w.put(self.driver.is_some());
+        if let Some((major, minor)) = self.driver {
+            w.put(major).put(minor);
+        }
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut info = DeviceInfo::new(r.get::<String>()?, r.get::<String>()?);
+        info.memory = r.get()?;
+        info.multiprocessors = r.get()?;
+        info.compute_capability = (r.get()?, r.get()?);
+        info.max_threads_per_block = r.get()?;
+        info.max_shared_bytes = r.get()?;
+        info.driver = if r.get()? { Some((r.get()?, r.get()?)) } else { None };
+        Ok(info)
+    }
+}
+
+impl Field for DeviceEntry {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.info.clone()).put(self.capacity).put(self.free);
+        w.put(self.leases).put(self.max_leases).put(self.fenced);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self {
+            info: r.get()?,
+            capacity: r.get()?,
+            free: r.get()?,
+            leases: r.get()?,
+            max_leases: r.get()?,
+            fenced: r.get()?,
+        })
+    }
+}
