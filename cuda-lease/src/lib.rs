@@ -1,4 +1,6 @@
 //! Leases a GPU of another machine, and runs the same operations on it.
 
+#[cfg(feature = "node")]
+pub mod node;
 pub mod session;
 pub mod wire;

@@ -346,7 +346,7 @@ macro_rules! message {
         }
     )*};
 }
-pub(super) use message;
+pub(crate) use message;
 
 #[cfg(test)]
 mod tests {

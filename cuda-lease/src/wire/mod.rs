@@ -24,6 +24,8 @@ mod submit;
 
 pub use bulk::Chunk;
 pub use codec::{Field, Reader, WireError, Writer};
+#[cfg(feature = "node")]
+pub(crate) use codec::message;
 pub use command::{BlobId, Command, Hash, ImageKind, Query, Step};
 pub use event::{Event, QueryReply};
 pub use frame::{FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, put_frame};

@@ -1,0 +1,6 @@
+//! The node: serves leases of the devices of this machine.
+//!
+//! Lowest first: `worker` carries out the commands of one session on a device. `supervisor` accepts connections, keeps the
+//! leases, and passes frames between clients and workers. It never uses a device itself.
+
+pub mod worker;

@@ -1,0 +1,77 @@
+//! Commands that wait in the order of their stream: for bytes, for staging memory, or for their predecessors.
+
+use std::collections::VecDeque;
+
+use cuda_core::{
+    Error, Ticket,
+    protocol::{AllocId, Region, Work},
+};
+
+use super::staging::Staged;
+use crate::wire::BlobId;
+
+/// A command in the order of a stream.
+pub(super) struct Item {
+    /// The number of resets before this command.
+    pub(super) resets: u64,
+    /// Tickets of other streams that come first.
+    pub(super) after: Vec<Ticket>,
+    pub(super) task: Task,
+}
+
+pub(super) enum Task {
+    /// A submission that the backend carries out as it is.
+    Work { number: u64, work: Work<'static> },
+    Upload(Upload),
+    Download(Download),
+    Allocate { number: u64, id: AllocId, bytes: u64 },
+    Free { id: AllocId },
+    Retire,
+}
+
+/// A write of device memory whose bytes arrive in pieces.
+pub(super) struct Upload {
+    pub(super) number: u64,
+    pub(super) to: Region,
+    pub(super) blob: BlobId,
+    pub(super) bytes: u64,
+    /// The bytes that were submitted.
+    pub(super) submitted: u64,
+    /// The bytes that have arrived.
+    pub(super) arrived: u64,
+    /// Pieces that have arrived and are not submitted, with their lengths.
+    pub(super) pieces: VecDeque<(Staged, usize)>,
+    /// Whether a piece was refused: the rest is discarded.
+    pub(super) is_refused: bool,
+    /// The error of bytes that could not be stored.
+    pub(super) error: Option<Error>,
+}
+
+impl Upload {
+    pub(super) fn new(number: u64, to: Region, blob: BlobId, bytes: u64) -> Self {
+        let (submitted, arrived, pieces, is_refused, error) = Default::default();
+        Self { number, to, blob, bytes, submitted, arrived, pieces, is_refused, error }
+    }
+}
+
+/// A read of device memory.
+pub(super) struct Download {
+    pub(super) number: u64,
+    pub(super) from: Region,
+    pub(super) blob: BlobId,
+    pub(super) bytes: u64,
+    /// The bytes that were submitted.
+    pub(super) submitted: u64,
+}
+
+impl Item {
+    /// The client's number of this command. `None` for a command that takes none.
+    pub(super) fn number(&self) -> Option<u64> {
+        match &self.task {
+            Task::Work { number, .. } | Task::Allocate { number, .. } => Some(*number),
+            Task::Upload(upload) => Some(upload.number),
+            Task::Download(download) => Some(download.number),
+            Task::Free { .. } | Task::Retire => None,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Messages between supervisor and worker. They never travel over a network.
+
+use bytes::Bytes;
+use cuda_core::DeviceInfo;
+
+use crate::wire::{Hash, Limits, message};
+
+message! {
+    /// The first frame to a worker: the limits of its lease.
+    Assign = 0x0700; {
+        /// The limits.
+        limits: Limits,
+    }
+
+    /// A part of the bytes of a blob. The parts of a blob follow each other.
+    WorkerBlob = 0x0701; {
+        /// The hash of the blob.
+        hash: Hash,
+        /// The number of bytes of the blob.
+        total: u64,
+        /// The bytes of this part.
+        part: Bytes,
+    }
+
+    /// The first frame of a worker: its device is open.
+    Ready = 0x0780; {
+        /// The description of the device.
+        device: DeviceInfo,
+    }
+}

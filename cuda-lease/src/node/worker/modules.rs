@@ -1,0 +1,99 @@
+//! Modules of a session: those whose code has arrived, and those that wait for it.
+
+use std::mem;
+
+use cuda_core::protocol::{Control, ModuleId, ModuleImage};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    session::SessionError,
+    wire::{Hash, ImageKind},
+};
+
+/// The modules of a session.
+#[derive(Default)]
+pub(super) struct Modules {
+    states: FxHashMap<ModuleId, State>,
+    /// The blob whose parts are arriving.
+    arriving: Option<(Hash, Vec<u8>)>,
+    /// Queries that wait for a module's code.
+    queries: Vec<(ModuleId, u64)>,
+}
+
+enum State {
+    Waiting { hash: Hash, kind: ImageKind },
+    Sent,
+}
+
+impl Modules {
+    /// Adds a module whose code will arrive.
+    ///
+    /// # Errors
+    /// The id is in use.
+    pub(super) fn announce(
+        &mut self,
+        id: ModuleId,
+        hash: Hash,
+        kind: ImageKind,
+    ) -> Result<(), SessionError> {
+        match self.states.insert(id, State::Waiting { hash, kind }) {
+            None => Ok(()),
+            Some(_) => Err(SessionError::Command(format!("module {} is loaded twice", id.0))),
+        }
+    }
+
+    /// Adds a part of a blob. Returns the modules to load if that completes it.
+    pub(super) fn arrived(&mut self, hash: Hash, total: u64, part: &[u8]) -> Vec<Control> {
+        let (_, bytes) = match &mut self.arriving {
+            Some(arriving) if arriving.0 == hash => arriving,
+            other => other.insert((hash, Vec::new())),
+        };
+        bytes.extend_from_slice(part);
+        if (bytes.len() as u64) < total {
+            return Vec::new();
+        }
+        let bytes = mem::take(bytes);
+        self.arriving = None;
+        let mut controls = Vec::new();
+        for (id, state) in &mut self.states {
+            if let State::Waiting { hash: wanted, kind } = state
+                && *wanted == hash
+            {
+                controls.push(Control::LoadModule { id: *id, image: image(*kind, &bytes) });
+                *state = State::Sent;
+            }
+        }
+        controls
+    }
+
+    /// Whether a module's code has arrived, or there is no such module.
+    pub(super) fn is_there(&self, id: ModuleId) -> bool {
+        !matches!(self.states.get(&id), Some(State::Waiting { .. }))
+    }
+
+    /// Removes a module. Returns whether the backend has it.
+    pub(super) fn remove(&mut self, id: ModuleId) -> bool {
+        matches!(self.states.remove(&id), Some(State::Sent))
+    }
+
+    /// Remembers a query for a module whose code has not arrived.
+    pub(super) fn ask(&mut self, module: ModuleId, query: u64) {
+        self.queries.push((module, query));
+    }
+
+    /// Takes the queries whose modules have arrived or were removed.
+    pub(super) fn answerable(&mut self) -> Vec<(ModuleId, u64)> {
+        let (ready, waiting) =
+            mem::take(&mut self.queries).into_iter().partition(|(id, _)| self.is_there(*id));
+        self.queries = waiting;
+        ready
+    }
+}
+
+/// Bytes of PTX that are no UTF-8 reach the compiler as replacement characters, and it refuses them.
+fn image(kind: ImageKind, bytes: &[u8]) -> ModuleImage {
+    match kind {
+        ImageKind::Ptx => ModuleImage::Ptx(String::from_utf8_lossy(bytes).into_owned()),
+        ImageKind::Cubin => ModuleImage::Cubin(bytes.to_vec()),
+    }
+}

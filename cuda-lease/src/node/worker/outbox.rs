@@ -1,0 +1,121 @@
+//! The events that wait to be sent to the client.
+
+use cuda_core::protocol::StreamId;
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+
+use crate::wire::{Chunk, Event, put_frame};
+
+/// The maximum number of bytes of events that wait. A client that reads too slowly loses its session.
+const LIMIT: usize = 64 << 20;
+
+/// The maximum number of bytes of printed text that wait. More is dropped.
+const OUTPUT_LIMIT: usize = 1 << 20;
+
+/// Events in their order. Progress is cumulative, so a stream has at most one report.
+#[derive(Default)]
+pub(super) struct Outbox {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: Vec<u8>,
+    /// Sent behind `frames`: everything that progress covers was reported before.
+    progress: FxHashMap<StreamId, u64>,
+    output: usize,
+    closed: bool,
+}
+
+impl Outbox {
+    /// Adds an event.
+    pub(super) fn push(&self, event: &Event) {
+        let mut queue = self.queue.lock();
+        if let Event::Output { text } = event {
+            queue.output += text.len();
+            if queue.output > OUTPUT_LIMIT {
+                return;
+            }
+        }
+        put_frame(&mut queue.frames, event.opcode(), 0, 0, |out| event.encode(out));
+        self.added(queue);
+    }
+
+    /// Adds the bytes of a small download.
+    pub(super) fn push_chunk(&self, chunk: &Chunk<'_>) {
+        let mut queue = self.queue.lock();
+        put_frame(&mut queue.frames, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
+        self.added(queue);
+    }
+
+    /// Adds a frame that is no event.
+    pub(super) fn push_frame(&self, opcode: u16, body: impl FnOnce(&mut Vec<u8>)) {
+        let mut queue = self.queue.lock();
+        put_frame(&mut queue.frames, opcode, 0, 0, body);
+        self.added(queue);
+    }
+
+    /// Reports the progress of a stream, in the client's numbers.
+    pub(super) fn progress(&self, stream: StreamId, complete: u64) {
+        let mut queue = self.queue.lock();
+        let known = queue.progress.entry(stream).or_default();
+        *known = complete.max(*known);
+        self.added(queue);
+    }
+
+    fn added(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
+        if queue.frames.len() > LIMIT {
+            queue.closed = true;
+        }
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    /// Waits for events, and moves them to `out`. Returns `false` at the end.
+    pub(super) fn wait(&self, out: &mut Vec<u8>) -> bool {
+        let mut queue = self.queue.lock();
+        while queue.frames.is_empty() && queue.progress.is_empty() && !queue.closed {
+            self.filled.wait(&mut queue);
+        }
+        out.clear();
+        std::mem::swap(&mut queue.frames, out);
+        queue.output = 0;
+        for (stream, complete) in queue.progress.drain() {
+            let progress = Event::Progress { stream, accepted: complete, complete };
+            put_frame(out, progress.opcode(), 0, 0, |out| progress.encode(out));
+        }
+        !(queue.closed && out.is_empty())
+    }
+
+    /// Ends [`wait`](Self::wait) when everything was sent.
+    pub(super) fn close(&self) {
+        self.queue.lock().closed = true;
+        self.filled.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::FrameBuffer;
+
+    #[test]
+    fn progress_follows_everything_that_was_reported_before_it() {
+        let outbox = Outbox::default();
+        outbox.progress(StreamId(3), 1);
+        outbox.push(&Event::Output { text: "a".into() });
+        outbox.progress(StreamId(3), 2);
+        let mut out = Vec::new();
+        assert!(outbox.wait(&mut out));
+        let mut buffer = FrameBuffer::default();
+        buffer.extend(&out);
+        let events: Vec<_> = (buffer.take().unwrap().iter())
+            .map(|it| Event::decode(it.header.opcode, it.body).unwrap())
+            .collect();
+        let progress = Event::Progress { stream: StreamId(3), accepted: 2, complete: 2 };
+        assert_eq!(events, [Event::Output { text: "a".into() }, progress]);
+        outbox.close();
+        assert!(!outbox.wait(&mut out));
+    }
+}

@@ -1,0 +1,242 @@
+//! Turns notices of the backend into events for the client, in the client's numbers.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock, Weak, mpsc::Sender},
+};
+
+use cuda_core::{
+    Error, NoticeSink, Ticket,
+    protocol::{Notice, StreamId},
+};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::{
+    engine::Engine,
+    numbers::{Numbers, Stage},
+    outbox::Outbox,
+    staging::Staged,
+};
+use crate::wire::{BlobId, Chunk, Event};
+
+/// Downloads up to this number of bytes travel with the events. Longer ones travel on the bulk lane.
+pub(super) const SMALL: u64 = 16 << 10;
+
+/// The bytes of a download, in staging memory.
+pub(super) struct Landing {
+    pub(super) blob: BlobId,
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
+    pub(super) block: Staged,
+    /// Whether the bytes travel with the events.
+    pub(super) is_small: bool,
+}
+
+/// The reports of all streams. Locked after the state of the engine, and never while the backend is called.
+pub(super) struct Reports {
+    streams: Mutex<FxHashMap<StreamId, Stream>>,
+    /// The latest fault. Submissions that a lost device refuses fail with it, as those do that it skips.
+    fault: Mutex<Option<Error>>,
+    pub(super) outbox: Outbox,
+    bulk: Sender<Landing>,
+    engine: OnceLock<Weak<Engine>>,
+}
+
+#[derive(Default)]
+struct Stream {
+    numbers: Numbers,
+    /// Downloads in flight, with the backend's numbers.
+    landings: VecDeque<(u64, Landing)>,
+    /// Blocks that uploads in flight read.
+    uploads: VecDeque<(u64, Staged)>,
+    /// The last submission of the client that was reported as failed.
+    failed: u64,
+    is_retired: bool,
+}
+
+/// Memory that a submission uses.
+pub(super) enum Keep {
+    Nothing,
+    Upload(Staged),
+    Download(Landing),
+}
+
+impl Reports {
+    pub(super) fn new(bulk: Sender<Landing>) -> Arc<Self> {
+        let (streams, fault, outbox, engine) = Default::default();
+        Arc::new(Self { streams, fault, outbox, bulk, engine })
+    }
+
+    /// Sets the engine that acts on progress.
+    pub(super) fn attach(&self, engine: Weak<Engine>) {
+        _ = self.engine.set(engine);
+    }
+
+    pub(super) fn create(&self, stream: StreamId) {
+        self.streams.lock().insert(stream, Stream::default());
+    }
+
+    /// Retires a stream: it is removed when it has completed everything. Returns the number of the backend to wait for.
+    pub(super) fn retire(&self, id: StreamId) -> Option<u64> {
+        let mut streams = self.streams.lock();
+        let stream = streams.get_mut(&id)?;
+        stream.is_retired = true;
+        let (backlog, taken) = (stream.numbers.backlog(), stream.numbers.taken());
+        if backlog == 0 {
+            streams.remove(&id);
+            return None;
+        }
+        Some(taken)
+    }
+
+    /// Begins a submission, or a part of it. Returns the backend's number.
+    pub(super) fn begin(&self, client: Ticket, is_last: bool, keep: Keep) -> u64 {
+        let mut streams = self.streams.lock();
+        let stream = streams.entry(client.stream).or_default();
+        let number = stream.numbers.begin(client.number, is_last);
+        match keep {
+            Keep::Nothing => {}
+            Keep::Upload(block) => stream.uploads.push_back((number, block)),
+            Keep::Download(landing) => stream.landings.push_back((number, landing)),
+        }
+        number
+    }
+
+    /// The backend refused the submission that [`begin`](Self::begin) began.
+    pub(super) fn refuse(&self, client: Ticket, error: Error) {
+        let mut streams = self.streams.lock();
+        let stream = streams.entry(client.stream).or_default();
+        let number = stream.numbers.taken();
+        stream.landings.retain(|(at, _)| *at != number);
+        stream.uploads.retain(|(at, _)| *at != number);
+        let complete = stream.numbers.refuse();
+        self.fail(client, error, stream);
+        self.completed(client.stream, complete, stream);
+    }
+
+    /// A submission failed before it reached the backend.
+    pub(super) fn skip(&self, client: Ticket, error: Error) {
+        let mut streams = self.streams.lock();
+        let stream = streams.entry(client.stream).or_default();
+        let complete = stream.numbers.skip(client.number);
+        self.fail(client, error, stream);
+        self.completed(client.stream, complete, stream);
+    }
+
+    fn fail(&self, client: Ticket, error: Error, stream: &mut Stream) {
+        if stream.failed < client.number {
+            stream.failed = client.number;
+            self.outbox.push(&Event::Failed { ticket: client, error });
+        }
+    }
+
+    fn completed(&self, id: StreamId, more: bool, stream: &Stream) {
+        if more {
+            self.outbox.progress(id, stream.numbers.client_completed());
+        }
+    }
+
+    /// The position of a client's submission.
+    pub(super) fn stage(&self, client: Ticket) -> Stage {
+        let streams = self.streams.lock();
+        // A stream that was retired has completed everything.
+        streams.get(&client.stream).map_or(Stage::Complete, |it| it.numbers.backend(client.number))
+    }
+
+    /// Reports the progress that is known.
+    pub(super) fn report(&self, id: StreamId) {
+        let streams = self.streams.lock();
+        if let Some(stream) = streams.get(&id) {
+            self.completed(id, true, stream);
+        }
+    }
+
+    /// The number of submissions that the backend has taken and not completed, and the last one.
+    pub(super) fn backlog(&self, id: StreamId) -> (u64, u64) {
+        let streams = self.streams.lock();
+        streams.get(&id).map_or((0, 0), |it| (it.numbers.backlog(), it.numbers.taken()))
+    }
+
+    /// Returns the root cause of a refusal.
+    pub(super) fn cause(&self, error: Error) -> Error {
+        match error {
+            Error::DeviceLost { .. } => self.fault.lock().clone().unwrap_or(error),
+            error => error,
+        }
+    }
+
+    /// The device was reset.
+    pub(super) fn reset(&self) {
+        *self.fault.lock() = None;
+    }
+
+    fn progress(&self, id: StreamId, complete: u64) {
+        let mut streams = self.streams.lock();
+        let Some(stream) = streams.get_mut(&id) else { return };
+        while stream.uploads.front().is_some_and(|(number, _)| *number <= complete) {
+            stream.uploads.pop_front();
+        }
+        while stream.landings.front().is_some_and(|(number, _)| *number <= complete) {
+            if let Some((_, landing)) = stream.landings.pop_front() {
+                self.land(landing);
+            }
+        }
+        let more = stream.numbers.complete(complete).is_some();
+        self.completed(id, more, stream);
+        if stream.is_retired && stream.numbers.backlog() == 0 {
+            streams.remove(&id);
+        }
+    }
+
+    fn land(&self, landing: Landing) {
+        if !landing.is_small {
+            // At the end of the session there is no receiver, and the bytes are not needed.
+            _ = self.bulk.send(landing);
+            return;
+        }
+        let (blob, offset) = (landing.blob, landing.offset);
+        // SAFETY: the download is complete, and no other submission names the block.
+        let bytes = unsafe { landing.block.block().shared_bytes() };
+        self.outbox.push_chunk(&Chunk { blob, offset, bytes: &bytes[..landing.bytes] });
+    }
+
+    fn failed(&self, ticket: Ticket, error: Error) {
+        if matches!(error, Error::Fault(_)) {
+            *self.fault.lock() = Some(error.clone());
+        }
+        let mut streams = self.streams.lock();
+        let Some(stream) = streams.get_mut(&ticket.stream) else { return };
+        // The client expects no bytes of a download that failed.
+        stream.landings.retain(|(number, _)| *number != ticket.number);
+        if let Some(number) = stream.numbers.client(ticket.number) {
+            self.fail(Ticket { number, ..ticket }, error, stream);
+        }
+    }
+}
+
+/// Passes the notices of the backend to the reports.
+pub(super) struct Sink(pub(super) Arc<Reports>);
+
+// SAFETY: this sink forwards no notices.
+unsafe impl NoticeSink for Sink {
+    unsafe fn notice(&self, notice: Notice) {
+        let reports = &*self.0;
+        match notice {
+            Notice::Progress { stream, complete, .. } => {
+                reports.progress(stream, complete);
+                if let Some(engine) = reports.engine.get().and_then(Weak::upgrade) {
+                    engine.pump();
+                }
+            }
+            Notice::Failed { ticket, error } => reports.failed(ticket, error),
+            Notice::Faulted { error } => {
+                *reports.fault.lock() = Some(error.clone());
+                reports.outbox.push(&Event::Faulted { error });
+            }
+            Notice::Output { text } => reports.outbox.push(&Event::Output { text }),
+            Notice::Lost { error } => reports.outbox.push(&Event::Lost { error }),
+            _ => {}
+        }
+    }
+}
