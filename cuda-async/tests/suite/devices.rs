@@ -7,6 +7,11 @@ use std::{
 };
 
 use cuda_async::Device;
+use cuda_cpu::CpuProvider;
+use cuda_lease::{
+    Lease, LeaseBuilder,
+    node::supervisor::{Node, NodeOptions},
+};
 
 use crate::link::LinkProvider;
 
@@ -19,6 +24,18 @@ pub fn link() -> Option<Device> {
     static LINK: OnceLock<Device> = OnceLock::new();
     let open = || LinkProvider::new(Duration::from_millis(2)).open_device();
     Some(LINK.get_or_init(open).clone())
+}
+
+/// A CPU device that is leased from a node of this process, over the loopback network.
+pub fn lease() -> Option<Device> {
+    static LEASE: OnceLock<(Node, Lease)> = OnceLock::new();
+    let open = || {
+        let node = Node::start(NodeOptions::loopback(CpuProvider::default())).unwrap();
+        let address = node.address().to_string();
+        let lease = LeaseBuilder::new(address).min_vram(4 << 30).lease_secs(60).acquire().unwrap();
+        (node, lease)
+    };
+    Some(LEASE.get_or_init(open).1.device().clone())
 }
 
 /// Streams that the tests of the suite use at a time, and some more. A device has memory for 128. The creation of another
@@ -61,6 +78,7 @@ macro_rules! on_every_device {
     ($($name:ident)*) => {
         $crate::on_every_device!(@device cpu: $($name)*);
         $crate::on_every_device!(@device link: $($name)*);
+        $crate::on_every_device!(@device lease: $($name)*);
         $crate::on_every_device!(@device cuda: $($name)*);
     };
     (@device $device:ident: $($name:ident)*) => {

@@ -147,6 +147,17 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
+    /// Returns the launch with borrows of this one's parts.
+    pub fn borrowed(&self) -> Launch<'_> {
+        Launch {
+            function: self.function,
+            config: self.config,
+            params: Cow::Borrowed(&self.params),
+            relocations: Cow::Borrowed(&self.relocations),
+            variables: Cow::Borrowed(&self.variables),
+        }
+    }
+
     fn into_owned(self) -> Launch<'static> {
         Launch {
             function: self.function,

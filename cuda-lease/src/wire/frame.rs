@@ -9,7 +9,7 @@
 //! | 12 | `u64` | sequence number of the frame on its lane, from 1; 0 for a frame that has none |
 //! | 20 | | body |
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use super::{Reader, WireError, Writer};
 
@@ -87,6 +87,11 @@ pub struct Frame<'a> {
 pub struct Frames(Bytes);
 
 impl Frames {
+    /// Wraps the bytes of complete frames. Iteration ends before an incomplete one.
+    pub fn new(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
     /// Returns the bytes of all frames.
     pub fn bytes(&self) -> &Bytes {
         &self.0
@@ -130,9 +135,23 @@ impl FrameBuffer {
     /// # Errors
     /// [`WireError::TooLong`] for a frame above [`FRAME_LIMIT`], as soon as its header is there.
     pub fn take(&mut self) -> Result<Frames, WireError> {
-        let mut complete = 0;
+        self.take_up_to(usize::MAX)
+    }
+
+    /// Takes the first frame, if it is complete.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_first(&mut self) -> Result<Option<Frames>, WireError> {
+        let first = self.take_up_to(1)?;
+        Ok((!first.bytes().is_empty()).then_some(first))
+    }
+
+    fn take_up_to(&mut self, count: usize) -> Result<Frames, WireError> {
+        let (mut complete, mut found) = (0, 0);
         while let Some(rest) = self.0.get(complete..)
-            && rest.remaining() >= HEADER_BYTES
+            && rest.len() >= HEADER_BYTES
+            && found < count
         {
             let length = Header::read(&mut Reader::new(rest))?.length;
             if length > FRAME_LIMIT {
@@ -144,6 +163,7 @@ impl FrameBuffer {
                 break;
             }
             complete += end;
+            found += 1;
         }
         Ok(Frames(self.0.split_to(complete).freeze()))
     }

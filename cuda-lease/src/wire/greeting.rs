@@ -41,17 +41,25 @@ message! {
         token: Bytes,
         /// The lane.
         lane: Lane,
-        /// The epoch of the session to resume; 0 for the lane of a new one.
+        /// The epoch of the session, which the client chooses, not 0.
         epoch: u32,
+        /// Whether the lane existed on an earlier connection. If not, the client may send frames at once.
+        is_resumed: bool,
         /// The sequence number of the last frame that the client received on this lane.
         received: u64,
     }
 
     /// The reply to [`Attach`]. The frames of the lane follow it.
     Attached = opcode::ATTACH | opcode::REPLY; {
-        /// The epoch of the session.
-        epoch: u32,
         /// The sequence number of the last frame that the node received on this lane.
+        received: u64,
+    }
+}
+
+message! {
+    /// Acknowledges the frames of the opposite direction of a lane. It has no sequence number.
+    Ack = opcode::ACK; {
+        /// The sequence number of the last frame that was received.
         received: u64,
     }
 }

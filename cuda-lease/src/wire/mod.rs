@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bulk;
+mod byte_size;
 mod codec;
 mod command;
 mod errors;
@@ -23,13 +24,14 @@ pub mod opcode;
 mod submit;
 
 pub use bulk::Chunk;
+pub use byte_size::{ByteSizeError, parse_bytes};
 pub use codec::{Field, Reader, WireError, Writer};
 #[cfg(feature = "node")]
 pub(crate) use codec::message;
 pub use command::{BlobId, Command, Hash, ImageKind, Query, Step};
 pub use event::{Event, QueryReply};
 pub use frame::{FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, put_frame};
-pub use greeting::{ALPN, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
+pub use greeting::{ALPN, Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
 pub use lease::{
     Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, Refused, Renew,
     Renewed,

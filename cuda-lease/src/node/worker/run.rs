@@ -77,13 +77,14 @@ impl Worker {
             match take(&current, &frame) {
                 Ok(()) => true,
                 Err(error) => {
+eprintln!("YY {error}");
                     reports.outbox.push(&Event::Lost { error: broken(&backend, &error) });
                     false
                 }
             }
         });
         if let Err(error) = ended {
-            tracing::debug!(%error, "the commands of the session ended");
+            eprintln!("XX {error}"); tracing::debug!(%error, "the commands of the session ended");
         }
         let engine = engine.lock().take();
         if let Some(engine) = engine {

@@ -1,0 +1,3 @@
+//! Certificates and tokens.
+mod client_tls;
+pub use client_tls::ClientTls;

@@ -1,0 +1,186 @@
+//! The backend of a leased device: turns submissions, controls and requests into commands.
+
+use std::{any::Any, sync::Arc};
+
+use cuda_core::{
+    Backend, DeviceInfo, Error, Result, Ticket,
+    protocol::{
+        Answer, Capabilities, Control, Foreign, HostBlock, ModuleImage, Reply, Request, StreamId,
+        Submission, Work,
+    },
+};
+
+use super::{
+    connection::Connection,
+    link::{Link, SMALL},
+};
+use crate::wire::{Command, ImageKind, Query, Step};
+
+/// A device that is leased from a node.
+pub(super) struct LeaseBackend {
+    pub(super) info: DeviceInfo,
+    pub(super) capabilities: Capabilities,
+    pub(super) link: Arc<Link>,
+    /// Ends the lease when it is dropped.
+    pub(super) _connection: Arc<Connection>,
+}
+
+impl LeaseBackend {
+    /// # Errors
+    /// The lease is lost: the operation does not run.
+    #[inline]
+    fn check(&self) -> Result<()> {
+        match self.link.lost() {
+            None => Ok(()),
+            Some(Error::Disconnected { address, cause, .. }) => {
+                Err(Error::Disconnected { address, cause, may_have_run: false })
+            }
+            Some(error) => Err(error),
+        }
+    }
+}
+
+/// The block that a copy names.
+fn block(host: &[Arc<HostBlock>]) -> Result<&Arc<HostBlock>> {
+    host.first().ok_or_else(|| Error::OutOfRange {
+        what: "a copy between host and device".into(),
+        detail: "it names no block of host memory".into(),
+    })
+}
+
+// SAFETY: the lane keeps the order of commands, and the node carries them out on a backend that keeps the rules. Progress
+// is passed on behind the failures and the bytes that it covers (`link`). Host blocks have the requested length.
+unsafe impl Backend for LeaseBackend {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
+        self.check()?;
+        let Submission { ticket, after, work } = *submission;
+        let send = |step: Step<'_>| {
+            self.link.send(&Command::Submit { ticket, after: after.to_vec(), step });
+        };
+        match work {
+            Work::Launch(launch) => send(Step::Launch(launch.borrowed())),
+            Work::Join => send(Step::Join),
+            Work::Copy { from, to, bytes } => {
+                send(Step::Copy { from: *from, to: *to, bytes: *bytes });
+            }
+            Work::Fill { to, pattern, count } => {
+                send(Step::Fill { to: *to, pattern: *pattern, count: *count });
+            }
+            Work::Timestamp { to } => send(Step::Timestamp { to: *to }),
+            Work::Upload { from, to, bytes } if *bytes <= SMALL => {
+                // SAFETY: the bytes do not change until the upload is accepted.
+                let all = unsafe { block(host)?.shared_bytes() };
+                let start = from.offset as usize;
+                let found = all.get(start..start.saturating_add(*bytes as usize));
+                let bytes = found.ok_or_else(|| outside(all.len(), start, *bytes))?;
+                send(Step::Write { to: *to, bytes });
+            }
+            Work::Upload { from, to, bytes } => {
+                let (blob, block) = (self.link.next_blob(), block(host)?.clone());
+                let (start, count) = (from.offset as usize, *bytes as usize);
+                if start.checked_add(count).is_none_or(|end| end > block.len()) {
+                    return Err(outside(block.len(), start, *bytes));
+                }
+                self.link.upload(ticket, blob, block, start, count);
+                send(Step::WriteBulk { to: *to, blob, bytes: *bytes });
+            }
+            Work::Download { from, to, bytes } => {
+                let (blob, block) = (self.link.next_blob(), block(host)?.clone());
+                let (start, count) = (to.offset as usize, *bytes as usize);
+                if start.checked_add(count).is_none_or(|end| end > block.len()) {
+                    return Err(outside(block.len(), start, *bytes));
+                }
+                self.link.download(ticket, blob, block, start, count);
+                send(Step::Read { from: *from, blob, bytes: *bytes });
+            }
+            _ => return Err(Error::unsupported("this kind of work", &self.info.address)),
+        }
+        Ok(())
+    }
+
+    unsafe fn control(&self, control: Control) -> Result<()> {
+        self.check()?;
+        let command = match control {
+            Control::CreateStream { id, priority } => Command::CreateStream { id, priority },
+            Control::RetireStream { id } => {
+                self.link.retire(id);
+                Command::RetireStream { id }
+            }
+            Control::Allocate { id, bytes, at } => Command::Allocate { id, bytes, at },
+            Control::Free { id, stream, after } => Command::Free { id, stream, after },
+            Control::NameVariable { id, module, name, bytes } => {
+                Command::NameVariable { id, module, name, bytes }
+            }
+            Control::LoadModule { id, image } => {
+                let (kind, bytes) = match image {
+                    ModuleImage::Ptx(text) => (ImageKind::Ptx, text.into_bytes()),
+                    ModuleImage::Cubin(image) => (ImageKind::Cubin, image),
+                    _ => return Err(Error::unsupported("this kind of module", &self.info.address)),
+                };
+                let (hash, length) = (*blake3::hash(&bytes).as_bytes(), bytes.len() as u64);
+                self.link.keep_image(id, hash, bytes.into());
+                Command::LoadModule { id, kind, hash, bytes: length }
+            }
+            Control::UnloadModule { id } => {
+                self.link.drop_image(id);
+                Command::UnloadModule { id }
+            }
+            Control::Want { ticket } => Command::Sync { ticket },
+            _ => return Err(Error::unsupported("this control", &self.info.address)),
+        };
+        self.link.send(&command);
+        Ok(())
+    }
+
+    fn request(&self, request: Request, answer: Answer) {
+        let query = match request {
+            Request::Loaded { module } => Query::Loaded(module),
+            Request::Memory => Query::Memory,
+            Request::Reset => Query::Reset,
+            // Memory of another device is not reachable: copies go through the host.
+            Request::Reach { .. } => return answer.give(Ok(Reply::Reached(false))),
+            _ => {
+                let error = Error::unsupported("this request", &self.info.address);
+                return answer.give(Err(error));
+            }
+        };
+        self.link.query(query, answer);
+    }
+
+    unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
+        self.link.peek(stream)
+    }
+
+    unsafe fn block_until(&self, ticket: Ticket) -> Result<()> {
+        if self.link.peek(ticket.stream)? >= ticket.number {
+            return Ok(());
+        }
+        self.link.send(&Command::Sync { ticket });
+        self.link.wait(ticket)
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+
+    /// The link holds the blocks of copies in flight itself.
+    fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
+        drop(retained);
+    }
+}
+
+#[cold]
+fn outside(length: usize, start: usize, bytes: u64) -> Error {
+    Error::OutOfRange {
+        what: "a copy between host and device".into(),
+        detail: format!("{bytes} bytes at {start} lie outside a block of {length}"),
+    }
+}

@@ -1,0 +1,224 @@
+//! Requests leases.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    time::Duration,
+};
+
+use cuda_core::{Device, Error, Result};
+
+use super::{
+    address::Address,
+    connection::{Terms, random},
+    lease::Lease,
+    provider::{DEFAULT_RENEWAL, LeaseProvider},
+};
+use crate::{
+    authority::ClientTls,
+    wire::{Allocate, Exclusivity},
+};
+
+/// The memory of a lease if the request states none: 256 MiB.
+const DEFAULT_VRAM: u64 = 256 << 20;
+
+/// The time of a lease if the request states none, in seconds.
+const DEFAULT_SECS: u32 = 60;
+
+/// A request for a lease of a GPU on a node.
+///
+/// ```no_run
+/// use cuda_lease::LeaseBuilder;
+///
+/// let lease = LeaseBuilder::new("gpu-node:5701").min_vram(1 << 30).lease_secs(60).acquire()?;
+/// println!("{}", lease.device().info().name);
+/// # Ok::<(), cuda_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a request does nothing until `acquire`"]
+pub struct LeaseBuilder {
+    node: String,
+    min_vram: u64,
+    lease_secs: u32,
+    exclusivity: Exclusivity,
+    device: Option<String>,
+    wait: Duration,
+    priority: i32,
+    renew_up_to: Option<Duration>,
+    tls: ClientTls,
+    server_name: Option<String>,
+}
+
+impl LeaseBuilder {
+    /// Creates a request to the node at `node`, `HOST:PORT`: 256 MiB for 60 seconds, renewed while the device is in use.
+    /// Without [`tls`](Self::tls) the node has to be on a loopback address.
+    pub fn new(node: impl Into<String>) -> Self {
+        Self {
+            node: node.into(),
+            min_vram: DEFAULT_VRAM,
+            lease_secs: DEFAULT_SECS,
+            exclusivity: Exclusivity::Shared,
+            device: None,
+            wait: Duration::ZERO,
+            priority: 0,
+            renew_up_to: Some(DEFAULT_RENEWAL),
+            tls: ClientTls::loopback(),
+            server_name: None,
+        }
+    }
+
+    /// Reads a request from an address: `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The other options are
+    /// `exclusive` (`shared`, `session`, `device`), `device`, `wait` (seconds), `priority`, `renew_secs` (0: no renewal),
+    /// `ca`, `cert`, `key` (PEM files) and `server_name`.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] with the mistake in the address.
+    pub fn parse(address: &str) -> Result<Self> {
+        let parsed = Address::parse(address).map_err(|error| misuse(error.to_string()))?;
+        let mut builder = Self::new(parsed.node);
+        builder.min_vram = parsed.min_vram.unwrap_or(builder.min_vram);
+        builder.lease_secs = parsed.lease_secs.unwrap_or(builder.lease_secs);
+        builder.exclusivity = parsed.exclusivity.unwrap_or_default();
+        builder.device = parsed.device;
+        builder.wait = parsed.wait.unwrap_or_default();
+        builder.priority = parsed.priority.unwrap_or_default();
+        if let Some(renew) = parsed.renew {
+            builder.renew_up_to = (!renew.is_zero()).then_some(renew);
+        }
+        builder.server_name = parsed.server_name;
+        match (parsed.ca, parsed.cert, parsed.key) {
+            (None, None, None) => {}
+            (Some(ca), None, None) => builder.tls = ClientTls::with_ca(ca),
+            (Some(ca), Some(cert), Some(key)) => {
+                builder.tls = ClientTls::with_ca(ca).identity(cert, key);
+            }
+            _ => {
+                let detail = "`ca`, `cert` and `key` belong together; state all three, or `ca` alone";
+                return Err(misuse(detail.into()));
+            }
+        }
+        Ok(builder)
+    }
+
+    /// Sets the device memory in bytes. The lease has exactly this quota.
+    pub fn min_vram(mut self, bytes: u64) -> Self {
+        self.min_vram = bytes;
+        self
+    }
+
+    /// Sets the time of the lease in seconds.
+    pub fn lease_secs(mut self, seconds: u32) -> Self {
+        self.lease_secs = seconds;
+        self
+    }
+
+    /// Sets the exclusivity class.
+    pub fn exclusive(mut self, exclusivity: Exclusivity) -> Self {
+        self.exclusivity = exclusivity;
+        self
+    }
+
+    /// Sets the device of the node, such as `cuda:0`. By default the node chooses.
+    pub fn on_device(mut self, device: impl Into<String>) -> Self {
+        self.device = Some(device.into());
+        self
+    }
+
+    /// Sets the time that the request may wait in the queue of a node that is full. By default it is refused at once.
+    pub fn wait(mut self, time: Duration) -> Self {
+        self.wait = time;
+        self
+    }
+
+    /// Sets the priority in the queue. Higher numbers come first; the default is 0.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets the total time up to which the lease is renewed while its device is in use. The default is 24 hours.
+    pub fn renew_up_to(mut self, time: Duration) -> Self {
+        self.renew_up_to = Some(time);
+        self
+    }
+
+    /// Lets the lease expire after its time: it is not renewed.
+    pub fn without_renewal(mut self) -> Self {
+        self.renew_up_to = None;
+        self
+    }
+
+    /// Sets the certificates of the connection.
+    pub fn tls(mut self, tls: ClientTls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Requests the lease and opens its device. Blocks until the node has granted it.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] if the node refuses, with the [`Status`](cuda_core::protocol::Status), or [`Error::Disconnected`]
+    /// if it cannot be reached.
+    pub fn acquire(self) -> Result<Lease> {
+        let provider = LeaseProvider::new(self.terms()?);
+        let device = Device::open(&provider, 0)?;
+        let opened = provider.take();
+        opened.map(|(connection, link)| Lease::new(device, connection, link)).ok_or_else(|| {
+            misuse("the connection of the lease is missing".into())
+        })
+    }
+
+    /// Requests the lease, without blocking the calling thread. A thread of its own waits for the node.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_async(self) -> Result<Lease> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let acquire = move || _ = sender.send(self.acquire());
+        std::thread::Builder::new()
+            .name("cuda-lease-acquire".into())
+            .spawn(acquire)
+            .map_err(|error| Error::host("failed to start a thread", &error))?;
+        receiver.await.unwrap_or_else(|_| Err(misuse("the request for the lease panicked".into())))
+    }
+
+    fn terms(&self) -> Result<Terms> {
+        let socket = self.resolve()?;
+        let host = self.node.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let server_name = self.server_name.clone().unwrap_or_else(|| host.to_owned());
+        let mut tls = self.tls.client_config(socket).map_err(|error| misuse(error.to_string()))?;
+        tls.transport_config(super::transport::config().into());
+        let mut nonce = [0; 16];
+        nonce.copy_from_slice(&random()[..16]);
+        Ok(Terms {
+            address: self.node.clone(),
+            socket,
+            server_name,
+            tls,
+            allocate: Allocate {
+                nonce,
+                min_vram: self.min_vram,
+                lease_secs: self.lease_secs,
+                exclusivity: self.exclusivity,
+                device: self.device.clone(),
+                wait_ms: self.wait.as_millis().try_into().unwrap_or(u32::MAX),
+                priority: self.priority,
+            },
+            renew_up_to: self.renew_up_to,
+        })
+    }
+
+    fn resolve(&self) -> Result<SocketAddr> {
+        let failed = |detail: String| Error::Disconnected {
+            address: self.node.clone(),
+            cause: format!("no connection to the node: {detail}"),
+            may_have_run: false,
+        };
+        let mut found = self.node.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+        found.next().ok_or_else(|| failed("the name has no address".into()))
+    }
+}
+
+fn misuse(detail: String) -> Error {
+    Error::Misuse { what: "a request for a lease".into(), detail }
+}

@@ -1,0 +1,555 @@
+//! The connection of a lease to its node: one thread that sends, receives, renews and reconnects.
+
+use std::{
+    cell::RefCell,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use cuda_core::{Error, NoticeSink, Result, protocol::Status};
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    control::{ControlStream, Request, Unanswered},
+    lanes::{Access, LaneStream, Received},
+    link::Link,
+    renewal::Renewal,
+};
+use crate::{
+    session::SessionError,
+    wire::{
+        Allocate, Free, Granted, Hash, Lane, PutBlob, Renew, Renewed, WireError, opcode, put_frame,
+    },
+};
+
+/// The time within which a lost connection is resumed.
+pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
+
+/// The time that a request for a new connection takes at most.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause between two attempts to reconnect.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The time that the end of a lease may take until the connection is closed anyway.
+const FREE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The end of a connection.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The connection was lost. It may be resumed.
+    Lost(String),
+    /// The node refused a request about the session.
+    Refused(Status, String),
+    /// The node broke the protocol.
+    Broken(SessionError),
+    /// The node closed a stream.
+    Closed,
+}
+
+macro_rules! lost {
+    ($($error:ty)*) => {$(
+        impl From<$error> for End {
+            fn from(error: $error) -> Self {
+                End::Lost(error.to_string())
+            }
+        }
+    )*};
+}
+
+lost! { quinn::ConnectionError quinn::WriteError quinn::ReadError quinn::ConnectError }
+
+impl From<SessionError> for End {
+    fn from(error: SessionError) -> Self {
+        End::Broken(error)
+    }
+}
+
+impl From<WireError> for End {
+    fn from(error: WireError) -> Self {
+        End::Broken(error.into())
+    }
+}
+
+/// The place and the terms of a lease.
+#[derive(Clone)]
+pub(super) struct Terms {
+    /// The address of the node as the user wrote it, for messages.
+    pub(super) address: String,
+    pub(super) socket: SocketAddr,
+    pub(super) server_name: String,
+    pub(super) tls: quinn::ClientConfig,
+    pub(super) allocate: Allocate,
+    /// The total time up to which the lease is renewed. `None`: it is not renewed.
+    pub(super) renew_up_to: Option<Duration>,
+}
+
+/// A lease that was granted, and its connection. Dropping it ends the lease.
+pub(super) struct Connection {
+    pub(super) address: String,
+    requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
+    pub(super) grant: Arc<Grant>,
+}
+
+/// The current state of a grant. A renewal changes it.
+pub(super) struct Grant {
+    pub(super) lease: u64,
+    token: Mutex<Bytes>,
+    generation: AtomicU32,
+    expires: Mutex<Instant>,
+}
+
+impl Grant {
+    pub(super) fn token(&self) -> Bytes {
+        self.token.lock().clone()
+    }
+
+    pub(super) fn expires_in(&self) -> Duration {
+        self.expires.lock().saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn renewed(&self, renewed: &Renewed) {
+        *self.token.lock() = renewed.token.clone();
+        self.generation.store(renewed.generation, Ordering::Relaxed);
+        *self.expires.lock() = Instant::now() + Duration::from_millis(renewed.expires_in_ms);
+    }
+}
+
+/// A lease that was granted: its terms and its session.
+pub(super) struct Opened {
+    pub(super) granted: Granted,
+    pub(super) link: Arc<Link>,
+    pub(super) connection: Arc<Connection>,
+}
+
+/// Requests a lease, and starts the thread of its connection.
+///
+/// # Errors
+/// The reason for which there is no lease.
+pub(super) fn open(terms: Terms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
+    let (opened, receiver) = std::sync::mpsc::sync_channel(1);
+    let address = terms.address.clone();
+    let name = "cuda-lease".to_owned();
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(Driver::run(terms, sink, opened)),
+            Err(error) => {
+                let what = "failed to start the runtime of a lease";
+                _ = opened.send(Err(Error::host(what, &error)));
+            }
+        }
+    };
+    let started = thread::Builder::new().name(name).spawn(run);
+    started.map_err(|error| Error::host("failed to start the thread of a lease", &error))?;
+    receiver.recv().unwrap_or_else(|_| {
+        let cause = "the thread of the connection ended".into();
+        Err(Error::Disconnected { address, cause, may_have_run: false })
+    })
+}
+
+impl Connection {
+    /// Sends a request to the node.
+    ///
+    /// # Errors
+    /// The lease has ended.
+    pub(super) fn request(
+        &self,
+        opcode: u16,
+        body: Vec<u8>,
+    ) -> Result<oneshot::Receiver<Result<Bytes, (Status, String)>>> {
+        let (reply, receiver) = oneshot::channel();
+        let request = Request { opcode, body, reply };
+        let sent = self.requests.lock().as_ref().map(|requests| requests.send(request));
+        match sent {
+            Some(Ok(())) => Ok(receiver),
+            _ => Err(self.ended()),
+        }
+    }
+
+    /// Ends the lease.
+    pub(super) fn free(&self) {
+        *self.requests.lock() = None;
+    }
+
+    pub(super) fn ended(&self) -> Error {
+        let (address, cause) = (self.address.clone(), "the lease has ended".into());
+        Error::Disconnected { address, cause, may_have_run: false }
+    }
+
+    pub(super) fn refused(&self, (status, detail): (Status, String)) -> Error {
+        Error::Remote { address: self.address.clone(), status, detail }
+    }
+
+    /// The request that renews the lease for `lease_secs` seconds from now on.
+    pub(super) fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
+        renew_request(&self.grant, lease_secs)
+    }
+
+    /// Takes the reply to a renewal.
+    pub(super) fn renewed(&self, reply: &[u8]) -> Result<()> {
+        let renewed = Renewed::decode(reply)
+            .map_err(|error| self.refused((Status::Internal, error.to_string())))?;
+        self.grant.renewed(&renewed);
+        Ok(())
+    }
+}
+
+fn renew_request(grant: &Grant, lease_secs: u32) -> Vec<u8> {
+    let renew = Renew { lease: grant.lease, token: grant.token(), lease_secs };
+    let mut body = Vec::new();
+    renew.encode(&mut body);
+    body
+}
+
+/// The side of the connection's thread.
+struct Driver {
+    terms: Terms,
+    endpoint: quinn::Endpoint,
+    link: Arc<Link>,
+    grant: Arc<Grant>,
+    received: Received,
+    epoch: u32,
+    unanswered: Unanswered,
+    requests: mpsc::UnboundedReceiver<Request>,
+    /// Blobs that the node needs and does not have yet.
+    needed: RefCell<FxHashSet<Hash>>,
+    renewal: Renewal,
+}
+
+impl Driver {
+    async fn run(
+        terms: Terms,
+        sink: Arc<dyn NoticeSink>,
+        opened: std::sync::mpsc::SyncSender<Result<Opened>>,
+    ) {
+        match Self::acquire(terms, sink).await {
+            Ok((driver, first, result)) => {
+                _ = opened.send(Ok(result));
+                drop(opened);
+                driver.drive(first).await;
+            }
+            Err(error) => _ = opened.send(Err(error)),
+        }
+    }
+
+    /// Connects and requests the lease.
+    async fn acquire(
+        terms: Terms,
+        sink: Arc<dyn NoticeSink>,
+    ) -> Result<(Self, (quinn::Connection, ControlStream), Opened)> {
+        let address = terms.address.clone();
+        let fail = |end: End| unavailable(&address, end);
+        let endpoint = endpoint(&terms)?;
+        let (connection, mut control) = connect(&endpoint, &terms).await.map_err(fail)?;
+        let mut body = Vec::new();
+        terms.allocate.encode(&mut body);
+        let reply = control.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
+        let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
+        let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
+
+        let (sender, requests) = mpsc::unbounded_channel();
+        let random = random();
+        let epoch = u32::from_le_bytes([random[0], random[1], random[2], random[3]]).max(1);
+        let link = Link::new(address.clone(), epoch, sink);
+        let grant = Arc::new(Grant {
+            lease: granted.lease,
+            token: Mutex::new(granted.token.clone()),
+            generation: AtomicU32::new(granted.generation),
+            expires: Mutex::new(Instant::now() + Duration::from_millis(granted.expires_in_ms)),
+        });
+        let connection_of_user = Arc::new(Connection {
+            address,
+            requests: Mutex::new(Some(sender)),
+            grant: grant.clone(),
+        });
+        let driver = Self {
+            terms,
+            endpoint,
+            link: link.clone(),
+            grant,
+            received: Received::new(epoch),
+            epoch,
+            unanswered: Unanswered::default(),
+            requests,
+            needed: RefCell::default(),
+            renewal: Renewal::new(f64::from(random[4]) / 255.0),
+        };
+        let opened = Opened { granted, link, connection: connection_of_user };
+        Ok((driver, (connection, control), opened))
+    }
+
+    /// Serves the lease until it is dropped or lost.
+    async fn drive(mut self, (mut connection, mut control): (quinn::Connection, ControlStream)) {
+        let started = Instant::now();
+        let mut is_resumed = false;
+        loop {
+            let end = match self.serve(&connection, &mut control, is_resumed, started).await {
+                Ok(()) => return self.free(&connection, &mut control).await,
+                Err(end) => end,
+            };
+            if self.link.lost().is_some() {
+                return self.finish().await;
+            }
+            tracing::debug!(?end, address = self.terms.address, "the connection ended");
+            let resumed = match end {
+                End::Lost(cause) => self.reconnect(cause).await,
+                end => Err(end),
+            };
+            match resumed {
+                Ok(resumed) => (connection, control) = resumed,
+                Err(end) => {
+                    self.link.lose(lost(&self.terms.address, end));
+                    return self.finish().await;
+                }
+            }
+            is_resumed = true;
+        }
+    }
+
+    /// Serves one connection. Returns `Ok` when the lease was dropped.
+    async fn serve(
+        &mut self,
+        connection: &quinn::Connection,
+        control: &mut ControlStream,
+        is_resumed: bool,
+        started: Instant,
+    ) -> Result<(), End> {
+        let Self { link, received, needed, grant, requests, unanswered, .. } = self;
+        let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
+        let open =
+            |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
+        let (commands, bulk) = tokio::try_join!(open(Lane::Commands), open(Lane::Bulk))?;
+        let (ask, mut asked) = mpsc::unbounded_channel();
+        let need = |hash| {
+            needed.borrow_mut().insert(hash);
+            _ = ask.send(hash);
+        };
+        needed.borrow().iter().for_each(|hash| _ = ask.send(*hash));
+        let blobs = async {
+            while let Some(hash) = asked.recv().await {
+                if let Some(image) = link.image(&hash) {
+                    put_blob(connection, grant, hash, image).await?;
+                }
+                needed.borrow_mut().remove(&hash);
+            }
+            Ok::<(), End>(())
+        };
+        let (renew, mut renewals) = mpsc::unbounded_channel();
+        let renewing =
+            renew_in_time(&mut self.renewal, grant, &self.terms, started, renew);
+        let controls = async {
+            let served = serve_control(control, unanswered, requests, &mut renewals).await;
+            // The lease was dropped: the other parts end too.
+            served.and(Err::<(), _>(Ended::Dropped))
+        };
+        let parts = async {
+            tokio::try_join!(
+                commands.send(link),
+                commands.receive(link, received, &need),
+                bulk.send(link),
+                bulk.receive(link, received, &need),
+                blobs,
+                renewing,
+            )
+            .map(drop)
+            .map_err(Ended::Connection)
+        };
+        match tokio::try_join!(controls, parts) {
+            Ok(_) | Err(Ended::Dropped) => Ok(()),
+            Err(Ended::Connection(end)) => Err(end),
+        }
+    }
+
+    /// Tries to connect again, until the window is over.
+    async fn reconnect(
+        &mut self,
+        mut cause: String,
+    ) -> Result<(quinn::Connection, ControlStream), End> {
+        let deadline = Instant::now() + RESUME_WINDOW;
+        while Instant::now() < deadline {
+            match tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.endpoint, &self.terms)).await {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(End::Lost(error))) => cause = error,
+                Ok(Err(end)) => return Err(end),
+                Err(_) => {}
+            }
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+        Err(End::Lost(cause))
+    }
+
+    /// Ends the lease at the node.
+    async fn free(self, connection: &quinn::Connection, control: &mut ControlStream) {
+        let free = Free { lease: self.grant.lease, token: self.grant.token() };
+        let mut body = Vec::new();
+        free.encode(&mut body);
+        let freed = control.ask(Free::OPCODE, &body);
+        _ = tokio::time::timeout(FREE_TIMEOUT, freed).await;
+        connection.close(0u32.into(), b"freed");
+        self.finish().await;
+    }
+
+    async fn finish(self) {
+        let address = self.terms.address.clone();
+        let cause = "the lease was dropped".to_owned();
+        self.link.lose(Error::Disconnected { address, cause, may_have_run: true });
+        self.endpoint.close(0u32.into(), b"");
+        _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
+    }
+}
+
+/// The end of the parts of a connection.
+enum Ended {
+    Dropped,
+    Connection(End),
+}
+
+/// Serves the control stream, with the requests of the user and of the renewal.
+async fn serve_control(
+    control: &mut ControlStream,
+    unanswered: &mut Unanswered,
+    requests: &mut mpsc::UnboundedReceiver<Request>,
+    renewals: &mut mpsc::UnboundedReceiver<Request>,
+) -> Result<(), Ended> {
+    control.serve(unanswered, requests, renewals).await.map_err(Ended::Connection)
+}
+
+/// Renews the lease in time, up to its cap.
+async fn renew_in_time(
+    renewal: &mut Renewal,
+    grant: &Grant,
+    terms: &Terms,
+    started: Instant,
+    requests: mpsc::UnboundedSender<Request>,
+) -> Result<(), End> {
+    let Some(cap) = terms.renew_up_to else { return std::future::pending().await };
+    let mut pause = renewal.after_success(grant.expires_in());
+    loop {
+        tokio::time::sleep(pause).await;
+        let left = cap.saturating_sub(started.elapsed()).as_secs();
+        let lease_secs = u64::from(terms.allocate.lease_secs).min(left) as u32;
+        if lease_secs == 0 {
+            return std::future::pending().await;
+        }
+        let (reply, receiver) = oneshot::channel();
+        let body = renew_request(grant, lease_secs);
+        if requests.send(Request { opcode: Renew::OPCODE, body, reply }).is_err() {
+            return std::future::pending().await;
+        }
+        let renewed = match receiver.await {
+            Ok(Ok(reply)) => Renewed::decode(&reply).map_err(|error| error.to_string()),
+            Ok(Err((status, detail))) => Err(format!("{status}: {detail}")),
+            Err(_) => Err("the connection ended".into()),
+        };
+        pause = match renewed {
+            Ok(renewed) => {
+                grant.renewed(&renewed);
+                renewal.after_success(grant.expires_in())
+            }
+            Err(error) => {
+                tracing::warn!(error, address = terms.address, "the lease was not renewed");
+                renewal.after_failure(grant.expires_in())
+            }
+        };
+    }
+}
+
+/// Sends the bytes of a blob on a stream of its own.
+async fn put_blob(
+    connection: &quinn::Connection,
+    grant: &Grant,
+    hash: Hash,
+    image: Bytes,
+) -> Result<(), End> {
+    let (mut send, mut receive) = connection.open_bi().await?;
+    let put =
+        PutBlob { lease: grant.lease, token: grant.token(), hash, bytes: image.len() as u64 };
+    let mut out = Vec::new();
+    put_frame(&mut out, PutBlob::OPCODE, 0, 0, |out| put.encode(out));
+    send.write_all(&out).await?;
+    send.write_chunk(image).await?;
+    _ = send.finish();
+    // The reply is empty; a refusal shows as a module that does not load.
+    while receive.read_chunk(usize::MAX, true).await?.is_some() {}
+    Ok(())
+}
+
+fn endpoint(terms: &Terms) -> Result<quinn::Endpoint> {
+    let any: SocketAddr = match terms.socket {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let endpoint = quinn::Endpoint::client(any);
+    let mut endpoint =
+        endpoint.map_err(|error| Error::host("failed to open a UDP socket", &error))?;
+    endpoint.set_default_client_config(terms.tls.clone());
+    Ok(endpoint)
+}
+
+async fn connect(
+    endpoint: &quinn::Endpoint,
+    terms: &Terms,
+) -> Result<(quinn::Connection, ControlStream), End> {
+    let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
+    let (control, _) = ControlStream::open(&connection).await?;
+    Ok((connection, control))
+}
+
+/// The error of a lease that could not be acquired.
+fn unavailable(address: &str, end: End) -> Error {
+    let address = address.to_owned();
+    match end {
+        End::Refused(status, detail) => Error::Remote { address, status, detail },
+        end => {
+            let cause = format!("no connection to the node: {}", cause(end));
+            Error::Disconnected { address, cause, may_have_run: false }
+        }
+    }
+}
+
+/// The error of a lease that was lost.
+fn lost(address: &str, end: End) -> Error {
+    let address = address.to_owned();
+    match end {
+        End::Refused(status, detail) if status.ends_lease() => {
+            Error::Remote { address, status, detail }
+        }
+        end => Error::Disconnected { address, cause: cause(end), may_have_run: true },
+    }
+}
+
+fn cause(end: End) -> String {
+    match end {
+        End::Lost(cause) => cause,
+        End::Refused(status, detail) => format!("{status}: {detail}"),
+        End::Broken(error) => format!("the node broke the protocol: {error}"),
+        End::Closed => "the node closed the session".into(),
+    }
+}
+
+/// Random bytes of the operating system.
+pub(super) fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    if random.fill(&mut bytes).is_err() {
+        // Without them the handshake fails too, with a message.
+        tracing::error!("the operating system gives no random bytes");
+    }
+    bytes
+}
+
+/// The opcode of a renewal, for [`Connection::request`].
+pub(super) const RENEW: u16 = opcode::LEASE_RENEW;

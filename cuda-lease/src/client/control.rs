@@ -1,0 +1,127 @@
+//! The control stream: requests about leases, and their replies.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use quinn::{RecvStream, SendStream};
+use tokio::sync::{mpsc, oneshot};
+
+use super::connection::End;
+use crate::wire::{
+    FrameBuffer, Hello, Refused, VERSION, Welcome, WireError, opcode, put_frame,
+};
+use cuda_core::protocol::Status;
+
+/// A request to the node.
+pub(super) struct Request {
+    pub(super) opcode: u16,
+    pub(super) body: Vec<u8>,
+    pub(super) reply: oneshot::Sender<Result<Bytes, (Status, String)>>,
+}
+
+/// Requests that were sent and not answered. They are sent again on the next connection: repeating one has no effect.
+#[derive(Default)]
+pub(super) struct Unanswered {
+    next: u64,
+    requests: VecDeque<(u64, Request)>,
+}
+
+/// The control stream of one connection.
+pub(super) struct ControlStream {
+    send: SendStream,
+    receive: RecvStream,
+    buffer: FrameBuffer,
+}
+
+impl ControlStream {
+    /// Opens the stream and greets the node.
+    pub(super) async fn open(connection: &quinn::Connection) -> Result<(Self, Welcome), End> {
+        let (send, receive) = connection.open_bi().await?;
+        let mut control = Self { send, receive, buffer: FrameBuffer::default() };
+        let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program };
+        let mut body = Vec::new();
+        hello.encode(&mut body);
+        let reply = control.ask(Hello::OPCODE, &body).await?;
+        let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
+        Ok((control, Welcome::decode(&reply)?))
+    }
+
+    /// Sends one request and waits for its reply.
+    pub(super) async fn ask(
+        &mut self,
+        opcode: u16,
+        body: &[u8],
+    ) -> Result<Result<Bytes, (Status, String)>, End> {
+        self.write(opcode, 0, body).await?;
+        Ok(self.read().await?.1)
+    }
+
+    async fn write(&mut self, opcode: u16, id: u64, body: &[u8]) -> Result<(), End> {
+        let mut out = Vec::new();
+        put_frame(&mut out, opcode, 0, id, |out| out.extend_from_slice(body));
+        Ok(self.send.write_all(&out).await?)
+    }
+
+    /// Reads the next reply. Cancelling this loses nothing.
+    async fn read(&mut self) -> Result<(u64, Result<Bytes, (Status, String)>), End> {
+        loop {
+            if let Some(frames) = self.buffer.take_first()?
+                && let Some(frame) = frames.iter().next()
+            {
+                let id = frame.header.sequence;
+                if frame.header.opcode == Refused::OPCODE {
+                    let refused = Refused::decode(frame.body)?;
+                    return Ok((id, Err((refused.status, refused.detail))));
+                }
+                if frame.header.opcode & opcode::REPLY == 0 {
+                    return Err(unexpected(frame.header.opcode));
+                }
+                return Ok((id, Ok(Bytes::copy_from_slice(frame.body))));
+            }
+            match self.receive.read_chunk(usize::MAX, true).await? {
+                Some(chunk) => self.buffer.extend(&chunk.bytes),
+                None => return Err(End::Closed),
+            }
+        }
+    }
+
+    async fn begin(&mut self, unanswered: &mut Unanswered, request: Request) -> Result<(), End> {
+        unanswered.next += 1;
+        let (id, opcode, body) = (unanswered.next, request.opcode, request.body.clone());
+        unanswered.requests.push_back((id, request));
+        self.write(opcode, id, &body).await
+    }
+
+    /// Carries out requests until the connection ends, or until there is no one left to make any.
+    pub(super) async fn serve(
+        &mut self,
+        unanswered: &mut Unanswered,
+        requests: &mut mpsc::UnboundedReceiver<Request>,
+        renewals: &mut mpsc::UnboundedReceiver<Request>,
+    ) -> Result<(), End> {
+        for (id, request) in &unanswered.requests {
+            self.write(request.opcode, *id, &request.body).await?;
+        }
+        loop {
+            tokio::select! {
+                request = requests.recv() => {
+                    let Some(request) = request else { return Ok(()) };
+                    self.begin(unanswered, request).await?;
+                }
+                Some(request) = renewals.recv() => self.begin(unanswered, request).await?,
+                reply = self.read() => {
+                    let (id, reply) = reply?;
+                    let found = unanswered.requests.iter().position(|it| it.0 == id);
+                    if let Some((_, request)) = found.and_then(|at| unanswered.requests.remove(at)) {
+                        _ = request.reply.send(reply);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn unexpected(opcode: u16) -> End {
+    WireError::UnexpectedOpcode { opcode }.into()
+}

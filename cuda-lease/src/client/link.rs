@@ -1,0 +1,374 @@
+//! The state that the backend and the connection of a lease share.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use cuda_core::{
+    Error, NoticeSink, Ticket,
+    protocol::{Answer, HostBlock, ModuleId, Notice, Reply, StreamId},
+};
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
+
+use super::transfers::Transfers;
+use crate::{
+    session::{Outgoing, SessionError},
+    wire::{BlobId, Chunk, Command, Event, Hash, QueryReply},
+};
+
+/// The bytes of bulk data that may be sent and not acknowledged.
+const BULK_WINDOW: usize = 16 << 20;
+
+/// Uploads up to this number of bytes travel with their command. Longer ones travel on the bulk lane.
+pub(super) const SMALL: u64 = 16 << 10;
+
+/// A lease's session, as the client sees it.
+pub(super) struct Link {
+    pub(super) address: String,
+    sink: Arc<dyn NoticeSink>,
+    pub(super) commands: Mutex<Outgoing>,
+    pub(super) bulk: Mutex<Bulk>,
+    /// Set while the connection knows of commands to send.
+    has_commands: AtomicBool,
+    pub(super) send_commands: Notify,
+    pub(super) send_bulk: Notify,
+    state: Mutex<State>,
+    changed: Condvar,
+    queries: AtomicU64,
+    blobs: AtomicU64,
+    /// Set when something was received since the last command.
+    has_heard: AtomicBool,
+    /// The number of bursts of commands, each sent after something was received.
+    bursts: AtomicU64,
+}
+
+/// The lane of bulk data.
+pub(super) struct Bulk {
+    pub(super) outgoing: Outgoing,
+    pending: VecDeque<Pending>,
+}
+
+/// An upload whose bytes are not all copied to the lane.
+struct Pending {
+    ticket: Ticket,
+    blob: BlobId,
+    block: Arc<HostBlock>,
+    start: usize,
+    bytes: usize,
+    sent: usize,
+}
+
+#[derive(Default)]
+struct State {
+    transfers: Transfers,
+    replies: FxHashMap<u64, Answer>,
+    /// The code of modules that the node may ask for.
+    images: FxHashMap<Hash, (Bytes, Vec<ModuleId>)>,
+    hashes: FxHashMap<ModuleId, Hash>,
+    loading: FxHashMap<u64, ModuleId>,
+    lost: Option<Error>,
+}
+
+impl Link {
+    pub(super) fn new(address: String, epoch: u32, sink: Arc<dyn NoticeSink>) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            sink,
+            commands: Mutex::new(Outgoing::new(epoch)),
+            bulk: Mutex::new(Bulk { outgoing: Outgoing::new(epoch), pending: VecDeque::new() }),
+            has_commands: AtomicBool::new(false),
+            send_commands: Notify::new(),
+            send_bulk: Notify::new(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            queries: AtomicU64::new(1),
+            blobs: AtomicU64::new(1),
+            has_heard: AtomicBool::new(true),
+            bursts: AtomicU64::new(0),
+        })
+    }
+
+    /// Sends a command, without waiting for anything.
+    #[inline]
+    pub(super) fn send(&self, command: &Command<'_>) {
+        self.commands.lock().push(command.opcode(), |out| command.encode(out));
+        if self.has_heard.load(Ordering::Relaxed) && self.has_heard.swap(false, Ordering::Relaxed) {
+            self.bursts.fetch_add(1, Ordering::Relaxed);
+        }
+        if !self.has_commands.swap(true, Ordering::AcqRel) {
+            self.send_commands.notify_one();
+        }
+    }
+
+    /// Takes the commands to send next.
+    pub(super) fn take_commands(&self) -> Option<Bytes> {
+        self.has_commands.store(false, Ordering::Release);
+        self.commands.lock().take()
+    }
+
+    /// The number of bursts of commands so far. A burst ends when something is received, so a pipeline that is sent in one
+    /// burst takes one round trip.
+    pub(super) fn bursts(&self) -> u64 {
+        self.bursts.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn next_blob(&self) -> BlobId {
+        BlobId(self.blobs.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Adds an upload for the bulk lane. The bytes are copied later, so progress that covers it is held until then.
+    pub(super) fn upload(
+        &self,
+        ticket: Ticket,
+        blob: BlobId,
+        block: Arc<HostBlock>,
+        start: usize,
+        bytes: usize,
+    ) {
+        self.state.lock().transfers.add(ticket);
+        let pending = Pending { ticket, blob, block, start, bytes, sent: 0 };
+        self.bulk.lock().pending.push_back(pending);
+        self.send_bulk.notify_one();
+    }
+
+    /// Adds a download.
+    pub(super) fn download(
+        &self,
+        ticket: Ticket,
+        blob: BlobId,
+        block: Arc<HostBlock>,
+        start: usize,
+        bytes: usize,
+    ) {
+        self.state.lock().transfers.add_download(ticket, blob, block, start, bytes);
+    }
+
+    /// Copies the next bytes of uploads to the bulk lane, and takes the frames to send next. Returns `None` if there are
+    /// none, or if too many bytes are not acknowledged.
+    pub(super) fn take_bulk(&self) -> Option<Bytes> {
+        let (frames, finished) = self.bulk.lock().take()?;
+        if let Some(ticket) = finished {
+            // The node reports progress behind the bytes, unless it refused the upload.
+            let progress = self.state.lock().transfers.finish(ticket);
+            self.deliver(progress);
+        }
+        Some(frames)
+    }
+
+    /// Sends a query. `answer` gets the reply.
+    pub(super) fn query(&self, query: crate::wire::Query, answer: Answer) {
+        let id = self.queries.fetch_add(1, Ordering::Relaxed);
+        let lost = {
+            let mut state = self.state.lock();
+            match &state.lost {
+                Some(error) => Some(error.clone()),
+                None => {
+                    if let crate::wire::Query::Loaded(module) = query {
+                        state.loading.insert(id, module);
+                    }
+                    state.replies.insert(id, answer);
+                    self.send(&Command::Query { id, query });
+                    return;
+                }
+            }
+        };
+        if let Some(error) = lost {
+            answer.give(Err(error));
+        }
+    }
+
+    /// Keeps the code of a module until the node has loaded it.
+    pub(super) fn keep_image(&self, module: ModuleId, hash: Hash, image: Bytes) {
+        let mut state = self.state.lock();
+        state.hashes.insert(module, hash);
+        state.images.entry(hash).or_insert_with(|| (image, Vec::new())).1.push(module);
+    }
+
+    pub(super) fn drop_image(&self, module: ModuleId) {
+        self.state.lock().drop_image(module);
+    }
+
+    /// Returns the code with a hash.
+    pub(super) fn image(&self, hash: &Hash) -> Option<Bytes> {
+        self.state.lock().images.get(hash).map(|(image, _)| image.clone())
+    }
+
+    /// The progress of a stream.
+    ///
+    /// # Errors
+    /// The error that lost the lease.
+    pub(super) fn peek(&self, stream: StreamId) -> Result<u64, Error> {
+        let state = self.state.lock();
+        match &state.lost {
+            Some(error) => Err(error.clone()),
+            None => Ok(state.transfers.complete(stream)),
+        }
+    }
+
+    /// Waits until a ticket is complete.
+    ///
+    /// # Errors
+    /// The error that lost the lease.
+    pub(super) fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        loop {
+            if state.transfers.complete(ticket.stream) >= ticket.number {
+                return Ok(());
+            }
+            if let Some(error) = &state.lost {
+                return Err(error.clone());
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    pub(super) fn retire(&self, stream: StreamId) {
+        self.state.lock().transfers.retire(stream);
+    }
+
+    /// Returns the error that lost the lease.
+    pub(super) fn lost(&self) -> Option<Error> {
+        self.state.lock().lost.clone()
+    }
+
+    /// Takes an event of the node, on the thread of the connection. Returns the hash of a blob that the node needs.
+    pub(super) fn event(&self, event: Event) -> Option<Hash> {
+        self.has_heard.store(true, Ordering::Relaxed);
+        match event {
+            Event::Progress { stream, complete, .. } => {
+                let progress = self.state.lock().transfers.progress(stream, complete);
+                self.deliver(progress);
+            }
+            Event::Failed { ticket, error } => {
+                let progress = self.state.lock().transfers.failed(ticket);
+                // SAFETY: the node reported it.
+                unsafe { self.sink.notice(Notice::Failed { ticket, error }) };
+                self.deliver(progress);
+            }
+            // SAFETY: the node reported it.
+            Event::Faulted { error } => unsafe { self.sink.notice(Notice::Faulted { error }) },
+            // SAFETY: the node reported it.
+            Event::Output { text } => unsafe { self.sink.notice(Notice::Output { text }) },
+            Event::Reply { id, reply } => self.reply(id, reply),
+            Event::NeedBlob { hash } => return Some(hash),
+            Event::Ending { status, detail, .. } => {
+                tracing::warn!(%status, detail, address = self.address, "the lease ends soon");
+            }
+            Event::Lost { error } => self.lose(error),
+        }
+        None
+    }
+
+    /// Takes bytes of a download.
+    ///
+    /// # Errors
+    /// The bytes are not those that come next.
+    pub(super) fn chunk(&self, chunk: &Chunk<'_>) -> Result<(), SessionError> {
+        let place =
+            self.state.lock().transfers.place(chunk.blob, chunk.offset, chunk.bytes.len())?;
+        let Some(place) = place else { return Ok(()) };
+        let range = place.start..place.start + chunk.bytes.len();
+        // SAFETY: this carries out the download that names these bytes. The client touches them only when progress covers
+        // the download, and `transfers` holds that progress back until `landed`.
+        if let Some(bytes) = unsafe { place.block.shared_bytes_mut(range) } {
+            bytes.copy_from_slice(chunk.bytes);
+        }
+        let progress = self.state.lock().transfers.landed(chunk.blob, &place);
+        self.deliver(progress);
+        Ok(())
+    }
+
+    fn deliver(&self, progress: Option<(StreamId, u64)>) {
+        if let Some((stream, complete)) = progress {
+            self.changed.notify_all();
+            let notice = Notice::Progress { stream, accepted: complete, complete };
+            // SAFETY: the node's backend reported it, failures travel in front of it on the same lane, and the bytes of
+            // all copies that it covers are there.
+            unsafe { self.sink.notice(notice) };
+        }
+    }
+
+    fn reply(&self, id: u64, reply: Result<QueryReply, Error>) {
+        let answer = {
+            let mut state = self.state.lock();
+            if let Some(module) = state.loading.remove(&id) {
+                state.drop_image(module);
+            }
+            state.replies.remove(&id)
+        };
+        if let Some(answer) = answer {
+            answer.give(reply.map(|reply| match reply {
+                QueryReply::Loaded { max_threads, log, entries } => {
+                    Reply::Loaded { max_threads, log, entries }
+                }
+                QueryReply::Memory(info) => Reply::Memory(info),
+                QueryReply::Reset { lost } => Reply::Reset { lost },
+            }));
+        }
+    }
+
+    /// The lease is lost. Everything that is not complete fails.
+    pub(super) fn lose(&self, error: Error) {
+        let replies = {
+            let mut state = self.state.lock();
+            if state.lost.is_some() {
+                return;
+            }
+            state.lost = Some(error.clone());
+            state.transfers.clear();
+            std::mem::take(&mut state.replies)
+        };
+        // No bytes of the client's memory are read any more.
+        self.bulk.lock().pending.clear();
+        self.changed.notify_all();
+        // SAFETY: nothing that is not complete will be, and no host memory is used any more.
+        unsafe { self.sink.notice(Notice::Lost { error: error.clone() }) };
+        replies.into_values().for_each(|answer| answer.give(Err(error.clone())));
+    }
+}
+
+impl Bulk {
+    /// The frames to send next, and the upload that is finished with them.
+    fn take(&mut self) -> Option<(Bytes, Option<Ticket>)> {
+        if self.outgoing.has_more() {
+            return Some((self.outgoing.take()?, None));
+        }
+        if self.outgoing.bytes() >= BULK_WINDOW {
+            return None;
+        }
+        let upload = self.pending.front_mut()?;
+        let count = (upload.bytes - upload.sent).min(Chunk::LIMIT);
+        let start = upload.start + upload.sent;
+        // SAFETY: the caller of `submit` writes to these bytes only when progress covers the upload, and `transfers` holds
+        // that progress back until the upload is finished. A session that ends removes its uploads first.
+        let bytes = unsafe { upload.block.shared_bytes() };
+        let bytes = bytes.get(start..start + count).unwrap_or_default();
+        let chunk = Chunk { blob: upload.blob, offset: upload.sent as u64, bytes };
+        self.outgoing.push(Chunk::OPCODE, |out| chunk.encode(out));
+        upload.sent += count;
+        let finished = (upload.sent >= upload.bytes).then_some(upload.ticket);
+        if finished.is_some() {
+            self.pending.pop_front();
+        }
+        Some((self.outgoing.take()?, finished))
+    }
+}
+
+impl State {
+    fn drop_image(&mut self, module: ModuleId) {
+        let Some(hash) = self.hashes.remove(&module) else { return };
+        if let Some((_, users)) = self.images.get_mut(&hash) {
+            users.retain(|it| *it != module);
+            if users.is_empty() {
+                self.images.remove(&hash);
+            }
+        }
+    }
+}

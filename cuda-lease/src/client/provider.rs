@@ -1,0 +1,61 @@
+//! Opens a lease as a device.
+
+use std::{sync::Arc, time::Duration};
+
+use cuda_core::{
+    Backend, DeviceInfo, NoticeSink, Provider, Result,
+    protocol::Capabilities,
+};
+use parking_lot::Mutex;
+
+use super::{
+    backend::LeaseBackend,
+    connection::{self, Connection, Terms},
+    link::Link,
+};
+
+/// The provider of one lease.
+pub(super) struct LeaseProvider {
+    terms: Terms,
+    opened: Mutex<Option<(Arc<Connection>, Arc<Link>)>>,
+}
+
+impl LeaseProvider {
+    pub(super) fn new(terms: Terms) -> Self {
+        Self { terms, opened: Mutex::default() }
+    }
+
+    /// The connection that [`open`](Provider::open) made.
+    pub(super) fn take(&self) -> Option<(Arc<Connection>, Arc<Link>)> {
+        self.opened.lock().take()
+    }
+}
+
+// SAFETY: `LeaseBackend` keeps the rules of a backend, and `notices` goes to its link alone.
+unsafe impl Provider for LeaseProvider {
+    fn scheme(&self) -> &'static str {
+        "lease"
+    }
+
+    /// Lists nothing: the devices of a node are known when it is asked for its inventory.
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn open(&self, _: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
+        let opened = connection::open(self.terms.clone(), notices)?;
+        let connection::Opened { granted, link, connection } = opened;
+        let mut info = granted.device;
+        info.address = format!("lease://{}/{}", self.terms.address, info.address);
+        info.memory = granted.limits.memory;
+        let mut capabilities = Capabilities::local(granted.limits.memory);
+        capabilities.submissions_in_flight = granted.limits.submissions_in_flight;
+        capabilities.host_bytes_in_flight = granted.limits.host_bytes_in_flight;
+        capabilities.ordered_visibility = false;
+        *self.opened.lock() = Some((connection.clone(), link.clone()));
+        Ok(Arc::new(LeaseBackend { info, capabilities, link, _connection: connection }))
+    }
+}
+
+/// The total time for which leases are renewed if the user states no other.
+pub(super) const DEFAULT_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,0 +1,199 @@
+//! A session: the lanes of one lease, and its worker.
+
+use std::{net::Shutdown, os::unix::net::UnixStream, sync::Arc};
+
+use bytes::Bytes;
+use cuda_core::Error;
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+
+use super::{
+    blobs::Blobs,
+    lane::{Lane, write_worker},
+    streams::{End, FrameStream},
+};
+use crate::{
+    node::worker::{Assign, WorkerBlob},
+    wire::{self, Command, Event, Frame, Hash, Limits, opcode, put_frame},
+};
+
+/// The bytes of events that wait for an acknowledgement of the client.
+const EVENTS: usize = 32 << 20;
+
+/// The bytes of downloads that wait for an acknowledgement of the client.
+const DOWNLOADS: usize = 16 << 20;
+
+/// The bytes of a blob in one frame to the worker.
+const BLOB_PART: usize = 256 << 10;
+
+/// A session of a lease.
+pub(super) struct Session {
+    pub(super) epoch: u32,
+    commands: Lane,
+    bulk: Lane,
+    blobs: Arc<Blobs>,
+    /// Blobs that the worker waits for.
+    wanted: Mutex<FxHashSet<Hash>>,
+    /// Held while the parts of a blob are sent.
+    sending_blob: tokio::sync::Mutex<()>,
+    /// Cancelled when the worker is gone.
+    ended: tokio::sync::watch::Sender<bool>,
+    /// The reason that the supervisor has for the end.
+    cause: Mutex<Option<Error>>,
+    /// The sockets of the worker, to shut them down.
+    stop: (UnixStream, UnixStream),
+}
+
+impl Session {
+    /// Starts a session on a worker that has no lease yet.
+    ///
+    /// # Errors
+    /// The error of the sockets.
+    pub(super) fn start(
+        epoch: u32,
+        worker: (UnixStream, UnixStream),
+        limits: Limits,
+        blobs: Arc<Blobs>,
+        address: String,
+    ) -> std::io::Result<Arc<Self>> {
+        let stop = (worker.0.try_clone()?, worker.1.try_clone()?);
+        let (events, commands_out) = async_socket(worker.0)?.into_split();
+        let (downloads, bulk_out) = async_socket(worker.1)?.into_split();
+        let (commands, from_client) = Lane::new(epoch, EVENTS);
+        let (bulk, uploads) = Lane::new(epoch, DOWNLOADS);
+        let session = Arc::new(Self {
+            epoch,
+            commands,
+            bulk,
+            blobs,
+            wanted: Mutex::default(),
+            sending_blob: tokio::sync::Mutex::default(),
+            ended: tokio::sync::watch::Sender::new(false),
+            cause: Mutex::default(),
+            stop,
+        });
+        let mut assign = Vec::new();
+        put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| Assign { limits }.encode(out));
+        // In front of all frames of the client.
+        session.commands.begin_worker(assign.into());
+        tokio::spawn(write_worker(commands_out, from_client));
+        tokio::spawn(write_worker(bulk_out, uploads));
+        let own = session.clone();
+        tokio::spawn(async move {
+            own.bulk.read_worker(downloads, |_| false).await;
+        });
+        let own = session.clone();
+        tokio::spawn(async move {
+            own.commands.read_worker(events, is_for_supervisor).await;
+            own.worker_ended(address);
+        });
+        Ok(session)
+    }
+
+    /// The worker's socket ended.
+    fn worker_ended(&self, address: String) {
+        let cause = self.cause.lock().take().unwrap_or_else(|| {
+            let cause = "the worker of the lease ended".into();
+            Error::Disconnected { address, cause, may_have_run: true }
+        });
+        self.commands.push(&Event::Lost { error: cause });
+        self.ended.send_replace(true);
+    }
+
+    /// Ends the session: its client gets `error` when the worker is gone.
+    pub(super) fn end(&self, error: Error) {
+        self.cause.lock().get_or_insert(error);
+    }
+
+    /// Stops the worker's threads. A worker process is killed besides.
+    pub(super) fn shut_down(&self) {
+        _ = self.stop.0.shutdown(Shutdown::Both);
+        _ = self.stop.1.shutdown(Shutdown::Both);
+    }
+
+    /// Announces that the lease ends soon.
+    pub(super) fn announce(&self, ending: &Event) {
+        self.commands.push(ending);
+    }
+
+    /// Waits until the worker is gone and the client knows.
+    pub(super) async fn flushed(&self) {
+        _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+        self.commands.flushed().await;
+    }
+
+    /// Serves a lane on one connection.
+    pub(super) async fn serve(
+        self: &Arc<Self>,
+        lane: wire::Lane,
+        send: quinn::SendStream,
+        receive: FrameStream,
+        resume: Option<u64>,
+    ) -> Result<(), End> {
+        match lane {
+            wire::Lane::Bulk => self.bulk.serve(send, receive, resume, |_| {}).await,
+            wire::Lane::Commands => {
+                let seen = |frame: &Frame<'_>| self.seen(frame);
+                self.commands.serve(send, receive, resume, seen).await
+            }
+        }
+    }
+
+    /// A command was passed to the worker: sends the code of a module behind it.
+    fn seen(self: &Arc<Self>, frame: &Frame<'_>) {
+        if frame.header.opcode != opcode::MODULE_LOAD {
+            return;
+        }
+        // The worker refuses what is malformed.
+        let Ok(Command::LoadModule { hash, .. }) = Command::decode(frame.header.opcode, frame.body)
+        else {
+            return;
+        };
+        match self.blobs.get(&hash) {
+            Some(blob) => self.send_blob(hash, blob),
+            None => {
+                let is_new = self.wanted.lock().insert(hash);
+                if is_new {
+                    self.commands.push(&Event::NeedBlob { hash });
+                }
+            }
+        }
+    }
+
+    /// A client has sent a blob.
+    pub(super) fn blob_arrived(self: &Arc<Self>, hash: Hash, blob: Bytes) {
+        self.blobs.insert(hash, blob.clone());
+        if self.wanted.lock().remove(&hash) {
+            self.send_blob(hash, blob);
+        }
+    }
+
+    fn send_blob(self: &Arc<Self>, hash: Hash, blob: Bytes) {
+        let session = self.clone();
+        tokio::spawn(async move {
+            let _sending = session.sending_blob.lock().await;
+            let total = blob.len() as u64;
+            let mut at = 0;
+            loop {
+                let part = blob.slice(at..(at + BLOB_PART).min(blob.len()));
+                at += part.len();
+                let frame = WorkerBlob { hash, total, part };
+                let mut out = Vec::new();
+                put_frame(&mut out, WorkerBlob::OPCODE, 0, 0, |out| frame.encode(out));
+                if !session.commands.send_to_worker(out.into()).await || at >= blob.len() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// Whether a frame of the worker is not for the client.
+fn is_for_supervisor(frame: &Frame<'_>) -> bool {
+    (0x0700..0x0800).contains(&frame.header.opcode)
+}
+
+fn async_socket(socket: UnixStream) -> std::io::Result<tokio::net::UnixStream> {
+    socket.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(socket)
+}
