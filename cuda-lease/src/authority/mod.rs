@@ -1,3 +1,38 @@
-//! Certificates and tokens.
+//! Decides which clients may use a lease: TLS configurations, identities from certificates, and lease tokens.
+//!
+//! Files here use no other folder of this crate. They use `quinn` and `rustls` with the *ring* provider, which each
+//! configuration names explicitly. The client asks [`ClientTls`] for the configuration of a connection. The node,
+//! which is behind the feature `node`, asks `ServerTls` for its configuration and for the [`Tenant`] and
+//! [`Fingerprint`] of each connection. It gives these to the lease table, and issues a [`Token`] for each lease with
+//! its [`TokenKey`]. `DevelopmentCertificates` writes the certificate files of a test installation for the command
+//! line.
+//!
+//! A typical connection goes through `tls` (shared settings) and `pem` (files) into `client_tls` and `server_tls`.
+//! After the handshake it goes to `identity`, and each request of the client then goes to `token`.
+
+#![forbid(unsafe_code)]
+
 mod client_tls;
+#[cfg(feature = "node")]
+mod development_ca;
+#[cfg(test)]
+#[cfg(feature = "node")]
+mod handshake_tests;
+mod identity;
+mod pem;
+#[cfg(feature = "node")]
+mod server_tls;
+mod tls;
+mod token;
+
 pub use client_tls::ClientTls;
+#[cfg(feature = "node")]
+pub use development_ca::{CreatedCertificates, DevelopmentCaError, DevelopmentCertificates};
+#[cfg(feature = "node")]
+pub use identity::IdentityError;
+pub use identity::{Fingerprint, Tenant, TenantError};
+pub use pem::PemError;
+#[cfg(feature = "node")]
+pub use server_tls::ServerTls;
+pub use tls::{ALPN, TlsError};
+pub use token::{Claims, RandomnessError, Token, TokenError, TokenKey};

@@ -103,11 +103,7 @@ impl Address {
     }
 }
 
-fn parse<T: std::str::FromStr>(
-    name: &str,
-    value: &str,
-    expected: &str,
-) -> Result<T, AddressError> {
+fn parse<T: std::str::FromStr>(name: &str, value: &str, expected: &str) -> Result<T, AddressError> {
     value.parse().map_err(|_| invalid(name, value, expected))
 }
 
@@ -122,7 +118,8 @@ mod tests {
 
     #[test]
     fn options_are_read_from_the_address() {
-        let address = "lease://gpu.example:5701?min_vram=1GiB&lease_secs=60&exclusive=device&wait=5";
+        let address =
+            "lease://gpu.example:5701?min_vram=1GiB&lease_secs=60&exclusive=device&wait=5";
         let parsed = Address::parse(address).unwrap();
         assert_eq!(parsed.node, "gpu.example:5701");
         assert_eq!((parsed.min_vram, parsed.lease_secs), (Some(1 << 30), Some(60)));

@@ -14,7 +14,7 @@ use super::{
     provider::{DEFAULT_RENEWAL, LeaseProvider},
 };
 use crate::{
-    authority::ClientTls,
+    authority::{ClientTls, TlsError},
     wire::{Allocate, Exclusivity},
 };
 
@@ -45,7 +45,6 @@ pub struct LeaseBuilder {
     priority: i32,
     renew_up_to: Option<Duration>,
     tls: ClientTls,
-    server_name: Option<String>,
 }
 
 impl LeaseBuilder {
@@ -62,7 +61,6 @@ impl LeaseBuilder {
             priority: 0,
             renew_up_to: Some(DEFAULT_RENEWAL),
             tls: ClientTls::loopback(),
-            server_name: None,
         }
     }
 
@@ -84,17 +82,20 @@ impl LeaseBuilder {
         if let Some(renew) = parsed.renew {
             builder.renew_up_to = (!renew.is_zero()).then_some(renew);
         }
-        builder.server_name = parsed.server_name;
         match (parsed.ca, parsed.cert, parsed.key) {
             (None, None, None) => {}
             (Some(ca), None, None) => builder.tls = ClientTls::with_ca(ca),
             (Some(ca), Some(cert), Some(key)) => {
-                builder.tls = ClientTls::with_ca(ca).identity(cert, key);
+                builder.tls = ClientTls::with_ca(ca).client_certificate(cert, key);
             }
             _ => {
-                let detail = "`ca`, `cert` and `key` belong together; state all three, or `ca` alone";
+                let detail =
+                    "`ca`, `cert` and `key` belong together; state all three, or `ca` alone";
                 return Err(misuse(detail.into()));
             }
+        }
+        if let Some(name) = parsed.server_name {
+            builder.tls = builder.tls.server_name(name);
         }
         Ok(builder)
     }
@@ -162,9 +163,9 @@ impl LeaseBuilder {
         let provider = LeaseProvider::new(self.terms()?);
         let device = Device::open(&provider, 0)?;
         let opened = provider.take();
-        opened.map(|(connection, link)| Lease::new(device, connection, link)).ok_or_else(|| {
-            misuse("the connection of the lease is missing".into())
-        })
+        opened
+            .map(|(connection, link)| Lease::new(device, connection, link))
+            .ok_or_else(|| misuse("the connection of the lease is missing".into()))
     }
 
     /// Requests the lease, without blocking the calling thread. A thread of its own waits for the node.
@@ -185,11 +186,11 @@ impl LeaseBuilder {
         let socket = self.resolve()?;
         let host = self.node.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let server_name = self.server_name.clone().unwrap_or_else(|| host.to_owned());
-        let mut tls = self.tls.client_config(socket).map_err(|error| misuse(error.to_string()))?;
+        let invalid = |error: TlsError| misuse(error.to_string());
+        let server_name = self.tls.server_name_for(host).map_err(invalid)?;
+        let mut tls = self.tls.config_for(socket).map_err(invalid)?;
         tls.transport_config(super::transport::config().into());
-        let mut nonce = [0; 16];
-        nonce.copy_from_slice(&random()[..16]);
+        let nonce = random()?;
         Ok(Terms {
             address: self.node.clone(),
             socket,

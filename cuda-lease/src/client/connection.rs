@@ -261,8 +261,8 @@ impl Driver {
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
 
         let (sender, requests) = mpsc::unbounded_channel();
-        let random = random();
-        let epoch = u32::from_le_bytes([random[0], random[1], random[2], random[3]]).max(1);
+        let [jitter, epoch @ ..] = random::<5>()?;
+        let epoch = u32::from_le_bytes(epoch).max(1);
         let link = Link::new(address.clone(), epoch, sink);
         let grant = Arc::new(Grant {
             lease: granted.lease,
@@ -285,7 +285,7 @@ impl Driver {
             unanswered: Unanswered::default(),
             requests,
             needed: RefCell::default(),
-            renewal: Renewal::new(f64::from(random[4]) / 255.0),
+            renewal: Renewal::new(f64::from(jitter) / 255.0),
         };
         let opened = Opened { granted, link, connection: connection_of_user };
         Ok((driver, (connection, control), opened))
@@ -329,8 +329,7 @@ impl Driver {
     ) -> Result<(), End> {
         let Self { link, received, needed, grant, requests, unanswered, .. } = self;
         let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
-        let open =
-            |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
+        let open = |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
         let (commands, bulk) = tokio::try_join!(open(Lane::Commands), open(Lane::Bulk))?;
         let (ask, mut asked) = mpsc::unbounded_channel();
         let need = |hash| {
@@ -348,8 +347,7 @@ impl Driver {
             Ok::<(), End>(())
         };
         let (renew, mut renewals) = mpsc::unbounded_channel();
-        let renewing =
-            renew_in_time(&mut self.renewal, grant, &self.terms, started, renew);
+        let renewing = renew_in_time(&mut self.renewal, grant, &self.terms, started, renew);
         let controls = async {
             let served = serve_control(control, unanswered, requests, &mut renewals).await;
             // The lease was dropped: the other parts end too.
@@ -380,7 +378,8 @@ impl Driver {
     ) -> Result<(quinn::Connection, ControlStream), End> {
         let deadline = Instant::now() + RESUME_WINDOW;
         while Instant::now() < deadline {
-            match tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.endpoint, &self.terms)).await {
+            match tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.endpoint, &self.terms)).await
+            {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(End::Lost(error))) => cause = error,
                 Ok(Err(end)) => return Err(end),
@@ -475,8 +474,7 @@ async fn put_blob(
     image: Bytes,
 ) -> Result<(), End> {
     let (mut send, mut receive) = connection.open_bi().await?;
-    let put =
-        PutBlob { lease: grant.lease, token: grant.token(), hash, bytes: image.len() as u64 };
+    let put = PutBlob { lease: grant.lease, token: grant.token(), hash, bytes: image.len() as u64 };
     let mut out = Vec::new();
     put_frame(&mut out, PutBlob::OPCODE, 0, 0, |out| put.encode(out));
     send.write_all(&out).await?;
@@ -541,14 +539,14 @@ fn cause(end: End) -> String {
 }
 
 /// Random bytes of the operating system.
-pub(super) fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    let random = rustls::crypto::ring::default_provider().secure_random;
-    if random.fill(&mut bytes).is_err() {
-        // Without them the handshake fails too, with a message.
-        tracing::error!("the operating system gives no random bytes");
-    }
-    bytes
+///
+/// # Errors
+/// It gives none.
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let what = "the operating system gives no random numbers";
+    getrandom::fill(&mut bytes).map_err(|error| Error::host(what, &error))?;
+    Ok(bytes)
 }
 
 /// The opcode of a renewal, for [`Connection::request`].

@@ -7,9 +7,7 @@ use quinn::{RecvStream, SendStream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::End;
-use crate::wire::{
-    FrameBuffer, Hello, Refused, VERSION, Welcome, WireError, opcode, put_frame,
-};
+use crate::wire::{FrameBuffer, Hello, Refused, VERSION, Welcome, WireError, opcode, put_frame};
 use cuda_core::protocol::Status;
 
 /// A request to the node.

@@ -19,7 +19,6 @@ mod renewal;
 mod transfers;
 mod transport;
 
-pub use address::AddressError;
 pub use builder::LeaseBuilder;
 pub use lease::Lease;
 #[cfg(feature = "node")]

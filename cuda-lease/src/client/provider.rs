@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cuda_core::{
-    Backend, DeviceInfo, NoticeSink, Provider, Result,
-    protocol::Capabilities,
-};
+use cuda_core::{Backend, DeviceInfo, NoticeSink, Provider, Result, protocol::Capabilities};
 use parking_lot::Mutex;
 
 use super::{

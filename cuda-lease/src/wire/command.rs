@@ -242,9 +242,7 @@ impl<'a> Command<'a> {
         let command = match code {
             opcode::STREAM_CREATE => Command::CreateStream { id: r.get()?, priority: r.get()? },
             opcode::STREAM_RETIRE => Command::RetireStream { id: r.get()? },
-            opcode::MEM_ALLOC => {
-                Command::Allocate { id: r.get()?, bytes: r.get()?, at: r.get()? }
-            }
+            opcode::MEM_ALLOC => Command::Allocate { id: r.get()?, bytes: r.get()?, at: r.get()? },
             opcode::MEM_FREE => {
                 Command::Free { id: r.get()?, stream: r.get()?, after: get_tickets(&mut r)? }
             }

@@ -118,9 +118,7 @@ fn get_error(r: &mut Reader<'_>, depth: u32) -> Result<Error, WireError> {
         25 => Error::Driver { call: r.get::<String>()?.into(), code: r.get()?, name: r.get()? },
         26 => Error::PtxTooNew { major: r.get()?, minor: r.get()?, detail: r.get()? },
         27 => Error::Remote { address: r.get()?, status: r.get()?, detail: r.get()? },
-        28 => {
-            Error::Disconnected { address: r.get()?, cause: r.get()?, may_have_run: r.get()? }
-        }
+        28 => Error::Disconnected { address: r.get()?, cause: r.get()?, may_have_run: r.get()? },
         _ => Error::Host { what: "an error of the node".into(), detail: message.to_owned() },
     };
     Ok(error)

@@ -41,7 +41,10 @@ impl Header {
     pub fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let (length, opcode, flags) = (r.get()?, r.get()?, r.get::<u16>()?);
         if flags != 0 {
-            return Err(WireError::Undefined { what: "a frame's flags field", value: flags.into() });
+            return Err(WireError::Undefined {
+                what: "a frame's flags field",
+                value: flags.into(),
+            });
         }
         Ok(Self { length, opcode, epoch: r.get()?, sequence: r.get()? })
     }

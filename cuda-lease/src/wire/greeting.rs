@@ -4,9 +4,6 @@ use bytes::Bytes;
 
 use super::{Field, Reader, WireError, Writer, codec::message, opcode};
 
-/// The protocol name in the TLS handshake.
-pub const ALPN: &[u8] = b"cuda-lease/1";
-
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u16 = 1;
 

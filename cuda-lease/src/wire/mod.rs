@@ -25,13 +25,13 @@ mod submit;
 
 pub use bulk::Chunk;
 pub use byte_size::{ByteSizeError, parse_bytes};
-pub use codec::{Field, Reader, WireError, Writer};
 #[cfg(feature = "node")]
 pub(crate) use codec::message;
+pub use codec::{Field, Reader, WireError, Writer};
 pub use command::{BlobId, Command, Hash, ImageKind, Query, Step};
 pub use event::{Event, QueryReply};
 pub use frame::{FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, put_frame};
-pub use greeting::{ALPN, Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
+pub use greeting::{Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
 pub use lease::{
     Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, Refused, Renew,
     Renewed,

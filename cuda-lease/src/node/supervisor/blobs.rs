@@ -38,7 +38,8 @@ impl Blobs {
             cache.bytes -= old.len();
         }
         while cache.bytes > LIMIT && cache.blobs.len() > 1 {
-            let oldest = cache.blobs.iter().min_by_key(|(_, (_, used))| *used).map(|(hash, _)| *hash);
+            let oldest =
+                cache.blobs.iter().min_by_key(|(_, (_, used))| *used).map(|(hash, _)| *hash);
             if let Some((old, _)) = oldest.and_then(|hash| cache.blobs.remove(&hash)) {
                 cache.bytes -= old.len();
             }

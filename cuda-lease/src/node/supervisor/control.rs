@@ -61,9 +61,7 @@ fn answer(leases: &Leases, opcode: u16, body: &[u8]) -> Result<Reply, WireError>
                 (opcode | REPLY, out)
             })
         }
-        Free::OPCODE => {
-            leases.free(Free::decode(body)?.lease).map(|()| (opcode | REPLY, out))
-        }
+        Free::OPCODE => leases.free(Free::decode(body)?.lease).map(|()| (opcode | REPLY, out)),
         opcode => return Err(WireError::UnexpectedOpcode { opcode }),
     })
 }

@@ -62,12 +62,8 @@ impl Leases {
         state.next += 1;
         let lease = state.next;
         let time = Duration::from_secs(request.lease_secs.into());
-        let entry = Lease {
-            expires: Instant::now() + time,
-            limits,
-            session: None,
-            worker: Some(worker),
-        };
+        let entry =
+            Lease { expires: Instant::now() + time, limits, session: None, worker: Some(worker) };
         state.leases.insert(lease, entry);
         Ok(Granted {
             lease,

@@ -9,12 +9,14 @@ use std::{
 use cuda_core::{Error, Provider, Result};
 
 use super::{connection, leases::Leases};
-use crate::client::transport;
+use crate::{authority::ServerTls, client::transport};
 
 /// The settings of a node.
 pub struct NodeOptions {
     /// The address to listen on. Port 0 chooses a free one.
     pub listen: SocketAddr,
+    /// The certificates of the node.
+    pub tls: ServerTls,
     /// The device.
     pub provider: Box<dyn Provider>,
 }
@@ -23,7 +25,7 @@ impl NodeOptions {
     /// A node on a free port of the loopback address, for the device of a provider.
     pub fn loopback(provider: impl Provider + 'static) -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        Self { listen, provider: Box::new(provider) }
+        Self { listen, tls: ServerTls::insecure(), provider: Box::new(provider) }
     }
 }
 
@@ -48,9 +50,12 @@ impl Node {
             .build()
             .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
         let _entered = runtime.enter();
-        let config = server_config()?;
-        let endpoint = quinn::Endpoint::server(config, options.listen)
-            .map_err(|error| Error::host(format!("failed to listen on {}", options.listen), &error))?;
+        let config = options.tls.config_for(options.listen);
+        let mut config = config.map_err(|error| Error::host("failed to set up TLS", &error))?;
+        config.transport_config(transport().into());
+        let endpoint = quinn::Endpoint::server(config, options.listen).map_err(|error| {
+            Error::host(format!("failed to listen on {}", options.listen), &error)
+        })?;
         let address = endpoint.local_addr();
         let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
         runtime.spawn(accept(endpoint.clone(), leases));
@@ -80,25 +85,4 @@ async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>) {
             }
         });
     }
-}
-
-/// Temporary, until certificates are merged.
-fn server_config() -> Result<quinn::ServerConfig> {
-    let fail = |error: &dyn std::fmt::Display| Error::host("failed to make a certificate", &error);
-    let key = rcgen::generate_simple_self_signed(vec!["localhost".into()]).map_err(|e| fail(&e))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|e| fail(&e))?
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![key.cert.der().clone()],
-            rustls::pki_types::PrivateKeyDer::Pkcs8(key.signing_key.serialize_der().into()),
-        )
-        .map_err(|e| fail(&e))?;
-    tls.alpn_protocols = vec![crate::wire::ALPN.to_vec()];
-    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls).map_err(|e| fail(&e))?;
-    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(transport().into());
-    Ok(config)
 }

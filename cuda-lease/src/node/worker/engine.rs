@@ -323,10 +323,15 @@ impl Engine {
     fn advance(&self, state: &mut State) {
         loop {
             let mut progressed = false;
-            let holding: Vec<_> =
-                state.streams.iter().filter(|(_, it)| !it.held.is_empty()).map(|(id, _)| *id).collect();
+            let holding: Vec<_> = state
+                .streams
+                .iter()
+                .filter(|(_, it)| !it.held.is_empty())
+                .map(|(id, _)| *id)
+                .collect();
             for id in holding {
-                while let Some(mut item) = state.streams.get_mut(&id).and_then(|it| it.held.pop_front())
+                while let Some(mut item) =
+                    state.streams.get_mut(&id).and_then(|it| it.held.pop_front())
                 {
                     if self.try_run(state, id, &mut item) == Outcome::Waits {
                         if let Some(stream) = state.streams.get_mut(&id) {

@@ -21,11 +21,20 @@ pub(super) struct Item {
 
 pub(super) enum Task {
     /// A submission that the backend carries out as it is.
-    Work { number: u64, work: Work<'static> },
+    Work {
+        number: u64,
+        work: Work<'static>,
+    },
     Upload(Upload),
     Download(Download),
-    Allocate { number: u64, id: AllocId, bytes: u64 },
-    Free { id: AllocId },
+    Allocate {
+        number: u64,
+        id: AllocId,
+        bytes: u64,
+    },
+    Free {
+        id: AllocId,
+    },
     Retire,
 }
 

@@ -69,22 +69,21 @@ impl Worker {
                 let Some(made) = assigned else { return false };
                 *engine.lock() = Some(made.clone());
                 let bulk = bulk.try_clone();
-                uploads = bulk.and_then(|bulk| {
-                    spawn("lease-uploads", move || read_uploads(&bulk, &made))
-                }).ok();
+                uploads = bulk
+                    .and_then(|bulk| spawn("lease-uploads", move || read_uploads(&bulk, &made)))
+                    .ok();
                 return uploads.is_some();
             };
             match take(&current, &frame) {
                 Ok(()) => true,
                 Err(error) => {
-eprintln!("YY {error}");
                     reports.outbox.push(&Event::Lost { error: broken(&backend, &error) });
                     false
                 }
             }
         });
         if let Err(error) = ended {
-            eprintln!("XX {error}"); tracing::debug!(%error, "the commands of the session ended");
+            tracing::debug!(%error, "the commands of the session ended");
         }
         let engine = engine.lock().take();
         if let Some(engine) = engine {
@@ -125,7 +124,8 @@ fn assign(
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
 ) -> Option<Arc<Engine>> {
-    let assign = Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
+    let assign =
+        Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
     Some(Engine::new(backend.clone(), reports.clone(), assign.limits))
 }
 
@@ -196,7 +196,11 @@ fn read_uploads(socket: &UnixStream, engine: &Engine) {
 }
 
 /// Adds a chunk to the piece that is filled. Returns `None` at the end of the session.
-fn add(engine: &Engine, chunk: &Chunk<'_>, filling: &mut Option<(BlobId, Staged, usize)>) -> Option<()> {
+fn add(
+    engine: &Engine,
+    chunk: &Chunk<'_>,
+    filling: &mut Option<(BlobId, Staged, usize)>,
+) -> Option<()> {
     let mut bytes = chunk.bytes;
     while !bytes.is_empty() {
         let left = engine.expected(chunk.blob)?;
