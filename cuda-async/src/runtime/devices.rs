@@ -16,8 +16,9 @@ fn providers() -> Vec<Box<dyn Provider>> {
     ]
 }
 
-/// Opens the device at `address`: `cpu`, `cuda` (the first GPU) or `cuda:1`. The same address gives the same device every
-/// time. Blocks: the first use of a GPU takes a quarter of a second.
+/// Opens the device at `address`: `cpu`, `cuda` (the first GPU), `cuda:1`, or with the feature `lease` a device of another
+/// machine, `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The same address gives the same device every time. Blocks: the
+/// first use of a GPU takes a quarter of a second.
 ///
 /// ```
 /// let device = cuda_async::open("cpu")?;
@@ -31,6 +32,10 @@ fn providers() -> Vec<Box<dyn Provider>> {
 /// # Errors
 /// [`Error::NoDevice`] with a list of the available devices, [`Error::NoDriver`], or the error of the device.
 pub fn open(address: &str) -> Result<Device> {
+    #[cfg(feature = "lease")]
+    if address.starts_with("lease:") {
+        return open_lease(address);
+    }
     let (scheme, ordinal) = parse(address)?;
     let providers = providers();
     let provider = providers.iter().find(|provider| provider.scheme() == scheme);
@@ -47,6 +52,22 @@ pub fn open(address: &str) -> Result<Device> {
     })?;
     open.push((key, device.clone()));
     Ok(device)
+}
+
+/// Opens a lease. If the one of an earlier call with the same address is lost, acquires a new one.
+#[cfg(feature = "lease")]
+fn open_lease(address: &str) -> Result<Device> {
+    let mut open = OPEN.lock();
+    if let Some(found) = open.iter().position(|(name, _)| name == address) {
+        let is_lost = open[found].1.synchronize().is_err_and(|error| error.is_sticky());
+        if !is_lost {
+            return Ok(open[found].1.clone());
+        }
+        open.swap_remove(found);
+    }
+    let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire()?;
+    open.push((address.to_owned(), lease.device().clone()));
+    Ok(lease.device().clone())
 }
 
 /// Lists the devices that can be opened, GPUs first. If the driver cannot be used, no GPU is listed, and `open("cuda")`
@@ -69,7 +90,11 @@ fn parse(address: &str) -> Result<(&str, u32)> {
 /// The feature that has the device at `address`, if it is not compiled in.
 fn missing_feature(address: &str) -> Option<&'static str> {
     let scheme = address.split(':').next();
-    let features = [("cpu", cfg!(feature = "cpu")), ("cuda", cfg!(feature = "cuda"))];
+    let features = [
+        ("cpu", cfg!(feature = "cpu")),
+        ("cuda", cfg!(feature = "cuda")),
+        ("lease", cfg!(feature = "lease")),
+    ];
     let missing = features.into_iter().find(|(name, is_in)| scheme == Some(name) && !is_in);
     missing.map(|(name, _)| name)
 }

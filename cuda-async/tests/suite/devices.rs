@@ -9,7 +9,7 @@ use std::{
 use cuda_async::Device;
 use cuda_cpu::CpuProvider;
 use cuda_lease::{
-    Lease, LeaseBuilder,
+    LeaseBuilder,
     node::supervisor::{Node, NodeOptions},
 };
 
@@ -28,14 +28,20 @@ pub fn link() -> Option<Device> {
 
 /// A CPU device that is leased from a node of this process, over the loopback network.
 pub fn lease() -> Option<Device> {
-    static LEASE: OnceLock<(Node, Lease)> = OnceLock::new();
-    let open = || {
-        let node = Node::start(NodeOptions::loopback(CpuProvider::default())).unwrap();
-        let address = node.address().to_string();
-        let lease = LeaseBuilder::new(address).min_vram(4 << 30).lease_secs(60).acquire().unwrap();
-        (node, lease)
-    };
-    Some(LEASE.get_or_init(open).1.device().clone())
+    static LEASE: OnceLock<Device> = OnceLock::new();
+    Some(LEASE.get_or_init(|| own_lease(CpuProvider::default())).clone())
+}
+
+/// A device of `provider` that no other test uses, leased from a node of its own.
+pub fn own_lease(provider: CpuProvider) -> Device {
+    let mut options = NodeOptions::loopback(provider);
+    // As a local device, so that tests of this limit end soon.
+    options.submissions_in_flight = 768;
+    let node = Node::start(options).unwrap();
+    let lease = LeaseBuilder::new(node.address().to_string()).min_vram(4 << 30).acquire().unwrap();
+    // It serves the device until the process ends.
+    std::mem::forget(node);
+    lease.device().clone()
 }
 
 /// Streams that the tests of the suite use at a time, and some more. A device has memory for 128. The creation of another

@@ -58,6 +58,8 @@ fn own(device: &Device) -> (Device, u64) {
         (Device::open(&adversarial(), 0).unwrap(), 4000)
     } else if is(devices::link()) {
         (LinkProvider::new(std::time::Duration::from_micros(200)).open_device(), 200)
+    } else if is(devices::lease()) {
+        (devices::own_lease(adversarial()), 500)
     } else {
         (devices::own_cuda().unwrap(), 500)
     }

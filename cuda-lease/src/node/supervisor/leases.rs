@@ -21,6 +21,7 @@ pub(super) type Refusal = (Status, String);
 /// Temporary: replaced by the lease table.
 pub(super) struct Leases {
     provider: Box<dyn Provider>,
+    in_flight: u64,
     device: DeviceInfo,
     blobs: Arc<Blobs>,
     state: Mutex<State>,
@@ -40,19 +41,19 @@ struct Lease {
 }
 
 impl Leases {
-    pub(super) fn new(provider: Box<dyn Provider>) -> cuda_core::Result<Self> {
+    pub(super) fn new(provider: Box<dyn Provider>, in_flight: u64) -> cuda_core::Result<Self> {
         let device = provider.devices()?.into_iter().next().ok_or_else(|| Error::NoDevice {
             address: provider.scheme().into(),
             available: "none".into(),
         })?;
-        Ok(Self { provider, device, blobs: Arc::default(), state: Mutex::default() })
+        Ok(Self { in_flight, provider, device, blobs: Arc::default(), state: Mutex::default() })
     }
 
     pub(super) fn allocate(&self, request: &Allocate) -> Result<Granted, Refusal> {
         let worker = Worker::open(&*self.provider, 0)
             .map_err(|error| (Status::Internal, error.to_string()))?;
         let limits = Limits {
-            submissions_in_flight: 8192,
+            submissions_in_flight: self.in_flight,
             host_bytes_in_flight: 64 << 20,
             memory: request.min_vram,
             streams: 1024,

@@ -19,13 +19,15 @@ pub struct NodeOptions {
     pub tls: ServerTls,
     /// The device.
     pub provider: Box<dyn Provider>,
+    /// The maximum number of submissions of a client in flight on a stream.
+    pub submissions_in_flight: u64,
 }
 
 impl NodeOptions {
     /// A node on a free port of the loopback address, for the device of a provider.
     pub fn loopback(provider: impl Provider + 'static) -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        Self { listen, tls: ServerTls::insecure(), provider: Box::new(provider) }
+        Self { listen, tls: ServerTls::insecure(), provider: Box::new(provider), submissions_in_flight: 4096 }
     }
 }
 
@@ -42,7 +44,7 @@ impl Node {
     /// # Errors
     /// The device cannot be used, or the address not be listened on.
     pub fn start(options: NodeOptions) -> Result<Self> {
-        let leases = Arc::new(Leases::new(options.provider)?);
+        let leases = Arc::new(Leases::new(options.provider, options.submissions_in_flight)?);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))
             .thread_name("lease-node")
