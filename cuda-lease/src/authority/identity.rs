@@ -51,7 +51,16 @@ impl fmt::Debug for Fingerprint {
 ///
 /// A name has 1 to 64 characters of `A-Z a-z 0-9 . _ -` and is neither `.` nor `..`, so it can name a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "node", derive(serde::Deserialize), serde(try_from = "String"))]
 pub struct Tenant(String);
+
+impl TryFrom<String> for Tenant {
+    type Error = TenantError;
+
+    fn try_from(name: String) -> Result<Self, TenantError> {
+        Self::new(&name)
+    }
+}
 
 impl Tenant {
     /// Checks a name and makes it a tenant.

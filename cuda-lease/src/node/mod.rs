@@ -3,5 +3,7 @@
 //! Lowest first: `worker` carries out the commands of one session on a device. `supervisor` accepts connections, keeps the
 //! leases, and passes frames between clients and workers. It never uses a device itself.
 
+pub mod leases;
+pub mod quotas;
 pub mod supervisor;
 pub mod worker;

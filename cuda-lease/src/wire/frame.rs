@@ -102,14 +102,44 @@ impl Frames {
 
     /// Iterates over the frames.
     pub fn iter(&self) -> impl Iterator<Item = Frame<'_>> {
-        let mut rest = &self.0[..];
-        std::iter::from_fn(move || {
-            let header = Header::read(&mut Reader::new(rest)).ok()?;
-            let (bytes, behind) = rest.split_at_checked(HEADER_BYTES + header.length as usize)?;
-            rest = behind;
-            Some(Frame { header, body: &bytes[HEADER_BYTES..], bytes })
-        })
+        frames_in(&self.0)
     }
+}
+
+/// Iterates over the complete frames at the start of `bytes`.
+pub fn frames_in(bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let header = Header::read(&mut Reader::new(rest)).ok()?;
+        let (bytes, behind) = rest.split_at_checked(HEADER_BYTES + header.length as usize)?;
+        rest = behind;
+        Some(Frame { header, body: &bytes[HEADER_BYTES..], bytes })
+    })
+}
+
+/// Returns the length of the complete frames at the start of `bytes`, at most `count` of them.
+///
+/// # Errors
+/// [`WireError::TooLong`] for a frame above [`FRAME_LIMIT`], as soon as its header is there.
+pub fn complete_frames(bytes: &[u8], count: usize) -> Result<usize, WireError> {
+    let (mut complete, mut found) = (0, 0);
+    while let Some(rest) = bytes.get(complete..)
+        && rest.len() >= HEADER_BYTES
+        && found < count
+    {
+        let length = Header::read(&mut Reader::new(rest))?.length;
+        if length > FRAME_LIMIT {
+            let (length, limit) = (length.into(), FRAME_LIMIT.into());
+            return Err(WireError::TooLong { what: "a frame", length, limit });
+        }
+        let end = HEADER_BYTES + length as usize;
+        if rest.len() < end {
+            break;
+        }
+        complete += end;
+        found += 1;
+    }
+    Ok(complete)
 }
 
 /// Collects the bytes of a stream, and splits them into frames. Holds at most one incomplete frame besides the bytes that
@@ -151,23 +181,7 @@ impl FrameBuffer {
     }
 
     fn take_up_to(&mut self, count: usize) -> Result<Frames, WireError> {
-        let (mut complete, mut found) = (0, 0);
-        while let Some(rest) = self.0.get(complete..)
-            && rest.len() >= HEADER_BYTES
-            && found < count
-        {
-            let length = Header::read(&mut Reader::new(rest))?.length;
-            if length > FRAME_LIMIT {
-                let (length, limit) = (length.into(), FRAME_LIMIT.into());
-                return Err(WireError::TooLong { what: "a frame", length, limit });
-            }
-            let end = HEADER_BYTES + length as usize;
-            if rest.len() < end {
-                break;
-            }
-            complete += end;
-            found += 1;
-        }
+        let complete = complete_frames(&self.0, count)?;
         Ok(Frames(self.0.split_to(complete).freeze()))
     }
 }

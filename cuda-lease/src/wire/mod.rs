@@ -29,8 +29,12 @@ pub use byte_size::{ByteSizeError, parse_bytes};
 pub(crate) use codec::message;
 pub use codec::{Field, Reader, WireError, Writer};
 pub use command::{BlobId, Command, Hash, ImageKind, Query, Step};
+pub use cuda_core::protocol::Status;
 pub use event::{Event, QueryReply};
-pub use frame::{FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, put_frame};
+pub use frame::{
+    FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, complete_frames, frames_in,
+    put_frame,
+};
 pub use greeting::{Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
 pub use lease::{
     Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, Refused, Renew,

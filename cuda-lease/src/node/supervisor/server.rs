@@ -27,7 +27,12 @@ impl NodeOptions {
     /// A node on a free port of the loopback address, for the device of a provider.
     pub fn loopback(provider: impl Provider + 'static) -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        Self { listen, tls: ServerTls::insecure(), provider: Box::new(provider), submissions_in_flight: 4096 }
+        Self {
+            listen,
+            tls: ServerTls::insecure(),
+            provider: Box::new(provider),
+            submissions_in_flight: 4096,
+        }
     }
 }
 

@@ -478,6 +478,8 @@ impl Engine {
             self.run(state, ticket, after, &work, &[], true, Keep::Nothing);
             return Outcome::Done;
         }
+        // Its staging memory comes back when the copies are complete.
+        self.want_all(stream);
         if upload.submitted >= upload.bytes { Outcome::Done } else { Outcome::Waits }
     }
 
@@ -493,7 +495,10 @@ impl Engine {
         while download.submitted < download.bytes || download.bytes == 0 {
             let bytes = (download.bytes - download.submitted).min(PIECE as u64);
             let block = match self.downloads.try_take(bytes as usize) {
-                None => return Outcome::Waits,
+                None => {
+                    self.want_all(stream);
+                    return Outcome::Waits;
+                }
                 Some(Ok(block)) => block,
                 Some(Err(error)) => {
                     self.reports.skip(ticket, error);
@@ -520,11 +525,16 @@ impl Engine {
             }
         }
         // Its bytes travel as soon as they are there.
-        let (_, number) = self.reports.backlog(stream);
-        if number > 0 {
+        self.want_all(stream);
+        Outcome::Done
+    }
+
+    /// Requests the progress of everything that a stream has taken.
+    fn want_all(&self, stream: StreamId) {
+        let (backlog, number) = self.reports.backlog(stream);
+        if backlog > 0 {
             self.control(Control::Want { ticket: Ticket { stream, number } });
         }
-        Outcome::Done
     }
 
     /// Submits one step, or a part of it. Returns whether the backend took it.

@@ -5,9 +5,9 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-use crate::wire::{Frame, FrameBuffer, WireError};
+use crate::wire::{FRAME_LIMIT, Frame, HEADER_BYTES, WireError, complete_frames, frames_in};
 
-/// The bytes that one read takes at most.
+/// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
 
 /// The end of a reader.
@@ -24,19 +24,23 @@ pub(super) fn read_frames(
     mut socket: &UnixStream,
     mut take: impl FnMut(Frame<'_>) -> bool,
 ) -> Result<(), ReadError> {
-    let mut buffer = FrameBuffer::default();
-    let mut bytes = vec![0; READ];
+    // A frame is handled where it was read. Only an incomplete one moves.
+    let mut buffer = vec![0; HEADER_BYTES + FRAME_LIMIT as usize + READ];
+    let mut filled = 0;
     loop {
-        match socket.read(&mut bytes) {
+        match socket.read(&mut buffer[filled..]) {
             Ok(0) => return Ok(()),
-            Ok(count) => buffer.extend(&bytes[..count]),
+            Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         }
-        for frame in buffer.take()?.iter() {
+        let complete = complete_frames(&buffer[..filled], usize::MAX)?;
+        for frame in frames_in(&buffer[..complete]) {
             if !take(frame) {
                 return Ok(());
             }
         }
+        buffer.copy_within(complete..filled, 0);
+        filled -= complete;
     }
 }

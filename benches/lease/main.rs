@@ -1,0 +1,170 @@
+//! Compares a leased device with the same device opened locally: a stream of launches, a pipeline, copies, and the time
+//! from the request of a lease to its first result.
+//!
+//! `cargo bench -p benches --bench lease [-- cpu|cuda]`. The node runs on the loopback network of this machine. The copies
+//! have a plain copy through `quinn` beside them, with the same certificates.
+
+mod plain_quinn;
+
+use std::{cell::RefCell, ops::ControlFlow, time::Instant};
+
+use benches::{Effort, Place, Way, done, report, section};
+use cuda_async::{
+    Device, DeviceBuffer, Function, LaunchConfig, Result, Stream, iterate,
+    kernel::LaunchOp,
+    launch,
+    memory::{to_pinned, upload_into},
+    prelude::*,
+};
+use cuda_lease::{
+    Lease, LeaseBuilder,
+    node::supervisor::{Node, NodeOptions},
+};
+
+use crate::plain_quinn::PlainCopy;
+
+/// Elements of the kernels' buffer.
+const LEN: usize = 2048;
+
+/// Launches of the stream of launches.
+const MANY: usize = 20_000;
+
+/// Bytes of the copies.
+const BYTES: usize = 256 << 20;
+
+const STREAM: Effort = Effort { rounds: 7, in_a_row: 1 };
+
+const PIPELINE: Effort = Effort { rounds: 11, in_a_row: 20 };
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let address = asked.unwrap_or_else(|| "cuda".to_owned());
+    let local = cuda_async::open(&address)?;
+    println!("# {} ({}), driver {:?}", local.info().name, address, local.info().driver);
+    let node = start(&address)?;
+    let lease = acquire(&node)?;
+    let (local, leased) = (Side::new(&local)?, Side::new(lease.device())?);
+
+    section("Launches", &["us", "to the first"]);
+    let chain = Side::chain;
+    let what = format!("a stream of {MANY} launches");
+    report(&what, both(&local, &leased, move |side| chain(side, MANY)), STREAM);
+    let bursts = lease.bursts();
+    leased.pipeline()?;
+    println!("bursts of commands of one pipeline: {}", lease.bursts() - bursts);
+    let pipeline = |side: &Side| done(side.pipeline());
+    report("upload, 100 launches, read-back", both(&local, &leased, pipeline), PIPELINE);
+    report("one launch, waited for", both(&local, &leased, move |it| chain(it, 1)), PIPELINE);
+
+    section("Copies", &["us", "to the first"]);
+    let bulk = (Bulk::new(&local)?, Bulk::new(&leased)?);
+    let plain = done(PlainCopy::new(BYTES));
+    let up = Way::new("plain `quinn` copy to the other side", || done(plain.upload()));
+    let ours = Way::new("leased, from a `Vec`", || done(bulk.1.upload()));
+    let near = Way::new("local, from a `Vec`", || done(bulk.0.upload()));
+    report(&format!("upload of {} MiB", BYTES >> 20), vec![up, ours, near], STREAM);
+    let down = Way::new("plain `quinn` copy from the other side", || done(plain.download()));
+    let ours = Way::new("leased, into a `PinnedBuffer`", || done(bulk.1.download()));
+    let near = Way::new("local, into a `PinnedBuffer`", || done(bulk.0.download()));
+    report(&format!("download of {} MiB", BYTES >> 20), vec![down, ours, near], STREAM);
+    drop(bulk);
+
+    println!();
+    for _ in 0..5 {
+        let started = Instant::now();
+        let lease = acquire(&node)?;
+        let acquired = started.elapsed();
+        Side::new(lease.device())?.pipeline()?;
+        println!("lease granted after {acquired:?}, first result after {:?}", started.elapsed());
+    }
+    Ok(())
+}
+
+fn start(address: &str) -> Result<Node> {
+    Node::start(match address.split(':').next() {
+        Some("cpu") => NodeOptions::loopback(cuda_cpu::CpuProvider::default()),
+        _ => NodeOptions::loopback(cuda_core::cuda::CudaProvider::new()),
+    })
+}
+
+fn acquire(node: &Node) -> Result<Lease> {
+    LeaseBuilder::new(node.address().to_string()).min_vram(2 << 30).acquire()
+}
+
+fn both<'a>(local: &'a Side, leased: &'a Side, run: impl Fn(&Side) + Copy + 'a) -> Vec<Way<'a>> {
+    vec![Way::new("local", move || run(local)), Way::new("leased", move || run(leased))]
+}
+
+/// A device with a kernel and a buffer.
+struct Side {
+    stream: Stream,
+    scale: Function,
+    x: Place<DeviceBuffer<f32>>,
+    data: Vec<f32>,
+}
+
+impl Side {
+    fn new(device: &Device) -> Result<Self> {
+        let stream = device.new_stream()?;
+        let scale = device.load_ptx(include_str!("../../kernels/basic.ptx"))?.function("scale")?;
+        let data = vec![1.0; LEN];
+        let x = Place::new(h2d(&*data).sync_on(&stream)?);
+        Ok(Self { stream, scale, x, data })
+    }
+
+    fn step(&self, x: DeviceBuffer<f32>) -> Op<LaunchOp<(DeviceBuffer<f32>, f32, u32)>> {
+        let config = LaunchConfig::for_num_elems(LEN);
+        // SAFETY: reads and writes `x`, of `LEN` elements.
+        unsafe { launch(&self.scale, config, (x, 1.0f32, LEN as u32)) }
+    }
+
+    /// One launch after the other.
+    fn launches(
+        &self,
+        x: DeviceBuffer<f32>,
+        count: usize,
+    ) -> impl DeviceOp<Output = DeviceBuffer<f32>> + '_ {
+        iterate((x, count), |(x, left)| {
+            self.step(x).map(move |x| match left {
+                1 => ControlFlow::Break(x),
+                _ => ControlFlow::Continue((x, left - 1)),
+            })
+        })
+    }
+
+    /// Launches one kernel after the other, and waits for the last.
+    fn chain(&self, count: usize) {
+        self.x.lend(|x| self.launches(x, count).sync_on(&self.stream));
+    }
+
+    /// An upload, 100 launches and a read-back.
+    fn pipeline(&self) -> Result<()> {
+        let op = h2d(&*self.data).then(|x| self.launches(x, 100)).then(to_host);
+        let read = op.sync_on(&self.stream)?;
+        assert_eq!(read, self.data);
+        Ok(())
+    }
+}
+
+/// Buffers of large copies.
+struct Bulk<'a> {
+    stream: &'a Stream,
+    host: Vec<u8>,
+    device: RefCell<DeviceBuffer<u8>>,
+}
+
+impl<'a> Bulk<'a> {
+    fn new(side: &'a Side) -> Result<Self> {
+        let stream = &side.stream;
+        let buffer = zeros::<u8>(BYTES).sync_on(stream)?;
+        Ok(Self { stream, host: vec![7; BYTES], device: RefCell::new(buffer) })
+    }
+
+    fn upload(&self) -> Result<()> {
+        upload_into(&mut *self.device.borrow_mut(), &*self.host).sync_on(self.stream).map(drop)
+    }
+
+    fn download(&self) -> Result<()> {
+        to_pinned(&*self.device.borrow()).sync_on(self.stream).map(drop)
+    }
+}

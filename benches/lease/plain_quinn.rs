@@ -1,0 +1,101 @@
+//! A copy through `quinn` alone: one connection, one stream, a receiver that counts the bytes.
+
+use std::{
+    error::Error,
+    net::{Ipv4Addr, SocketAddr},
+};
+
+use cuda_lease::authority::{ClientTls, ServerTls};
+use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use tokio::runtime::{Builder, Runtime};
+
+/// The bytes of one write.
+const PART: usize = 256 << 10;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// A client and a server, each on a runtime of its own as in a lease.
+pub struct PlainCopy {
+    client: Runtime,
+    connection: Connection,
+    bytes: usize,
+    _server: Runtime,
+}
+
+impl PlainCopy {
+    pub fn new(bytes: usize) -> Result<Self, Failure> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let endpoint = {
+            let _entered = server.enter();
+            Endpoint::server(ServerTls::insecure().config_for(any)?, any)?
+        };
+        let address = endpoint.local_addr()?;
+        server.spawn(async move {
+            while let Some(incoming) = endpoint.accept().await {
+                tokio::spawn(
+                    async move { incoming.await.map(|it| tokio::spawn(serve(it, bytes))) },
+                );
+            }
+        });
+        let client = Builder::new_current_thread().enable_all().build()?;
+        let tls = ClientTls::loopback();
+        let connection = client.block_on(async {
+            let endpoint = Endpoint::client(any)?;
+            let name = tls.server_name_for("127.0.0.1")?;
+            let config = tls.config_for(address)?;
+            Ok::<_, Failure>(endpoint.connect_with(config, address, &name)?.await?)
+        })?;
+        Ok(Self { client, connection, bytes, _server: server })
+    }
+
+    pub fn upload(&self) -> Result<(), Failure> {
+        self.client.block_on(async {
+            let (mut send, mut receive) = self.connection.open_bi().await?;
+            send.write_all(&[0]).await?;
+            write(&mut send, self.bytes).await?;
+            count(&mut receive, 1).await
+        })
+    }
+
+    pub fn download(&self) -> Result<(), Failure> {
+        self.client.block_on(async {
+            let (mut send, mut receive) = self.connection.open_bi().await?;
+            send.write_all(&[1]).await?;
+            count(&mut receive, self.bytes).await
+        })
+    }
+}
+
+async fn serve(connection: Connection, bytes: usize) -> Result<(), Failure> {
+    loop {
+        let (mut send, mut receive) = connection.accept_bi().await?;
+        let mut way = [0];
+        receive.read_exact(&mut way).await?;
+        match way {
+            [0] => {
+                count(&mut receive, bytes).await?;
+                send.write_all(&[0]).await?;
+            }
+            _ => write(&mut send, bytes).await?,
+        }
+        send.finish()?;
+    }
+}
+
+async fn write(send: &mut SendStream, bytes: usize) -> Result<(), Failure> {
+    let part = vec![0; PART];
+    for _ in 0..bytes / PART {
+        send.write_all(&part).await?;
+    }
+    Ok(())
+}
+
+async fn count(receive: &mut RecvStream, bytes: usize) -> Result<(), Failure> {
+    let mut count = 0;
+    while count < bytes {
+        let chunk = receive.read_chunk(usize::MAX, true).await?.ok_or("the stream ended")?;
+        count += chunk.bytes.len();
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Limits of the table and of its slots.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A device, or a part of one, that the node leases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotConfig {
+    /// The name in requests: `cpu`, `cuda:0`, or the UUID of a MIG instance. Unique on the node.
+    pub name: String,
+    /// The memory that leases may use, in bytes, reserves included.
+    pub capacity: u64,
+    /// The memory that a worker uses besides its quota, in bytes: about 526 MiB for a CUDA context, 0 on a CPU.
+    pub reserve: u64,
+    /// The number of leases at a time.
+    pub max_leases: u32,
+}
+
+/// The limits of a [`LeaseTable`](super::LeaseTable).
+///
+/// The state of a table is bounded: `max_leases` of all slots, `queue_limit` requests, and `ended_limit` ended
+/// leases, each below 1 KiB plus the names in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableConfig {
+    /// The longest time of one request or renewal, in seconds. Default: one hour.
+    pub max_lease_secs: u32,
+    /// The time of a request that states 0 seconds. Default: 60 s.
+    pub default_lease_secs: u32,
+    /// The longest time of a lease with all its renewals, in seconds. Default: no limit.
+    pub max_total_secs: Option<u64>,
+    /// The number of requests that wait. Default: 64.
+    pub queue_limit: usize,
+    /// The longest wait of a request. A longer one is shortened to it. Default: 10 minutes.
+    pub max_wait: Duration,
+    /// The time between [`StopAdmission`](super::Action::StopAdmission) and
+    /// [`KillWorker`](super::Action::KillWorker), in which work in flight completes. Default: 5 s.
+    pub grace: Duration,
+    /// The time for which a lease outlives the connection of its client. Default: 10 s.
+    pub reconnect_window: Duration,
+    /// The time in which a worker starts. Default: 30 s.
+    pub start_deadline: Duration,
+    /// The time after [`KillWorker`](super::Action::KillWorker) at which the slot is fenced if there is no answer.
+    /// Default: 5 s.
+    pub kill_deadline: Duration,
+    /// The time for which the previous generation of a lease stays valid after a renewal. Default: 30 s.
+    pub generation_overlap: Duration,
+    /// The time that a session runs before another session of the slot that waits gets the turn. Default: 200 ms.
+    pub turn: Duration,
+    /// Whether a waiting request may take the place of leases with a lower priority. Default: no.
+    pub preempt: bool,
+    /// The notice of a lease that loses its place to a request of higher priority. Default: 10 s.
+    pub preempt_notice: Duration,
+    /// The number of ended leases whose nonce and cause are remembered. A request that is repeated later than that
+    /// is a new request. Default: 1024.
+    pub ended_limit: usize,
+}
+
+impl Default for TableConfig {
+    fn default() -> Self {
+        TableConfig {
+            max_lease_secs: 3600,
+            default_lease_secs: 60,
+            max_total_secs: None,
+            queue_limit: 64,
+            max_wait: Duration::from_secs(600),
+            grace: Duration::from_secs(5),
+            reconnect_window: Duration::from_secs(10),
+            start_deadline: Duration::from_secs(30),
+            kill_deadline: Duration::from_secs(5),
+            generation_overlap: Duration::from_secs(30),
+            turn: Duration::from_millis(200),
+            preempt: false,
+            preempt_notice: Duration::from_secs(10),
+            ended_limit: 1024,
+        }
+    }
+}
+
+/// The configuration contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// There is no slot.
+    #[error("the node has no slot; configure at least one device")]
+    NoSlots,
+    /// Two slots have one name.
+    #[error("two slots have the name {0:?}; give each slot its own name")]
+    DuplicateSlot(String),
+    /// A slot can hold no lease.
+    #[error(
+        "slot {name:?} can hold no lease: capacity {capacity} bytes, reserve {reserve} bytes, max_leases {max_leases}; \
+         the capacity must exceed the reserve, and max_leases must be at least 1"
+    )]
+    NoRoom {
+        /// The name of the slot.
+        name: String,
+        /// Its capacity in bytes.
+        capacity: u64,
+        /// Its reserve per worker in bytes.
+        reserve: u64,
+        /// Its number of leases.
+        max_leases: u32,
+    },
+    /// A time limit is 0 or contradicts another one.
+    #[error("{name} is {value:?}; {expectation}")]
+    Time {
+        /// The field of [`TableConfig`].
+        name: &'static str,
+        /// Its value.
+        value: Duration,
+        /// The values that are valid.
+        expectation: &'static str,
+    },
+}
+
+impl TableConfig {
+    pub(super) fn check(&self, slots: &[SlotConfig]) -> Result<(), ConfigError> {
+        if slots.is_empty() {
+            return Err(ConfigError::NoSlots);
+        }
+        for (index, slot) in slots.iter().enumerate() {
+            if slots.iter().take(index).any(|other| other.name == slot.name) {
+                return Err(ConfigError::DuplicateSlot(slot.name.clone()));
+            }
+            if slot.capacity <= slot.reserve || slot.max_leases == 0 {
+                let SlotConfig { name, capacity, reserve, max_leases } = slot.clone();
+                return Err(ConfigError::NoRoom { name, capacity, reserve, max_leases });
+            }
+        }
+        let positive = "it must be longer than 0";
+        for (name, value) in [
+            ("default_lease_secs", Duration::from_secs(self.default_lease_secs.into())),
+            ("max_total_secs", Duration::from_secs(self.max_total_secs.unwrap_or(u64::MAX))),
+            ("start_deadline", self.start_deadline),
+            ("kill_deadline", self.kill_deadline),
+            ("turn", self.turn),
+        ] {
+            if value.is_zero() {
+                return Err(ConfigError::Time { name, value, expectation: positive });
+            }
+        }
+        if self.max_lease_secs < self.default_lease_secs {
+            return Err(ConfigError::Time {
+                name: "max_lease_secs",
+                value: Duration::from_secs(self.max_lease_secs.into()),
+                expectation: "it must be at least default_lease_secs",
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! One lease: its terms, its state and its deadlines.
+
+use std::{fmt, time::Duration};
+
+use crate::wire::Status;
+
+use super::{
+    request::{LeaseRequest, Refusal},
+    slot::SlotId,
+};
+
+/// Identifies a lease. A table never uses an id twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u64);
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The state of a lease; [`leases`](super) has the transitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaseState {
+    /// The lease has its place; no worker is assigned yet.
+    Granted,
+    /// The worker is starting.
+    Starting,
+    /// The client may use the lease.
+    Active,
+    /// No new work is admitted; work in flight may complete.
+    Draining,
+    /// The worker is being killed; the memory is not verified to be back yet.
+    Killing,
+}
+
+/// The reason for the end of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The client freed the lease.
+    Freed,
+    /// The time of the lease is over.
+    Expired,
+    /// The operator revoked the lease.
+    Revoked {
+        /// The operator's reason.
+        reason: String,
+    },
+    /// A request of higher priority took the place.
+    Preempted {
+        /// The priority of that request.
+        priority: i32,
+    },
+    /// The worker did not start in time.
+    StartTimedOut,
+    /// The worker died.
+    WorkerDied,
+    /// The client was disconnected for longer than the reconnect window.
+    Disconnected,
+    /// The slot was fenced.
+    Fenced,
+}
+
+impl Cause {
+    /// The status for requests that name the lease afterwards.
+    pub fn status(&self) -> Status {
+        match self {
+            Cause::Freed => Status::NotFound,
+            Cause::Expired => Status::LeaseExpired,
+            Cause::Revoked { .. } | Cause::Preempted { .. } => Status::Revoked,
+            Cause::StartTimedOut => Status::Internal,
+            Cause::WorkerDied | Cause::Disconnected => Status::Disconnected,
+            Cause::Fenced => Status::Fenced,
+        }
+    }
+
+    /// Whether work in flight gets time to complete: there may be some, and a client that reads its results.
+    pub(super) fn has_grace(&self) -> bool {
+        !matches!(self, Cause::Freed | Cause::WorkerDied | Cause::Disconnected)
+    }
+
+    /// The answer to a request that names a lease which ended for this cause.
+    pub(super) fn refusal(&self, lease: LeaseId) -> Refusal {
+        Refusal::new(self.status(), format!("lease {lease} {self}; request a new lease"))
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Freed => f.write_str("was freed"),
+            Cause::Expired => f.write_str("has expired"),
+            Cause::Revoked { reason } => write!(f, "was revoked: {reason}"),
+            Cause::Preempted { priority } => {
+                write!(f, "lost its place to a request of priority {priority}")
+            }
+            Cause::StartTimedOut => f.write_str("has ended: its worker did not start in time"),
+            Cause::WorkerDied => f.write_str("has ended: its worker died"),
+            Cause::Disconnected => {
+                f.write_str("has ended: its client was disconnected for too long")
+            }
+            Cause::Fenced => f.write_str("has ended: its device was fenced"),
+        }
+    }
+}
+
+/// The position of a lease in its life. A deadline is `None` until the action that starts it was polled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Phase {
+    Granted,
+    Starting { by: Duration },
+    Active { since: Duration, until: Duration },
+    Draining { until: Option<Duration>, cause: Cause },
+    Killing { by: Option<Duration>, cause: Cause },
+}
+
+/// A revocation that was announced.
+#[derive(Debug, Clone)]
+pub(super) struct Notice {
+    pub(super) cause: Cause,
+    pub(super) length: Duration,
+    /// The end of the notice. `None` until [`Action::AnnounceRevocation`](super::Action) was polled.
+    pub(super) until: Option<Duration>,
+}
+
+/// The next event of a lease that only time causes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The worker is not ready.
+    StartTimedOut,
+    /// The time of the lease is over.
+    Expired,
+    /// The end was announced, and the notice is over.
+    NoticeOver,
+    /// The reconnect window is over.
+    Disconnected,
+    /// Work in flight has had its time.
+    GraceOver,
+    /// The worker was not reported as gone.
+    KillOverdue,
+}
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) request: LeaseRequest,
+    pub(super) slot: SlotId,
+    /// The quota and the reserve of the slot, in bytes.
+    pub(super) charge: u64,
+    /// The requested time, with the default in place of 0.
+    pub(super) lease_secs: u32,
+    pub(super) phase: Phase,
+    pub(super) generation: u64,
+    /// The previous generation is valid until this time.
+    pub(super) overlap: Option<Duration>,
+    pub(super) notice: Option<Notice>,
+    /// The time by which the client must be connected again.
+    pub(super) reconnect_by: Option<Duration>,
+}
+
+impl Lease {
+    pub(super) fn state(&self) -> LeaseState {
+        match self.phase {
+            Phase::Granted => LeaseState::Granted,
+            Phase::Starting { .. } => LeaseState::Starting,
+            Phase::Active { .. } => LeaseState::Active,
+            Phase::Draining { .. } => LeaseState::Draining,
+            Phase::Killing { .. } => LeaseState::Killing,
+        }
+    }
+
+    /// The cause of the end, once it has begun.
+    pub(super) fn cause(&self) -> Option<&Cause> {
+        match &self.phase {
+            Phase::Draining { cause, .. } | Phase::Killing { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Whether the lease gives its place back soon, without further action.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.cause().is_some() || self.notice.is_some()
+    }
+
+    /// The time until the lease expires, `None` from the beginning of its end. The time of a lease whose worker is
+    /// not ready has not begun.
+    pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
+        match self.phase {
+            Phase::Granted | Phase::Starting { .. } => {
+                Some(Duration::from_secs(self.lease_secs.into()))
+            }
+            Phase::Active { until, .. } => Some(until.saturating_sub(now)),
+            _ => None,
+        }
+    }
+
+    /// The earliest deadline and the event at it.
+    pub(super) fn due(&self) -> Option<(Duration, Due)> {
+        let own = match &self.phase {
+            Phase::Granted => None,
+            Phase::Starting { by } => Some((*by, Due::StartTimedOut)),
+            Phase::Active { until, .. } => Some((*until, Due::Expired)),
+            Phase::Draining { until, .. } => until.map(|until| (until, Due::GraceOver)),
+            Phase::Killing { by, .. } => by.map(|by| (by, Due::KillOverdue)),
+        };
+        let killing = matches!(self.phase, Phase::Killing { .. });
+        let reconnect = self.reconnect_by.filter(|_| !killing);
+        let reconnect = reconnect.map(|by| (by, Due::Disconnected));
+        let active = matches!(self.phase, Phase::Active { .. });
+        let notice = self.notice.as_ref().filter(|_| active);
+        let notice = notice.and_then(|of| of.until.map(|at| (at, Due::NoticeOver)));
+        [own, reconnect, notice].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+}

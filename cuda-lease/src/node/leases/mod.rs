@@ -1,0 +1,77 @@
+//! The lease table of a node: admission, queueing, time limits, turns of sessions and the end of leases.
+//!
+//! The table is a pure state machine: no clock, no network, no threads, no files. It may use `node::quotas` and
+//! `wire::Status`. The node's supervisor owns one [`LeaseTable`], reports what happens by its methods, and performs
+//! the [`Action`]s that it polls. A call arrives in `table/`: `requests` admits, `serve` places waiting requests on
+//! slots, `life` moves a lease from grant to end, `turns` passes the turn between sessions, `read` lists the state.
+//! The files beside `table/` are the data that it uses.
+//!
+//! # Time
+//! Every method takes `now`, the time since the node started. A `now` before an earlier one counts as the earlier
+//! one. The grace, the notice of a revocation, the deadlines of worker starts and kills, and the turn of a session
+//! begin when [`poll`](LeaseTable::poll) hands out the action that starts them. So a jump of the clock skips no step
+//! of a lease, and the supervisor always has the whole time to act.
+//!
+//! # The life of a lease
+//!
+//! | state | entered by | left by |
+//! |---|---|---|
+//! | `Granted` | `request`, or room for a queued request | the supervisor polls [`Action::AssignWorker`] |
+//! | `Starting` | the poll of `AssignWorker` | `worker_ready`; no answer within `start_deadline` ends the lease |
+//! | `Active` | `worker_ready`; the time of the lease begins | any [`Cause`] |
+//! | `Draining` | [`Action::StopAdmission`] | the grace is over, or a cause without grace |
+//! | `Killing` | [`Action::KillWorker`] | `worker_gone` with the memory back; otherwise the slot is fenced |
+//!
+//! A lease counts on its slot until its end, so memory is never granted twice.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use cuda_lease::node::{
+//!     leases::{Action, LeaseRequest, LeaseTable, Placement, SlotConfig, TableConfig},
+//!     quotas::{Quotas, Tenant},
+//! };
+//!
+//! let slot = SlotConfig { name: "cuda:0".into(), capacity: 8 << 30, reserve: 526 << 20, max_leases: 4 };
+//! let mut table = LeaseTable::new(TableConfig::default(), vec![slot], Quotas::default())?;
+//! let at = Duration::from_secs;
+//!
+//! let request = LeaseRequest::new(Tenant::new("alice")?, [1; 16], 1 << 30);
+//! let Ok(Placement::Leased(lease)) = table.request(at(0), request) else { panic!("no room") };
+//! assert!(matches!(table.poll(at(0)), Some(Action::AssignWorker { quota, .. }) if quota == 1 << 30));
+//! table.worker_ready(at(1), lease);
+//!
+//! table.free(at(5), lease)?;
+//! assert!(matches!(table.poll(at(5)), Some(Action::StopAdmission { .. })));
+//! assert_eq!(table.poll(at(5)), Some(Action::KillWorker { lease }));
+//! table.worker_gone(at(6), lease, true);
+//! assert_eq!(table.leases().count(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod config;
+mod counters;
+mod ended;
+mod lease;
+mod queue;
+mod request;
+mod slot;
+mod table;
+mod turns;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::Action;
+pub use config::{ConfigError, SlotConfig, TableConfig};
+pub use counters::Counters;
+pub use lease::{Cause, LeaseId, LeaseState};
+pub use request::{Exclusivity, LeaseRequest, Placement, Refusal, Renewal, RequestId};
+pub use slot::SlotId;
+pub use table::LeaseTable;
+pub use view::{LeaseView, SlotView};

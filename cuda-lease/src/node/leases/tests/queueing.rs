@@ -1,0 +1,173 @@
+//! The queue: order, reservation, limits, time.
+
+use super::*;
+
+fn waiting(node: &mut Node, mib: u64) -> LeaseRequest {
+    LeaseRequest { wait: at(100), ..node.ask(mib) }
+}
+
+#[test]
+fn a_waiting_request_is_admitted_when_a_lease_ends() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 900);
+    let request = waiting(&mut node, 500);
+    let request = node.queued(0, request);
+    assert_eq!(node.table.slots().next().unwrap().queued, 1);
+    let actions = node.end(1, lease);
+    let next = admitted(&actions, request).unwrap();
+    let assign = Action::AssignWorker { lease: next, slot: SlotId(0), quota: 500 * MIB };
+    assert_eq!(actions, [Action::Admitted { request, lease: next }, assign]);
+    assert_eq!(node.table.queue_len(), 0);
+}
+
+#[test]
+fn requests_of_one_priority_are_served_in_order_of_arrival() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 900);
+    let first = waiting(&mut node, 900);
+    let second = waiting(&mut node, 900);
+    let first = node.queued(0, first);
+    let second = node.queued(0, second);
+    let actions = node.end(1, lease);
+    let next = admitted(&actions, first).unwrap();
+    assert_eq!(admitted(&actions, second), None);
+    assert!(admitted(&node.end(2, next), second).is_some());
+}
+
+#[test]
+fn higher_priorities_are_served_first() {
+    let mut node = Node::new(1);
+    node.table.set_quotas(priority(9));
+    let lease = node.active(0, 900);
+    let low = waiting(&mut node, 900);
+    let low = node.queued(0, low);
+    let high = LeaseRequest { priority: 5, ..waiting(&mut node, 900) };
+    let Ok(Placement::Queued { request: high, ahead: 0 }) = node.table.request(at(0), high) else {
+        panic!("not first");
+    };
+    let actions = node.end(1, lease);
+    assert!(admitted(&actions, high).is_some());
+    assert_eq!(admitted(&actions, low), None);
+}
+
+#[test]
+fn a_small_request_does_not_overtake_the_head_of_the_queue() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 300);
+    let request = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 100) };
+    let device = node.queued(0, request);
+    let small = node.ask(1);
+    assert_eq!(node.refused(1, small).status, Status::CapacityExceeded);
+    let small = waiting(&mut node, 1);
+    let small = node.queued(1, small);
+    let actions = node.end(2, lease);
+    let lease = admitted(&actions, device).unwrap();
+    assert_eq!(admitted(&actions, small), None);
+    assert!(admitted(&node.end(3, lease), small).is_some());
+}
+
+#[test]
+fn the_head_reserves_only_one_of_several_slots() {
+    let mut node = Node::new(2);
+    for mib in [300, 300, 300] {
+        node.active(0, mib);
+    }
+    let request = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 100) };
+    node.queued(0, request);
+    // The slot with one lease is reserved. The other one has room for 200 MiB with the reserve.
+    let lease = node.lease(0, 50);
+    assert_eq!(node.table.lease(lease).unwrap().slot, SlotId(0));
+    assert_eq!(node.table.slots().nth(1).unwrap().leases, 1);
+}
+
+#[test]
+fn a_device_request_does_not_starve_under_constant_load() {
+    let mut node = Node::new(2);
+    let mut leases: Vec<_> = (0..6).map(|_| node.active(0, 100)).collect();
+    let request = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 800) };
+    let device = node.queued(0, request);
+    // Each step ends the oldest lease and requests another one.
+    for now in 1..20 {
+        let oldest = leases.remove(0);
+        let actions = node.end(now, oldest);
+        if admitted(&actions, device).is_some() {
+            return;
+        }
+        let request = node.ask(100);
+        if let Ok(Placement::Leased(lease)) = node.table.request(at(now), request) {
+            leases.push(lease);
+            node.actions(now);
+        }
+    }
+    panic!("the device request starved");
+}
+
+#[test]
+fn the_queue_is_bounded() {
+    let mut node = Node::with(1, TableConfig { queue_limit: 1, ..TableConfig::default() });
+    node.active(0, 900);
+    let request = waiting(&mut node, 1);
+    node.queued(0, request);
+    let request = waiting(&mut node, 1);
+    let refusal = node.refused(0, request);
+    assert_eq!(refusal.status, Status::CapacityExceeded);
+    assert!(refusal.message.contains("1 requests wait"), "{refusal}");
+}
+
+#[test]
+fn a_request_is_refused_after_its_wait() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 900);
+    let request = waiting(&mut node, 900);
+    let request = node.queued(1, request);
+    assert_eq!(node.table.next_deadline(), Some(at(60)));
+    node.table.renew(at(50), lease, 1, 1000).unwrap();
+    assert_eq!(node.table.next_deadline(), Some(at(101)));
+    assert_eq!(node.actions(100), []);
+    let [Action::Refused { request: of, refusal }] = &node.actions(101)[..] else {
+        panic!("not refused");
+    };
+    assert_eq!((*of, refusal.status), (request, Status::CapacityExceeded));
+    assert_eq!(node.table.counters().refused[&Status::CapacityExceeded], 1);
+}
+
+#[test]
+fn waits_are_limited() {
+    let mut node = Node::with(1, TableConfig { max_wait: at(5), ..TableConfig::default() });
+    node.active(0, 900);
+    let request = waiting(&mut node, 900);
+    node.queued(0, request);
+    assert!(matches!(node.actions(5)[..], [Action::Refused { .. }]));
+}
+
+#[test]
+fn the_end_of_a_wait_admits_the_requests_behind() {
+    let mut node = Node::new(1);
+    node.active(0, 300);
+    let device = LeaseRequest { class: Exclusivity::Device, wait: at(5), ..node.ask(1) };
+    node.queued(0, device);
+    let small = waiting(&mut node, 1);
+    let small = node.queued(0, small);
+    let actions = node.actions(5);
+    assert!(matches!(actions[0], Action::Refused { .. }));
+    assert!(admitted(&actions, small).is_some());
+}
+
+#[test]
+fn a_cancelled_request_gives_up_its_place() {
+    let mut node = Node::new(1);
+    node.active(0, 300);
+    let device = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 1) };
+    let device = node.queued(0, device);
+    let small = waiting(&mut node, 1);
+    let small = node.queued(0, small);
+    assert!(node.table.cancel(at(1), device));
+    assert!(!node.table.cancel(at(1), device));
+    assert!(admitted(&node.actions(1), small).is_some());
+    assert_eq!(node.table.counters().cancelled, 1);
+}
+
+/// Quotas that allow priorities up to this one.
+fn priority(max_priority: i32) -> Quotas {
+    Quotas::parse(&format!("[defaults]\nmax_priority = {max_priority}\n")).unwrap()
+}

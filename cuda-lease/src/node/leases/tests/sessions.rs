@@ -1,0 +1,153 @@
+//! Turns of session-exclusive leases.
+
+use super::*;
+
+fn session(node: &mut Node) -> LeaseId {
+    let request = LeaseRequest { class: Exclusivity::Session, lease_secs: 3600, ..node.ask(50) };
+    node.active_of(0, request)
+}
+
+fn run(lease: LeaseId) -> Action {
+    Action::RunSession { lease }
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn actions_at(node: &mut Node, now: u64) -> Vec<Action> {
+    std::iter::from_fn(|| node.table.poll(millis(now))).collect()
+}
+
+#[test]
+fn one_session_runs_and_the_others_wait_in_order() {
+    let mut node = Node::new(1);
+    let [a, b, c] = [session(&mut node), session(&mut node), session(&mut node)];
+    for lease in [a, b, c] {
+        assert!(node.table.session_busy(at(0), lease));
+        assert!(!node.table.session_busy(at(0), lease));
+    }
+    assert_eq!(node.actions(0), [run(a)]);
+    assert!(node.table.lease(a).unwrap().has_turn);
+    assert!(node.table.session_idle(millis(10), a));
+    assert_eq!(actions_at(&mut node, 10), [run(b)]);
+    assert!(node.table.session_idle(millis(20), b));
+    assert_eq!(actions_at(&mut node, 20), [run(c)]);
+    assert!(node.table.session_idle(millis(30), c));
+    assert_eq!(actions_at(&mut node, 30), []);
+    assert!(node.table.session_busy(millis(40), a));
+    assert_eq!(actions_at(&mut node, 40), [run(a)]);
+}
+
+#[test]
+fn a_session_is_paused_after_its_turn_if_another_waits() {
+    let mut node = Node::new(1);
+    let [a, b] = [session(&mut node), session(&mut node)];
+    node.table.session_busy(at(0), a);
+    assert_eq!(node.actions(0), [run(a)]);
+    assert_eq!(node.actions(50), [], "no other session waits");
+    node.table.session_busy(at(50), b);
+    assert_eq!(node.table.next_deadline(), Some(millis(50_200)));
+    assert_eq!(actions_at(&mut node, 50_199), []);
+    assert_eq!(actions_at(&mut node, 50_200), [Action::PauseSession { lease: a }]);
+    assert_eq!(actions_at(&mut node, 50_300), [], "the work of the first session is in flight");
+    assert!(node.table.session_paused(millis(50_301), a));
+    assert_eq!(actions_at(&mut node, 50_301), [run(b)]);
+    assert_eq!(actions_at(&mut node, 50_501), [Action::PauseSession { lease: b }]);
+    assert!(node.table.session_paused(millis(50_501), b));
+    assert_eq!(actions_at(&mut node, 50_501), [run(a)]);
+}
+
+#[test]
+fn sessions_of_two_slots_run_at_the_same_time() {
+    let mut node = Node::new(2);
+    let [a, b] = [session(&mut node), session(&mut node)];
+    node.table.session_busy(at(0), a);
+    node.table.session_busy(at(0), b);
+    assert_eq!(node.actions(0), [run(a), run(b)]);
+}
+
+#[test]
+fn the_turn_of_a_killed_session_passes_on_when_its_worker_is_gone() {
+    let mut node = Node::new(1);
+    let [a, b] = [session(&mut node), session(&mut node)];
+    node.table.session_busy(at(0), a);
+    node.table.session_busy(at(0), b);
+    node.actions(0);
+    node.table.free(at(0), a).unwrap();
+    let stop = Action::StopAdmission { lease: a, cause: Cause::Freed };
+    assert_eq!(node.actions(0), [stop, Action::KillWorker { lease: a }]);
+    assert_eq!(node.actions(1), [], "work of the first session may still run");
+    node.table.worker_gone(at(2), a, true);
+    assert_eq!(node.actions(2), [run(b)]);
+}
+
+#[test]
+fn a_session_that_expires_gives_the_turn_to_the_next() {
+    let mut node = Node::new(1);
+    let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(50) };
+    let a = node.active_of(0, request);
+    let b = session(&mut node);
+    node.table.session_busy(at(59), a);
+    node.actions(59);
+    node.table.session_busy(at(60), b);
+    assert!(matches!(node.actions(60)[..], [Action::StopAdmission { .. }]));
+    assert!(node.table.session_idle(at(61), a));
+    assert_eq!(node.actions(61), [run(b)]);
+}
+
+#[test]
+fn a_killed_session_leaves_the_line() {
+    let mut node = Node::new(1);
+    let [a, b] = [session(&mut node), session(&mut node)];
+    node.table.session_busy(at(0), a);
+    node.table.session_busy(at(0), b);
+    node.actions(0);
+    node.table.free(at(0), b).unwrap();
+    node.actions(0);
+    node.table.session_idle(at(0), a);
+    assert_eq!(node.actions(0), []);
+}
+
+#[test]
+fn a_turn_that_is_given_up_before_its_poll_causes_no_action() {
+    let mut node = Node::new(1);
+    let [a, b] = [session(&mut node), session(&mut node)];
+    node.table.session_busy(at(0), a);
+    node.table.session_busy(at(0), b);
+    assert!(node.table.session_idle(at(0), a));
+    assert_eq!(node.actions(0), [run(b)]);
+}
+
+#[test]
+fn a_fenced_slot_starts_no_session() {
+    let mut node = Node::new(1);
+    let [a, b] = [session(&mut node), session(&mut node)];
+    node.table.session_busy(at(0), a);
+    node.table.session_busy(at(0), b);
+    node.table.free(at(0), a).unwrap();
+    node.actions(0);
+    node.table.worker_gone(at(0), a, false);
+    assert!(!node.actions(0).contains(&run(b)));
+    node.table.unfence(at(1), SlotId(0)).unwrap();
+    assert_eq!(node.actions(1), [run(b)], "its work before the stop may complete in the grace");
+}
+
+#[test]
+fn leases_of_other_classes_have_no_turn() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 1);
+    assert!(!node.table.session_busy(at(0), lease));
+    assert!(!node.table.session_idle(at(0), lease));
+    assert_eq!(node.actions(0), []);
+}
+
+#[test]
+fn a_session_has_no_turn_before_its_worker_is_ready() {
+    let mut node = Node::new(1);
+    let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(50) };
+    let lease = node.lease_of(0, request);
+    node.actions(0);
+    assert!(!node.table.session_busy(at(0), lease));
+    assert_eq!(node.actions(0), []);
+}
