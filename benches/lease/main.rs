@@ -18,7 +18,7 @@ use cuda_async::{
 };
 use cuda_lease::{
     Lease, LeaseBuilder,
-    node::supervisor::{Node, NodeOptions},
+    node::supervisor::{DeviceOptions, Node, NodeOptions},
 };
 
 use crate::plain_quinn::PlainCopy;
@@ -81,10 +81,11 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 }
 
 fn start(address: &str) -> Result<Node> {
-    Node::start(match address.split(':').next() {
-        Some("cpu") => NodeOptions::loopback(cuda_cpu::CpuProvider::default()),
-        _ => NodeOptions::loopback(cuda_core::cuda::CudaProvider::new()),
-    })
+    let device = match address.split(':').next() {
+        Some("cpu") => DeviceOptions::in_process(cuda_cpu::CpuProvider::default())?,
+        _ => DeviceOptions::in_process(cuda_core::cuda::CudaProvider::new())?,
+    };
+    Node::start(NodeOptions::loopback(vec![device]))
 }
 
 fn acquire(node: &Node) -> Result<Lease> {

@@ -10,7 +10,7 @@ use cuda_async::Device;
 use cuda_cpu::CpuProvider;
 use cuda_lease::{
     LeaseBuilder,
-    node::supervisor::{Node, NodeOptions},
+    node::supervisor::{DeviceOptions, Node, NodeOptions},
 };
 
 use crate::link::LinkProvider;
@@ -34,7 +34,7 @@ pub fn lease() -> Option<Device> {
 
 /// A device of `provider` that no other test uses, leased from a node of its own.
 pub fn own_lease(provider: CpuProvider) -> Device {
-    let mut options = NodeOptions::loopback(provider);
+    let mut options = NodeOptions::loopback(vec![DeviceOptions::in_process(provider).unwrap()]);
     // As a local device, so that tests of this limit end soon.
     options.submissions_in_flight = 768;
     let node = Node::start(options).unwrap();

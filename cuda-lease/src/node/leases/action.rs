@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    lease::{Cause, LeaseId},
-    request::{Refusal, RequestId},
-    slot::SlotId,
+    ids::{LeaseId, RequestId, SlotId},
+    lease::Cause,
+    request::Refusal,
 };
 
 /// A step that the supervisor performs. The actions of one lease arrive in order, and none arrives after its end.

@@ -45,11 +45,11 @@ pub struct TableConfig {
     pub kill_deadline: Duration,
     /// The time for which the previous generation of a lease stays valid after a renewal. Default: 30 s.
     pub generation_overlap: Duration,
-    /// The time that a session runs before another session of the slot that waits gets the turn. Default: 200 ms.
-    pub turn: Duration,
+    /// The time that a session runs before another session of the slot that waits runs. Default: 200 ms.
+    pub time_slice: Duration,
     /// Whether a waiting request may take the place of leases with a lower priority. Default: no.
     pub preempt: bool,
-    /// The notice of a lease that loses its place to a request of higher priority. Default: 10 s.
+    /// The notice period of a lease that loses its place to a request of higher priority. Default: 10 s.
     pub preempt_notice: Duration,
     /// The number of ended leases whose nonce and cause are remembered. A request that is repeated later than that
     /// is a new request. Default: 1024.
@@ -69,7 +69,7 @@ impl Default for TableConfig {
             start_deadline: Duration::from_secs(30),
             kill_deadline: Duration::from_secs(5),
             generation_overlap: Duration::from_secs(30),
-            turn: Duration::from_millis(200),
+            time_slice: Duration::from_millis(200),
             preempt: false,
             preempt_notice: Duration::from_secs(10),
             ended_limit: 1024,
@@ -134,7 +134,7 @@ impl TableConfig {
             ("max_total_secs", Duration::from_secs(self.max_total_secs.unwrap_or(u64::MAX))),
             ("start_deadline", self.start_deadline),
             ("kill_deadline", self.kill_deadline),
-            ("turn", self.turn),
+            ("time_slice", self.time_slice),
         ] {
             if value.is_zero() {
                 return Err(ConfigError::Time { name, value, expectation: positive });

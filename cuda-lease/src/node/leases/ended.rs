@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::node::quotas::Tenant;
 
-use super::lease::{Cause, LeaseId};
+use super::{ids::LeaseId, lease::Cause};
 
 #[derive(Debug)]
 struct Ended {

@@ -5,19 +5,9 @@ use std::{fmt, time::Duration};
 use crate::wire::Status;
 
 use super::{
+    ids::{LeaseId, SlotId},
     request::{LeaseRequest, Refusal},
-    slot::SlotId,
 };
-
-/// Identifies a lease. A table never uses an id twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseId(pub u64);
-
-impl fmt::Display for LeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
 
 /// The state of a lease; [`leases`](super) has the transitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,12 +106,12 @@ pub(super) enum Phase {
     Killing { by: Option<Duration>, cause: Cause },
 }
 
-/// A revocation that was announced.
+/// An announced end.
 #[derive(Debug, Clone)]
-pub(super) struct Notice {
+pub(super) struct AnnouncedEnd {
     pub(super) cause: Cause,
     pub(super) length: Duration,
-    /// The end of the notice. `None` until [`Action::AnnounceRevocation`](super::Action) was polled.
+    /// The end of the notice period. `None` until `AnnounceRevocation` was polled.
     pub(super) until: Option<Duration>,
 }
 
@@ -132,8 +122,8 @@ pub(super) enum Due {
     StartTimedOut,
     /// The time of the lease is over.
     Expired,
-    /// The end was announced, and the notice is over.
-    NoticeOver,
+    /// The end was announced, and the notice period is over.
+    NoticePeriodOver,
     /// The reconnect window is over.
     Disconnected,
     /// Work in flight has had its time.
@@ -154,7 +144,7 @@ pub(super) struct Lease {
     pub(super) generation: u64,
     /// The previous generation is valid until this time.
     pub(super) overlap: Option<Duration>,
-    pub(super) notice: Option<Notice>,
+    pub(super) announced: Option<AnnouncedEnd>,
     /// The time by which the client must be connected again.
     pub(super) reconnect_by: Option<Duration>,
 }
@@ -180,7 +170,7 @@ impl Lease {
 
     /// Whether the lease gives its place back soon, without further action.
     pub(super) fn is_leaving(&self) -> bool {
-        self.cause().is_some() || self.notice.is_some()
+        self.cause().is_some() || self.announced.is_some()
     }
 
     /// The time until the lease expires, `None` from the beginning of its end. The time of a lease whose worker is
@@ -208,8 +198,8 @@ impl Lease {
         let reconnect = self.reconnect_by.filter(|_| !killing);
         let reconnect = reconnect.map(|by| (by, Due::Disconnected));
         let active = matches!(self.phase, Phase::Active { .. });
-        let notice = self.notice.as_ref().filter(|_| active);
-        let notice = notice.and_then(|of| of.until.map(|at| (at, Due::NoticeOver)));
-        [own, reconnect, notice].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let announced = self.announced.as_ref().filter(|_| active);
+        let announced = announced.and_then(|of| of.until.map(|at| (at, Due::NoticePeriodOver)));
+        [own, reconnect, announced].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 }

@@ -1,15 +1,15 @@
-//! The lease table of a node: admission, queueing, time limits, turns of sessions and the end of leases.
+//! The lease table of a node: admission, queueing, time limits, scheduling of sessions and the end of leases.
 //!
 //! The table is a pure state machine: no clock, no network, no threads, no files. It may use `node::quotas` and
 //! `wire::Status`. The node's supervisor owns one [`LeaseTable`], reports what happens by its methods, and performs
 //! the [`Action`]s that it polls. A call arrives in `table/`: `requests` admits, `serve` places waiting requests on
-//! slots, `life` moves a lease from grant to end, `turns` passes the turn between sessions, `read` lists the state.
+//! slots, `life` moves a lease from grant to end, `sessions` schedules sessions, `read` lists the state.
 //! The files beside `table/` are the data that it uses.
 //!
 //! # Time
 //! Every method takes `now`, the time since the node started. A `now` before an earlier one counts as the earlier
-//! one. The grace, the notice of a revocation, the deadlines of worker starts and kills, and the turn of a session
-//! begin when [`poll`](LeaseTable::poll) hands out the action that starts them. So a jump of the clock skips no step
+//! one. The grace, the notice period of a revocation, the deadlines of worker starts and kills, and the time slice of a
+//! session begin when [`poll`](LeaseTable::poll) hands out the action that starts them. So a jump of the clock skips no step
 //! of a lease, and the supervisor always has the whole time to act.
 //!
 //! # The life of a lease
@@ -56,12 +56,13 @@ mod action;
 mod config;
 mod counters;
 mod ended;
+mod ids;
 mod lease;
 mod queue;
 mod request;
+mod sessions;
 mod slot;
 mod table;
-mod turns;
 mod view;
 
 #[cfg(test)]
@@ -70,8 +71,8 @@ mod tests;
 pub use action::Action;
 pub use config::{ConfigError, SlotConfig, TableConfig};
 pub use counters::Counters;
-pub use lease::{Cause, LeaseId, LeaseState};
-pub use request::{Exclusivity, LeaseRequest, Placement, Refusal, Renewal, RequestId};
-pub use slot::SlotId;
+pub use ids::{LeaseId, RequestId, SlotId};
+pub use lease::{Cause, LeaseState};
+pub use request::{Exclusivity, LeaseRequest, Placement, Refusal, Renewal};
 pub use table::LeaseTable;
 pub use view::{LeaseView, SlotView};

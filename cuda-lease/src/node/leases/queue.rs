@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::node::quotas::Tenant;
 
 use super::{
-    request::{LeaseRequest, RequestId},
-    slot::SlotId,
+    ids::{RequestId, SlotId},
+    request::LeaseRequest,
 };
 
 #[derive(Debug)]

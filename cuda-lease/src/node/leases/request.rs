@@ -1,13 +1,13 @@
 //! Requests for leases, and the answers to them.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use thiserror::Error;
 
 pub use crate::wire::Exclusivity;
 use crate::{node::quotas::Tenant, wire::Status};
 
-use super::lease::LeaseId;
+use super::ids::{LeaseId, RequestId};
 
 /// A request for a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,16 +51,6 @@ impl LeaseRequest {
             (of.min_vram, of.lease_secs, of.class, of.slot.as_deref(), of.priority)
         }
         terms(self) == terms(other)
-    }
-}
-
-/// Identifies a queued request. A table never uses an id twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
     }
 }
 

@@ -1,18 +1,6 @@
 //! The leases of one slot, and the memory that they are charged with.
 
-use std::fmt;
-
-use super::{config::SlotConfig, lease::LeaseId, request::Exclusivity, turns::Turns};
-
-/// Identifies a slot: its index in the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SlotId(pub usize);
-
-impl fmt::Display for SlotId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
+use super::{config::SlotConfig, ids::LeaseId, request::Exclusivity, sessions::Sessions};
 
 /// The occupancy of a slot. All its leases have one class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +22,7 @@ pub(super) struct Slot {
     pub(super) fenced: bool,
     /// Ended leases whose memory is not verified to be back, with the bytes. Only a fenced slot has any.
     unreturned: Vec<(LeaseId, u64)>,
-    pub(super) turns: Turns,
+    pub(super) sessions: Sessions,
 }
 
 impl Slot {
@@ -46,7 +34,7 @@ impl Slot {
             class: None,
             fenced: false,
             unreturned: Vec::new(),
-            turns: Turns::default(),
+            sessions: Sessions::default(),
         }
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::node::quotas::Tenant;
 
 use super::{
-    lease::{Cause, LeaseId, LeaseState},
+    ids::{LeaseId, SlotId},
+    lease::{Cause, LeaseState},
     request::Exclusivity,
-    slot::SlotId,
 };
 
 /// A lease at the time of the last call to the table.
@@ -39,11 +39,11 @@ pub struct LeaseView<'a> {
     /// Its generation.
     pub generation: u64,
     /// Whether its end was announced.
-    pub has_notice: bool,
+    pub has_announced_end: bool,
     /// Whether its client is connected.
     pub is_connected: bool,
-    /// Whether its session has the turn. `false` for leases of other classes.
-    pub has_turn: bool,
+    /// Whether its session runs. `false` for leases of other classes.
+    pub is_running: bool,
 }
 
 /// A slot at the time of the last call to the table.

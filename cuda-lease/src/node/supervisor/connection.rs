@@ -6,7 +6,8 @@ use quinn::{RecvStream, SendStream};
 
 use super::{
     control,
-    leases::Leases,
+    leases::{Client, Leases, Refusal},
+    session::Session,
     streams::{End, FrameStream, refuse, send_frame},
 };
 use crate::wire::{Attach, Hello, PutBlob, WireError, opcode::REPLY};
@@ -16,17 +17,21 @@ use cuda_core::protocol::Status;
 const FIRST_FRAME: Duration = Duration::from_secs(5);
 
 /// Serves a connection until it ends.
-pub(super) async fn serve(leases: Arc<Leases>, connection: quinn::Connection) {
+pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn::Connection) {
+    // When the connection ends, so do the tasks of its streams.
+    let mut streams = tokio::task::JoinSet::new();
     while let Ok((send, receive)) = connection.accept_bi().await {
-        let (leases, connection) = (leases.clone(), connection.clone());
-        tokio::spawn(async move {
-            let end = serve_stream(&leases, send, receive).await;
+        while streams.try_join_next().is_some() {}
+        let (leases, client, connection) = (leases.clone(), client.clone(), connection.clone());
+        streams.spawn(async move {
+            let end = serve_stream(&leases, &client, send, receive).await;
             if let Err(end @ End::Broken(_)) = end {
                 tracing::info!(%end, peer = %connection.remote_address(), "a client was disconnected");
                 connection.close(1u32.into(), end.to_string().as_bytes());
             }
         });
     }
+    leases.disconnected(client.connection);
 }
 
 /// The first frame of a stream.
@@ -38,6 +43,7 @@ enum First {
 
 async fn serve_stream(
     leases: &Arc<Leases>,
+    client: &Client,
     mut send: SendStream,
     receive: RecvStream,
 ) -> Result<(), End> {
@@ -52,8 +58,8 @@ async fn serve_stream(
     });
     let first = tokio::time::timeout(FIRST_FRAME, first).await.map_err(|_| End::Closed)??;
     match first {
-        First::Hello(hello, id) => control::serve(leases, hello, id, send, receive).await,
-        First::Attach(attach) => match leases.session(attach.lease, attach.epoch) {
+        First::Hello(hello, id) => control::serve(leases, client, (hello, id), send, receive).await,
+        First::Attach(attach) => match session(leases, client, &attach) {
             Ok(session) => {
                 let resume = attach.is_resumed.then_some(attach.received);
                 session.serve(attach.lane, send, receive, resume).await
@@ -63,20 +69,38 @@ async fn serve_stream(
                 Err(End::Refused(status, detail))
             }
         },
-        First::PutBlob(put) => put_blob(leases, put, send, receive).await,
+        First::PutBlob(put) => put_blob(leases, client, put, send, receive).await,
     }
 }
 
+fn session(
+    leases: &Arc<Leases>,
+    client: &Client,
+    attach: &Attach,
+) -> Result<Arc<Session>, Refusal> {
+    leases.session(client, attach.lease, &attach.token, attach.epoch)
+}
+
 async fn put_blob(
-    leases: &Leases,
+    leases: &Arc<Leases>,
+    client: &Client,
     put: PutBlob,
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
-    let Some(session) = leases.running(put.lease) else {
-        refuse(&mut send, Status::NotFound, "there is no such lease").await;
-        return Ok(());
+    let session = match leases.running(client, put.lease, &put.token) {
+        Ok(session) => session,
+        Err((status, detail)) => {
+            refuse(&mut send, status, &detail).await;
+            return Ok(());
+        }
     };
+    if put.bytes > session.limits().module_bytes {
+        let limit = session.limits().module_bytes;
+        let detail = format!("the blob has {} bytes; the limit is {limit}", put.bytes);
+        refuse(&mut send, Status::CapacityExceeded, &detail).await;
+        return Ok(());
+    }
     let bytes = receive.read_raw(put.bytes as usize).await?;
     if *blake3::hash(&bytes).as_bytes() != put.hash {
         refuse(&mut send, Status::BadRequest, "the blob has another hash").await;

@@ -1,35 +1,59 @@
 //! The control stream of a connection.
 
+use std::sync::Arc;
+
 use cuda_core::protocol::Status;
 use quinn::SendStream;
+use tokio::sync::mpsc;
 
 use super::{
-    leases::{Leases, Refusal},
+    leases::{Client, Leases, Refusal},
     streams::{End, FrameStream, send_frame},
 };
 use crate::wire::{
-    Allocate, Free, Hello, Refused, Renew, VERSION, Welcome, WireError, opcode::REPLY,
+    Allocate, Free, Hello, Inventory, InventoryReply, Refused, Renew, VERSION, Welcome, WireError,
+    opcode::REPLY,
 };
+
+/// The requests of a connection that may wait for their replies at a time.
+const OUTSTANDING: usize = 64;
 
 /// A reply: its opcode and its body.
 type Reply = Result<(u16, Vec<u8>), Refusal>;
 
-/// Greets the client, then answers its requests.
+/// Greets the client, then answers its requests. Requests do not wait for each other.
 pub(super) async fn serve(
-    leases: &Leases,
-    hello: Hello,
-    id: u64,
+    leases: &Arc<Leases>,
+    client: &Client,
+    (hello, id): (Hello, u64),
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
-    let welcome = greet(&hello);
-    reply(&mut send, id, welcome).await?;
+    reply(&mut send, id, greet(&hello)).await?;
+    if hello.oldest > VERSION || hello.newest < VERSION {
+        return Ok(());
+    }
+    let (answers, mut answered) = mpsc::channel(OUTSTANDING);
+    let mut waiting = tokio::task::JoinSet::new();
     loop {
-        let (id, opcode, body) = receive
-            .next(|frame| Ok((frame.header.sequence, frame.header.opcode, frame.body.to_vec())))
-            .await?;
-        let answer = answer(leases, opcode, &body)?;
-        reply(&mut send, id, answer).await?;
+        tokio::select! {
+            request = receive.next(|it| Ok((it.header.sequence, it.header.opcode, it.body.to_vec()))) => {
+                let (id, opcode, body) = request?;
+                let request = Request::decode(opcode, &body)?;
+                if waiting.len() >= OUTSTANDING {
+                    let detail = format!("more than {OUTSTANDING} requests wait; wait for a reply first");
+                    reply(&mut send, id, Err((Status::CapacityExceeded, detail))).await?;
+                    continue;
+                }
+                let (leases, client, answers) = (leases.clone(), client.clone(), answers.clone());
+                waiting.spawn(async move {
+                    let answer = request.answer(&leases, &client).await;
+                    _ = answers.send((id, answer)).await;
+                });
+            }
+            Some((id, answer)) = answered.recv() => reply(&mut send, id, answer).await?,
+            Some(_) = waiting.join_next() => {}
+        }
     }
 }
 
@@ -47,23 +71,50 @@ fn greet(hello: &Hello) -> Reply {
     Ok((Welcome::OPCODE, body))
 }
 
-fn answer(leases: &Leases, opcode: u16, body: &[u8]) -> Result<Reply, WireError> {
-    let mut out = Vec::new();
-    Ok(match opcode {
-        Allocate::OPCODE => leases.allocate(&Allocate::decode(body)?).map(|granted| {
-            granted.encode(&mut out);
-            (opcode | REPLY, out)
-        }),
-        Renew::OPCODE => {
-            let request = Renew::decode(body)?;
-            leases.renew(request.lease, request.lease_secs).map(|renewed| {
-                renewed.encode(&mut out);
-                (opcode | REPLY, out)
-            })
-        }
-        Free::OPCODE => leases.free(Free::decode(body)?.lease).map(|()| (opcode | REPLY, out)),
-        opcode => return Err(WireError::UnexpectedOpcode { opcode }),
-    })
+enum Request {
+    Allocate(Allocate),
+    Renew(Renew),
+    Free(Free),
+    Inventory,
+}
+
+impl Request {
+    fn decode(opcode: u16, body: &[u8]) -> Result<Self, WireError> {
+        Ok(match opcode {
+            Allocate::OPCODE => Self::Allocate(Allocate::decode(body)?),
+            Renew::OPCODE => Self::Renew(Renew::decode(body)?),
+            Free::OPCODE => Self::Free(Free::decode(body)?),
+            Inventory::OPCODE => {
+                Inventory::decode(body)?;
+                Self::Inventory
+            }
+            opcode => return Err(WireError::UnexpectedOpcode { opcode }),
+        })
+    }
+
+    async fn answer(self, leases: &Arc<Leases>, client: &Client) -> Reply {
+        let mut out = Vec::new();
+        let opcode = match self {
+            Self::Allocate(request) => {
+                leases.allocate(client, request).await?.encode(&mut out);
+                Allocate::OPCODE
+            }
+            Self::Renew(Renew { lease, token, lease_secs }) => {
+                leases.renew(client, lease, &token, lease_secs)?.encode(&mut out);
+                Renew::OPCODE
+            }
+            Self::Free(Free { lease, token }) => {
+                leases.free(client, lease, &token)?;
+                Free::OPCODE
+            }
+            Self::Inventory => {
+                let reply: InventoryReply = leases.inventory();
+                reply.encode(&mut out);
+                Inventory::OPCODE
+            }
+        };
+        Ok((opcode | REPLY, out))
+    }
 }
 
 async fn reply(send: &mut SendStream, id: u64, reply: Reply) -> Result<(), End> {

@@ -38,6 +38,17 @@ pub(super) struct Lane {
     /// Counts connections. A task stops when a later connection has attached the lane.
     attached: watch::Sender<u64>,
     to_worker: mpsc::Sender<Bytes>,
+    admission: watch::Sender<Admission>,
+}
+
+/// Whether frames reach the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admission {
+    Open,
+    /// They wait.
+    Paused,
+    /// They are discarded: the lease ends.
+    Closed,
 }
 
 impl Lane {
@@ -52,6 +63,7 @@ impl Lane {
             incoming: tokio::sync::Mutex::new(Incoming::new(epoch)),
             attached: watch::Sender::new(0),
             to_worker,
+            admission: watch::Sender::new(Admission::Open),
         };
         (lane, receiver)
     }
@@ -85,17 +97,21 @@ impl Lane {
         self.to_worker.send(frames).await.is_ok()
     }
 
-    /// Waits until the client has received everything.
-    pub(super) async fn flushed(&self) {
-        loop {
-            {
-                let outgoing = self.outgoing.lock();
-                if outgoing.acknowledged() >= outgoing.last() {
-                    return;
-                }
+    /// Discards the frames that arrive from now on.
+    pub(super) fn stop_admission(&self) {
+        self.admission.send_replace(Admission::Closed);
+    }
+
+    /// Passes frames to the worker, or lets them wait.
+    pub(super) fn set_running(&self, is_running: bool) {
+        self.admission.send_if_modified(|admission| {
+            let wanted = if is_running { Admission::Open } else { Admission::Paused };
+            let is_change = *admission != Admission::Closed && *admission != wanted;
+            if is_change {
+                *admission = wanted;
             }
-            self.drained.notified().await;
-        }
+            is_change
+        });
     }
 
     /// Passes frames of the worker on, until its socket ends. `take` takes frames that are not for the client.
@@ -186,12 +202,13 @@ impl Lane {
         seen: &mut impl FnMut(&Frame<'_>),
     ) -> Result<(), End> {
         loop {
-            // Between the reservation and the end of the round nothing waits: a frame that is counted as received reaches
+            // Between the last of these waits and the end of the round nothing waits: a frame that is counted as received reaches
             // the worker, also if this task is cancelled.
             let place = self.to_worker.reserve().await.map_err(|_| End::Closed)?;
+            let admission = self.admitted().await;
             let frames = stream.buffer().take()?;
             let accepted = self.accept(&frames, incoming)?;
-            if !accepted.bytes().is_empty() {
+            if admission == Admission::Open && !accepted.bytes().is_empty() {
                 place.send(accepted.bytes().clone());
                 accepted.iter().for_each(|frame| seen(&frame));
             }
@@ -201,6 +218,13 @@ impl Lane {
             }
             stream.fill().await?;
         }
+    }
+
+    /// Waits while the session is paused.
+    async fn admitted(&self) -> Admission {
+        let mut admission = self.admission.subscribe();
+        let admitted = admission.wait_for(|it| *it != Admission::Paused).await;
+        admitted.map_or(Admission::Closed, |it| *it)
     }
 
     /// Checks frames of the client. Returns those for the worker.

@@ -1,4 +1,4 @@
-//! The leases of a node.
+//! The leases of a node: carries out the actions of the lease table.
 
 use std::{
     sync::Arc,
@@ -6,128 +6,522 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::{DeviceInfo, Error, Provider, protocol::Status};
+use cuda_core::{DeviceInfo, Error, protocol::Status};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::sync::{Notify, oneshot, watch};
 
-use super::{blobs::Blobs, session::Session};
+use super::{
+    blobs::Blobs,
+    session::Session,
+    workers::{Launcher, WorkerHandle},
+};
 use crate::{
-    node::worker::Worker,
-    wire::{Allocate, Granted, Limits, Renewed},
+    authority::{Claims, Fingerprint, Tenant, TokenKey},
+    node::{
+        leases::{Action, Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
+        quotas::Quotas,
+    },
+    wire::{Allocate, DeviceEntry, Event, Granted, InventoryReply, Limits, Renewed},
 };
 
+/// A refusal: its status and its message.
 pub(super) type Refusal = (Status, String);
 
-/// Temporary: replaced by the lease table.
+type Table<T> = Result<T, crate::node::leases::Refusal>;
+
+/// A client: its tenant, its certificate and its connection.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) tenant: Tenant,
+    pub(super) fingerprint: Fingerprint,
+    /// The number of the connection.
+    pub(super) connection: u64,
+}
+
+/// A device of the node.
+pub(super) struct Slot {
+    pub(super) info: DeviceInfo,
+    pub(super) launcher: Launcher,
+}
+
+/// The leases of a node.
 pub(super) struct Leases {
-    provider: Box<dyn Provider>,
-    in_flight: u64,
-    device: DeviceInfo,
-    blobs: Arc<Blobs>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    next: u64,
-    leases: FxHashMap<u64, Lease>,
-}
-
-struct Lease {
-    expires: Instant,
+    started: Instant,
+    key: TokenKey,
+    slots: Vec<Slot>,
+    /// The limits of every session, without its memory.
     limits: Limits,
+    state: Mutex<State>,
+    /// The table may have a new deadline.
+    changed: Notify,
+}
+
+struct State {
+    table: LeaseTable,
+    entries: FxHashMap<LeaseId, Entry>,
+    waiting: FxHashMap<RequestId, oneshot::Sender<Result<LeaseId, Refusal>>>,
+    blobs: FxHashMap<Tenant, Arc<Blobs>>,
+    /// Counts tokens.
+    serial: u64,
+}
+
+/// A lease that is in the table.
+struct Entry {
+    slot: SlotId,
+    quota: u64,
+    /// Whether its worker is ready, or the error for which there is none.
+    ready: watch::Sender<Option<Result<(), Refusal>>>,
+    worker: Option<WorkerHandle>,
     session: Option<Arc<Session>>,
-    worker: Option<Worker>,
+    /// The connections of its client.
+    connections: FxHashSet<u64>,
+    cause: Option<Cause>,
 }
 
 impl Leases {
-    pub(super) fn new(provider: Box<dyn Provider>, in_flight: u64) -> cuda_core::Result<Self> {
-        let device = provider.devices()?.into_iter().next().ok_or_else(|| Error::NoDevice {
-            address: provider.scheme().into(),
-            available: "none".into(),
-        })?;
-        Ok(Self { in_flight, provider, device, blobs: Arc::default(), state: Mutex::default() })
+    pub(super) fn new(
+        table: LeaseTable,
+        key: TokenKey,
+        slots: Vec<Slot>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        let (entries, waiting, blobs, serial) = Default::default();
+        let state = Mutex::new(State { table, entries, waiting, blobs, serial });
+        let started = Instant::now();
+        Arc::new(Self { started, key, slots, limits, state, changed: Notify::new() })
     }
 
-    pub(super) fn allocate(&self, request: &Allocate) -> Result<Granted, Refusal> {
-        let worker = Worker::open(&*self.provider, 0)
-            .map_err(|error| (Status::Internal, error.to_string()))?;
-        let limits = Limits {
-            submissions_in_flight: self.in_flight,
-            host_bytes_in_flight: 64 << 20,
-            memory: request.min_vram,
-            streams: 1024,
-            module_bytes: 64 << 20,
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Carries out actions that become due with time, until the node ends.
+    pub(super) async fn run(self: Arc<Self>) {
+        loop {
+            let deadline = self.with(|_, _| ()).1;
+            let due = deadline.map(|at| at.saturating_sub(self.now()));
+            match due {
+                None => self.changed.notified().await,
+                Some(due) => {
+                    // Not more precise than the timer of the runtime.
+                    let due = due.max(Duration::from_millis(1));
+                    _ = tokio::time::timeout(due, self.changed.notified()).await;
+                }
+            }
+        }
+    }
+
+    /// Calls `call` with the state, and carries out the actions that follow. Returns the next deadline too.
+    fn with<T>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&mut State, Duration) -> T,
+    ) -> (T, Option<Duration>) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let result = call(&mut state, now);
+        while let Some(action) = state.table.poll(now) {
+            self.act(&mut state, action);
+        }
+        let deadline = state.table.next_deadline();
+        (result, deadline)
+    }
+
+    /// As [`with`](Self::with), for calls that may change the next deadline.
+    fn change<T>(self: &Arc<Self>, call: impl FnOnce(&mut State, Duration) -> T) -> T {
+        let (result, _) = self.with(call);
+        self.changed.notify_one();
+        result
+    }
+
+    fn act(self: &Arc<Self>, state: &mut State, action: Action) {
+        match action {
+            Action::Admitted { request, lease } => {
+                if let Some(waiting) = state.waiting.remove(&request)
+                    && waiting.send(Ok(lease)).is_err()
+                {
+                    // Its client is gone.
+                    _ = state.table.free(self.now(), lease);
+                }
+            }
+            Action::Refused { request, refusal } => {
+                if let Some(waiting) = state.waiting.remove(&request) {
+                    _ = waiting.send(Err((refusal.status, refusal.message)));
+                }
+            }
+            Action::AssignWorker { lease, slot, quota } => self.assign(state, lease, slot, quota),
+            Action::RunSession { lease } => state.set_running(lease, true),
+            Action::PauseSession { lease } => state.set_running(lease, false),
+            Action::AnnounceRevocation { lease, cause, notice } => {
+                state.announce(lease, &cause, notice);
+            }
+            Action::StopAdmission { lease, cause } => {
+                state.announce(lease, &cause, Duration::ZERO);
+                if let Some(entry) = state.entries.get_mut(&lease) {
+                    if let Some(session) = &entry.session {
+                        session.stop_admission();
+                    }
+                    entry.cause = Some(cause);
+                }
+            }
+            Action::KillWorker { lease } => self.kill(state, lease),
+            Action::Fence { slot } => {
+                let device = self.slots.get(slot.0).map(|slot| slot.info.address.clone());
+                tracing::error!(
+                    ?device,
+                    "a device is fenced: memory of an ended lease did not come back"
+                );
+            }
+        }
+    }
+
+    /// Starts a worker for a lease.
+    fn assign(self: &Arc<Self>, state: &mut State, lease: LeaseId, slot: SlotId, quota: u64) {
+        if state.table.lease(lease).is_none() {
+            return;
+        }
+        let entry = Entry {
+            slot,
+            quota,
+            ready: watch::Sender::new(None),
+            worker: None,
+            session: None,
+            connections: FxHashSet::default(),
+            cause: None,
         };
-        let mut state = self.state.lock();
-        state.next += 1;
-        let lease = state.next;
-        let time = Duration::from_secs(request.lease_secs.into());
-        let entry =
-            Lease { expires: Instant::now() + time, limits, session: None, worker: Some(worker) };
-        state.leases.insert(lease, entry);
-        Ok(Granted {
-            lease,
-            token: Bytes::from_static(b"token"),
-            generation: 1,
-            expires_in_ms: time.as_millis() as u64,
-            device: self.device.clone(),
-            limits,
-        })
+        state.entries.insert(lease, entry);
+        let Some(launcher) = self.slots.get(slot.0).map(|slot| slot.launcher.clone()) else {
+            return;
+        };
+        let leases = self.clone();
+        tokio::spawn(async move {
+            let launched = launcher.launch().await;
+            leases.change(|state, now| state.launched(lease, launched, now));
+        });
     }
 
-    pub(super) fn renew(&self, lease: u64, secs: u32) -> Result<Renewed, Refusal> {
-        let mut state = self.state.lock();
-        let lease = state.leases.get_mut(&lease).ok_or_else(unknown)?;
-        let time = Duration::from_secs(secs.into());
-        lease.expires = Instant::now() + time;
-        Ok(Renewed {
-            token: Bytes::from_static(b"token"),
-            generation: 1,
-            expires_in_ms: time.as_millis() as u64,
-        })
-    }
-
-    pub(super) fn free(&self, lease: u64) -> Result<(), Refusal> {
-        let lease = self.state.lock().leases.remove(&lease).ok_or_else(unknown)?;
-        if let Some(session) = lease.session {
-            session.shut_down();
+    /// Kills the worker of a lease, and reports when it is gone.
+    fn kill(self: &Arc<Self>, state: &mut State, lease: LeaseId) {
+        let Some(mut entry) = state.entries.remove(&lease) else { return };
+        let address = self.address(entry.slot);
+        let error = end_of(lease, entry.cause.as_ref(), &address);
+        entry.ready.send_replace(Some(Err((Status::Disconnected, error.to_string()))));
+        if let Some(session) = &entry.session {
+            session.end(error);
         }
-        Ok(())
+        let (worker, leases) = (entry.worker.take(), self.clone());
+        tokio::spawn(async move {
+            if let Some(worker) = worker {
+                worker.kill().await;
+            }
+            leases.change(|state, now| state.table.worker_gone(now, lease, true));
+        });
     }
 
-    /// The session of a lease. The first call starts it.
-    pub(super) fn session(&self, lease: u64, epoch: u32) -> Result<Arc<Session>, Refusal> {
-        let mut state = self.state.lock();
-        let lease = state.leases.get_mut(&lease).ok_or_else(unknown)?;
-        if let Some(session) = &lease.session {
-            return match session.epoch == epoch {
-                true => Ok(session.clone()),
-                false => Err((Status::BadRequest, "the lease has another session".into())),
+    fn address(&self, slot: SlotId) -> String {
+        self.slots.get(slot.0).map(|slot| slot.info.address.clone()).unwrap_or_default()
+    }
+
+    /// Grants a lease, perhaps after a wait.
+    pub(super) async fn allocate(
+        self: &Arc<Self>,
+        client: &Client,
+        request: Allocate,
+    ) -> Result<Granted, Refusal> {
+        let mut wanted = LeaseRequest::new(client.tenant.clone(), request.nonce, request.min_vram);
+        wanted.lease_secs = request.lease_secs;
+        wanted.class = request.exclusivity;
+        wanted.slot = request.device;
+        wanted.wait = Duration::from_millis(request.wait_ms.into());
+        wanted.priority = request.priority;
+        let (sender, receiver) = oneshot::channel();
+        let placed = self.change(|state, now| {
+            let placed = state.table.request(now, wanted).map_err(refusal)?;
+            Ok(match placed {
+                Placement::Leased(lease) => Ok(lease),
+                Placement::Queued { request, .. } => {
+                    state.waiting.insert(request, sender);
+                    Err(request)
+                }
+            })
+        })?;
+        let lease = match placed {
+            Ok(lease) => lease,
+            Err(request) => {
+                let cancel = Cancel { leases: self, request };
+                let lease = receiver.await.unwrap_or_else(|_| Err(unknown()))?;
+                std::mem::forget(cancel);
+                lease
+            }
+        };
+        self.ready(lease, client.connection).await?;
+        self.grant(client, lease)
+    }
+
+    /// Waits until the worker of a lease is ready.
+    async fn ready(self: &Arc<Self>, lease: LeaseId, connection: u64) -> Result<(), Refusal> {
+        let mut ready = self.change(|state, _| {
+            let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
+            entry.connections.insert(connection);
+            Ok(entry.ready.subscribe())
+        })?;
+        let ready = ready.wait_for(Option::is_some).await.map_err(|_| unknown())?;
+        ready.clone().unwrap_or_else(|| Err(unknown()))
+    }
+
+    fn grant(self: &Arc<Self>, client: &Client, lease: LeaseId) -> Result<Granted, Refusal> {
+        self.change(|state, _| {
+            let entry = state.entries.get(&lease).ok_or_else(unknown)?;
+            let slot = self.slots.get(entry.slot.0).ok_or_else(unknown)?;
+            let limits = Limits { memory: entry.quota, ..self.limits };
+            let view = state.table.lease(lease).ok_or_else(unknown)?;
+            let (generation, remaining) =
+                (view.generation as u32, view.remaining.unwrap_or_default());
+            let token = self.token(state, client, lease, generation);
+            Ok(Granted {
+                lease: lease.0,
+                token,
+                generation,
+                expires_in_ms: millis(remaining),
+                device: slot.info.clone(),
+                limits,
+            })
+        })
+    }
+
+    fn token(&self, state: &mut State, client: &Client, lease: LeaseId, generation: u32) -> Bytes {
+        state.serial += 1;
+        let (serial, client) = (state.serial, client.fingerprint);
+        let claims = Claims { lease: lease.0, generation, serial, client };
+        Bytes::copy_from_slice(self.key.issue(&claims).as_bytes())
+    }
+
+    /// Checks a token. Returns the generation that it states.
+    fn verify(&self, client: &Client, lease: u64, token: &[u8]) -> Result<u64, Refusal> {
+        let claims = self.key.verify(token, client.fingerprint);
+        let claims = claims.map_err(|error| (Status::Unauthorized, error.to_string()))?;
+        if claims.lease != lease {
+            let message = format!("the token is that of lease {}, not of {lease}", claims.lease);
+            return Err((Status::Unauthorized, message));
+        }
+        Ok(claims.generation.into())
+    }
+
+    /// Renews a lease.
+    pub(super) fn renew(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+        secs: u32,
+    ) -> Result<Renewed, Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        let id = LeaseId(lease);
+        self.change(|state, now| {
+            let renewed = state.table.renew(now, id, generation, secs).map_err(refusal)?;
+            let generation = renewed.generation as u32;
+            let token = self.token(state, client, id, generation);
+            Ok(Renewed { token, generation, expires_in_ms: millis(renewed.remaining) })
+        })
+    }
+
+    /// Ends a lease.
+    pub(super) fn free(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<(), Refusal> {
+        self.verify(client, lease, token)?;
+        self.change(|state, now| state.table.free(now, LeaseId(lease))).map_err(refusal)
+    }
+
+    /// Returns the session of a lease. The first call starts it.
+    pub(super) fn session(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+        epoch: u32,
+    ) -> Result<Arc<Session>, Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        let id = LeaseId(lease);
+        self.change(|state, now| {
+            state.authorize(now, id, generation)?;
+            state.table.reconnected(now, id).map_err(refusal)?;
+            let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
+            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+            entry.connections.insert(client.connection);
+            if let Some(session) = &entry.session {
+                let other =
+                    "the lease has another session; resume that one, or acquire a new lease";
+                return if session.epoch == epoch {
+                    Ok(session.clone())
+                } else {
+                    Err((Status::BadRequest, other.into()))
+                };
+            }
+            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_sockets);
+            let limits = Limits { memory: entry.quota, ..self.limits };
+            let address = self.address(entry.slot);
+            let session =
+                Session::start(epoch, worker.ok_or_else(unknown)?, limits, blobs, address)
+                    .map_err(|error| (Status::Internal, error.to_string()))?;
+            entry.session = Some(session.clone());
+            self.watch(id, session.clone());
+            Ok(session)
+        })
+    }
+
+    /// Reports the end of a session's worker.
+    fn watch(self: &Arc<Self>, lease: LeaseId, session: Arc<Session>) {
+        let leases = self.clone();
+        tokio::spawn(async move {
+            session.ended().await;
+            leases.change(|state, now| state.table.worker_died(now, lease));
+        });
+    }
+
+    /// Returns the running session of a lease.
+    pub(super) fn running(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<Arc<Session>, Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        self.change(|state, now| {
+            state.authorize(now, LeaseId(lease), generation)?;
+            let entry = state.entries.get(&LeaseId(lease)).ok_or_else(unknown)?;
+            entry.session.clone().ok_or_else(unknown)
+        })
+    }
+
+    /// A connection ended: the leases that have no other one end too, if their client does not come back.
+    pub(super) fn disconnected(self: &Arc<Self>, connection: u64) {
+        self.change(|state, now| {
+            let State { table, entries, .. } = state;
+            for (lease, entry) in entries {
+                if entry.connections.remove(&connection) && entry.connections.is_empty() {
+                    table.disconnected(now, *lease);
+                }
+            }
+        });
+    }
+
+    /// Lists the devices.
+    pub(super) fn inventory(self: &Arc<Self>) -> InventoryReply {
+        self.change(|state, _| {
+            let entry = |view: crate::node::leases::SlotView<'_>| {
+                let info = self.slots.get(view.id.0)?.info.clone();
+                Some(DeviceEntry {
+                    info,
+                    capacity: view.capacity,
+                    free: view.capacity.saturating_sub(view.used),
+                    leases: view.leases as u32,
+                    max_leases: view.max_leases,
+                    fenced: view.is_fenced,
+                })
             };
-        }
-        let internal = |error: std::io::Error| (Status::Internal, error.to_string());
-        let worker = lease.worker.take().ok_or_else(unknown)?;
-        let (commands, commands_of_worker) =
-            std::os::unix::net::UnixStream::pair().map_err(internal)?;
-        let (bulk, bulk_of_worker) = std::os::unix::net::UnixStream::pair().map_err(internal)?;
-        std::thread::Builder::new()
-            .name("lease-commands".into())
-            .spawn(move || worker.serve(commands_of_worker, bulk_of_worker))
-            .map_err(internal)?;
-        let address = self.device.address.clone();
-        let session =
-            Session::start(epoch, (commands, bulk), lease.limits, self.blobs.clone(), address)
-                .map_err(internal)?;
-        lease.session = Some(session.clone());
-        Ok(session)
+            InventoryReply { devices: state.table.slots().filter_map(entry).collect() }
+        })
     }
 
-    pub(super) fn running(&self, lease: u64) -> Option<Arc<Session>> {
-        self.state.lock().leases.get(&lease)?.session.clone()
+    /// Replaces the quotas of tenants.
+    pub(super) fn set_quotas(self: &Arc<Self>, quotas: Quotas) {
+        self.change(|state, _| state.table.set_quotas(quotas));
     }
 }
 
+impl State {
+    fn launched(
+        &mut self,
+        lease: LeaseId,
+        launched: cuda_core::Result<WorkerHandle>,
+        now: Duration,
+    ) {
+        let Some(entry) = self.entries.get_mut(&lease) else {
+            // The lease ended meanwhile. Dropping the worker ends it.
+            return;
+        };
+        match launched {
+            Ok(worker) => {
+                entry.worker = Some(worker);
+                self.table.worker_ready(now, lease);
+                entry.ready.send_replace(Some(Ok(())));
+            }
+            Err(error) => {
+                tracing::error!(%error, "a worker did not start");
+                entry.ready.send_replace(Some(Err((Status::Internal, error.to_string()))));
+                self.table.worker_died(now, lease);
+            }
+        }
+    }
+
+    fn authorize(&mut self, now: Duration, lease: LeaseId, generation: u64) -> Result<(), Refusal> {
+        let authorized: Table<()> = self.table.authorize(now, lease, generation);
+        authorized.map_err(refusal)
+    }
+
+    fn set_running(&self, lease: LeaseId, is_running: bool) {
+        if let Some(session) = self.entries.get(&lease).and_then(|it| it.session.as_ref()) {
+            session.set_running(is_running);
+        }
+    }
+
+    fn announce(&self, lease: LeaseId, cause: &Cause, notice: Duration) {
+        if let Some(session) = self.entries.get(&lease).and_then(|it| it.session.as_ref()) {
+            let (status, detail) = (cause.status(), format!("lease {lease} {cause}"));
+            let grace_ms = millis(notice).try_into().unwrap_or(u32::MAX);
+            session.announce(&Event::Ending { status, grace_ms, detail });
+        }
+    }
+}
+
+/// Removes a request from the queue if its client does not wait any more.
+struct Cancel<'a> {
+    leases: &'a Arc<Leases>,
+    request: RequestId,
+}
+
+impl Drop for Cancel<'_> {
+    fn drop(&mut self) {
+        self.leases.change(|state, now| {
+            state.waiting.remove(&self.request);
+            state.table.cancel(now, self.request)
+        });
+    }
+}
+
+/// The error of a client whose lease ended.
+fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
+    let address = address.to_owned();
+    match cause {
+        Some(cause) if cause.status().ends_lease() && cause.status() != Status::Disconnected => {
+            Error::Remote {
+                address,
+                status: cause.status(),
+                detail: format!("lease {lease} {cause}"),
+            }
+        }
+        Some(cause) => {
+            let cause = format!("lease {lease} {cause}");
+            Error::Disconnected { address, cause, may_have_run: true }
+        }
+        None => {
+            Error::Disconnected { address, cause: "the lease ended".into(), may_have_run: true }
+        }
+    }
+}
+
+fn refusal(refusal: crate::node::leases::Refusal) -> Refusal {
+    (refusal.status, refusal.message)
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
 fn unknown() -> Refusal {
-    (Status::NotFound, "there is no such lease; acquire a new one".into())
+    (Status::NotFound, "the lease does not exist any more; acquire a new one".into())
 }

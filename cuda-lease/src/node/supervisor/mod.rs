@@ -12,5 +12,6 @@ mod leases;
 mod server;
 mod session;
 mod streams;
+mod workers;
 
-pub use server::{Node, NodeOptions};
+pub use server::{DeviceOptions, Node, NodeOptions};

@@ -6,10 +6,34 @@ use std::{
     thread,
 };
 
-use cuda_core::{Error, Provider, Result};
+use cuda_core::{DeviceInfo, Error, Provider, Result};
 
-use super::{connection, leases::Leases};
-use crate::{authority::ServerTls, client::transport};
+use super::{
+    connection,
+    leases::{Client, Leases, Slot},
+    workers::Launcher,
+};
+use crate::{
+    authority::{ServerTls, TokenKey},
+    client::transport,
+    node::{
+        leases::{LeaseTable, SlotConfig, TableConfig},
+        quotas::Quotas,
+    },
+    wire::Limits,
+};
+
+/// The bytes of host copies in flight on a stream.
+const HOST_BYTES: u64 = 64 << 20;
+
+/// The streams of a session.
+const STREAMS: u32 = 1024;
+
+/// The bytes of a module.
+const MODULE_BYTES: u64 = 64 << 20;
+
+/// The connections at a time, those in their handshake included.
+const CONNECTIONS: usize = 1024;
 
 /// The settings of a node.
 pub struct NodeOptions {
@@ -17,20 +41,50 @@ pub struct NodeOptions {
     pub listen: SocketAddr,
     /// The certificates of the node.
     pub tls: ServerTls,
-    /// The device.
-    pub provider: Box<dyn Provider>,
+    /// The devices.
+    pub devices: Vec<DeviceOptions>,
+    /// The limits of leases.
+    pub table: TableConfig,
+    /// The limits of tenants.
+    pub quotas: Quotas,
     /// The maximum number of submissions of a client in flight on a stream.
     pub submissions_in_flight: u64,
 }
 
+/// A device of a node.
+pub struct DeviceOptions {
+    /// The description.
+    pub info: DeviceInfo,
+    /// The limits of its leases.
+    pub slot: SlotConfig,
+    launcher: Launcher,
+}
+
+impl DeviceOptions {
+    /// The first device of a provider, for workers that are threads of this process.
+    ///
+    /// # Errors
+    /// The provider has no device.
+    pub fn in_process(provider: impl Provider + 'static) -> Result<Self> {
+        let info = provider.devices()?.into_iter().next().ok_or_else(|| Error::NoDevice {
+            address: provider.scheme().into(),
+            available: "none".into(),
+        })?;
+        let (name, capacity) = (info.address.clone(), info.memory);
+        let slot = SlotConfig { name, capacity, reserve: 0, max_leases: 64 };
+        Ok(Self { info, slot, launcher: Launcher::InProcess(Arc::new(provider)) })
+    }
+}
+
 impl NodeOptions {
-    /// A node on a free port of the loopback address, for the device of a provider.
-    pub fn loopback(provider: impl Provider + 'static) -> Self {
-        let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    /// A node on a free port of the loopback address, with the usual limits.
+    pub fn loopback(devices: Vec<DeviceOptions>) -> Self {
         Self {
-            listen,
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             tls: ServerTls::insecure(),
-            provider: Box::new(provider),
+            devices,
+            table: TableConfig::default(),
+            quotas: Quotas::default(),
             submissions_in_flight: 4096,
         }
     }
@@ -40,6 +94,7 @@ impl NodeOptions {
 pub struct Node {
     address: SocketAddr,
     endpoint: quinn::Endpoint,
+    leases: Arc<Leases>,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -47,32 +102,50 @@ impl Node {
     /// Starts a node.
     ///
     /// # Errors
-    /// The device cannot be used, or the address not be listened on.
+    /// The settings contradict each other, or the address cannot be listened on.
     pub fn start(options: NodeOptions) -> Result<Self> {
-        let leases = Arc::new(Leases::new(options.provider, options.submissions_in_flight)?);
+        let (slots, devices): (Vec<_>, Vec<_>) =
+            options.devices.into_iter().map(|it| (it.slot, (it.info, it.launcher))).unzip();
+        let table = LeaseTable::new(options.table, slots, options.quotas).map_err(invalid)?;
+        let slots = devices.into_iter().map(|(info, launcher)| Slot { info, launcher }).collect();
+        let limits = Limits {
+            submissions_in_flight: options.submissions_in_flight,
+            host_bytes_in_flight: HOST_BYTES,
+            memory: 0,
+            streams: STREAMS,
+            module_bytes: MODULE_BYTES,
+        };
+        let key = TokenKey::random().map_err(|error| invalid(&error))?;
+        let leases = Leases::new(table, key, slots, limits);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))
             .thread_name("lease-node")
             .enable_all()
             .build()
             .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
-        let _entered = runtime.enter();
-        let config = options.tls.config_for(options.listen);
-        let mut config = config.map_err(|error| Error::host("failed to set up TLS", &error))?;
+        let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport().into());
-        let endpoint = quinn::Endpoint::server(config, options.listen).map_err(|error| {
-            Error::host(format!("failed to listen on {}", options.listen), &error)
-        })?;
+        let endpoint = {
+            let _entered = runtime.enter();
+            quinn::Endpoint::server(config, options.listen)
+        };
+        let failed = |error| Error::host(format!("failed to listen on {}", options.listen), &error);
+        let endpoint = endpoint.map_err(failed)?;
         let address = endpoint.local_addr();
         let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
-        runtime.spawn(accept(endpoint.clone(), leases));
-        drop(_entered);
-        Ok(Self { address, endpoint, _runtime: runtime })
+        runtime.spawn(leases.clone().run());
+        runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls));
+        Ok(Self { address, endpoint, leases, _runtime: runtime })
     }
 
     /// Returns the address that the node listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Replaces the quotas of tenants. Later requests and renewals have the new ones.
+    pub fn set_quotas(&self, quotas: Quotas) {
+        self.leases.set_quotas(quotas);
     }
 }
 
@@ -82,13 +155,30 @@ impl Drop for Node {
     }
 }
 
-async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>) {
+fn invalid(error: impl std::fmt::Display) -> Error {
+    Error::Misuse { what: "the settings of a node".into(), detail: error.to_string() }
+}
+
+async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>, tls: ServerTls) {
+    let tls = Arc::new(tls);
+    let mut connections = 0;
     while let Some(incoming) = endpoint.accept().await {
-        let leases = leases.clone();
+        connections += 1;
+        if endpoint.open_connections() > CONNECTIONS {
+            incoming.refuse();
+            continue;
+        }
+        let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
         tokio::spawn(async move {
-            match incoming.await {
-                Ok(connection) => connection::serve(leases, connection).await,
-                Err(error) => tracing::debug!(%error, "a handshake failed"),
+            let accepted = async {
+                let connected = incoming.await.map_err(|error| error.to_string())?;
+                let (tenant, fingerprint) =
+                    tls.identify(&connected).map_err(|error| error.to_string())?;
+                Ok::<_, String>((connected, Client { tenant, fingerprint, connection }))
+            };
+            match accepted.await {
+                Ok((connected, client)) => connection::serve(leases, client, connected).await,
+                Err(error) => tracing::info!(error, "a client was refused"),
             }
         });
     }

@@ -1,6 +1,6 @@
 //! A session: the lanes of one lease, and its worker.
 
-use std::{net::Shutdown, os::unix::net::UnixStream, sync::Arc};
+use std::{os::unix::net::UnixStream, sync::Arc};
 
 use bytes::Bytes;
 use cuda_core::Error;
@@ -31,6 +31,7 @@ pub(super) struct Session {
     pub(super) epoch: u32,
     commands: Lane,
     bulk: Lane,
+    limits: Limits,
     blobs: Arc<Blobs>,
     /// Blobs that the worker waits for.
     wanted: Mutex<FxHashSet<Hash>>,
@@ -40,8 +41,6 @@ pub(super) struct Session {
     ended: tokio::sync::watch::Sender<bool>,
     /// The reason that the supervisor has for the end.
     cause: Mutex<Option<Error>>,
-    /// The sockets of the worker, to shut them down.
-    stop: (UnixStream, UnixStream),
 }
 
 impl Session {
@@ -56,7 +55,6 @@ impl Session {
         blobs: Arc<Blobs>,
         address: String,
     ) -> std::io::Result<Arc<Self>> {
-        let stop = (worker.0.try_clone()?, worker.1.try_clone()?);
         let (events, commands_out) = async_socket(worker.0)?.into_split();
         let (downloads, bulk_out) = async_socket(worker.1)?.into_split();
         let (commands, from_client) = Lane::new(epoch, EVENTS);
@@ -65,12 +63,12 @@ impl Session {
             epoch,
             commands,
             bulk,
+            limits,
             blobs,
             wanted: Mutex::default(),
             sending_blob: tokio::sync::Mutex::default(),
             ended: tokio::sync::watch::Sender::new(false),
             cause: Mutex::default(),
-            stop,
         });
         let mut assign = Vec::new();
         put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| Assign { limits }.encode(out));
@@ -105,21 +103,29 @@ impl Session {
         self.cause.lock().get_or_insert(error);
     }
 
-    /// Stops the worker's threads. A worker process is killed besides.
-    pub(super) fn shut_down(&self) {
-        _ = self.stop.0.shutdown(Shutdown::Both);
-        _ = self.stop.1.shutdown(Shutdown::Both);
+    /// Takes no more commands. Work in flight goes on.
+    pub(super) fn stop_admission(&self) {
+        self.commands.stop_admission();
+    }
+
+    /// Lets the worker have commands, or holds them back.
+    pub(super) fn set_running(&self, is_running: bool) {
+        self.commands.set_running(is_running);
+    }
+
+    /// Waits until the worker is gone.
+    pub(super) async fn ended(&self) {
+        _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// The limits of the session.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Announces that the lease ends soon.
     pub(super) fn announce(&self, ending: &Event) {
         self.commands.push(ending);
-    }
-
-    /// Waits until the worker is gone and the client knows.
-    pub(super) async fn flushed(&self) {
-        _ = self.ended.subscribe().wait_for(|ended| *ended).await;
-        self.commands.flushed().await;
     }
 
     /// Serves a lane on one connection.

@@ -7,7 +7,8 @@ use crate::wire::Status;
 use super::{
     super::{
         action::Action,
-        lease::{Cause, Lease, LeaseId, Notice, Phase},
+        ids::LeaseId,
+        lease::{AnnouncedEnd, Cause, Lease, Phase},
         request::{Refusal, Renewal},
     },
     LeaseTable,
@@ -50,8 +51,8 @@ impl LeaseTable {
     ) -> Result<Renewal, Refusal> {
         self.advance(now);
         let of = self.active(lease, generation)?;
-        if let Some(notice) = &of.notice {
-            return Err(notice.cause.refusal(lease));
+        if let Some(announced) = &of.announced {
+            return Err(announced.cause.refusal(lease));
         }
         let secs = self.check_secs(&of.request, secs)?;
         let (now, overlap) = (self.now, self.config.generation_overlap);
@@ -100,8 +101,8 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Ends a lease for the operator after a notice, with grace. A lease whose worker is not ready ends at once. A
-    /// second notice can only shorten the first one.
+    /// Ends a lease for the operator after the notice period, with grace. A lease whose worker is not ready ends
+    /// at once. A second revocation can only shorten the notice period.
     ///
     /// # Errors
     /// The lease has ended, its end has begun, or it never existed.
@@ -168,13 +169,13 @@ impl LeaseTable {
         Ok(of)
     }
 
-    /// Ends a lease after a notice. Without notice, or if the lease is not active yet, its end begins now.
+    /// Ends a lease after a notice period. Without one, or if the lease is not active yet, its end begins now.
     pub(super) fn announce_end(&mut self, lease: LeaseId, cause: Cause, length: Duration) {
         let (now, Some(of)) = (self.now, self.leases.get_mut(&lease)) else { return };
         if length.is_zero() || !matches!(of.phase, Phase::Active { .. }) {
             return self.begin_end(lease, cause);
         }
-        if let Some(earlier) = &of.notice {
+        if let Some(earlier) = &of.announced {
             let left = earlier.until.map_or(earlier.length, |until| until.saturating_sub(now));
             if left <= length {
                 return;
@@ -184,14 +185,14 @@ impl LeaseTable {
         self.actions.retain(
             |action| !matches!(action, Action::AnnounceRevocation { lease: of, .. } if *of == lease),
         );
-        of.notice = Some(Notice { cause: cause.clone(), length, until: None });
+        of.announced = Some(AnnouncedEnd { cause: cause.clone(), length, until: None });
         self.actions.push_back(Action::AnnounceRevocation { lease, cause, notice: length });
     }
 
-    /// Ends a lease whose notice is over.
-    pub(super) fn execute_notice(&mut self, lease: LeaseId) {
-        let notice = self.leases.get(&lease).and_then(|of| of.notice.as_ref());
-        if let Some(cause) = notice.map(|notice| notice.cause.clone()) {
+    /// Ends a lease whose notice period is over.
+    pub(super) fn execute_announced_end(&mut self, lease: LeaseId) {
+        let announced = self.leases.get(&lease).and_then(|of| of.announced.as_ref());
+        if let Some(cause) = announced.map(|announced| announced.cause.clone()) {
             self.begin_end(lease, cause);
         }
     }

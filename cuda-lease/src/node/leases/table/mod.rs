@@ -2,13 +2,13 @@
 //!
 //! This file has the state, the clock and the outputs. `requests` checks requests and puts admissible ones into the
 //! queue; `serve` gives waiting requests their leases; `life` moves leases from grant to end; `workers` takes the
-//! reports about workers and fences slots; `turns` passes turns between sessions; `read` lists the state.
+//! reports about workers and fences slots; `sessions` schedules sessions; `read` lists the state.
 
 mod life;
 mod read;
 mod requests;
 mod serve;
-mod turns;
+mod sessions;
 mod workers;
 
 use std::{
@@ -23,10 +23,11 @@ use super::{
     config::{ConfigError, SlotConfig, TableConfig},
     counters::Counters,
     ended::EndedLeases,
-    lease::{Cause, Due, Lease, LeaseId, Phase},
+    ids::{LeaseId, SlotId},
+    lease::{Cause, Due, Lease, Phase},
     queue::Queue,
     request::Refusal,
-    slot::{Slot, SlotId},
+    slot::Slot,
 };
 
 /// The leases of a node. [`leases`](super) documents the life of a lease and the use of this type.
@@ -97,8 +98,9 @@ impl LeaseTable {
             return Some(self.now);
         }
         let leases = self.leases.values().filter_map(|lease| lease.due().map(|(at, _)| at));
-        let turns = self.slots.iter().filter_map(|slot| slot.turns.deadline(self.config.turn));
-        leases.chain(turns).chain(self.queue.deadline()).min()
+        let slices =
+            self.slots.iter().filter_map(|slot| slot.sessions.deadline(self.config.time_slice));
+        leases.chain(slices).chain(self.queue.deadline()).min()
     }
 
     /// Moves the clock, and performs everything that is due.
@@ -112,7 +114,7 @@ impl LeaseTable {
             match due {
                 Due::StartTimedOut => self.begin_end(lease, Cause::StartTimedOut),
                 Due::Expired => self.begin_end(lease, Cause::Expired),
-                Due::NoticeOver => self.execute_notice(lease),
+                Due::NoticePeriodOver => self.execute_announced_end(lease),
                 Due::Disconnected => self.begin_end(lease, Cause::Disconnected),
                 Due::GraceOver => self.kill(lease),
                 Due::KillOverdue => self.lose_worker(lease),
@@ -138,14 +140,13 @@ impl LeaseTable {
                 *by = Some(after(self.config.kill_deadline));
             }
             (Action::AnnounceRevocation { notice: length, .. }, _) => {
-                if let Some(notice) = &mut lease.notice {
-                    let until = after(*length);
-                    notice.until = Some(notice.until.map_or(until, |other| other.min(until)));
+                if let Some(announced) = &mut lease.announced {
+                    announced.until = Some(after(*length));
                 }
             }
             (Action::RunSession { .. }, _) => {
                 if let Some(slot) = self.slots.get_mut(lease.slot.0) {
-                    slot.turns.started(self.now, id);
+                    slot.sessions.started(self.now, id);
                 }
             }
             _ => {}

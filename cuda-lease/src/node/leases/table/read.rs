@@ -3,8 +3,7 @@
 use super::{
     super::{
         counters::Counters,
-        lease::LeaseId,
-        slot::SlotId,
+        ids::{LeaseId, SlotId},
         view::{LeaseView, SlotView},
     },
     LeaseTable,
@@ -33,9 +32,9 @@ impl LeaseTable {
             cause: lease.cause(),
             remaining: lease.remaining(self.now),
             generation: lease.generation,
-            has_notice: lease.notice.is_some(),
+            has_announced_end: lease.announced.is_some(),
             is_connected: lease.reconnect_by.is_none(),
-            has_turn: slot.turns.holder() == Some(id),
+            is_running: slot.sessions.running() == Some(id),
         })
     }
 

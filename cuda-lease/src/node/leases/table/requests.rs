@@ -7,10 +7,11 @@ use crate::wire::Status;
 use super::{
     super::{
         action::Action,
+        ids::{RequestId, SlotId},
         lease::LeaseState,
         queue::Waiter,
-        request::{LeaseRequest, Placement, Refusal, RequestId},
-        slot::{Slot, SlotId},
+        request::{LeaseRequest, Placement, Refusal},
+        slot::Slot,
     },
     LeaseTable,
 };

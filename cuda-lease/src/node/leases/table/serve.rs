@@ -3,9 +3,9 @@
 use super::{
     super::{
         action::Action,
-        lease::{Cause, Lease, LeaseId, Phase},
+        ids::{LeaseId, SlotId},
+        lease::{Cause, Lease, Phase},
         queue::Waiter,
-        slot::SlotId,
     },
     LeaseTable,
 };
@@ -72,7 +72,7 @@ impl LeaseTable {
             phase: Phase::Granted,
             generation: 1,
             overlap: None,
-            notice: None,
+            announced: None,
             reconnect_by: None,
         };
         self.leases.insert(lease, granted);

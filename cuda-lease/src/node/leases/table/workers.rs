@@ -7,9 +7,9 @@ use crate::wire::Status;
 use super::{
     super::{
         action::Action,
-        lease::{Cause, LeaseId, Phase},
+        ids::{LeaseId, SlotId},
+        lease::{Cause, Phase},
         request::Refusal,
-        slot::SlotId,
     },
     LeaseTable,
 };
@@ -89,7 +89,7 @@ impl LeaseTable {
         of.unfence();
         self.actions.retain(|action| *action != Action::Fence { slot });
         self.advance(now);
-        self.pass_turn(slot);
+        self.run_next_session(slot);
         self.serve();
         Ok(())
     }
@@ -97,7 +97,7 @@ impl LeaseTable {
     /// Ends a lease whose memory is not verified to be back, and fences its slot.
     pub(super) fn lose_worker(&mut self, lease: LeaseId) {
         let Some(slot) = self.leases.get(&lease).map(|of| of.slot) else { return };
-        // The fence comes first: on a slot in service the end would pass the turn on, beside a worker that may run.
+        // The fence comes first: on a slot in service the end would start the next session, beside a worker that may run.
         self.fence_slot(slot);
         self.end(lease, false);
         self.serve();
@@ -126,9 +126,9 @@ impl LeaseTable {
         self.counters.ended += 1;
         if let Some(slot) = self.slot_mut(of.slot) {
             slot.remove(lease, of.charge, memory_back);
-            slot.turns.remove(lease);
+            slot.sessions.remove(lease);
         }
-        self.pass_turn(of.slot);
+        self.run_next_session(of.slot);
         if let Phase::Killing { cause, .. } = of.phase {
             let limit = self.config.ended_limit;
             self.ended.add(lease, of.request.tenant, of.request.nonce, cause, limit);

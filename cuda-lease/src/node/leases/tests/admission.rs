@@ -220,9 +220,9 @@ fn contradictory_configurations_are_errors() {
     assert_eq!(new(config(), twice), Err(ConfigError::DuplicateSlot("cuda:0".into())));
     let full = SlotConfig { capacity: 100 * MIB, ..gpu("cuda:0") };
     assert!(matches!(new(config(), vec![full]), Err(ConfigError::NoRoom { .. })));
-    let turn = TableConfig { turn: Duration::ZERO, ..config() };
-    let error = new(turn, vec![gpu("cuda:0")]).unwrap_err();
-    assert_eq!(error.to_string(), "turn is 0ns; it must be longer than 0");
+    let slice = TableConfig { time_slice: Duration::ZERO, ..config() };
+    let error = new(slice, vec![gpu("cuda:0")]).unwrap_err();
+    assert_eq!(error.to_string(), "time_slice is 0ns; it must be longer than 0");
     let short = TableConfig { max_lease_secs: 1, ..config() };
     assert!(new(short, vec![gpu("cuda:0")]).is_err());
 }

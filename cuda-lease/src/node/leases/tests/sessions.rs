@@ -1,4 +1,4 @@
-//! Turns of session-exclusive leases.
+//! Sessions of session-exclusive leases.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn one_session_runs_and_the_others_wait_in_order() {
         assert!(!node.table.session_busy(at(0), lease));
     }
     assert_eq!(node.actions(0), [run(a)]);
-    assert!(node.table.lease(a).unwrap().has_turn);
+    assert!(node.table.lease(a).unwrap().is_running);
     assert!(node.table.session_idle(millis(10), a));
     assert_eq!(actions_at(&mut node, 10), [run(b)]);
     assert!(node.table.session_idle(millis(20), b));
@@ -40,7 +40,7 @@ fn one_session_runs_and_the_others_wait_in_order() {
 }
 
 #[test]
-fn a_session_is_paused_after_its_turn_if_another_waits() {
+fn a_session_is_paused_after_its_time_slice_if_another_waits() {
     let mut node = Node::new(1);
     let [a, b] = [session(&mut node), session(&mut node)];
     node.table.session_busy(at(0), a);
@@ -68,7 +68,7 @@ fn sessions_of_two_slots_run_at_the_same_time() {
 }
 
 #[test]
-fn the_turn_of_a_killed_session_passes_on_when_its_worker_is_gone() {
+fn a_killed_session_runs_until_its_worker_is_gone() {
     let mut node = Node::new(1);
     let [a, b] = [session(&mut node), session(&mut node)];
     node.table.session_busy(at(0), a);
@@ -83,7 +83,7 @@ fn the_turn_of_a_killed_session_passes_on_when_its_worker_is_gone() {
 }
 
 #[test]
-fn a_session_that_expires_gives_the_turn_to_the_next() {
+fn the_next_session_runs_after_an_expired_one_is_idle() {
     let mut node = Node::new(1);
     let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(50) };
     let a = node.active_of(0, request);
@@ -110,7 +110,7 @@ fn a_killed_session_leaves_the_line() {
 }
 
 #[test]
-fn a_turn_that_is_given_up_before_its_poll_causes_no_action() {
+fn a_session_that_is_idle_before_the_poll_causes_no_action() {
     let mut node = Node::new(1);
     let [a, b] = [session(&mut node), session(&mut node)];
     node.table.session_busy(at(0), a);
@@ -134,7 +134,7 @@ fn a_fenced_slot_starts_no_session() {
 }
 
 #[test]
-fn leases_of_other_classes_have_no_turn() {
+fn leases_of_other_classes_have_no_session() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);
     assert!(!node.table.session_busy(at(0), lease));
@@ -143,7 +143,7 @@ fn leases_of_other_classes_have_no_turn() {
 }
 
 #[test]
-fn a_session_has_no_turn_before_its_worker_is_ready() {
+fn no_session_runs_before_its_worker_is_ready() {
     let mut node = Node::new(1);
     let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(50) };
     let lease = node.lease_of(0, request);

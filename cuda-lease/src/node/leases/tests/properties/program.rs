@@ -1,163 +1,14 @@
-//! Random programs: clients, operators, workers and clocks in any order, with invariants after each step.
+//! The table, and a model of it that every step is compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::prelude::*;
-
-use super::*;
-
-/// A step. `of` selects one of the ids that were ever seen, or an id that never was.
-#[derive(Debug, Clone)]
-enum Step {
-    Request(Ask),
-    Cancel {
-        of: u8,
-    },
-    Renew {
-        of: u8,
-        generation: u64,
-        secs: u32,
-    },
-    Authorize {
-        of: u8,
-        generation: u64,
-    },
-    Free {
-        of: u8,
-    },
-    Revoke {
-        of: u8,
-        notice: u64,
-    },
-    Ready {
-        of: u8,
-    },
-    Died {
-        of: u8,
-    },
-    Gone {
-        of: u8,
-        back: bool,
-    },
-    Busy {
-        of: u8,
-    },
-    Idle {
-        of: u8,
-    },
-    Paused {
-        of: u8,
-    },
-    Disconnected {
-        of: u8,
-    },
-    Reconnected {
-        of: u8,
-    },
-    Fence {
-        slot: usize,
-    },
-    Unfence {
-        slot: usize,
-    },
-    Quotas {
-        max_leases: u32,
-        max_priority: i32,
-    },
-    Poll {
-        actions: usize,
-    },
-    /// Performs all actions as a supervisor does.
-    Obey,
-    Wait {
-        millis: u64,
-    },
-    Jump {
-        secs: u64,
-    },
-    /// A clock that goes back, for one step.
-    Back,
-}
-
-#[derive(Debug, Clone)]
-struct Ask {
-    tenant: u8,
-    nonce: u8,
-    mib: u64,
-    secs: u32,
-    class: Exclusivity,
-    slot: Option<u8>,
-    wait: u64,
-    priority: i32,
-}
-
-fn ask() -> impl Strategy<Value = Ask> {
-    let class = prop_oneof![
-        3 => Just(Exclusivity::Shared),
-        3 => Just(Exclusivity::Session),
-        1 => Just(Exclusivity::Device),
-    ];
-    let slot = prop_oneof![4 => Just(None), 2 => (0u8..2).prop_map(Some), 1 => Just(Some(9))];
-    let wait = prop_oneof![1 => Just(0u64), 3 => 1u64..100];
-    (0u8..3, 0u8..40, 0u64..1000, 0u32..100, class, slot, wait, 0i32..4).prop_map(
-        |(tenant, nonce, mib, secs, class, slot, wait, priority)| Ask {
-            tenant,
-            nonce,
-            // Many small leases, few large ones.
-            mib: if mib.is_multiple_of(3) { mib } else { mib / 10 },
-            secs,
-            class,
-            slot,
-            wait,
-            priority,
-        },
-    )
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let of = any::<u8>;
-    let others = prop_oneof![
-        of().prop_map(|of| Step::Cancel { of }),
-        (of(), 0u64..4, 0u32..4000).prop_map(|(of, generation, secs)| Step::Renew {
-            of,
-            generation,
-            secs
-        }),
-        (of(), 0u64..4).prop_map(|(of, generation)| Step::Authorize { of, generation }),
-        of().prop_map(|of| Step::Free { of }),
-        (of(), 0u64..20).prop_map(|(of, notice)| Step::Revoke { of, notice }),
-        of().prop_map(|of| Step::Died { of }),
-        (of(), any::<bool>()).prop_map(|(of, back)| Step::Gone { of, back }),
-        of().prop_map(|of| Step::Disconnected { of }),
-        of().prop_map(|of| Step::Reconnected { of }),
-        Just(Step::Back),
-    ];
-    let rare = prop_oneof![
-        (2u32..20, 0i32..4)
-            .prop_map(|(max_leases, max_priority)| Step::Quotas { max_leases, max_priority }),
-        (0usize..3).prop_map(|slot| Step::Fence { slot }),
-        (0usize..3).prop_map(|slot| Step::Unfence { slot }),
-        (1u64..100_000).prop_map(|secs| Step::Jump { secs }),
-    ];
-    let sessions = prop_oneof![
-        4 => of().prop_map(|of| Step::Busy { of }),
-        1 => of().prop_map(|of| Step::Idle { of }),
-        2 => of().prop_map(|of| Step::Paused { of }),
-    ];
-    prop_oneof![
-        8 => ask().prop_map(Step::Request),
-        4 => of().prop_map(|of| Step::Ready { of }),
-        4 => sessions,
-        4 => (1usize..5).prop_map(|actions| Step::Poll { actions }),
-        6 => Just(Step::Obey),
-        3 => (0u64..3000).prop_map(|millis| Step::Wait { millis }),
-        4 => others,
-        1 => rare,
-    ]
-}
+use super::{
+    super::*,
+    steps::{Ask, Step},
+};
 
 /// The table, and everything that its caller has seen of it.
-struct Program {
+pub(super) struct Program {
     table: LeaseTable,
     config: TableConfig,
     now: Duration,
@@ -178,7 +29,7 @@ struct Program {
 }
 
 impl Program {
-    fn new(preempt: bool) -> Program {
+    pub(super) fn new(preempt: bool) -> Program {
         let config =
             TableConfig { preempt, queue_limit: 5, ended_limit: 10_000, ..TableConfig::default() };
         let cpu = SlotConfig { reserve: 0, ..gpu("cuda:1") };
@@ -209,7 +60,7 @@ impl Program {
         }
     }
 
-    fn run(&mut self, step: &Step) {
+    pub(super) fn run(&mut self, step: &Step) {
         let mut returned = None;
         let now = self.now;
         match *step {
@@ -286,7 +137,7 @@ impl Program {
 
     fn request(&mut self, ask: &Ask) {
         let request = LeaseRequest {
-            tenant: Tenant::new(&format!("tenant-{}", ask.tenant)).unwrap(),
+            tenant: Tenant::new(format!("tenant {}", ask.tenant)),
             nonce: [ask.nonce; 16],
             min_vram: ask.mib * MIB,
             lease_secs: ask.secs,
@@ -387,7 +238,7 @@ impl Program {
                 assert!(self.seen.iter().all(|old| *old < view.id), "a lease id is used again");
                 self.seen.push(view.id);
             }
-            if view.has_turn {
+            if view.is_running {
                 assert_eq!(view.class, Exclusivity::Session);
             }
         }
@@ -420,7 +271,7 @@ impl Program {
             assert!(leases().all(|(_, _, class)| Some(*class) == first), "classes mix");
             assert!(first != Some(Exclusivity::Device) || slot.leases == 1);
             assert!(slot.is_fenced || !self.lost.values().any(|(of, _)| *of == slot.id));
-            assert!(table.leases().filter(|of| of.slot == slot.id && of.has_turn).count() <= 1);
+            assert!(table.leases().filter(|of| of.slot == slot.id && of.is_running).count() <= 1);
         }
         assert!(table.queue_len() <= self.config.queue_limit);
         let ending = table.leases().filter(|of| of.cause.is_some()).count() as u64;
@@ -434,14 +285,14 @@ impl Program {
     }
 
     /// Lets time pass until everything has ended.
-    fn finish(mut self) {
+    pub(super) fn finish(mut self) {
         let mut steps = 0;
         loop {
             self.obey();
             let Some(next) = self.table.next_deadline() else { break };
             self.now = next;
             steps += 1;
-            // Sessions that take turns cause most of the steps; here they have no more work.
+            // Sessions that alternate cause most of the steps; here they have no more work.
             for lease in self.running.clone() {
                 self.idle(lease);
             }
@@ -455,21 +306,5 @@ impl Program {
         }
         assert!(self.table.slots().all(|slot| slot.used == 0 && !slot.is_fenced));
         assert_eq!(self.table.poll(self.now), None);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn random_programs_keep_the_invariants(
-        preempt in any::<bool>(),
-        steps in prop::collection::vec(step(), 1..250),
-    ) {
-        let mut program = Program::new(preempt);
-        for step in &steps {
-            program.run(step);
-        }
-        program.finish();
     }
 }
