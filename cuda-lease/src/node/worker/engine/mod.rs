@@ -1,0 +1,243 @@
+//! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
+//!
+//! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies` cuts
+//! copies in pieces, and `work` passes everything to the backend. `queries` answers questions. `state` is the data.
+
+mod copies;
+mod hold;
+mod queries;
+mod state;
+mod work;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use cuda_core::{
+    Backend, Ticket,
+    protocol::{Control, StreamId, Work},
+};
+use parking_lot::{Condvar, Mutex};
+
+use self::state::{State, Stream, is_there, violation};
+use super::{
+    held::{Download, Task, Upload},
+    reports::{Keep, Reports},
+    staging::Staging,
+};
+use crate::{
+    session::SessionError,
+    wire::{Command, Hash, Limits, Step},
+};
+
+/// The maximum number of allocations that a session may have.
+const OBJECT_LIMIT: usize = 1 << 20;
+
+/// The bytes of staging memory for uploads, and as many for downloads.
+const STAGING: usize = 64 << 20;
+
+pub(super) struct Engine {
+    backend: Arc<dyn Backend>,
+    reports: Arc<Reports>,
+    limits: Limits,
+    /// The most submissions of a stream that the backend has at a time.
+    backlog: u64,
+    uploads: Arc<Staging>,
+    downloads: Arc<Staging>,
+    state: Mutex<State>,
+    /// An upload was announced, or the session ended.
+    announced: Condvar,
+    /// Whether commands are held. Readable without the lock.
+    is_holding: AtomicBool,
+}
+
+impl Engine {
+    pub(super) fn new(
+        backend: Arc<dyn Backend>,
+        reports: Arc<Reports>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        let engine = Arc::new(Self {
+            backlog: backend.capabilities().submissions_in_flight.max(1),
+            uploads: Staging::new(backend.clone(), STAGING),
+            downloads: Staging::new(backend.clone(), STAGING),
+            backend,
+            reports: reports.clone(),
+            limits,
+            state: Mutex::default(),
+            announced: Condvar::new(),
+            is_holding: AtomicBool::new(false),
+        });
+        reports.attach(Arc::downgrade(&engine));
+        engine
+    }
+
+    /// Takes the next command of the client.
+    ///
+    /// # Errors
+    /// The client broke the protocol.
+    pub(super) fn command(&self, command: Command<'_>) -> Result<(), SessionError> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        match command {
+            Command::Submit { ticket, after, step } => {
+                state.expect(ticket)?;
+                state.check(&after, ticket.stream)?;
+                self.submit(state, ticket, after, step)?;
+            }
+            Command::Sync { ticket } => self.want(state, ticket),
+            Command::Allocate { id, bytes, at } => {
+                state.expect(at)?;
+                if state.allocations.insert(id, 0).is_some() {
+                    return Err(violation(format!("allocation {} is made twice", id.0)));
+                }
+                if state.allocations.len() > OBJECT_LIMIT {
+                    return Err(violation(format!("more than {OBJECT_LIMIT} allocations exist")));
+                }
+                let task = Task::Allocate { number: at.number, id, bytes };
+                self.put(state, at.stream, Vec::new(), task)?;
+            }
+            Command::Free { id, stream, after } => {
+                state.stream(stream)?;
+                state.check(&after, stream)?;
+                self.put(state, stream, after, Task::Free { id })?;
+            }
+            Command::CreateStream { id, priority } => self.create_stream(state, id, priority)?,
+            Command::RetireStream { id } => {
+                state.stream(id)?;
+                self.put(state, id, Vec::new(), Task::Retire)?;
+            }
+            Command::LoadModule { id, kind, hash, bytes } => {
+                if bytes > self.limits.module_bytes {
+                    return Err(violation(format!(
+                        "module {} has {bytes} bytes; the limit is {}",
+                        id.0, self.limits.module_bytes
+                    )));
+                }
+                state.modules.announce(id, hash, kind)?;
+            }
+            Command::UnloadModule { id } => {
+                if state.modules.remove(id) {
+                    self.control(Control::UnloadModule { id });
+                }
+            }
+            Command::NameVariable { id, module, name, bytes } => {
+                let control = Control::NameVariable { id, module, name, bytes };
+                // SAFETY: gives nothing up.
+                if let Err(error) = unsafe { self.backend.control(control) } {
+                    state.poison.spread_over(id, &error);
+                }
+            }
+            Command::Query { id, query } => self.query(state, id, query),
+        }
+        self.settle(state);
+        Ok(())
+    }
+
+    /// Takes a part of a module's code.
+    pub(super) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let controls = state.modules.arrived(hash, total, part);
+        if !controls.is_empty() {
+            controls.into_iter().for_each(|control| self.control(control));
+            self.answer_loaded(state);
+            self.advance(state);
+        }
+    }
+
+    /// The staging memory of uploads.
+    pub(super) fn staging(&self) -> &Arc<Staging> {
+        &self.uploads
+    }
+
+    /// Ends all waits: no more commands come.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.announced.notify_all();
+        self.uploads.close();
+    }
+
+    /// Carries out held commands that can run now.
+    pub(super) fn pump(&self) {
+        if self.is_holding.load(Ordering::Acquire) {
+            self.advance(&mut self.state.lock());
+        }
+    }
+
+    fn submit(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        after: Vec<Ticket>,
+        step: Step<'_>,
+    ) -> Result<(), SessionError> {
+        let number = ticket.number;
+        let task = match step {
+            Step::WriteBulk { to, blob, bytes } => {
+                if bytes > 0 && state.uploads.insert(blob, ticket.stream).is_some() {
+                    return Err(violation(format!("blob {} is used twice", blob.0)));
+                }
+                self.announced.notify_all();
+                Task::Upload(Upload::new(number, to, blob, bytes))
+            }
+            Step::Write { to, bytes } => {
+                return self.write(state, ticket, after, to, bytes);
+            }
+            Step::Read { from, blob, bytes } => {
+                Task::Download(Download { number, from, blob, bytes, submitted: 0 })
+            }
+            other => {
+                let work = plain(other)?;
+                // The usual case, without a copy of the work.
+                if self.can_run(state, ticket.stream, &after)
+                    && is_there(state, &work)
+                    && self.has_credit(state, ticket.stream)
+                {
+                    self.run(state, ticket, &after, &work, &[], true, Keep::Nothing);
+                    return Ok(());
+                }
+                Task::Work { number, work: work.into_owned() }
+            }
+        };
+        self.put(state, ticket.stream, after, task)
+    }
+
+    fn create_stream(
+        &self,
+        state: &mut State,
+        id: StreamId,
+        priority: i32,
+    ) -> Result<(), SessionError> {
+        if state.streams.len() as u64 >= u64::from(self.limits.streams) {
+            return Err(violation(format!("more than {} streams exist", self.limits.streams)));
+        }
+        if state.streams.insert(id, Stream::default()).is_some() {
+            return Err(violation(format!("stream {} is created twice", id.0)));
+        }
+        self.reports.create(id);
+        self.control(Control::CreateStream { id, priority });
+        Ok(())
+    }
+
+    /// Passes a control on. One that fails shows in the submissions that need it.
+    fn control(&self, control: Control) {
+        // SAFETY: commands are carried out in the client's order, and the rules of the module apply to what it frees.
+        _ = unsafe { self.backend.control(control) };
+    }
+}
+
+/// The work of a step that has no host bytes.
+fn plain(step: Step<'_>) -> Result<Work<'_>, SessionError> {
+    Ok(match step {
+        Step::Join => Work::Join,
+        Step::Copy { from, to, bytes } => Work::Copy { from, to, bytes },
+        Step::Fill { to, pattern, count } => Work::Fill { to, pattern, count },
+        Step::Timestamp { to } => Work::Timestamp { to },
+        Step::Launch(launch) => Work::Launch(launch),
+        Step::Write { .. } | Step::WriteBulk { .. } | Step::Read { .. } => {
+            return Err(violation("a copy with host bytes is no plain work"));
+        }
+    })
+}

@@ -1,0 +1,103 @@
+//! Answers questions, and requests the progress that the client waits for.
+
+use cuda_core::{
+    MemoryInfo, Ticket,
+    protocol::{Answer, Control, Reply, Request, StreamId},
+};
+
+use super::{
+    Engine,
+    state::{State, Stream},
+};
+use crate::{
+    node::worker::numbers::Stage,
+    wire::{Event, Query, QueryReply},
+};
+
+impl Engine {
+    pub(super) fn want(&self, state: &mut State, ticket: Ticket) {
+        match self.reports.stage(ticket) {
+            Stage::Complete | Stage::Submitted(0) => self.reports.report(ticket.stream),
+            Stage::Submitted(number) => {
+                self.control(Control::Want { ticket: Ticket { number, ..ticket } });
+            }
+            Stage::Held => {
+                if let Some(stream) = state.streams.get_mut(&ticket.stream) {
+                    stream.wanted = stream.wanted.max(ticket.number.min(stream.last));
+                }
+            }
+        }
+    }
+
+    /// A submission that was held is submitted now.
+    pub(super) fn want_held(&self, state: &mut State, ticket: Ticket) {
+        let wanted = state.streams.get(&ticket.stream).map_or(0, |it| it.wanted);
+        if ticket.number <= wanted
+            && let Stage::Submitted(number) = self.reports.stage(ticket)
+        {
+            self.control(Control::Want { ticket: Ticket { number, ..ticket } });
+        }
+    }
+
+    /// Requests the progress of everything that a stream has taken.
+    pub(super) fn want_all(&self, stream: StreamId) {
+        let (backlog, number) = self.reports.backlog(stream);
+        if backlog > 0 {
+            self.control(Control::Want { ticket: Ticket { stream, number } });
+        }
+    }
+
+    pub(super) fn query(&self, state: &mut State, id: u64, query: Query) {
+        match query {
+            Query::Memory => {
+                let (used, total) = (state.used, self.limits.memory);
+                let info = MemoryInfo { used, free: total - used.min(total), total };
+                self.reports.outbox.push(&Event::Reply { id, reply: Ok(QueryReply::Memory(info)) });
+            }
+            Query::Loaded(module) => {
+                state.modules.ask(module, id);
+                self.answer_loaded(state);
+            }
+            Query::Reset => {
+                state.resets += 1;
+                state.waiting_resets.push_back(id);
+                self.advance(state);
+            }
+        }
+    }
+
+    pub(super) fn answer_loaded(&self, state: &mut State) {
+        for (module, id) in state.modules.answerable() {
+            self.backend.request(Request::Loaded { module }, self.answer(id));
+        }
+    }
+
+    /// Requests the next reset if every command before it was submitted. Returns whether it did.
+    pub(super) fn reset_if_due(&self, state: &mut State) -> bool {
+        let done = state.resets - state.waiting_resets.len() as u64;
+        let is_behind = |it: &Stream| it.held.front().is_none_or(|item| item.resets > done);
+        if state.waiting_resets.is_empty() || !state.streams.values().all(is_behind) {
+            return false;
+        }
+        if let Some(id) = state.waiting_resets.pop_front() {
+            self.reports.reset();
+            self.backend.request(Request::Reset, self.answer(id));
+        }
+        true
+    }
+
+    pub(super) fn answer(&self, id: u64) -> Answer {
+        let reports = self.reports.clone();
+        Answer::new(move |reply| {
+            let reply = reply.map(|reply| match reply {
+                Reply::Loaded { max_threads, log, entries } => {
+                    QueryReply::Loaded { max_threads, log, entries }
+                }
+                Reply::Memory(info) => QueryReply::Memory(info),
+                Reply::Reset { lost } => QueryReply::Reset { lost },
+                _ => QueryReply::Reset { lost: None },
+            });
+            reports.outbox.push(&Event::Reply { id, reply });
+        })
+    }
+}

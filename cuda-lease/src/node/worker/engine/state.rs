@@ -1,0 +1,100 @@
+//! The state of the engine: what exists, and which commands wait.
+
+use std::collections::VecDeque;
+
+use cuda_core::{
+    Ticket,
+    order::Poison,
+    protocol::{AllocId, StreamId, Work},
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    node::worker::{
+        held::{Item, Task, Upload},
+        modules::Modules,
+    },
+    session::SessionError,
+    wire::BlobId,
+};
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) streams: FxHashMap<StreamId, Stream>,
+    pub(super) modules: Modules,
+    /// The streams of uploads whose bytes have not all arrived.
+    pub(super) uploads: FxHashMap<BlobId, StreamId>,
+    pub(super) allocations: FxHashMap<AllocId, u64>,
+    pub(super) used: u64,
+    /// The write sets of submissions that were refused.
+    pub(super) poison: Poison,
+    pub(super) held: usize,
+    /// Resets that were requested, and the queries of those that wait for earlier commands.
+    pub(super) resets: u64,
+    pub(super) waiting_resets: VecDeque<u64>,
+    pub(super) is_closed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Stream {
+    /// The number of the last submission that arrived.
+    pub(super) last: u64,
+    pub(super) held: VecDeque<Item>,
+    /// The largest number that the client waits for and that is held.
+    pub(super) wanted: u64,
+    /// The last number of the backend whose progress was requested for credit.
+    pub(super) requested: u64,
+}
+
+impl State {
+    /// The upload whose bytes are arriving.
+    pub(super) fn upload(&mut self, blob: BlobId) -> Option<&mut Upload> {
+        let stream = self.streams.get_mut(self.uploads.get(&blob)?)?;
+        stream.held.iter_mut().find_map(|item| match &mut item.task {
+            Task::Upload(upload) if upload.blob == blob => Some(upload),
+            _ => None,
+        })
+    }
+
+    pub(super) fn stream(&mut self, id: StreamId) -> Result<&mut Stream, SessionError> {
+        self.streams
+            .get_mut(&id)
+            .ok_or_else(|| violation(format!("stream {} does not exist", id.0)))
+    }
+
+    /// Checks and counts the next number of a stream.
+    pub(super) fn expect(&mut self, ticket: Ticket) -> Result<(), SessionError> {
+        let stream = self.stream(ticket.stream)?;
+        if ticket.number != stream.last + 1 {
+            let (got, expected) = (ticket.number, stream.last + 1);
+            return Err(violation(format!(
+                "submission {got} of stream {} is out of order; the next one is {expected}",
+                ticket.stream.0
+            )));
+        }
+        stream.last = ticket.number;
+        Ok(())
+    }
+
+    /// Checks that tickets name submissions that have arrived. A stream that is gone has completed its submissions.
+    pub(super) fn check(&self, after: &[Ticket], own: StreamId) -> Result<(), SessionError> {
+        let future = after.iter().find(|it| {
+            it.stream == own || self.streams.get(&it.stream).is_some_and(|at| it.number > at.last)
+        });
+        future.map_or(Ok(()), |it| {
+            let (number, stream) = (it.number, it.stream.0);
+            Err(violation(format!("submission {number} of stream {stream} has not arrived")))
+        })
+    }
+}
+
+pub(super) fn is_there(state: &State, work: &Work<'_>) -> bool {
+    match work {
+        Work::Launch(launch) => state.modules.is_there(launch.function.module),
+        _ => true,
+    }
+}
+
+pub(super) fn violation(message: impl Into<String>) -> SessionError {
+    SessionError::Command(message.into())
+}

@@ -1,0 +1,102 @@
+//! Passes work, allocations and frees to the backend.
+
+use std::sync::Arc;
+
+use cuda_core::{
+    Backend, Error, Ticket,
+    order::uses_of,
+    protocol::{AllocId, Control, HostBlock, Status, StreamId, Submission, Work},
+};
+
+use super::{Engine, state::State};
+use crate::node::worker::{numbers::Stage, reports::Keep};
+
+impl Engine {
+    /// Submits one step, or a part of it. Returns whether the backend took it.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn run(
+        &self,
+        state: &State,
+        ticket: Ticket,
+        after: &[Ticket],
+        work: &Work<'_>,
+        host: &[Arc<HostBlock>],
+        is_last: bool,
+        keep: Keep,
+    ) -> bool {
+        let (uses, overwrites) = (uses_of(work), work.overwrites());
+        let refused = match state.poison.check(&uses, overwrites) {
+            Some(error) => {
+                drop(keep);
+                self.reports.skip(ticket, error.clone());
+                error
+            }
+            None => {
+                let number = self.reports.begin(ticket, is_last, keep);
+                let after = self.translate(after);
+                let ticket_of_backend = Ticket { number, ..ticket };
+                let submission = Submission { ticket: ticket_of_backend, after: &after, work };
+                // SAFETY: the blocks in `host` are staging memory of this submission alone. `reports` keeps them until
+                // the backend has reported it complete. The rules about device memory concern only the memory of this
+                // lease (see the rules of the module). Streams and modules are retired under the lock that is held.
+                match unsafe { self.backend.submit(&submission, host) } {
+                    Ok(()) => return true,
+                    Err(error) => {
+                        let error = self.reports.cause(error);
+                        self.reports.refuse(ticket, error.clone());
+                        error
+                    }
+                }
+            }
+        };
+        state.poison.spread(&uses, &refused);
+        false
+    }
+
+    /// The tickets of the backend for tickets of the client.
+    pub(super) fn translate(&self, after: &[Ticket]) -> Vec<Ticket> {
+        let ticket = |it: &Ticket| match self.reports.stage(*it) {
+            Stage::Submitted(number) if number > 0 => Some(Ticket { number, ..*it }),
+            _ => None,
+        };
+        after.iter().filter_map(ticket).collect()
+    }
+
+    pub(super) fn allocate(&self, state: &mut State, at: Ticket, id: AllocId, bytes: u64) {
+        let free = self.limits.memory.saturating_sub(state.used);
+        if bytes > free {
+            let error = over_quota(&self.backend, bytes, free, self.limits.memory);
+            state.poison.spread_over(id, &error);
+            return self.reports.skip(at, error);
+        }
+        let number = self.reports.begin(at, true, Keep::Nothing);
+        let control = Control::Allocate { id, bytes, at: Ticket { number, ..at } };
+        // SAFETY: gives nothing up.
+        match unsafe { self.backend.control(control) } {
+            Ok(()) => {
+                state.used += bytes;
+                state.allocations.insert(id, bytes);
+            }
+            Err(error) => {
+                let error = self.reports.cause(error);
+                state.poison.spread_over(id, &error);
+                self.reports.refuse(at, error);
+            }
+        }
+    }
+
+    pub(super) fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
+        state.poison.forget(id);
+        if let Some(bytes) = state.allocations.remove(&id) {
+            state.used -= bytes;
+        }
+        let after = self.translate(after);
+        self.control(Control::Free { id, stream, after });
+    }
+}
+
+fn over_quota(backend: &Arc<dyn Backend>, bytes: u64, free: u64, quota: u64) -> Error {
+    let address = backend.info().address.clone();
+    let detail = format!("{bytes} bytes requested, {free} of the lease's {quota} bytes are free");
+    Error::Remote { address, status: Status::CapacityExceeded, detail }
+}
