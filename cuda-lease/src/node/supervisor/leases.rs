@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use super::{
     blobs::Blobs,
     session::Session,
-    workers::{Launcher, WorkerHandle},
+    workers::{WorkerHandle, Workers},
 };
 use crate::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
@@ -42,7 +42,7 @@ pub(super) struct Client {
 /// A device of the node.
 pub(super) struct Slot {
     pub(super) info: DeviceInfo,
-    pub(super) launcher: Launcher,
+    pub(super) workers: Arc<Workers>,
 }
 
 /// The leases of a node.
@@ -190,12 +190,12 @@ impl Leases {
             cause: None,
         };
         state.entries.insert(lease, entry);
-        let Some(launcher) = self.slots.get(slot.0).map(|slot| slot.launcher.clone()) else {
+        let Some(workers) = self.slots.get(slot.0).map(|slot| slot.workers.clone()) else {
             return;
         };
         let leases = self.clone();
         tokio::spawn(async move {
-            let launched = launcher.launch().await;
+            let launched = workers.take().await;
             leases.change(|state, now| state.launched(lease, launched, now));
         });
     }
@@ -361,12 +361,11 @@ impl Leases {
                     Err((Status::BadRequest, other.into()))
                 };
             }
-            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_sockets);
+            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_ends);
             let limits = Limits { memory: entry.quota, ..self.limits };
             let address = self.address(entry.slot);
             let session =
-                Session::start(epoch, worker.ok_or_else(unknown)?, limits, blobs, address)
-                    .map_err(|error| (Status::Internal, error.to_string()))?;
+                Session::start(epoch, worker.ok_or_else(unknown)?, limits, blobs, address);
             entry.session = Some(session.clone());
             self.watch(id, session.clone());
             Ok(session)

@@ -1,6 +1,6 @@
 //! A session: the lanes of one lease, and its worker.
 
-use std::{os::unix::net::UnixStream, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cuda_core::Error;
@@ -13,7 +13,10 @@ use super::{
     streams::{End, FrameStream},
 };
 use crate::{
-    node::worker::{Assign, WorkerBlob},
+    node::{
+        process::SupervisorEnds,
+        worker::{Assign, WorkerBlob},
+    },
     wire::{self, Command, Event, Frame, Hash, Limits, opcode, put_frame},
 };
 
@@ -45,18 +48,15 @@ pub(super) struct Session {
 
 impl Session {
     /// Starts a session on a worker that has no lease yet.
-    ///
-    /// # Errors
-    /// The error of the sockets.
     pub(super) fn start(
         epoch: u32,
-        worker: (UnixStream, UnixStream),
+        worker: SupervisorEnds,
         limits: Limits,
         blobs: Arc<Blobs>,
         address: String,
-    ) -> std::io::Result<Arc<Self>> {
-        let (events, commands_out) = async_socket(worker.0)?.into_split();
-        let (downloads, bulk_out) = async_socket(worker.1)?.into_split();
+    ) -> Arc<Self> {
+        let (events, commands_out) = worker.commands.into_split();
+        let (downloads, bulk_out) = worker.bulk.into_split();
         let (commands, from_client) = Lane::new(epoch, EVENTS);
         let (bulk, uploads) = Lane::new(epoch, DOWNLOADS);
         let session = Arc::new(Self {
@@ -85,7 +85,7 @@ impl Session {
             own.commands.read_worker(events, is_for_supervisor).await;
             own.worker_ended(address);
         });
-        Ok(session)
+        session
     }
 
     /// The worker's socket ended.
@@ -197,9 +197,4 @@ impl Session {
 /// Whether a frame of the worker is not for the client.
 fn is_for_supervisor(frame: &Frame<'_>) -> bool {
     (0x0700..0x0800).contains(&frame.header.opcode)
-}
-
-fn async_socket(socket: UnixStream) -> std::io::Result<tokio::net::UnixStream> {
-    socket.set_nonblocking(true)?;
-    tokio::net::UnixStream::from_std(socket)
 }
