@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// The time within which a lost connection is resumed.
+/// The time within which a lost connection is resumed if the user states no other.
 pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
 
 /// The time that a request for a new connection takes at most.
@@ -90,6 +90,8 @@ pub(super) struct Terms {
     pub(super) allocate: Allocate,
     /// The total time up to which the lease is renewed. `None`: it is not renewed.
     pub(super) renew_up_to: Option<Duration>,
+    /// The time within which a lost connection is resumed.
+    pub(super) resume_within: Duration,
 }
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.
@@ -376,9 +378,10 @@ impl Driver {
         &mut self,
         mut cause: String,
     ) -> Result<(quinn::Connection, ControlStream), End> {
-        let deadline = Instant::now() + RESUME_WINDOW;
+        let deadline = Instant::now() + self.terms.resume_within;
         while Instant::now() < deadline {
-            match tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.endpoint, &self.terms)).await
+            let left = deadline.saturating_duration_since(Instant::now()).min(CONNECT_TIMEOUT);
+            match tokio::time::timeout(left, connect(&self.endpoint, &self.terms)).await
             {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(End::Lost(error))) => cause = error,

@@ -1,0 +1,1 @@
+//! Clients that break the rules.

@@ -1,0 +1,6 @@
+//! Nodes with worker processes: the life and the end of leases, and clients that break the rules.
+
+mod ends;
+mod harness;
+mod hostile;
+mod life;
