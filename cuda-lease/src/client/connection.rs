@@ -381,8 +381,7 @@ impl Driver {
         let deadline = Instant::now() + self.terms.resume_within;
         while Instant::now() < deadline {
             let left = deadline.saturating_duration_since(Instant::now()).min(CONNECT_TIMEOUT);
-            match tokio::time::timeout(left, connect(&self.endpoint, &self.terms)).await
-            {
+            match tokio::time::timeout(left, connect(&self.endpoint, &self.terms)).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(End::Lost(error))) => cause = error,
                 Ok(Err(end)) => return Err(end),

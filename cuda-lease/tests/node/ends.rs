@@ -69,8 +69,9 @@ fn fault_of_a_tenant_disturbs_no_other() {
     let faults = include_str!("../../../kernels/faults.ptx");
     let store = faulty.device().load_ptx(faults).unwrap().function("null_store").unwrap();
     let config = cuda_async::LaunchConfig::new(1, 1);
-    // SAFETY: takes no argument.
-    let error = unsafe { cuda_async::launch(&store, config, ()) }.sync().unwrap_err();
+    // SAFETY: takes no argument. It writes to address 0, which the device refuses.
+    let launch = unsafe { cuda_async::launch(&store, config, ()) };
+    let error = launch.sync_on(&faulty.device().new_stream().unwrap()).unwrap_err();
     assert!(matches!(error, Error::Fault(_)), "{error}");
     check(&neighbour);
 }

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{
-    Device, DeviceBuffer, Error, Function, LaunchConfig, Result, launch, prelude::*,
-};
+use cuda_async::{Device, DeviceBuffer, Error, Function, LaunchConfig, Result, launch, prelude::*};
 use cuda_lease::{Lease, LeaseBuilder};
 
 /// The longest wait for a state. A test that waits longer has found a bug.
@@ -99,7 +97,8 @@ impl Kernels {
 
     /// Uploads, doubles and reads back.
     pub fn double(&self, values: &[f32]) -> Result<Vec<f32>> {
-        let (stream, config) = (self.device.new_stream()?, LaunchConfig::for_num_elems(values.len()));
+        let (stream, config) =
+            (self.device.new_stream()?, LaunchConfig::for_num_elems(values.len()));
         let double = |x: DeviceBuffer<f32>| {
             let count = values.len() as u32;
             // SAFETY: reads and writes `x`, of `count` elements.

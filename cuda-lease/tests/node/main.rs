@@ -4,3 +4,4 @@ mod ends;
 mod harness;
 mod hostile;
 mod life;
+mod network;

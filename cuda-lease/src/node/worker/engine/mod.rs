@@ -34,7 +34,7 @@ use crate::{
 /// The maximum number of allocations that a session may have.
 const OBJECT_LIMIT: usize = 1 << 20;
 
-/// The bytes of staging memory for uploads, and as many for downloads.
+/// The bytes of staging memory for uploads, and as many for downloads and for bytes that came with their commands.
 const STAGING: usize = 64 << 20;
 
 pub(super) struct Engine {
@@ -43,6 +43,8 @@ pub(super) struct Engine {
     limits: Limits,
     /// The most submissions of a stream that the backend has at a time.
     backlog: u64,
+    /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk lane.
+    inline: Arc<Staging>,
     uploads: Arc<Staging>,
     downloads: Arc<Staging>,
     state: Mutex<State>,
@@ -60,6 +62,7 @@ impl Engine {
     ) -> Arc<Self> {
         let engine = Arc::new(Self {
             backlog: backend.capabilities().submissions_in_flight.max(1),
+            inline: Staging::new(backend.clone(), STAGING),
             uploads: Staging::new(backend.clone(), STAGING),
             downloads: Staging::new(backend.clone(), STAGING),
             backend,
