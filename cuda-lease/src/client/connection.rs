@@ -42,6 +42,12 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// The time that the end of a lease may take until the connection is closed anyway.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The code with which a node closes the connection of a client that broke the protocol.
+const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
+
+/// The time in which the reason for the end of a stream arrives.
+const REASON: Duration = Duration::from_secs(1);
+
 /// The end of a connection.
 #[derive(Debug)]
 pub(super) enum End {
@@ -55,17 +61,50 @@ pub(super) enum End {
     Closed,
 }
 
-macro_rules! lost {
-    ($($error:ty)*) => {$(
-        impl From<$error> for End {
-            fn from(error: $error) -> Self {
-                End::Lost(error.to_string())
+impl From<quinn::ConnectionError> for End {
+    fn from(error: quinn::ConnectionError) -> Self {
+        match error {
+            quinn::ConnectionError::ApplicationClosed(close) if close.error_code == BROKEN => {
+                let reason = String::from_utf8_lossy(&close.reason).into_owned();
+                End::Refused(Status::BadRequest, reason)
             }
+            other => End::Lost(describe(&other)),
         }
-    )*};
+    }
 }
 
-lost! { quinn::ConnectionError quinn::WriteError quinn::ReadError quinn::ConnectError }
+impl From<quinn::WriteError> for End {
+    fn from(error: quinn::WriteError) -> Self {
+        match error {
+            quinn::WriteError::ConnectionLost(lost) => lost.into(),
+            // The node stopped the stream: the reason follows.
+            quinn::WriteError::Stopped(_) => End::Closed,
+            other => End::Lost(describe(&other)),
+        }
+    }
+}
+
+impl From<quinn::ReadError> for End {
+    fn from(error: quinn::ReadError) -> Self {
+        match error {
+            quinn::ReadError::ConnectionLost(lost) => lost.into(),
+            quinn::ReadError::Reset(_) => End::Closed,
+            other => End::Lost(describe(&other)),
+        }
+    }
+}
+
+impl From<quinn::ConnectError> for End {
+    fn from(error: quinn::ConnectError) -> Self {
+        End::Lost(describe(&error))
+    }
+}
+
+/// The message of an error and of its causes.
+fn describe(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |it| it.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
 
 impl From<SessionError> for End {
     fn from(error: SessionError) -> Self {
@@ -305,6 +344,10 @@ impl Driver {
             if self.link.lost().is_some() {
                 return self.finish().await;
             }
+            let end = match end {
+                End::Closed => reason(&connection).await,
+                end => end,
+            };
             tracing::debug!(?end, address = self.terms.address, "the connection ended");
             let resumed = match end {
                 End::Lost(cause) => self.reconnect(cause).await,
@@ -409,6 +452,14 @@ impl Driver {
         self.link.lose(Error::Disconnected { address, cause, may_have_run: true });
         self.endpoint.close(0u32.into(), b"");
         _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
+    }
+}
+
+/// The reason for which the node closed a stream.
+async fn reason(connection: &quinn::Connection) -> End {
+    match tokio::time::timeout(REASON, connection.closed()).await {
+        Ok(closed) => closed.into(),
+        Err(_) => End::Closed,
     }
 }
 

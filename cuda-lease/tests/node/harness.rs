@@ -37,6 +37,11 @@ impl Node {
         LeaseBuilder::new(&self.address).min_vram(64 << 20)
     }
 
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The process ids of the workers.
     pub fn workers(&self) -> Vec<u32> {
         children(self.child.id())

@@ -5,3 +5,4 @@ mod harness;
 mod hostile;
 mod life;
 mod network;
+mod raw;
