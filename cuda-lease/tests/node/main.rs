@@ -1,5 +1,6 @@
 //! Nodes with worker processes: the life and the end of leases, and clients that break the rules.
 
+mod cycles;
 mod ends;
 mod harness;
 mod hostile;
