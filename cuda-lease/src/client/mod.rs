@@ -11,6 +11,7 @@ mod backend;
 mod builder;
 mod connection;
 mod control;
+mod end;
 mod lanes;
 mod lease;
 mod link;

@@ -184,7 +184,7 @@ fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
 #[test]
 fn huge_sizes_are_refused_without_an_allocation() {
     attack(async |node| {
-        let before = memory(&node);
+        let before = memory(node);
         let mut client = RawClient::connect(&node.address).await;
         let (lease, token, mut stream) = session(&mut client).await;
         let mut put = Stream::open(&client.connection).await;
@@ -211,7 +211,7 @@ fn huge_sizes_are_refused_without_an_allocation() {
             stream.reply().await.map(|(opcode, body)| Event::decode(opcode, &body)),
             Ok(Ok(Event::Progress { complete: 2, .. }))
         ) {}
-        assert!(memory(&node) < before + (64 << 20), "{before} bytes before");
+        assert!(memory(node) < before + (64 << 20), "{before} bytes before");
     });
 }
 
@@ -222,7 +222,7 @@ fn bytes_that_were_not_announced_occupy_bounded_memory() {
         let mut client = RawClient::connect(&node.address).await;
         let (lease, token, _commands) = session(&mut client).await;
         let (mut bulk, _) = client.attach(lease, token, Lane::Bulk).await;
-        let before = memory(&node);
+        let before = memory(node);
         let bytes = vec![0; Chunk::LIMIT];
         let flood = async {
             for sequence in 1..=1024 {
@@ -233,7 +233,7 @@ fn bytes_that_were_not_announced_occupy_bounded_memory() {
         // The node stops reading, so the flood does not end.
         let ended = tokio::time::timeout(std::time::Duration::from_secs(3), flood).await;
         assert!(ended.is_err(), "the node took 256 MiB");
-        assert!(memory(&node) < before + (96 << 20), "{before} bytes before");
+        assert!(memory(node) < before + (96 << 20), "{before} bytes before");
     });
 }
 
@@ -248,7 +248,7 @@ fn slow_reader_occupies_bounded_memory() {
         let bytes = 1 << 20;
         let allocate = Command::Allocate { id: AllocId(1), bytes, at: ticket(1) };
         command(&mut commands, 2, allocate).await;
-        let before = memory(&node);
+        let before = memory(node);
         for blob in 1..=512u64 {
             let region = Region { alloc: AllocId(1), offset: 0 };
             let step = Step::Read { from: region, blob: BlobId(blob), bytes };
@@ -256,7 +256,7 @@ fn slow_reader_occupies_bounded_memory() {
             command(&mut commands, blob + 2, read).await;
         }
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-        assert!(memory(&node) < before + (256 << 20), "{before} bytes before");
+        assert!(memory(node) < before + (256 << 20), "{before} bytes before");
     });
 }
 

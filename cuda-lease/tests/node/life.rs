@@ -92,3 +92,17 @@ fn request_that_no_device_can_serve_is_refused() {
     let refused = node.lease().on_device("cuda:7").acquire().unwrap_err();
     assert_eq!(status(&refused), Some(Status::NotFound), "{refused}");
 }
+
+#[test]
+fn session_leases_take_turns_on_their_device() {
+    let node = Node::start(&[]);
+    let acquire = || node.lease().exclusive(Exclusivity::Session).acquire().unwrap();
+    let leases = [acquire(), acquire(), acquire()];
+    let refused = node.lease().acquire().unwrap_err();
+    assert_eq!(status(&refused), Some(Status::CapacityExceeded), "{refused}");
+    std::thread::scope(|scope| {
+        for lease in &leases {
+            scope.spawn(|| (0..20).for_each(|_| check(lease)));
+        }
+    });
+}

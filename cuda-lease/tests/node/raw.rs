@@ -34,8 +34,7 @@ impl RawClient {
     /// Connects and greets.
     pub async fn connect(address: &str) -> Self {
         let mut client = Self::connect_silently(address).await;
-        let hello =
-            Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
         client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
         client.control.reply().await.unwrap();
         client

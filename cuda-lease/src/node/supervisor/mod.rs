@@ -12,6 +12,7 @@ mod leases;
 mod server;
 mod session;
 mod streams;
+mod turns;
 mod workers;
 
 pub use server::{DeviceOptions, Node, NodeOptions};

@@ -158,7 +158,7 @@ impl Node {
             streams: STREAMS,
             module_bytes: MODULE_BYTES,
         };
-        let key = TokenKey::random().map_err(|error| invalid(&error))?;
+        let key = TokenKey::random().map_err(invalid)?;
         let leases = Leases::new(table, key, slots, limits);
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport().into());

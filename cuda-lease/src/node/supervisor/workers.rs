@@ -106,7 +106,7 @@ pub(super) struct WorkerHandle {
 
 enum Body {
     Threads(Threads),
-    Process(WorkerProcess),
+    Process(Box<WorkerProcess>),
 }
 
 /// A worker that is threads of this process.
@@ -134,7 +134,7 @@ impl Launcher {
             Launcher::InProcess(provider) => in_process(provider.clone())?,
             Launcher::Process(launcher) => {
                 let (process, ends) = launcher.launch().map_err(failed)?;
-                (ends, Body::Process(process))
+                (ends, Body::Process(Box::new(process)))
             }
         };
         let device = ready(&mut ends).await?;

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use super::{
     engine::Engine,
-    messages::{Assign, Ready, WorkerBlob},
-    reports::{Landing, Reports, Sink},
+    messages::{Assign, Drain, Ready, WorkerBlob},
+    reports::{AfterProgress, Landing, Reports, Sink},
     sockets::{ReadError, read_frames},
     staging::{PIECE, Staged},
 };
@@ -149,6 +149,10 @@ fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
         engine.blob(blob.hash, blob.total, &blob.part);
         return Ok(());
     }
+    if frame.header.opcode == Drain::OPCODE {
+        engine.drain(Drain::decode(frame.body)?.request);
+        return Ok(());
+    }
     engine.command(Command::decode(frame.header.opcode, frame.body)?)
 }
 
@@ -189,7 +193,7 @@ fn write_downloads(
         // A download that waits for staging memory can go on.
         let engine = engine.lock().clone();
         if let Some(engine) = engine {
-            engine.pump();
+            engine.after_progress();
         }
         if socket.write_all(&out).is_err() {
             return;

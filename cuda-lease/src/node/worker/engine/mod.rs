@@ -10,7 +10,7 @@ mod state;
 mod work;
 
 use std::sync::{
-    Arc,
+    Arc, Weak,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use self::state::{State, Stream, is_there, violation};
 use super::{
     held::{Download, Task, Upload},
-    reports::{Keep, Reports},
+    reports::{AfterProgress, Keep, Reports},
     staging::Staging,
 };
 use crate::{
@@ -72,7 +72,8 @@ impl Engine {
             announced: Condvar::new(),
             is_holding: AtomicBool::new(false),
         });
-        reports.attach(Arc::downgrade(&engine));
+        let after_progress: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&engine);
+        reports.attach(after_progress);
         engine
     }
 
@@ -162,13 +163,6 @@ impl Engine {
         self.uploads.close();
     }
 
-    /// Carries out held commands that can run now.
-    pub(super) fn pump(&self) {
-        if self.is_holding.load(Ordering::Acquire) {
-            self.advance(&mut self.state.lock());
-        }
-    }
-
     fn submit(
         &self,
         state: &mut State,
@@ -228,6 +222,14 @@ impl Engine {
     fn control(&self, control: Control) {
         // SAFETY: commands are carried out in the client's order, and the rules of the module apply to what it frees.
         _ = unsafe { self.backend.control(control) };
+    }
+}
+
+impl AfterProgress for Engine {
+    fn after_progress(&self) {
+        if self.is_holding.load(Ordering::Acquire) {
+            self.advance(&mut self.state.lock());
+        }
     }
 }
 
