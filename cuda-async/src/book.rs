@@ -39,3 +39,11 @@ struct HowItWorks;
 
 #[doc = include_str!("../../book/src/performance.md")]
 struct Performance;
+
+#[cfg(feature = "lease")]
+#[doc = include_str!("../../book/src/leases.md")]
+struct Leases;
+
+#[cfg(feature = "lease")]
+#[doc = include_str!("../../book/src/nodes.md")]
+struct Nodes;
