@@ -17,6 +17,9 @@ use crate::{
 /// Received bytes are acknowledged in steps of this size.
 const ACKNOWLEDGE: usize = 256 << 10;
 
+/// The packets that one read takes at most.
+const PACKETS: usize = 64;
+
 /// The incoming sequences of a session. They outlive connections.
 pub(super) struct Received {
     pub(super) commands: RefCell<Incoming>,
@@ -154,8 +157,10 @@ impl LaneStream {
                 self.acknowledge.set(sequence);
                 self.wake(link).notify_one();
             }
-            match stream.read_chunk(usize::MAX, true).await? {
-                Some(chunk) => buffer.extend(&chunk.bytes),
+            // A chunk is the content of one packet.
+            let mut chunks = [const { Bytes::new() }; PACKETS];
+            match stream.read_chunks(&mut chunks).await? {
+                Some(count) => chunks[..count].iter().for_each(|chunk| buffer.extend(chunk)),
                 None => return Err(End::Closed),
             }
         }

@@ -1,5 +1,6 @@
 //! Reading frames from a QUIC stream.
 
+use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 
 use crate::wire::{Frame, FrameBuffer, Refused, WireError, put_frame};
@@ -7,6 +8,9 @@ use cuda_core::protocol::Status;
 
 /// The bytes that one read takes at most.
 const READ: usize = 256 << 10;
+
+/// The packets that one read takes at most.
+const PACKETS: usize = 64;
 
 /// The end of a stream or connection.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +56,11 @@ impl FrameStream {
 
     /// Reads more bytes. Cancelling this loses nothing.
     pub(super) async fn fill(&mut self) -> Result<(), End> {
-        match self.stream.read_chunk(READ, true).await? {
-            Some(chunk) => {
-                self.buffer.extend(&chunk.bytes);
+        // A chunk is the content of one packet.
+        let mut chunks = [const { Bytes::new() }; PACKETS];
+        match self.stream.read_chunks(&mut chunks).await? {
+            Some(count) => {
+                chunks[..count].iter().for_each(|chunk| self.buffer.extend(chunk));
                 Ok(())
             }
             None => Err(End::Closed),
