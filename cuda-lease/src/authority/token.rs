@@ -112,7 +112,7 @@ impl FromStr for Token {
 fn text_version(text: &str) -> Option<u32> {
     let (version, _) = text.strip_prefix("lt")?.split_once('_')?;
     let digits = version.bytes().all(|byte| byte.is_ascii_digit());
-    version.parse().ok().filter(|version| digits && *version != VERSION.into())
+    version.parse().ok().filter(|version| digits && *version != u32::from(VERSION))
 }
 
 impl fmt::Debug for Token {

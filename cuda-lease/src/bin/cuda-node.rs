@@ -72,6 +72,9 @@ struct NodeArgs {
     /// The limits of tenants, a TOML file. It is read again on SIGHUP.
     #[arg(long)]
     quotas: Option<PathBuf>,
+    /// A file to which one line of JSON is appended for each decision about a lease.
+    #[arg(long)]
+    audit: Option<PathBuf>,
     /// Serves without client certificates, on a loopback address only.
     #[arg(long, conflicts_with_all = ["cert", "key", "client_ca"])]
     insecure: bool,
@@ -163,6 +166,7 @@ fn serve(args: NodeArgs) -> Result<()> {
         ..TableConfig::default()
     };
     options.submissions_in_flight = args.submissions;
+    options.audit = args.audit.clone();
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;
     println!("listening on {}", node.address());

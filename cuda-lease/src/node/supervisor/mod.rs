@@ -4,6 +4,7 @@
 //! streams for blobs ([`blobs`]). The frames of a lane go to the worker of the lease as they are. The folder uses `wire`,
 //! `session`, `authority` and the sockets of `worker`.
 
+mod audit;
 mod blobs;
 mod connection;
 mod control;

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
     thread,
 };
@@ -10,6 +11,7 @@ use cuda_core::{Error, Provider, Result};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{
+    audit::Audit,
     connection,
     leases::{Client, Leases, Slot},
     workers::{Launcher, Workers},
@@ -51,6 +53,8 @@ pub struct NodeOptions {
     pub quotas: Quotas,
     /// The maximum number of submissions of a client in flight on a stream.
     pub submissions_in_flight: u64,
+    /// The file to which one line of JSON is appended for each decision about a lease.
+    pub audit: Option<PathBuf>,
 }
 
 /// A device of a node.
@@ -124,6 +128,7 @@ impl NodeOptions {
             table: TableConfig::default(),
             quotas: Quotas::default(),
             submissions_in_flight: 4096,
+            audit: None,
         }
     }
 }
@@ -159,7 +164,13 @@ impl Node {
             module_bytes: MODULE_BYTES,
         };
         let key = TokenKey::random().map_err(invalid)?;
-        let leases = Leases::new(table, key, slots, limits);
+        let audit = match &options.audit {
+            None => Audit::default(),
+            Some(path) => Audit::append_to(path).map_err(|error| {
+                Error::host(format!("failed to open the audit log {}", path.display()), &error)
+            })?,
+        };
+        let leases = Leases::new(table, key, slots, limits, audit);
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport().into());
         let endpoint = {

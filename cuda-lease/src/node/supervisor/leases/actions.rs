@@ -10,7 +10,7 @@ use super::{Entry, Leases, State, millis};
 use crate::{
     node::{
         leases::{Action, Cause, LeaseId, SlotId},
-        supervisor::workers::WorkerHandle,
+        supervisor::{audit::Entry as Decision, workers::WorkerHandle},
     },
     wire::{Event, Exclusivity},
 };
@@ -38,6 +38,14 @@ impl Leases {
                 state.announce(lease, &cause, notice);
             }
             Action::StopAdmission { lease, cause } => {
+                let (event, reason) = ("ending", Some(cause.to_string()));
+                let lease_id = Some(lease.0);
+                self.audit.write(&Decision {
+                    event,
+                    lease: lease_id,
+                    reason,
+                    ..Decision::default()
+                });
                 state.announce(lease, &cause, Duration::ZERO);
                 if let Some(entry) = state.entries.get_mut(&lease) {
                     if let Some(session) = &entry.session {
@@ -48,7 +56,8 @@ impl Leases {
             }
             Action::KillWorker { lease } => self.kill(state, lease),
             Action::Fence { slot } => {
-                let device = self.slots.get(slot.0).map(|slot| slot.info.address.clone());
+                let device = self.slots.get(slot.0).map(|slot| &*slot.info.address);
+                self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(
                     ?device,
                     "a device is fenced: memory of an ended lease did not come back"
@@ -96,6 +105,8 @@ impl Leases {
             if let Some(worker) = worker {
                 worker.kill().await;
             }
+            let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
+            leases.audit.write(&ended);
             leases.change(|state, now| state.table.worker_gone(now, lease, true));
         });
     }

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::{
+    audit::{Audit, Entry as Decision},
     blobs::Blobs,
     session::Session,
     turns::{Turn, Turns},
@@ -55,6 +56,7 @@ pub(super) struct Leases {
     slots: Vec<Slot>,
     /// The limits of every session, without its memory.
     limits: Limits,
+    audit: Audit,
     state: Mutex<State>,
     /// The table may have a new deadline.
     changed: Notify,
@@ -89,11 +91,12 @@ impl Leases {
         key: TokenKey,
         slots: Vec<Slot>,
         limits: Limits,
+        audit: Audit,
     ) -> Arc<Self> {
         let (entries, waiting, blobs, serial) = Default::default();
         let state = Mutex::new(State { table, entries, waiting, blobs, serial });
         let started = Instant::now();
-        Arc::new(Self { started, key, slots, limits, state, changed: Notify::new() })
+        Arc::new(Self { started, key, slots, limits, audit, state, changed: Notify::new() })
     }
 
     fn now(&self) -> Duration {
@@ -144,6 +147,26 @@ impl Leases {
 
     /// Grants a lease, perhaps after a wait.
     pub(super) async fn allocate(
+        self: &Arc<Self>,
+        client: &Client,
+        request: Allocate,
+    ) -> Result<Granted, Refusal> {
+        let (tenant, memory) = (Some(client.tenant.as_str()), Some(request.min_vram));
+        let granted = self.place(client, request).await;
+        self.audit.write(&match &granted {
+            Ok(granted) => {
+                let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
+                Decision { event: "granted", tenant, lease, device, memory, reason: None }
+            }
+            Err((status, detail)) => {
+                let reason = Some(format!("{status}: {detail}"));
+                Decision { event: "refused", tenant, memory, reason, ..Decision::default() }
+            }
+        });
+        granted
+    }
+
+    async fn place(
         self: &Arc<Self>,
         client: &Client,
         request: Allocate,
@@ -237,6 +260,8 @@ impl Leases {
     ) -> Result<Renewed, Refusal> {
         let generation = self.verify(client, lease, token)?;
         let id = LeaseId(lease);
+        let (tenant, event) = (Some(client.tenant.as_str()), "renewed");
+        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
         self.change(|state, now| {
             let renewed = state.table.renew(now, id, generation, secs).map_err(refusal)?;
             let generation = renewed.generation as u32;
@@ -253,6 +278,8 @@ impl Leases {
         token: &[u8],
     ) -> Result<(), Refusal> {
         self.verify(client, lease, token)?;
+        let (tenant, event) = (Some(client.tenant.as_str()), "freed");
+        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
         self.change(|state, now| state.table.free(now, LeaseId(lease))).map_err(refusal)
     }
 
