@@ -204,6 +204,7 @@ impl LeaseBuilder {
                 device: self.device.clone(),
                 wait_ms: self.wait.as_millis().try_into().unwrap_or(u32::MAX),
                 priority: self.priority,
+                detached: false,
             },
             renew_up_to: self.renew_up_to,
         })

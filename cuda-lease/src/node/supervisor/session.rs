@@ -31,7 +31,6 @@ pub(super) struct Session {
     pub(super) epoch: u32,
     commands: Lane,
     bulk: Lane,
-    limits: Limits,
     blobs: Arc<Blobs>,
     /// Blobs that the worker waits for.
     wanted: Mutex<FxHashSet<Hash>>,
@@ -63,7 +62,6 @@ impl Session {
             epoch,
             commands,
             bulk,
-            limits,
             blobs,
             wanted: Mutex::default(),
             sending_blob: tokio::sync::Mutex::default(),
@@ -116,11 +114,6 @@ impl Session {
     /// Waits until the worker is gone.
     pub(super) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
-    }
-
-    /// The limits of the session.
-    pub(super) fn limits(&self) -> &Limits {
-        &self.limits
     }
 
     /// Announces that the lease ends soon.

@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 
 use super::{
     engine::Engine,
+    jobs::JobServer,
     messages::{Assign, Ready, WorkerBlob},
+    quota::Quota,
     reports::{Landing, Reports, Sink},
     sockets::read_frames,
     staging::{PIECE, Staged},
@@ -31,6 +33,7 @@ pub struct Worker {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
     landed: Receiver<Landing>,
+    quota: Arc<Quota>,
 }
 
 impl Worker {
@@ -42,7 +45,13 @@ impl Worker {
         let (bulk, landed): (Sender<Landing>, _) = channel();
         let reports = Reports::new(bulk);
         let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
-        Ok(Self { backend, reports, landed })
+        Ok(Self { backend, reports, landed, quota: Arc::default() })
+    }
+
+    /// Returns the server of the stateless submits of the same lease. It opens a device of its own when the first one
+    /// arrives, so it costs nothing before.
+    pub fn jobs(&self, provider: Arc<dyn Provider>, ordinal: u32) -> JobServer {
+        JobServer::new(provider, ordinal, self.quota.clone())
     }
 
     /// Serves one session, until the supervisor closes the sockets.
@@ -50,7 +59,7 @@ impl Worker {
     /// # Errors
     /// An error if a thread cannot be started or a socket fails.
     pub fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
-        let Self { backend, reports, landed } = self;
+        let Self { backend, reports, landed, quota } = self;
         let device = backend.info().clone();
         reports.outbox.push_frame(Ready::OPCODE, |out| Ready { device }.encode(out));
         let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
@@ -65,7 +74,7 @@ impl Worker {
         let ended = read_frames(&commands, |frame| {
             let current = engine.lock().clone();
             let Some(current) = current else {
-                let assigned = assign(&frame, &backend, &reports);
+                let assigned = assign(&frame, &backend, &reports, &quota);
                 let Some(made) = assigned else { return false };
                 *engine.lock() = Some(made.clone());
                 let bulk = bulk.try_clone();
@@ -123,10 +132,11 @@ fn assign(
     frame: &Frame<'_>,
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
+    quota: &Arc<Quota>,
 ) -> Option<Arc<Engine>> {
     let assign =
         Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
-    Some(Engine::new(backend.clone(), reports.clone(), assign.limits))
+    Some(Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone()))
 }
 
 fn take(engine: &Engine, frame: &Frame<'_>) -> std::result::Result<(), SessionError> {

@@ -23,6 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use self::state::{State, Stream, is_there, violation};
 use super::{
     held::{Download, Task, Upload},
+    quota::Quota,
     reports::{Keep, Reports},
     staging::Staging,
 };
@@ -41,6 +42,7 @@ pub(super) struct Engine {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
     limits: Limits,
+    quota: Arc<Quota>,
     /// The most submissions of a stream that the backend has at a time.
     backlog: u64,
     uploads: Arc<Staging>,
@@ -57,7 +59,9 @@ impl Engine {
         backend: Arc<dyn Backend>,
         reports: Arc<Reports>,
         limits: Limits,
+        quota: Arc<Quota>,
     ) -> Arc<Self> {
+        quota.set_limit(limits.memory);
         let engine = Arc::new(Self {
             backlog: backend.capabilities().submissions_in_flight.max(1),
             uploads: Staging::new(backend.clone(), STAGING),
@@ -65,6 +69,7 @@ impl Engine {
             backend,
             reports: reports.clone(),
             limits,
+            quota,
             state: Mutex::default(),
             announced: Condvar::new(),
             is_holding: AtomicBool::new(false),
