@@ -26,22 +26,29 @@ pub fn link() -> Option<Device> {
     Some(LINK.get_or_init(open).clone())
 }
 
-/// A CPU device that is leased from a node of this process, over the loopback network.
+/// A device that is leased over the loopback network: a CPU device of a node in this process, or a device of the node
+/// whose address is in the environment variable `LEASE_NODE`.
 pub fn lease() -> Option<Device> {
     static LEASE: OnceLock<Device> = OnceLock::new();
     Some(LEASE.get_or_init(|| own_lease(CpuProvider::default())).clone())
 }
 
-/// A device of `provider` that no other test uses, leased from a node of its own.
+/// A leased device that no other test uses. It is a device of `provider` if the node is in this process.
 pub fn own_lease(provider: CpuProvider) -> Device {
-    let mut options = NodeOptions::loopback(vec![DeviceOptions::in_process(provider).unwrap()]);
+    let address = std::env::var("LEASE_NODE").unwrap_or_else(|_| start_node(provider));
+    let lease = LeaseBuilder::new(address).min_vram(4 << 30).acquire().unwrap();
+    lease.device().clone()
+}
+
+/// Starts a node that serves until the process ends, and returns its address.
+fn start_node(provider: CpuProvider) -> String {
+    let mut options = NodeOptions::loopback(vec![DeviceOptions::in_process(provider)]);
     // As a local device, so that tests of this limit end soon.
     options.submissions_in_flight = 768;
     let node = Node::start(options).unwrap();
-    let lease = LeaseBuilder::new(node.address().to_string()).min_vram(4 << 30).acquire().unwrap();
-    // It serves the device until the process ends.
+    let address = node.address().to_string();
     std::mem::forget(node);
-    lease.device().clone()
+    address
 }
 
 /// Streams that the tests of the suite use at a time, and some more. A device has memory for 128. The creation of another

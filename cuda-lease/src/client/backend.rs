@@ -10,10 +10,7 @@ use cuda_core::{
     },
 };
 
-use super::{
-    connection::Connection,
-    link::{Link, SMALL},
-};
+use super::{connection::Connection, link::Link};
 use crate::wire::{Command, ImageKind, Query, Step};
 
 /// A device that is leased from a node.
@@ -75,7 +72,7 @@ unsafe impl Backend for LeaseBackend {
                 send(Step::Fill { to: *to, pattern: *pattern, count: *count });
             }
             Work::Timestamp { to } => send(Step::Timestamp { to: *to }),
-            Work::Upload { from, to, bytes } if *bytes <= SMALL => {
+            Work::Upload { from, to, bytes } if self.link.upload_inline(ticket, *bytes) => {
                 // SAFETY: the bytes do not change until the upload is accepted.
                 let all = unsafe { block(host)?.shared_bytes() };
                 let start = from.offset as usize;

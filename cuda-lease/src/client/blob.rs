@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cuda_core::protocol::Status;
 use quinn::RecvStream;
 
-use super::connection::End;
+use super::end::End;
 use crate::wire::{FrameBuffer, Hash, PutBlob, Refused, WireError, put_frame};
 
 /// Sends a blob, and waits until the node has it. The inner error is a refusal of the node.

@@ -9,7 +9,7 @@ use cuda_core::{Device, Error, Result};
 
 use super::{
     address::Address,
-    connection::{Terms, random},
+    connection::{RESUME_WINDOW, Terms, random},
     lease::Lease,
     provider::{DEFAULT_RENEWAL, LeaseProvider},
 };
@@ -44,6 +44,7 @@ pub struct LeaseBuilder {
     wait: Duration,
     priority: i32,
     renew_up_to: Option<Duration>,
+    resume_within: Duration,
     tls: ClientTls,
 }
 
@@ -60,6 +61,7 @@ impl LeaseBuilder {
             wait: Duration::ZERO,
             priority: 0,
             renew_up_to: Some(DEFAULT_RENEWAL),
+            resume_within: RESUME_WINDOW,
             tls: ClientTls::loopback(),
         }
     }
@@ -148,6 +150,13 @@ impl LeaseBuilder {
         self
     }
 
+    /// Sets the time within which a lost connection is resumed. Then the lease is lost. The default is 10 seconds, for
+    /// which the node keeps the lease too.
+    pub fn resume_within(mut self, time: Duration) -> Self {
+        self.resume_within = time;
+        self
+    }
+
     /// Sets the certificates of the connection.
     pub fn tls(mut self, tls: ClientTls) -> Self {
         self.tls = tls;
@@ -197,6 +206,7 @@ impl LeaseBuilder {
             tls,
             allocate: self.request()?,
             renew_up_to: self.renew_up_to,
+            resume_within: self.resume_within,
         })
     }
 

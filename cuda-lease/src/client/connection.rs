@@ -20,17 +20,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     blob::put_blob,
     control::{ControlStream, Request, Unanswered},
+    end::{End, lost, unavailable},
     lanes::{Access, LaneStream, Received},
     link::Link,
     renewal::Renewal,
     submit::Channel,
 };
-use crate::{
-    session::SessionError,
-    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, WireError, opcode},
-};
+use crate::wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, opcode};
 
-/// The time within which a lost connection is resumed.
+/// The time within which a lost connection is resumed if the user states no other.
 pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
 
 /// The time that a request for a new connection takes at most.
@@ -42,42 +40,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// The time that the end of a lease may take until the connection is closed anyway.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The end of a connection.
-#[derive(Debug)]
-pub(super) enum End {
-    /// The connection was lost. It may be resumed.
-    Lost(String),
-    /// The node refused a request about the session.
-    Refused(Status, String),
-    /// The node broke the protocol.
-    Broken(SessionError),
-    /// The node closed a stream.
-    Closed,
-}
-
-macro_rules! lost {
-    ($($error:ty)*) => {$(
-        impl From<$error> for End {
-            fn from(error: $error) -> Self {
-                End::Lost(error.to_string())
-            }
-        }
-    )*};
-}
-
-lost! { quinn::ConnectionError quinn::WriteError quinn::ReadError quinn::ConnectError }
-
-impl From<SessionError> for End {
-    fn from(error: SessionError) -> Self {
-        End::Broken(error)
-    }
-}
-
-impl From<WireError> for End {
-    fn from(error: WireError) -> Self {
-        End::Broken(error.into())
-    }
-}
+/// The time in which the reason for the end of a stream arrives.
+const REASON: Duration = Duration::from_secs(1);
 
 /// The place and the terms of a lease.
 #[derive(Clone)]
@@ -90,6 +54,8 @@ pub(super) struct Terms {
     pub(super) allocate: Allocate,
     /// The total time up to which the lease is renewed. `None`: it is not renewed.
     pub(super) renew_up_to: Option<Duration>,
+    /// The time within which a lost connection is resumed.
+    pub(super) resume_within: Duration,
 }
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.
@@ -309,6 +275,10 @@ impl Driver {
             if self.link.lost().is_some() {
                 return self.finish().await;
             }
+            let end = match end {
+                End::Closed => reason(&connection).await,
+                end => end,
+            };
             tracing::debug!(?end, address = self.terms.address, "the connection ended");
             let resumed = match end {
                 End::Lost(cause) => self.reconnect(cause).await,
@@ -384,10 +354,10 @@ impl Driver {
         &mut self,
         mut cause: String,
     ) -> Result<(quinn::Connection, ControlStream), End> {
-        let deadline = Instant::now() + RESUME_WINDOW;
+        let deadline = Instant::now() + self.terms.resume_within;
         while Instant::now() < deadline {
-            match tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.endpoint, &self.terms)).await
-            {
+            let left = deadline.saturating_duration_since(Instant::now()).min(CONNECT_TIMEOUT);
+            match tokio::time::timeout(left, connect(&self.endpoint, &self.terms)).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(End::Lost(error))) => cause = error,
                 Ok(Err(end)) => return Err(end),
@@ -415,6 +385,14 @@ impl Driver {
         self.link.lose(Error::Disconnected { address, cause, may_have_run: true });
         self.endpoint.close(0u32.into(), b"");
         _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
+    }
+}
+
+/// The reason for which the node closed a stream.
+async fn reason(connection: &quinn::Connection) -> End {
+    match tokio::time::timeout(REASON, connection.closed()).await {
+        Ok(closed) => closed.into(),
+        Err(_) => End::Closed,
     }
 }
 
@@ -493,38 +471,6 @@ pub(super) async fn connect(
     let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
     let (control, _) = ControlStream::open(&connection).await?;
     Ok((connection, control))
-}
-
-/// The error of a lease that could not be acquired.
-pub(super) fn unavailable(address: &str, end: End) -> Error {
-    let address = address.to_owned();
-    match end {
-        End::Refused(status, detail) => Error::Remote { address, status, detail },
-        end => {
-            let cause = format!("no connection to the node: {}", cause(end));
-            Error::Disconnected { address, cause, may_have_run: false }
-        }
-    }
-}
-
-/// The error of a lease that was lost.
-fn lost(address: &str, end: End) -> Error {
-    let address = address.to_owned();
-    match end {
-        End::Refused(status, detail) if status.ends_lease() => {
-            Error::Remote { address, status, detail }
-        }
-        end => Error::Disconnected { address, cause: cause(end), may_have_run: true },
-    }
-}
-
-fn cause(end: End) -> String {
-    match end {
-        End::Lost(cause) => cause,
-        End::Refused(status, detail) => format!("{status}: {detail}"),
-        End::Broken(error) => format!("the node broke the protocol: {error}"),
-        End::Closed => "the node closed the session".into(),
-    }
 }
 
 /// Random bytes of the operating system.

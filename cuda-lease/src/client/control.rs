@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use tokio::sync::{mpsc, oneshot};
 
-use super::connection::End;
+use super::end::End;
 use crate::wire::{FrameBuffer, Hello, Refused, VERSION, Welcome, WireError, opcode, put_frame};
 use cuda_core::protocol::Status;
 

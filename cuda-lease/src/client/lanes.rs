@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use tokio::sync::Notify;
 
-use super::{connection::End, link::Link};
+use super::{end::End, link::Link};
 use crate::{
     session::{Incoming, Outgoing},
     wire::{

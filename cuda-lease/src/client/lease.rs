@@ -90,7 +90,7 @@ impl Lease {
     ///     node::supervisor::{DeviceOptions, Node, NodeOptions},
     /// };
     ///
-    /// let device = DeviceOptions::in_process(CpuProvider::default())?;
+    /// let device = DeviceOptions::in_process(CpuProvider::default());
     /// let node = Node::start(NodeOptions::loopback(vec![device]))?;
     /// let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;
     ///
@@ -119,7 +119,7 @@ impl Lease {
     #[cfg_attr(not(feature = "node"), doc = "```ignore")]
     /// # use cuda_cpu::CpuProvider;
     /// # use cuda_lease::{LeaseBuilder, node::supervisor::{DeviceOptions, Node, NodeOptions}};
-    /// # let device = DeviceOptions::in_process(CpuProvider::default())?;
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
     /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
     /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;
     /// # let ptx = include_str!("../../../kernels/iota.ptx");

@@ -27,7 +27,7 @@ use crate::{
 const BULK_WINDOW: usize = 16 << 20;
 
 /// Uploads up to this number of bytes travel with their command. Longer ones travel on the bulk lane.
-pub(super) const SMALL: u64 = 16 << 10;
+const SMALL: u64 = 16 << 10;
 
 /// A lease's session, as the client sees it.
 pub(super) struct Link {
@@ -136,6 +136,11 @@ impl Link {
         let pending = Pending { ticket, blob, block, start, bytes, sent: 0 };
         self.bulk.lock().pending.push_back(pending);
         self.send_bulk.notify_one();
+    }
+
+    /// Counts an upload whose bytes travel with its command. Returns `false` if its bytes have to travel on the bulk lane.
+    pub(super) fn upload_inline(&self, ticket: Ticket, bytes: u64) -> bool {
+        bytes <= SMALL && self.state.lock().transfers.add_inline(ticket, bytes)
     }
 
     /// Adds a download.

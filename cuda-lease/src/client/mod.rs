@@ -14,6 +14,7 @@ mod blob;
 mod builder;
 mod connection;
 mod control;
+mod end;
 mod lanes;
 mod lease;
 mod link;

@@ -8,8 +8,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     LeaseBuilder,
-    connection::{Terms, connect, endpoint, unavailable},
+    connection::{Terms, connect, endpoint},
     control::{ControlStream, Request, Unanswered},
+    end::unavailable,
     submit::{Channel, Job, Submit, Target},
 };
 use crate::{
@@ -48,7 +49,7 @@ pub struct DetachedLease {
 ///     node::supervisor::{DeviceOptions, Node, NodeOptions},
 /// };
 ///
-/// let device = DeviceOptions::in_process(CpuProvider::default())?;
+/// let device = DeviceOptions::in_process(CpuProvider::default());
 /// let node = Node::start(NodeOptions::loopback(vec![device]))?;
 /// let address = node.address().to_string();
 ///

@@ -18,6 +18,8 @@ use crate::{session::SessionError, wire::BlobId};
 pub(super) struct Transfers {
     downloads: FxHashMap<BlobId, Download>,
     streams: FxHashMap<StreamId, Stream>,
+    /// The bytes that travel with their commands.
+    inline: u64,
 }
 
 struct Download {
@@ -36,7 +38,14 @@ struct Stream {
     reported: u64,
     /// The submissions whose copies are not finished, in order.
     unfinished: VecDeque<u64>,
+    /// The submissions whose bytes travel with them, and the numbers of bytes.
+    inline: VecDeque<(u64, u64)>,
+    is_retired: bool,
 }
+
+/// The maximum number of bytes that travel with their commands and whose commands are not complete. The node has memory
+/// for as many.
+const INLINE: u64 = 64 << 20;
 
 /// A place for bytes that have arrived.
 pub(super) struct Place {
@@ -65,6 +74,16 @@ impl Transfers {
     /// Adds a copy whose host memory is in use until [`finish`](Self::finish).
     pub(super) fn add(&mut self, ticket: Ticket) {
         self.streams.entry(ticket.stream).or_default().unfinished.push_back(ticket.number);
+    }
+
+    /// Counts an upload whose bytes travel with its command. Returns `false` if there are too many.
+    pub(super) fn add_inline(&mut self, ticket: Ticket, bytes: u64) -> bool {
+        if self.inline + bytes > INLINE {
+            return false;
+        }
+        self.inline += bytes;
+        self.streams.entry(ticket.stream).or_default().inline.push_back((ticket.number, bytes));
+        true
     }
 
     /// Finds the place for the next bytes of a download. Returns `None` for a download that has failed.
@@ -116,6 +135,12 @@ impl Transfers {
     pub(super) fn progress(&mut self, stream: StreamId, complete: u64) -> Option<(StreamId, u64)> {
         let it = self.streams.entry(stream).or_default();
         it.reported = it.reported.max(complete);
+        while let Some((number, bytes)) = it.inline.front()
+            && *number <= complete
+        {
+            self.inline -= bytes;
+            it.inline.pop_front();
+        }
         self.deliverable(stream)
     }
 
@@ -127,6 +152,7 @@ impl Transfers {
             return None;
         }
         stream.complete = complete;
+        self.remove_if_done(id);
         Some((id, complete))
     }
 
@@ -135,9 +161,16 @@ impl Transfers {
         self.streams.get(&stream).map_or(0, |it| it.complete)
     }
 
-    /// Removes a stream.
+    /// Removes a stream, when its copies are finished.
     pub(super) fn retire(&mut self, stream: StreamId) {
-        if self.streams.get(&stream).is_some_and(|it| it.unfinished.is_empty()) {
+        self.streams.entry(stream).or_default().is_retired = true;
+        self.remove_if_done(stream);
+    }
+
+    fn remove_if_done(&mut self, stream: StreamId) {
+        let is_done =
+            |it: &Stream| it.is_retired && it.unfinished.is_empty() && it.inline.is_empty();
+        if self.streams.get(&stream).is_some_and(is_done) {
             self.streams.remove(&stream);
         }
     }

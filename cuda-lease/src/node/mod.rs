@@ -4,6 +4,7 @@
 //! leases, and passes frames between clients and workers. It never uses a device itself.
 
 pub mod leases;
+pub mod process;
 pub mod quotas;
 pub mod supervisor;
 pub mod worker;

@@ -29,7 +29,7 @@ const IN_FLIGHT: usize = 2;
 ///     node::supervisor::{DeviceOptions, Node, NodeOptions},
 /// };
 ///
-/// let device = DeviceOptions::in_process(CpuProvider::default())?;
+/// let device = DeviceOptions::in_process(CpuProvider::default());
 /// let node = Node::start(NodeOptions::loopback(vec![device]))?;
 /// let request = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20);
 /// let (first, second) = (request.clone().acquire()?, request.acquire()?);

@@ -8,7 +8,7 @@ use super::{call::Submitted, channel::Channel, job::Job};
 use crate::{
     client::{
         blob::{put_blob, read_frame},
-        connection::End,
+        end::End,
     },
     wire::{self, FrameBuffer, WireError, put_frame},
 };

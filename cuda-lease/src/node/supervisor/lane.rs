@@ -39,6 +39,8 @@ pub(super) struct Lane {
     attached: watch::Sender<u64>,
     to_worker: mpsc::Sender<Bytes>,
     admission: watch::Sender<Admission>,
+    /// Frames have arrived while the session is paused.
+    waits: Notify,
 }
 
 /// Whether frames reach the worker.
@@ -64,6 +66,7 @@ impl Lane {
             attached: watch::Sender::new(0),
             to_worker,
             admission: watch::Sender::new(Admission::Open),
+            waits: Notify::new(),
         };
         (lane, receiver)
     }
@@ -205,7 +208,7 @@ impl Lane {
             // Between the last of these waits and the end of the round nothing waits: a frame that is counted as received reaches
             // the worker, also if this task is cancelled.
             let place = self.to_worker.reserve().await.map_err(|_| End::Closed)?;
-            let admission = self.admitted().await;
+            let admission = self.admitted(!stream.buffer().is_empty()).await;
             let frames = stream.buffer().take()?;
             let accepted = self.accept(&frames, incoming)?;
             if admission == Admission::Open && !accepted.bytes().is_empty() {
@@ -220,8 +223,18 @@ impl Lane {
         }
     }
 
+    /// Waits until frames arrive while the session is paused.
+    pub(super) async fn waits(&self) {
+        self.waits.notified().await;
+    }
+
     /// Waits while the session is paused.
-    async fn admitted(&self) -> Admission {
+    async fn admitted(&self, has_frames: bool) -> Admission {
+        let now = *self.admission.borrow();
+        if now != Admission::Paused || !has_frames {
+            return now;
+        }
+        self.waits.notify_one();
         let mut admission = self.admission.subscribe();
         let admitted = admission.wait_for(|it| *it != Admission::Paused).await;
         admitted.map_or(Admission::Closed, |it| *it)

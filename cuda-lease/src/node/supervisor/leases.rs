@@ -11,13 +11,14 @@ use bytes::Bytes;
 use cuda_core::{DeviceInfo, Error, protocol::Status};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::{
     blobs::Blobs,
     jobs::Jobs,
     session::Session,
-    workers::{Launcher, WorkerHandle},
+    turns::{Turn, Turns},
+    workers::{WorkerHandle, Workers},
 };
 use crate::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
@@ -25,7 +26,7 @@ use crate::{
         leases::{Action, Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
         quotas::Quotas,
     },
-    wire::{Allocate, DeviceEntry, Event, Granted, InventoryReply, Limits, Renewed},
+    wire::{Allocate, DeviceEntry, Event, Exclusivity, Granted, InventoryReply, Limits, Renewed},
 };
 
 /// A refusal: its status and its message.
@@ -45,7 +46,7 @@ pub(super) struct Client {
 /// A device of the node.
 pub(super) struct Slot {
     pub(super) info: DeviceInfo,
-    pub(super) launcher: Launcher,
+    pub(super) workers: Arc<Workers>,
 }
 
 /// The leases of a node.
@@ -73,6 +74,7 @@ struct State {
 struct Entry {
     slot: SlotId,
     quota: u64,
+    is_session_exclusive: bool,
     /// Whether its worker is ready, or the error for which there is none.
     ready: watch::Sender<Option<Result<(), Refusal>>>,
     worker: Option<WorkerHandle>,
@@ -156,8 +158,8 @@ impl Leases {
                 }
             }
             Action::AssignWorker { lease, slot, quota } => self.assign(state, lease, slot, quota),
-            Action::RunSession { lease } => state.set_running(lease, true),
-            Action::PauseSession { lease } => state.set_running(lease, false),
+            Action::RunSession { lease } => state.set_turn(lease, true),
+            Action::PauseSession { lease } => state.set_turn(lease, false),
             Action::AnnounceRevocation { lease, cause, notice } => {
                 state.announce(lease, &cause, notice);
             }
@@ -183,12 +185,12 @@ impl Leases {
 
     /// Starts a worker for a lease.
     fn assign(self: &Arc<Self>, state: &mut State, lease: LeaseId, slot: SlotId, quota: u64) {
-        if state.table.lease(lease).is_none() {
-            return;
-        }
+        let Some(view) = state.table.lease(lease) else { return };
+        let is_session_exclusive = view.class == Exclusivity::Session;
         let entry = Entry {
             slot,
             quota,
+            is_session_exclusive,
             ready: watch::Sender::new(None),
             worker: None,
             session: None,
@@ -198,12 +200,12 @@ impl Leases {
             cause: None,
         };
         state.entries.insert(lease, entry);
-        let Some(launcher) = self.slots.get(slot.0).map(|slot| slot.launcher.clone()) else {
+        let Some(workers) = self.slots.get(slot.0).map(|slot| slot.workers.clone()) else {
             return;
         };
         let leases = self.clone();
         tokio::spawn(async move {
-            let launched = launcher.launch().await;
+            let launched = workers.take().await;
             leases.change(|state, now| state.launched(lease, launched, now));
         });
     }
@@ -377,16 +379,32 @@ impl Leases {
                     Err((Status::BadRequest, other.into()))
                 };
             }
-            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_sockets);
+            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_lanes);
             let limits = Limits { memory: entry.quota, ..self.limits };
             let address = self.address(entry.slot);
-            let session =
-                Session::start(epoch, worker.ok_or_else(unknown)?, limits, blobs, address)
-                    .map_err(|error| (Status::Internal, error.to_string()))?;
+            let worker = worker.ok_or_else(unknown)?;
+            let turns = entry.is_session_exclusive.then(|| self.turns(id));
+            let session = Session::start(epoch, worker, limits, blobs, address, turns);
             entry.session = Some(session.clone());
             self.watch(id, session.clone());
             Ok(session)
         })
+    }
+
+    /// The turns of a session-exclusive lease. Reports are made by a task: the caller may hold the state.
+    fn turns(self: &Arc<Self>, lease: LeaseId) -> Turns {
+        let (reports, mut reported) = mpsc::unbounded_channel();
+        let leases = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(turn) = reported.recv().await {
+                let Some(leases) = leases.upgrade() else { return };
+                leases.change(|state, now| match turn {
+                    Turn::Busy => state.table.session_busy(now, lease),
+                    Turn::Idle => state.table.session_idle(now, lease),
+                });
+            }
+        });
+        Turns::new(move |turn| _ = reports.send(turn))
     }
 
     /// Reports the end of a session's worker.
@@ -447,6 +465,7 @@ impl State {
         };
         match launched {
             Ok(worker) => {
+                tracing::info!(lease = lease.0, pid = worker.pid(), "a lease has a worker");
                 entry.worker = Some(worker);
                 self.table.worker_ready(now, lease);
                 entry.ready.send_replace(Some(Ok(())));
@@ -464,9 +483,9 @@ impl State {
         authorized.map_err(refusal)
     }
 
-    fn set_running(&self, lease: LeaseId, is_running: bool) {
+    fn set_turn(&self, lease: LeaseId, has_turn: bool) {
         if let Some(session) = self.entries.get(&lease).and_then(|it| it.session.as_ref()) {
-            session.set_running(is_running);
+            session.set_turn(has_turn);
         }
     }
 

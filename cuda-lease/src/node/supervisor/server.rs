@@ -6,18 +6,20 @@ use std::{
     thread,
 };
 
-use cuda_core::{DeviceInfo, Error, Provider, Result};
+use cuda_core::{Error, Provider, Result};
+use tokio::runtime::{Builder, Runtime};
 
 use super::{
     connection,
     leases::{Client, Leases, Slot},
-    workers::Launcher,
+    workers::{Launcher, Workers},
 };
 use crate::{
     authority::{ServerTls, TokenKey},
     client::transport,
     node::{
         leases::{LeaseTable, SlotConfig, TableConfig},
+        process::WorkerLauncher,
         quotas::Quotas,
     },
     wire::Limits,
@@ -53,26 +55,62 @@ pub struct NodeOptions {
 
 /// A device of a node.
 pub struct DeviceOptions {
-    /// The description.
-    pub info: DeviceInfo,
-    /// The limits of its leases.
-    pub slot: SlotConfig,
     launcher: Launcher,
+    capacity: Option<u64>,
+    reserve: u64,
+    max_leases: u32,
+    spares: usize,
 }
 
+/// The memory of a CUDA context, which a worker uses besides the quota of its lease: 526 MiB were measured on an H200.
+const CONTEXT_BYTES: u64 = 526 << 20;
+
 impl DeviceOptions {
-    /// The first device of a provider, for workers that are threads of this process.
-    ///
-    /// # Errors
-    /// The provider has no device.
-    pub fn in_process(provider: impl Provider + 'static) -> Result<Self> {
-        let info = provider.devices()?.into_iter().next().ok_or_else(|| Error::NoDevice {
-            address: provider.scheme().into(),
-            available: "none".into(),
-        })?;
-        let (name, capacity) = (info.address.clone(), info.memory);
-        let slot = SlotConfig { name, capacity, reserve: 0, max_leases: 64 };
-        Ok(Self { info, slot, launcher: Launcher::InProcess(Arc::new(provider)) })
+    /// The first device of a provider, for workers that are threads of this process. A kernel that never ends cannot be
+    /// stopped there, so this is for tests and for a user's own programs.
+    pub fn in_process(provider: impl Provider + 'static) -> Self {
+        Self::new(Launcher::InProcess(Arc::new(provider)), 0)
+    }
+
+    /// A device for workers that are processes.
+    pub fn process(launcher: WorkerLauncher) -> Self {
+        Self { spares: 1, ..Self::new(Launcher::Process(launcher), 0) }
+    }
+
+    fn new(launcher: Launcher, reserve: u64) -> Self {
+        Self { launcher, capacity: None, reserve, max_leases: 64, spares: 0 }
+    }
+
+    /// Sets the memory that leases may use, in bytes. By default it is the memory of the device.
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = Some(bytes);
+        self
+    }
+
+    /// Sets the maximum number of leases. The default is 64.
+    pub fn max_leases(mut self, leases: u32) -> Self {
+        self.max_leases = leases;
+        self
+    }
+
+    /// Sets the number of spare workers that wait for a lease. The default is 1 for processes.
+    pub fn spares(mut self, workers: usize) -> Self {
+        self.spares = workers;
+        self
+    }
+
+    /// Starts a worker, and asks it for its device.
+    async fn open(self) -> Result<(SlotConfig, Slot)> {
+        let workers = Workers::new(self.launcher, self.spares);
+        let info = workers.open().await?;
+        let is_gpu = info.driver.is_some();
+        let reserve = if is_gpu { CONTEXT_BYTES } else { self.reserve };
+        // Spare workers have contexts too.
+        let spare = reserve * self.spares as u64;
+        let capacity = self.capacity.unwrap_or(info.memory.saturating_sub(spare));
+        let name = info.address.clone();
+        let slot = SlotConfig { name, capacity, reserve, max_leases: self.max_leases };
+        Ok((slot, Slot { info, workers }))
     }
 }
 
@@ -95,19 +133,24 @@ pub struct Node {
     address: SocketAddr,
     endpoint: quinn::Endpoint,
     leases: Arc<Leases>,
-    _runtime: tokio::runtime::Runtime,
+    /// `None` after the end.
+    runtime: Option<Runtime>,
 }
 
 impl Node {
     /// Starts a node.
     ///
     /// # Errors
-    /// The settings contradict each other, or the address cannot be listened on.
+    /// A device cannot be opened, the settings contradict each other, or the address cannot be listened on.
     pub fn start(options: NodeOptions) -> Result<Self> {
-        let (slots, devices): (Vec<_>, Vec<_>) =
-            options.devices.into_iter().map(|it| (it.slot, (it.info, it.launcher))).unzip();
-        let table = LeaseTable::new(options.table, slots, options.quotas).map_err(invalid)?;
-        let slots = devices.into_iter().map(|(info, launcher)| Slot { info, launcher }).collect();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))
+            .thread_name("lease-node")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
+        let (configs, slots) = open_all(&runtime, options.devices)?;
+        let table = LeaseTable::new(options.table, configs, options.quotas).map_err(invalid)?;
         let limits = Limits {
             submissions_in_flight: options.submissions_in_flight,
             host_bytes_in_flight: HOST_BYTES,
@@ -115,14 +158,8 @@ impl Node {
             streams: STREAMS,
             module_bytes: MODULE_BYTES,
         };
-        let key = TokenKey::random().map_err(|error| invalid(&error))?;
+        let key = TokenKey::random().map_err(invalid)?;
         let leases = Leases::new(table, key, slots, limits);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))
-            .thread_name("lease-node")
-            .enable_all()
-            .build()
-            .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport().into());
         let endpoint = {
@@ -135,7 +172,7 @@ impl Node {
         let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
         runtime.spawn(leases.clone().run());
         runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls));
-        Ok(Self { address, endpoint, leases, _runtime: runtime })
+        Ok(Self { address, endpoint, leases, runtime: Some(runtime) })
     }
 
     /// Returns the address that the node listens on.
@@ -152,7 +189,24 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.endpoint.close(0u32.into(), b"the node stops");
+        if let Some(runtime) = self.runtime.take() {
+            // Workers end with their handles. A node may be dropped inside another runtime, so nothing waits here.
+            runtime.shutdown_background();
+        }
     }
+}
+
+/// Opens the devices, on a thread of its own: the calling thread may be inside of another runtime.
+fn open_all(
+    runtime: &Runtime,
+    devices: Vec<DeviceOptions>,
+) -> Result<(Vec<SlotConfig>, Vec<Slot>)> {
+    let open = || {
+        let opened = devices.into_iter().map(|device| runtime.block_on(device.open()));
+        opened.collect::<Result<Vec<_>>>().map(|opened| opened.into_iter().unzip())
+    };
+    let opened = thread::scope(|scope| scope.spawn(open).join());
+    opened.unwrap_or_else(|_| Err(invalid("the thread that opens devices panicked")))
 }
 
 fn invalid(error: impl std::fmt::Display) -> Error {

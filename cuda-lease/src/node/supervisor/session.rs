@@ -1,6 +1,6 @@
 //! A session: the lanes of one lease, and its worker.
 
-use std::{os::unix::net::UnixStream, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cuda_core::Error;
@@ -11,9 +11,11 @@ use super::{
     blobs::Blobs,
     lane::{Lane, write_worker},
     streams::{End, FrameStream},
+    turns::{Turn, Turns},
+    workers::Lanes,
 };
 use crate::{
-    node::worker::{Assign, WorkerBlob},
+    node::worker::{Assign, Drain, Drained, WorkerBlob},
     wire::{self, Command, Event, Frame, Hash, Limits, opcode, put_frame},
 };
 
@@ -40,22 +42,22 @@ pub(super) struct Session {
     ended: tokio::sync::watch::Sender<bool>,
     /// The reason that the supervisor has for the end.
     cause: Mutex<Option<Error>>,
+    /// The turns of a session-exclusive lease.
+    turns: Option<Turns>,
 }
 
 impl Session {
     /// Starts a session on a worker that has no lease yet.
-    ///
-    /// # Errors
-    /// The error of the sockets.
     pub(super) fn start(
         epoch: u32,
-        worker: (UnixStream, UnixStream),
+        (commands, bulk): Lanes,
         limits: Limits,
         blobs: Arc<Blobs>,
         address: String,
-    ) -> std::io::Result<Arc<Self>> {
-        let (events, commands_out) = async_socket(worker.0)?.into_split();
-        let (downloads, bulk_out) = async_socket(worker.1)?.into_split();
+        turns: Option<Turns>,
+    ) -> Arc<Self> {
+        let (events, commands_out) = commands.into_split();
+        let (downloads, bulk_out) = bulk.into_split();
         let (commands, from_client) = Lane::new(epoch, EVENTS);
         let (bulk, uploads) = Lane::new(epoch, DOWNLOADS);
         let session = Arc::new(Self {
@@ -67,7 +69,12 @@ impl Session {
             sending_blob: tokio::sync::Mutex::default(),
             ended: tokio::sync::watch::Sender::new(false),
             cause: Mutex::default(),
+            turns,
         });
+        if session.turns.is_some() {
+            session.commands.set_running(false);
+            tokio::spawn(session.clone().take_turns());
+        }
         let mut assign = Vec::new();
         put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| Assign { limits }.encode(out));
         // In front of all frames of the client.
@@ -80,10 +87,10 @@ impl Session {
         });
         let own = session.clone();
         tokio::spawn(async move {
-            own.commands.read_worker(events, is_for_supervisor).await;
+            own.commands.read_worker(events, |frame| own.take(frame)).await;
             own.worker_ended(address);
         });
-        Ok(session)
+        session
     }
 
     /// The worker's socket ended.
@@ -106,9 +113,39 @@ impl Session {
         self.commands.stop_admission();
     }
 
-    /// Lets the worker have commands, or holds them back.
-    pub(super) fn set_running(&self, is_running: bool) {
-        self.commands.set_running(is_running);
+    /// Gives a session-exclusive lease the turn, or takes it back.
+    pub(super) fn set_turn(&self, has_turn: bool) {
+        if let Some(turns) = &self.turns {
+            turns.set(has_turn, |is_running| self.commands.set_running(is_running));
+        }
+    }
+
+    /// Requests turns, and asks the worker when it has completed everything.
+    async fn take_turns(self: Arc<Self>) {
+        let Some(turns) = &self.turns else { return };
+        loop {
+            tokio::select! {
+                () = self.commands.waits() => turns.report(Turn::Busy),
+                () = turns.has_passed.notified() => {
+                    let drain = Drain { request: turns.request() };
+                    let mut out = Vec::new();
+                    put_frame(&mut out, Drain::OPCODE, 0, 0, |out| drain.encode(out));
+                    self.commands.send_to_worker(out.into()).await;
+                }
+                () = self.ended() => return,
+            }
+        }
+    }
+
+    /// Takes a frame of the worker. Returns whether it was for the supervisor.
+    fn take(&self, frame: &Frame<'_>) -> bool {
+        if let (Drained::OPCODE, Some(turns)) = (frame.header.opcode, &self.turns)
+            && let Ok(drained) = Drained::decode(frame.body)
+        {
+            turns.drained(drained.request, |is_running| self.commands.set_running(is_running));
+        }
+        // The opcodes of messages between supervisor and worker.
+        (0x0700..0x0800).contains(&frame.header.opcode)
     }
 
     /// Waits until the worker is gone.
@@ -140,6 +177,9 @@ impl Session {
 
     /// A command was passed to the worker: sends the code of a module behind it.
     fn seen(self: &Arc<Self>, frame: &Frame<'_>) {
+        if let Some(turns) = &self.turns {
+            turns.pass();
+        }
         if frame.header.opcode != opcode::MODULE_LOAD {
             return;
         }
@@ -185,14 +225,4 @@ impl Session {
             }
         });
     }
-}
-
-/// Whether a frame of the worker is not for the client.
-fn is_for_supervisor(frame: &Frame<'_>) -> bool {
-    (0x0700..0x0800).contains(&frame.header.opcode)
-}
-
-fn async_socket(socket: UnixStream) -> std::io::Result<tokio::net::UnixStream> {
-    socket.set_nonblocking(true)?;
-    tokio::net::UnixStream::from_std(socket)
 }

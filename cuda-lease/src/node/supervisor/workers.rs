@@ -1,85 +1,227 @@
-//! Workers of one slot: spare ones that wait for a lease, and the ends of those in use.
+//! Workers of one device: spare ones that wait for a lease, and the ends of those in use.
 
-use std::{net::Shutdown, os::unix::net::UnixStream, sync::Arc, thread};
+use std::{
+    collections::VecDeque,
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::{Arc, Weak},
+    thread,
+};
 
-use cuda_core::{Error, Provider, Result};
-use tokio::sync::oneshot;
+use cuda_core::{DeviceInfo, Error, Provider, Result};
+use parking_lot::Mutex;
+use tokio::{io::AsyncReadExt, sync::oneshot};
 
-use crate::node::worker::Worker;
+use crate::{
+    node::{
+        process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
+        worker::{Ready, Worker},
+    },
+    wire::{FRAME_LIMIT, HEADER_BYTES, Header, Reader},
+};
 
-/// Starts the workers of a slot.
+/// The start of a worker.
 #[derive(Clone)]
 pub(super) enum Launcher {
-    /// Threads of this process, for tests. A kernel that never ends cannot be killed.
+    /// As threads of this process, for tests. A kernel that never ends cannot be killed.
     InProcess(Arc<dyn Provider>),
+    /// As a process.
+    Process(WorkerLauncher),
 }
 
-/// A worker, seen from the supervisor.
+/// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
+pub(super) struct Workers {
+    launcher: Launcher,
+    /// The number of spare workers to keep.
+    spares: usize,
+    pool: Mutex<Pool>,
+    own: Weak<Workers>,
+}
+
+#[derive(Default)]
+struct Pool {
+    idle: VecDeque<WorkerHandle>,
+    /// Spare workers that are starting.
+    starting: usize,
+}
+
+impl Workers {
+    pub(super) fn new(launcher: Launcher, spares: usize) -> Arc<Self> {
+        let pool = Mutex::default();
+        Arc::new_cyclic(|own| Self { launcher, spares, pool, own: own.clone() })
+    }
+
+    /// Takes a spare worker, or starts one.
+    pub(super) async fn take(&self) -> Result<WorkerHandle> {
+        let spare = self.pool.lock().idle.pop_front();
+        self.replenish();
+        match spare {
+            Some(worker) => Ok(worker),
+            None => self.launcher.launch().await,
+        }
+    }
+
+    /// Starts the first worker, and returns its device. The worker is the first spare one, if there are to be any.
+    pub(super) async fn open(&self) -> Result<DeviceInfo> {
+        let first = self.launcher.launch().await?;
+        let device = first.device.clone();
+        if self.spares > 0 {
+            self.pool.lock().idle.push_back(first);
+        }
+        self.replenish();
+        Ok(device)
+    }
+
+    /// Starts spare workers until there are enough.
+    fn replenish(&self) {
+        let missing = {
+            let mut pool = self.pool.lock();
+            let missing = self.spares.saturating_sub(pool.idle.len() + pool.starting);
+            pool.starting += missing;
+            missing
+        };
+        for _ in 0..missing {
+            let (launcher, workers) = (self.launcher.clone(), self.own.clone());
+            tokio::spawn(async move {
+                let launched = launcher.launch().await;
+                let Some(workers) = workers.upgrade() else { return };
+                let mut pool = workers.pool.lock();
+                pool.starting -= 1;
+                match launched {
+                    Ok(worker) => pool.idle.push_back(worker),
+                    Err(error) => tracing::error!(%error, "a spare worker did not start"),
+                }
+            });
+        }
+    }
+}
+
+/// A worker, seen from the supervisor. Dropping it ends the worker.
 pub(super) struct WorkerHandle {
-    /// The sockets, until a session takes them.
-    sockets: Option<(UnixStream, UnixStream)>,
+    pub(super) device: DeviceInfo,
+    /// The sockets of commands and bulk bytes, until a session takes them.
+    lanes: Option<Lanes>,
     /// The socket of stateless submits, until the first one takes it.
-    jobs: Option<UnixStream>,
-    /// The same sockets, to shut them down.
-    stop: [UnixStream; 3],
+    jobs: Option<tokio::net::UnixStream>,
+    body: Body,
+}
+
+/// The sockets of a session: commands and bulk bytes.
+pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
+
+enum Body {
+    Threads(Threads),
+    Process(Box<WorkerProcess>),
+}
+
+/// A worker that is threads of this process.
+struct Threads {
+    /// The worker's ends of the sockets, to shut them down.
+    sockets: [UnixStream; 3],
     ended: oneshot::Receiver<()>,
 }
 
-impl Launcher {
-    /// Starts a worker whose device is open.
-    pub(super) async fn launch(&self) -> Result<WorkerHandle> {
-        match self {
-            Launcher::InProcess(provider) => {
-                let provider = provider.clone();
-                let launched = tokio::task::spawn_blocking(move || in_process(provider));
-                let failed = |error| Error::host("failed to start a worker", &error);
-                launched.await.map_err(failed)?
-            }
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+impl Threads {
+    fn shut_down(&self) {
+        for socket in &self.sockets {
+            _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
 
-fn in_process(provider: Arc<dyn Provider>) -> Result<WorkerHandle> {
-    let failed = |error: std::io::Error| Error::host("failed to start a worker", &error);
-    let worker = Worker::open(&*provider, 0)?;
-    let job_server = worker.jobs(provider, 0);
-    let (commands, commands_of_worker) = UnixStream::pair().map_err(failed)?;
-    let (bulk, bulk_of_worker) = UnixStream::pair().map_err(failed)?;
-    let (jobs, jobs_of_worker) = UnixStream::pair().map_err(failed)?;
-    let stop = [&commands, &bulk, &jobs].map(UnixStream::try_clone);
-    let [first, second, third] = stop;
-    let stop = [first.map_err(failed)?, second.map_err(failed)?, third.map_err(failed)?];
-    let serve_jobs = move || job_server.serve(&jobs_of_worker);
-    let job_thread = thread::Builder::new().name("lease-jobs".into());
-    let job_thread = job_thread.spawn(serve_jobs).map_err(failed)?;
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::host("failed to start a worker", &error)
+}
+
+impl Launcher {
+    /// Starts a worker, and waits until its device is open.
+    pub(super) async fn launch(&self) -> Result<WorkerHandle> {
+        let (mut ends, body) = match self {
+            Launcher::InProcess(provider) => in_process(provider.clone())?,
+            Launcher::Process(launcher) => {
+                let (process, ends) = launcher.launch().map_err(failed)?;
+                (ends, Body::Process(Box::new(process)))
+            }
+        };
+        let device = ready(&mut ends).await?;
+        let SupervisorEnds { commands, bulk, jobs } = ends;
+        Ok(WorkerHandle { device, lanes: Some((commands, bulk)), jobs: Some(jobs), body })
+    }
+}
+
+fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
+    let (ends, worker) = process::pair().map_err(failed)?;
+    let [commands, bulk, jobs] =
+        [&worker.commands, &worker.bulk, &worker.jobs].map(UnixStream::try_clone);
+    let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        if let Err(error) = worker.serve(commands_of_worker, bulk_of_worker) {
+        let served = Worker::open(&*provider, 0).and_then(|opened| {
+            let serving = opened.jobs(provider, 0).start(worker.jobs).map_err(failed)?;
+            let served = opened.serve(worker.commands, worker.bulk).map_err(failed);
+            serving.end();
+            served
+        });
+        if let Err(error) = served {
             tracing::error!(%error, "a worker failed");
         }
-        _ = job_thread.join();
         _ = end.send(());
     };
     thread::Builder::new().name("lease-commands".into()).spawn(serve).map_err(failed)?;
-    Ok(WorkerHandle { sockets: Some((commands, bulk)), jobs: Some(jobs), stop, ended })
+    Ok((ends, Body::Threads(Threads { sockets, ended })))
+}
+
+/// Waits for the first frame of a worker.
+async fn ready(ends: &mut SupervisorEnds) -> Result<DeviceInfo> {
+    let ended = |_| failed("it ended before its device was open; its output has the reason");
+    let mut header = [0; HEADER_BYTES];
+    ends.commands.read_exact(&mut header).await.map_err(ended)?;
+    let header = Header::read(&mut Reader::new(&header)).map_err(failed)?;
+    if header.opcode != Ready::OPCODE || header.length > FRAME_LIMIT {
+        return Err(failed("its first frame is not `Ready`"));
+    }
+    let mut body = vec![0; header.length as usize];
+    ends.commands.read_exact(&mut body).await.map_err(ended)?;
+    Ok(Ready::decode(&body).map_err(failed)?.device)
 }
 
 impl WorkerHandle {
-    /// Takes the sockets: commands and bulk data.
-    pub(super) fn take_sockets(&mut self) -> Option<(UnixStream, UnixStream)> {
-        self.sockets.take()
+    /// Takes the sockets of a session.
+    pub(super) fn take_lanes(&mut self) -> Option<Lanes> {
+        self.lanes.take()
     }
 
     /// Takes the socket of stateless submits.
-    pub(super) fn take_jobs(&mut self) -> Option<UnixStream> {
+    pub(super) fn take_jobs(&mut self) -> Option<tokio::net::UnixStream> {
         self.jobs.take()
+    }
+
+    /// The process of the worker, if it has one of its own.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => Some(process.pid()),
+        }
     }
 
     /// Kills the worker, and waits until it is gone.
     pub(super) async fn kill(self) {
-        for socket in &self.stop {
-            _ = socket.shutdown(Shutdown::Both);
+        match self.body {
+            Body::Threads(mut threads) => {
+                threads.shut_down();
+                _ = (&mut threads.ended).await;
+            }
+            Body::Process(mut process) => {
+                process.kill();
+                let cause = process.reaped().await;
+                tracing::debug!(pid = process.pid(), %cause, "a worker is gone");
+            }
         }
-        _ = self.ended.await;
     }
 }

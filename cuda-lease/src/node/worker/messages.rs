@@ -22,6 +22,18 @@ message! {
         part: Bytes,
     }
 
+    /// Requests a [`Drained`] when all work is complete.
+    Drain = 0x0702; {
+        /// The number of the request.
+        request: u64,
+    }
+
+    /// All work that arrived before the latest [`Drain`] is complete.
+    Drained = 0x0781; {
+        /// The number of the request.
+        request: u64,
+    }
+
     /// The first frame of a worker: its device is open.
     Ready = 0x0780; {
         /// The description of the device.

@@ -25,5 +25,5 @@ mod run;
 mod sockets;
 mod staging;
 
-pub use messages::{Assign, Ready, WorkerBlob};
+pub use messages::{Assign, Drain, Drained, Ready, WorkerBlob};
 pub use run::{Worker, run};

@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
-    engine::Engine,
     numbers::{Numbers, Stage},
     outbox::Outbox,
     staging::Staged,
@@ -40,7 +39,7 @@ pub(super) struct Reports {
     fault: Mutex<Option<Error>>,
     pub(super) outbox: Outbox,
     bulk: Sender<Landing>,
-    engine: OnceLock<Weak<Engine>>,
+    engine: OnceLock<Weak<dyn AfterProgress>>,
 }
 
 #[derive(Default)]
@@ -53,6 +52,12 @@ struct Stream {
     /// The last submission of the client that was reported as failed.
     failed: u64,
     is_retired: bool,
+}
+
+/// The part of the worker that acts when the backend made progress.
+pub(super) trait AfterProgress: Send + Sync {
+    /// Carries out commands that waited for progress.
+    fn after_progress(&self);
 }
 
 /// Memory that a submission uses.
@@ -69,7 +74,7 @@ impl Reports {
     }
 
     /// Sets the engine that acts on progress.
-    pub(super) fn attach(&self, engine: Weak<Engine>) {
+    pub(super) fn attach(&self, engine: Weak<dyn AfterProgress>) {
         _ = self.engine.set(engine);
     }
 
@@ -158,6 +163,12 @@ impl Reports {
         streams.get(&id).map_or((0, 0), |it| (it.numbers.backlog(), it.numbers.taken()))
     }
 
+    /// The streams that have not completed everything that the backend has taken.
+    pub(super) fn busy_streams(&self) -> Vec<StreamId> {
+        let streams = self.streams.lock();
+        streams.iter().filter(|(_, it)| it.numbers.backlog() > 0).map(|(id, _)| *id).collect()
+    }
+
     /// Returns the root cause of a refusal.
     pub(super) fn cause(&self, error: Error) -> Error {
         match error {
@@ -226,7 +237,7 @@ unsafe impl NoticeSink for Sink {
             Notice::Progress { stream, complete, .. } => {
                 reports.progress(stream, complete);
                 if let Some(engine) = reports.engine.get().and_then(Weak::upgrade) {
-                    engine.pump();
+                    engine.after_progress();
                 }
             }
             Notice::Failed { ticket, error } => reports.failed(ticket, error),

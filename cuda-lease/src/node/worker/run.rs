@@ -11,16 +11,16 @@ use std::{
     thread,
 };
 
-use cuda_core::{Backend, Error, Provider, Result};
+use cuda_core::{Backend, Error, Provider, protocol::Status};
 use parking_lot::Mutex;
 
 use super::{
     engine::Engine,
     jobs::JobServer,
-    messages::{Assign, Ready, WorkerBlob},
+    messages::{Assign, Drain, Ready, WorkerBlob},
     quota::Quota,
-    reports::{Landing, Reports, Sink},
-    sockets::read_frames,
+    reports::{AfterProgress, Landing, Reports, Sink},
+    sockets::{ReadError, read_frames},
     staging::{PIECE, Staged},
 };
 use crate::{
@@ -41,7 +41,7 @@ impl Worker {
     ///
     /// # Errors
     /// The error of the provider.
-    pub fn open(provider: &dyn Provider, ordinal: u32) -> Result<Self> {
+    pub fn open(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<Self> {
         let (bulk, landed): (Sender<Landing>, _) = channel();
         let reports = Reports::new(bulk);
         let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
@@ -60,8 +60,9 @@ impl Worker {
     /// An error if a thread cannot be started or a socket fails.
     pub fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
         let Self { backend, reports, landed, quota } = self;
-        let device = backend.info().clone();
-        reports.outbox.push_frame(Ready::OPCODE, |out| Ready { device }.encode(out));
+        let device = backend.info().address.clone();
+        let ready = Ready { device: backend.info().clone() };
+        reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
         let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
 
         let (events, outgoing) = (commands.try_clone()?, reports.clone());
@@ -77,16 +78,13 @@ impl Worker {
                 let assigned = assign(&frame, &backend, &reports, &quota);
                 let Some(made) = assigned else { return false };
                 *engine.lock() = Some(made.clone());
-                let bulk = bulk.try_clone();
-                uploads = bulk
-                    .and_then(|bulk| spawn("lease-uploads", move || read_uploads(&bulk, &made)))
-                    .ok();
+                uploads = start_uploads(&bulk, &commands, made, &reports).ok();
                 return uploads.is_some();
             };
             match take(&current, &frame) {
                 Ok(()) => true,
                 Err(error) => {
-                    reports.outbox.push(&Event::Lost { error: broken(&backend, &error) });
+                    reports.outbox.push(&Event::Lost { error: broken(&device, &error) });
                     false
                 }
             }
@@ -119,7 +117,7 @@ pub fn run(
     ordinal: u32,
     commands: UnixStream,
     bulk: UnixStream,
-) -> Result<()> {
+) -> cuda_core::Result<()> {
     let served = Worker::open(provider, ordinal)?.serve(commands, bulk);
     served.map_err(|error| Error::host("failed to serve a session", &error))
 }
@@ -139,19 +137,39 @@ fn assign(
     Some(Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone()))
 }
 
-fn take(engine: &Engine, frame: &Frame<'_>) -> std::result::Result<(), SessionError> {
+/// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.
+fn start_uploads(
+    bulk: &UnixStream,
+    commands: &UnixStream,
+    engine: Arc<Engine>,
+    reports: &Arc<Reports>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let (bulk, commands, reports) = (bulk.try_clone()?, commands.try_clone()?, reports.clone());
+    let broke = move |error: SessionError| {
+        reports.outbox.push(&Event::Lost { error: broken("the lease", &error) });
+        // The thread that reads commands ends, and with it the worker.
+        _ = commands.shutdown(Shutdown::Read);
+    };
+    spawn("lease-uploads", move || read_uploads(&bulk, &engine, broke))
+}
+
+fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
     if frame.header.opcode == WorkerBlob::OPCODE {
         let blob = WorkerBlob::decode(frame.body)?;
         engine.blob(blob.hash, blob.total, &blob.part);
         return Ok(());
     }
+    if frame.header.opcode == Drain::OPCODE {
+        engine.drain(Drain::decode(frame.body)?.request);
+        return Ok(());
+    }
     engine.command(Command::decode(frame.header.opcode, frame.body)?)
 }
 
-fn broken(backend: &Arc<dyn Backend>, error: &SessionError) -> Error {
+fn broken(device: &str, error: &SessionError) -> Error {
     Error::Remote {
-        address: backend.info().address.clone(),
-        status: cuda_core::protocol::Status::BadRequest,
+        address: device.to_owned(),
+        status: Status::BadRequest,
         detail: format!("the client broke the protocol: {error}"),
     }
 }
@@ -185,7 +203,7 @@ fn write_downloads(
         // A download that waits for staging memory can go on.
         let engine = engine.lock().clone();
         if let Some(engine) = engine {
-            engine.pump();
+            engine.after_progress();
         }
         if socket.write_all(&out).is_err() {
             return;
@@ -194,48 +212,69 @@ fn write_downloads(
 }
 
 /// Collects the bytes of large uploads in pieces.
-fn read_uploads(socket: &UnixStream, engine: &Engine) {
-    let mut filling: Option<(BlobId, Staged, usize)> = None;
+fn read_uploads(socket: &UnixStream, engine: &Engine, broke: impl FnOnce(SessionError)) {
+    let mut filling = None;
+    let mut broken = None;
     let ended = read_frames(socket, |frame| {
-        let Ok(chunk) = Chunk::decode(frame.body) else { return false };
-        add(engine, &chunk, &mut filling).is_some()
+        let added = Chunk::decode(frame.body).map_err(SessionError::from);
+        match added.and_then(|chunk| add(engine, &chunk, &mut filling)) {
+            Ok(goes_on) => goes_on,
+            Err(error) => {
+                broken = Some(error);
+                false
+            }
+        }
     });
-    if let Err(error) = ended {
-        tracing::debug!(%error, "the uploads of the session ended");
+    match (broken, ended) {
+        (Some(error), _) => broke(error),
+        (None, Err(ReadError::Wire(error))) => broke(error.into()),
+        (None, Err(error)) => tracing::debug!(%error, "the uploads of the session ended"),
+        (None, Ok(())) => {}
     }
 }
 
-/// Adds a chunk to the piece that is filled. Returns `None` at the end of the session.
+/// A piece of an upload, and the bytes in it.
+struct Filling {
+    blob: BlobId,
+    piece: Staged,
+    filled: usize,
+}
+
+/// Adds a chunk to the piece that is filled. Returns `false` at the end of the session.
+///
+/// # Errors
+/// The chunk is not the one that comes next.
 fn add(
     engine: &Engine,
     chunk: &Chunk<'_>,
-    filling: &mut Option<(BlobId, Staged, usize)>,
-) -> Option<()> {
+    filling: &mut Option<Filling>,
+) -> Result<bool, SessionError> {
     let mut bytes = chunk.bytes;
     while !bytes.is_empty() {
-        let left = engine.expected(chunk.blob)?;
-        let (blob, mut piece, mut filled) = match filling.take() {
-            Some(filling) => filling,
-            None => {
-                let size = left.min(PIECE as u64) as usize;
-                (chunk.blob, engine.staging().take(size)?.ok()?, 0)
-            }
-        };
-        if blob != chunk.blob {
-            return None;
-        }
+        let Some((arrived, left)) = engine.expected(chunk.blob) else { return Ok(false) };
         let wanted = left.min(PIECE as u64) as usize;
-        let count = bytes.len().min(wanted - filled);
-        if count == 0 || !piece.fill(filled, &bytes[..count]) {
-            return None;
+        let mut current = match filling.take() {
+            Some(current) => current,
+            None => match engine.staging().take(wanted) {
+                None => return Ok(false),
+                Some(Err(error)) => return Err(SessionError::Command(error.to_string())),
+                Some(Ok(piece)) => Filling { blob: chunk.blob, piece, filled: 0 },
+            },
+        };
+        let offset = chunk.offset + (chunk.bytes.len() - bytes.len()) as u64;
+        if current.blob != chunk.blob || arrived + current.filled as u64 != offset {
+            let blob = chunk.blob.0;
+            return Err(SessionError::Command(format!("bytes of upload {blob} came out of order")));
         }
-        filled += count;
+        let count = bytes.len().min(wanted - current.filled);
+        current.piece.fill(current.filled, &bytes[..count]);
+        current.filled += count;
         bytes = &bytes[count..];
-        if filled == wanted {
-            engine.piece(blob, piece, filled);
+        if current.filled == wanted {
+            engine.piece(current.blob, current.piece, current.filled);
         } else {
-            *filling = Some((blob, piece, filled));
+            *filling = Some(current);
         }
     }
-    Some(())
+    Ok(true)
 }

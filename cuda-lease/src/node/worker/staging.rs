@@ -1,6 +1,9 @@
 //! Staging memory: host blocks that copies of a session use, with a limit.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use cuda_core::{Backend, Result, protocol::HostBlock};
 use parking_lot::{Condvar, Mutex};
@@ -15,6 +18,8 @@ const SMALLEST: usize = 4 << 10;
 pub(super) struct Staging {
     backend: Arc<dyn Backend>,
     limit: usize,
+    /// The bytes of blocks that belong to no pool.
+    outside: AtomicUsize,
     pool: Mutex<Pool>,
     returned: Condvar,
 }
@@ -30,15 +35,22 @@ struct Pool {
 /// A block in use. It goes back to its pool when it is dropped.
 pub(super) struct Staged {
     block: Arc<HostBlock>,
-    /// `None` for a block that belongs to no pool.
-    staging: Option<Arc<Staging>>,
+    staging: Arc<Staging>,
+    /// Whether the block goes back to the pool.
+    is_pooled: bool,
 }
 
 impl Staging {
     /// Creates a pool with at most `limit` bytes, at least one [`PIECE`].
     pub(super) fn new(backend: Arc<dyn Backend>, limit: usize) -> Arc<Self> {
         let limit = limit.max(PIECE);
-        Arc::new(Self { backend, limit, pool: Mutex::default(), returned: Condvar::new() })
+        Arc::new(Self {
+            backend,
+            limit,
+            outside: AtomicUsize::new(0),
+            pool: Mutex::default(),
+            returned: Condvar::new(),
+        })
     }
 
     /// Takes a block of at least `bytes` bytes, at most [`PIECE`]. Returns `None` if the limit is reached.
@@ -48,7 +60,7 @@ impl Staging {
             let mut pool = self.pool.lock();
             if let Some(found) = pool.idle.iter().rposition(|it| it.len() == size) {
                 let block = pool.idle.swap_remove(found);
-                return Some(Ok(Staged { block, staging: Some(self.clone()) }));
+                return Some(Ok(self.pooled(block)));
             }
             let idle: usize = pool.idle.iter().map(|it| it.len()).sum();
             if pool.bytes + size > self.limit {
@@ -62,7 +74,7 @@ impl Staging {
             pool.bytes += size;
         }
         let block = self.backend.host_block(size).inspect_err(|_| self.pool.lock().bytes -= size);
-        Some(block.map(|block| Staged { block: Arc::new(block), staging: Some(self.clone()) }))
+        Some(block.map(|block| self.pooled(Arc::new(block))))
     }
 
     /// As [`try_take`](Self::try_take), but waits for a block. Returns `None` if the pool is closed.
@@ -82,17 +94,29 @@ impl Staging {
         }
     }
 
-    /// Copies `bytes`, at most [`PIECE`], to a block. If the limit is reached, the block is ordinary memory.
-    pub(super) fn copy(self: &Arc<Self>, bytes: &[u8]) -> Result<Staged> {
-        let mut staged = match self.try_take(bytes.len()) {
-            Some(staged) => staged?,
+    fn pooled(self: &Arc<Self>, block: Arc<HostBlock>) -> Staged {
+        Staged { block, staging: self.clone(), is_pooled: true }
+    }
+
+    /// Copies `bytes`, at most [`PIECE`], to a block. If the limit of the pool is reached, the block is ordinary memory.
+    /// Returns `None` if there is as much of that too.
+    pub(super) fn copy(self: &Arc<Self>, bytes: &[u8]) -> Option<Result<Staged>> {
+        let staged = match self.try_take(bytes.len()) {
+            Some(staged) => staged,
             None => {
-                let block = Arc::new(HostBlock::heap(bytes.len())?);
-                Staged { block, staging: None }
+                if self.outside.load(Ordering::Relaxed) + bytes.len() > self.limit {
+                    return None;
+                }
+                HostBlock::heap(bytes.len()).map(|block| {
+                    self.outside.fetch_add(block.len(), Ordering::Relaxed);
+                    Staged { block: Arc::new(block), staging: self.clone(), is_pooled: false }
+                })
             }
         };
-        staged.fill(0, bytes);
-        Ok(staged)
+        Some(staged.map(|mut staged| {
+            staged.fill(0, bytes);
+            staged
+        }))
     }
 
     /// Ends all waits.
@@ -118,9 +142,11 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if let Some(staging) = &self.staging {
-            staging.pool.lock().idle.push(self.block.clone());
-            staging.returned.notify_all();
+        if self.is_pooled {
+            self.staging.pool.lock().idle.push(self.block.clone());
+            self.staging.returned.notify_all();
+        } else {
+            self.staging.outside.fetch_sub(self.block.len(), Ordering::Relaxed);
         }
     }
 }

@@ -25,15 +25,17 @@ impl Leases {
             state.authorize(now, id, generation)?;
             let blobs = state.blobs_of(client);
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+            if entry.is_session_exclusive {
+                let detail =
+                    "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
+                return Err((Status::BadRequest, detail.into()));
+            }
             let limits = Limits { memory: entry.quota, ..self.limits };
             if let Some(jobs) = &entry.jobs {
                 return Ok((jobs.clone(), blobs));
             }
             let socket = entry.worker.as_mut().and_then(|worker| worker.take_jobs());
             let socket = socket.ok_or_else(unknown)?;
-            let failed = |error: std::io::Error| (Status::Internal, error.to_string());
-            socket.set_nonblocking(true).map_err(failed)?;
-            let socket = tokio::net::UnixStream::from_std(socket).map_err(failed)?;
             let leases = Arc::downgrade(self);
             let ended = move || {
                 if let Some(leases) = leases.upgrade() {

@@ -5,7 +5,11 @@ use cuda_core::{
     protocol::{HostRegion, Region, StreamId, Work},
 };
 
-use super::{Engine, hold::Outcome, state::State};
+use super::{
+    Engine,
+    hold::Outcome,
+    state::{State, violation},
+};
 use crate::{
     node::worker::{
         held::{Download, Task, Upload},
@@ -17,16 +21,16 @@ use crate::{
 };
 
 impl Engine {
-    /// Waits until the command of an upload has arrived. Returns the bytes of the upload that are still to come, or `None`
-    /// at the end of the session.
-    pub(in crate::node::worker) fn expected(&self, blob: BlobId) -> Option<u64> {
+    /// Waits until the command of an upload has arrived. Returns the bytes of the upload that have arrived, and those that
+    /// are still to come. Returns `None` at the end of the session.
+    pub(in crate::node::worker) fn expected(&self, blob: BlobId) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
         loop {
             if state.is_closed {
                 return None;
             }
             if let Some(upload) = state.upload(blob) {
-                return Some(upload.bytes - upload.arrived);
+                return Some((upload.arrived, upload.bytes - upload.arrived));
             }
             self.announced.wait(&mut state);
         }
@@ -60,9 +64,10 @@ impl Engine {
         let (number, length) = (ticket.number, bytes.len() as u64);
         let mut upload = Upload::new(number, to, BlobId(0), length);
         upload.arrived = length;
-        match self.uploads.copy(bytes) {
-            Ok(piece) => upload.pieces.push_back((piece, bytes.len())),
-            Err(error) => upload.error = Some(error),
+        match self.inline.copy(bytes) {
+            Some(Ok(piece)) => upload.pieces.push_back((piece, bytes.len())),
+            Some(Err(error)) => upload.error = Some(error),
+            None => return Err(violation("too many bytes wait that came with their commands")),
         }
         self.put(state, ticket.stream, after, Task::Upload(upload))
     }

@@ -87,7 +87,9 @@ impl Engine {
     }
 
     pub(super) fn settle(&self, state: &mut State) {
-        let is_holding = state.held > 0 || !state.waiting_resets.is_empty();
+        self.report_drained(state);
+        let is_holding =
+            state.held > 0 || !state.waiting_resets.is_empty() || state.drain.is_some();
         self.is_holding.store(is_holding, Ordering::Release);
     }
 

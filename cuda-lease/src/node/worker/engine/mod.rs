@@ -10,7 +10,7 @@ mod state;
 mod work;
 
 use std::sync::{
-    Arc,
+    Arc, Weak,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -24,7 +24,7 @@ use self::state::{State, Stream, is_there, violation};
 use super::{
     held::{Download, Task, Upload},
     quota::Quota,
-    reports::{Keep, Reports},
+    reports::{AfterProgress, Keep, Reports},
     staging::Staging,
 };
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
 /// The maximum number of allocations that a session may have.
 const OBJECT_LIMIT: usize = 1 << 20;
 
-/// The bytes of staging memory for uploads, and as many for downloads.
+/// The bytes of staging memory for uploads, and as many for downloads and for bytes that came with their commands.
 const STAGING: usize = 64 << 20;
 
 pub(super) struct Engine {
@@ -45,6 +45,8 @@ pub(super) struct Engine {
     quota: Arc<Quota>,
     /// The most submissions of a stream that the backend has at a time.
     backlog: u64,
+    /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk lane.
+    inline: Arc<Staging>,
     uploads: Arc<Staging>,
     downloads: Arc<Staging>,
     state: Mutex<State>,
@@ -64,6 +66,7 @@ impl Engine {
         quota.set_limit(limits.memory);
         let engine = Arc::new(Self {
             backlog: backend.capabilities().submissions_in_flight.max(1),
+            inline: Staging::new(backend.clone(), STAGING),
             uploads: Staging::new(backend.clone(), STAGING),
             downloads: Staging::new(backend.clone(), STAGING),
             backend,
@@ -74,7 +77,8 @@ impl Engine {
             announced: Condvar::new(),
             is_holding: AtomicBool::new(false),
         });
-        reports.attach(Arc::downgrade(&engine));
+        let after_progress: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&engine);
+        reports.attach(after_progress);
         engine
     }
 
@@ -164,13 +168,6 @@ impl Engine {
         self.uploads.close();
     }
 
-    /// Carries out held commands that can run now.
-    pub(super) fn pump(&self) {
-        if self.is_holding.load(Ordering::Acquire) {
-            self.advance(&mut self.state.lock());
-        }
-    }
-
     fn submit(
         &self,
         state: &mut State,
@@ -230,6 +227,14 @@ impl Engine {
     fn control(&self, control: Control) {
         // SAFETY: commands are carried out in the client's order, and the rules of the module apply to what it frees.
         _ = unsafe { self.backend.control(control) };
+    }
+}
+
+impl AfterProgress for Engine {
+    fn after_progress(&self) {
+        if self.is_holding.load(Ordering::Acquire) {
+            self.advance(&mut self.state.lock());
+        }
     }
 }
 

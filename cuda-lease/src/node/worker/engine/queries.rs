@@ -10,7 +10,7 @@ use super::{
     state::{State, Stream},
 };
 use crate::{
-    node::worker::numbers::Stage,
+    node::worker::{messages::Drained, numbers::Stage},
     wire::{Event, Query, QueryReply},
 };
 
@@ -99,5 +99,24 @@ impl Engine {
             });
             reports.outbox.push(&Event::Reply { id, reply });
         })
+    }
+
+    /// Requests a report when all work is complete.
+    pub(in crate::node::worker) fn drain(&self, request: u64) {
+        let mut state = self.state.lock();
+        state.drain = Some(request);
+        self.settle(&mut state);
+    }
+
+    /// Sends the report that all work is complete, or requests the progress that shows it.
+    pub(super) fn report_drained(&self, state: &mut State) {
+        let Some(request) = state.drain else { return };
+        let busy = self.reports.busy_streams();
+        busy.iter().for_each(|stream| self.want_all(*stream));
+        if busy.is_empty() && state.held == 0 {
+            state.drain = None;
+            let drained = Drained { request };
+            self.reports.outbox.push_frame(Drained::OPCODE, |out| drained.encode(out));
+        }
     }
 }

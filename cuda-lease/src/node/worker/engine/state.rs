@@ -31,6 +31,8 @@ pub(super) struct State {
     /// Resets that were requested, and the queries of those that wait for earlier commands.
     pub(super) resets: u64,
     pub(super) waiting_resets: VecDeque<u64>,
+    /// The latest request for a report that all work is complete.
+    pub(super) drain: Option<u64>,
     pub(super) is_closed: bool,
 }
 

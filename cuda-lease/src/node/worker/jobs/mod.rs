@@ -12,4 +12,4 @@ mod runner;
 mod serve;
 
 pub use messages::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage};
-pub use serve::JobServer;
+pub use serve::{JobServer, Serving};

@@ -3,8 +3,10 @@
 use std::{
     io::{self, Write},
     mem,
+    net::Shutdown,
     os::unix::net::UnixStream,
     sync::Arc,
+    thread,
 };
 
 use cuda_core::Provider;
@@ -27,6 +29,21 @@ pub struct JobServer {
     /// The bytes of an image that are arriving.
     image: Vec<u8>,
     out: Vec<u8>,
+}
+
+/// A thread that serves jobs.
+#[must_use = "end it, so that the worker ends when its kernel does"]
+pub struct Serving {
+    stop: UnixStream,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Serving {
+    /// Ends the thread. Waits until the kernel that runs has ended.
+    pub fn end(self) {
+        _ = self.stop.shutdown(Shutdown::Both);
+        _ = self.thread.join();
+    }
 }
 
 struct Arriving {
@@ -61,9 +78,19 @@ impl JobServer {
         Self { runner, quota, current: None, image: Vec::new(), out: Vec::new() }
     }
 
-    /// Serves jobs until the supervisor closes the socket, or a fault makes the device unusable for this process.
-    /// Closes the socket at the end.
-    pub fn serve(mut self, socket: &UnixStream) {
+    /// Starts a thread that serves jobs until the supervisor closes the socket, or a fault makes the device unusable for
+    /// this process. It closes the socket at the end.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(self, socket: UnixStream) -> io::Result<Serving> {
+        let stop = socket.try_clone()?;
+        let thread = thread::Builder::new().name("lease-jobs".into());
+        let thread = thread.spawn(move || self.serve(&socket))?;
+        Ok(Serving { stop, thread })
+    }
+
+    fn serve(mut self, socket: &UnixStream) {
         let ended = read_frames(socket, |frame| match self.take(socket, &frame) {
             Ok(next) => next == Next::Continue,
             Err(error) => {
@@ -74,7 +101,7 @@ impl JobServer {
         if let Err(error) = ended {
             tracing::debug!(%error, "the jobs of a lease ended");
         }
-        _ = socket.shutdown(std::net::Shutdown::Both);
+        _ = socket.shutdown(Shutdown::Both);
     }
 
     fn take(&mut self, socket: &UnixStream, frame: &Frame<'_>) -> Result<Next, ServeError> {

@@ -137,7 +137,7 @@ impl Program {
 
     fn request(&mut self, ask: &Ask) {
         let request = LeaseRequest {
-            tenant: Tenant::new(format!("tenant {}", ask.tenant)),
+            tenant: Tenant::new(&format!("tenant-{}", ask.tenant)).unwrap(),
             nonce: [ask.nonce; 16],
             min_vram: ask.mib * MIB,
             lease_secs: ask.secs,

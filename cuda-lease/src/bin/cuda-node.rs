@@ -1,0 +1,217 @@
+//! Serves leases of this machine's devices: `cuda-node --device cuda:0 --insecure`.
+//!
+//! The process that a user starts is the supervisor. It starts itself again as `cuda-node worker` for every lease.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use cuda_core::{Error, Provider, Result, cuda::CudaProvider};
+use cuda_cpu::CpuProvider;
+use cuda_lease::{
+    authority::ServerTls,
+    node::{
+        leases::TableConfig,
+        process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
+        quotas::Quotas,
+        supervisor::{DeviceOptions, Node, NodeOptions},
+        worker::Worker,
+    },
+    wire::parse_bytes,
+};
+
+/// Serves leases of this machine's devices.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Options {
+    #[command(subcommand)]
+    role: Option<Role>,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Serves one lease. The supervisor starts it.
+    #[command(hide = true)]
+    Worker {
+        /// The device.
+        #[arg(long)]
+        device: String,
+    },
+}
+
+#[derive(Args)]
+struct NodeArgs {
+    /// The address to listen on.
+    #[arg(long, default_value = "127.0.0.1:5701")]
+    listen: SocketAddr,
+    /// A device: `cpu`, `cuda:0`. Repeat it for several.
+    #[arg(long = "device", required = true)]
+    devices: Vec<String>,
+    /// The memory of each device that leases may use, such as 8GiB. By default all of it.
+    #[arg(long, value_parser = bytes)]
+    capacity: Option<u64>,
+    /// The maximum number of leases of each device.
+    #[arg(long, default_value_t = 16)]
+    max_leases: u32,
+    /// The number of workers of each device that wait for a lease.
+    #[arg(long, default_value_t = 1)]
+    spares: usize,
+    /// The longest time of a lease, in seconds.
+    #[arg(long, default_value_t = 3600)]
+    max_lease_secs: u32,
+    /// The time between the end of a lease and the kill of its worker, in milliseconds.
+    #[arg(long, default_value_t = 5000)]
+    grace_ms: u64,
+    /// The maximum number of submissions in flight on a stream.
+    #[arg(long, default_value_t = 4096)]
+    submissions: u64,
+    /// Lets requests of a higher priority take the place of leases.
+    #[arg(long)]
+    preempt: bool,
+    /// The limits of tenants, a TOML file. It is read again on SIGHUP.
+    #[arg(long)]
+    quotas: Option<PathBuf>,
+    /// Serves without client certificates, on a loopback address only.
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca"])]
+    insecure: bool,
+    /// The certificate of the node, a PEM file.
+    #[arg(long, requires_all = ["key", "client_ca"])]
+    cert: Option<PathBuf>,
+    /// The key of the certificate, a PEM file.
+    #[arg(long)]
+    key: Option<PathBuf>,
+    /// The authority that signs the certificates of clients, a PEM file.
+    #[arg(long)]
+    client_ca: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_writer(std::io::stderr)
+        .init();
+    let done = match options.role {
+        Some(Role::Worker { device }) => work(&device),
+        None => serve(options.node),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cuda-node: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The worker: serves one lease, and ends.
+fn work(device: &str) -> Result<()> {
+    let failed = |error: cuda_lease::node::process::Error| {
+        Error::host(
+            "a worker is started by its supervisor; start `cuda-node` without `worker`",
+            &error,
+        )
+    };
+    let ends = WorkerEnds::take().map_err(failed)?;
+    die_with_supervisor().map_err(failed)?;
+    let (provider, ordinal) = provider(device)?;
+    let worker = Worker::open(&*provider, ordinal)?;
+    let failed = |error| Error::host("a socket or a thread of the worker failed", &error);
+    // The process ends with its session: it does not wait for the kernel of a stateless submit.
+    let _serving = worker.jobs(provider, ordinal).start(ends.jobs).map_err(failed)?;
+    worker.serve(ends.commands, ends.bulk).map_err(failed)
+}
+
+fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
+    let (scheme, ordinal) = device.split_once(':').unwrap_or((device, "0"));
+    let unknown = || Error::NoDevice {
+        address: device.to_owned(),
+        available: "`cpu`, and `cuda:N` for each GPU".into(),
+    };
+    let ordinal = ordinal.parse().map_err(|_| unknown())?;
+    match scheme {
+        "cpu" => Ok((Arc::new(CpuProvider::default()), ordinal)),
+        "cuda" => Ok((Arc::new(CudaProvider::new()), ordinal)),
+        _ => Err(unknown()),
+    }
+}
+
+/// The supervisor.
+fn serve(args: NodeArgs) -> Result<()> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| Error::host("failed to find the program itself", &error))?;
+    let device = |name: &String| {
+        provider(name)?;
+        let launcher = WorkerLauncher::new(&own).argument("worker").argument("--device");
+        let mut device = DeviceOptions::process(launcher.argument(name))
+            .max_leases(args.max_leases)
+            .spares(args.spares);
+        if let Some(capacity) = args.capacity {
+            device = device.capacity(capacity);
+        }
+        Ok(device)
+    };
+    let devices = args.devices.iter().map(device).collect::<Result<Vec<_>>>()?;
+    let mut options = NodeOptions::loopback(devices);
+    options.listen = args.listen;
+    options.tls = tls(&args)?;
+    options.table = TableConfig {
+        max_lease_secs: args.max_lease_secs,
+        default_lease_secs: args.max_lease_secs.min(60),
+        grace: Duration::from_millis(args.grace_ms),
+        preempt: args.preempt,
+        ..TableConfig::default()
+    };
+    options.submissions_in_flight = args.submissions;
+    options.quotas = quotas(&args)?;
+    let node = Node::start(options)?;
+    println!("listening on {}", node.address());
+    wait(&node, &args)
+}
+
+fn tls(args: &NodeArgs) -> Result<ServerTls> {
+    match (&args.cert, &args.key, &args.client_ca) {
+        (Some(cert), Some(key), Some(ca)) => Ok(ServerTls::mutual(cert, key, ca)),
+        _ if args.insecure => Ok(ServerTls::insecure()),
+        _ => Err(Error::Misuse {
+            what: "the certificates of the node".into(),
+            detail: "pass `--cert`, `--key` and `--client-ca`, or `--insecure` on a loopback address; `cuda-lease certs` makes certificates for tests".into(),
+        }),
+    }
+}
+
+fn quotas(args: &NodeArgs) -> Result<Quotas> {
+    let Some(path) = &args.quotas else { return Ok(Quotas::default()) };
+    let what = || format!("failed to read the quotas in {}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
+    Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
+}
+
+/// Serves until a signal ends the node.
+fn wait(node: &Node, args: &NodeArgs) -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error: std::io::Error| Error::host("failed to wait for signals", &error);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let mut end = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut reload = signal(SignalKind::hangup()).map_err(failed)?;
+        loop {
+            tokio::select! {
+                _ = end.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                _ = reload.recv() => match quotas(args) {
+                    Ok(quotas) => node.set_quotas(quotas),
+                    Err(error) => tracing::error!(%error, "the earlier quotas stay in force"),
+                },
+            }
+        }
+    })
+}
+
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    parse_bytes(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,64 @@
+//! Errors of worker processes.
+
+use std::{io, os::fd::RawFd, path::PathBuf};
+
+/// The result of a call that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The cause of a failure to launch a worker or to use its sockets.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A worker was launched outside a tokio runtime.
+    #[error(
+        "a worker is launched outside a tokio runtime; call `launch` inside one, with I/O enabled"
+    )]
+    NoRuntime,
+    /// The socket pairs between supervisor and worker cannot be created.
+    #[error(
+        "cannot create the sockets of a worker: {0}; raise the limit of open files (`ulimit -n`)"
+    )]
+    Sockets(#[source] io::Error),
+    /// The worker's executable cannot be started.
+    #[error("cannot start the worker {}: {source}", .executable.display())]
+    Spawn {
+        /// The executable.
+        executable: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// An inherited descriptor of a worker cannot be used.
+    #[error("descriptor {descriptor} ({name}) {problem}; start this process with `WorkerLauncher`")]
+    Descriptor {
+        /// The number of the descriptor.
+        descriptor: RawFd,
+        /// The socket that this descriptor should be.
+        name: &'static str,
+        /// The difference from an inherited Unix stream socket.
+        problem: DescriptorProblem,
+    },
+    /// The worker's ends were taken before.
+    #[error("this process has already taken its worker's ends; call `WorkerEnds::take` once")]
+    AlreadyTaken,
+    /// The thread that watches the supervisor cannot be started.
+    #[error("cannot start the thread that watches the supervisor: {0}")]
+    LivenessThread(#[source] io::Error),
+}
+
+/// The difference between a descriptor and an inherited Unix stream socket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DescriptorProblem {
+    /// The descriptor is closed.
+    #[error("is not open")]
+    NotOpen,
+    /// The descriptor was opened by this process.
+    #[error("is close-on-exec, so this process did not inherit it")]
+    NotInherited,
+    /// The descriptor is a file, a pipe or another kind of socket.
+    #[error("is not a Unix stream socket")]
+    NotUnixStream,
+    /// The operating system refused an operation on the descriptor.
+    #[error("cannot be used: {0}")]
+    Os(#[source] io::Error),
+}

@@ -1,0 +1,94 @@
+//! The end of leases: expiry, faults, and processes that are killed.
+
+use std::time::Duration;
+
+use cuda_async::prelude::*;
+use cuda_core::{Error, protocol::Status};
+
+use crate::harness::{Kernels, Node, check, status, wait_until};
+
+#[test]
+fn expiry_ends_a_lease_during_an_endless_kernel() {
+    let node = Node::start(&["--spares", "0", "--grace-ms", "100"]);
+    let neighbour = node.lease().acquire().unwrap();
+    let lease = node.lease().lease_secs(1).without_renewal().acquire().unwrap();
+    let error = Kernels::new(&lease).unwrap().run_forever().unwrap_err();
+    assert_eq!(status(&error), Some(Status::LeaseExpired), "{error}");
+    wait_until("the worker is gone", || node.workers().len() == 1);
+    check(&neighbour);
+    // Everything later fails at once, with the same cause.
+    let later = zeros::<u8>(1).sync_on(&neighbour.device().new_stream().unwrap());
+    assert!(later.is_ok());
+    let error = lease.device().new_stream().map(drop).unwrap_err();
+    assert_eq!(status(&error), Some(Status::LeaseExpired), "{error}");
+    check(&node.lease().acquire().unwrap());
+}
+
+#[test]
+fn killed_worker_ends_its_lease_and_no_other() {
+    let node = Node::start(&["--spares", "0"]);
+    let neighbour = node.lease().acquire().unwrap();
+    let others = node.workers();
+    let lease = node.lease().acquire().unwrap();
+    let kernels = Kernels::new(&lease).unwrap();
+    let worker = *node.workers().iter().find(|pid| !others.contains(pid)).unwrap();
+    let error = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| kernels.run_forever().unwrap_err());
+        kill(worker);
+        waiting.join().unwrap()
+    });
+    assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
+    let error = lease.device().new_stream().map(drop).unwrap_err();
+    assert!(matches!(error, Error::Disconnected { may_have_run: false, .. }), "{error}");
+    check(&neighbour);
+    drop((lease, kernels));
+    wait_until("only the neighbour is left", || node.workers() == others);
+}
+
+#[test]
+fn killed_node_takes_its_workers_along_and_its_clients_get_an_error() {
+    let mut node = Node::start(&["--spares", "1"]);
+    let lease = node.lease().resume_within(Duration::from_millis(200)).acquire().unwrap();
+    let kernels = Kernels::new(&lease).unwrap();
+    wait_until("all workers run", || node.workers().len() == 2);
+    let workers = node.workers();
+    let error = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| kernels.run_forever().unwrap_err());
+        node.kill();
+        waiting.join().unwrap()
+    });
+    assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
+    let is_gone = |pid: &u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    wait_until("the workers are gone", || workers.iter().all(is_gone));
+}
+
+#[test]
+fn fault_of_a_tenant_disturbs_no_other() {
+    let node = Node::start(&[]);
+    let (faulty, neighbour) = (node.lease().acquire().unwrap(), node.lease().acquire().unwrap());
+    let faults = include_str!("../../../kernels/faults.ptx");
+    let store = faulty.device().load_ptx(faults).unwrap().function("null_store").unwrap();
+    let config = cuda_async::LaunchConfig::new(1, 1);
+    // SAFETY: takes no argument. It writes to address 0, which the device refuses.
+    let launch = unsafe { cuda_async::launch(&store, config, ()) };
+    let error = launch.sync_on(&faulty.device().new_stream().unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Fault(_)), "{error}");
+    check(&neighbour);
+}
+
+#[test]
+fn tenant_cannot_allocate_more_than_its_quota() {
+    let node = Node::start(&[]);
+    let lease = node.lease().min_vram(1 << 20).acquire().unwrap();
+    let stream = lease.device().new_stream().unwrap();
+    let half = zeros::<u8>(1 << 19).sync_on(&stream).unwrap();
+    let error = zeros::<u8>(1 << 20).sync_on(&stream).map(drop).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { total: 0x10_0000, .. }), "{error}");
+    drop(half);
+    zeros::<u8>(1 << 20).sync_on(&stream).unwrap();
+}
+
+fn kill(pid: u32) {
+    let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+}

@@ -1,0 +1,138 @@
+//! Starts nodes and uses leases.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use cuda_async::{Device, DeviceBuffer, Error, Function, LaunchConfig, Result, launch, prelude::*};
+use cuda_lease::{Lease, LeaseBuilder};
+
+/// The longest wait for a state. A test that waits longer has found a bug.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A node in a process of its own. Dropping it kills the node.
+pub struct Node {
+    child: Child,
+    pub address: String,
+}
+
+impl Node {
+    /// Starts a node for a CPU device, with these arguments too.
+    pub fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_cuda-node"))
+            .args(["--listen", "127.0.0.1:0", "--device", "cpu", "--insecure"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    pub fn lease(&self) -> LeaseBuilder {
+        LeaseBuilder::new(&self.address).min_vram(64 << 20)
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process ids of the workers.
+    pub fn workers(&self) -> Vec<u32> {
+        children(self.child.id())
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// The children of a process that have not ended.
+pub fn children(of: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|pid| parent(*pid) == Some(of)).collect()
+}
+
+/// The parent of a process that has not ended.
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = status.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    fields.next()?.parse().ok().filter(|_| state != "Z")
+}
+
+/// Waits until `is_so`.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < LONG, "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A device with kernels.
+pub struct Kernels {
+    pub device: Device,
+    scale: Function,
+    run_forever: Function,
+}
+
+impl Kernels {
+    pub fn new(lease: &Lease) -> Result<Self> {
+        let device = lease.device().clone();
+        let load = |text: &str| device.load_ptx(text);
+        let scale = load(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
+        let faults = load(include_str!("../../../kernels/faults.ptx"))?;
+        Ok(Self { device, scale, run_forever: faults.function("run_forever")? })
+    }
+
+    /// Uploads, doubles and reads back.
+    pub fn double(&self, values: &[f32]) -> Result<Vec<f32>> {
+        let (stream, config) =
+            (self.device.new_stream()?, LaunchConfig::for_num_elems(values.len()));
+        let double = |x: DeviceBuffer<f32>| {
+            let count = values.len() as u32;
+            // SAFETY: reads and writes `x`, of `count` elements.
+            unsafe { launch(&self.scale, config, (x, 2.0f32, count)) }
+        };
+        h2d(values).then(double).then(to_host).sync_on(&stream)
+    }
+
+    /// Runs a kernel that never ends.
+    pub fn run_forever(&self) -> Result<()> {
+        let stream = self.device.new_stream()?;
+        let out = zeros::<u32>(32).sync_on(&stream)?;
+        // SAFETY: uses no memory but `out`.
+        let endless = unsafe { launch(&self.run_forever, LaunchConfig::new(1, 1), (out,)) };
+        endless.sync_on(&stream).map(drop)
+    }
+}
+
+/// Whether a lease works.
+pub fn check(lease: &Lease) {
+    let values: Vec<f32> = (0..1000u16).map(f32::from).collect();
+    let doubled: Vec<f32> = values.iter().map(|x| x * 2.0).collect();
+    assert_eq!(Kernels::new(lease).unwrap().double(&values).unwrap(), doubled);
+}
+
+/// The status of an error of a node.
+pub fn status(error: &Error) -> Option<cuda_lease::wire::Status> {
+    match error {
+        Error::Remote { status, .. } => Some(*status),
+        _ => None,
+    }
+}

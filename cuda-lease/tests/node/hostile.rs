@@ -1,0 +1,275 @@
+//! Clients that break the rules. Each gets a clear refusal, and disturbs no other client.
+
+use bytes::Bytes;
+use cuda_core::{
+    Error, Ticket,
+    protocol::{AllocId, ModuleId, Region, Status, StreamId},
+};
+use cuda_lease::{
+    Lease,
+    wire::{
+        Attached, BlobId, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane,
+        PutBlob, Renew, Step, Writer,
+    },
+};
+
+use crate::{
+    harness::{Node, check},
+    raw::{RawClient, Stream, refusal},
+};
+
+/// Runs an attack beside a client that keeps the rules, and that must not notice.
+fn attack(attack: impl AsyncFnOnce(&Node)) {
+    let node = Node::start(&[]);
+    let neighbour: Lease = node.lease().acquire().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(attack(&node));
+    check(&neighbour);
+    check(&node.lease().acquire().unwrap());
+}
+
+/// The resident memory of a node and its workers, in bytes.
+fn memory(node: &Node) -> u64 {
+    let mut processes = node.workers();
+    processes.push(node.pid());
+    let resident = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    processes.iter().filter_map(resident).sum::<u64>() << 10
+}
+
+fn ticket(number: u64) -> Ticket {
+    Ticket { stream: StreamId(1), number }
+}
+
+async fn command(stream: &mut Stream, sequence: u64, command: Command<'_>) {
+    stream.frame(command.opcode(), 1, sequence, |out| command.encode(out)).await;
+}
+
+/// The error that ended a session.
+async fn lost(stream: &mut Stream) -> String {
+    loop {
+        match stream.reply().await {
+            Ok((opcode, body)) => match Event::decode(opcode, &body) {
+                Ok(Event::Lost { error }) => return error.to_string(),
+                _ => continue,
+            },
+            Err(error) => return error,
+        }
+    }
+}
+
+async fn session(client: &mut RawClient) -> (u64, Bytes, Stream) {
+    let granted = client.allocate().await;
+    let (stream, reply) = client.attach(granted.lease, granted.token.clone(), Lane::Commands).await;
+    assert_eq!(reply.unwrap().0, Attached::OPCODE);
+    (granted.lease, granted.token, stream)
+}
+
+#[test]
+fn version_of_another_time_is_refused() {
+    attack(async |node| {
+        let mut client = RawClient::connect_silently(&node.address).await;
+        let hello = Hello { oldest: 7, newest: 9, features: 0, program: "later".into() };
+        client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+        assert_eq!(refusal(&client.control.reply().await), Status::UnsupportedVersion);
+    });
+}
+
+#[test]
+fn stolen_and_stale_and_forged_tokens_are_refused() {
+    attack(async |node| {
+        let mut owner = RawClient::connect(&node.address).await;
+        let first = owner.allocate().await;
+        let second = owner.allocate().await;
+        // The token of another lease, none, and one with a flipped bit.
+        let mut forged = first.token.to_vec();
+        forged[20] ^= 1;
+        for token in [second.token.clone(), Bytes::new(), forged.into()] {
+            let (_, reply) = owner.attach(first.lease, token, Lane::Commands).await;
+            assert_eq!(refusal(&reply), Status::Unauthorized);
+        }
+        let free = Free { lease: first.lease, token: second.token.clone() };
+        owner.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+        assert_eq!(refusal(&owner.control.reply().await), Status::Unauthorized);
+        let renew = Renew { lease: 999, token: first.token.clone(), lease_secs: 10 };
+        owner.control.frame(Renew::OPCODE, 0, 4, |out| renew.encode(out)).await;
+        assert_eq!(refusal(&owner.control.reply().await), Status::Unauthorized);
+        // A lease that has ended.
+        let free = Free { lease: first.lease, token: first.token.clone() };
+        owner.control.frame(Free::OPCODE, 0, 5, |out| free.encode(out)).await;
+        owner.control.reply().await.unwrap();
+        let (_, reply) = owner.attach(first.lease, first.token, Lane::Commands).await;
+        assert_eq!(refusal(&reply), Status::NotFound);
+    });
+}
+
+#[test]
+fn malformed_frames_end_the_connection() {
+    attack(async |node| {
+        let mut too_long = Vec::new();
+        Writer::new(&mut too_long).put(FRAME_LIMIT + 1).put(Hello::OPCODE).put(0u16).put(0u32);
+        Writer::new(&mut too_long).put(1u64);
+        let mut truncated = Vec::new();
+        cuda_lease::wire::put_frame(&mut truncated, Hello::OPCODE, 0, 1, |out| out.push(1));
+        let mut unknown = Vec::new();
+        cuda_lease::wire::put_frame(&mut unknown, 0x7777, 0, 1, |_| {});
+        for (bytes, reason) in
+            [(too_long, "the limit is"), (truncated, "ends inside"), (unknown, "0x7777")]
+        {
+            let mut client = RawClient::connect_silently(&node.address).await;
+            client.control.bytes(&bytes).await;
+            let error = client.control.reply().await.unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    });
+}
+
+#[test]
+fn broken_rules_of_a_session_end_that_session() {
+    attack(async |node| {
+        let create = || Command::CreateStream { id: StreamId(1), priority: 0 };
+        let join = |number| Command::Submit {
+            ticket: ticket(number),
+            after: Vec::new(),
+            step: Step::Join,
+        };
+        let after = |after| Command::Submit { ticket: ticket(1), after, step: Step::Join };
+        let later = Ticket { stream: StreamId(1), number: 5 };
+        let allocate = || Command::Allocate { id: AllocId(7), bytes: 1, at: ticket(1) };
+        let again = || Command::Allocate { id: AllocId(7), bytes: 1, at: ticket(2) };
+        let module = || Command::LoadModule {
+            id: ModuleId(1),
+            kind: ImageKind::Ptx,
+            hash: [0; 32],
+            bytes: u64::MAX,
+        };
+        let cases: Vec<(Vec<Command<'_>>, &str)> = vec![
+            (vec![join(1)], "does not exist"),
+            (vec![create(), create()], "created twice"),
+            (vec![create(), join(2)], "out of order"),
+            (vec![create(), after(vec![later])], "has not arrived"),
+            (vec![create(), allocate(), again()], "made twice"),
+            (vec![module()], "the limit is"),
+        ];
+        for (commands, reason) in cases {
+            let mut client = RawClient::connect(&node.address).await;
+            let (_, _, mut stream) = session(&mut client).await;
+            for (at, it) in commands.into_iter().enumerate() {
+                command(&mut stream, at as u64 + 1, it).await;
+            }
+            let error = lost(&mut stream).await;
+            assert!(error.contains(reason), "{error}");
+        }
+    });
+}
+
+#[test]
+fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
+    attack(async |node| {
+        for (epoch, sequence, reason) in [(1, 2, "missing"), (9, 1, "session 9")] {
+            let mut client = RawClient::connect(&node.address).await;
+            let (_, _, mut stream) = session(&mut client).await;
+            let create = Command::CreateStream { id: StreamId(1), priority: 0 };
+            stream.frame(create.opcode(), epoch, sequence, |out| create.encode(out)).await;
+            let error = lost(&mut stream).await;
+            assert!(error.contains(reason), "{error}");
+        }
+    });
+}
+
+/// Lengths and sizes that no memory can hold.
+#[test]
+fn huge_sizes_are_refused_without_an_allocation() {
+    attack(async |node| {
+        let before = memory(node);
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut stream) = session(&mut client).await;
+        let mut put = Stream::open(&client.connection).await;
+        let blob = PutBlob { lease, token, hash: [1; 32], bytes: u64::MAX };
+        put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+        assert_eq!(refusal(&put.reply().await), Status::CapacityExceeded);
+        command(&mut stream, 1, Command::CreateStream { id: StreamId(1), priority: 0 }).await;
+        let all = Command::Allocate { id: AllocId(1), bytes: u64::MAX, at: ticket(1) };
+        command(&mut stream, 2, all).await;
+        let region = Region { alloc: AllocId(1), offset: 0 };
+        let read = Step::Read { from: region, blob: BlobId(1), bytes: u64::MAX };
+        let read = Command::Submit { ticket: ticket(2), after: Vec::new(), step: read };
+        command(&mut stream, 3, read).await;
+        let (opcode, body) = stream.reply().await.unwrap();
+        match Event::decode(opcode, &body).unwrap() {
+            Event::Failed { ticket: failed, error } => {
+                assert_eq!(failed, ticket(1));
+                assert!(matches!(error, Error::Remote { status: Status::CapacityExceeded, .. }));
+            }
+            other => panic!("{other:?}"),
+        }
+        command(&mut stream, 4, Command::Sync { ticket: ticket(2) }).await;
+        while !matches!(
+            stream.reply().await.map(|(opcode, body)| Event::decode(opcode, &body)),
+            Ok(Ok(Event::Progress { complete: 2, .. }))
+        ) {}
+        assert!(memory(node) < before + (64 << 20), "{before} bytes before");
+    });
+}
+
+/// A client sends bytes of uploads that it has not announced, and floods its session.
+#[test]
+fn bytes_that_were_not_announced_occupy_bounded_memory() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, _commands) = session(&mut client).await;
+        let (mut bulk, _) = client.attach(lease, token, Lane::Bulk).await;
+        let before = memory(node);
+        let bytes = vec![0; Chunk::LIMIT];
+        let flood = async {
+            for sequence in 1..=1024 {
+                let chunk = Chunk { blob: BlobId(5), offset: 0, bytes: &bytes };
+                bulk.frame(Chunk::OPCODE, 1, sequence, |out| chunk.encode(out)).await;
+            }
+        };
+        // The node stops reading, so the flood does not end.
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(3), flood).await;
+        assert!(ended.is_err(), "the node took 256 MiB");
+        assert!(memory(node) < before + (96 << 20), "{before} bytes before");
+    });
+}
+
+/// A client requests downloads and never reads them.
+#[test]
+fn slow_reader_occupies_bounded_memory() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut commands) = session(&mut client).await;
+        let (_bulk, _) = client.attach(lease, token, Lane::Bulk).await;
+        command(&mut commands, 1, Command::CreateStream { id: StreamId(1), priority: 0 }).await;
+        let bytes = 1 << 20;
+        let allocate = Command::Allocate { id: AllocId(1), bytes, at: ticket(1) };
+        command(&mut commands, 2, allocate).await;
+        let before = memory(node);
+        for blob in 1..=512u64 {
+            let region = Region { alloc: AllocId(1), offset: 0 };
+            let step = Step::Read { from: region, blob: BlobId(blob), bytes };
+            let read = Command::Submit { ticket: ticket(blob + 1), after: Vec::new(), step };
+            command(&mut commands, blob + 2, read).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert!(memory(node) < before + (256 << 20), "{before} bytes before");
+    });
+}
+
+#[test]
+fn half_open_connections_and_streams_are_closed() {
+    attack(async |node| {
+        let mut silent = Vec::new();
+        for _ in 0..50 {
+            silent.push(RawClient::connect_silently(&node.address).await);
+        }
+        // A stream without a first frame is closed after a while.
+        let first = &mut silent[0];
+        first.control.bytes(&[1, 2, 3]).await;
+        assert!(first.control.reply().await.is_err());
+    });
+}

@@ -1,0 +1,108 @@
+//! The life of leases.
+
+use std::time::Duration;
+
+use cuda_core::protocol::Status;
+use cuda_lease::Exclusivity;
+
+use crate::harness::{Node, check, status, wait_until};
+
+#[test]
+fn lease_has_a_worker_of_its_own_until_it_is_dropped() {
+    let node = Node::start(&["--spares", "0"]);
+    let (one, two) = (node.lease().acquire().unwrap(), node.lease().acquire().unwrap());
+    assert_eq!(node.workers().len(), 2);
+    check(&one);
+    check(&two);
+    let device = one.device().clone();
+    drop(one);
+    // A clone of its device keeps it.
+    assert_eq!(node.workers().len(), 2);
+    drop(device);
+    wait_until("the worker of the dropped lease is gone", || node.workers().len() == 1);
+    check(&two);
+}
+
+#[test]
+fn spare_worker_serves_the_next_lease() {
+    let node = Node::start(&["--spares", "1"]);
+    wait_until("the spare worker runs", || node.workers().len() == 1);
+    let spare = node.workers();
+    let lease = node.lease().acquire().unwrap();
+    assert!(node.workers().contains(&spare[0]));
+    wait_until("there is another spare worker", || node.workers().len() == 2);
+    lease.free();
+    wait_until("the worker of the lease is gone", || !node.workers().contains(&spare[0]));
+}
+
+#[test]
+fn renewal_extends_a_lease_and_begins_a_generation() {
+    let node = Node::start(&[]);
+    let lease = node.lease().lease_secs(30).without_renewal().acquire().unwrap();
+    let first = lease.token();
+    assert!(lease.generation() <= 1 && lease.expires_in() <= Duration::from_secs(30));
+    let generation = lease.generation();
+    lease.renew(100).unwrap();
+    assert_eq!(lease.generation(), generation + 1);
+    assert!(lease.expires_in() > Duration::from_secs(30));
+    assert_ne!(lease.token(), first);
+    check(&lease);
+    let refused = lease.renew(1_000_000).unwrap_err();
+    assert_eq!(status(&refused), Some(Status::BadRequest), "{refused}");
+}
+
+#[test]
+fn lease_is_renewed_while_its_device_is_in_use() {
+    let node = Node::start(&[]);
+    let lease = node.lease().lease_secs(1).acquire().unwrap();
+    let generation = lease.generation();
+    wait_until("the lease was renewed three times", || lease.generation() >= generation + 3);
+    check(&lease);
+}
+
+#[test]
+fn full_node_refuses_or_lets_wait() {
+    let node = Node::start(&["--max-leases", "1"]);
+    let first = node.lease().acquire().unwrap();
+    let refused = node.lease().acquire().unwrap_err();
+    assert_eq!(status(&refused), Some(Status::CapacityExceeded), "{refused}");
+    assert!(refused.is_retryable());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| node.lease().wait(Duration::from_secs(60)).acquire());
+        check(&first);
+        drop(first);
+        check(&waiting.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn device_lease_is_alone_on_its_device() {
+    let node = Node::start(&[]);
+    let lease = node.lease().exclusive(Exclusivity::Device).acquire().unwrap();
+    let refused = node.lease().acquire().unwrap_err();
+    assert_eq!(status(&refused), Some(Status::CapacityExceeded), "{refused}");
+    check(&lease);
+}
+
+#[test]
+fn request_that_no_device_can_serve_is_refused() {
+    let node = Node::start(&["--capacity", "1GiB"]);
+    let refused = node.lease().min_vram(2 << 30).wait(Duration::from_secs(60)).acquire();
+    assert_eq!(status(&refused.unwrap_err()), Some(Status::CapacityExceeded));
+    let refused = node.lease().on_device("cuda:7").acquire().unwrap_err();
+    assert_eq!(status(&refused), Some(Status::NotFound), "{refused}");
+}
+
+#[test]
+fn session_leases_take_turns_on_their_device() {
+    let node = Node::start(&[]);
+    let acquire = || node.lease().exclusive(Exclusivity::Session).acquire().unwrap();
+    let leases = [acquire(), acquire(), acquire()];
+    let refused = node.lease().acquire().unwrap_err();
+    assert_eq!(status(&refused), Some(Status::CapacityExceeded), "{refused}");
+    std::thread::scope(|scope| {
+        for lease in &leases {
+            scope.spawn(|| (0..20).for_each(|_| check(lease)));
+        }
+    });
+}

@@ -1,0 +1,10 @@
+//! Nodes with worker processes: the life and the end of leases, and clients that break the rules.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cycles;
+mod ends;
+mod harness;
+mod hostile;
+mod life;
+mod network;
+mod raw;

@@ -1,0 +1,138 @@
+//! Leases over a bad network: a relay delays, drops and reorders datagrams, and interrupts connections.
+
+use std::{
+    ops::ControlFlow,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use cuda_async::{LaunchConfig, iterate, launch, prelude::*};
+use cuda_core::Error;
+use cuda_lease::{Lease, LeaseBuilder};
+use relay::{Relay, RelayOptions};
+
+use crate::harness::{Kernels, Node, check, wait_until};
+
+fn through(node: &Node, options: RelayOptions) -> (Relay, LeaseBuilder) {
+    let relay = Relay::start(node.address.parse().unwrap(), options).unwrap();
+    let lease = LeaseBuilder::new(relay.address().to_string()).min_vram(256 << 20);
+    (relay, lease)
+}
+
+/// Adds one to a counter many times: an operation that is lost or carried out twice changes the result.
+fn count(lease: &Lease, launches: u32) -> Result<Vec<f32>, Error> {
+    let (device, stream) = (lease.device(), lease.device().new_stream()?);
+    let basic = device.load_ptx(include_str!("../../../kernels/basic.ptx"))?;
+    let add = basic.function("add_scalar")?;
+    let mut x = zeros::<f32>(64).sync_on(&stream)?;
+    for _ in 0..launches {
+        // SAFETY: reads and writes the 64 elements of `x`.
+        let added = unsafe { launch(&add, LaunchConfig::new(1, 64), (x, 1.0f32, 64u32)) };
+        x = added.sync_on(&stream)?;
+    }
+    to_host(x).sync_on(&stream)
+}
+
+#[test]
+fn interrupted_connection_resumes_and_each_operation_runs_once() {
+    let node = Node::start(&[]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.acquire().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            let counted = count(&lease, 3000);
+            done.store(true, Ordering::Relaxed);
+            counted
+        });
+        // Longer than the time after which a silent connection is lost.
+        let silence = Duration::from_millis(5500);
+        let mut interruptions = 0;
+        while !done.load(Ordering::Relaxed) && interruptions < 2 {
+            std::thread::sleep(Duration::from_millis(150));
+            relay.partition(true).unwrap();
+            std::thread::sleep(silence);
+            relay.partition(false).unwrap();
+            interruptions += 1;
+        }
+        assert_eq!(work.join().unwrap().unwrap(), [3000.0; 64]);
+        assert!(interruptions > 0);
+    });
+    check(&lease);
+}
+
+#[test]
+fn address_change_of_the_client_is_survived() {
+    let node = Node::start(&[]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.acquire().unwrap();
+    check(&lease);
+    relay.rebind().unwrap();
+    check(&lease);
+}
+
+#[test]
+fn loss_and_reordering_change_no_result() {
+    let node = Node::start(&[]);
+    let mut options = RelayOptions::with_delay(Duration::from_micros(300));
+    options.both(|it| {
+        it.loss = 0.02;
+        it.duplicate = 0.02;
+        it.reorder = 0.05;
+        it.reorder_delay = Duration::from_millis(2);
+    });
+    let (_relay, lease) = through(&node, options);
+    let lease = lease.acquire().unwrap();
+    assert_eq!(count(&lease, 100).unwrap(), [100.0; 64]);
+    let large: Vec<f32> = (0..1u32 << 20).map(|x| (x % 4093) as f32).collect();
+    let doubled: Vec<f32> = large.iter().map(|x| x * 2.0).collect();
+    assert_eq!(Kernels::new(&lease).unwrap().double(&large).unwrap(), doubled);
+}
+
+#[test]
+fn lasting_partition_ends_the_lease_on_both_sides() {
+    let node = Node::start(&["--spares", "0"]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.resume_within(Duration::from_millis(100)).acquire().unwrap();
+    let kernels = Kernels::new(&lease).unwrap();
+    let error = std::thread::scope(|scope| {
+        let work = scope.spawn(|| kernels.run_forever().unwrap_err());
+        relay.partition(true).unwrap();
+        work.join().unwrap()
+    });
+    assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
+    wait_until("the node has ended the lease", || node.workers().is_empty());
+}
+
+/// An upload, 100 launches and a read-back cost one delay there and one back, whatever the delay is.
+#[test]
+fn pipeline_costs_one_round_trip() {
+    let node = Node::start(&[]);
+    for delay in [1, 20].map(Duration::from_millis) {
+        let (_relay, lease) = through(&node, RelayOptions::with_delay(delay));
+        let lease = lease.acquire().unwrap();
+        let stream = lease.device().new_stream().unwrap();
+        let basic = lease.device().load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+        let add = basic.function("add_scalar").unwrap();
+        let pipeline = || {
+            let launches = |x| {
+                iterate((x, 100), |(x, left)| {
+                    // SAFETY: reads and writes the 64 elements of `x`.
+                    let added =
+                        unsafe { launch(&add, LaunchConfig::new(1, 64), (x, 1.0f32, 64u32)) };
+                    added.map(move |x| match left {
+                        1 => ControlFlow::Break(x),
+                        _ => ControlFlow::Continue((x, left - 1)),
+                    })
+                })
+            };
+            h2d(vec![0.0f32; 64]).then(launches).then(to_host).sync_on(&stream).unwrap()
+        };
+        assert_eq!(pipeline(), [100.0; 64]);
+        let (bursts, started) = (lease.bursts(), Instant::now());
+        assert_eq!(pipeline(), [100.0; 64]);
+        let elapsed = started.elapsed();
+        assert_eq!(lease.bursts() - bursts, 1, "round trips of a pipeline");
+        assert!(elapsed >= 2 * delay, "{elapsed:?}");
+    }
+}

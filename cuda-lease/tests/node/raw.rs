@@ -1,0 +1,139 @@
+//! A client that sends any bytes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cuda_core::protocol::Status;
+use cuda_lease::{
+    authority::ClientTls,
+    wire::{
+        Allocate, Attach, Exclusivity, FrameBuffer, Granted, Hello, Lane, Refused, VERSION,
+        put_frame,
+    },
+};
+use quinn::{Connection, Endpoint, RecvStream, SendStream};
+
+pub struct RawClient {
+    pub connection: Connection,
+    pub control: Stream,
+    _endpoint: Endpoint,
+}
+
+/// A bidirectional stream.
+pub struct Stream {
+    pub send: SendStream,
+    receive: RecvStream,
+    buffer: FrameBuffer,
+    connection: Connection,
+}
+
+/// A reply: its opcode and body, or the reason for which the connection ended.
+pub type Reply = Result<(u16, Vec<u8>), String>;
+
+impl RawClient {
+    /// Connects and greets.
+    pub async fn connect(address: &str) -> Self {
+        let mut client = Self::connect_silently(address).await;
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
+        client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+        client.control.reply().await.unwrap();
+        client
+    }
+
+    /// Connects, and sends nothing.
+    pub async fn connect_silently(address: &str) -> Self {
+        let socket = address.parse().unwrap();
+        let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let tls = ClientTls::loopback();
+        let name = tls.server_name_for("127.0.0.1").unwrap();
+        let connecting = endpoint.connect_with(tls.config_for(socket).unwrap(), socket, &name);
+        let connection = connecting.unwrap().await.unwrap();
+        let control = Stream::open(&connection).await;
+        Self { connection, control, _endpoint: endpoint }
+    }
+
+    pub async fn allocate(&mut self) -> Granted {
+        let request = Allocate {
+            nonce: rand(),
+            min_vram: 1 << 20,
+            lease_secs: 60,
+            exclusivity: Exclusivity::Shared,
+            device: None,
+            wait_ms: 0,
+            priority: 0,
+            detached: false,
+        };
+        self.control.frame(Allocate::OPCODE, 0, 2, |out| request.encode(out)).await;
+        let (opcode, body) = self.control.reply().await.unwrap();
+        assert_ne!(opcode, Refused::OPCODE, "{:?}", Refused::decode(&body));
+        Granted::decode(&body).unwrap()
+    }
+
+    /// Attaches a lane. Returns its stream and the reply.
+    pub async fn attach(&self, lease: u64, token: Bytes, lane: Lane) -> (Stream, Reply) {
+        let mut stream = Stream::open(&self.connection).await;
+        let attach = Attach { lease, token, lane, epoch: 1, is_resumed: false, received: 0 };
+        stream.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
+        let reply = stream.reply().await;
+        (stream, reply)
+    }
+}
+
+impl Stream {
+    pub async fn open(connection: &Connection) -> Self {
+        let (send, receive) = connection.open_bi().await.unwrap();
+        let connection = connection.clone();
+        Self { send, receive, buffer: FrameBuffer::default(), connection }
+    }
+
+    pub async fn frame(
+        &mut self,
+        opcode: u16,
+        epoch: u32,
+        sequence: u64,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut out = Vec::new();
+        put_frame(&mut out, opcode, epoch, sequence, body);
+        self.bytes(&out).await;
+    }
+
+    /// Sends bytes. The connection may have ended.
+    pub async fn bytes(&mut self, bytes: &[u8]) {
+        _ = self.send.write_all(bytes).await;
+    }
+
+    /// The reason for which the connection ends. If only the stream ended, says so after a while.
+    async fn end(&self) -> String {
+        let closed = tokio::time::timeout(Duration::from_secs(5), self.connection.closed()).await;
+        closed.map_or_else(|_| "the stream ended".into(), |reason| reason.to_string())
+    }
+
+    /// The next frame.
+    pub async fn reply(&mut self) -> Reply {
+        loop {
+            let frames = self.buffer.take_first().map_err(|error| error.to_string())?;
+            if let Some(frame) = frames.as_ref().and_then(|it| it.iter().next()) {
+                return Ok((frame.header.opcode, frame.body.to_vec()));
+            }
+            match self.receive.read_chunk(usize::MAX, true).await {
+                Ok(Some(chunk)) => self.buffer.extend(&chunk.bytes),
+                _ => return Err(self.end().await),
+            }
+        }
+    }
+}
+
+/// The status of a refusal.
+pub fn refusal(reply: &Reply) -> Status {
+    match reply {
+        Ok((Refused::OPCODE, body)) => Refused::decode(body).unwrap().status,
+        other => panic!("no refusal: {other:?}"),
+    }
+}
+
+fn rand() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).unwrap();
+    bytes
+}
