@@ -7,5 +7,6 @@ pub mod node;
 pub mod session;
 pub mod wire;
 
-pub use client::{Lease, LeaseBuilder};
-pub use wire::Exclusivity;
+pub use client::{DetachedLease, Job, Lease, LeaseBuilder, NodeClient, Submit, Submitted, burst};
+pub use cuda_core::protocol::Status;
+pub use wire::{DeviceEntry, Exclusivity};

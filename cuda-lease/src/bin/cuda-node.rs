@@ -2,7 +2,7 @@
 //!
 //! The process that a user starts is the supervisor. It starts itself again as `cuda-node worker` for every lease.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use cuda_core::{Error, Provider, Result, cuda::CudaProvider};
@@ -121,11 +121,13 @@ fn work(device: &str) -> Result<()> {
     die_with_supervisor().map_err(failed)?;
     let (provider, ordinal) = provider(device)?;
     let worker = Worker::open(&*provider, ordinal)?;
-    let served = worker.serve(ends.commands, ends.bulk);
-    served.map_err(|error| Error::host("a socket of the worker failed", &error))
+    let failed = |error| Error::host("a socket or a thread of the worker failed", &error);
+    // The process ends with its session: it does not wait for the kernel of a stateless submit.
+    let _serving = worker.jobs(provider, ordinal).start(ends.jobs).map_err(failed)?;
+    worker.serve(ends.commands, ends.bulk).map_err(failed)
 }
 
-fn provider(device: &str) -> Result<(Box<dyn Provider>, u32)> {
+fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
     let (scheme, ordinal) = device.split_once(':').unwrap_or((device, "0"));
     let unknown = || Error::NoDevice {
         address: device.to_owned(),
@@ -133,8 +135,8 @@ fn provider(device: &str) -> Result<(Box<dyn Provider>, u32)> {
     };
     let ordinal = ordinal.parse().map_err(|_| unknown())?;
     match scheme {
-        "cpu" => Ok((Box::new(CpuProvider::default()), ordinal)),
-        "cuda" => Ok((Box::new(CudaProvider::new()), ordinal)),
+        "cpu" => Ok((Arc::new(CpuProvider::default()), ordinal)),
+        "cuda" => Ok((Arc::new(CudaProvider::new()), ordinal)),
         _ => Err(unknown()),
     }
 }

@@ -191,7 +191,7 @@ impl LeaseBuilder {
         receiver.await.unwrap_or_else(|_| Err(misuse("the request for the lease panicked".into())))
     }
 
-    fn terms(&self) -> Result<Terms> {
+    pub(super) fn terms(&self) -> Result<Terms> {
         let socket = self.resolve()?;
         let host = self.node.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -199,23 +199,28 @@ impl LeaseBuilder {
         let server_name = self.tls.server_name_for(host).map_err(invalid)?;
         let mut tls = self.tls.config_for(socket).map_err(invalid)?;
         tls.transport_config(super::transport::config().into());
-        let nonce = random()?;
         Ok(Terms {
             address: self.node.clone(),
             socket,
             server_name,
             tls,
-            allocate: Allocate {
-                nonce,
-                min_vram: self.min_vram,
-                lease_secs: self.lease_secs,
-                exclusivity: self.exclusivity,
-                device: self.device.clone(),
-                wait_ms: self.wait.as_millis().try_into().unwrap_or(u32::MAX),
-                priority: self.priority,
-            },
+            allocate: self.request()?,
             renew_up_to: self.renew_up_to,
             resume_within: self.resume_within,
+        })
+    }
+
+    /// The message that requests the lease, with a nonce of its own.
+    pub(super) fn request(&self) -> Result<Allocate> {
+        Ok(Allocate {
+            nonce: random()?,
+            min_vram: self.min_vram,
+            lease_secs: self.lease_secs,
+            exclusivity: self.exclusivity,
+            device: self.device.clone(),
+            wait_ms: self.wait.as_millis().try_into().unwrap_or(u32::MAX),
+            priority: self.priority,
+            detached: false,
         })
     }
 

@@ -15,18 +15,18 @@ use bytes::Bytes;
 use cuda_core::{Error, NoticeSink, Result, protocol::Status};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    blob::put_blob,
     control::{ControlStream, Request, Unanswered},
     end::{End, lost, unavailable},
     lanes::{Access, LaneStream, Received},
     link::Link,
     renewal::Renewal,
+    submit::Channel,
 };
-use crate::wire::{
-    Allocate, Free, Granted, Hash, Lane, PutBlob, Renew, Renewed, opcode, put_frame,
-};
+use crate::wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, opcode};
 
 /// The time within which a lost connection is resumed if the user states no other.
 pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
@@ -63,6 +63,7 @@ pub(super) struct Connection {
     pub(super) address: String,
     requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
     pub(super) grant: Arc<Grant>,
+    pub(super) channel: Channel,
 }
 
 /// The current state of a grant. A renewal changes it.
@@ -192,6 +193,8 @@ struct Driver {
     requests: mpsc::UnboundedReceiver<Request>,
     /// Blobs that the node needs and does not have yet.
     needed: RefCell<FxHashSet<Hash>>,
+    /// Publishes the current connection.
+    current: watch::Sender<Option<quinn::Connection>>,
     renewal: Renewal,
 }
 
@@ -236,8 +239,10 @@ impl Driver {
             generation: AtomicU32::new(granted.generation),
             expires: Mutex::new(Instant::now() + Duration::from_millis(granted.expires_in_ms)),
         });
+        let (channel, current) = Channel::new(address.clone());
         let connection_of_user = Arc::new(Connection {
             address,
+            channel,
             requests: Mutex::new(Some(sender)),
             grant: grant.clone(),
         });
@@ -251,6 +256,7 @@ impl Driver {
             unanswered: Unanswered::default(),
             requests,
             needed: RefCell::default(),
+            current,
             renewal: Renewal::new(f64::from(jitter) / 255.0),
         };
         let opened = Opened { granted, link, connection: connection_of_user };
@@ -297,6 +303,7 @@ impl Driver {
         is_resumed: bool,
         started: Instant,
     ) -> Result<(), End> {
+        self.current.send_replace(Some(connection.clone()));
         let Self { link, received, needed, grant, requests, unanswered, .. } = self;
         let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
         let open = |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
@@ -310,7 +317,8 @@ impl Driver {
         let blobs = async {
             while let Some(hash) = asked.recv().await {
                 if let Some(image) = link.image(&hash) {
-                    put_blob(connection, grant, hash, image).await?;
+                    // A refusal shows as a module that does not load.
+                    _ = put_blob(connection, grant.lease, grant.token(), hash, image).await?;
                 }
                 needed.borrow_mut().remove(&hash);
             }
@@ -444,26 +452,7 @@ async fn renew_in_time(
     }
 }
 
-/// Sends the bytes of a blob on a stream of its own.
-async fn put_blob(
-    connection: &quinn::Connection,
-    grant: &Grant,
-    hash: Hash,
-    image: Bytes,
-) -> Result<(), End> {
-    let (mut send, mut receive) = connection.open_bi().await?;
-    let put = PutBlob { lease: grant.lease, token: grant.token(), hash, bytes: image.len() as u64 };
-    let mut out = Vec::new();
-    put_frame(&mut out, PutBlob::OPCODE, 0, 0, |out| put.encode(out));
-    send.write_all(&out).await?;
-    send.write_chunk(image).await?;
-    _ = send.finish();
-    // The reply is empty; a refusal shows as a module that does not load.
-    while receive.read_chunk(usize::MAX, true).await?.is_some() {}
-    Ok(())
-}
-
-fn endpoint(terms: &Terms) -> Result<quinn::Endpoint> {
+pub(super) fn endpoint(terms: &Terms) -> Result<quinn::Endpoint> {
     let any: SocketAddr = match terms.socket {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
@@ -475,7 +464,7 @@ fn endpoint(terms: &Terms) -> Result<quinn::Endpoint> {
     Ok(endpoint)
 }
 
-async fn connect(
+pub(super) async fn connect(
     endpoint: &quinn::Endpoint,
     terms: &Terms,
 ) -> Result<(quinn::Connection, ControlStream), End> {

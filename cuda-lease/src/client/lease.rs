@@ -3,11 +3,12 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cuda_core::{Device, Result, protocol::Status};
+use cuda_core::{Device, Element, LaunchConfig, Result, protocol::Status};
 
 use super::{
     connection::{Connection, RENEW},
     link::Link,
+    submit::{Job, Submit, Target},
 };
 
 /// A lease. It ends when the `Lease` and every clone of its [`Device`] are dropped, or when its time is over.
@@ -73,6 +74,97 @@ impl Lease {
     fn renewed(&self, reply: Result<Bytes, (Status, String)>) -> Result<()> {
         let reply = reply.map_err(|refused| self.connection.refused(refused))?;
         self.connection.renewed(&reply)
+    }
+
+    /// Creates a stateless submit: runs the kernel `kernel` of a PTX text once, with the input in and the output back in
+    /// one round trip. The kernel gets a pointer to device memory of the lease, its *region*, and then the arguments. See
+    /// [`Job`].
+    ///
+    /// It needs nothing of the session, and runs on another device context than the session's work.
+    ///
+    #[cfg_attr(feature = "node", doc = "```")]
+    #[cfg_attr(not(feature = "node"), doc = "```ignore")]
+    /// use cuda_cpu::CpuProvider;
+    /// use cuda_lease::{
+    ///     LeaseBuilder,
+    ///     node::supervisor::{DeviceOptions, Node, NodeOptions},
+    /// };
+    ///
+    /// let device = DeviceOptions::in_process(CpuProvider::default());
+    /// let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;
+    ///
+    /// # let ptx = include_str!("../../../kernels/iota.ptx");
+    /// // iota(f32* region, u32 n): region[i] = i + 1
+    /// let done = lease.submit("iota", ptx).grid(1).block(256).arg(&256u32).max_output(1024).launch()?;
+    /// let values: Vec<f32> = done.output_as()?;
+    /// assert_eq!((values[0], values[255]), (1.0, 256.0));
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
+    pub fn submit(&self, kernel: impl Into<String>, ptx: impl Into<String>) -> Submit<'_> {
+        self.submit_job(Job::new(kernel, ptx))
+    }
+
+    /// Creates a stateless submit of a job.
+    pub fn submit_job(&self, job: Job) -> Submit<'_> {
+        let target = Target { lease: self.id(), token: self.token() };
+        Submit::new(&self.connection.channel, target, job)
+    }
+
+    /// Runs a kernel as a function of a slice: a slice in, a `Vec` of the same length out. The kernel gets a pointer to the
+    /// values and their number, `kernel(T* values, u32 n)`, with at least one thread per value in blocks of 256, and
+    /// changes them in place. Blocks the calling thread. An empty slice launches nothing.
+    ///
+    #[cfg_attr(feature = "node", doc = "```")]
+    #[cfg_attr(not(feature = "node"), doc = "```ignore")]
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::{LeaseBuilder, node::supervisor::{DeviceOptions, Node, NodeOptions}};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;
+    /// # let ptx = include_str!("../../../kernels/iota.ptx");
+    /// // square(f32* values, u32 n): values[i] = values[i] * values[i]
+    /// let squares = lease.map_slice("square", ptx, &[1f32, 2.0, 3.0])?;
+    /// assert_eq!(squares, [1.0, 4.0, 9.0]);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Submit::launch`]. A slice has at most 64 MiB.
+    pub fn map_slice<T: Element>(
+        &self,
+        kernel: impl Into<String>,
+        ptx: impl Into<String>,
+        values: &[T],
+    ) -> Result<Vec<T>> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.mapping(kernel.into(), ptx.into(), values).launch()?.output_as()
+    }
+
+    /// As [`map_slice`](Self::map_slice), without blocking the calling thread, on any executor.
+    ///
+    /// # Errors
+    /// As [`map_slice`](Self::map_slice).
+    pub async fn map_slice_async<T: Element>(
+        &self,
+        kernel: impl Into<String>,
+        ptx: impl Into<String>,
+        values: &[T],
+    ) -> Result<Vec<T>> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.mapping(kernel.into(), ptx.into(), values).launch_async().await?.output_as()
+    }
+
+    fn mapping<T: Element>(&self, kernel: String, ptx: String, values: &[T]) -> Submit<'_> {
+        // A slice with more values than a `u32` is beyond the limit of an input, which the launch checks.
+        let length = values.len() as u32;
+        let bytes = size_of_val(values) as u64;
+        let config = LaunchConfig::for_num_elems(values.len());
+        self.submit(kernel, ptx).config(config).input(values).arg(&length).max_output(bytes)
     }
 
     /// Returns the number of bursts of commands so far. A burst ends when something is received from the node, so a

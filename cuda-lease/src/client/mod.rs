@@ -4,10 +4,13 @@
 //! commands. They wait in the lanes of [`link`], which [`connection`] sends, on a thread of its own. Events come back to
 //! [`link`], which passes progress on when the bytes of its copies are there ([`transfers`]).
 //!
+//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]).
+//!
 //! The folder uses `wire`, `session`, `authority` and `cuda_core`.
 
 mod address;
 mod backend;
+mod blob;
 mod builder;
 mod connection;
 mod control;
@@ -15,12 +18,16 @@ mod end;
 mod lanes;
 mod lease;
 mod link;
+mod node_client;
 mod provider;
 mod renewal;
+mod submit;
 mod transfers;
 mod transport;
 
 pub use builder::LeaseBuilder;
 pub use lease::Lease;
+pub use node_client::{DetachedLease, NodeClient};
+pub use submit::{Job, Submit, Submitted, burst};
 #[cfg(feature = "node")]
 pub(crate) use transport::config as transport;

@@ -22,6 +22,8 @@ message! {
         wait_ms: u32,
         /// The priority. Higher numbers come first.
         priority: i32,
+        /// Whether the lease lasts until its time is over or it is freed, without a connection of its client.
+        detached: bool,
     }
 
     /// The reply to [`Allocate`].

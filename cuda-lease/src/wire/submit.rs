@@ -19,8 +19,12 @@ message! {
         bytes: u64,
     }
 
-    /// Runs one kernel in the region of a lease, and returns bytes of the region. It has a stream of its own. If the
-    /// node lacks the image, it refuses with [`Status::NotFound`], and the client sends [`PutBlob`] first.
+    /// Runs one kernel in the region of a lease, and returns bytes of the region. It has a stream of its own. The input
+    /// follows the frame without frames. If the node lacks the image, it refuses with [`Status::NotFound`]; the client
+    /// repeats the request with the image, or sends [`PutBlob`] first.
+    ///
+    /// Before the launch the region is the input, and zeros behind it. So the reply depends on the request alone, and a
+    /// request can be repeated. The requests of a lease run one after the other.
     Submit = opcode::SUBMIT; {
         /// The lease.
         lease: u64,
@@ -30,7 +34,7 @@ message! {
         kind: ImageKind,
         /// The hash of the image.
         hash: Hash,
-        /// The image, if it travels with the request.
+        /// The image, if it travels with the request. At most [`IMAGE_LIMIT`](Self::IMAGE_LIMIT) bytes.
         image: Option<Bytes>,
         /// The name of the kernel.
         kernel: String,
@@ -42,11 +46,15 @@ message! {
         shared_bytes: u32,
         /// The bytes of the arguments behind the pointer of the region.
         arguments: Vec<Bytes>,
-        /// Bytes that are written to the start of the region first.
-        input: Bytes,
+        /// The size of the region in bytes; 0 for the smallest one that holds input and output. The lease keeps the
+        /// region until a request states another size.
+        region_bytes: u64,
+        /// The number of bytes of the input, at most [`INPUT_LIMIT`](Self::INPUT_LIMIT).
+        input_bytes: u64,
         /// The offset of the output in the region.
         output_offset: u64,
-        /// The maximum number of bytes of the output.
+        /// The maximum number of bytes of the output. The output ends at the end of the region, and has at most
+        /// [`OUTPUT_LIMIT`](Self::OUTPUT_LIMIT) bytes.
         max_output: u64,
     }
 
@@ -56,7 +64,25 @@ message! {
         status: Status,
         /// The error in words, or the text that the kernel printed.
         text: String,
-        /// The output.
+        /// The output, if it has at most [`INLINE_LIMIT`](Self::INLINE_LIMIT) bytes.
         output: Bytes,
+        /// The number of bytes of a longer output. They follow the frame without frames, and end with the stream.
+        following_bytes: u64,
     }
+}
+
+impl Submit {
+    /// The maximum number of bytes of an image inside of the frame. A longer one is sent with [`PutBlob`].
+    pub const IMAGE_LIMIT: usize = 512 << 10;
+
+    /// The maximum number of bytes of the input: 64 MiB.
+    pub const INPUT_LIMIT: u64 = 64 << 20;
+
+    /// The maximum number of bytes of the output: 64 MiB.
+    pub const OUTPUT_LIMIT: u64 = 64 << 20;
+}
+
+impl Submitted {
+    /// The maximum number of bytes of an output inside of the frame.
+    pub const INLINE_LIMIT: usize = 512 << 10;
 }

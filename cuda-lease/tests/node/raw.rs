@@ -61,6 +61,7 @@ impl RawClient {
             device: None,
             wait_ms: 0,
             priority: 0,
+            detached: false,
         };
         self.control.frame(Allocate::OPCODE, 0, 2, |out| request.encode(out)).await;
         let (opcode, body) = self.control.reply().await.unwrap();

@@ -126,7 +126,7 @@ async fn worker_inherits_only_its_own_descriptors() {
     started(&mut ends).await;
     let mut list = String::new();
     tokio::io::BufReader::new(&mut ends.commands).read_line(&mut list).await.unwrap();
-    assert_eq!(list, "[0, 1, 2, 3, 4]\n");
+    assert_eq!(list, "[0, 1, 2, 3, 4, 5]\n");
 }
 
 async fn second_worker_does_not_hold_sockets_of_first() {
@@ -257,7 +257,7 @@ fn taking_ends_without_a_launcher_is_an_error() {
 fn taking_a_file_as_an_end_is_an_error() {
     let program = std::env::current_exe().unwrap();
     let output = Command::new("/bin/sh")
-        .args(["-c", "exec \"$0\" --role=take 3</dev/null 4</dev/null"])
+        .args(["-c", "exec \"$0\" --role=take 3</dev/null 4</dev/null 5</dev/null"])
         .arg(program)
         .output()
         .unwrap();

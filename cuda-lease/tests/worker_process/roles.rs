@@ -59,7 +59,7 @@ fn start() -> WorkerEnds {
 
 /// Sends back all bytes of both sockets, those of the bulk socket inverted.
 fn echo() -> ExitCode {
-    let WorkerEnds { commands, bulk } = start();
+    let WorkerEnds { commands, bulk, jobs: _jobs } = start();
     std::thread::spawn(move || copy(bulk, |byte| !byte));
     copy(commands, |byte| byte);
     ExitCode::from(END_OF_COMMANDS)

@@ -24,6 +24,9 @@ pub const COMMANDS_DESCRIPTOR: RawFd = 3;
 /// The descriptor of the bulk socket in a worker.
 pub const BULK_DESCRIPTOR: RawFd = 4;
 
+/// The descriptor of the jobs socket in a worker.
+pub const JOBS_DESCRIPTOR: RawFd = 5;
+
 /// Takes ownership of an inherited Unix stream socket and marks it close-on-exec.
 ///
 /// # Errors
@@ -60,13 +63,13 @@ fn check(descriptor: &OwnedFd) -> Result<(), DescriptorProblem> {
         .map_err(|error| DescriptorProblem::Os(error.into()))
 }
 
-/// Makes the process that `command` starts inherit no descriptor above the two sockets.
+/// Makes the process that `command` starts inherit no descriptor above the sockets.
 ///
 /// The standard library already opens every descriptor close-on-exec. This covers libraries that do not, and
 /// descriptors that the supervisor itself inherited. Kernels older than 5.11 do not support it and ignore it.
 pub(super) fn inherit_none_above_sockets(command: &mut Command) {
     let mark = || -> io::Result<()> {
-        let first = (BULK_DESCRIPTOR + 1) as libc::c_uint;
+        let first = (JOBS_DESCRIPTOR + 1) as libc::c_uint;
         // SAFETY: the call sets flags of descriptors. It touches no memory of this process.
         unsafe {
             libc::syscall(

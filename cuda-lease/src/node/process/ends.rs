@@ -1,4 +1,4 @@
-//! The two sockets between a supervisor and a worker.
+//! The sockets between a supervisor and a worker.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 use tokio::net::UnixStream;
 
 use super::{
-    descriptors::{self, BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR},
+    descriptors::{self, BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR},
     error::{Error, Result},
 };
 
@@ -20,6 +20,8 @@ pub struct SupervisorEnds {
     pub commands: UnixStream,
     /// Carries bulk bytes in both directions.
     pub bulk: UnixStream,
+    /// Carries stateless submits to the worker and replies from it.
+    pub jobs: UnixStream,
 }
 
 /// A worker's ends of the sockets to its supervisor, in blocking mode.
@@ -29,6 +31,8 @@ pub struct WorkerEnds {
     pub commands: BlockingStream,
     /// Carries bulk bytes in both directions.
     pub bulk: BlockingStream,
+    /// Carries stateless submits from the supervisor and replies to it.
+    pub jobs: BlockingStream,
 }
 
 impl WorkerEnds {
@@ -47,10 +51,11 @@ impl WorkerEnds {
         Ok(Self {
             commands: inherited(COMMANDS_DESCRIPTOR, "commands")?,
             bulk: inherited(BULK_DESCRIPTOR, "bulk")?,
+            jobs: inherited(JOBS_DESCRIPTOR, "jobs")?,
         })
     }
 
-    /// Converts the sockets to tokio's, commands first.
+    /// Converts the sockets of the session to tokio's, commands first. Closes the socket of jobs.
     ///
     /// # Errors
     /// The error of the operating system if a socket cannot be made non-blocking or registered.
@@ -87,11 +92,14 @@ pub fn pair() -> Result<(SupervisorEnds, WorkerEnds)> {
     let make = || -> io::Result<_> {
         let (supervisor_commands, worker_commands) = BlockingStream::pair()?;
         let (supervisor_bulk, worker_bulk) = BlockingStream::pair()?;
+        let (supervisor_jobs, worker_jobs) = BlockingStream::pair()?;
         let supervisor = SupervisorEnds {
             commands: non_blocking(supervisor_commands)?,
             bulk: non_blocking(supervisor_bulk)?,
+            jobs: non_blocking(supervisor_jobs)?,
         };
-        Ok((supervisor, WorkerEnds { commands: worker_commands, bulk: worker_bulk }))
+        let worker = WorkerEnds { commands: worker_commands, bulk: worker_bulk, jobs: worker_jobs };
+        Ok((supervisor, worker))
     };
     make().map_err(Error::Sockets)
 }

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    descriptors::{self, BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR},
+    descriptors::{self, BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR},
     ends::{SupervisorEnds, pair},
     error::{Error, Result},
     worker_process::WorkerProcess,
@@ -74,7 +74,7 @@ impl WorkerLauncher {
 
     /// Launches a worker and returns its process and the supervisor's ends of its sockets.
     ///
-    /// The worker inherits standard input, output and error and the two sockets, and no other descriptor. It is in a
+    /// The worker inherits standard input, output and error and the sockets, and no other descriptor. It is in a
     /// process group of its own, so an interrupt at the terminal reaches the supervisor only.
     ///
     /// The call blocks while the operating system copies the process and starts the executable, about a millisecond.
@@ -103,8 +103,9 @@ impl WorkerLauncher {
         let sockets = vec![
             FdMapping { parent_fd: worker.commands.into(), child_fd: COMMANDS_DESCRIPTOR },
             FdMapping { parent_fd: worker.bulk.into(), child_fd: BULK_DESCRIPTOR },
+            FdMapping { parent_fd: worker.jobs.into(), child_fd: JOBS_DESCRIPTOR },
         ];
-        // If another thread of the supervisor closes its descriptor 3 or 4 during the spawn, the pipe that reports a failed
+        // If another thread of the supervisor closes its descriptor 3, 4 or 5 during the spawn, the pipe that reports a failed
         // `exec` may take that number. The failure then shows as a worker that exits with code 1.
         command
             .fd_mappings(sockets)

@@ -1,8 +1,8 @@
 //! Worker processes: launching, killing and reaping them, and their sockets to the supervisor.
 //!
-//! A supervisor and a worker share two Unix stream sockets. *Commands* carries commands down and events up. *Bulk*
-//! carries bulk bytes in both directions. In the worker they are the descriptors [`COMMANDS_DESCRIPTOR`] and
-//! [`BULK_DESCRIPTOR`]. The worker's standard input is a pipe that the supervisor holds open and never writes to. Its
+//! A supervisor and a worker share three Unix stream sockets. *Commands* carries commands down and events up. *Bulk*
+//! carries bulk bytes in both directions. *Jobs* carries stateless submits and their replies. In the worker they are the
+//! descriptors [`COMMANDS_DESCRIPTOR`], [`BULK_DESCRIPTOR`] and [`JOBS_DESCRIPTOR`]. The worker's standard input is a pipe that the supervisor holds open and never writes to. Its
 //! end of file tells the worker that the supervisor is gone.
 //!
 //! The supervisor calls [`WorkerLauncher::launch`], which returns a [`WorkerProcess`] and its [`SupervisorEnds`]. The
@@ -17,7 +17,7 @@ mod launcher;
 mod liveness;
 mod worker_process;
 
-pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR};
+pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
 pub use ends::{SupervisorEnds, WorkerEnds, pair};
 pub use error::{DescriptorProblem, Error, Result};
 pub use launcher::{WorkerLauncher, WorkerOutput};

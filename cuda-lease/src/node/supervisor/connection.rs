@@ -8,10 +8,10 @@ use super::{
     control,
     leases::{Client, Leases, Refusal},
     session::Session,
-    streams::{End, FrameStream, refuse, send_frame},
+    streams::{End, FrameStream, refuse},
+    submit,
 };
-use crate::wire::{Attach, Hello, PutBlob, WireError, opcode::REPLY};
-use cuda_core::protocol::Status;
+use crate::wire::{Attach, Hello, PutBlob, Submit, WireError};
 
 /// The time within which a client sends the first frame of a stream.
 const FIRST_FRAME: Duration = Duration::from_secs(5);
@@ -39,6 +39,7 @@ enum First {
     Hello(Hello, u64),
     Attach(Attach),
     PutBlob(PutBlob),
+    Submit(Box<Submit>),
 }
 
 async fn serve_stream(
@@ -53,6 +54,7 @@ async fn serve_stream(
             Hello::OPCODE => First::Hello(Hello::decode(frame.body)?, frame.header.sequence),
             Attach::OPCODE => First::Attach(Attach::decode(frame.body)?),
             PutBlob::OPCODE => First::PutBlob(PutBlob::decode(frame.body)?),
+            Submit::OPCODE => First::Submit(Submit::decode(frame.body)?.into()),
             opcode => return Err(WireError::UnexpectedOpcode { opcode }.into()),
         })
     });
@@ -69,7 +71,8 @@ async fn serve_stream(
                 Err(End::Refused(status, detail))
             }
         },
-        First::PutBlob(put) => put_blob(leases, client, put, send, receive).await,
+        First::PutBlob(put) => submit::put_blob(leases, client, put, send, receive).await,
+        First::Submit(submit) => submit::serve(leases, client, *submit, send, receive).await,
     }
 }
 
@@ -79,35 +82,4 @@ fn session(
     attach: &Attach,
 ) -> Result<Arc<Session>, Refusal> {
     leases.session(client, attach.lease, &attach.token, attach.epoch)
-}
-
-async fn put_blob(
-    leases: &Arc<Leases>,
-    client: &Client,
-    put: PutBlob,
-    mut send: SendStream,
-    mut receive: FrameStream,
-) -> Result<(), End> {
-    let session = match leases.running(client, put.lease, &put.token) {
-        Ok(session) => session,
-        Err((status, detail)) => {
-            refuse(&mut send, status, &detail).await;
-            return Ok(());
-        }
-    };
-    if put.bytes > session.limits().module_bytes {
-        let limit = session.limits().module_bytes;
-        let detail = format!("the blob has {} bytes; the limit is {limit}", put.bytes);
-        refuse(&mut send, Status::CapacityExceeded, &detail).await;
-        return Ok(());
-    }
-    let bytes = receive.read_raw(put.bytes as usize).await?;
-    if *blake3::hash(&bytes).as_bytes() != put.hash {
-        refuse(&mut send, Status::BadRequest, "the blob has another hash").await;
-        return Ok(());
-    }
-    session.blob_arrived(put.hash, bytes.into());
-    send_frame(&mut send, PutBlob::OPCODE | REPLY, 0, |_| {}).await?;
-    _ = send.finish();
-    Ok(())
 }

@@ -12,12 +12,10 @@ use super::{
     lane::{Lane, write_worker},
     streams::{End, FrameStream},
     turns::{Turn, Turns},
+    workers::Lanes,
 };
 use crate::{
-    node::{
-        process::SupervisorEnds,
-        worker::{Assign, Drain, Drained, WorkerBlob},
-    },
+    node::worker::{Assign, Drain, Drained, WorkerBlob},
     wire::{self, Command, Event, Frame, Hash, Limits, opcode, put_frame},
 };
 
@@ -35,7 +33,6 @@ pub(super) struct Session {
     pub(super) epoch: u32,
     commands: Lane,
     bulk: Lane,
-    limits: Limits,
     blobs: Arc<Blobs>,
     /// Blobs that the worker waits for.
     wanted: Mutex<FxHashSet<Hash>>,
@@ -53,21 +50,20 @@ impl Session {
     /// Starts a session on a worker that has no lease yet.
     pub(super) fn start(
         epoch: u32,
-        worker: SupervisorEnds,
+        (commands, bulk): Lanes,
         limits: Limits,
         blobs: Arc<Blobs>,
         address: String,
         turns: Option<Turns>,
     ) -> Arc<Self> {
-        let (events, commands_out) = worker.commands.into_split();
-        let (downloads, bulk_out) = worker.bulk.into_split();
+        let (events, commands_out) = commands.into_split();
+        let (downloads, bulk_out) = bulk.into_split();
         let (commands, from_client) = Lane::new(epoch, EVENTS);
         let (bulk, uploads) = Lane::new(epoch, DOWNLOADS);
         let session = Arc::new(Self {
             epoch,
             commands,
             bulk,
-            limits,
             blobs,
             wanted: Mutex::default(),
             sending_blob: tokio::sync::Mutex::default(),
@@ -155,11 +151,6 @@ impl Session {
     /// Waits until the worker is gone.
     pub(super) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
-    }
-
-    /// The limits of the session.
-    pub(super) fn limits(&self) -> &Limits {
-        &self.limits
     }
 
     /// Announces that the lease ends soon.

@@ -99,10 +99,15 @@ impl Workers {
 /// A worker, seen from the supervisor. Dropping it ends the worker.
 pub(super) struct WorkerHandle {
     pub(super) device: DeviceInfo,
-    /// The sockets, until a session takes them.
-    ends: Option<SupervisorEnds>,
+    /// The sockets of commands and bulk bytes, until a session takes them.
+    lanes: Option<Lanes>,
+    /// The socket of stateless submits, until the first one takes it.
+    jobs: Option<tokio::net::UnixStream>,
     body: Body,
 }
+
+/// The sockets of a session: commands and bulk bytes.
+pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
 
 enum Body {
     Threads(Threads),
@@ -112,14 +117,21 @@ enum Body {
 /// A worker that is threads of this process.
 struct Threads {
     /// The worker's ends of the sockets, to shut them down.
-    sockets: (UnixStream, UnixStream),
+    sockets: [UnixStream; 3],
     ended: oneshot::Receiver<()>,
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        _ = self.sockets.0.shutdown(Shutdown::Both);
-        _ = self.sockets.1.shutdown(Shutdown::Both);
+        self.shut_down();
+    }
+}
+
+impl Threads {
+    fn shut_down(&self) {
+        for socket in &self.sockets {
+            _ = socket.shutdown(Shutdown::Both);
+        }
     }
 }
 
@@ -138,18 +150,24 @@ impl Launcher {
             }
         };
         let device = ready(&mut ends).await?;
-        Ok(WorkerHandle { device, ends: Some(ends), body })
+        let SupervisorEnds { commands, bulk, jobs } = ends;
+        Ok(WorkerHandle { device, lanes: Some((commands, bulk)), jobs: Some(jobs), body })
     }
 }
 
 fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     let (ends, worker) = process::pair().map_err(failed)?;
-    let sockets =
-        (worker.commands.try_clone().map_err(failed)?, worker.bulk.try_clone().map_err(failed)?);
+    let [commands, bulk, jobs] =
+        [&worker.commands, &worker.bulk, &worker.jobs].map(UnixStream::try_clone);
+    let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        let served = Worker::open(&*provider, 0)
-            .and_then(|opened| opened.serve(worker.commands, worker.bulk).map_err(failed));
+        let served = Worker::open(&*provider, 0).and_then(|opened| {
+            let serving = opened.jobs(provider, 0).start(worker.jobs).map_err(failed)?;
+            let served = opened.serve(worker.commands, worker.bulk).map_err(failed);
+            serving.end();
+            served
+        });
         if let Err(error) = served {
             tracing::error!(%error, "a worker failed");
         }
@@ -174,9 +192,14 @@ async fn ready(ends: &mut SupervisorEnds) -> Result<DeviceInfo> {
 }
 
 impl WorkerHandle {
-    /// Takes the sockets.
-    pub(super) fn take_ends(&mut self) -> Option<SupervisorEnds> {
-        self.ends.take()
+    /// Takes the sockets of a session.
+    pub(super) fn take_lanes(&mut self) -> Option<Lanes> {
+        self.lanes.take()
+    }
+
+    /// Takes the socket of stateless submits.
+    pub(super) fn take_jobs(&mut self) -> Option<tokio::net::UnixStream> {
+        self.jobs.take()
     }
 
     /// The process of the worker, if it has one of its own.
@@ -191,8 +214,7 @@ impl WorkerHandle {
     pub(super) async fn kill(self) {
         match self.body {
             Body::Threads(mut threads) => {
-                _ = threads.sockets.0.shutdown(Shutdown::Both);
-                _ = threads.sockets.1.shutdown(Shutdown::Both);
+                threads.shut_down();
                 _ = (&mut threads.ended).await;
             }
             Body::Process(mut process) => {

@@ -14,10 +14,12 @@
 
 mod engine;
 mod held;
+pub mod jobs;
 mod messages;
 mod modules;
 mod numbers;
 mod outbox;
+mod quota;
 mod reports;
 mod run;
 mod sockets;

@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 
 use super::{
     engine::Engine,
+    jobs::JobServer,
     messages::{Assign, Drain, Ready, WorkerBlob},
+    quota::Quota,
     reports::{AfterProgress, Landing, Reports, Sink},
     sockets::{ReadError, read_frames},
     staging::{PIECE, Staged},
@@ -31,6 +33,7 @@ pub struct Worker {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
     landed: Receiver<Landing>,
+    quota: Arc<Quota>,
 }
 
 impl Worker {
@@ -42,7 +45,13 @@ impl Worker {
         let (bulk, landed): (Sender<Landing>, _) = channel();
         let reports = Reports::new(bulk);
         let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
-        Ok(Self { backend, reports, landed })
+        Ok(Self { backend, reports, landed, quota: Arc::default() })
+    }
+
+    /// Returns the server of the stateless submits of the same lease. It opens a device of its own when the first one
+    /// arrives, so it costs nothing before.
+    pub fn jobs(&self, provider: Arc<dyn Provider>, ordinal: u32) -> JobServer {
+        JobServer::new(provider, ordinal, self.quota.clone())
     }
 
     /// Serves one session, until the supervisor closes the sockets.
@@ -50,7 +59,7 @@ impl Worker {
     /// # Errors
     /// An error if a thread cannot be started or a socket fails.
     pub fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
-        let Self { backend, reports, landed } = self;
+        let Self { backend, reports, landed, quota } = self;
         let device = backend.info().address.clone();
         let ready = Ready { device: backend.info().clone() };
         reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
@@ -66,7 +75,7 @@ impl Worker {
         let ended = read_frames(&commands, |frame| {
             let current = engine.lock().clone();
             let Some(current) = current else {
-                let assigned = assign(&frame, &backend, &reports);
+                let assigned = assign(&frame, &backend, &reports, &quota);
                 let Some(made) = assigned else { return false };
                 *engine.lock() = Some(made.clone());
                 uploads = start_uploads(&bulk, &commands, made, &reports).ok();
@@ -121,10 +130,11 @@ fn assign(
     frame: &Frame<'_>,
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
+    quota: &Arc<Quota>,
 ) -> Option<Arc<Engine>> {
     let assign =
         Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
-    Some(Engine::new(backend.clone(), reports.clone(), assign.limits))
+    Some(Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone()))
 }
 
 /// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.

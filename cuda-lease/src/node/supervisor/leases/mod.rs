@@ -2,6 +2,8 @@
 
 mod actions;
 
+mod submit;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -16,6 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::{
     audit::{Audit, Entry as Decision},
     blobs::Blobs,
+    jobs::Jobs,
     session::Session,
     turns::{Turn, Turns},
     workers::{WorkerHandle, Workers},
@@ -80,6 +83,9 @@ struct Entry {
     ready: watch::Sender<Option<Result<(), Refusal>>>,
     worker: Option<WorkerHandle>,
     session: Option<Arc<Session>>,
+    jobs: Option<Arc<Jobs>>,
+    /// Whether the lease outlives the connections of its client.
+    is_detached: bool,
     /// The connections of its client.
     connections: FxHashSet<u64>,
     cause: Option<Cause>,
@@ -177,6 +183,7 @@ impl Leases {
         wanted.slot = request.device;
         wanted.wait = Duration::from_millis(request.wait_ms.into());
         wanted.priority = request.priority;
+        let connection = (!request.detached).then_some(client.connection);
         let (sender, receiver) = oneshot::channel();
         let placed = self.change(|state, now| {
             let placed = state.table.request(now, wanted).map_err(refusal)?;
@@ -197,15 +204,20 @@ impl Leases {
                 lease
             }
         };
-        self.ready(lease, client.connection).await?;
+        self.ready(lease, connection).await?;
         self.grant(client, lease)
     }
 
-    /// Waits until the worker of a lease is ready.
-    async fn ready(self: &Arc<Self>, lease: LeaseId, connection: u64) -> Result<(), Refusal> {
+    /// Waits until the worker of a lease is ready. Without a connection the lease is detached.
+    async fn ready(
+        self: &Arc<Self>,
+        lease: LeaseId,
+        connection: Option<u64>,
+    ) -> Result<(), Refusal> {
         let mut ready = self.change(|state, _| {
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
-            entry.connections.insert(connection);
+            entry.is_detached = connection.is_none();
+            entry.connections.extend(connection);
             Ok(entry.ready.subscribe())
         })?;
         let ready = ready.wait_for(Option::is_some).await.map_err(|_| unknown())?;
@@ -298,7 +310,9 @@ impl Leases {
             state.table.reconnected(now, id).map_err(refusal)?;
             let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
-            entry.connections.insert(client.connection);
+            if !entry.is_detached {
+                entry.connections.insert(client.connection);
+            }
             if let Some(session) = &entry.session {
                 let other =
                     "the lease has another session; resume that one, or acquire a new lease";
@@ -308,7 +322,7 @@ impl Leases {
                     Err((Status::BadRequest, other.into()))
                 };
             }
-            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_ends);
+            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_lanes);
             let limits = Limits { memory: entry.quota, ..self.limits };
             let address = self.address(entry.slot);
             let worker = worker.ok_or_else(unknown)?;
@@ -343,21 +357,6 @@ impl Leases {
             session.ended().await;
             leases.change(|state, now| state.table.worker_died(now, lease));
         });
-    }
-
-    /// Returns the running session of a lease.
-    pub(super) fn running(
-        self: &Arc<Self>,
-        client: &Client,
-        lease: u64,
-        token: &[u8],
-    ) -> Result<Arc<Session>, Refusal> {
-        let generation = self.verify(client, lease, token)?;
-        self.change(|state, now| {
-            state.authorize(now, LeaseId(lease), generation)?;
-            let entry = state.entries.get(&LeaseId(lease)).ok_or_else(unknown)?;
-            entry.session.clone().ok_or_else(unknown)
-        })
     }
 
     /// A connection ended: the leases that have no other one end too, if their client does not come back.

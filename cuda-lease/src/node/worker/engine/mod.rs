@@ -23,6 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use self::state::{State, Stream, is_there, violation};
 use super::{
     held::{Download, Task, Upload},
+    quota::Quota,
     reports::{AfterProgress, Keep, Reports},
     staging::Staging,
 };
@@ -41,6 +42,7 @@ pub(super) struct Engine {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
     limits: Limits,
+    quota: Arc<Quota>,
     /// The most submissions of a stream that the backend has at a time.
     backlog: u64,
     /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk lane.
@@ -59,7 +61,9 @@ impl Engine {
         backend: Arc<dyn Backend>,
         reports: Arc<Reports>,
         limits: Limits,
+        quota: Arc<Quota>,
     ) -> Arc<Self> {
+        quota.set_limit(limits.memory);
         let engine = Arc::new(Self {
             backlog: backend.capabilities().submissions_in_flight.max(1),
             inline: Staging::new(backend.clone(), STAGING),
@@ -68,6 +72,7 @@ impl Engine {
             backend,
             reports: reports.clone(),
             limits,
+            quota,
             state: Mutex::default(),
             announced: Condvar::new(),
             is_holding: AtomicBool::new(false),

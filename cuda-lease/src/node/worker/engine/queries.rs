@@ -50,7 +50,7 @@ impl Engine {
     pub(super) fn query(&self, state: &mut State, id: u64, query: Query) {
         match query {
             Query::Memory => {
-                let (used, total) = (state.used, self.limits.memory);
+                let (total, used) = self.quota.limit_and_used();
                 let info = MemoryInfo { used, free: total - used.min(total), total };
                 self.reports.outbox.push(&Event::Reply { id, reply: Ok(QueryReply::Memory(info)) });
             }

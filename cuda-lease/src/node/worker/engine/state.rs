@@ -25,7 +25,6 @@ pub(super) struct State {
     /// The streams of uploads whose bytes have not all arrived.
     pub(super) uploads: FxHashMap<BlobId, StreamId>,
     pub(super) allocations: FxHashMap<AllocId, u64>,
-    pub(super) used: u64,
     /// The write sets of submissions that were refused.
     pub(super) poison: Poison,
     pub(super) held: usize,

@@ -63,9 +63,8 @@ impl Engine {
     }
 
     pub(super) fn allocate(&self, state: &mut State, at: Ticket, id: AllocId, bytes: u64) {
-        let free = self.limits.memory.saturating_sub(state.used);
-        if bytes > free {
-            let error = over_quota(&self.backend, bytes, free, self.limits.memory);
+        if let Err((limit, free)) = self.quota.take(bytes) {
+            let error = over_quota(&self.backend, bytes, free, limit);
             state.poison.spread_over(id, &error);
             return self.reports.skip(at, error);
         }
@@ -74,10 +73,10 @@ impl Engine {
         // SAFETY: gives nothing up.
         match unsafe { self.backend.control(control) } {
             Ok(()) => {
-                state.used += bytes;
                 state.allocations.insert(id, bytes);
             }
             Err(error) => {
+                self.quota.give_back(bytes);
                 let error = self.reports.cause(error);
                 state.poison.spread_over(id, &error);
                 self.reports.refuse(at, error);
@@ -88,7 +87,7 @@ impl Engine {
     pub(super) fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
         state.poison.forget(id);
         if let Some(bytes) = state.allocations.remove(&id) {
-            state.used -= bytes;
+            self.quota.give_back(bytes);
         }
         let after = self.translate(after);
         self.control(Control::Free { id, stream, after });

@@ -1,0 +1,219 @@
+//! Requests to a node without a session: inventory, and leases that outlive their connection.
+
+use std::{sync::mpsc::sync_channel, thread, time::Duration};
+
+use bytes::Bytes;
+use cuda_core::{DeviceInfo, Error, Result};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    LeaseBuilder,
+    connection::{Terms, connect, endpoint},
+    control::{ControlStream, Request, Unanswered},
+    end::unavailable,
+    submit::{Channel, Job, Submit, Target},
+};
+use crate::{
+    authority::ClientTls,
+    wire::{
+        Allocate, DeviceEntry, Free, Granted, Inventory, InventoryReply, Renew, Renewed, WireError,
+    },
+};
+
+/// The time that the end of the connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A lease without a connection: it lasts until its time is over or it is [freed](NodeClient::free). Nothing renews it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DetachedLease {
+    /// The id of the lease at its node.
+    pub id: u64,
+    /// The token that gives access to the lease, for programs with the same client certificate.
+    pub token: Bytes,
+    /// The time from the reply of the node until the lease expires.
+    pub expires_in: Duration,
+    /// The memory quota in bytes.
+    pub memory: u64,
+    /// The device.
+    pub device: DeviceInfo,
+}
+
+/// A connection to a node for requests without a session. Calls block the calling thread.
+#[cfg_attr(feature = "node", doc = "```")]
+#[cfg_attr(not(feature = "node"), doc = "```ignore")]
+/// use cuda_cpu::CpuProvider;
+/// use cuda_lease::{
+///     Job, LeaseBuilder, NodeClient,
+///     authority::ClientTls,
+///     node::supervisor::{DeviceOptions, Node, NodeOptions},
+/// };
+///
+/// let device = DeviceOptions::in_process(CpuProvider::default());
+/// let node = Node::start(NodeOptions::loopback(vec![device]))?;
+/// let address = node.address().to_string();
+///
+/// let client = NodeClient::connect(&address, ClientTls::loopback())?;
+/// assert_eq!(client.inventory()?[0].leases, 0);
+/// let lease = client.allocate(&LeaseBuilder::new(&address).min_vram(1 << 20).lease_secs(60))?;
+/// # let ptx = include_str!("../../../kernels/iota.ptx");
+/// let job = Job::new("iota", ptx).block(4).arg(&4u32).max_output(16);
+/// let done = client.submit(lease.id, lease.token.clone(), job).launch()?;
+/// assert_eq!(done.output_as::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+/// client.free(lease.id, lease.token)?;
+/// # Ok::<(), cuda_core::Error>(())
+/// ```
+pub struct NodeClient {
+    requests: Option<mpsc::UnboundedSender<Request>>,
+    channel: Channel,
+    thread: Option<thread::JoinHandle<()>>,
+    address: String,
+}
+
+type Opened = Result<(mpsc::UnboundedSender<Request>, Channel)>;
+
+impl NodeClient {
+    /// Connects to the node at `HOST:PORT`.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] if the node cannot be reached, [`Error::Remote`] if it refuses, [`Error::Misuse`] for an
+    /// invalid address or certificate.
+    pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
+        let terms = LeaseBuilder::new(node).tls(tls).terms()?;
+        let (opened, receiver) = sync_channel(1);
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(serve(terms, |result| _ = opened.send(result))),
+                Err(error) => {
+                    let what = "failed to start the runtime of a connection";
+                    _ = opened.send(Err(Error::host(what, &error)));
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("cuda-lease-node".into()).spawn(run);
+        let failed = |error| Error::host("failed to start the thread of a connection", &error);
+        let thread = thread.map_err(failed)?;
+        let opened = receiver.recv().unwrap_or_else(|_| Err(ended(node)))?;
+        let (requests, channel) = opened;
+        let (requests, thread) = (Some(requests), Some(thread));
+        Ok(Self { requests, channel, thread, address: node.to_owned() })
+    }
+
+    /// Lists the devices of the node.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] if the node refuses, [`Error::Disconnected`] if the connection has ended.
+    pub fn inventory(&self) -> Result<Vec<DeviceEntry>> {
+        let reply = self.request(Inventory::OPCODE, |out| Inventory {}.encode(out))?;
+        Ok(self.read(InventoryReply::decode(&reply))?.devices)
+    }
+
+    /// Requests a lease with the terms of `request` that outlives this connection. The node of `request` is ignored, and
+    /// nothing renews the lease.
+    ///
+    /// # Errors
+    /// As [`inventory`](Self::inventory).
+    pub fn allocate(&self, request: &LeaseBuilder) -> Result<DetachedLease> {
+        let allocate = Allocate { detached: true, ..request.request()? };
+        let reply = self.request(Allocate::OPCODE, |out| allocate.encode(out))?;
+        let granted = self.read(Granted::decode(&reply))?;
+        Ok(DetachedLease {
+            id: granted.lease,
+            token: granted.token,
+            expires_in: Duration::from_millis(granted.expires_in_ms),
+            memory: granted.limits.memory,
+            device: granted.device,
+        })
+    }
+
+    /// Renews a lease: it expires `lease_secs` seconds from now. Returns its new token and the time that is left. The old
+    /// token stays valid for a while.
+    ///
+    /// # Errors
+    /// As [`inventory`](Self::inventory).
+    pub fn renew(&self, lease: u64, token: Bytes, lease_secs: u32) -> Result<(Bytes, Duration)> {
+        let renew = Renew { lease, token, lease_secs };
+        let reply = self.request(Renew::OPCODE, |out| renew.encode(out))?;
+        let renewed = self.read(Renewed::decode(&reply))?;
+        Ok((renewed.token, Duration::from_millis(renewed.expires_in_ms)))
+    }
+
+    /// Ends a lease. Work in flight is lost.
+    ///
+    /// # Errors
+    /// As [`inventory`](Self::inventory).
+    pub fn free(&self, lease: u64, token: Bytes) -> Result<()> {
+        let free = Free { lease, token };
+        self.request(Free::OPCODE, |out| free.encode(out)).map(drop)
+    }
+
+    /// Creates a stateless submit of a job to a lease of this client, without a session.
+    pub fn submit(&self, lease: u64, token: Bytes, job: Job) -> Submit<'_> {
+        Submit::new(&self.channel, Target { lease, token }, job)
+    }
+
+    /// Closes the connection, and waits up to a second until the node knows.
+    pub fn close(mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+
+    fn request(&self, opcode: u16, body: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
+        let mut bytes = Vec::new();
+        body(&mut bytes);
+        let (reply, receiver) = oneshot::channel();
+        let request = Request { opcode, body: bytes, reply };
+        let sent = self.requests.as_ref().map(|requests| requests.send(request));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(ended(&self.address));
+        }
+        let reply = self.channel.wait(receiver)?.map_err(|_| ended(&self.address))?;
+        reply.map_err(|refused| self.channel.refused(refused))
+    }
+
+    fn read<T>(&self, message: Result<T, WireError>) -> Result<T> {
+        message.map_err(|error| unavailable(&self.address, error.into()))
+    }
+}
+
+impl std::fmt::Debug for NodeClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeClient").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Serves the connection until the client is dropped or the connection ends.
+async fn serve(terms: Terms, opened: impl FnOnce(Opened)) {
+    let (endpoint, connection, mut control) = match open(&terms).await {
+        Ok(open) => open,
+        Err(error) => return opened(Err(error)),
+    };
+    let (channel, current) = Channel::new(terms.address);
+    current.send_replace(Some(connection.clone()));
+    let (requests, mut received) = mpsc::unbounded_channel();
+    opened(Ok((requests, channel)));
+    let (_renew, mut renewals) = mpsc::unbounded_channel();
+    let mut unanswered = Unanswered::default();
+    if let Err(end) = control.serve(&mut unanswered, &mut received, &mut renewals).await {
+        tracing::debug!(?end, "the connection to a node ended");
+    }
+    drop(current);
+    connection.close(0u32.into(), b"");
+    endpoint.close(0u32.into(), b"");
+    _ = tokio::time::timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
+}
+
+async fn open(terms: &Terms) -> Result<(quinn::Endpoint, quinn::Connection, ControlStream)> {
+    let endpoint = endpoint(terms)?;
+    let connected = connect(&endpoint, terms).await;
+    let (connection, control) = connected.map_err(|end| unavailable(&terms.address, end))?;
+    Ok((endpoint, connection, control))
+}
+
+fn ended(address: &str) -> Error {
+    let cause = "the connection to the node has ended".into();
+    Error::Disconnected { address: address.to_owned(), cause, may_have_run: true }
+}

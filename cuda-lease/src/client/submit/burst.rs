@@ -1,0 +1,195 @@
+//! One job over many inputs, on several leases.
+
+use std::{collections::VecDeque, thread};
+
+use bytes::Bytes;
+use cuda_core::{Element, Error, Result, protocol::Status};
+use parking_lot::{Condvar, Mutex};
+
+use super::{call::Submitted, job::Job};
+use crate::client::Lease;
+
+/// The inputs of one lease that are in flight: one runs while the next one travels.
+const IN_FLIGHT: usize = 2;
+
+/// Runs `job` once for each input, on all `leases` at the same time, and returns the results in the order of the inputs.
+///
+/// Each input is a chunk of its own: an error of one leaves the others alone. If a lease ends or its node is lost, its
+/// chunks run on the other leases. A chunk that was running there may run twice, which changes nothing: a submit depends
+/// on its input alone. Blocks the calling thread until every chunk has a result.
+///
+/// # Errors
+/// The result of a chunk has the errors of [`Submit::launch`](super::Submit::launch). When no lease is left, the rest of
+/// the chunks gets the error of the last lease. Without leases it is [`Error::Misuse`].
+#[cfg_attr(feature = "node", doc = "```")]
+#[cfg_attr(not(feature = "node"), doc = "```ignore")]
+/// use cuda_cpu::CpuProvider;
+/// use cuda_lease::{
+///     Job, LeaseBuilder, burst,
+///     node::supervisor::{DeviceOptions, Node, NodeOptions},
+/// };
+///
+/// let device = DeviceOptions::in_process(CpuProvider::default());
+/// let node = Node::start(NodeOptions::loopback(vec![device]))?;
+/// let request = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20);
+/// let (first, second) = (request.clone().acquire()?, request.acquire()?);
+///
+/// # let ptx = include_str!("../../../../kernels/basic.ptx");
+/// // scale(x, f32 a, u32 n): x *= a
+/// let job = Job::new("scale", ptx).block(32).arg(&10f32).arg(&2u32).max_output(8);
+/// let inputs = [[1f32, 2.0], [3.0, 4.0], [5.0, 6.0]];
+/// let results = burst(&[&first, &second], &job, &inputs);
+/// let last: Vec<f32> = results.into_iter().last().unwrap()?.output_as()?;
+/// assert_eq!(last, [50.0, 60.0]);
+/// # Ok::<(), cuda_core::Error>(())
+/// ```
+pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
+    leases: &[&Lease],
+    job: &Job,
+    inputs: &[I],
+) -> Vec<Result<Submitted>> {
+    let chunks = Chunks::new(inputs.len());
+    let serve = |lease: &Lease| {
+        while let Some(index) = chunks.take() {
+            let bytes = bytemuck::cast_slice(inputs[index].as_ref());
+            let job = job.clone().input_bytes(Bytes::copy_from_slice(bytes));
+            let result = lease.submit_job(job).launch();
+            if !chunks.finish(index, result) {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for lease in leases.iter().copied().flat_map(|it| [it; IN_FLIGHT]) {
+            let name = thread::Builder::new().name("cuda-lease-burst".into());
+            if let Err(error) = name.spawn_scoped(scope, move || serve(lease)) {
+                chunks.leave(Error::host("failed to start a thread of a burst", &error));
+            }
+        }
+    });
+    chunks.into_results()
+}
+
+/// The chunks of a burst.
+struct Chunks {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    waiting: VecDeque<usize>,
+    /// The chunks that have no result, those that run included.
+    left: usize,
+    results: Vec<Option<Result<Submitted>>>,
+    /// The error of the last lease that was lost.
+    lost: Error,
+}
+
+impl Chunks {
+    fn new(count: usize) -> Self {
+        let lost = Error::Misuse {
+            what: "a burst".into(),
+            detail: "it has no lease; state at least one".into(),
+        };
+        let results = (0..count).map(|_| None).collect();
+        let state = State { waiting: (0..count).collect(), left: count, results, lost };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Takes a chunk. Waits while none waits and one that runs elsewhere may come back.
+    fn take(&self) -> Option<usize> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(index) = state.waiting.pop_front() {
+                return Some(index);
+            }
+            if state.left == 0 {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Takes the result of a chunk. Returns `false` if its lease is lost: then the chunk waits for another one.
+    fn finish(&self, index: usize, result: Result<Submitted>) -> bool {
+        match result {
+            Err(error) if is_end_of_lease(&error) => {
+                self.state.lock().waiting.push_back(index);
+                self.leave(error);
+                false
+            }
+            result => {
+                let mut state = self.state.lock();
+                state.left -= 1;
+                state.results[index] = Some(result);
+                self.changed.notify_all();
+                true
+            }
+        }
+    }
+
+    /// A thread takes no more chunks.
+    fn leave(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.lost = error;
+        self.changed.notify_all();
+    }
+
+    fn into_results(self) -> Vec<Result<Submitted>> {
+        let State { results, lost, .. } = self.state.into_inner();
+        results.into_iter().map(|it| it.unwrap_or_else(|| Err(lost.clone()))).collect()
+    }
+}
+
+/// Whether an error ends the lease, so that the chunk can run on another one.
+fn is_end_of_lease(error: &Error) -> bool {
+    match error {
+        Error::Disconnected { .. } => true,
+        Error::Remote { status, .. } => {
+            status.ends_lease() || matches!(status, Status::NotFound | Status::Unauthorized)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(text: &str) -> Result<Submitted> {
+        Ok(Submitted { exit_code: Status::Ok, output: Bytes::new(), text: text.into() })
+    }
+
+    fn remote(status: Status) -> Error {
+        Error::Remote { address: "node".into(), status, detail: String::new() }
+    }
+
+    #[test]
+    fn chunk_of_a_lost_lease_waits_for_another_one() {
+        let chunks = Chunks::new(2);
+        let (first, second) = (chunks.take().unwrap(), chunks.take().unwrap());
+        assert!(!chunks.finish(first, Err(remote(Status::LeaseExpired))));
+        assert!(chunks.finish(second, done("second")));
+        assert_eq!(chunks.take(), Some(first));
+        assert!(chunks.finish(first, done("first")));
+        assert_eq!(chunks.take(), None);
+        let texts: Vec<_> = chunks.into_results().into_iter().map(|it| it.unwrap().text).collect();
+        assert_eq!(texts, ["first", "second"]);
+    }
+
+    #[test]
+    fn error_of_a_chunk_is_its_result() {
+        let chunks = Chunks::new(1);
+        let index = chunks.take().unwrap();
+        assert!(chunks.finish(index, Err(remote(Status::LaunchFailed))));
+        assert_eq!(chunks.into_results(), [Err(remote(Status::LaunchFailed))]);
+    }
+
+    #[test]
+    fn chunks_without_a_lease_get_the_error_of_the_last_one() {
+        let chunks = Chunks::new(2);
+        let index = chunks.take().unwrap();
+        assert!(!chunks.finish(index, Err(remote(Status::Revoked))));
+        assert_eq!(chunks.into_results(), [(); 2].map(|()| Err(remote(Status::Revoked))));
+    }
+}

@@ -1,0 +1,160 @@
+//! Sends a job and reads its reply.
+
+use bytes::Bytes;
+use cuda_core::{Error, Result, protocol::Status};
+use quinn::RecvStream;
+
+use super::{call::Submitted, channel::Channel, job::Job};
+use crate::{
+    client::{
+        blob::{put_blob, read_frame},
+        end::End,
+    },
+    wire::{self, FrameBuffer, WireError, put_frame},
+};
+
+/// The lease that runs a job.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) lease: u64,
+    pub(crate) token: Bytes,
+}
+
+type Refused = (Status, String);
+
+/// Runs a job. Repeats it on the next connection if one is lost.
+pub(super) async fn perform(mut channel: Channel, target: Target, job: Job) -> Result<Submitted> {
+    for (what, bytes, limit) in [
+        ("input", job.input.len() as u64, wire::Submit::INPUT_LIMIT),
+        ("output", job.max_output, wire::Submit::OUTPUT_LIMIT),
+    ] {
+        if bytes > limit {
+            let detail = format!("{bytes} bytes requested, the limit is {limit}; use less");
+            return Err(Error::OutOfRange {
+                what: format!("the {what} of a submit").into(),
+                detail,
+            });
+        }
+    }
+    loop {
+        let connection = channel.next().await?;
+        match attempt(&connection, &target, &job).await {
+            Ok(Ok(submitted)) => return finish(&channel, submitted),
+            Ok(Err(refused)) => return Err(channel.refused(refused)),
+            Err(End::Lost(cause)) => {
+                if connection.close_reason().is_none() {
+                    let detail = format!("the node ended the stream of the submit: {cause}");
+                    return Err(channel.refused((Status::Internal, detail)));
+                }
+                tracing::debug!(cause, "a submit is repeated on the next connection");
+            }
+            Err(End::Refused(status, detail)) => return Err(channel.refused((status, detail))),
+            Err(End::Broken(error)) => {
+                let detail = format!("the node broke the protocol: {error}");
+                return Err(channel.refused((Status::Internal, detail)));
+            }
+            Err(End::Closed) => return Err(channel.ended()),
+        }
+    }
+}
+
+fn finish(channel: &Channel, (submitted, output): (wire::Submitted, Bytes)) -> Result<Submitted> {
+    let wire::Submitted { status, text, .. } = submitted;
+    if status != Status::Ok {
+        return Err(channel.refused((status, text)));
+    }
+    Ok(Submitted { exit_code: status, output, text })
+}
+
+/// Sends the job by the hash of its image, and once more with the image if the node lacks it.
+async fn attempt(
+    connection: &quinn::Connection,
+    target: &Target,
+    job: &Job,
+) -> Result<Result<(wire::Submitted, Bytes), Refused>, End> {
+    let first = send(connection, target, job, None).await?;
+    if !matches!(first, Err((Status::NotFound, _))) {
+        return Ok(first);
+    }
+    if job.image.len() <= wire::Submit::IMAGE_LIMIT {
+        return send(connection, target, job, Some(job.image.clone())).await;
+    }
+    let (lease, token) = (target.lease, target.token.clone());
+    if let Err(refused) = put_blob(connection, lease, token, job.hash, job.image.clone()).await? {
+        return Ok(Err(refused));
+    }
+    send(connection, target, job, None).await
+}
+
+async fn send(
+    connection: &quinn::Connection,
+    target: &Target,
+    job: &Job,
+    image: Option<Bytes>,
+) -> Result<Result<(wire::Submitted, Bytes), Refused>, End> {
+    let submit = wire::Submit {
+        lease: target.lease,
+        token: target.token.clone(),
+        kind: job.kind,
+        hash: job.hash,
+        image,
+        kernel: job.kernel.clone(),
+        grid: job.config.grid,
+        block: job.config.block,
+        shared_bytes: job.config.shared_bytes,
+        arguments: job.arguments.clone(),
+        region_bytes: job.region_bytes,
+        input_bytes: job.input.len() as u64,
+        output_offset: job.output_offset,
+        max_output: job.max_output,
+    };
+    let (mut send, mut receive) = connection.open_bi().await?;
+    let mut out = Vec::new();
+    put_frame(&mut out, wire::Submit::OPCODE, 0, 0, |out| submit.encode(out));
+    if out.len() > wire::HEADER_BYTES + wire::FRAME_LIMIT as usize {
+        let (length, limit) = (out.len() as u64, wire::FRAME_LIMIT.into());
+        return Err(
+            WireError::TooLong { what: "a submit with its arguments", length, limit }.into()
+        );
+    }
+    // A node that refuses stops the stream, and its reply has the reason.
+    if send.write_all(&out).await.is_ok() && send.write_chunk(job.input.clone()).await.is_ok() {
+        _ = send.finish();
+    }
+    let mut buffer = FrameBuffer::default();
+    let (opcode, body) = match read_frame(&mut receive, &mut buffer).await? {
+        Ok(frame) => frame,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    if opcode != wire::Submitted::OPCODE {
+        return Err(WireError::UnexpectedOpcode { opcode }.into());
+    }
+    let submitted = wire::Submitted::decode(&body)?;
+    let output = match submitted.following_bytes {
+        0 => submitted.output.clone(),
+        bytes => following(&mut receive, &mut buffer, bytes).await?,
+    };
+    Ok(Ok((submitted, output)))
+}
+
+/// Reads the output behind the frame.
+async fn following(
+    receive: &mut RecvStream,
+    buffer: &mut FrameBuffer,
+    length: u64,
+) -> Result<Bytes, End> {
+    let limit = wire::Submit::OUTPUT_LIMIT;
+    if length > limit {
+        return Err(WireError::TooLong { what: "an output", length, limit }.into());
+    }
+    let length = length as usize;
+    let mut output = buffer.buffer().split().to_vec();
+    while output.len() < length {
+        match receive.read_chunk(usize::MAX, true).await? {
+            Some(chunk) => output.extend_from_slice(&chunk.bytes),
+            None => return Err(WireError::Truncated { missing: length - output.len() }.into()),
+        }
+    }
+    output.truncate(length);
+    Ok(output.into())
+}

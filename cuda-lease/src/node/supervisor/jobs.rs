@@ -1,0 +1,228 @@
+//! The queue of stateless submits of one lease, and the task that passes them to the worker.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cuda_core::protocol::Status;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    sync::{mpsc, oneshot},
+};
+
+use super::leases::Refusal;
+use crate::{
+    node::worker::{
+        Assign,
+        jobs::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage},
+    },
+    wire::{FrameBuffer, Limits, Submit, WireError, Writer, put_frame},
+};
+
+/// The submits of a lease that wait or run at a time.
+const WAITING: usize = 16;
+
+/// The bytes of the inputs of the submits that wait or run. With the output of the running one, a lease has at most
+/// 192 MiB of host memory in the supervisor.
+const WAITING_BYTES: u64 = 128 << 20;
+
+/// A submit with its bytes.
+pub(super) struct Request {
+    pub(super) job: Job,
+    pub(super) image: Bytes,
+    pub(super) input: Bytes,
+}
+
+/// The result of a submit.
+pub(super) struct Reply {
+    pub(super) status: Status,
+    pub(super) text: String,
+    pub(super) output: Vec<u8>,
+}
+
+/// The queue of a lease.
+pub(super) struct Jobs {
+    queue: mpsc::UnboundedSender<Queued>,
+    load: Arc<Mutex<Load>>,
+}
+
+/// The places and bytes of the queue that are in use.
+#[derive(Default)]
+struct Load {
+    places: usize,
+    bytes: u64,
+}
+
+/// A place in the queue, with its bytes.
+pub(super) struct Place {
+    load: Arc<Mutex<Load>>,
+    bytes: u64,
+}
+
+struct Queued {
+    request: Request,
+    _place: Place,
+    reply: oneshot::Sender<Reply>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WorkerError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("the worker closed the socket")]
+    Closed,
+}
+
+impl Jobs {
+    /// Starts the queue of a worker. `ended` is called when the worker serves no more jobs.
+    pub(super) fn start(
+        socket: UnixStream,
+        limits: Limits,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Arc<Self> {
+        // The places bound the queue.
+        let (queue, requests) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut worker = JobSocket { socket, buffer: FrameBuffer::default() };
+            if let Err(error) = worker.serve(limits, requests).await {
+                tracing::debug!(%error, "the submits of a lease ended");
+                ended();
+            }
+        });
+        Arc::new(Self { queue, load: Arc::default() })
+    }
+
+    /// Reserves a place for a submit with an input of `bytes` bytes, before its bytes are read.
+    ///
+    /// # Errors
+    /// The queue is full.
+    pub(super) fn reserve(&self, bytes: u64) -> Result<Place, Refusal> {
+        let mut load = self.load.lock();
+        if load.places == WAITING || load.bytes + bytes > WAITING_BYTES {
+            let text = format!(
+                "{} submits with {} bytes of input wait; the limits of a lease are {WAITING} and {WAITING_BYTES} bytes; wait for a reply first",
+                load.places, load.bytes
+            );
+            return Err((Status::CapacityExceeded, text));
+        }
+        load.places += 1;
+        load.bytes += bytes;
+        Ok(Place { load: self.load.clone(), bytes })
+    }
+
+    /// Runs a submit behind the earlier ones. Returns `None` if the worker is gone. Dropping the future does not stop
+    /// the kernel.
+    pub(super) async fn run(&self, request: Request, place: Place) -> Option<Reply> {
+        let (reply, receiver) = oneshot::channel();
+        self.queue.send(Queued { request, _place: place, reply }).ok()?;
+        receiver.await.ok()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut load = self.load.lock();
+        load.places -= 1;
+        load.bytes -= self.bytes;
+    }
+}
+
+/// The socket to the worker.
+struct JobSocket {
+    socket: UnixStream,
+    buffer: FrameBuffer,
+}
+
+impl JobSocket {
+    /// Runs one submit after the other, until the lease ends.
+    async fn serve(
+        &mut self,
+        limits: Limits,
+        mut requests: mpsc::UnboundedReceiver<Queued>,
+    ) -> Result<(), WorkerError> {
+        self.send(Assign::OPCODE, |out| Assign { limits }.encode(out)).await?;
+        loop {
+            let queued = tokio::select! {
+                queued = requests.recv() => queued,
+                // Between two jobs the worker sends nothing.
+                ended = self.next() => return ended.and(Err(WorkerError::Closed)),
+            };
+            let Some(queued) = queued else { return Ok(()) };
+            let reply = self.run(&queued.request).await?;
+            _ = queued.reply.send(reply);
+        }
+    }
+
+    async fn run(&mut self, request: &Request) -> Result<Reply, WorkerError> {
+        let Request { job, image, input } = request;
+        self.send(Job::OPCODE, |out| job.encode(out)).await?;
+        for part in input.chunks(JOB_PART) {
+            let body = |out: &mut Vec<u8>| _ = Writer::new(out).put_bytes(part);
+            self.send(JobInput::OPCODE, body).await?;
+        }
+        let (opcode, body) = self.next().await?;
+        let (opcode, body) = if opcode == NeedImage::OPCODE {
+            let total = image.len() as u64;
+            // An empty image is one frame too.
+            let parts = image.chunks(JOB_PART).chain(image.is_empty().then_some(&[][..]));
+            for part in parts {
+                let body = |out: &mut Vec<u8>| _ = Writer::new(out).put(total).put_bytes(part);
+                self.send(JobImage::OPCODE, body).await?;
+            }
+            self.next().await?
+        } else {
+            (opcode, body)
+        };
+        if opcode != JobDone::OPCODE {
+            return Err(WireError::UnexpectedOpcode { opcode }.into());
+        }
+        let JobDone { status, text, output_bytes } = JobDone::decode(&body)?;
+        check_output(output_bytes)?;
+        let mut output = Vec::new();
+        while (output.len() as u64) < output_bytes {
+            let (opcode, body) = self.next().await?;
+            if opcode != JobOutput::OPCODE {
+                return Err(WireError::UnexpectedOpcode { opcode }.into());
+            }
+            output.extend_from_slice(&JobOutput::decode(&body)?.part);
+            check_output(output.len() as u64)?;
+        }
+        Ok(Reply { status, text, output })
+    }
+
+    async fn send(
+        &mut self,
+        opcode: u16,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), WorkerError> {
+        let mut out = Vec::new();
+        put_frame(&mut out, opcode, 0, 0, body);
+        Ok(self.socket.write_all(&out).await?)
+    }
+
+    /// Reads the next frame. Cancelling this loses nothing.
+    async fn next(&mut self) -> Result<(u16, Vec<u8>), WorkerError> {
+        loop {
+            if let Some(frames) = self.buffer.take_first()?
+                && let Some(frame) = frames.iter().next()
+            {
+                return Ok((frame.header.opcode, frame.body.to_vec()));
+            }
+            if self.socket.read_buf(self.buffer.buffer()).await? == 0 {
+                return Err(WorkerError::Closed);
+            }
+        }
+    }
+}
+
+fn check_output(length: u64) -> Result<(), WireError> {
+    let limit = Submit::OUTPUT_LIMIT;
+    if length <= limit {
+        Ok(())
+    } else {
+        Err(WireError::TooLong { what: "an output", length, limit })
+    }
+}

@@ -1,0 +1,76 @@
+//! The parts of a lease that stateless submits and blobs use.
+
+use std::sync::Arc;
+
+use cuda_core::protocol::Status;
+
+use super::{Client, LeaseId, Leases, Refusal, State, unknown};
+use crate::{
+    node::supervisor::{blobs::Blobs, jobs::Jobs, session::Session},
+    wire::Limits,
+};
+
+impl Leases {
+    /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The first
+    /// call starts the queue.
+    pub(in crate::node::supervisor) fn jobs(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<(Arc<Jobs>, Arc<Blobs>), Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        let id = LeaseId(lease);
+        self.change(|state, now| {
+            state.authorize(now, id, generation)?;
+            let blobs = state.blobs_of(client);
+            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+            if entry.is_session_exclusive {
+                let detail =
+                    "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
+                return Err((Status::BadRequest, detail.into()));
+            }
+            let limits = Limits { memory: entry.quota, ..self.limits };
+            if let Some(jobs) = &entry.jobs {
+                return Ok((jobs.clone(), blobs));
+            }
+            let socket = entry.worker.as_mut().and_then(|worker| worker.take_jobs());
+            let socket = socket.ok_or_else(unknown)?;
+            let leases = Arc::downgrade(self);
+            let ended = move || {
+                if let Some(leases) = leases.upgrade() {
+                    leases.change(|state, now| state.table.worker_died(now, id));
+                }
+            };
+            let jobs = entry.jobs.insert(Jobs::start(socket, limits, ended));
+            Ok((jobs.clone(), blobs))
+        })
+    }
+
+    /// Returns the blobs of a lease's tenant, and the session of the lease if it has one.
+    pub(in crate::node::supervisor) fn blobs(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<(Arc<Blobs>, Option<Arc<Session>>), Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        self.change(|state, now| {
+            state.authorize(now, LeaseId(lease), generation)?;
+            let blobs = state.blobs_of(client);
+            let entry = state.entries.get(&LeaseId(lease)).ok_or_else(unknown)?;
+            Ok((blobs, entry.session.clone()))
+        })
+    }
+
+    /// The maximum number of bytes of a blob.
+    pub(in crate::node::supervisor) fn blob_limit(&self) -> u64 {
+        self.limits.module_bytes
+    }
+}
+
+impl State {
+    fn blobs_of(&mut self, client: &Client) -> Arc<Blobs> {
+        self.blobs.entry(client.tenant.clone()).or_default().clone()
+    }
+}

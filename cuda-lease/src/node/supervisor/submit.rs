@@ -1,0 +1,166 @@
+//! The stream of a stateless submit, and the stream of a blob.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cuda_core::protocol::Status;
+use quinn::SendStream;
+
+use super::{
+    blobs::Blobs,
+    jobs::{Reply, Request},
+    leases::{Client, Leases, Refusal},
+    streams::{End, FrameStream, refuse, send_frame},
+};
+use crate::{
+    node::worker::jobs::Job,
+    wire::{Hash, PutBlob, Submit, Submitted, opcode::REPLY},
+};
+
+/// Serves a submit: checks it, reads its input, runs it and sends the reply.
+pub(super) async fn serve(
+    leases: &Arc<Leases>,
+    client: &Client,
+    submit: Submit,
+    mut send: SendStream,
+    mut receive: FrameStream,
+) -> Result<(), End> {
+    match run(leases, client, submit, &mut receive).await? {
+        Ok(reply) => reply_with(&mut send, reply).await?,
+        Err((status, detail)) => refuse(&mut send, status, &detail).await,
+    }
+    Ok(())
+}
+
+async fn run(
+    leases: &Arc<Leases>,
+    client: &Client,
+    submit: Submit,
+    receive: &mut FrameStream,
+) -> Result<Result<Reply, Refusal>, End> {
+    let (lease, token) = (submit.lease, submit.token.clone());
+    let prepared = leases.jobs(client, lease, &token).and_then(|(jobs, blobs)| {
+        let image = check(&submit).and_then(|()| image(&submit, &blobs))?;
+        let place = jobs.reserve(submit.input_bytes)?;
+        Ok((jobs, image, place))
+    });
+    let (jobs, image, place) = match prepared {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let input = receive.read_raw(submit.input_bytes as usize).await?.into();
+    let job = job(submit);
+    let reply = jobs.run(Request { job, image, input }, place).await;
+    Ok(reply.ok_or_else(|| {
+        // The lease ended, or will now: its cause says more than the end of its worker.
+        let cause = leases.jobs(client, lease, &token).err();
+        let gone = || {
+            let detail = "the worker of the lease ended; acquire a new lease";
+            (Status::Disconnected, detail.to_owned())
+        };
+        cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)
+    }))
+}
+
+/// Checks the limits of a request.
+fn check(submit: &Submit) -> Result<(), Refusal> {
+    let image = submit.image.as_ref().map_or(0, Bytes::len) as u64;
+    for (name, bytes, limit) in [
+        ("image in the frame", image, Submit::IMAGE_LIMIT as u64),
+        ("input", submit.input_bytes, Submit::INPUT_LIMIT),
+    ] {
+        if bytes > limit {
+            let detail = format!("the {name} has {bytes} bytes; the limit is {limit}");
+            return Err((Status::BadRequest, detail));
+        }
+    }
+    Ok(())
+}
+
+/// The image of a request: from its frame, or from the blobs of the tenant.
+fn image(submit: &Submit, blobs: &Blobs) -> Result<Bytes, Refusal> {
+    let Some(image) = &submit.image else {
+        let missing = || {
+            let detail = "the node lacks the image; repeat the submit with it, or send it first";
+            (Status::NotFound, detail.to_owned())
+        };
+        return blobs.get(&submit.hash).ok_or_else(missing);
+    };
+    check_hash(image, &submit.hash)?;
+    blobs.insert(submit.hash, image.clone());
+    Ok(image.clone())
+}
+
+fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
+    if blake3::hash(bytes).as_bytes() == hash {
+        return Ok(());
+    }
+    Err((Status::BadRequest, "the blob has another hash; send its BLAKE3 hash".into()))
+}
+
+fn job(submit: Submit) -> Job {
+    Job {
+        kind: submit.kind,
+        hash: submit.hash,
+        kernel: submit.kernel,
+        grid: submit.grid,
+        block: submit.block,
+        shared_bytes: submit.shared_bytes,
+        arguments: submit.arguments,
+        region_bytes: submit.region_bytes,
+        input_bytes: submit.input_bytes,
+        output_offset: submit.output_offset,
+        max_output: submit.max_output,
+    }
+}
+
+async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
+    let Reply { status, text, output } = reply;
+    let is_inline = output.len() <= Submitted::INLINE_LIMIT;
+    let output = Bytes::from(output);
+    let (inline, following) =
+        if is_inline { (output, Bytes::new()) } else { (Bytes::new(), output) };
+    let following_bytes = following.len() as u64;
+    let submitted = Submitted { status, text, output: inline, following_bytes };
+    send_frame(send, Submitted::OPCODE, 0, |out| submitted.encode(out)).await?;
+    send.write_chunk(following).await?;
+    _ = send.finish();
+    Ok(())
+}
+
+/// Serves the stream of a blob. The lease needs no session.
+pub(super) async fn put_blob(
+    leases: &Arc<Leases>,
+    client: &Client,
+    put: PutBlob,
+    mut send: SendStream,
+    mut receive: FrameStream,
+) -> Result<(), End> {
+    let target = leases.blobs(client, put.lease, &put.token).and_then(|target| {
+        let limit = leases.blob_limit();
+        if put.bytes > limit {
+            let detail = format!("the blob has {} bytes; the limit is {limit}", put.bytes);
+            return Err((Status::CapacityExceeded, detail));
+        }
+        Ok(target)
+    });
+    let (blobs, session) = match target {
+        Ok(target) => target,
+        Err((status, detail)) => {
+            refuse(&mut send, status, &detail).await;
+            return Ok(());
+        }
+    };
+    let bytes = Bytes::from(receive.read_raw(put.bytes as usize).await?);
+    if let Err((status, detail)) = check_hash(&bytes, &put.hash) {
+        refuse(&mut send, status, &detail).await;
+        return Ok(());
+    }
+    match session {
+        Some(session) => session.blob_arrived(put.hash, bytes),
+        None => blobs.insert(put.hash, bytes),
+    }
+    send_frame(&mut send, PutBlob::OPCODE | REPLY, 0, |_| {}).await?;
+    _ = send.finish();
+    Ok(())
+}
