@@ -77,6 +77,8 @@ impl Leases {
             ready: watch::Sender::new(None),
             worker: None,
             session: None,
+            jobs: None,
+            is_detached: false,
             connections: FxHashSet::default(),
             cause: None,
         };
