@@ -24,6 +24,7 @@ mod reports;
 mod run;
 mod sockets;
 mod staging;
+mod warm;
 
 pub use messages::{Assign, Drain, Drained, Ready, WorkerBlob};
 pub use run::{Worker, run};

@@ -22,6 +22,7 @@ use super::{
     reports::{AfterProgress, Landing, Reports, Sink},
     sockets::{ReadError, read_frames},
     staging::{PIECE, Staged},
+    warm,
 };
 use crate::{
     session::SessionError,
@@ -37,7 +38,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Opens the device. On a GPU that takes a quarter of a second, so a node keeps spare workers.
+    /// Opens the device. On a GPU it uses the device once too: that takes a quarter of a second, so a node keeps spare
+    /// workers.
     ///
     /// # Errors
     /// The error of the provider.
@@ -45,6 +47,9 @@ impl Worker {
         let (bulk, landed): (Sender<Landing>, _) = channel();
         let reports = Reports::new(bulk);
         let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
+        if backend.info().driver.is_some() {
+            warm::up(provider, ordinal)?;
+        }
         Ok(Self { backend, reports, landed, quota: Arc::default() })
     }
 

@@ -1,7 +1,7 @@
 //! The leases of a node: requests of clients, and the lease table that decides on them.
 
 mod actions;
-
+mod memory;
 mod submit;
 
 use std::{
@@ -89,6 +89,8 @@ struct Entry {
     /// The connections of its client.
     connections: FxHashSet<u64>,
     cause: Option<Cause>,
+    /// The GPU memory that the worker used when it was last asked for, in bytes.
+    memory_used: Option<u64>,
 }
 
 impl Leases {
