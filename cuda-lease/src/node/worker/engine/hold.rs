@@ -101,8 +101,26 @@ impl Engine {
             && after.iter().all(submitted)
     }
 
+    /// As [`has_credit`](Self::has_credit), for a command that becomes one submission. Usually it asks nothing.
+    pub(super) fn has_credit_for_one(&self, state: &mut State, stream: StreamId) -> bool {
+        if let Some(it) = state.streams.get_mut(&stream)
+            && it.credit > 0
+        {
+            it.credit -= 1;
+            return true;
+        }
+        let has_credit = self.has_credit(state, stream);
+        if has_credit && let Some(it) = state.streams.get_mut(&stream) {
+            it.credit = self.backlog - self.reports.backlog(stream).0.min(self.backlog - 1) - 1;
+        }
+        has_credit
+    }
+
     /// Whether the backend takes another submission of a stream. If not, its progress is requested.
     pub(super) fn has_credit(&self, state: &mut State, stream: StreamId) -> bool {
+        if let Some(it) = state.streams.get_mut(&stream) {
+            it.credit = 0;
+        }
         let (backlog, taken) = self.reports.backlog(stream);
         if backlog < self.backlog {
             return true;

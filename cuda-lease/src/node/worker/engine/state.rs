@@ -43,6 +43,8 @@ pub(super) struct Stream {
     pub(super) held: VecDeque<Item>,
     /// The largest number that the client waits for and that is held.
     pub(super) wanted: u64,
+    /// The submissions that the backend takes before its backlog is looked at again.
+    pub(super) credit: u64,
     /// The last number of the backend whose progress was requested for credit.
     pub(super) requested: u64,
 }
