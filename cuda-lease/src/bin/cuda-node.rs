@@ -75,6 +75,10 @@ struct NodeArgs {
     /// A file to which one line of JSON is appended for each decision about a lease.
     #[arg(long)]
     audit: Option<PathBuf>,
+    /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They show
+    /// the names of tenants to everyone who reaches the address.
+    #[arg(long)]
+    metrics: Option<SocketAddr>,
     /// Serves without client certificates, on a loopback address only.
     #[arg(long, conflicts_with_all = ["cert", "key", "client_ca"])]
     insecure: bool,
@@ -169,9 +173,13 @@ fn serve(args: NodeArgs) -> Result<()> {
     };
     options.submissions_in_flight = args.submissions;
     options.audit = args.audit.clone();
+    options.metrics = args.metrics;
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;
     println!("listening on {}", node.address());
+    if let Some(address) = node.metrics_address() {
+        println!("status on http://{address}/");
+    }
     wait(&node, &args)
 }
 

@@ -140,13 +140,14 @@ impl Lane {
         }
     }
 
-    /// Serves the lane on one connection, until that ends or a later connection attaches the lane.
+    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the frames that
+    /// were passed to the worker.
     pub(super) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,
         resume: Option<u64>,
-        mut seen: impl FnMut(&Frame<'_>),
+        mut seen: impl FnMut(&Frames),
     ) -> Result<(), End> {
         let mut own = 0;
         self.attached.send_modify(|count| {
@@ -202,7 +203,7 @@ impl Lane {
         stream: &mut FrameStream,
         incoming: &mut Incoming,
         acknowledge: &Acknowledge,
-        seen: &mut impl FnMut(&Frame<'_>),
+        seen: &mut impl FnMut(&Frames),
     ) -> Result<(), End> {
         loop {
             // Between the last of these waits and the end of the round nothing waits: a frame that is counted as received reaches
@@ -213,7 +214,7 @@ impl Lane {
             let accepted = self.accept(&frames, incoming)?;
             if admission == Admission::Open && !accepted.bytes().is_empty() {
                 place.send(accepted.bytes().clone());
-                accepted.iter().for_each(|frame| seen(&frame));
+                seen(&accepted);
             }
             if let Some(received) = incoming.acknowledgement(ACKNOWLEDGE) {
                 acknowledge.0.store(received, Ordering::Relaxed);

@@ -15,8 +15,11 @@ use super::{
     workers::Lanes,
 };
 use crate::{
-    node::worker::{Assign, Drain, Drained, WorkerBlob},
-    wire::{self, Command, Event, Frame, Hash, Limits, opcode, put_frame},
+    node::{
+        metrics::{Meter, Tally},
+        worker::{Assign, Drain, Drained, Measured, WorkerBlob},
+    },
+    wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
 };
 
 /// The bytes of events that wait for an acknowledgement of the client.
@@ -34,6 +37,7 @@ pub(super) struct Session {
     commands: Lane,
     bulk: Lane,
     blobs: Arc<Blobs>,
+    meter: Arc<Meter>,
     /// Blobs that the worker waits for.
     wanted: Mutex<FxHashSet<Hash>>,
     /// Held while the parts of a blob are sent.
@@ -53,6 +57,7 @@ impl Session {
         (commands, bulk): Lanes,
         limits: Limits,
         blobs: Arc<Blobs>,
+        meter: Arc<Meter>,
         address: String,
         turns: Option<Turns>,
     ) -> Arc<Self> {
@@ -65,6 +70,7 @@ impl Session {
             commands,
             bulk,
             blobs,
+            meter,
             wanted: Mutex::default(),
             sending_blob: tokio::sync::Mutex::default(),
             ended: tokio::sync::watch::Sender::new(false),
@@ -83,7 +89,11 @@ impl Session {
         tokio::spawn(write_worker(bulk_out, uploads));
         let own = session.clone();
         tokio::spawn(async move {
-            own.bulk.read_worker(downloads, |_| false).await;
+            let count = |frame: &Frame<'_>| {
+                own.meter.returned(frame);
+                false
+            };
+            own.bulk.read_worker(downloads, count).await;
         });
         let own = session.clone();
         tokio::spawn(async move {
@@ -139,10 +149,20 @@ impl Session {
 
     /// Takes a frame of the worker. Returns whether it was for the supervisor.
     fn take(&self, frame: &Frame<'_>) -> bool {
-        if let (Drained::OPCODE, Some(turns)) = (frame.header.opcode, &self.turns)
-            && let Ok(drained) = Drained::decode(frame.body)
-        {
-            turns.drained(drained.request, |is_running| self.commands.set_running(is_running));
+        self.meter.returned(frame);
+        match (frame.header.opcode, &self.turns) {
+            (Drained::OPCODE, Some(turns)) => {
+                if let Ok(Drained { request }) = Drained::decode(frame.body) {
+                    turns.drained(request, |is_running| self.commands.set_running(is_running));
+                }
+            }
+            (Measured::OPCODE, _) => {
+                if let Ok(Measured { queue, device, memory }) = Measured::decode(frame.body) {
+                    self.meter.node.merge(&queue, &device);
+                    self.meter.set_memory(memory);
+                }
+            }
+            _ => {}
         }
         // The opcodes of messages between supervisor and worker.
         (0x0700..0x0800).contains(&frame.header.opcode)
@@ -167,12 +187,25 @@ impl Session {
         resume: Option<u64>,
     ) -> Result<(), End> {
         match lane {
-            wire::Lane::Bulk => self.bulk.serve(send, receive, resume, |_| {}).await,
+            wire::Lane::Bulk => {
+                let seen = |frames: &Frames| self.count(frames, |_| {});
+                self.bulk.serve(send, receive, resume, seen).await
+            }
             wire::Lane::Commands => {
-                let seen = |frame: &Frame<'_>| self.seen(frame);
+                let seen = |frames: &Frames| self.count(frames, |frame| self.seen(frame));
                 self.commands.serve(send, receive, resume, seen).await
             }
         }
+    }
+
+    /// Counts frames that were passed to the worker.
+    fn count(&self, frames: &Frames, seen: impl Fn(&Frame<'_>)) {
+        let mut tally = Tally::default();
+        for frame in frames.iter() {
+            tally.add(&frame);
+            seen(&frame);
+        }
+        self.meter.passed(&tally);
     }
 
     /// A command was passed to the worker: sends the code of a module behind it.

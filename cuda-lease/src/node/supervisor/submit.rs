@@ -1,6 +1,6 @@
 //! The stream of a stateless submit, and the stream of a blob.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
@@ -25,9 +25,24 @@ pub(super) async fn serve(
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
+    let metrics = leases.metrics();
     match run(leases, client, submit, &mut receive).await? {
-        Ok(reply) => reply_with(&mut send, reply).await?,
-        Err((status, detail)) => refuse(&mut send, status, &detail).await,
+        Ok(reply) => {
+            metrics.submitted(reply.status);
+            let replied = Instant::now();
+            reply_with(&mut send, reply).await?;
+            // `None`: the client has acknowledged all of the reply.
+            if let Ok(None) = send.stopped().await {
+                metrics.record(replied.elapsed(), |it| &mut it.submit.wire);
+            }
+        }
+        Err((status, detail)) => {
+            // The node lacks the image, and the client repeats the submit with it. Or there is no such lease.
+            if status != Status::NotFound {
+                metrics.submitted(status);
+            }
+            refuse(&mut send, status, &detail).await;
+        }
     }
     Ok(())
 }
@@ -50,7 +65,12 @@ async fn run(
     };
     let input = receive.read_raw(submit.input_bytes as usize).await?.into();
     let job = job(submit);
+    let (meter, input_bytes) = (jobs.meter().clone(), job.input_bytes);
+    meter.uploaded(input_bytes);
     let reply = jobs.run(Request { job, image, input }, place).await;
+    if let Some(reply) = &reply {
+        meter.output(reply.output.len() as u64);
+    }
     Ok(reply.ok_or_else(|| {
         // The lease ended, or will now: its cause says more than the end of its worker.
         let cause = leases.jobs(client, lease, &token).err();

@@ -24,6 +24,7 @@ mod reports;
 mod run;
 mod sockets;
 mod staging;
+mod telemetry;
 
-pub use messages::{Assign, Drain, Drained, Ready, WorkerBlob};
+pub use messages::{Assign, Drain, Drained, Measured, Ready, WorkerBlob};
 pub use run::{Worker, run};

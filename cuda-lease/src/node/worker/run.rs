@@ -17,10 +17,10 @@ use parking_lot::Mutex;
 use super::{
     engine::Engine,
     jobs::JobServer,
-    messages::{Assign, Drain, Ready, WorkerBlob},
+    messages::{Assign, Drain, Measured, Ready, WorkerBlob},
     quota::Quota,
     reports::{AfterProgress, Landing, Reports, Sink},
-    sockets::{ReadError, read_frames},
+    sockets::{ReadError, read_batches, read_frames},
     staging::{PIECE, Staged},
 };
 use crate::{
@@ -65,14 +65,19 @@ impl Worker {
         reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
         let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
 
-        let (events, outgoing) = (commands.try_clone()?, reports.clone());
-        let writer = spawn("lease-events", move || write_events(&events, &outgoing))?;
+        let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
+        let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
         let (downloads, pumped) = (bulk.try_clone()?, engine.clone());
         let bulk_writer =
             spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?;
 
         let mut uploads = None;
-        let ended = read_frames(&commands, |frame| {
+        let begin = || {
+            if let Some(engine) = &*engine.lock() {
+                engine.begin_batch();
+            }
+        };
+        let ended = read_batches(&commands, begin, |frame| {
             let current = engine.lock().clone();
             let Some(current) = current else {
                 let assigned = assign(&frame, &backend, &reports, &quota);
@@ -174,10 +179,15 @@ fn broken(device: &str, error: &SessionError) -> Error {
     }
 }
 
-fn write_events(mut socket: &UnixStream, reports: &Reports) {
+fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
     let mut out = Vec::new();
-    while reports.outbox.wait(&mut out) {
-        if socket.write_all(&out).is_err() {
+    loop {
+        let wake = reports.outbox.wait(&mut out);
+        if wake.is_report_due {
+            let measured = reports.telemetry.report(|| quota.limit_and_used().1);
+            put_frame(&mut out, Measured::OPCODE, 0, 0, |out| measured.encode(out));
+        }
+        if socket.write_all(&out).is_err() || !wake.is_open {
             return;
         }
     }

@@ -1,7 +1,7 @@
 //! The leases of a node: requests of clients, and the lease table that decides on them.
 
 mod actions;
-
+mod status;
 mod submit;
 
 use std::{
@@ -27,6 +27,7 @@ use crate::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
     node::{
         leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
+        metrics::{Meter, NodeMetrics},
         quotas::Quotas,
     },
     wire::{Allocate, DeviceEntry, Granted, InventoryReply, Limits, Renewed},
@@ -60,6 +61,7 @@ pub(super) struct Leases {
     /// The limits of every session, without its memory.
     limits: Limits,
     audit: Audit,
+    metrics: Arc<NodeMetrics>,
     state: Mutex<State>,
     /// The table may have a new deadline.
     changed: Notify,
@@ -84,6 +86,9 @@ struct Entry {
     worker: Option<WorkerHandle>,
     session: Option<Arc<Session>>,
     jobs: Option<Arc<Jobs>>,
+    meter: Arc<Meter>,
+    /// The time of its grant.
+    since: Duration,
     /// Whether the lease outlives the connections of its client.
     is_detached: bool,
     /// The connections of its client.
@@ -102,7 +107,8 @@ impl Leases {
         let (entries, waiting, blobs, serial) = Default::default();
         let state = Mutex::new(State { table, entries, waiting, blobs, serial });
         let started = Instant::now();
-        Arc::new(Self { started, key, slots, limits, audit, state, changed: Notify::new() })
+        let (metrics, changed) = Default::default();
+        Arc::new(Self { started, key, slots, limits, audit, metrics, state, changed })
     }
 
     fn now(&self) -> Duration {
@@ -158,7 +164,11 @@ impl Leases {
         request: Allocate,
     ) -> Result<Granted, Refusal> {
         let (tenant, memory) = (Some(client.tenant.as_str()), Some(request.min_vram));
+        let started = Instant::now();
         let granted = self.place(client, request).await;
+        if granted.is_ok() {
+            self.metrics.record(started.elapsed(), |it| &mut it.admission);
+        }
         self.audit.write(&match &granted {
             Ok(granted) => {
                 let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
@@ -327,7 +337,8 @@ impl Leases {
             let address = self.address(entry.slot);
             let worker = worker.ok_or_else(unknown)?;
             let turns = entry.is_session_exclusive.then(|| self.turns(id));
-            let session = Session::start(epoch, worker, limits, blobs, address, turns);
+            let meter = entry.meter.clone();
+            let session = Session::start(epoch, worker, limits, blobs, meter, address, turns);
             entry.session = Some(session.clone());
             self.watch(id, session.clone());
             Ok(session)
@@ -369,6 +380,11 @@ impl Leases {
                 }
             }
         });
+    }
+
+    /// The metrics of the node.
+    pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
+        &self.metrics
     }
 
     /// Lists the devices.

@@ -42,7 +42,7 @@ impl Leases {
                     leases.change(|state, now| state.table.worker_died(now, id));
                 }
             };
-            let jobs = entry.jobs.insert(Jobs::start(socket, limits, ended));
+            let jobs = entry.jobs.insert(Jobs::start(socket, limits, entry.meter.clone(), ended));
             Ok((jobs.clone(), blobs))
         })
     }

@@ -1,6 +1,11 @@
 //! Runs jobs on a device: modules by hash, the region, the launch.
 
-use std::{fmt::Display, mem, sync::Arc};
+use std::{
+    fmt::Display,
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use cuda_core::{
     Access, Arguments, Device, DeviceBuffer, Error, Function, LaunchConfig, Module, PinnedBuffer,
@@ -21,12 +26,14 @@ const MODULES: usize = 16;
 pub(super) struct Done {
     pub(super) status: Status,
     pub(super) text: String,
+    /// The time from the submission of the input and the launch to their completion. `None` without a launch.
+    pub(super) device: Option<Duration>,
     output: Option<PinnedBuffer<u8>>,
 }
 
 impl Done {
     fn failed(status: Status, error: impl Display) -> Self {
-        Self { status, text: error.to_string(), output: None }
+        Self { status, text: error.to_string(), device: None, output: None }
     }
 
     pub(super) fn output(&self) -> &[u8] {
@@ -170,17 +177,19 @@ impl Runner {
         let values = values(&function, &job.arguments).map_err(at(Status::LaunchFailed))?;
         let mut region = opened.take_region(&quota, layout.region).map_err(invalid)?;
         let (stream, buffer) = (&opened.stream, &mut region.buffer);
+        let started = Instant::now();
         write(stream, buffer, input).map_err(at(Status::WriteFailed))?;
         opened.printed.lock().clear();
         let config =
             LaunchConfig { grid: job.grid, block: job.block, shared_bytes: job.shared_bytes };
         let launched = launch(&function, stream, config, buffer, values);
+        let device = Some(started.elapsed());
         launched.map_err(at(Status::LaunchFailed))?;
         let text = mem::take(&mut *opened.printed.lock());
         let output = read(&opened.device, stream, buffer, layout.output);
         let output = output.map_err(at(Status::ReadFailed))?;
         opened.region = Some(region);
-        Ok(Done { status: Status::Ok, text, output })
+        Ok(Done { status: Status::Ok, text, device, output })
     }
 
     /// Resets the device after a fault. A device that cannot be reset is lost for this process.

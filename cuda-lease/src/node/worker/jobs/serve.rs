@@ -162,7 +162,14 @@ impl JobServer {
     fn reply(&mut self, socket: &UnixStream, done: &Done) -> Result<Next, ServeError> {
         let output = done.output();
         let (status, text) = (done.status, done.text.clone());
-        let end = JobDone { status, text, output_bytes: output.len() as u64 };
+        let device_nanos = done.device.unwrap_or_default().as_nanos();
+        let end = JobDone {
+            status,
+            text,
+            output_bytes: output.len() as u64,
+            device_nanos: device_nanos.try_into().unwrap_or(u64::MAX),
+            memory: self.quota.limit_and_used().1,
+        };
         put_frame(&mut self.out, JobDone::OPCODE, 0, 0, |out| end.encode(out));
         for part in output.chunks(JOB_PART) {
             put_frame(&mut self.out, JobOutput::OPCODE, 0, 0, |out| {
