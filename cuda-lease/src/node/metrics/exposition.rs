@@ -4,7 +4,9 @@ use std::fmt::{self, Write};
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet, text::encode},
+    encoding::{
+        DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet, text::encode,
+    },
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::{Registry, Unit},
 };
@@ -84,15 +86,21 @@ impl Metrics<'_> {
         let unit = Some(&Unit::Seconds);
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
         for (labels, histogram) in values {
-            family.encode_family(labels)?.encode_histogram::<NoLabelSet>(
-                histogram.sum(),
-                histogram.count(),
-                &histogram.buckets(),
-                None,
-            )?;
+            write_histogram(family.encode_family(labels)?, histogram)?;
         }
         Ok(())
     }
+
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) -> fmt::Result {
+        let unit = Some(&Unit::Seconds);
+        let metric = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+        write_histogram(metric, histogram)
+    }
+}
+
+fn write_histogram(mut metric: MetricEncoder<'_>, histogram: &Histogram) -> fmt::Result {
+    let (sum, count) = (histogram.sum(), histogram.count());
+    metric.encode_histogram::<NoLabelSet>(sum, count, &histogram.buckets(), None)
 }
 
 impl Collector for Snapshot {
@@ -159,8 +167,7 @@ impl Snapshot {
     fn latencies(&self, out: &mut Metrics<'_>) -> fmt::Result {
         let of = &self.latencies;
         let help = "Time from a request for a lease to its grant";
-        let family: [([Label<'_>; 0], _); 1] = [([], &of.admission)];
-        out.histograms("lease_wait", help, &family)?;
+        out.histogram("lease_wait", help, &of.admission)?;
         let series = [("session", &of.session), ("submit", &of.submit)].map(|(path, it)| {
             [("queue", &it.queue), ("wire", &it.wire), ("device", &it.device)]
                 .map(|(part, histogram)| ([("path", path), ("part", part)], histogram))
