@@ -165,8 +165,7 @@ fn replies_forbid_foreign_content_and_show_no_secret() {
     assert!(text.ends_with("# EOF\n"));
     wait_until("the lease is shown", || node.json()["leases"].as_array().unwrap().len() == 1);
     let shown = node.json()["leases"][0].clone();
-    let mut fields: Vec<_> =
-        shown.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut fields: Vec<_> = shown.as_object().unwrap().keys().map(String::as_str).collect();
     fields.sort_unstable();
     let known = [
         "age_ms",

@@ -15,7 +15,5 @@ pub use exposition::{CONTENT_TYPE, open_metrics, status_label};
 pub use histogram::Histogram;
 pub use meter::Meter;
 pub use node_metrics::{Connected, Latencies, NodeMetrics, Path};
-pub use snapshot::{
-    DeviceStatus, LatencyStatus, LeaseStatus, Snapshot, Summary, TenantStatus, Totals,
-};
+pub use snapshot::{DeviceStatus, LatencyStatus, LeaseStatus, Snapshot, TenantStatus, Totals};
 pub use traffic::{OPERATIONS, Tally, Traffic};

@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// Totals since the start of the node.
     pub totals: Totals,
     /// Summaries of the latencies.
-    pub latency: LatencyStatus,
+    pub latency: Vec<LatencyStatus>,
     /// The latencies themselves.
     #[serde(skip)]
     pub latencies: Latencies,
@@ -143,31 +143,30 @@ fn sum<S: serde::Serializer>(
     serializer.serialize_u64(operations.iter().sum())
 }
 
-/// Summaries of latencies by name: the number of samples, and upper bounds of quantiles in seconds.
-pub type LatencyStatus = BTreeMap<&'static str, Summary>;
-
-/// A summary of a histogram.
+/// A summary of a latency.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Summary {
+pub struct LatencyStatus {
+    /// The name.
+    pub name: &'static str,
     /// The number of samples.
     pub count: u64,
-    /// The median in seconds.
+    /// An upper bound of the median in seconds.
     pub p50: Option<f64>,
-    /// The 99th percentile in seconds.
+    /// An upper bound of the 99th percentile in seconds.
     pub p99: Option<f64>,
 }
 
-impl Summary {
-    fn of(histogram: &Histogram) -> Self {
+impl LatencyStatus {
+    fn of(name: &'static str, histogram: &Histogram) -> Self {
         // JSON has no infinity, so a quantile beyond the last bucket is absent.
         let quantile = |q| histogram.quantile(q).filter(|bound| bound.is_finite());
-        Self { count: histogram.count(), p50: quantile(0.5), p99: quantile(0.99) }
+        Self { name, count: histogram.count(), p50: quantile(0.5), p99: quantile(0.99) }
     }
 }
 
 impl Latencies {
     /// Returns the summary of each histogram.
-    pub fn summaries(&self) -> LatencyStatus {
+    pub fn summaries(&self) -> Vec<LatencyStatus> {
         let Self { admission, session, submit } = self;
         [
             ("lease: admission", admission),
@@ -178,8 +177,7 @@ impl Latencies {
             ("submit: wire", &submit.wire),
             ("submit: device", &submit.device),
         ]
-        .into_iter()
-        .map(|(name, histogram)| (name, Summary::of(histogram)))
-        .collect()
+        .map(|(name, histogram)| LatencyStatus::of(name, histogram))
+        .into()
     }
 }

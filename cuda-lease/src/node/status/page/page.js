@@ -129,8 +129,8 @@ function show(now) {
   showFigures(now, rates(now.totals, before && before.totals, ms));
   showDevices(now);
   showLeases(now, ms);
-  rows("latency", Object.entries(now.latency).map(([name, it]) => row([
-    cell(name), number(count(it.count)), number(latency(it.p50)), number(latency(it.p99)),
+  rows("latency", now.latency.map((it) => row([
+    cell(it.name), number(count(it.count)), number(latency(it.p50)), number(latency(it.p99)),
   ])));
   const table = (name, of) => Object.entries(of).filter(([, value]) => value > 0)
     .map(([reason, value]) => row([cell(name), cell(reason.replaceAll("_", " ")), number(count(value))]));
