@@ -5,6 +5,7 @@ mod client;
 #[cfg(feature = "node")]
 pub mod node;
 pub mod session;
+mod transport;
 pub mod wire;
 
 pub use client::{DetachedLease, Job, Lease, LeaseBuilder, NodeClient, Submit, Submitted, burst};

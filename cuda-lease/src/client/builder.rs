@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     authority::{ClientTls, TlsError},
+    transport,
     wire::{Allocate, Exclusivity},
 };
 
@@ -198,7 +199,7 @@ impl LeaseBuilder {
         let invalid = |error: TlsError| misuse(error.to_string());
         let server_name = self.tls.server_name_for(host).map_err(invalid)?;
         let mut tls = self.tls.config_for(socket).map_err(invalid)?;
-        tls.transport_config(super::transport::config().into());
+        tls.transport_config(transport::connection());
         Ok(Terms {
             address: self.node.clone(),
             socket,

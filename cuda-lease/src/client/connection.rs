@@ -26,7 +26,10 @@ use super::{
     renewal::Renewal,
     submit::Channel,
 };
-use crate::wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, opcode};
+use crate::{
+    transport,
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, opcode},
+};
 
 /// The time within which a lost connection is resumed if the user states no other.
 pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
@@ -457,7 +460,7 @@ pub(super) fn endpoint(terms: &Terms) -> Result<quinn::Endpoint> {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
-    let endpoint = quinn::Endpoint::client(any);
+    let endpoint = transport::endpoint(any, None);
     let mut endpoint =
         endpoint.map_err(|error| Error::host("failed to open a UDP socket", &error))?;
     endpoint.set_default_client_config(terms.tls.clone());

@@ -6,7 +6,7 @@
 //!
 //! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]).
 //!
-//! The folder uses `wire`, `session`, `authority` and `cuda_core`.
+//! The folder uses `wire`, `session`, `authority`, `transport` and `cuda_core`.
 
 mod address;
 mod backend;
@@ -23,11 +23,8 @@ mod provider;
 mod renewal;
 mod submit;
 mod transfers;
-mod transport;
 
 pub use builder::LeaseBuilder;
 pub use lease::Lease;
 pub use node_client::{DetachedLease, NodeClient};
 pub use submit::{Job, Submit, Submitted, burst};
-#[cfg(feature = "node")]
-pub(crate) use transport::config as transport;

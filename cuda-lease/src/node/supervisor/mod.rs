@@ -2,7 +2,7 @@
 //!
 //! It never uses a device. A connection has one control stream ([`control`]), two lanes per session ([`lane`]), and
 //! streams for blobs ([`blobs`]) and stateless submits ([`submit`]). The frames of a lane go to the worker of the lease as
-//! they are. The submits of a lease wait in a queue ([`jobs`]). The folder uses `wire`, `session`, `authority` and the
+//! they are. The submits of a lease wait in a queue ([`jobs`]). The folder uses `wire`, `session`, `authority`, `transport` and the
 //! sockets of `worker`.
 
 mod audit;

@@ -18,13 +18,13 @@ use super::{
 };
 use crate::{
     authority::{ServerTls, TokenKey},
-    client::transport,
     node::{
         leases::{LeaseTable, SlotConfig, TableConfig},
         process::WorkerLauncher,
         quotas::Quotas,
         status,
     },
+    transport,
     wire::Limits,
 };
 
@@ -178,10 +178,10 @@ impl Node {
         };
         let leases = Leases::new(table, key, slots, limits, audit);
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
-        config.transport_config(transport().into());
+        config.transport_config(transport::connection());
         let endpoint = {
             let _entered = runtime.enter();
-            quinn::Endpoint::server(config, options.listen)
+            transport::endpoint(options.listen, Some(config))
         };
         let failed = |error| Error::host(format!("failed to listen on {}", options.listen), &error);
         let endpoint = endpoint.map_err(failed)?;
