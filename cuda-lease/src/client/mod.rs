@@ -21,6 +21,7 @@ mod link;
 mod node_client;
 mod provider;
 mod renewal;
+mod spans;
 mod submit;
 mod transfers;
 

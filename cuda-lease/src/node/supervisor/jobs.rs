@@ -23,7 +23,7 @@ use crate::{
             jobs::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage},
         },
     },
-    wire::{FrameBuffer, Limits, Submit, WireError, Writer, put_frame},
+    wire::{FrameBuffer, Submit, WireError, Writer, put_frame},
 };
 
 /// The submits of a lease that wait or run at a time.
@@ -89,7 +89,7 @@ impl Jobs {
     /// Starts the queue of a worker. `ended` is called when the worker serves no more jobs.
     pub(super) fn start(
         socket: UnixStream,
-        limits: Limits,
+        assign: Assign,
         meter: Arc<Meter>,
         ended: impl FnOnce() + Send + 'static,
     ) -> Arc<Self> {
@@ -99,7 +99,7 @@ impl Jobs {
         tokio::spawn(async move {
             let buffer = FrameBuffer::default();
             let mut worker = JobSocket { socket, buffer, meter: own };
-            if let Err(error) = worker.serve(limits, requests).await {
+            if let Err(error) = worker.serve(assign, requests).await {
                 tracing::debug!(%error, "the submits of a lease ended");
                 ended();
             }
@@ -158,10 +158,10 @@ impl JobSocket {
     /// Runs one submit after the other, until the lease ends.
     async fn serve(
         &mut self,
-        limits: Limits,
+        assign: Assign,
         mut requests: mpsc::UnboundedReceiver<Queued>,
     ) -> Result<(), WorkerError> {
-        self.send(Assign::OPCODE, |out| Assign { limits }.encode(out)).await?;
+        self.send(Assign::OPCODE, |out| assign.encode(out)).await?;
         loop {
             let queued = tokio::select! {
                 queued = requests.recv() => queued,

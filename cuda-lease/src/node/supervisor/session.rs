@@ -6,10 +6,12 @@ use bytes::Bytes;
 use cuda_core::Error;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
+use tracing::{Instrument, Span};
 
 use super::{
     blobs::Blobs,
     lane::{Lane, write_worker},
+    spans::Traced,
     streams::{End, FrameStream},
     turns::{Turn, Turns},
     workers::Lanes,
@@ -48,19 +50,32 @@ pub(super) struct Session {
     cause: Mutex<Option<Error>>,
     /// The turns of a session-exclusive lease.
     turns: Option<Turns>,
+    span: Span,
+}
+
+/// The terms of a session.
+pub(super) struct Terms {
+    /// The epoch, which the client chose.
+    pub(super) epoch: u32,
+    pub(super) lease: u64,
+    pub(super) limits: Limits,
+    /// The address of the device, for messages.
+    pub(super) address: String,
+    /// The span of the session.
+    pub(super) traced: Option<Traced>,
 }
 
 impl Session {
     /// Starts a session on a worker that has no lease yet.
     pub(super) fn start(
-        epoch: u32,
+        terms: Terms,
         (commands, bulk): Lanes,
-        limits: Limits,
         blobs: Arc<Blobs>,
         meter: Arc<Meter>,
-        address: String,
         turns: Option<Turns>,
     ) -> Arc<Self> {
+        let Terms { epoch, lease, limits, address, traced } = terms;
+        let (trace, span) = traced.map_or((None, Span::none()), |it| (it.trace, it.span));
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
         let (commands, from_client) = Lane::new(epoch, EVENTS);
@@ -76,13 +91,17 @@ impl Session {
             ended: tokio::sync::watch::Sender::new(false),
             cause: Mutex::default(),
             turns,
+            span: span.clone(),
         });
+        span.in_scope(|| tracing::info!("a session has begun"));
         if session.turns.is_some() {
             session.commands.set_running(false);
             tokio::spawn(session.clone().take_turns());
         }
         let mut assign = Vec::new();
-        put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| Assign { limits }.encode(out));
+        put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| {
+            Assign { limits, lease, trace }.encode(out);
+        });
         // In front of all frames of the client.
         session.commands.begin_worker(assign.into());
         tokio::spawn(write_worker(commands_out, from_client));
@@ -96,10 +115,11 @@ impl Session {
             own.bulk.read_worker(downloads, count).await;
         });
         let own = session.clone();
-        tokio::spawn(async move {
+        let read = async move {
             own.commands.read_worker(events, |frame| own.take(frame)).await;
             own.worker_ended(address);
-        });
+        };
+        tokio::spawn(read.instrument(span));
         session
     }
 
@@ -109,6 +129,7 @@ impl Session {
             let cause = "the worker of the lease ended".into();
             Error::Disconnected { address, cause, may_have_run: true }
         });
+        tracing::info!(%cause, "a session has ended");
         self.commands.push(&Event::Lost { error: cause });
         self.ended.send_replace(true);
     }
@@ -186,16 +207,19 @@ impl Session {
         receive: FrameStream,
         resume: Option<u64>,
     ) -> Result<(), End> {
-        match lane {
-            wire::Lane::Bulk => {
-                let seen = |frames: &Frames| self.count(frames, |_| {});
-                self.bulk.serve(send, receive, resume, seen).await
+        let served = async {
+            match lane {
+                wire::Lane::Bulk => {
+                    let seen = |frames: &Frames| self.count(frames, |_| {});
+                    self.bulk.serve(send, receive, resume, seen).await
+                }
+                wire::Lane::Commands => {
+                    let seen = |frames: &Frames| self.count(frames, |frame| self.seen(frame));
+                    self.commands.serve(send, receive, resume, seen).await
+                }
             }
-            wire::Lane::Commands => {
-                let seen = |frames: &Frames| self.count(frames, |frame| self.seen(frame));
-                self.commands.serve(send, receive, resume, seen).await
-            }
-        }
+        };
+        served.instrument(self.span.clone()).await
     }
 
     /// Counts frames that were passed to the worker.

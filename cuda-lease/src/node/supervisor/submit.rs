@@ -5,11 +5,13 @@ use std::{sync::Arc, time::Instant};
 use bytes::Bytes;
 use cuda_core::protocol::Status;
 use quinn::SendStream;
+use tracing::Instrument;
 
 use super::{
     blobs::Blobs,
     jobs::{Reply, Request},
     leases::{Client, Leases, Refusal},
+    spans,
     streams::{End, FrameStream, refuse, send_frame},
 };
 use crate::{
@@ -26,9 +28,12 @@ pub(super) async fn serve(
     mut receive: FrameStream,
 ) -> Result<(), End> {
     let metrics = leases.metrics();
-    match run(leases, client, submit, &mut receive).await? {
+    let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
+    let ran = run(leases, client, submit, &mut receive).instrument(span.clone()).await?;
+    match ran {
         Ok(reply) => {
             metrics.submitted(reply.status);
+            span.in_scope(|| tracing::debug!(status = %reply.status, "a submit has ended"));
             let replied = Instant::now();
             reply_with(&mut send, reply).await?;
             // `None`: the client has acknowledged all of the reply.
@@ -40,6 +45,7 @@ pub(super) async fn serve(
             // The node lacks the image, and the client repeats the submit with it. Or there is no such lease.
             if status != Status::NotFound {
                 metrics.submitted(status);
+                span.in_scope(|| tracing::debug!(%status, "a submit was refused"));
             }
             refuse(&mut send, status, &detail).await;
         }

@@ -5,7 +5,7 @@ use cuda_core::DeviceInfo;
 
 use crate::{
     node::metrics::Histogram,
-    wire::{Hash, Limits, message},
+    wire::{Hash, Limits, TraceContext, message},
 };
 
 message! {
@@ -13,6 +13,10 @@ message! {
     Assign = 0x0700; {
         /// The limits.
         limits: Limits,
+        /// The lease, for the worker's log.
+        lease: u64,
+        /// The trace of the lease, for the worker's log.
+        trace: Option<TraceContext>,
     }
 
     /// A part of the bytes of a blob. The parts of a blob follow each other.

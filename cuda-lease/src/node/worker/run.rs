@@ -13,6 +13,11 @@ use std::{
 
 use cuda_core::{Backend, Error, Provider, protocol::Status};
 use parking_lot::Mutex;
+use tracing::{
+    Span,
+    field::{Empty, display},
+    info_span,
+};
 
 use super::{
     engine::Engine,
@@ -72,6 +77,8 @@ impl Worker {
             spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?;
 
         let mut uploads = None;
+        // Entered on this thread once the worker has a lease.
+        let mut span = None;
         let begin = || {
             if let Some(engine) = &*engine.lock() {
                 engine.begin_batch();
@@ -81,7 +88,9 @@ impl Worker {
             let current = engine.lock().clone();
             let Some(current) = current else {
                 let assigned = assign(&frame, &backend, &reports, &quota);
-                let Some(made) = assigned else { return false };
+                let Some((made, of)) = assigned else { return false };
+                span = Some(of.entered());
+                tracing::info!("the worker has a session");
                 *engine.lock() = Some(made.clone());
                 uploads = start_uploads(&bulk, &commands, made, &reports).ok();
                 return uploads.is_some();
@@ -109,6 +118,7 @@ impl Worker {
             _ = uploads.join();
         }
         drop(bulk_writer);
+        drop(span);
         Ok(())
     }
 }
@@ -136,10 +146,15 @@ fn assign(
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
     quota: &Arc<Quota>,
-) -> Option<Arc<Engine>> {
+) -> Option<(Arc<Engine>, Span)> {
     let assign =
         Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
-    Some(Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone()))
+    let span = info_span!("worker", trace_id = Empty, lease = assign.lease);
+    if let Some(trace) = &assign.trace {
+        span.record("trace_id", display(trace.trace_id()));
+    }
+    let engine = Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone());
+    Some((engine, span))
 }
 
 /// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.

@@ -80,6 +80,7 @@ impl Leases {
             session: None,
             jobs: None,
             meter: Arc::new(Meter::new(self.metrics.clone())),
+            traced: None,
             since: self.now(),
             is_detached: false,
             connections: FxHashSet::default(),

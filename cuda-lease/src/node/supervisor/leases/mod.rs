@@ -14,12 +14,14 @@ use cuda_core::{DeviceInfo, protocol::Status};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tracing::Instrument;
 
 use super::{
     audit::{Audit, Entry as Decision},
     blobs::Blobs,
     jobs::Jobs,
-    session::Session,
+    session::{Session, Terms},
+    spans::{self, Traced},
     turns::{Turn, Turns},
     workers::{WorkerHandle, Workers},
 };
@@ -87,6 +89,8 @@ struct Entry {
     session: Option<Arc<Session>>,
     jobs: Option<Arc<Jobs>>,
     meter: Arc<Meter>,
+    /// Set when the request for the lease has it.
+    traced: Option<Traced>,
     /// The time of its grant.
     since: Duration,
     /// Whether the lease outlives the connections of its client.
@@ -165,7 +169,17 @@ impl Leases {
     ) -> Result<Granted, Refusal> {
         let (tenant, memory) = (Some(client.tenant.as_str()), Some(request.min_vram));
         let started = Instant::now();
-        let granted = self.place(client, request).await;
+        let traced = spans::lease(request.trace, &client.tenant);
+        let span = traced.span.clone();
+        let granted = self.place(client, request, traced).instrument(span.clone()).await;
+        let _entered = span.entered();
+        match &granted {
+            Ok(granted) => {
+                let device = &*granted.device.address;
+                tracing::info!(lease = granted.lease, device, "a lease was granted");
+            }
+            Err((status, _)) => tracing::info!(%status, "a request for a lease was refused"),
+        }
         if granted.is_ok() {
             self.metrics.record(started.elapsed(), |it| &mut it.admission);
         }
@@ -186,6 +200,7 @@ impl Leases {
         self: &Arc<Self>,
         client: &Client,
         request: Allocate,
+        traced: Traced,
     ) -> Result<Granted, Refusal> {
         let mut wanted = LeaseRequest::new(client.tenant.clone(), request.nonce, request.min_vram);
         wanted.lease_secs = request.lease_secs;
@@ -214,7 +229,8 @@ impl Leases {
                 lease
             }
         };
-        self.ready(lease, connection).await?;
+        traced.span.record("lease", lease.0);
+        self.ready(lease, connection, traced).await?;
         self.grant(client, lease)
     }
 
@@ -223,10 +239,12 @@ impl Leases {
         self: &Arc<Self>,
         lease: LeaseId,
         connection: Option<u64>,
+        traced: Traced,
     ) -> Result<(), Refusal> {
         let mut ready = self.change(|state, _| {
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
             entry.is_detached = connection.is_none();
+            entry.traced = Some(traced);
             entry.connections.extend(connection);
             Ok(entry.ready.subscribe())
         })?;
@@ -338,7 +356,9 @@ impl Leases {
             let worker = worker.ok_or_else(unknown)?;
             let turns = entry.is_session_exclusive.then(|| self.turns(id));
             let meter = entry.meter.clone();
-            let session = Session::start(epoch, worker, limits, blobs, meter, address, turns);
+            let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
+            let of = Terms { epoch, lease, limits, address, traced };
+            let session = Session::start(of, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
             self.watch(id, session.clone());
             Ok(session)
