@@ -9,9 +9,10 @@ use cuda_core::{Device, Error, Result};
 
 use super::{
     address::Address,
-    connection::{RESUME_WINDOW, Terms, random},
+    connection::{RESUME_WINDOW, Terms},
     lease::Lease,
     provider::{DEFAULT_RENEWAL, LeaseProvider},
+    random::random,
     spans,
 };
 use crate::{

@@ -24,6 +24,7 @@ use super::{
     end::{End, lost, unavailable},
     lanes::{Access, LaneStream, Received},
     link::Link,
+    random::random,
     renewal::Renewal,
     spans,
     submit::Channel,
@@ -483,17 +484,6 @@ pub(super) async fn connect(
     let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
     let (control, _) = ControlStream::open(&connection).await?;
     Ok((connection, control))
-}
-
-/// Random bytes of the operating system.
-///
-/// # Errors
-/// It gives none.
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let what = "the operating system gives no random numbers";
-    getrandom::fill(&mut bytes).map_err(|error| Error::host(what, &error))?;
-    Ok(bytes)
 }
 
 /// The opcode of a renewal, for [`Connection::request`].

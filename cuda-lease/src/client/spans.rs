@@ -6,7 +6,7 @@
 use cuda_core::Result;
 use tracing::{Span, field::Empty, info_span};
 
-use super::connection::random;
+use super::random::random;
 use crate::wire::TraceContext;
 
 /// Returns the context of a new span, in the trace of `parent` or in a new one.

@@ -66,7 +66,7 @@ pub fn endless_kernel(mut ends: WorkerEnds) {
     arguments.buffer(&flag, Access::Read);
     // SAFETY: the kernel reads the first element of the buffer, which is as long as the stream uses it.
     unsafe { kernel.launch(&stream, LaunchConfig::new(1, 1), &arguments) }.unwrap();
-    std::io::Write::write_all(&mut ends.commands, &[b'k']).unwrap();
+    std::io::Write::write_all(&mut ends.commands, b"k").unwrap();
     // The normal end of this process would wait for the kernel.
     let _ = ends.commands.read(&mut [0]);
 }

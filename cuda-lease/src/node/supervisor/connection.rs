@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::{
     control,
-    leases::{Client, Leases, Refusal},
+    leases::{Client, Leases},
     session::Session,
-    streams::{End, FrameStream, refuse},
+    streams::{End, FrameStream, Refusal, refuse},
     submit,
 };
 use crate::wire::{Attach, Hello, Lane, PutBlob, Submit, WireError};

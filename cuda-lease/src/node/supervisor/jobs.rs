@@ -14,7 +14,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::leases::Refusal;
+use super::streams::Refusal;
 use crate::{
     node::{
         metrics::Meter,

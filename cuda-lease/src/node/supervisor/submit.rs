@@ -10,9 +10,9 @@ use tracing::Instrument;
 use super::{
     blobs::Blobs,
     jobs::{Reply, Request},
-    leases::{Client, Leases, Refusal},
+    leases::{Client, Leases},
     spans,
-    streams::{End, FrameStream, refuse, send_frame},
+    streams::{End, FrameStream, Refusal, refuse, send_frame},
 };
 use crate::{
     node::worker::jobs::Job,

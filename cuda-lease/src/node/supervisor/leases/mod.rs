@@ -22,6 +22,7 @@ use super::{
     jobs::Jobs,
     session::{Session, Terms},
     spans::{self, Traced},
+    streams::Refusal,
     turns::{Turn, Turns},
     workers::{WorkerHandle, Workers},
 };
@@ -34,9 +35,6 @@ use crate::{
     },
     wire::{Allocate, DeviceEntry, Granted, InventoryReply, Limits, Renewed},
 };
-
-/// A refusal: its status and its message.
-pub(super) type Refusal = (Status, String);
 
 type Table<T> = Result<T, crate::node::leases::Refusal>;
 

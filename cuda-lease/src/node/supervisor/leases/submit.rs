@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cuda_core::protocol::Status;
 
-use super::{Client, LeaseId, Leases, Refusal, State, unknown};
+use super::{Client, LeaseId, Leases, State, unknown};
 use crate::{
     node::{
-        supervisor::{blobs::Blobs, jobs::Jobs, session::Session},
+        supervisor::{blobs::Blobs, jobs::Jobs, session::Session, streams::Refusal},
         worker::Assign,
     },
     wire::Limits,

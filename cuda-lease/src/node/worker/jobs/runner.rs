@@ -26,14 +26,12 @@ const MODULES: usize = 16;
 pub(super) struct Done {
     pub(super) status: Status,
     pub(super) text: String,
-    /// The time from the submission of the input and the launch to their completion. `None` without a launch.
-    pub(super) device: Option<Duration>,
     output: Option<PinnedBuffer<u8>>,
 }
 
 impl Done {
     fn failed(status: Status, error: impl Display) -> Self {
-        Self { status, text: error.to_string(), device: None, output: None }
+        Self { status, text: error.to_string(), output: None }
     }
 
     pub(super) fn output(&self) -> &[u8] {
@@ -145,15 +143,16 @@ impl Runner {
         }
     }
 
-    /// Runs a job whose image was loaded.
-    pub(super) fn run(&mut self, job: &Job, input: &[u8]) -> Done {
+    /// Runs a job whose image was loaded. Returns the time from the submission of its input and its launch to their
+    /// completion too; 0 for a job that failed.
+    pub(super) fn run(&mut self, job: &Job, input: &[u8]) -> (Done, Duration) {
         match self.try_run(job, input) {
             Ok(done) => done,
             Err((done, error)) => {
                 if let Some(error) = error {
                     self.recover(&error);
                 }
-                done
+                (done, Duration::ZERO)
             }
         }
     }
@@ -167,7 +166,11 @@ impl Runner {
         self.opened.as_mut().ok_or_else(|| Done::failed(Status::Internal, "the device is closed"))
     }
 
-    fn try_run(&mut self, job: &Job, input: &[u8]) -> Result<Done, (Done, Option<Error>)> {
+    fn try_run(
+        &mut self,
+        job: &Job,
+        input: &[u8],
+    ) -> Result<(Done, Duration), (Done, Option<Error>)> {
         let invalid = |done| (done, None);
         let layout = Layout::of(job).map_err(invalid)?;
         let quota = self.quota.clone();
@@ -183,13 +186,13 @@ impl Runner {
         let config =
             LaunchConfig { grid: job.grid, block: job.block, shared_bytes: job.shared_bytes };
         let launched = launch(&function, stream, config, buffer, values);
-        let device = Some(started.elapsed());
+        let device = started.elapsed();
         launched.map_err(at(Status::LaunchFailed))?;
         let text = mem::take(&mut *opened.printed.lock());
         let output = read(&opened.device, stream, buffer, layout.output);
         let output = output.map_err(at(Status::ReadFailed))?;
         opened.region = Some(region);
-        Ok(Done { status: Status::Ok, text, device, output })
+        Ok((Done { status: Status::Ok, text, output }, device))
     }
 
     /// Resets the device after a fault. A device that cannot be reset is lost for this process.
