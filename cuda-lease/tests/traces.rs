@@ -128,7 +128,7 @@ fn spans_of_client_and_node_join() {
     assert_eq!(on_node.fields["parent_span_id"], client.fields["span_id"]);
 
     // A lease in a trace of the program.
-    let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b9902b7-01";
     let parent = TraceContext::parse(text).unwrap();
     let lease = LeaseBuilder::new(&address).trace_parent(parent).acquire().unwrap();
     let trace = parent.trace_id().to_string();

@@ -9,7 +9,7 @@ use super::{Field, Reader, WireError, Writer};
 /// ```
 /// use cuda_lease::TraceContext;
 ///
-/// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b9902b7-01";
 /// let trace = TraceContext::parse(text).ok_or("no traceparent")?;
 /// assert_eq!(trace.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
 /// assert_eq!(trace.to_string(), text);
@@ -125,7 +125,7 @@ impl Field for TraceContext {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const TEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b9902b7-01";
 
     #[test]
     fn context_survives_text_and_wire() {
@@ -145,7 +145,7 @@ mod tests {
     fn malformed_text_is_no_context() {
         for (part, other) in [
             ("4bf92f3577b34da6a3ce929d0e0e4736", "00000000000000000000000000000000"),
-            ("00f067aa0ba902b7", "0000000000000000"),
+            ("00f067aa0b9902b7", "0000000000000000"),
             ("00-4b", "ff-4b"),
             ("00-4b", "00_4b"),
             ("4bf9", "4BF9"),
