@@ -148,6 +148,15 @@ impl Session {
     pub(super) fn set_turn(&self, has_turn: bool) {
         if let Some(turns) = &self.turns {
             turns.set(has_turn, |is_running| self.commands.set_running(is_running));
+            self.report_waiting(turns);
+        }
+    }
+
+    /// Repeats the report that the session is busy, behind a report that it is idle. The lane may have paused, and made its
+    /// own report, before the idle one: the table has taken the session out of its line since then.
+    fn report_waiting(&self, turns: &Turns) {
+        if self.commands.is_waiting() {
+            turns.report(Turn::Busy);
         }
     }
 
@@ -175,6 +184,7 @@ impl Session {
             (Drained::OPCODE, Some(turns)) => {
                 if let Ok(Drained { request }) = Drained::decode(frame.body) {
                     turns.drained(request, |is_running| self.commands.set_running(is_running));
+                    self.report_waiting(turns);
                 }
             }
             (Measured::OPCODE, _) => {
