@@ -7,7 +7,12 @@
 
 mod plain_quinn;
 
-use std::{cell::RefCell, ops::ControlFlow, time::Instant};
+use std::{
+    cell::RefCell,
+    ops::ControlFlow,
+    thread,
+    time::{Duration, Instant},
+};
 
 use benches::{Effort, Place, Way, done, report, section};
 use cuda_async::{
@@ -85,11 +90,18 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 
     println!();
     for _ in 0..5 {
+        // A worker becomes a spare one within this time.
+        thread::sleep(Duration::from_secs(1));
         let started = Instant::now();
         let lease = acquire(&node)?;
-        let acquired = started.elapsed();
-        Side::new(lease.device())?.pipeline()?;
-        println!("lease granted after {acquired:?}, first result after {:?}", started.elapsed());
+        let granted = started.elapsed();
+        let side = Side::new(lease.device())?;
+        let loaded = started.elapsed();
+        side.pipeline()?;
+        let first = started.elapsed();
+        println!(
+            "lease granted after {granted:?}, kernel loaded after {loaded:?}, first result after {first:?}"
+        );
     }
     Ok(())
 }

@@ -22,10 +22,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node for a CPU device, with these arguments too.
+    /// Starts a node, with these arguments too.
     pub fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_cuda-node"))
-            .args(["--listen", "127.0.0.1:0", "--device", "cpu", "--insecure"])
+        let program = setting("CUDA_NODE", env!("CARGO_BIN_EXE_cuda-node"));
+        let mut child = Command::new(program)
+            .args(["--listen", "127.0.0.1:0", "--insecure", "--device", &device()])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -89,6 +90,16 @@ impl Drop for Node {
         _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+/// The device of the nodes: the CPU, or the value of `NODE_DEVICE`.
+pub fn device() -> String {
+    setting("NODE_DEVICE", "cpu")
+}
+
+/// A setting for runs on machines with a GPU, where the tests are carried to.
+pub fn setting(variable: &str, otherwise: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned())
 }
 
 /// The children of a process that have not ended.

@@ -23,6 +23,14 @@ pub enum Error {
         /// The requested GPU.
         gpu: GpuUuid,
     },
+    /// No GPU has this address.
+    #[error("this node has no device {address}; it has {}", .available.join(", "))]
+    NotFound {
+        /// The address.
+        address: String,
+        /// The addresses that there are.
+        available: Vec<String>,
+    },
     /// The GPU no longer answers. The error is sticky: the GPU needs a reset, or the machine a restart.
     #[error("GPU {gpu} is lost: {detail}; reset it or restart the machine")]
     GpuLost {

@@ -11,6 +11,7 @@ mod memory_check;
 mod monitor;
 mod nvml;
 mod scripted;
+mod select;
 mod uuid;
 
 pub use error::{Error, Result};
@@ -18,4 +19,5 @@ pub use memory_check::{MemoryCheck, MemoryReturn};
 pub use monitor::{GpuInfo, GpuKind, GpuMonitor, ProcessMemory};
 pub use nvml::NvmlMonitor;
 pub use scripted::{Release, ScriptedMonitor, Visibility};
+pub use select::select;
 pub use uuid::GpuUuid;

@@ -9,6 +9,7 @@ mod audit;
 mod blobs;
 mod connection;
 mod control;
+mod jit_cache;
 mod jobs;
 mod lane;
 mod leases;
@@ -18,6 +19,8 @@ mod spans;
 mod streams;
 mod submit;
 mod turns;
+mod worker_memory;
 mod workers;
 
+pub use jit_cache::JitCache;
 pub use server::{DeviceOptions, Node, NodeOptions};

@@ -13,12 +13,15 @@ use tokio::runtime::{Builder, Runtime};
 use super::{
     audit::Audit,
     connection,
+    jit_cache::JitCache,
     leases::{Client, Leases, Slot},
-    workers::{Launcher, Workers},
+    worker_memory::Gpu,
+    workers::{Launcher, ProcessLauncher, Workers},
 };
 use crate::{
     authority::{ServerTls, TokenKey},
     node::{
+        gpu::{GpuInfo, GpuKind, GpuMonitor},
         leases::{LeaseTable, SlotConfig, TableConfig},
         process::WorkerLauncher,
         quotas::Quotas,
@@ -64,29 +67,54 @@ pub struct NodeOptions {
 /// A device of a node.
 pub struct DeviceOptions {
     launcher: Launcher,
+    name: Option<String>,
     capacity: Option<u64>,
-    reserve: u64,
     max_leases: u32,
     spares: usize,
 }
 
-/// The memory of a CUDA context, which a worker uses besides the quota of its lease: 526 MiB were measured on an H200.
-const CONTEXT_BYTES: u64 = 526 << 20;
+/// The memory that a worker uses on a GPU besides the quota of its lease, if NVML does not tell: 588 MiB were measured on
+/// an H200.
+const CONTEXT_BYTES: u64 = 588 << 20;
+
+/// Memory of every worker for small variables of modules, the heap and the print buffer of the device. A lease that needs
+/// more of that, or large stacks, takes it from its quota.
+const OUTSIDE_BYTES: u64 = 64 << 20;
 
 impl DeviceOptions {
     /// The first device of a provider, for workers that are threads of this process. A kernel that never ends cannot be
     /// stopped there, so this is for tests and for a user's own programs.
     pub fn in_process(provider: impl Provider + 'static) -> Self {
-        Self::new(Launcher::InProcess(Arc::new(provider)), 0)
+        Self::new(Launcher::InProcess(Arc::new(provider)))
     }
 
     /// A device for workers that are processes.
     pub fn process(launcher: WorkerLauncher) -> Self {
-        Self { spares: 1, ..Self::new(Launcher::Process(launcher), 0) }
+        let launcher = ProcessLauncher { launcher, gpu: None, jit_cache: None };
+        Self { spares: 1, ..Self::new(Launcher::Process(Box::new(launcher))) }
     }
 
-    fn new(launcher: Launcher, reserve: u64) -> Self {
-        Self { launcher, capacity: None, reserve, max_leases: 64, spares: 0 }
+    /// A GPU or a MIG instance for workers that are processes. A worker sees no other GPU. The node observes the memory of
+    /// workers: a lease that uses too much ends, and a device whose memory does not come back is fenced.
+    pub fn gpu(
+        launcher: WorkerLauncher,
+        monitor: Arc<dyn GpuMonitor>,
+        gpu: &GpuInfo,
+        kernels: &JitCache,
+    ) -> Self {
+        let observed = Gpu { monitor, uuid: gpu.uuid.clone() };
+        let jit_cache = Some(kernels.clone());
+        let launcher = ProcessLauncher { launcher, gpu: Some(observed), jit_cache };
+        let name = match gpu.kind {
+            GpuKind::Whole => format!("cuda:{}", gpu.index),
+            _ => gpu.uuid.to_string(),
+        };
+        let new = Self::new(Launcher::Process(Box::new(launcher)));
+        Self { name: Some(name), spares: 1, ..new }
+    }
+
+    fn new(launcher: Launcher) -> Self {
+        Self { launcher, name: None, capacity: None, max_leases: 64, spares: 0 }
     }
 
     /// Sets the memory that leases may use, in bytes. By default it is the memory of the device.
@@ -110,9 +138,12 @@ impl DeviceOptions {
     /// Starts a worker, and asks it for its device.
     async fn open(self) -> Result<(SlotConfig, Slot)> {
         let workers = Workers::new(self.launcher, self.spares);
-        let info = workers.open().await?;
+        let (mut info, used) = workers.open().await?;
+        if let Some(name) = self.name {
+            info.address = name;
+        }
         let is_gpu = info.driver.is_some();
-        let reserve = if is_gpu { CONTEXT_BYTES } else { self.reserve };
+        let reserve = if is_gpu { used.unwrap_or(CONTEXT_BYTES) + OUTSIDE_BYTES } else { 0 };
         // Spare workers have contexts too.
         let spare = reserve * self.spares as u64;
         let capacity = self.capacity.unwrap_or(info.memory.saturating_sub(spare));
@@ -192,6 +223,7 @@ impl Node {
             None => None,
         };
         runtime.spawn(leases.clone().run());
+        runtime.spawn(leases.clone().watch_memory());
         runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls));
         Ok(Self { address, metrics, endpoint, leases, runtime: Some(runtime) })
     }

@@ -25,6 +25,7 @@ mod run;
 mod sockets;
 mod staging;
 mod telemetry;
+mod warm;
 
 pub use messages::{Assign, Drain, Drained, Measured, Ready, WorkerBlob};
 pub use run::{Worker, run};

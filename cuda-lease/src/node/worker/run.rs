@@ -27,6 +27,7 @@ use super::{
     reports::{AfterProgress, Landing, Reports, Sink},
     sockets::{ReadError, read_batches, read_frames},
     staging::{PIECE, Staged},
+    warm,
 };
 use crate::{
     session::SessionError,
@@ -42,7 +43,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Opens the device. On a GPU that takes a quarter of a second, so a node keeps spare workers.
+    /// Opens the device. On a GPU it uses the device once too: that takes a quarter of a second, so a node keeps spare
+    /// workers.
     ///
     /// # Errors
     /// The error of the provider.
@@ -50,6 +52,9 @@ impl Worker {
         let (bulk, landed): (Sender<Landing>, _) = channel();
         let reports = Reports::new(bulk);
         let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
+        if backend.info().driver.is_some() {
+            warm::up(provider, ordinal)?;
+        }
         Ok(Self { backend, reports, landed, quota: Arc::default() })
     }
 

@@ -1,6 +1,7 @@
 //! The leases of a node: requests of clients, and the lease table that decides on them.
 
 mod actions;
+mod memory;
 mod status;
 mod submit;
 
@@ -96,6 +97,8 @@ struct Entry {
     /// The connections of its client.
     connections: FxHashSet<u64>,
     cause: Option<Cause>,
+    /// The GPU memory that the worker used when it was last asked for, in bytes.
+    memory_used: Option<u64>,
 }
 
 impl Leases {

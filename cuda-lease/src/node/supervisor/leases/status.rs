@@ -60,6 +60,7 @@ impl Leases {
             ("start_timed_out", counters.start_timed_out),
             ("worker_died", counters.workers_died),
             ("disconnected", counters.disconnected),
+            ("over_memory", counters.over_memory),
             ("fenced", counters.fenced),
         ];
         let by_label = |(status, count): (&_, &u64)| (status_label(*status), *count);
