@@ -80,6 +80,10 @@ struct NodeArgs {
     /// A file to which one line of JSON is appended for each decision about a lease.
     #[arg(long)]
     audit: Option<PathBuf>,
+    /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They show
+    /// the names of tenants to everyone who reaches the address.
+    #[arg(long)]
+    metrics: Option<SocketAddr>,
     /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as the
     /// node.
     #[arg(long)]
@@ -168,9 +172,13 @@ fn serve(args: NodeArgs) -> Result<()> {
     };
     options.submissions_in_flight = args.submissions;
     options.audit = args.audit.clone();
+    options.metrics = args.metrics;
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;
     println!("listening on {}", node.address());
+    if let Some(address) = node.metrics_address() {
+        println!("status on http://{address}/");
+    }
     wait(&node, &args)
 }
 

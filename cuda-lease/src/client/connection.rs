@@ -16,6 +16,7 @@ use cuda_core::{Error, NoticeSink, Result, protocol::Status};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{Instrument, Span};
 
 use super::{
     blob::put_blob,
@@ -23,12 +24,14 @@ use super::{
     end::{End, lost, unavailable},
     lanes::{Access, LaneStream, Received},
     link::Link,
+    random::random,
     renewal::Renewal,
+    spans,
     submit::Channel,
 };
 use crate::{
     transport,
-    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, opcode},
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, opcode},
 };
 
 /// The time within which a lost connection is resumed if the user states no other.
@@ -67,6 +70,8 @@ pub(super) struct Connection {
     requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
     pub(super) grant: Arc<Grant>,
     pub(super) channel: Channel,
+    /// The trace of the lease.
+    pub(super) trace: Option<TraceContext>,
 }
 
 /// The current state of a grant. A renewal changes it.
@@ -111,11 +116,14 @@ pub(super) struct Opened {
 pub(super) fn open(terms: Terms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
     let (opened, receiver) = std::sync::mpsc::sync_channel(1);
     let address = terms.address.clone();
+    let span = spans::lease(terms.allocate.trace.as_ref(), &address);
     let name = "cuda-lease".to_owned();
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
-            Ok(runtime) => runtime.block_on(Driver::run(terms, sink, opened)),
+            Ok(runtime) => {
+                runtime.block_on(Driver::run(terms, sink, opened).instrument(span));
+            }
             Err(error) => {
                 let what = "failed to start the runtime of a lease";
                 _ = opened.send(Err(Error::host(what, &error)));
@@ -231,6 +239,7 @@ impl Driver {
         let reply = control.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
+        Span::current().record("lease", granted.lease);
 
         let (sender, requests) = mpsc::unbounded_channel();
         let [jitter, epoch @ ..] = random::<5>()?;
@@ -248,6 +257,7 @@ impl Driver {
             channel,
             requests: Mutex::new(Some(sender)),
             grant: grant.clone(),
+            trace: terms.allocate.trace,
         });
         let driver = Self {
             terms,
@@ -474,17 +484,6 @@ pub(super) async fn connect(
     let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
     let (control, _) = ControlStream::open(&connection).await?;
     Ok((connection, control))
-}
-
-/// Random bytes of the operating system.
-///
-/// # Errors
-/// It gives none.
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let what = "the operating system gives no random numbers";
-    getrandom::fill(&mut bytes).map_err(|error| Error::host(what, &error))?;
-    Ok(bytes)
 }
 
 /// The opcode of a renewal, for [`Connection::request`].

@@ -95,6 +95,16 @@ impl<'a> Writer<'a> {
         self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(TEXT_LIMIT)])
     }
 
+    /// Writes an additional field, which readers of earlier versions skip. All such fields are at the end of a message.
+    pub fn put_tagged<T: Field>(&mut self, tag: u16, field: T) -> &mut Self {
+        self.put(tag).put(0u32);
+        let start = self.0.len();
+        field.put(self);
+        let length = (self.0.len() - start) as u32;
+        self.0[start - 4..start].copy_from_slice(&length.to_le_bytes());
+        self
+    }
+
     /// Writes a list: its count, then its items.
     pub fn put_list<T>(&mut self, items: &[T], put: impl Fn(&mut Self, &T)) -> &mut Self {
         self.put(items.len() as u32);
@@ -187,11 +197,23 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`WireError::RequiredField`] for a tag from 0x8000, or [`WireError::Truncated`].
     #[inline]
-    pub fn finish(mut self) -> Result<(), WireError> {
+    pub fn finish(self) -> Result<(), WireError> {
+        self.finish_with(|_, _| Ok(false))
+    }
+
+    /// As [`finish`](Self::finish), and passes each additional field to `take`, which returns whether it knows the tag.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish), or the error of `take`.
+    #[inline]
+    pub fn finish_with(
+        mut self,
+        mut take: impl FnMut(u16, &mut Reader<'a>) -> Result<bool, WireError>,
+    ) -> Result<(), WireError> {
         while !self.0.is_empty() {
             let tag: u16 = self.get()?;
-            self.get_bytes()?;
-            if tag >= 0x8000 {
+            let mut field = Reader::new(self.get_bytes()?);
+            if !take(tag, &mut field)? && tag >= 0x8000 {
                 return Err(WireError::RequiredField { tag });
             }
         }
@@ -312,14 +334,20 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// Declares a message: a struct whose fields travel in the order of their declaration.
+/// Declares a message: a struct whose fields travel in the order of their declaration. Fields behind `+` are additional
+/// ones, each with its tag: they are absent or present, and readers of earlier versions skip them.
 macro_rules! message {
     ($($(#[$doc:meta])* $name:ident = $opcode:expr; {
         $($(#[$field_doc:meta])* $field:ident: $ty:ty,)*
-    })*) => {$(
+    } $(+ {
+        $($(#[$tagged_doc:meta])* $tagged:ident: $tagged_ty:ty = $tag:expr,)*
+    })?)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $ty,)* }
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $ty,)*
+            $($($(#[$tagged_doc])* pub $tagged: Option<$tagged_ty>,)*)?
+        }
 
         impl $name {
             /// The opcode of this message.
@@ -330,6 +358,9 @@ macro_rules! message {
                 #[allow(unused_mut, unused_variables)]
                 let mut w = $crate::wire::Writer::new(out);
                 $(w.put(self.$field.clone());)*
+                $($(if let Some(field) = &self.$tagged {
+                    w.put_tagged($tag, field.clone());
+                })*)?
             }
 
             /// Reads a body of this message.
@@ -339,8 +370,15 @@ macro_rules! message {
             pub fn decode(body: &[u8]) -> Result<Self, $crate::wire::WireError> {
                 #[allow(unused_mut)]
                 let mut r = $crate::wire::Reader::new(body);
-                let message = Self { $($field: r.get()?,)* };
-                r.finish()?;
+                #[allow(unused_mut)]
+                let mut message = Self { $($field: r.get()?,)* $($($tagged: None,)*)? };
+                r.finish_with(|_tag, _field| {
+                    $($(if _tag == $tag {
+                        message.$tagged = Some(_field.get()?);
+                        return Ok(true);
+                    })*)?
+                    Ok(false)
+                })?;
                 Ok(message)
             }
         }

@@ -22,6 +22,7 @@ mod launch;
 mod lease;
 pub mod opcode;
 mod submit;
+mod trace;
 
 pub use bulk::Chunk;
 pub use byte_size::{ByteSizeError, parse_bytes};
@@ -41,3 +42,4 @@ pub use lease::{
     Renewed,
 };
 pub use submit::{PutBlob, Submit, Submitted};
+pub use trace::{HexId, TraceContext};

@@ -8,6 +8,7 @@ use super::{
     exchange::{Target, perform},
     job::Job,
 };
+use crate::wire::TraceContext;
 
 /// A stateless submit: a [`Job`] and the lease that runs it. [`Lease::submit`](crate::Lease::submit) makes one.
 #[derive(Clone)]
@@ -87,6 +88,8 @@ impl<'a> Submit<'a> {
         output_offset(bytes: u64);
         /// Sets the maximum number of bytes of the output, at most 64 MiB. The default is 0: no output.
         max_output(bytes: u64);
+        /// Sets the span that the submit belongs to. See [`Job::trace_parent`].
+        trace_parent(parent: TraceContext);
     }
 
     /// Adds an argument behind the pointer of the region.
@@ -112,7 +115,7 @@ impl<'a> Submit<'a> {
     /// if the region exceeds the free memory of the lease or too many submits wait, or the reason for which the lease
     /// ended. [`Error::Disconnected`] if the node cannot be reached any more.
     pub fn launch(self) -> Result<Submitted> {
-        self.channel.wait(perform(self.channel.clone(), self.target, self.job))?
+        self.channel.wait(perform(self.channel.clone(), self.target, self.job)?)?
     }
 
     /// As [`launch`](Self::launch), without blocking the calling thread, on any executor. The job is sent at the first
@@ -122,7 +125,7 @@ impl<'a> Submit<'a> {
     /// As [`launch`](Self::launch).
     pub async fn launch_async(self) -> Result<Submitted> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let work = perform(self.channel.clone(), self.target, self.job);
+        let work = perform(self.channel.clone(), self.target, self.job)?;
         self.channel.spawn(work, move |submitted| _ = sender.send(submitted));
         receiver.await.unwrap_or_else(|_| Err(self.channel.ended()))
     }

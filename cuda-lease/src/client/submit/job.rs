@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cuda_core::{Element, LaunchConfig};
 
-use crate::wire::{Hash, ImageKind};
+use crate::wire::{Hash, ImageKind, TraceContext};
 
 /// A kernel with its launch shape, its arguments and its input: all that a [`Submit`](super::Submit) sends.
 ///
@@ -23,6 +23,7 @@ pub struct Job {
     pub(super) input: Bytes,
     pub(super) output_offset: u64,
     pub(super) max_output: u64,
+    pub(super) trace: Option<TraceContext>,
 }
 
 impl Job {
@@ -48,6 +49,7 @@ impl Job {
             input: Bytes::new(),
             output_offset: 0,
             max_output: 0,
+            trace: None,
         }
     }
 
@@ -114,6 +116,13 @@ impl Job {
     /// The default is 0: no output.
     pub fn max_output(mut self, bytes: u64) -> Self {
         self.max_output = bytes;
+        self
+    }
+
+    /// Sets the span that the submit belongs to, in a trace of the program. Each submit gets a span of its own in that
+    /// trace. By default it belongs to the span of its lease.
+    pub fn trace_parent(mut self, parent: TraceContext) -> Self {
+        self.trace = Some(parent);
         self
     }
 }

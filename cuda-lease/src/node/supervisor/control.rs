@@ -7,8 +7,8 @@ use quinn::SendStream;
 use tokio::sync::mpsc;
 
 use super::{
-    leases::{Client, Leases, Refusal},
-    streams::{End, FrameStream, send_frame},
+    leases::{Client, Leases},
+    streams::{End, FrameStream, Refusal, send_frame},
 };
 use crate::wire::{
     Allocate, Free, Hello, Inventory, InventoryReply, Refused, Renew, VERSION, Welcome, WireError,

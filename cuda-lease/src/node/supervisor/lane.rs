@@ -1,6 +1,6 @@
 //! A lane of a session, on the node: frames between connections, which come and go, and the worker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ pub(super) struct Lane {
     admission: watch::Sender<Admission>,
     /// Frames have arrived while the session is paused.
     waits: Notify,
+    /// Whether frames wait because the session is paused.
+    is_waiting: AtomicBool,
 }
 
 /// Whether frames reach the worker.
@@ -67,6 +69,7 @@ impl Lane {
             to_worker,
             admission: watch::Sender::new(Admission::Open),
             waits: Notify::new(),
+            is_waiting: AtomicBool::new(false),
         };
         (lane, receiver)
     }
@@ -140,13 +143,14 @@ impl Lane {
         }
     }
 
-    /// Serves the lane on one connection, until that ends or a later connection attaches the lane.
+    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the frames that
+    /// were passed to the worker.
     pub(super) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,
         resume: Option<u64>,
-        mut seen: impl FnMut(&Frame<'_>),
+        mut seen: impl FnMut(&Frames),
     ) -> Result<(), End> {
         let mut own = 0;
         self.attached.send_modify(|count| {
@@ -202,7 +206,7 @@ impl Lane {
         stream: &mut FrameStream,
         incoming: &mut Incoming,
         acknowledge: &Acknowledge,
-        seen: &mut impl FnMut(&Frame<'_>),
+        seen: &mut impl FnMut(&Frames),
     ) -> Result<(), End> {
         loop {
             // Between the last of these waits and the end of the round nothing waits: a frame that is counted as received reaches
@@ -213,7 +217,7 @@ impl Lane {
             let accepted = self.accept(&frames, incoming)?;
             if admission == Admission::Open && !accepted.bytes().is_empty() {
                 place.send(accepted.bytes().clone());
-                accepted.iter().for_each(|frame| seen(&frame));
+                seen(&accepted);
             }
             if let Some(received) = incoming.acknowledgement(ACKNOWLEDGE) {
                 acknowledge.0.store(received, Ordering::Relaxed);
@@ -228,12 +232,20 @@ impl Lane {
         self.waits.notified().await;
     }
 
+    /// Whether frames wait because the session is paused.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::SeqCst)
+    }
+
     /// Waits while the session is paused.
     async fn admitted(&self, has_frames: bool) -> Admission {
         let now = *self.admission.borrow();
         if now != Admission::Paused || !has_frames {
             return now;
         }
+        // Before the notification: see `Session::report_waiting`.
+        self.is_waiting.store(true, Ordering::SeqCst);
+        let _waiting = Waiting(&self.is_waiting);
         self.waits.notify_one();
         let mut admission = self.admission.subscribe();
         let admitted = admission.wait_for(|it| *it != Admission::Paused).await;
@@ -275,6 +287,15 @@ impl Lane {
         self.drained.notify_waiters();
         self.drained.notify_one();
         Ok(())
+    }
+}
+
+/// Frames wait until this is dropped.
+struct Waiting<'a>(&'a AtomicBool);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 

@@ -15,6 +15,7 @@ mod lane;
 mod leases;
 mod server;
 mod session;
+mod spans;
 mod streams;
 mod submit;
 mod turns;

@@ -1,7 +1,7 @@
 //! The node: its socket, and the task that accepts connections.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::PathBuf,
     sync::Arc,
     thread,
@@ -25,6 +25,7 @@ use crate::{
         leases::{LeaseTable, SlotConfig, TableConfig},
         process::WorkerLauncher,
         quotas::Quotas,
+        status,
     },
     transport,
     wire::Limits,
@@ -58,6 +59,9 @@ pub struct NodeOptions {
     pub submissions_in_flight: u64,
     /// The file to which one line of JSON is appended for each decision about a lease.
     pub audit: Option<PathBuf>,
+    /// The address of the [status endpoints](crate::node::status). Port 0 chooses a free one. They show the names of
+    /// tenants, and no secrets. `None`, the default: there are none.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A device of a node.
@@ -160,6 +164,7 @@ impl NodeOptions {
             quotas: Quotas::default(),
             submissions_in_flight: 4096,
             audit: None,
+            metrics: None,
         }
     }
 }
@@ -167,6 +172,7 @@ impl NodeOptions {
 /// A node in this process. It stops when it is dropped.
 pub struct Node {
     address: SocketAddr,
+    metrics: Option<SocketAddr>,
     endpoint: quinn::Endpoint,
     leases: Arc<Leases>,
     /// `None` after the end.
@@ -212,15 +218,24 @@ impl Node {
         let endpoint = endpoint.map_err(failed)?;
         let address = endpoint.local_addr();
         let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
+        let metrics = match options.metrics {
+            Some(address) => Some(serve_status(&runtime, address, leases.clone())?),
+            None => None,
+        };
         runtime.spawn(leases.clone().run());
         runtime.spawn(leases.clone().watch_memory());
         runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls));
-        Ok(Self { address, endpoint, leases, runtime: Some(runtime) })
+        Ok(Self { address, metrics, endpoint, leases, runtime: Some(runtime) })
     }
 
     /// Returns the address that the node listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address of the status endpoints, if there are any.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// Replaces the quotas of tenants. Later requests and renewals have the new ones.
@@ -237,6 +252,19 @@ impl Drop for Node {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Starts the status endpoints. Returns their address.
+fn serve_status(runtime: &Runtime, address: SocketAddr, leases: Arc<Leases>) -> Result<SocketAddr> {
+    let failed = |error: std::io::Error| {
+        Error::host(format!("failed to serve the status of the node on {address}"), &error)
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let _entered = runtime.enter();
+    let serving = status::serve(listener, move || leases.snapshot()).map_err(failed)?;
+    runtime.spawn(serving);
+    Ok(address)
 }
 
 /// Opens the devices, on a thread of its own: the calling thread may be inside of another runtime.

@@ -71,6 +71,11 @@ impl Workers {
         Arc::new_cyclic(|own| Self { launcher, spares, pool, own: own.clone() })
     }
 
+    /// The number of spare workers that are ready.
+    pub(super) fn spares(&self) -> usize {
+        self.pool.lock().idle.len()
+    }
+
     /// Takes a spare worker, or starts one.
     pub(super) async fn take(&self) -> Result<WorkerHandle> {
         let spare = self.pool.lock().idle.pop_front();

@@ -1,5 +1,7 @@
 //! The events that wait to be sent to the client.
 
+use std::time::Instant;
+
 use cuda_core::protocol::StreamId;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -25,7 +27,18 @@ struct Queue {
     /// Sent behind `frames`: everything that progress covers was reported before.
     progress: FxHashMap<StreamId, u64>,
     output: usize,
+    /// The time at which a report of the session's times is due.
+    report_at: Option<Instant>,
     closed: bool,
+}
+
+/// The reason for which [`Outbox::wait`] returns.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wake {
+    /// Whether more may follow.
+    pub(super) is_open: bool,
+    /// Whether a report of the session's times is due. It is reported once.
+    pub(super) is_report_due: bool,
 }
 
 impl Outbox {
@@ -72,12 +85,26 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Waits for events, and moves them to `out`. Returns `false` at the end.
-    pub(super) fn wait(&self, out: &mut Vec<u8>) -> bool {
+    /// Makes [`wait`](Self::wait) return at this time, also without events.
+    pub(super) fn schedule_report(&self, at: Instant) {
+        self.queue.lock().report_at = Some(at);
+        self.filled.notify_one();
+    }
+
+    /// Waits for events or for the time of a report, and moves the events to `out`.
+    pub(super) fn wait(&self, out: &mut Vec<u8>) -> Wake {
         let mut queue = self.queue.lock();
         while queue.frames.is_empty() && queue.progress.is_empty() && !queue.closed {
-            self.filled.wait(&mut queue);
+            match queue.report_at {
+                None => self.filled.wait(&mut queue),
+                Some(at) => {
+                    if self.filled.wait_until(&mut queue, at).timed_out() {
+                        break;
+                    }
+                }
+            }
         }
+        let is_report_due = queue.report_at.take_if(|at| *at <= Instant::now()).is_some();
         out.clear();
         std::mem::swap(&mut queue.frames, out);
         queue.output = 0;
@@ -85,7 +112,7 @@ impl Outbox {
             let progress = Event::Progress { stream, accepted: complete, complete };
             put_frame(out, progress.opcode(), 0, 0, |out| progress.encode(out));
         }
-        !(queue.closed && out.is_empty())
+        Wake { is_open: !(queue.closed && out.is_empty()), is_report_due }
     }
 
     /// Ends [`wait`](Self::wait) when everything was sent.
@@ -107,7 +134,7 @@ mod tests {
         outbox.push(&Event::Output { text: "a".into() });
         outbox.progress(StreamId(3), 2);
         let mut out = Vec::new();
-        assert!(outbox.wait(&mut out));
+        assert!(outbox.wait(&mut out).is_open);
         let mut buffer = FrameBuffer::default();
         buffer.extend(&out);
         let events: Vec<_> = (buffer.take().unwrap().iter())
@@ -116,6 +143,6 @@ mod tests {
         let progress = Event::Progress { stream: StreamId(3), accepted: 2, complete: 2 };
         assert_eq!(events, [Event::Output { text: "a".into() }, progress]);
         outbox.close();
-        assert!(!outbox.wait(&mut out));
+        assert!(!outbox.wait(&mut out).is_open);
     }
 }

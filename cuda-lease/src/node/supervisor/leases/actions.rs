@@ -10,6 +10,7 @@ use super::{Entry, Leases, State, millis};
 use crate::{
     node::{
         leases::{Action, Cause, LeaseId, SlotId},
+        metrics::Meter,
         supervisor::{audit::Entry as Decision, workers::WorkerHandle},
     },
     wire::{Event, Exclusivity},
@@ -79,6 +80,9 @@ impl Leases {
             worker: None,
             session: None,
             jobs: None,
+            meter: Arc::new(Meter::new(self.metrics.clone())),
+            traced: None,
+            since: self.now(),
             is_detached: false,
             connections: FxHashSet::default(),
             cause: None,

@@ -2,6 +2,7 @@
 
 mod actions;
 mod memory;
+mod status;
 mod submit;
 
 use std::{
@@ -14,12 +15,15 @@ use cuda_core::{DeviceInfo, protocol::Status};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tracing::Instrument;
 
 use super::{
     audit::{Audit, Entry as Decision},
     blobs::Blobs,
     jobs::Jobs,
-    session::Session,
+    session::{Session, Terms},
+    spans::{self, Traced},
+    streams::Refusal,
     turns::{Turn, Turns},
     workers::{WorkerHandle, Workers},
 };
@@ -27,13 +31,11 @@ use crate::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
     node::{
         leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
+        metrics::{Meter, NodeMetrics},
         quotas::Quotas,
     },
     wire::{Allocate, DeviceEntry, Granted, InventoryReply, Limits, Renewed},
 };
-
-/// A refusal: its status and its message.
-pub(super) type Refusal = (Status, String);
 
 type Table<T> = Result<T, crate::node::leases::Refusal>;
 
@@ -60,6 +62,7 @@ pub(super) struct Leases {
     /// The limits of every session, without its memory.
     limits: Limits,
     audit: Audit,
+    metrics: Arc<NodeMetrics>,
     state: Mutex<State>,
     /// The table may have a new deadline.
     changed: Notify,
@@ -84,6 +87,11 @@ struct Entry {
     worker: Option<WorkerHandle>,
     session: Option<Arc<Session>>,
     jobs: Option<Arc<Jobs>>,
+    meter: Arc<Meter>,
+    /// Set when the request for the lease has it.
+    traced: Option<Traced>,
+    /// The time of its grant.
+    since: Duration,
     /// Whether the lease outlives the connections of its client.
     is_detached: bool,
     /// The connections of its client.
@@ -104,7 +112,8 @@ impl Leases {
         let (entries, waiting, blobs, serial) = Default::default();
         let state = Mutex::new(State { table, entries, waiting, blobs, serial });
         let started = Instant::now();
-        Arc::new(Self { started, key, slots, limits, audit, state, changed: Notify::new() })
+        let (metrics, changed) = Default::default();
+        Arc::new(Self { started, key, slots, limits, audit, metrics, state, changed })
     }
 
     fn now(&self) -> Duration {
@@ -160,7 +169,21 @@ impl Leases {
         request: Allocate,
     ) -> Result<Granted, Refusal> {
         let (tenant, memory) = (Some(client.tenant.as_str()), Some(request.min_vram));
-        let granted = self.place(client, request).await;
+        let started = Instant::now();
+        let traced = spans::lease(request.trace, &client.tenant);
+        let span = traced.span.clone();
+        let granted = self.place(client, request, traced).instrument(span.clone()).await;
+        let _entered = span.entered();
+        match &granted {
+            Ok(granted) => {
+                let device = &*granted.device.address;
+                tracing::info!(lease = granted.lease, device, "a lease was granted");
+            }
+            Err((status, _)) => tracing::info!(%status, "a request for a lease was refused"),
+        }
+        if granted.is_ok() {
+            self.metrics.record(started.elapsed(), |it| &mut it.admission);
+        }
         self.audit.write(&match &granted {
             Ok(granted) => {
                 let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
@@ -178,6 +201,7 @@ impl Leases {
         self: &Arc<Self>,
         client: &Client,
         request: Allocate,
+        traced: Traced,
     ) -> Result<Granted, Refusal> {
         let mut wanted = LeaseRequest::new(client.tenant.clone(), request.nonce, request.min_vram);
         wanted.lease_secs = request.lease_secs;
@@ -206,7 +230,8 @@ impl Leases {
                 lease
             }
         };
-        self.ready(lease, connection).await?;
+        traced.span.record("lease", lease.0);
+        self.ready(lease, connection, traced).await?;
         self.grant(client, lease)
     }
 
@@ -215,10 +240,12 @@ impl Leases {
         self: &Arc<Self>,
         lease: LeaseId,
         connection: Option<u64>,
+        traced: Traced,
     ) -> Result<(), Refusal> {
         let mut ready = self.change(|state, _| {
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
             entry.is_detached = connection.is_none();
+            entry.traced = Some(traced);
             entry.connections.extend(connection);
             Ok(entry.ready.subscribe())
         })?;
@@ -329,7 +356,10 @@ impl Leases {
             let address = self.address(entry.slot);
             let worker = worker.ok_or_else(unknown)?;
             let turns = entry.is_session_exclusive.then(|| self.turns(id));
-            let session = Session::start(epoch, worker, limits, blobs, address, turns);
+            let meter = entry.meter.clone();
+            let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
+            let of = Terms { epoch, lease, limits, address, traced };
+            let session = Session::start(of, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
             self.watch(id, session.clone());
             Ok(session)
@@ -371,6 +401,11 @@ impl Leases {
                 }
             }
         });
+    }
+
+    /// The metrics of the node.
+    pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
+        &self.metrics
     }
 
     /// Lists the devices.

@@ -39,7 +39,7 @@ impl Engine {
         after: Vec<Ticket>,
         task: Task,
     ) -> Result<(), SessionError> {
-        let mut item = Item { resets: state.resets, after, task };
+        let mut item = Item { resets: state.resets, arrived: state.sampler.now, after, task };
         let first = state.streams.get(&stream).is_none_or(|it| it.held.is_empty());
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
@@ -56,6 +56,7 @@ impl Engine {
 
     /// Carries out held commands until none can run.
     pub(super) fn advance(&self, state: &mut State) {
+        state.sampler.begin();
         loop {
             let mut progressed = false;
             let holding: Vec<_> = state
@@ -145,6 +146,7 @@ impl Engine {
         {
             return Outcome::Waits;
         }
+        state.sampler.arrived = item.arrived;
         let after = std::mem::take(&mut item.after);
         let outcome = self.try_task(state, stream, &after, &mut item.task);
         item.after = after;

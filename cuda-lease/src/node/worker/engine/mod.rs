@@ -82,6 +82,11 @@ impl Engine {
         engine
     }
 
+    /// A batch of commands has arrived.
+    pub(super) fn begin_batch(&self) {
+        self.state.lock().sampler.begin();
+    }
+
     /// Takes the next command of the client.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use crate::{
     node::worker::{
         held::{Item, Task, Upload},
         modules::Modules,
+        telemetry::Sampler,
     },
     session::SessionError,
     wire::BlobId,
@@ -33,6 +34,7 @@ pub(super) struct State {
     pub(super) waiting_resets: VecDeque<u64>,
     /// The latest request for a report that all work is complete.
     pub(super) drain: Option<u64>,
+    pub(super) sampler: Sampler,
     pub(super) is_closed: bool,
 }
 
