@@ -89,18 +89,19 @@ impl Worker {
                 engine.begin_batch();
             }
         };
+        let mut current: Option<Arc<Engine>> = None;
         let ended = read_batches(&commands, begin, |frame| {
-            let current = engine.lock().clone();
-            let Some(current) = current else {
+            let Some(current) = &current else {
                 let assigned = assign(&frame, &backend, &reports, &quota);
                 let Some((made, of)) = assigned else { return false };
                 span = Some(of.entered());
                 tracing::info!("the worker has a session");
                 *engine.lock() = Some(made.clone());
+                current = Some(made.clone());
                 uploads = start_uploads(&bulk, &commands, made, &reports).ok();
                 return uploads.is_some();
             };
-            match take(&current, &frame) {
+            match take(current, &frame) {
                 Ok(()) => true,
                 Err(error) => {
                     reports.outbox.push(&Event::Lost { error: broken(&device, &error) });
