@@ -62,12 +62,20 @@ pub const TEXT_LIMIT: usize = 256 << 10;
 
 /// Writes fields to a byte vector.
 #[derive(Debug)]
-pub struct Writer<'a>(pub(super) &'a mut Vec<u8>);
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    text_limit: usize,
+}
 
 impl<'a> Writer<'a> {
     /// Creates a writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
-        Self(out)
+        Self { out, text_limit: TEXT_LIMIT }
+    }
+
+    /// Returns a writer that appends to the same bytes and cuts texts to `limit` bytes.
+    pub(super) fn with_text_limit(&mut self, limit: usize) -> Writer<'_> {
+        Writer { out: self.out, text_limit: limit.min(self.text_limit) }
     }
 
     /// Writes one field.
@@ -80,28 +88,28 @@ impl<'a> Writer<'a> {
     /// Writes bytes with their length.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.put(bytes.len() as u32);
-        self.0.extend_from_slice(bytes);
+        self.out.extend_from_slice(bytes);
         self
     }
 
     /// Writes bytes without their length.
     pub fn put_raw(&mut self, bytes: &[u8]) -> &mut Self {
-        self.0.extend_from_slice(bytes);
+        self.out.extend_from_slice(bytes);
         self
     }
 
     /// Writes a text, cut to [`TEXT_LIMIT`].
     pub fn put_text(&mut self, text: &str) -> &mut Self {
-        self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(TEXT_LIMIT)])
+        self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(self.text_limit)])
     }
 
     /// Writes an additional field, which readers of earlier versions skip. All such fields are at the end of a message.
     pub fn put_tagged<T: Field>(&mut self, tag: u16, field: T) -> &mut Self {
         self.put(tag).put(0u32);
-        let start = self.0.len();
+        let start = self.out.len();
         field.put(self);
-        let length = (self.0.len() - start) as u32;
-        self.0[start - 4..start].copy_from_slice(&length.to_le_bytes());
+        let length = (self.out.len() - start) as u32;
+        self.out[start - 4..start].copy_from_slice(&length.to_le_bytes());
         self
     }
 
@@ -238,7 +246,7 @@ macro_rules! numbers {
         impl Field for $ty {
             #[inline]
             fn put(&self, w: &mut Writer<'_>) {
-                w.0.extend_from_slice(&self.to_le_bytes());
+                w.out.extend_from_slice(&self.to_le_bytes());
             }
 
             #[inline]

@@ -5,7 +5,7 @@
 //!
 //! A byte stream is a sequence of [frames](frame). A frame has an opcode, and its body is one message: a [`Command`] or
 //! an [`Event`] of a session, a [`Chunk`] of bulk data, or a request or reply about leases. The chapter "The wire" of the
-//! book is the specification. `golden` keeps the bytes of an example of every message.
+//! book is the specification. `tests/golden/frames.txt` keeps the bytes of an example of every message.
 
 #![forbid(unsafe_code)]
 

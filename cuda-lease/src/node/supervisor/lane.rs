@@ -1,6 +1,9 @@
 //! A lane of a session, on the node: frames between connections, which come and go, and the worker.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{
+    ops::RangeInclusive,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -14,7 +17,7 @@ use tokio::{
 use super::streams::{End, FrameStream, send_frame};
 use crate::{
     session::{Incoming, Outgoing, SessionError},
-    wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, put_frame},
+    wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, put_frame},
 };
 
 /// Received bytes are acknowledged in steps of this size.
@@ -33,6 +36,8 @@ pub(super) struct Lane {
     drained: Notify,
     /// The most bytes in `outgoing`.
     window: usize,
+    /// The opcodes that the client may send here.
+    opcodes: RangeInclusive<u16>,
     /// Frames from the client. Locked by the task that serves the lane on the current connection.
     incoming: tokio::sync::Mutex<Incoming>,
     /// Counts connections. A task stops when a later connection has attached the lane.
@@ -57,13 +62,18 @@ enum Admission {
 
 impl Lane {
     /// Creates a lane, and the receiver of its frames for the worker.
-    pub(super) fn new(epoch: u32, window: usize) -> (Self, mpsc::Receiver<Bytes>) {
+    pub(super) fn new(
+        epoch: u32,
+        window: usize,
+        opcodes: RangeInclusive<u16>,
+    ) -> (Self, mpsc::Receiver<Bytes>) {
         let (to_worker, receiver) = mpsc::channel(TO_WORKER);
         let lane = Self {
             outgoing: Mutex::new(Outgoing::new(epoch)),
             filled: Notify::new(),
             drained: Notify::new(),
             window,
+            opcodes,
             incoming: tokio::sync::Mutex::new(Incoming::new(epoch)),
             attached: watch::Sender::new(0),
             to_worker,
@@ -263,7 +273,9 @@ impl Lane {
                     self.acknowledged(Ack::decode(frame.body)?.received)?;
                     false
                 }
-                _ => incoming.accept(&frame.header)?,
+                opcode if self.opcodes.contains(&opcode) => incoming.accept(&frame.header)?,
+                // Other opcodes are those of messages between supervisor and worker, among others.
+                opcode => return Err(WireError::UnexpectedOpcode { opcode }.into()),
             };
             let end = at + frame.bytes.len();
             if !is_for_worker {

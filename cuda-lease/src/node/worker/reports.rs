@@ -274,7 +274,7 @@ unsafe impl NoticeSink for Sink {
                 *reports.fault.lock() = Some(error.clone());
                 reports.outbox.push(&Event::Faulted { error });
             }
-            Notice::Output { text } => reports.outbox.push(&Event::Output { text }),
+            Notice::Output { text } => reports.outbox.push_output(&text),
             Notice::Lost { error } => reports.outbox.push(&Event::Lost { error }),
             _ => {}
         }
