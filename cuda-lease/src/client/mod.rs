@@ -25,6 +25,7 @@ mod random;
 mod renewal;
 mod spans;
 mod submit;
+mod tls_refusal;
 mod transfers;
 
 pub use builder::LeaseBuilder;

@@ -205,10 +205,15 @@ impl Field for ParamInfo {
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        let (name, offset, size, align): (_, u32, u32, _) = (r.get()?, r.get()?, r.get()?, r.get()?);
+        let (name, offset, size, align): (_, u32, u32, _) =
+            (r.get()?, r.get()?, r.get()?, r.get()?);
         let (length, limit) = (u64::from(offset) + u64::from(size), u64::from(PARAMETER_BYTES));
         if length > limit {
-            return Err(WireError::TooLong { what: "the parameter block of a kernel", length, limit });
+            return Err(WireError::TooLong {
+                what: "the parameter block of a kernel",
+                length,
+                limit,
+            });
         }
         let ty = ParamType::Array { element: ScalarType::B8, count: size };
         Ok(Self { name, ty, offset, size, align })

@@ -9,3 +9,4 @@ mod life;
 mod network;
 mod raw;
 mod status;
+mod tenants;
