@@ -64,6 +64,8 @@ pub(super) struct Connection {
     requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
     pub(super) grant: Arc<Grant>,
     pub(super) channel: Channel,
+    /// The thread of the connection. `None` once a caller waits for its end.
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 /// The current state of a grant. A renewal changes it.
@@ -120,11 +122,14 @@ pub(super) fn open(terms: Terms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
         }
     };
     let started = thread::Builder::new().name(name).spawn(run);
-    started.map_err(|error| Error::host("failed to start the thread of a lease", &error))?;
-    receiver.recv().unwrap_or_else(|_| {
+    let failed = |error| Error::host("failed to start the thread of a lease", &error);
+    let thread = started.map_err(failed)?;
+    let opened = receiver.recv().unwrap_or_else(|_| {
         let cause = "the thread of the connection ended".into();
         Err(Error::Disconnected { address, cause, may_have_run: false })
-    })
+    })?;
+    *opened.connection.thread.lock() = Some(thread);
+    Ok(opened)
 }
 
 impl Connection {
@@ -149,6 +154,15 @@ impl Connection {
     /// Ends the lease.
     pub(super) fn free(&self) {
         *self.requests.lock() = None;
+    }
+
+    /// Ends the lease, and waits until the thread of the connection has ended.
+    pub(super) fn close(&self) {
+        self.free();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            _ = thread.join();
+        }
     }
 
     pub(super) fn ended(&self) -> Error {
@@ -245,6 +259,7 @@ impl Driver {
             channel,
             requests: Mutex::new(Some(sender)),
             grant: grant.clone(),
+            thread: Mutex::default(),
         });
         let driver = Self {
             terms,

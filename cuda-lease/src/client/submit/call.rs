@@ -87,6 +87,8 @@ impl<'a> Submit<'a> {
         output_offset(bytes: u64);
         /// Sets the maximum number of bytes of the output, at most 64 MiB. The default is 0: no output.
         max_output(bytes: u64);
+        /// Sets a callback for the progress of the input. See [`Job::on_sent`].
+        on_sent(progress: impl Fn(u64) + Send + Sync + 'static);
     }
 
     /// Adds an argument behind the pointer of the region.
