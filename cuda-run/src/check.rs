@@ -1,11 +1,9 @@
 //! Checks the arguments against the kernel's parameters, before any file is read.
 
+use command_line::Failure;
 use cuda_core::{ArgumentKind, EntryInfo, ParamInfo};
 
-use crate::{
-    arg::{Arg, Value},
-    failure::Failure,
-};
+use crate::arg::{Arg, Value};
 
 /// The size of a device address in bytes.
 const ADDRESS: usize = 8;

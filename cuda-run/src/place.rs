@@ -2,15 +2,13 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use command_line::{ArrayType, Failure, npy};
 use cuda_async::{DeviceBuffer, DeviceOp, Stream, h2d, uninitialised, zeros};
 use cuda_core::{Access, Arguments, EntryInfo, ParamInfo};
 
 use crate::{
     arg::{Arg, Value},
-    array_type::ArrayType,
     check,
-    failure::Failure,
-    npy,
 };
 
 /// An argument whose file has been read.

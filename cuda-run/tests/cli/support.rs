@@ -8,6 +8,8 @@ use std::{
     sync::OnceLock,
 };
 
+use cuda_cpu::CpuProvider;
+use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
 use tempfile::TempDir;
 
 use crate::npy::{self, Number};
@@ -131,13 +133,31 @@ pub(crate) fn has_gpu() -> bool {
     })
 }
 
-/// Makes `fn name(device: &'static str)` a test on the CPU device, and on a GPU if there is one.
+/// The address of leases from a node in this process, which serves a CPU device until the process ends.
+pub(crate) fn lease() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| {
+        let device = DeviceOptions::in_process(CpuProvider::default());
+        let node = Node::start(NodeOptions::loopback(vec![device])).unwrap();
+        let address = format!("lease://{}?min_vram=256MiB&wait=60", node.address());
+        std::mem::forget(node);
+        address
+    })
+}
+
+/// Makes `fn name(device: &'static str)` a test on the CPU device, on a leased one, and on a GPU if there is one.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident)*) => {
         mod cpu {
             $(#[test] fn $name() {
                 super::$name("cpu");
+            })*
+        }
+        #[cfg(feature = "lease")]
+        mod lease {
+            $(#[test] fn $name() {
+                super::$name($crate::support::lease());
             })*
         }
         mod cuda {

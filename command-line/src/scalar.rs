@@ -8,7 +8,7 @@ use crate::dtype::Dtype;
 ///
 /// # Errors
 /// If the value is out of range. It is never wrapped, and never rounded to infinity.
-pub(crate) fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
+pub fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
     macro_rules! integer {
         ($ty:ty) => {
             <$ty>::try_from(integer(text)?).map(|value| value.to_le_bytes().to_vec()).map_err(
