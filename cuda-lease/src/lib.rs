@@ -9,4 +9,4 @@ pub mod wire;
 
 pub use client::{DetachedLease, Job, Lease, LeaseBuilder, NodeClient, Submit, Submitted, burst};
 pub use cuda_core::protocol::Status;
-pub use wire::{DeviceEntry, Exclusivity};
+pub use wire::{DeviceEntry, Exclusivity, LeaseEntry};

@@ -187,11 +187,23 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`WireError::RequiredField`] for a tag from 0x8000, or [`WireError::Truncated`].
     #[inline]
-    pub fn finish(mut self) -> Result<(), WireError> {
+    pub fn finish(self) -> Result<(), WireError> {
+        self.finish_with(|_, _| Ok(false))
+    }
+
+    /// As [`finish`](Self::finish), and passes each additional field to `take`, which returns whether it knows the tag.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish), or an error of `take`.
+    #[inline]
+    pub fn finish_with(
+        mut self,
+        mut take: impl FnMut(u16, Reader<'a>) -> Result<bool, WireError>,
+    ) -> Result<(), WireError> {
         while !self.0.is_empty() {
             let tag: u16 = self.get()?;
-            self.get_bytes()?;
-            if tag >= 0x8000 {
+            let field = Reader(self.get_bytes()?);
+            if !take(tag, field)? && tag >= 0x8000 {
                 return Err(WireError::RequiredField { tag });
             }
         }
