@@ -1,7 +1,8 @@
 //! The parts that the command lines `cuda-run` and `cuda-lease` share.
 //!
 //! Lowest first: [`dtype`](Dtype) names the types of numbers, [`scalar`] parses a number, and [`npy`] reads and writes
-//! arrays with their [`ArrayType`]. Every error is a [`Failure`]: a message and an exit status.
+//! arrays with their [`ArrayType`]. [`parameter`] compares an argument with
+//! a parameter of a kernel. Every error is a [`Failure`]: a message and an exit status.
 #![forbid(unsafe_code)]
 
 mod array_type;
@@ -9,6 +10,7 @@ mod dimensions;
 mod dtype;
 mod failure;
 pub mod npy;
+pub mod parameter;
 pub mod scalar;
 pub mod stdout;
 

@@ -13,10 +13,7 @@ fn read(device: &Device) -> Result<(Vec<u32>, Vec<u32>), Box<dyn Error>> {
     let model = Model::upload(device, &Weights::load()?)?.sync_on(&stream)?;
     let pixels = digits.batches(digits.len()).next().unwrap_or_default();
     let op = h2d(pixels).then(|pixels| model.logits(pixels)).map(Arc::new).then(|logits| {
-        zip!(
-            model.labels(logits.clone()).then(to_host),
-            model.probabilities(logits).then(to_host)
-        )
+        zip!(model.labels(logits.clone()).then(to_host), model.probabilities(logits).then(to_host))
     });
     let (labels, probabilities) = op.sync_on(&stream)?;
     Ok((labels, probabilities.iter().map(|it| it.to_bits()).collect()))

@@ -103,6 +103,11 @@ impl<'a> Submit<'a> {
         self
     }
 
+    /// Returns the number of bytes of the input.
+    pub fn input_len(&self) -> usize {
+        self.job.input.len()
+    }
+
     /// Runs the kernel, and blocks the calling thread until its output is here.
     ///
     /// The image travels by its hash. Its bytes follow if the node lacks them, which takes one more round trip. The
