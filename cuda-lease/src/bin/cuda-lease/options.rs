@@ -41,7 +41,7 @@ pub(crate) struct Options {
 #[command(next_help_heading = "Node")]
 pub(crate) struct NodeArgs {
     /// The node [default: the node of --lease FILE, else 127.0.0.1:5701].
-    #[arg(long, global = true, value_name = "HOST:PORT")]
+    #[arg(long, global = true, value_name = "HOST:PORT", value_parser = address)]
     node: Option<String>,
     /// The authority that signs the node's certificate, a PEM file. Without it the node has to be on this machine.
     #[arg(long, global = true, value_name = "FILE")]
@@ -267,6 +267,17 @@ pub(crate) struct CertsArgs {
     /// Replaces existing certificates of the node and of the named clients. The authority stays.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if has_port {
+        Ok(text.to_owned())
+    } else {
+        Err("write HOST:PORT, such as gpu-node:5701".into())
+    }
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

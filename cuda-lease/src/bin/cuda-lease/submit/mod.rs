@@ -10,6 +10,8 @@ mod format;
 mod image;
 mod output;
 
+use std::io::Write;
+
 use bytes::Bytes;
 use command_line::Failure;
 use cuda_core::{Error, LaunchConfig};
@@ -49,7 +51,8 @@ pub(crate) fn run(node: &NodeArgs, args: &SubmitArgs) -> Result<(), Failure> {
     };
     let output = Output::new(args)?;
     let submitted = submit(node, args, job(args, image, arguments, input.into()))?;
-    eprint!("{}", submitted.text);
+    // The text that the kernel printed. If stderr is closed, it is discarded.
+    _ = std::io::stderr().write_all(submitted.text.as_bytes());
     output.write(&submitted.output)
 }
 
