@@ -398,5 +398,5 @@ fn write_new(
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "node"))]
 mod tests;

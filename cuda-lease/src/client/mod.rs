@@ -4,7 +4,7 @@
 //! commands. They wait in the lanes of [`link`], which [`connection`] sends, on a thread of its own. Events come back to
 //! [`link`], which passes progress on when the bytes of its copies are there ([`transfers`]).
 //!
-//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]).
+//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`], and [`burst`] over many inputs).
 //!
 //! The folder uses `wire`, `session`, `authority` and `cuda_core`.
 
@@ -12,9 +12,11 @@ mod address;
 mod backend;
 mod blob;
 mod builder;
+mod burst;
 mod connection;
 mod control;
 mod end;
+mod grant;
 mod lanes;
 mod lease;
 mod link;
@@ -26,8 +28,9 @@ mod transfers;
 mod transport;
 
 pub use builder::LeaseBuilder;
+pub use burst::burst;
 pub use lease::Lease;
 pub use node_client::{DetachedLease, NodeClient};
-pub use submit::{Job, Submit, Submitted, burst};
+pub use submit::{Job, Submit, Submitted};
 #[cfg(feature = "node")]
 pub(crate) use transport::config as transport;

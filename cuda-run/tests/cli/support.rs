@@ -8,8 +8,6 @@ use std::{
     sync::OnceLock,
 };
 
-use cuda_cpu::CpuProvider;
-use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
 use tempfile::TempDir;
 
 use crate::npy::{self, Number};
@@ -133,11 +131,13 @@ pub(crate) fn has_gpu() -> bool {
     })
 }
 
-/// The address of leases from a node in this process, which serves a CPU device until the process ends.
+/// Returns the address of leases from a node in this process, which serves a CPU device until the process ends.
+#[cfg(feature = "lease")]
 pub(crate) fn lease() -> &'static str {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     ADDRESS.get_or_init(|| {
-        let device = DeviceOptions::in_process(CpuProvider::default());
+        use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+        let device = DeviceOptions::in_process(cuda_cpu::CpuProvider::default());
         let node = Node::start(NodeOptions::loopback(vec![device])).unwrap();
         let address = format!("lease://{}?min_vram=256MiB&wait=60", node.address());
         std::mem::forget(node);

@@ -9,6 +9,7 @@
 
 mod certs;
 mod connect;
+mod format;
 mod inventory;
 mod leases;
 mod listing;

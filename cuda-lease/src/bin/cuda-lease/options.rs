@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use command_line::{Dimensions, dimensions};
 use cuda_lease::{Exclusivity, wire::parse_bytes};
 
-use crate::submit::Format;
+use crate::format::Format;
 
 const STATUSES: &str = "\
 Exit status:

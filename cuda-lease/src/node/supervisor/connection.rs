@@ -6,7 +6,8 @@ use quinn::{RecvStream, SendStream};
 
 use super::{
     control,
-    leases::{Client, Leases, Refusal},
+    leases::{Client, Leases},
+    refusal::Refusal,
     session::Session,
     streams::{End, FrameStream, refuse},
     submit,

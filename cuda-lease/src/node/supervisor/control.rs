@@ -7,7 +7,8 @@ use quinn::SendStream;
 use tokio::sync::mpsc;
 
 use super::{
-    leases::{Client, Leases, Refusal},
+    leases::{Client, Leases},
+    refusal::Refusal,
     streams::{End, FrameStream, send_frame},
 };
 use crate::wire::{

@@ -11,7 +11,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::leases::Refusal;
+use super::refusal::Refusal;
 use crate::{
     node::worker::{
         Assign,

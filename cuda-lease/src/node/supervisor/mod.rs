@@ -12,6 +12,7 @@ mod control;
 mod jobs;
 mod lane;
 mod leases;
+mod refusal;
 mod server;
 mod session;
 mod streams;

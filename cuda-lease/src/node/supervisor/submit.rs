@@ -9,7 +9,8 @@ use quinn::SendStream;
 use super::{
     blobs::Blobs,
     jobs::{Reply, Request},
-    leases::{Client, Leases, Refusal},
+    leases::{Client, Leases},
+    refusal::Refusal,
     streams::{End, FrameStream, refuse, send_frame},
 };
 use crate::{

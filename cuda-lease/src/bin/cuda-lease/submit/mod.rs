@@ -1,12 +1,11 @@
 //! Runs a kernel once.
 //!
 //! 1. [`image`] reads the kernel's file, and [`argument`] checks the arguments against the kernel's parameters.
-//! 2. [`files`] reads the input, and [`output`] checks that the output can be written, in its [`format`].
+//! 2. [`files`] reads the input, and [`output`] checks that the output can be written, in its format.
 //! 3. The job runs on an allocated lease, or on a lease that ends with this program.
 
 mod argument;
 mod files;
-mod format;
 mod image;
 mod output;
 
@@ -24,7 +23,6 @@ use crate::{
     saved::Named,
 };
 
-pub(crate) use format::Format;
 use image::Image;
 use output::Output;
 

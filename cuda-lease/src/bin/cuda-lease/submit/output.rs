@@ -8,8 +8,7 @@ use std::{
 use command_line::{Failure, stdout};
 use tempfile::NamedTempFile;
 
-use super::format::Format;
-use crate::options::SubmitArgs;
+use crate::{format::Format, options::SubmitArgs};
 
 /// The place of the output.
 pub(super) struct Output {

@@ -19,6 +19,7 @@ use super::{
     audit::{Audit, Entry as Decision},
     blobs::Blobs,
     jobs::Jobs,
+    refusal::Refusal,
     session::Session,
     turns::{Turn, Turns},
     workers::{WorkerHandle, Workers},
@@ -31,9 +32,6 @@ use crate::{
     },
     wire::{Allocate, Granted, Limits, Renewed},
 };
-
-/// A refusal: its status and its message.
-pub(super) type Refusal = (Status, String);
 
 type Table<T> = Result<T, crate::node::leases::Refusal>;
 

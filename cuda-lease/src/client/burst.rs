@@ -6,8 +6,7 @@ use bytes::Bytes;
 use cuda_core::{Element, Error, Result, protocol::Status};
 use parking_lot::{Condvar, Mutex};
 
-use super::{call::Submitted, job::Job};
-use crate::client::Lease;
+use super::{Job, Lease, Submitted};
 
 /// The inputs of one lease that are in flight: one runs while the next one travels.
 const IN_FLIGHT: usize = 2;
@@ -19,7 +18,7 @@ const IN_FLIGHT: usize = 2;
 /// on its input alone. Blocks the calling thread until every chunk has a result.
 ///
 /// # Errors
-/// The result of a chunk has the errors of [`Submit::launch`](super::Submit::launch). When no lease is left, the rest of
+/// The result of a chunk has the errors of [`Submit::launch`](crate::Submit::launch). When no lease is left, the rest of
 /// the chunks gets the error of the last lease. Without leases it is [`Error::Misuse`].
 #[cfg_attr(feature = "node", doc = "```")]
 #[cfg_attr(not(feature = "node"), doc = "```ignore")]
@@ -34,7 +33,7 @@ const IN_FLIGHT: usize = 2;
 /// let request = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20);
 /// let (first, second) = (request.clone().acquire()?, request.acquire()?);
 ///
-/// # let ptx = include_str!("../../../../kernels/basic.ptx");
+/// # let ptx = include_str!("../../../kernels/basic.ptx");
 /// // scale(x, f32 a, u32 n): x *= a
 /// let job = Job::new("scale", ptx).block(32).arg(&10f32).arg(&2u32).max_output(8);
 /// let inputs = [[1f32, 2.0], [3.0, 4.0], [5.0, 6.0]];

@@ -1,4 +1,4 @@
-//! The form of the output.
+//! The form of the output of a submit.
 
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ impl Format {
     }
 
     /// Whether the output is not text.
-    pub(super) fn is_binary(self) -> bool {
+    pub(crate) fn is_binary(self) -> bool {
         matches!(self, Self::Raw | Self::Npy(_))
     }
 
@@ -59,7 +59,7 @@ impl Format {
     }
 
     /// The output in this form.
-    pub(super) fn render(self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn render(self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
         self.check(bytes.len() as u64)?;
         let mut text = String::new();
         match self {
