@@ -6,3 +6,4 @@ mod failures;
 mod leases;
 mod submit;
 mod support;
+mod terminal;

@@ -56,11 +56,16 @@ impl Place {
     }
 
     pub(crate) fn run_without_node(&self, line: &str) -> Run {
+        Run::new(self.command(line).output().unwrap())
+    }
+
+    /// The command with the words of `line`.
+    pub(crate) fn command(&self, line: &str) -> Command {
         let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/");
         let line = line.replace("K/", kernels);
         let mut command = Command::new(env!("CARGO_BIN_EXE_cuda-lease"));
         command.args(line.split_whitespace()).current_dir(self.folder.path());
-        Run::new(command.output().unwrap())
+        command
     }
 
     /// Runs `iota` with four numbers in a region of their size, and these options too.
