@@ -1,12 +1,18 @@
 //! Compares a leased device with the same device opened locally: a stream of launches, a pipeline, copies, and the time
 //! from the request of a lease to its first result.
 //!
-//! `cargo bench -p benches --bench lease [-- cpu|cuda]`. The node runs on the loopback network of this machine. The copies
-//! have a plain copy through `quinn` beside them, with the same certificates.
+//! `cargo bench -p benches --bench lease [-- cpu|cuda] [HOST:PORT]`. With an address the node is the `cuda-node` that
+//! listens there, else one in this process. The copies have a plain copy through `quinn` beside them, with the same
+//! certificates.
 
 mod plain_quinn;
 
-use std::{cell::RefCell, ops::ControlFlow, time::Instant};
+use std::{
+    cell::RefCell,
+    ops::ControlFlow,
+    thread,
+    time::{Duration, Instant},
+};
 
 use benches::{Effort, Place, Way, done, report, section};
 use cuda_async::{
@@ -29,6 +35,9 @@ const LEN: usize = 2048;
 /// Launches of the stream of launches.
 const MANY: usize = 20_000;
 
+/// The largest datagram of a lease, as in `cuda_lease`'s `transport`.
+const DATAGRAM: u16 = 6500;
+
 /// Bytes of the copies.
 const BYTES: usize = 256 << 20;
 
@@ -37,11 +46,18 @@ const STREAM: Effort = Effort { rounds: 7, in_a_row: 1 };
 const PIPELINE: Effort = Effort { rounds: 11, in_a_row: 20 };
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let address = asked.unwrap_or_else(|| "cuda".to_owned());
+    let mut asked = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
+    let address = asked.next().unwrap_or_else(|| "cuda".to_owned());
+    let external = asked.next();
     let local = cuda_async::open(&address)?;
     println!("# {} ({}), driver {:?}", local.info().name, address, local.info().driver);
-    let node = start(&address)?;
+    let (node, _in_process) = match external {
+        Some(address) => (address, None),
+        None => {
+            let node = start(&address)?;
+            (node.address().to_string(), Some(node))
+        }
+    };
     let lease = acquire(&node)?;
     let (local, leased) = (Side::new(&local)?, Side::new(lease.device())?);
 
@@ -58,24 +74,34 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 
     section("Copies", &["us", "to the first"]);
     let bulk = (Bulk::new(&local)?, Bulk::new(&leased)?);
-    let plain = done(PlainCopy::new(BYTES));
+    let plain = done(PlainCopy::new(BYTES, 1452));
+    let large = done(PlainCopy::new(BYTES, DATAGRAM));
     let up = Way::new("plain `quinn` copy to the other side", || done(plain.upload()));
+    let jumbo = Way::new("the same with the datagrams of a lease", || done(large.upload()));
     let ours = Way::new("leased, from a `Vec`", || done(bulk.1.upload()));
     let near = Way::new("local, from a `Vec`", || done(bulk.0.upload()));
-    report(&format!("upload of {} MiB", BYTES >> 20), vec![up, ours, near], STREAM);
+    report(&format!("upload of {} MiB", BYTES >> 20), vec![up, jumbo, ours, near], STREAM);
     let down = Way::new("plain `quinn` copy from the other side", || done(plain.download()));
+    let jumbo = Way::new("the same with the datagrams of a lease", || done(large.download()));
     let ours = Way::new("leased, into a `PinnedBuffer`", || done(bulk.1.download()));
     let near = Way::new("local, into a `PinnedBuffer`", || done(bulk.0.download()));
-    report(&format!("download of {} MiB", BYTES >> 20), vec![down, ours, near], STREAM);
+    report(&format!("download of {} MiB", BYTES >> 20), vec![down, jumbo, ours, near], STREAM);
     drop(bulk);
 
     println!();
     for _ in 0..5 {
+        // A worker becomes a spare one within this time.
+        thread::sleep(Duration::from_secs(1));
         let started = Instant::now();
         let lease = acquire(&node)?;
-        let acquired = started.elapsed();
-        Side::new(lease.device())?.pipeline()?;
-        println!("lease granted after {acquired:?}, first result after {:?}", started.elapsed());
+        let granted = started.elapsed();
+        let side = Side::new(lease.device())?;
+        let loaded = started.elapsed();
+        side.pipeline()?;
+        let first = started.elapsed();
+        println!(
+            "lease granted after {granted:?}, kernel loaded after {loaded:?}, first result after {first:?}"
+        );
     }
     Ok(())
 }
@@ -88,8 +114,8 @@ fn start(address: &str) -> Result<Node> {
     Node::start(NodeOptions::loopback(vec![device]))
 }
 
-fn acquire(node: &Node) -> Result<Lease> {
-    LeaseBuilder::new(node.address().to_string()).min_vram(2 << 30).acquire()
+fn acquire(node: &str) -> Result<Lease> {
+    LeaseBuilder::new(node).min_vram(2 << 30).acquire()
 }
 
 fn both<'a>(local: &'a Side, leased: &'a Side, run: impl Fn(&Side) + Copy + 'a) -> Vec<Way<'a>> {

@@ -2,11 +2,15 @@
 
 use std::{
     error::Error,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::Arc,
 };
 
 use cuda_lease::authority::{ClientTls, ServerTls};
-use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use quinn::{
+    Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, RecvStream, SendStream, ServerConfig,
+    TokioRuntime, TransportConfig,
+};
 use tokio::runtime::{Builder, Runtime};
 
 /// The bytes of one write.
@@ -23,12 +27,16 @@ pub struct PlainCopy {
 }
 
 impl PlainCopy {
-    pub fn new(bytes: usize) -> Result<Self, Failure> {
+    /// Connects, with datagrams of at most `datagram` bytes. Everything else is as `quinn` has it.
+    pub fn new(bytes: usize, datagram: u16) -> Result<Self, Failure> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let settings = connection(datagram);
         let server = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let endpoint = {
             let _entered = server.enter();
-            Endpoint::server(ServerTls::insecure().config_for(any)?, any)?
+            let mut server = ServerTls::insecure().config_for(any)?;
+            server.transport_config(settings.clone());
+            open(any, Some(server), datagram)?
         };
         let address = endpoint.local_addr()?;
         server.spawn(async move {
@@ -41,9 +49,10 @@ impl PlainCopy {
         let client = Builder::new_current_thread().enable_all().build()?;
         let tls = ClientTls::loopback();
         let connection = client.block_on(async {
-            let endpoint = Endpoint::client(any)?;
+            let endpoint = open(any, None, datagram)?;
             let name = tls.server_name_for("127.0.0.1")?;
-            let config = tls.config_for(address)?;
+            let mut config = tls.config_for(address)?;
+            config.transport_config(settings);
             Ok::<_, Failure>(endpoint.connect_with(config, address, &name)?.await?)
         })?;
         Ok(Self { client, connection, bytes, _server: server })
@@ -65,6 +74,25 @@ impl PlainCopy {
             count(&mut receive, self.bytes).await
         })
     }
+}
+
+fn open(
+    address: SocketAddr,
+    server: Option<ServerConfig>,
+    datagram: u16,
+) -> Result<Endpoint, Failure> {
+    let mut config = EndpointConfig::default();
+    config.max_udp_payload_size(datagram)?;
+    let runtime = Arc::new(TokioRuntime);
+    Ok(Endpoint::new(config, server, UdpSocket::bind(address)?, runtime)?)
+}
+
+fn connection(datagram: u16) -> Arc<TransportConfig> {
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(datagram);
+    let mut config = TransportConfig::default();
+    config.mtu_discovery_config(Some(discovery));
+    config.into()
 }
 
 async fn serve(connection: Connection, bytes: usize) -> Result<(), Failure> {

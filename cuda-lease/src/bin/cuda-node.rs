@@ -5,15 +5,19 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use cuda_core::{Error, Provider, Result, cuda::CudaProvider};
+use cuda_core::{
+    Error, Provider, Result,
+    cuda::{Completion, CudaProvider},
+};
 use cuda_cpu::CpuProvider;
 use cuda_lease::{
     authority::ServerTls,
     node::{
+        gpu::{GpuMonitor, NvmlMonitor, select},
         leases::TableConfig,
         process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
         quotas::Quotas,
-        supervisor::{DeviceOptions, Node, NodeOptions},
+        supervisor::{DeviceOptions, JitCache, Node, NodeOptions},
         worker::Worker,
     },
     wire::parse_bytes,
@@ -45,7 +49,8 @@ struct NodeArgs {
     /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:5701")]
     listen: SocketAddr,
-    /// A device: `cpu`, `cuda:0`. Repeat it for several.
+    /// A device: `cpu`, `cuda:0`, or the identifier of a GPU or MIG instance. A GPU that is divided into MIG instances means
+    /// all of them. Repeat the option for several devices.
     #[arg(long = "device", required = true)]
     devices: Vec<String>,
     /// The memory of each device that leases may use, such as 8GiB. By default all of it.
@@ -75,6 +80,14 @@ struct NodeArgs {
     /// A file to which one line of JSON is appended for each decision about a lease.
     #[arg(long)]
     audit: Option<PathBuf>,
+    /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They show
+    /// the names of tenants to everyone who reaches the address.
+    #[arg(long)]
+    metrics: Option<SocketAddr>,
+    /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as the
+    /// node.
+    #[arg(long)]
+    jit_cache: Option<PathBuf>,
     /// Serves without client certificates, on a loopback address only.
     #[arg(long, conflicts_with_all = ["cert", "key", "client_ca"])]
     insecure: bool,
@@ -127,6 +140,10 @@ fn work(device: &str) -> Result<()> {
     worker.serve(ends.commands, ends.bulk).map_err(failed)
 }
 
+/// Queries of the completion thread delay launches of other threads, and the network takes longer than a sleep. So the
+/// thread spins only for work that is about to end.
+const COMPLETION: Completion = Completion::Polled { spin: Duration::from_micros(20) };
+
 fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
     let (scheme, ordinal) = device.split_once(':').unwrap_or((device, "0"));
     let unknown = || Error::NoDevice {
@@ -136,28 +153,14 @@ fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
     let ordinal = ordinal.parse().map_err(|_| unknown())?;
     match scheme {
         "cpu" => Ok((Arc::new(CpuProvider::default()), ordinal)),
-        "cuda" => Ok((Arc::new(CudaProvider::new()), ordinal)),
+        "cuda" => Ok((Arc::new(CudaProvider::new().completion(COMPLETION)), ordinal)),
         _ => Err(unknown()),
     }
 }
 
 /// The supervisor.
 fn serve(args: NodeArgs) -> Result<()> {
-    let own = std::env::current_exe();
-    let own = own.map_err(|error| Error::host("failed to find the program itself", &error))?;
-    let device = |name: &String| {
-        provider(name)?;
-        let launcher = WorkerLauncher::new(&own).argument("worker").argument("--device");
-        let mut device = DeviceOptions::process(launcher.argument(name))
-            .max_leases(args.max_leases)
-            .spares(args.spares);
-        if let Some(capacity) = args.capacity {
-            device = device.capacity(capacity);
-        }
-        Ok(device)
-    };
-    let devices = args.devices.iter().map(device).collect::<Result<Vec<_>>>()?;
-    let mut options = NodeOptions::loopback(devices);
+    let mut options = NodeOptions::loopback(devices(&args)?);
     options.listen = args.listen;
     options.tls = tls(&args)?;
     options.table = TableConfig {
@@ -169,10 +172,51 @@ fn serve(args: NodeArgs) -> Result<()> {
     };
     options.submissions_in_flight = args.submissions;
     options.audit = args.audit.clone();
+    options.metrics = args.metrics;
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;
     println!("listening on {}", node.address());
+    if let Some(address) = node.metrics_address() {
+        println!("status on http://{address}/");
+    }
     wait(&node, &args)
+}
+
+/// The devices with their workers.
+fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| Error::host("failed to find the program itself", &error))?;
+    let launcher = |device: &str| {
+        WorkerLauncher::new(&own).argument("worker").argument("--device").argument(device)
+    };
+    let mut devices = Vec::new();
+    for name in &args.devices {
+        if name == "cpu" {
+            devices.push(DeviceOptions::process(launcher(name)));
+            continue;
+        }
+        let monitor =
+            NvmlMonitor::new().map_err(|error| Error::host("failed to use NVML", &error))?;
+        let failed = |error| Error::host(format!("failed to find {name}"), &error);
+        let gpus = monitor.devices().map_err(failed)?;
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let selected = select(&gpus, visible.as_deref(), name).map_err(failed)?;
+        let kernels = JitCache::open(args.jit_cache.as_deref())
+            .map_err(|error| Error::host("failed to open the cache of kernels", &error))?;
+        let monitor: Arc<dyn GpuMonitor> = Arc::new(monitor);
+        for gpu in selected {
+            // A worker sees one GPU.
+            devices.push(DeviceOptions::gpu(launcher("cuda:0"), monitor.clone(), gpu, &kernels));
+        }
+    }
+    let limited = devices.into_iter().map(|device| {
+        let device = device.max_leases(args.max_leases).spares(args.spares);
+        match args.capacity {
+            Some(capacity) => device.capacity(capacity),
+            None => device,
+        }
+    });
+    Ok(limited.collect())
 }
 
 fn tls(args: &NodeArgs) -> Result<ServerTls> {

@@ -9,13 +9,16 @@ use cuda_core::{Device, Error, Result};
 
 use super::{
     address::Address,
-    connection::{RESUME_WINDOW, Terms, random},
+    connection::{RESUME_WINDOW, Terms},
     lease::Lease,
     provider::{DEFAULT_RENEWAL, LeaseProvider},
+    random::random,
+    spans,
 };
 use crate::{
     authority::{ClientTls, TlsError},
-    wire::{Allocate, Exclusivity},
+    transport,
+    wire::{Allocate, Exclusivity, TraceContext},
 };
 
 /// The memory of a lease if the request states none: 256 MiB.
@@ -46,6 +49,7 @@ pub struct LeaseBuilder {
     renew_up_to: Option<Duration>,
     resume_within: Duration,
     tls: ClientTls,
+    trace: Option<TraceContext>,
 }
 
 impl LeaseBuilder {
@@ -63,6 +67,7 @@ impl LeaseBuilder {
             renew_up_to: Some(DEFAULT_RENEWAL),
             resume_within: RESUME_WINDOW,
             tls: ClientTls::loopback(),
+            trace: None,
         }
     }
 
@@ -163,6 +168,13 @@ impl LeaseBuilder {
         self
     }
 
+    /// Sets the span that the lease belongs to, in a trace of the program. The lease gets a span of its own in that trace.
+    /// By default it begins a trace. The spans of the lease, here and on the node, have the ids as fields.
+    pub fn trace_parent(mut self, parent: TraceContext) -> Self {
+        self.trace = Some(parent);
+        self
+    }
+
     /// Requests the lease and opens its device. Blocks until the node has granted it.
     ///
     /// # Errors
@@ -183,7 +195,8 @@ impl LeaseBuilder {
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_async(self) -> Result<Lease> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let acquire = move || _ = sender.send(self.acquire());
+        let span = tracing::Span::current();
+        let acquire = move || _ = sender.send(span.in_scope(|| self.acquire()));
         std::thread::Builder::new()
             .name("cuda-lease-acquire".into())
             .spawn(acquire)
@@ -198,7 +211,7 @@ impl LeaseBuilder {
         let invalid = |error: TlsError| misuse(error.to_string());
         let server_name = self.tls.server_name_for(host).map_err(invalid)?;
         let mut tls = self.tls.config_for(socket).map_err(invalid)?;
-        tls.transport_config(super::transport::config().into());
+        tls.transport_config(transport::connection());
         Ok(Terms {
             address: self.node.clone(),
             socket,
@@ -221,6 +234,7 @@ impl LeaseBuilder {
             wait_ms: self.wait.as_millis().try_into().unwrap_or(u32::MAX),
             priority: self.priority,
             detached: false,
+            trace: Some(spans::next(self.trace)?),
         })
     }
 

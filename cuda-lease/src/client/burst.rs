@@ -6,7 +6,10 @@ use bytes::Bytes;
 use cuda_core::{Element, Error, Result, protocol::Status};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Job, Lease, Submitted};
+use super::{
+    lease::Lease,
+    submit::{Job, Submitted},
+};
 
 /// The inputs of one lease that are in flight: one runs while the next one travels.
 const IN_FLIGHT: usize = 2;

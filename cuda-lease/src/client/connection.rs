@@ -13,6 +13,7 @@ use cuda_core::{Error, NoticeSink, Result, protocol::Status};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{Instrument, Span};
 
 use super::{
     blob::put_blob,
@@ -21,10 +22,15 @@ use super::{
     grant::Grant,
     lanes::{Access, LaneStream, Received},
     link::Link,
+    random::random,
     renewal::Renewal,
+    spans,
     submit::Channel,
 };
-use crate::wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, opcode};
+use crate::{
+    transport,
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, opcode},
+};
 
 /// The time within which a lost connection is resumed if the user states no other.
 pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
@@ -62,6 +68,8 @@ pub(super) struct Connection {
     requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
     pub(super) grant: Arc<Grant>,
     pub(super) channel: Channel,
+    /// The trace of the lease.
+    pub(super) trace: Option<TraceContext>,
     /// The thread of the connection. `None` once a caller waits for its end.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
@@ -80,11 +88,14 @@ pub(super) struct Opened {
 pub(super) fn open(terms: Terms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
     let (opened, receiver) = std::sync::mpsc::sync_channel(1);
     let address = terms.address.clone();
+    let span = spans::lease(terms.allocate.trace.as_ref(), &address);
     let name = "cuda-lease".to_owned();
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
-            Ok(runtime) => runtime.block_on(Driver::run(terms, sink, opened)),
+            Ok(runtime) => {
+                runtime.block_on(Driver::run(terms, sink, opened).instrument(span));
+            }
             Err(error) => {
                 let what = "failed to start the runtime of a lease";
                 _ = opened.send(Err(Error::host(what, &error)));
@@ -205,6 +216,7 @@ impl Driver {
         let reply = control.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
+        Span::current().record("lease", granted.lease);
 
         let (sender, requests) = mpsc::unbounded_channel();
         let [jitter, epoch @ ..] = random::<5>()?;
@@ -218,6 +230,7 @@ impl Driver {
             requests: Mutex::new(Some(sender)),
             grant: grant.clone(),
             thread: Mutex::default(),
+            trace: terms.allocate.trace,
         });
         let driver = Self {
             terms,
@@ -430,7 +443,7 @@ pub(super) fn endpoint(terms: &Terms) -> Result<quinn::Endpoint> {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
-    let endpoint = quinn::Endpoint::client(any);
+    let endpoint = transport::endpoint(any, None);
     let mut endpoint =
         endpoint.map_err(|error| Error::host("failed to open a UDP socket", &error))?;
     endpoint.set_default_client_config(terms.tls.clone());
@@ -444,17 +457,6 @@ pub(super) async fn connect(
     let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
     let (control, _) = ControlStream::open(&connection).await?;
     Ok((connection, control))
-}
-
-/// Random bytes of the operating system.
-///
-/// # Errors
-/// It gives none.
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let what = "the operating system gives no random numbers";
-    getrandom::fill(&mut bytes).map_err(|error| Error::host(what, &error))?;
-    Ok(bytes)
 }
 
 /// The opcode of a renewal, for [`Connection::request`].

@@ -10,6 +10,7 @@ use super::{
     link::Link,
     submit::{Job, Submit, Target},
 };
+use crate::wire::TraceContext;
 
 /// A lease. It ends when the `Lease` and every clone of its [`Device`] are dropped, or when its time is over.
 ///
@@ -38,6 +39,11 @@ impl Lease {
     /// Returns the token that gives access to the lease, for another program of the same client.
     pub fn token(&self) -> Bytes {
         self.connection.grant.token()
+    }
+
+    /// Returns the trace of the lease. Its id is in the fields of the spans of the lease, here and on the node.
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.connection.trace
     }
 
     /// Returns the generation of the lease: 1, and one more with each renewal.
@@ -107,7 +113,8 @@ impl Lease {
 
     /// Creates a stateless submit of a job.
     pub fn submit_job(&self, job: Job) -> Submit<'_> {
-        let target = Target { lease: self.id(), token: self.token() };
+        let trace = self.connection.trace;
+        let target = Target { lease: self.id(), token: self.token(), trace };
         Submit::new(&self.connection.channel, target, job)
     }
 

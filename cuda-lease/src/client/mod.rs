@@ -4,9 +4,10 @@
 //! commands. They wait in the lanes of [`link`], which [`connection`] sends, on a thread of its own. Events come back to
 //! [`link`], which passes progress on when the bytes of its copies are there ([`transfers`]).
 //!
-//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`], and [`burst`] over many inputs).
+//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]; [`burst`] for many
+//! inputs).
 //!
-//! The folder uses `wire`, `session`, `authority` and `cuda_core`.
+//! The folder uses `wire`, `session`, `authority`, `transport` and `cuda_core`.
 
 mod address;
 mod backend;
@@ -22,15 +23,14 @@ mod lease;
 mod link;
 mod node_client;
 mod provider;
+mod random;
 mod renewal;
+mod spans;
 mod submit;
 mod transfers;
-mod transport;
 
 pub use builder::LeaseBuilder;
 pub use burst::burst;
 pub use lease::Lease;
 pub use node_client::{DetachedLease, NodeClient};
 pub use submit::{Job, Submit, Submitted};
-#[cfg(feature = "node")]
-pub(crate) use transport::config as transport;

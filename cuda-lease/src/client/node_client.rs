@@ -11,6 +11,7 @@ use super::{
     connection::{Terms, connect, endpoint},
     control::{ControlStream, Request, Unanswered},
     end::unavailable,
+    spans,
     submit::{Channel, Job, Submit, Target},
 };
 use crate::{
@@ -129,8 +130,11 @@ impl NodeClient {
     /// As [`inventory`](Self::inventory).
     pub fn allocate(&self, request: &LeaseBuilder) -> Result<DetachedLease> {
         let allocate = Allocate { detached: true, ..request.request()? };
+        let span = spans::lease(allocate.trace.as_ref(), &self.address);
+        let _entered = span.enter();
         let reply = self.request(Allocate::OPCODE, |out| allocate.encode(out))?;
         let granted = self.read(Granted::decode(&reply))?;
+        span.record("lease", granted.lease);
         Ok(DetachedLease {
             id: granted.lease,
             token: granted.token,
@@ -163,7 +167,7 @@ impl NodeClient {
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
     pub fn submit(&self, lease: u64, token: Bytes, job: Job) -> Submit<'_> {
-        Submit::new(&self.channel, Target { lease, token }, job)
+        Submit::new(&self.channel, Target { lease, token, trace: None }, job)
     }
 
     /// Closes the connection, and waits up to a second until the node knows.

@@ -85,6 +85,11 @@ impl Quotas {
         self.tenants.get(tenant).copied().unwrap_or(self.defaults)
     }
 
+    /// The tenants that have limits of their own.
+    pub fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.tenants.keys()
+    }
+
     /// The same quotas with these limits for this tenant.
     #[must_use]
     pub fn with(mut self, tenant: Tenant, quota: Quota) -> Quotas {

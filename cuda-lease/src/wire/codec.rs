@@ -62,12 +62,20 @@ pub const TEXT_LIMIT: usize = 256 << 10;
 
 /// Writes fields to a byte vector.
 #[derive(Debug)]
-pub struct Writer<'a>(pub(super) &'a mut Vec<u8>);
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    text_limit: usize,
+}
 
 impl<'a> Writer<'a> {
     /// Creates a writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
-        Self(out)
+        Self { out, text_limit: TEXT_LIMIT }
+    }
+
+    /// Returns a writer that appends to the same bytes and cuts texts to `limit` bytes.
+    pub(super) fn with_text_limit(&mut self, limit: usize) -> Writer<'_> {
+        Writer { out: self.out, text_limit: limit.min(self.text_limit) }
     }
 
     /// Writes one field.
@@ -80,19 +88,29 @@ impl<'a> Writer<'a> {
     /// Writes bytes with their length.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.put(bytes.len() as u32);
-        self.0.extend_from_slice(bytes);
+        self.out.extend_from_slice(bytes);
         self
     }
 
     /// Writes bytes without their length.
     pub fn put_raw(&mut self, bytes: &[u8]) -> &mut Self {
-        self.0.extend_from_slice(bytes);
+        self.out.extend_from_slice(bytes);
         self
     }
 
     /// Writes a text, cut to [`TEXT_LIMIT`].
     pub fn put_text(&mut self, text: &str) -> &mut Self {
-        self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(TEXT_LIMIT)])
+        self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(self.text_limit)])
+    }
+
+    /// Writes an additional field, which readers of earlier versions skip. All such fields are at the end of a message.
+    pub fn put_tagged<T: Field>(&mut self, tag: u16, field: T) -> &mut Self {
+        self.put(tag).put(0u32);
+        let start = self.out.len();
+        field.put(self);
+        let length = (self.out.len() - start) as u32;
+        self.out[start - 4..start].copy_from_slice(&length.to_le_bytes());
+        self
     }
 
     /// Writes a list: its count, then its items.
@@ -194,16 +212,16 @@ impl<'a> Reader<'a> {
     /// As [`finish`](Self::finish), and passes each additional field to `take`, which returns whether it knows the tag.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish), or an error of `take`.
+    /// As [`finish`](Self::finish), or the error of `take`.
     #[inline]
     pub fn finish_with(
         mut self,
-        mut take: impl FnMut(u16, Reader<'a>) -> Result<bool, WireError>,
+        mut take: impl FnMut(u16, &mut Reader<'a>) -> Result<bool, WireError>,
     ) -> Result<(), WireError> {
         while !self.0.is_empty() {
             let tag: u16 = self.get()?;
-            let field = Reader(self.get_bytes()?);
-            if !take(tag, field)? && tag >= 0x8000 {
+            let mut field = Reader::new(self.get_bytes()?);
+            if !take(tag, &mut field)? && tag >= 0x8000 {
                 return Err(WireError::RequiredField { tag });
             }
         }
@@ -228,7 +246,7 @@ macro_rules! numbers {
         impl Field for $ty {
             #[inline]
             fn put(&self, w: &mut Writer<'_>) {
-                w.0.extend_from_slice(&self.to_le_bytes());
+                w.out.extend_from_slice(&self.to_le_bytes());
             }
 
             #[inline]
@@ -324,14 +342,20 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// Declares a message: a struct whose fields travel in the order of their declaration.
+/// Declares a message: a struct whose fields travel in the order of their declaration. Fields behind `+` are additional
+/// ones, each with its tag: they are absent or present, and readers of earlier versions skip them.
 macro_rules! message {
     ($($(#[$doc:meta])* $name:ident = $opcode:expr; {
         $($(#[$field_doc:meta])* $field:ident: $ty:ty,)*
-    })*) => {$(
+    } $(+ {
+        $($(#[$tagged_doc:meta])* $tagged:ident: $tagged_ty:ty = $tag:expr,)*
+    })?)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $ty,)* }
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $ty,)*
+            $($($(#[$tagged_doc])* pub $tagged: Option<$tagged_ty>,)*)?
+        }
 
         impl $name {
             /// The opcode of this message.
@@ -342,6 +366,9 @@ macro_rules! message {
                 #[allow(unused_mut, unused_variables)]
                 let mut w = $crate::wire::Writer::new(out);
                 $(w.put(self.$field.clone());)*
+                $($(if let Some(field) = &self.$tagged {
+                    w.put_tagged($tag, field.clone());
+                })*)?
             }
 
             /// Reads a body of this message.
@@ -351,8 +378,15 @@ macro_rules! message {
             pub fn decode(body: &[u8]) -> Result<Self, $crate::wire::WireError> {
                 #[allow(unused_mut)]
                 let mut r = $crate::wire::Reader::new(body);
-                let message = Self { $($field: r.get()?,)* };
-                r.finish()?;
+                #[allow(unused_mut)]
+                let mut message = Self { $($field: r.get()?,)* $($($tagged: None,)*)? };
+                r.finish_with(|_tag, _field| {
+                    $($(if _tag == $tag {
+                        message.$tagged = Some(_field.get()?);
+                        return Ok(true);
+                    })*)?
+                    Ok(false)
+                })?;
                 Ok(message)
             }
         }

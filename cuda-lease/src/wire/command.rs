@@ -261,11 +261,19 @@ impl<'a> Command<'a> {
             },
             opcode::SYNC => Command::Sync { ticket: r.get()? },
             opcode::QUERY => Command::Query { id: r.get()?, query: r.get()? },
-            _ => Command::Submit {
+            opcode::LAUNCH
+            | opcode::JOIN
+            | opcode::MEM_WRITE
+            | opcode::MEM_WRITE_BULK
+            | opcode::MEM_READ
+            | opcode::MEM_COPY
+            | opcode::MEM_FILL
+            | opcode::TIMESTAMP => Command::Submit {
                 ticket: r.get()?,
                 after: get_tickets(&mut r)?,
                 step: Step::decode(code, &mut r)?,
             },
+            opcode => return Err(WireError::UnexpectedOpcode { opcode }),
         };
         r.finish()?;
         Ok(command)

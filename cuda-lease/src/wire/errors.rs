@@ -1,7 +1,7 @@
 //! The bytes of errors.
 //!
 //! An error is a `u16` tag, its message, and a byte string with its fields. A reader that does not know the tag still has
-//! the message.
+//! the message. Texts of errors are cut to [`TEXT`] bytes, so an error with all its causes fits in a frame.
 
 use std::time::Duration;
 
@@ -12,14 +12,16 @@ use super::{
     fault::{get_fault, put_fault},
 };
 
-/// The maximum number of errors inside each other.
+/// The maximum number of causes inside each other. A writer states deeper causes in words.
 const DEPTH: u32 = 8;
+
+/// The maximum number of bytes of each text of an error. An error has at most [`DEPTH`] + 1 messages, and the error at the
+/// bottom at most 20 texts of its own: those of a fault with 16 source lines.
+const TEXT: usize = 32 << 10;
 
 impl Field for Error {
     fn put(&self, w: &mut Writer<'_>) {
-        let mut fields = Vec::new();
-        let tag = put_fields(&mut Writer::new(&mut fields), self);
-        w.put(tag).put_text(&self.to_string()).put_bytes(&fields);
+        put_error(&mut w.with_text_limit(TEXT), self, 0);
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
@@ -27,8 +29,14 @@ impl Field for Error {
     }
 }
 
+fn put_error(w: &mut Writer<'_>, error: &Error, depth: u32) {
+    let mut fields = Vec::new();
+    let tag = put_fields(&mut Writer::new(&mut fields).with_text_limit(TEXT), error, depth);
+    w.put(tag).put_text(&error.to_string()).put_bytes(&fields);
+}
+
 /// Writes the fields, and returns the tag.
-fn put_fields(w: &mut Writer<'_>, error: &Error) -> u16 {
+fn put_fields(w: &mut Writer<'_>, error: &Error, depth: u32) -> u16 {
     let mut texts = |tag: u16, texts: &[&str]| {
         texts.iter().for_each(|it| _ = w.put_text(it));
         tag
@@ -56,12 +64,12 @@ fn put_fields(w: &mut Writer<'_>, error: &Error) -> u16 {
             w.put(*requested);
             21
         }
-        Error::ContentsLost { cause } => {
-            w.put((**cause).clone());
+        Error::ContentsLost { cause } if depth < DEPTH => {
+            put_error(w, cause, depth + 1);
             22
         }
         Error::TimedOut { after } => {
-            w.put(after.as_nanos() as u64);
+            w.put(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
             23
         }
         Error::Fault(fault) => {
@@ -136,9 +144,10 @@ impl Field for Status {
 
 #[cfg(test)]
 mod tests {
-    use cuda_core::{Fault, FaultKind};
+    use cuda_core::{Fault, FaultKind, FaultSite, SourceLine};
 
     use super::*;
+    use crate::wire::FRAME_LIMIT;
 
     fn round_trip(error: &Error) -> Result<Error, WireError> {
         let mut out = Vec::new();
@@ -152,15 +161,46 @@ mod tests {
         assert!(read.to_string().contains("has already ended"), "{read}");
     }
 
+    fn nested(error: Error, times: u32) -> Error {
+        (0..times).fold(error, |cause, _| Error::ContentsLost { cause: Box::new(cause) })
+    }
+
     #[test]
-    fn nested_errors_have_a_limit() {
+    fn causes_below_the_limit_are_stated_in_words() {
         let fault = Error::from(Fault::new(FaultKind::Trap, "a trap"));
-        let lost = Error::ContentsLost { cause: Box::new(fault) };
+        let lost = nested(fault.clone(), DEPTH);
         assert_eq!(round_trip(&lost).unwrap(), lost);
-        let mut deep = lost;
-        for _ in 0..DEPTH {
-            deep = Error::ContentsLost { cause: Box::new(deep) };
+        let read = round_trip(&nested(fault, DEPTH + 1)).unwrap();
+        assert!(read.to_string().contains("a trap"), "{read}");
+    }
+
+    #[test]
+    fn reader_refuses_more_causes_than_the_limit() {
+        let mut body = Vec::new();
+        Writer::new(&mut body).put(21u16).put_text("").put_bytes(&[0; 8]);
+        for depth in 1..=DEPTH + 1 {
+            let mut outer = Vec::new();
+            Writer::new(&mut outer).put(22u16).put_text("").put_bytes(&body);
+            body = outer;
+            let read = Reader::new(&body).get::<Error>();
+            assert_eq!(read.is_ok(), depth <= DEPTH, "{depth}: {read:?}");
         }
-        assert_eq!(round_trip(&deep), Err(WireError::TooDeep { limit: DEPTH }));
+    }
+
+    #[test]
+    fn error_with_texts_of_any_length_fits_in_a_frame() {
+        let long = "é".repeat(1 << 20);
+        let mut line = SourceLine::new(long.clone(), 1, 1);
+        for _ in 0..20 {
+            line = SourceLine::new(long.clone(), 1, 1).inlined_at(line);
+        }
+        let mut site = FaultSite::new([0; 3], [0; 3]);
+        (site.source, site.nearest) = (Some(line), Some(long.clone()));
+        let fault = Fault::new(FaultKind::Trap, long.clone()).in_kernel(long.clone()).at(site);
+        let error = nested(fault.recovery(long).into(), DEPTH);
+        let mut out = Vec::new();
+        Writer::new(&mut out).put(error);
+        assert!(out.len() < FRAME_LIMIT as usize - 64, "{}", out.len());
+        assert!(Reader::new(&out).get::<Error>().is_ok());
     }
 }

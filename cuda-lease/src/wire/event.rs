@@ -8,6 +8,9 @@ use cuda_ptx::ScalarType;
 
 use super::{Field, Hash, Reader, WireError, Writer, opcode};
 
+/// The maximum length of the parameter block of a kernel in bytes. CUDA allows 32,764.
+const PARAMETER_BYTES: u32 = 32 << 10;
+
 /// An event of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -202,7 +205,16 @@ impl Field for ParamInfo {
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        let (name, offset, size, align) = (r.get()?, r.get()?, r.get()?, r.get()?);
+        let (name, offset, size, align): (_, u32, u32, _) =
+            (r.get()?, r.get()?, r.get()?, r.get()?);
+        let (length, limit) = (u64::from(offset) + u64::from(size), u64::from(PARAMETER_BYTES));
+        if length > limit {
+            return Err(WireError::TooLong {
+                what: "the parameter block of a kernel",
+                length,
+                limit,
+            });
+        }
         let ty = ParamType::Array { element: ScalarType::B8, count: size };
         Ok(Self { name, ty, offset, size, align })
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, protocol::Status};
 
-use super::{Field, Limits, Reader, WireError, Writer, codec::message, opcode};
+use super::{Field, Limits, Reader, TraceContext, WireError, Writer, codec::message, opcode};
 
 message! {
     /// Requests a lease.
@@ -24,6 +24,9 @@ message! {
         priority: i32,
         /// Whether the lease lasts until its time is over or it is freed, without a connection of its client.
         detached: bool,
+    } + {
+        /// The span of the client that the lease belongs to.
+        trace: TraceContext = TraceContext::TAG,
     }
 
     /// The reply to [`Allocate`].
@@ -118,7 +121,7 @@ impl InventoryReply {
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(body);
         let (devices, mut leases) = (r.get()?, Vec::new());
-        r.finish_with(|tag, mut field| {
+        r.finish_with(|tag, field| {
             if tag == LEASES {
                 leases = field.get()?;
             }

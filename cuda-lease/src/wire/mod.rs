@@ -5,7 +5,7 @@
 //!
 //! A byte stream is a sequence of [frames](frame). A frame has an opcode, and its body is one message: a [`Command`] or
 //! an [`Event`] of a session, a [`Chunk`] of bulk data, or a request or reply about leases. The chapter "The wire" of the
-//! book is the specification. `golden` keeps the bytes of an example of every message.
+//! book is the specification. `tests/golden/frames.txt` keeps the bytes of an example of every message.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod launch;
 mod lease;
 pub mod opcode;
 mod submit;
+mod trace;
 
 pub use bulk::Chunk;
 pub use byte_size::{ByteSizeError, parse_bytes};
@@ -41,3 +42,4 @@ pub use lease::{
     Refused, Renew, Renewed,
 };
 pub use submit::{PutBlob, Submit, Submitted};
+pub use trace::{HexId, TraceContext};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cuda_core::protocol::Status;
 
-use super::{Hash, ImageKind, codec::message, opcode};
+use super::{Hash, ImageKind, TraceContext, codec::message, opcode};
 
 message! {
     /// The first frame of a stream that brings the bytes of a blob. The bytes follow it without frames, and end with the
@@ -56,6 +56,9 @@ message! {
         /// The maximum number of bytes of the output. The output ends at the end of the region, and has at most
         /// [`OUTPUT_LIMIT`](Self::OUTPUT_LIMIT) bytes.
         max_output: u64,
+    } + {
+        /// The span of the client that the submit belongs to.
+        trace: TraceContext = TraceContext::TAG,
     }
 
     /// The reply to [`Submit`].

@@ -1,7 +1,8 @@
 //! Starts nodes and uses leases.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -16,25 +17,56 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub struct Node {
     child: Child,
     pub address: String,
+    /// The address of the status endpoints, with the argument `--metrics`.
+    status: Option<String>,
 }
 
 impl Node {
-    /// Starts a node for a CPU device, with these arguments too.
+    /// Starts a node, with these arguments too.
     pub fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_cuda-node"))
-            .args(["--listen", "127.0.0.1:0", "--device", "cpu", "--insecure"])
+        let program = setting("CUDA_NODE", env!("CARGO_BIN_EXE_cuda-node"));
+        let mut child = Command::new(program)
+            .args(["--listen", "127.0.0.1:0", "--insecure", "--device", &device()])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
-        Self { child, address }
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut line = |prefix| {
+            let line = lines.next().unwrap().unwrap();
+            line.strip_prefix(prefix).unwrap().to_owned()
+        };
+        let address = line("listening on ");
+        let has_status = arguments.contains(&"--metrics");
+        let status = has_status.then(|| line("status on http://").trim_end_matches('/').to_owned());
+        Self { child, address, status }
     }
 
     pub fn lease(&self) -> LeaseBuilder {
         LeaseBuilder::new(&self.address).min_vram(64 << 20)
+    }
+
+    /// The reply of a status endpoint, header and body.
+    pub fn status(&self, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(self.status.as_ref().unwrap()).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (header, body) = reply.split_once("\r\n\r\n").unwrap();
+        (header.to_ascii_lowercase(), body.to_owned())
+    }
+
+    /// The value of a metric, with its labels; 0 if it is absent.
+    pub fn metric(&self, name: &str) -> f64 {
+        let (_, text) = self.status("/metrics");
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        found.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// The state of the node.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.status("/status.json").1).unwrap()
     }
 
     /// The process id.
@@ -58,6 +90,16 @@ impl Drop for Node {
         _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+/// The device of the nodes: the CPU, or the value of `NODE_DEVICE`.
+pub fn device() -> String {
+    setting("NODE_DEVICE", "cpu")
+}
+
+/// A setting for runs on machines with a GPU, where the tests are carried to.
+pub fn setting(variable: &str, otherwise: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned())
 }
 
 /// The children of a process that have not ended.

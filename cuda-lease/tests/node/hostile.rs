@@ -180,6 +180,24 @@ fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
     });
 }
 
+/// A client sends messages that only a supervisor may send to a worker, or commands on the lane of bulk data.
+#[test]
+fn opcodes_of_other_places_end_the_connection() {
+    attack(async |node| {
+        let create = Command::CreateStream { id: StreamId(1), priority: 0 }.opcode();
+        let places = [(Lane::Commands, 0x0701), (Lane::Commands, 0x06c0), (Lane::Bulk, create)];
+        for (lane, opcode) in places {
+            let mut client = RawClient::connect(&node.address).await;
+            let granted = client.allocate().await;
+            let (mut stream, reply) = client.attach(granted.lease, granted.token, lane).await;
+            assert_eq!(reply.unwrap().0, Attached::OPCODE);
+            stream.frame(opcode, 1, 1, |out| out.resize(64, 0)).await;
+            let error = stream.reply().await.unwrap_err();
+            assert!(error.contains(&format!("{opcode:#06x}")), "{error}");
+        }
+    });
+}
+
 /// Lengths and sizes that no memory can hold.
 #[test]
 fn huge_sizes_are_refused_without_an_allocation() {

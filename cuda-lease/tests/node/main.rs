@@ -8,3 +8,4 @@ mod hostile;
 mod life;
 mod network;
 mod raw;
+mod status;

@@ -62,6 +62,7 @@ impl RawClient {
             wait_ms: 0,
             priority: 0,
             detached: false,
+            trace: None,
         };
         self.control.frame(Allocate::OPCODE, 0, 2, |out| request.encode(out)).await;
         let (opcode, body) = self.control.reply().await.unwrap();

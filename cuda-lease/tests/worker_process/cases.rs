@@ -56,7 +56,7 @@ pub fn all() -> Vec<Trial> {
     trials
 }
 
-fn block_on(test: impl Future<Output = ()>) {
+pub fn block_on(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -178,21 +178,25 @@ async fn pair_connects_both_sockets() {
 }
 
 fn killed_supervisor_takes_its_workers_along() {
-    let mut supervisor = this_program("supervisor").stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(kill_supervisor("supervisor").len(), 2);
+}
+
+/// Starts a supervisor, kills it, and waits until its workers have ended. Returns their process ids.
+pub fn kill_supervisor(role: &str) -> Vec<u32> {
+    let mut supervisor = this_program(role).stdout(Stdio::piped()).spawn().unwrap();
     let lines: Vec<String> = BufReader::new(supervisor.stdout.take().unwrap())
         .lines()
         .map(Result::unwrap)
         .take_while(|line| line != "ready")
         .collect();
-    let workers: Vec<u32> = lines.iter().map(|line| line.parse().unwrap()).collect();
-    let workers = EndOnPanic(workers);
-    assert_eq!(workers.0.len(), 2);
+    let mut workers = EndOnPanic(lines.iter().map(|line| line.parse().unwrap()).collect());
     assert!(workers.0.iter().all(|worker| runs(*worker)));
     supervisor.kill().unwrap();
     supervisor.wait().unwrap();
     wait_until("the workers of a killed supervisor end", || {
         !workers.0.iter().any(|pid| runs(*pid))
     });
+    std::mem::take(&mut workers.0)
 }
 
 /// Kills processes when the test fails, so that a failure leaves none.

@@ -6,6 +6,7 @@
 
 mod cases;
 mod lines;
+mod on_gpu;
 mod proc_fs;
 mod roles;
 
@@ -16,5 +17,6 @@ fn main() -> ExitCode {
     if let Some(role) = role.as_deref().and_then(|argument| argument.strip_prefix("--role=")) {
         return roles::run(role);
     }
-    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), cases::all()).exit_code()
+    let trials = cases::all().into_iter().chain(on_gpu::all()).collect();
+    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

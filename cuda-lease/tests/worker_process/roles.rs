@@ -43,7 +43,9 @@ pub fn run(role: &str) -> ExitCode {
         "descriptors" => report_descriptors(),
         "take" => report_take(),
         "output" => write_output(),
-        "supervisor" => supervisor(),
+        "supervisor" => supervisor(&["spin", "idle"]),
+        "kernel" => crate::on_gpu::endless_kernel(start()),
+        "kernel-supervisor" => supervisor(&["kernel"]),
         "cycles" => cycles(),
         _ => panic!("no role {role}"),
     }
@@ -118,11 +120,11 @@ fn write_output() {
 }
 
 /// Launches workers, prints their process ids, and does nothing until it is killed.
-fn supervisor() {
+fn supervisor(roles: &[&str]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut workers = Vec::new();
-        for role in ["spin", "idle"] {
+        for role in roles {
             let (process, mut ends) = launcher(role).launch().unwrap();
             started(&mut ends).await;
             println!("{}", process.pid());

@@ -8,6 +8,7 @@ use super::{
     exchange::{Target, perform},
     job::Job,
 };
+use crate::wire::TraceContext;
 
 /// A stateless submit: a [`Job`] and the lease that runs it. [`Lease::submit`](crate::Lease::submit) makes one.
 #[derive(Clone)]
@@ -89,6 +90,8 @@ impl<'a> Submit<'a> {
         max_output(bytes: u64);
         /// Sets a callback for the progress of the input. See [`Job::on_sent`].
         on_sent(progress: impl Fn(u64) + Send + Sync + 'static);
+        /// Sets the span that the submit belongs to. See [`Job::trace_parent`].
+        trace_parent(parent: TraceContext);
     }
 
     /// Adds an argument behind the pointer of the region.
@@ -119,7 +122,7 @@ impl<'a> Submit<'a> {
     /// if the region exceeds the free memory of the lease or too many submits wait, or the reason for which the lease
     /// ended. [`Error::Disconnected`] if the node cannot be reached any more.
     pub fn launch(self) -> Result<Submitted> {
-        self.channel.wait(perform(self.channel.clone(), self.target, self.job))?
+        self.channel.wait(perform(self.channel.clone(), self.target, self.job)?)?
     }
 
     /// As [`launch`](Self::launch), without blocking the calling thread, on any executor. The job is sent at the first
@@ -129,7 +132,7 @@ impl<'a> Submit<'a> {
     /// As [`launch`](Self::launch).
     pub async fn launch_async(self) -> Result<Submitted> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let work = perform(self.channel.clone(), self.target, self.job);
+        let work = perform(self.channel.clone(), self.target, self.job)?;
         self.channel.spawn(work, move |submitted| _ = sender.send(submitted));
         receiver.await.unwrap_or_else(|_| Err(self.channel.ended()))
     }

@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use cuda_core::{Error, Result, protocol::Status};
 use quinn::{RecvStream, SendStream, WriteError};
+use tracing::Instrument;
 
 use super::{call::Submitted, channel::Channel, job::Job};
 use crate::{
     client::{
         blob::{put_blob, read_frame},
         end::End,
+        spans,
     },
-    wire::{self, FrameBuffer, WireError, put_frame},
+    wire::{self, FrameBuffer, TraceContext, WireError, put_frame},
 };
 
 /// The bytes of an input between two reports of its progress.
@@ -21,12 +23,29 @@ const REPORTED: usize = 256 << 10;
 pub(crate) struct Target {
     pub(crate) lease: u64,
     pub(crate) token: Bytes,
+    /// The span that the submit belongs to.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 type Refused = (Status, String);
 
+/// Runs a job in a span of its own, whose parent is the current span.
+///
+/// # Errors
+/// The operating system gives no random numbers for the ids of the span.
+pub(super) fn perform(
+    channel: Channel,
+    mut target: Target,
+    job: Job,
+) -> Result<impl Future<Output = Result<Submitted>> + Send + 'static> {
+    let trace = spans::next(job.trace.or(target.trace))?;
+    target.trace = Some(trace);
+    let span = spans::submit(&trace, &channel.address, target.lease);
+    Ok(repeat(channel, target, job).instrument(span))
+}
+
 /// Runs a job. Repeats it on the next connection if one is lost.
-pub(super) async fn perform(mut channel: Channel, target: Target, job: Job) -> Result<Submitted> {
+async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submitted> {
     for (what, bytes, limit) in [
         ("input", job.input.len() as u64, wire::Submit::INPUT_LIMIT),
         ("output", job.max_output, wire::Submit::OUTPUT_LIMIT),
@@ -110,6 +129,7 @@ async fn send(
         input_bytes: job.input.len() as u64,
         output_offset: job.output_offset,
         max_output: job.max_output,
+        trace: target.trace,
     };
     let (mut send, mut receive) = connection.open_bi().await?;
     let mut out = Vec::new();

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use cuda_core::{Element, LaunchConfig};
 
-use crate::wire::{Hash, ImageKind};
+use crate::wire::{Hash, ImageKind, TraceContext};
 
 /// A kernel with its launch shape, its arguments and its input: all that a [`Submit`](super::Submit) sends.
 ///
@@ -26,6 +26,7 @@ pub struct Job {
     pub(super) output_offset: u64,
     pub(super) max_output: u64,
     pub(super) progress: Option<Progress>,
+    pub(super) trace: Option<TraceContext>,
 }
 
 /// The callback that counts the sent bytes of an input.
@@ -68,6 +69,7 @@ impl Job {
             output_offset: 0,
             max_output: 0,
             progress: None,
+            trace: None,
         }
     }
 
@@ -141,6 +143,13 @@ impl Job {
     /// the connection, so it returns quickly. If the job is sent again, the number begins at 0 again.
     pub fn on_sent(mut self, progress: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Progress(Arc::new(progress)));
+        self
+    }
+
+    /// Sets the span that the submit belongs to, in a trace of the program. Each submit gets a span of its own in that
+    /// trace. By default it belongs to the span of its lease.
+    pub fn trace_parent(mut self, parent: TraceContext) -> Self {
+        self.trace = Some(parent);
         self
     }
 }

@@ -33,6 +33,8 @@ pub struct Counters {
     pub revoked: u64,
     /// Leases that lost their place to a request of higher priority.
     pub preempted: u64,
+    /// Leases that used more memory than they were charged with.
+    pub over_memory: u64,
     /// Leases whose worker did not start in time.
     pub start_timed_out: u64,
     /// Leases whose worker died.
@@ -58,6 +60,7 @@ impl Counters {
             Cause::Expired => &mut self.expired,
             Cause::Revoked { .. } => &mut self.revoked,
             Cause::Preempted { .. } => &mut self.preempted,
+            Cause::OverMemory { .. } => &mut self.over_memory,
             Cause::StartTimedOut => &mut self.start_timed_out,
             Cause::WorkerDied => &mut self.workers_died,
             Cause::Disconnected => &mut self.disconnected,
@@ -72,6 +75,7 @@ impl Counters {
             + self.expired
             + self.revoked
             + self.preempted
+            + self.over_memory
             + self.start_timed_out
             + self.workers_died
             + self.disconnected

@@ -43,6 +43,14 @@ pub enum Cause {
         /// The priority of that request.
         priority: i32,
     },
+    /// The worker used more memory than the slot was charged with: variables of modules, stacks of kernels, and the heap
+    /// and the print buffer of the device do not come from the quota's pool.
+    OverMemory {
+        /// The bytes in use.
+        used: u64,
+        /// The bytes of the charge.
+        charge: u64,
+    },
     /// The worker did not start in time.
     StartTimedOut,
     /// The worker died.
@@ -60,6 +68,7 @@ impl Cause {
             Cause::Freed => Status::NotFound,
             Cause::Expired => Status::LeaseExpired,
             Cause::Revoked { .. } | Cause::Preempted { .. } => Status::Revoked,
+            Cause::OverMemory { .. } => Status::CapacityExceeded,
             Cause::StartTimedOut => Status::Internal,
             Cause::WorkerDied | Cause::Disconnected => Status::Disconnected,
             Cause::Fenced => Status::Fenced,
@@ -68,7 +77,11 @@ impl Cause {
 
     /// Whether work in flight gets time to complete: there may be some, and a client that reads its results.
     pub(super) fn has_grace(&self) -> bool {
-        !matches!(self, Cause::Freed | Cause::WorkerDied | Cause::Disconnected)
+        let has_none = matches!(
+            self,
+            Cause::Freed | Cause::OverMemory { .. } | Cause::WorkerDied | Cause::Disconnected
+        );
+        !has_none
     }
 
     /// The answer to a request that names a lease which ended for this cause.
@@ -86,6 +99,11 @@ impl fmt::Display for Cause {
             Cause::Preempted { priority } => {
                 write!(f, "lost its place to a request of priority {priority}")
             }
+            Cause::OverMemory { used, charge } => write!(
+                f,
+                "has ended: it used {used} bytes, {charge} are the most; variables of modules, stacks of kernels, the \
+                 device's heap and its print buffer count too"
+            ),
             Cause::StartTimedOut => f.write_str("has ended: its worker did not start in time"),
             Cause::WorkerDied => f.write_str("has ended: its worker died"),
             Cause::Disconnected => {

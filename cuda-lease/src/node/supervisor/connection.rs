@@ -3,25 +3,42 @@
 use std::{sync::Arc, time::Duration};
 
 use quinn::{RecvStream, SendStream};
+use tokio::time::Instant;
 
 use super::{
     control,
     leases::{Client, Leases},
-    refusal::Refusal,
     session::Session,
-    streams::{End, FrameStream, refuse},
+    streams::{End, FrameStream, Refusal, refuse},
     submit,
 };
-use crate::wire::{Attach, Hello, PutBlob, Submit, WireError};
+use crate::wire::{Attach, Hello, Lane, PutBlob, Submit, WireError};
 
 /// The time within which a client sends the first frame of a stream.
 const FIRST_FRAME: Duration = Duration::from_secs(5);
 
+/// The time between two readings of the round trip of a connection.
+const ROUND_TRIP: Duration = Duration::from_secs(1);
+
 /// Serves a connection until it ends.
 pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn::Connection) {
+    let metrics = leases.metrics().clone();
+    let _connected = metrics.connected();
+    let measure = || metrics.record(connection.rtt(), |it| &mut it.session.wire);
+    let mut round_trips = tokio::time::interval_at(Instant::now() + ROUND_TRIP, ROUND_TRIP);
     // When the connection ends, so do the tasks of its streams.
     let mut streams = tokio::task::JoinSet::new();
-    while let Ok((send, receive)) = connection.accept_bi().await {
+    loop {
+        let (send, receive) = tokio::select! {
+            accepted = connection.accept_bi() => match accepted {
+                Ok(stream) => stream,
+                Err(_) => break,
+            },
+            _ = round_trips.tick() => {
+                measure();
+                continue;
+            }
+        };
         while streams.try_join_next().is_some() {}
         let (leases, client, connection) = (leases.clone(), client.clone(), connection.clone());
         streams.spawn(async move {
@@ -32,6 +49,8 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
             }
         });
     }
+    // A connection of less than a second counts too.
+    measure();
     leases.disconnected(client.connection);
 }
 
@@ -64,6 +83,9 @@ async fn serve_stream(
         First::Hello(hello, id) => control::serve(leases, client, (hello, id), send, receive).await,
         First::Attach(attach) => match session(leases, client, &attach) {
             Ok(session) => {
+                if attach.is_resumed && attach.lane == Lane::Commands {
+                    leases.metrics().resumed();
+                }
                 let resume = attach.is_resumed.then_some(attach.received);
                 session.serve(attach.lane, send, receive, resume).await
             }

@@ -8,8 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{
     leases::{Client, Leases},
-    refusal::Refusal,
-    streams::{End, FrameStream, send_frame},
+    streams::{End, FrameStream, Refusal, send_frame},
 };
 use crate::wire::{
     Allocate, Free, Hello, Inventory, InventoryReply, Refused, Renew, VERSION, Welcome, WireError,

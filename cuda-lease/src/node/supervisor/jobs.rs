@@ -1,6 +1,9 @@
 //! The queue of stateless submits of one lease, and the task that passes them to the worker.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
@@ -11,13 +14,16 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::refusal::Refusal;
+use super::streams::Refusal;
 use crate::{
-    node::worker::{
-        Assign,
-        jobs::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage},
+    node::{
+        metrics::Meter,
+        worker::{
+            Assign,
+            jobs::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage},
+        },
     },
-    wire::{FrameBuffer, Limits, Submit, WireError, Writer, put_frame},
+    wire::{FrameBuffer, Submit, WireError, Writer, put_frame},
 };
 
 /// The submits of a lease that wait or run at a time.
@@ -45,6 +51,7 @@ pub(super) struct Reply {
 pub(super) struct Jobs {
     queue: mpsc::UnboundedSender<Queued>,
     load: Arc<Mutex<Load>>,
+    meter: Arc<Meter>,
 }
 
 /// The places and bytes of the queue that are in use.
@@ -63,6 +70,8 @@ pub(super) struct Place {
 struct Queued {
     request: Request,
     _place: Place,
+    /// The time of its arrival.
+    at: Instant,
     reply: oneshot::Sender<Reply>,
 }
 
@@ -80,19 +89,27 @@ impl Jobs {
     /// Starts the queue of a worker. `ended` is called when the worker serves no more jobs.
     pub(super) fn start(
         socket: UnixStream,
-        limits: Limits,
+        assign: Assign,
+        meter: Arc<Meter>,
         ended: impl FnOnce() + Send + 'static,
     ) -> Arc<Self> {
         // The places bound the queue.
         let (queue, requests) = mpsc::unbounded_channel();
+        let own = meter.clone();
         tokio::spawn(async move {
-            let mut worker = JobSocket { socket, buffer: FrameBuffer::default() };
-            if let Err(error) = worker.serve(limits, requests).await {
+            let buffer = FrameBuffer::default();
+            let mut worker = JobSocket { socket, buffer, meter: own };
+            if let Err(error) = worker.serve(assign, requests).await {
                 tracing::debug!(%error, "the submits of a lease ended");
                 ended();
             }
         });
-        Arc::new(Self { queue, load: Arc::default() })
+        Arc::new(Self { queue, load: Arc::default(), meter })
+    }
+
+    /// Returns the meter of the lease.
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// Reserves a place for a submit with an input of `bytes` bytes, before its bytes are read.
@@ -117,7 +134,7 @@ impl Jobs {
     /// the kernel.
     pub(super) async fn run(&self, request: Request, place: Place) -> Option<Reply> {
         let (reply, receiver) = oneshot::channel();
-        self.queue.send(Queued { request, _place: place, reply }).ok()?;
+        self.queue.send(Queued { request, _place: place, at: Instant::now(), reply }).ok()?;
         receiver.await.ok()
     }
 }
@@ -134,16 +151,17 @@ impl Drop for Place {
 struct JobSocket {
     socket: UnixStream,
     buffer: FrameBuffer,
+    meter: Arc<Meter>,
 }
 
 impl JobSocket {
     /// Runs one submit after the other, until the lease ends.
     async fn serve(
         &mut self,
-        limits: Limits,
+        assign: Assign,
         mut requests: mpsc::UnboundedReceiver<Queued>,
     ) -> Result<(), WorkerError> {
-        self.send(Assign::OPCODE, |out| Assign { limits }.encode(out)).await?;
+        self.send(Assign::OPCODE, |out| assign.encode(out)).await?;
         loop {
             let queued = tokio::select! {
                 queued = requests.recv() => queued,
@@ -151,6 +169,7 @@ impl JobSocket {
                 ended = self.next() => return ended.and(Err(WorkerError::Closed)),
             };
             let Some(queued) = queued else { return Ok(()) };
+            self.meter.node.record(queued.at.elapsed(), |it| &mut it.submit.queue);
             let reply = self.run(&queued.request).await?;
             _ = queued.reply.send(reply);
         }
@@ -179,7 +198,13 @@ impl JobSocket {
         if opcode != JobDone::OPCODE {
             return Err(WireError::UnexpectedOpcode { opcode }.into());
         }
-        let JobDone { status, text, output_bytes } = JobDone::decode(&body)?;
+        let done = JobDone::decode(&body)?;
+        let JobDone { status, text, output_bytes, device_nanos, memory } = done;
+        self.meter.set_memory(memory);
+        if device_nanos > 0 {
+            let time = Duration::from_nanos(device_nanos);
+            self.meter.node.record(time, |it| &mut it.submit.device);
+        }
         check_output(output_bytes)?;
         let mut output = Vec::new();
         while (output.len() as u64) < output_bytes {

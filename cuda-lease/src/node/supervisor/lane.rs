@@ -1,6 +1,9 @@
 //! A lane of a session, on the node: frames between connections, which come and go, and the worker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    ops::RangeInclusive,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -14,7 +17,7 @@ use tokio::{
 use super::streams::{End, FrameStream, send_frame};
 use crate::{
     session::{Incoming, Outgoing, SessionError},
-    wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, put_frame},
+    wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, put_frame},
 };
 
 /// Received bytes are acknowledged in steps of this size.
@@ -33,6 +36,8 @@ pub(super) struct Lane {
     drained: Notify,
     /// The most bytes in `outgoing`.
     window: usize,
+    /// The opcodes that the client may send here.
+    opcodes: RangeInclusive<u16>,
     /// Frames from the client. Locked by the task that serves the lane on the current connection.
     incoming: tokio::sync::Mutex<Incoming>,
     /// Counts connections. A task stops when a later connection has attached the lane.
@@ -41,6 +46,8 @@ pub(super) struct Lane {
     admission: watch::Sender<Admission>,
     /// Frames have arrived while the session is paused.
     waits: Notify,
+    /// Whether frames wait because the session is paused.
+    is_waiting: AtomicBool,
 }
 
 /// Whether frames reach the worker.
@@ -55,18 +62,24 @@ enum Admission {
 
 impl Lane {
     /// Creates a lane, and the receiver of its frames for the worker.
-    pub(super) fn new(epoch: u32, window: usize) -> (Self, mpsc::Receiver<Bytes>) {
+    pub(super) fn new(
+        epoch: u32,
+        window: usize,
+        opcodes: RangeInclusive<u16>,
+    ) -> (Self, mpsc::Receiver<Bytes>) {
         let (to_worker, receiver) = mpsc::channel(TO_WORKER);
         let lane = Self {
             outgoing: Mutex::new(Outgoing::new(epoch)),
             filled: Notify::new(),
             drained: Notify::new(),
             window,
+            opcodes,
             incoming: tokio::sync::Mutex::new(Incoming::new(epoch)),
             attached: watch::Sender::new(0),
             to_worker,
             admission: watch::Sender::new(Admission::Open),
             waits: Notify::new(),
+            is_waiting: AtomicBool::new(false),
         };
         (lane, receiver)
     }
@@ -140,13 +153,14 @@ impl Lane {
         }
     }
 
-    /// Serves the lane on one connection, until that ends or a later connection attaches the lane.
+    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the frames that
+    /// were passed to the worker.
     pub(super) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,
         resume: Option<u64>,
-        mut seen: impl FnMut(&Frame<'_>),
+        mut seen: impl FnMut(&Frames),
     ) -> Result<(), End> {
         let mut own = 0;
         self.attached.send_modify(|count| {
@@ -202,7 +216,7 @@ impl Lane {
         stream: &mut FrameStream,
         incoming: &mut Incoming,
         acknowledge: &Acknowledge,
-        seen: &mut impl FnMut(&Frame<'_>),
+        seen: &mut impl FnMut(&Frames),
     ) -> Result<(), End> {
         loop {
             // Between the last of these waits and the end of the round nothing waits: a frame that is counted as received reaches
@@ -213,7 +227,7 @@ impl Lane {
             let accepted = self.accept(&frames, incoming)?;
             if admission == Admission::Open && !accepted.bytes().is_empty() {
                 place.send(accepted.bytes().clone());
-                accepted.iter().for_each(|frame| seen(&frame));
+                seen(&accepted);
             }
             if let Some(received) = incoming.acknowledgement(ACKNOWLEDGE) {
                 acknowledge.0.store(received, Ordering::Relaxed);
@@ -228,12 +242,20 @@ impl Lane {
         self.waits.notified().await;
     }
 
+    /// Whether frames wait because the session is paused.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::SeqCst)
+    }
+
     /// Waits while the session is paused.
     async fn admitted(&self, has_frames: bool) -> Admission {
         let now = *self.admission.borrow();
         if now != Admission::Paused || !has_frames {
             return now;
         }
+        // Before the notification: see `Session::report_waiting`.
+        self.is_waiting.store(true, Ordering::SeqCst);
+        let _waiting = Waiting(&self.is_waiting);
         self.waits.notify_one();
         let mut admission = self.admission.subscribe();
         let admitted = admission.wait_for(|it| *it != Admission::Paused).await;
@@ -251,7 +273,9 @@ impl Lane {
                     self.acknowledged(Ack::decode(frame.body)?.received)?;
                     false
                 }
-                _ => incoming.accept(&frame.header)?,
+                opcode if self.opcodes.contains(&opcode) => incoming.accept(&frame.header)?,
+                // Other opcodes are those of messages between supervisor and worker, among others.
+                opcode => return Err(WireError::UnexpectedOpcode { opcode }.into()),
             };
             let end = at + frame.bytes.len();
             if !is_for_worker {
@@ -275,6 +299,15 @@ impl Lane {
         self.drained.notify_waiters();
         self.drained.notify_one();
         Ok(())
+    }
+}
+
+/// Frames wait until this is dropped.
+struct Waiting<'a>(&'a AtomicBool);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 

@@ -2,22 +2,25 @@
 //!
 //! It never uses a device. A connection has one control stream ([`control`]), two lanes per session ([`lane`]), and
 //! streams for blobs ([`blobs`]) and stateless submits ([`submit`]). The frames of a lane go to the worker of the lease as
-//! they are. The submits of a lease wait in a queue ([`jobs`]). The folder uses `wire`, `session`, `authority` and the
+//! they are. The submits of a lease wait in a queue ([`jobs`]). The folder uses `wire`, `session`, `authority`, `transport` and the
 //! sockets of `worker`.
 
 mod audit;
 mod blobs;
 mod connection;
 mod control;
+mod jit_cache;
 mod jobs;
 mod lane;
 mod leases;
-mod refusal;
 mod server;
 mod session;
+mod spans;
 mod streams;
 mod submit;
 mod turns;
+mod worker_memory;
 mod workers;
 
+pub use jit_cache::JitCache;
 pub use server::{DeviceOptions, Node, NodeOptions};

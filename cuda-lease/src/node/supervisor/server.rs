@@ -1,7 +1,7 @@
 //! The node: its socket, and the task that accepts connections.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::PathBuf,
     sync::Arc,
     thread,
@@ -13,17 +13,21 @@ use tokio::runtime::{Builder, Runtime};
 use super::{
     audit::Audit,
     connection,
+    jit_cache::JitCache,
     leases::{Client, Leases, Slot},
-    workers::{Launcher, Workers},
+    worker_memory::Gpu,
+    workers::{Launcher, ProcessLauncher, Workers},
 };
 use crate::{
     authority::{ServerTls, TokenKey},
-    client::transport,
     node::{
+        gpu::{GpuInfo, GpuKind, GpuMonitor},
         leases::{LeaseTable, SlotConfig, TableConfig},
         process::WorkerLauncher,
         quotas::Quotas,
+        status,
     },
+    transport,
     wire::Limits,
 };
 
@@ -55,34 +59,62 @@ pub struct NodeOptions {
     pub submissions_in_flight: u64,
     /// The file to which one line of JSON is appended for each decision about a lease.
     pub audit: Option<PathBuf>,
+    /// The address of the [status endpoints](crate::node::status). Port 0 chooses a free one. They show the names of
+    /// tenants, and no secrets. `None`, the default: there are none.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A device of a node.
 pub struct DeviceOptions {
     launcher: Launcher,
+    name: Option<String>,
     capacity: Option<u64>,
-    reserve: u64,
     max_leases: u32,
     spares: usize,
 }
 
-/// The memory of a CUDA context, which a worker uses besides the quota of its lease: 526 MiB were measured on an H200.
-const CONTEXT_BYTES: u64 = 526 << 20;
+/// The memory that a worker uses on a GPU besides the quota of its lease, if NVML does not tell: 588 MiB were measured on
+/// an H200.
+const CONTEXT_BYTES: u64 = 588 << 20;
+
+/// Memory of every worker for small variables of modules, the heap and the print buffer of the device. A lease that needs
+/// more of that, or large stacks, takes it from its quota.
+const OUTSIDE_BYTES: u64 = 64 << 20;
 
 impl DeviceOptions {
     /// The first device of a provider, for workers that are threads of this process. A kernel that never ends cannot be
     /// stopped there, so this is for tests and for a user's own programs.
     pub fn in_process(provider: impl Provider + 'static) -> Self {
-        Self::new(Launcher::InProcess(Arc::new(provider)), 0)
+        Self::new(Launcher::InProcess(Arc::new(provider)))
     }
 
     /// A device for workers that are processes.
     pub fn process(launcher: WorkerLauncher) -> Self {
-        Self { spares: 1, ..Self::new(Launcher::Process(launcher), 0) }
+        let launcher = ProcessLauncher { launcher, gpu: None, jit_cache: None };
+        Self { spares: 1, ..Self::new(Launcher::Process(Box::new(launcher))) }
     }
 
-    fn new(launcher: Launcher, reserve: u64) -> Self {
-        Self { launcher, capacity: None, reserve, max_leases: 64, spares: 0 }
+    /// A GPU or a MIG instance for workers that are processes. A worker sees no other GPU. The node observes the memory of
+    /// workers: a lease that uses too much ends, and a device whose memory does not come back is fenced.
+    pub fn gpu(
+        launcher: WorkerLauncher,
+        monitor: Arc<dyn GpuMonitor>,
+        gpu: &GpuInfo,
+        kernels: &JitCache,
+    ) -> Self {
+        let observed = Gpu { monitor, uuid: gpu.uuid.clone() };
+        let jit_cache = Some(kernels.clone());
+        let launcher = ProcessLauncher { launcher, gpu: Some(observed), jit_cache };
+        let name = match gpu.kind {
+            GpuKind::Whole => format!("cuda:{}", gpu.index),
+            _ => gpu.uuid.to_string(),
+        };
+        let new = Self::new(Launcher::Process(Box::new(launcher)));
+        Self { name: Some(name), spares: 1, ..new }
+    }
+
+    fn new(launcher: Launcher) -> Self {
+        Self { launcher, name: None, capacity: None, max_leases: 64, spares: 0 }
     }
 
     /// Sets the memory that leases may use, in bytes. By default it is the memory of the device.
@@ -106,9 +138,12 @@ impl DeviceOptions {
     /// Starts a worker, and asks it for its device.
     async fn open(self) -> Result<(SlotConfig, Slot)> {
         let workers = Workers::new(self.launcher, self.spares);
-        let info = workers.open().await?;
+        let (mut info, used) = workers.open().await?;
+        if let Some(name) = self.name {
+            info.address = name;
+        }
         let is_gpu = info.driver.is_some();
-        let reserve = if is_gpu { CONTEXT_BYTES } else { self.reserve };
+        let reserve = if is_gpu { used.unwrap_or(CONTEXT_BYTES) + OUTSIDE_BYTES } else { 0 };
         // Spare workers have contexts too.
         let spare = reserve * self.spares as u64;
         let capacity = self.capacity.unwrap_or(info.memory.saturating_sub(spare));
@@ -129,6 +164,7 @@ impl NodeOptions {
             quotas: Quotas::default(),
             submissions_in_flight: 4096,
             audit: None,
+            metrics: None,
         }
     }
 }
@@ -136,6 +172,7 @@ impl NodeOptions {
 /// A node in this process. It stops when it is dropped.
 pub struct Node {
     address: SocketAddr,
+    metrics: Option<SocketAddr>,
     endpoint: quinn::Endpoint,
     leases: Arc<Leases>,
     /// `None` after the end.
@@ -172,23 +209,33 @@ impl Node {
         };
         let leases = Leases::new(table, key, slots, limits, audit);
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
-        config.transport_config(transport().into());
+        config.transport_config(transport::connection());
         let endpoint = {
             let _entered = runtime.enter();
-            quinn::Endpoint::server(config, options.listen)
+            transport::endpoint(options.listen, Some(config))
         };
         let failed = |error| Error::host(format!("failed to listen on {}", options.listen), &error);
         let endpoint = endpoint.map_err(failed)?;
         let address = endpoint.local_addr();
         let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
+        let metrics = match options.metrics {
+            Some(address) => Some(serve_status(&runtime, address, leases.clone())?),
+            None => None,
+        };
         runtime.spawn(leases.clone().run());
+        runtime.spawn(leases.clone().watch_memory());
         runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls));
-        Ok(Self { address, endpoint, leases, runtime: Some(runtime) })
+        Ok(Self { address, metrics, endpoint, leases, runtime: Some(runtime) })
     }
 
     /// Returns the address that the node listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address of the status endpoints, if there are any.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// Replaces the quotas of tenants. Later requests and renewals have the new ones.
@@ -205,6 +252,19 @@ impl Drop for Node {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Starts the status endpoints. Returns their address.
+fn serve_status(runtime: &Runtime, address: SocketAddr, leases: Arc<Leases>) -> Result<SocketAddr> {
+    let failed = |error: std::io::Error| {
+        Error::host(format!("failed to serve the status of the node on {address}"), &error)
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let _entered = runtime.enter();
+    let serving = status::serve(listener, move || leases.snapshot()).map_err(failed)?;
+    runtime.spawn(serving);
+    Ok(address)
 }
 
 /// Opens the devices, on a thread of its own: the calling thread may be inside of another runtime.

@@ -6,17 +6,22 @@ use bytes::Bytes;
 use cuda_core::Error;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
+use tracing::{Instrument, Span};
 
 use super::{
     blobs::Blobs,
     lane::{Lane, write_worker},
+    spans::Traced,
     streams::{End, FrameStream},
     turns::{Turn, Turns},
     workers::Lanes,
 };
 use crate::{
-    node::worker::{Assign, Drain, Drained, WorkerBlob},
-    wire::{self, Command, Event, Frame, Hash, Limits, opcode, put_frame},
+    node::{
+        metrics::{Meter, Tally},
+        worker::{Assign, Drain, Drained, Measured, WorkerBlob},
+    },
+    wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
 };
 
 /// The bytes of events that wait for an acknowledgement of the client.
@@ -34,6 +39,7 @@ pub(super) struct Session {
     commands: Lane,
     bulk: Lane,
     blobs: Arc<Blobs>,
+    meter: Arc<Meter>,
     /// Blobs that the worker waits for.
     wanted: Mutex<FxHashSet<Hash>>,
     /// Held while the parts of a blob are sent.
@@ -44,52 +50,76 @@ pub(super) struct Session {
     cause: Mutex<Option<Error>>,
     /// The turns of a session-exclusive lease.
     turns: Option<Turns>,
+    span: Span,
+}
+
+/// The terms of a session.
+pub(super) struct Terms {
+    /// The epoch, which the client chose.
+    pub(super) epoch: u32,
+    pub(super) lease: u64,
+    pub(super) limits: Limits,
+    /// The address of the device, for messages.
+    pub(super) address: String,
+    /// The span of the session.
+    pub(super) traced: Option<Traced>,
 }
 
 impl Session {
     /// Starts a session on a worker that has no lease yet.
     pub(super) fn start(
-        epoch: u32,
+        terms: Terms,
         (commands, bulk): Lanes,
-        limits: Limits,
         blobs: Arc<Blobs>,
-        address: String,
+        meter: Arc<Meter>,
         turns: Option<Turns>,
     ) -> Arc<Self> {
+        let Terms { epoch, lease, limits, address, traced } = terms;
+        let (trace, span) = traced.map_or((None, Span::none()), |it| (it.trace, it.span));
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
-        let (commands, from_client) = Lane::new(epoch, EVENTS);
-        let (bulk, uploads) = Lane::new(epoch, DOWNLOADS);
+        let (commands, from_client) = Lane::new(epoch, EVENTS, opcode::MEM_ALLOC..=opcode::QUERY);
+        let (bulk, uploads) = Lane::new(epoch, DOWNLOADS, opcode::CHUNK..=opcode::CHUNK);
         let session = Arc::new(Self {
             epoch,
             commands,
             bulk,
             blobs,
+            meter,
             wanted: Mutex::default(),
             sending_blob: tokio::sync::Mutex::default(),
             ended: tokio::sync::watch::Sender::new(false),
             cause: Mutex::default(),
             turns,
+            span: span.clone(),
         });
+        span.in_scope(|| tracing::info!("a session has begun"));
         if session.turns.is_some() {
             session.commands.set_running(false);
             tokio::spawn(session.clone().take_turns());
         }
         let mut assign = Vec::new();
-        put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| Assign { limits }.encode(out));
+        put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| {
+            Assign { limits, lease, trace }.encode(out);
+        });
         // In front of all frames of the client.
         session.commands.begin_worker(assign.into());
         tokio::spawn(write_worker(commands_out, from_client));
         tokio::spawn(write_worker(bulk_out, uploads));
         let own = session.clone();
         tokio::spawn(async move {
-            own.bulk.read_worker(downloads, |_| false).await;
+            let count = |frame: &Frame<'_>| {
+                own.meter.returned(frame);
+                false
+            };
+            own.bulk.read_worker(downloads, count).await;
         });
         let own = session.clone();
-        tokio::spawn(async move {
+        let read = async move {
             own.commands.read_worker(events, |frame| own.take(frame)).await;
             own.worker_ended(address);
-        });
+        };
+        tokio::spawn(read.instrument(span));
         session
     }
 
@@ -99,6 +129,7 @@ impl Session {
             let cause = "the worker of the lease ended".into();
             Error::Disconnected { address, cause, may_have_run: true }
         });
+        tracing::info!(%cause, "a session has ended");
         self.commands.push(&Event::Lost { error: cause });
         self.ended.send_replace(true);
     }
@@ -117,6 +148,15 @@ impl Session {
     pub(super) fn set_turn(&self, has_turn: bool) {
         if let Some(turns) = &self.turns {
             turns.set(has_turn, |is_running| self.commands.set_running(is_running));
+            self.report_waiting(turns);
+        }
+    }
+
+    /// Repeats the report that the session is busy, behind a report that it is idle. The lane may have paused, and made its
+    /// own report, before the idle one: the table has taken the session out of its line since then.
+    fn report_waiting(&self, turns: &Turns) {
+        if self.commands.is_waiting() {
+            turns.report(Turn::Busy);
         }
     }
 
@@ -139,10 +179,21 @@ impl Session {
 
     /// Takes a frame of the worker. Returns whether it was for the supervisor.
     fn take(&self, frame: &Frame<'_>) -> bool {
-        if let (Drained::OPCODE, Some(turns)) = (frame.header.opcode, &self.turns)
-            && let Ok(drained) = Drained::decode(frame.body)
-        {
-            turns.drained(drained.request, |is_running| self.commands.set_running(is_running));
+        self.meter.returned(frame);
+        match (frame.header.opcode, &self.turns) {
+            (Drained::OPCODE, Some(turns)) => {
+                if let Ok(Drained { request }) = Drained::decode(frame.body) {
+                    turns.drained(request, |is_running| self.commands.set_running(is_running));
+                    self.report_waiting(turns);
+                }
+            }
+            (Measured::OPCODE, _) => {
+                if let Ok(Measured { queue, device, memory }) = Measured::decode(frame.body) {
+                    self.meter.node.merge(&queue, &device);
+                    self.meter.set_memory(memory);
+                }
+            }
+            _ => {}
         }
         // The opcodes of messages between supervisor and worker.
         (0x0700..0x0800).contains(&frame.header.opcode)
@@ -166,13 +217,29 @@ impl Session {
         receive: FrameStream,
         resume: Option<u64>,
     ) -> Result<(), End> {
-        match lane {
-            wire::Lane::Bulk => self.bulk.serve(send, receive, resume, |_| {}).await,
-            wire::Lane::Commands => {
-                let seen = |frame: &Frame<'_>| self.seen(frame);
-                self.commands.serve(send, receive, resume, seen).await
+        let served = async {
+            match lane {
+                wire::Lane::Bulk => {
+                    let seen = |frames: &Frames| self.count(frames, |_| {});
+                    self.bulk.serve(send, receive, resume, seen).await
+                }
+                wire::Lane::Commands => {
+                    let seen = |frames: &Frames| self.count(frames, |frame| self.seen(frame));
+                    self.commands.serve(send, receive, resume, seen).await
+                }
             }
+        };
+        served.instrument(self.span.clone()).await
+    }
+
+    /// Counts frames that were passed to the worker.
+    fn count(&self, frames: &Frames, seen: impl Fn(&Frame<'_>)) {
+        let mut tally = Tally::default();
+        for frame in frames.iter() {
+            tally.add(&frame);
+            seen(&frame);
         }
+        self.meter.passed(&tally);
     }
 
     /// A command was passed to the worker: sends the code of a module behind it.

@@ -12,6 +12,9 @@ const READ: usize = 256 << 10;
 /// The packets that one read takes at most.
 const PACKETS: usize = 64;
 
+/// A refusal: its status and its message.
+pub(super) type Refusal = (Status, String);
+
 /// The end of a stream or connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {

@@ -1,17 +1,18 @@
 //! The stream of a stateless submit, and the stream of a blob.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
 use quinn::SendStream;
+use tracing::Instrument;
 
 use super::{
     blobs::Blobs,
     jobs::{Reply, Request},
     leases::{Client, Leases},
-    refusal::Refusal,
-    streams::{End, FrameStream, refuse, send_frame},
+    spans,
+    streams::{End, FrameStream, Refusal, refuse, send_frame},
 };
 use crate::{
     node::worker::jobs::Job,
@@ -26,9 +27,28 @@ pub(super) async fn serve(
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
-    match run(leases, client, submit, &mut receive).await? {
-        Ok(reply) => reply_with(&mut send, reply).await?,
-        Err((status, detail)) => refuse(&mut send, status, &detail).await,
+    let metrics = leases.metrics();
+    let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
+    let ran = run(leases, client, submit, &mut receive).instrument(span.clone()).await?;
+    match ran {
+        Ok(reply) => {
+            metrics.submitted(reply.status);
+            span.in_scope(|| tracing::debug!(status = %reply.status, "a submit has ended"));
+            let replied = Instant::now();
+            reply_with(&mut send, reply).await?;
+            // `None`: the client has acknowledged all of the reply.
+            if let Ok(None) = send.stopped().await {
+                metrics.record(replied.elapsed(), |it| &mut it.submit.wire);
+            }
+        }
+        Err((status, detail)) => {
+            // The node lacks the image, and the client repeats the submit with it. Or there is no such lease.
+            if status != Status::NotFound {
+                metrics.submitted(status);
+                span.in_scope(|| tracing::debug!(%status, "a submit was refused"));
+            }
+            refuse(&mut send, status, &detail).await;
+        }
     }
     Ok(())
 }
@@ -51,7 +71,12 @@ async fn run(
     };
     let input = receive.read_raw(submit.input_bytes as usize).await?.into();
     let job = job(submit);
+    let (meter, input_bytes) = (jobs.meter().clone(), job.input_bytes);
+    meter.uploaded(input_bytes);
     let reply = jobs.run(Request { job, image, input }, place).await;
+    if let Some(reply) = &reply {
+        meter.output(reply.output.len() as u64);
+    }
     Ok(reply.ok_or_else(|| {
         // The lease ended, or will now: its cause says more than the end of its worker.
         let cause = leases.jobs(client, lease, &token).err();

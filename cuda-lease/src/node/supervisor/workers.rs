@@ -6,13 +6,19 @@ use std::{
     os::unix::net::UnixStream,
     sync::{Arc, Weak},
     thread,
+    time::Duration,
 };
 
 use cuda_core::{DeviceInfo, Error, Provider, Result};
 use parking_lot::Mutex;
 use tokio::{io::AsyncReadExt, sync::oneshot};
 
+use super::{
+    jit_cache::{self, JitCache, Link},
+    worker_memory::{Gpu, MemoryProbe, WorkerMemory},
+};
 use crate::{
+    authority::Tenant,
     node::{
         process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
         worker::{Ready, Worker},
@@ -26,8 +32,22 @@ pub(super) enum Launcher {
     /// As threads of this process, for tests. A kernel that never ends cannot be killed.
     InProcess(Arc<dyn Provider>),
     /// As a process.
-    Process(WorkerLauncher),
+    Process(Box<ProcessLauncher>),
 }
+
+/// The start of a worker as a process.
+#[derive(Clone)]
+pub(super) struct ProcessLauncher {
+    pub(super) launcher: WorkerLauncher,
+    /// The GPU of the worker, if its memory can be observed.
+    pub(super) gpu: Option<Gpu>,
+    /// The caches of compiled kernels, of a worker with a GPU.
+    pub(super) jit_cache: Option<JitCache>,
+}
+
+/// The pause before a spare worker takes the place of one that was taken. The driver delays the first operations of a
+/// lease while another process starts.
+const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
 pub(super) struct Workers {
@@ -51,29 +71,36 @@ impl Workers {
         Arc::new_cyclic(|own| Self { launcher, spares, pool, own: own.clone() })
     }
 
+    /// The number of spare workers that are ready.
+    pub(super) fn spares(&self) -> usize {
+        self.pool.lock().idle.len()
+    }
+
     /// Takes a spare worker, or starts one.
     pub(super) async fn take(&self) -> Result<WorkerHandle> {
         let spare = self.pool.lock().idle.pop_front();
-        self.replenish();
+        self.replenish(REPLENISH_PAUSE);
         match spare {
             Some(worker) => Ok(worker),
             None => self.launcher.launch().await,
         }
     }
 
-    /// Starts the first worker, and returns its device. The worker is the first spare one, if there are to be any.
-    pub(super) async fn open(&self) -> Result<DeviceInfo> {
+    /// Starts the first worker. Returns its device, and the memory that it uses without a lease, if that is known. The
+    /// worker is the first spare one, if there are to be any.
+    pub(super) async fn open(&self) -> Result<(DeviceInfo, Option<u64>)> {
         let first = self.launcher.launch().await?;
         let device = first.device.clone();
+        let used = first.memory().and_then(|probe| probe.used());
         if self.spares > 0 {
             self.pool.lock().idle.push_back(first);
         }
-        self.replenish();
-        Ok(device)
+        self.replenish(Duration::ZERO);
+        Ok((device, used))
     }
 
-    /// Starts spare workers until there are enough.
-    fn replenish(&self) {
+    /// Starts spare workers after a pause, until there are enough.
+    fn replenish(&self, pause: Duration) {
         let missing = {
             let mut pool = self.pool.lock();
             let missing = self.spares.saturating_sub(pool.idle.len() + pool.starting);
@@ -83,6 +110,7 @@ impl Workers {
         for _ in 0..missing {
             let (launcher, workers) = (self.launcher.clone(), self.own.clone());
             tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
                 let launched = launcher.launch().await;
                 let Some(workers) = workers.upgrade() else { return };
                 let mut pool = workers.pool.lock();
@@ -111,7 +139,14 @@ pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
 
 enum Body {
     Threads(Threads),
-    Process(Box<WorkerProcess>),
+    Process(Box<Process>),
+}
+
+/// A worker that is a process.
+struct Process {
+    process: WorkerProcess,
+    memory: Option<WorkerMemory>,
+    kernels: Option<Link>,
 }
 
 /// A worker that is threads of this process.
@@ -142,16 +177,40 @@ fn failed(error: impl std::fmt::Display) -> Error {
 impl Launcher {
     /// Starts a worker, and waits until its device is open.
     pub(super) async fn launch(&self) -> Result<WorkerHandle> {
-        let (mut ends, body) = match self {
+        let (mut ends, mut body) = match self {
             Launcher::InProcess(provider) => in_process(provider.clone())?,
-            Launcher::Process(launcher) => {
-                let (process, ends) = launcher.launch().map_err(failed)?;
-                (ends, Body::Process(Box::new(process)))
-            }
+            Launcher::Process(launcher) => launcher.launch().await?,
         };
         let device = ready(&mut ends).await?;
+        if let Body::Process(process) = &mut body
+            && let Some(memory) = &mut process.memory
+        {
+            memory.observe().await;
+        }
         let SupervisorEnds { commands, bulk, jobs } = ends;
         Ok(WorkerHandle { device, lanes: Some((commands, bulk)), jobs: Some(jobs), body })
+    }
+}
+
+impl ProcessLauncher {
+    async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
+        let mut launcher = self.launcher.clone();
+        let kernels = self.jit_cache.as_ref().map(JitCache::link).transpose().map_err(failed)?;
+        if let Some(link) = &kernels {
+            launcher = launcher
+                .environment(jit_cache::PATH_VARIABLE, link.path())
+                .environment(jit_cache::SIZE_VARIABLE, jit_cache::SIZE.to_string());
+        }
+        if let Some(gpu) = &self.gpu {
+            launcher = launcher.environment("CUDA_VISIBLE_DEVICES", gpu.uuid.as_str());
+        }
+        let before = match &self.gpu {
+            Some(gpu) => Some((gpu.before_launch().await.map_err(failed)?, gpu.clone())),
+            None => None,
+        };
+        let (process, ends) = launcher.launch().map_err(failed)?;
+        let memory = before.map(|(check, gpu)| WorkerMemory::new(check, gpu, process.pid()));
+        Ok((ends, Body::Process(Box::new(Process { process, memory, kernels }))))
     }
 }
 
@@ -206,21 +265,49 @@ impl WorkerHandle {
     pub(super) fn pid(&self) -> Option<u32> {
         match &self.body {
             Body::Threads(_) => None,
-            Body::Process(process) => Some(process.pid()),
+            Body::Process(process) => Some(process.process.pid()),
         }
     }
 
-    /// Kills the worker, and waits until it is gone.
-    pub(super) async fn kill(self) {
+    /// Asks for the memory of the worker, if it can be observed.
+    pub(super) fn memory(&self) -> Option<MemoryProbe> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => process.memory.as_ref().map(WorkerMemory::probe),
+        }
+    }
+
+    /// Makes the worker that of a tenant, before it gets any command.
+    ///
+    /// # Errors
+    /// The cache of the tenant's kernels cannot be opened.
+    pub(super) fn assign(&self, tenant: &Tenant) -> Result<()> {
+        match &self.body {
+            Body::Process(process) => {
+                let assigned = process.kernels.as_ref().map(|link| link.assign(tenant));
+                assigned.transpose().map(drop).map_err(failed)
+            }
+            Body::Threads(_) => Ok(()),
+        }
+    }
+
+    /// Kills the worker, and waits until it is gone. Returns whether its memory came back.
+    pub(super) async fn kill(self) -> bool {
         match self.body {
             Body::Threads(mut threads) => {
                 threads.shut_down();
                 _ = (&mut threads.ended).await;
+                true
             }
-            Body::Process(mut process) => {
+            Body::Process(worker) => {
+                let Process { mut process, memory, .. } = *worker;
                 process.kill();
                 let cause = process.reaped().await;
                 tracing::debug!(pid = process.pid(), %cause, "a worker is gone");
+                match memory {
+                    Some(memory) => memory.came_back().await,
+                    None => true,
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Commands that wait in the order of their stream: for bytes, for staging memory, or for their predecessors.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Instant};
 
 use cuda_core::{
     Error, Ticket,
@@ -14,6 +14,8 @@ use crate::wire::BlobId;
 pub(super) struct Item {
     /// The number of resets before this command.
     pub(super) resets: u64,
+    /// The arrival of the batch that brought it.
+    pub(super) arrived: Instant,
     /// Tickets of other streams that come first.
     pub(super) after: Vec<Ticket>,
     pub(super) task: Task,

@@ -3,13 +3,20 @@
 use bytes::Bytes;
 use cuda_core::DeviceInfo;
 
-use crate::wire::{Hash, Limits, message};
+use crate::{
+    node::metrics::Histogram,
+    wire::{Hash, Limits, TraceContext, message},
+};
 
 message! {
     /// The first frame to a worker: the limits of its lease.
     Assign = 0x0700; {
         /// The limits.
         limits: Limits,
+        /// The lease, for the worker's log.
+        lease: u64,
+        /// The trace of the lease, for the worker's log.
+        trace: Option<TraceContext>,
     }
 
     /// A part of the bytes of a blob. The parts of a blob follow each other.
@@ -32,6 +39,16 @@ message! {
     Drained = 0x0781; {
         /// The number of the request.
         request: u64,
+    }
+
+    /// Times of the session since the last such frame, for metrics. A worker sends at most ten a second.
+    Measured = 0x0782; {
+        /// From the arrival of an operation in the worker to its submission on the device.
+        queue: Histogram,
+        /// From the submission to the completion.
+        device: Histogram,
+        /// The device memory in use, in bytes.
+        memory: u64,
     }
 
     /// The first frame of a worker: its device is open.

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, OnceLock, Weak, mpsc::Sender},
+    time::Instant,
 };
 
 use cuda_core::{
@@ -16,6 +17,7 @@ use super::{
     numbers::{Numbers, Stage},
     outbox::Outbox,
     staging::Staged,
+    telemetry::Telemetry,
 };
 use crate::wire::{BlobId, Chunk, Event};
 
@@ -38,6 +40,7 @@ pub(super) struct Reports {
     /// The latest fault. Submissions that a lost device refuses fail with it, as those do that it skips.
     fault: Mutex<Option<Error>>,
     pub(super) outbox: Outbox,
+    pub(super) telemetry: Telemetry,
     bulk: Sender<Landing>,
     engine: OnceLock<Weak<dyn AfterProgress>>,
 }
@@ -51,6 +54,10 @@ struct Stream {
     uploads: VecDeque<(u64, Staged)>,
     /// The last submission of the client that was reported as failed.
     failed: u64,
+    /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
+    submitted_at: Option<Instant>,
+    /// The submission that is timed, with the backend's number.
+    timed: Option<(u64, Instant)>,
     is_retired: bool,
 }
 
@@ -69,8 +76,8 @@ pub(super) enum Keep {
 
 impl Reports {
     pub(super) fn new(bulk: Sender<Landing>) -> Arc<Self> {
-        let (streams, fault, outbox, engine) = Default::default();
-        Arc::new(Self { streams, fault, outbox, bulk, engine })
+        let (streams, fault, outbox, telemetry, engine) = Default::default();
+        Arc::new(Self { streams, fault, outbox, telemetry, bulk, engine })
     }
 
     /// Sets the engine that acts on progress.
@@ -96,10 +103,11 @@ impl Reports {
     }
 
     /// Begins a submission, or a part of it. Returns the backend's number.
-    pub(super) fn begin(&self, client: Ticket, is_last: bool, keep: Keep) -> u64 {
+    pub(super) fn begin(&self, client: Ticket, is_last: bool, keep: Keep, now: Instant) -> u64 {
         let mut streams = self.streams.lock();
         let stream = streams.entry(client.stream).or_default();
         let number = stream.numbers.begin(client.number, is_last);
+        stream.submitted_at = Some(now);
         match keep {
             Keep::Nothing => {}
             Keep::Upload(block) => stream.uploads.push_back((number, block)),
@@ -108,11 +116,29 @@ impl Reports {
         number
     }
 
+    /// Times the last submission of a stream, whose progress is requested now, unless another one is timed. Does nothing
+    /// for a submission that may have completed unnoticed: one of an earlier batch, unless `is_running`. Returns `false`
+    /// if `is_running` would make a difference.
+    pub(super) fn time(&self, of: Ticket, now: Instant, is_running: bool) -> bool {
+        let mut streams = self.streams.lock();
+        let Some(stream) = streams.get_mut(&of.stream) else { return true };
+        let Some(at) = stream.submitted_at else { return true };
+        if stream.timed.is_some() || stream.numbers.taken() != of.number {
+            return true;
+        }
+        if at != now && !is_running {
+            return false;
+        }
+        stream.timed = Some((of.number, at));
+        true
+    }
+
     /// The backend refused the submission that [`begin`](Self::begin) began.
     pub(super) fn refuse(&self, client: Ticket, error: Error) {
         let mut streams = self.streams.lock();
         let stream = streams.entry(client.stream).or_default();
         let number = stream.numbers.taken();
+        stream.timed.take_if(|(at, _)| *at == number);
         stream.landings.retain(|(at, _)| *at != number);
         stream.uploads.retain(|(at, _)| *at != number);
         let complete = stream.numbers.refuse();
@@ -193,6 +219,9 @@ impl Reports {
                 self.land(landing);
             }
         }
+        if let Some((_, at)) = stream.timed.take_if(|(number, _)| *number <= complete) {
+            self.telemetry.device(at.elapsed(), &self.outbox);
+        }
         let more = stream.numbers.complete(complete).is_some();
         self.completed(id, more, stream);
         if stream.is_retired && stream.numbers.backlog() == 0 {
@@ -245,7 +274,7 @@ unsafe impl NoticeSink for Sink {
                 *reports.fault.lock() = Some(error.clone());
                 reports.outbox.push(&Event::Faulted { error });
             }
-            Notice::Output { text } => reports.outbox.push(&Event::Output { text }),
+            Notice::Output { text } => reports.outbox.push_output(&text),
             Notice::Lost { error } => reports.outbox.push(&Event::Lost { error }),
             _ => {}
         }

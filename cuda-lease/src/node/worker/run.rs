@@ -13,15 +13,21 @@ use std::{
 
 use cuda_core::{Backend, Error, Provider, protocol::Status};
 use parking_lot::Mutex;
+use tracing::{
+    Span,
+    field::{Empty, display},
+    info_span,
+};
 
 use super::{
     engine::Engine,
     jobs::JobServer,
-    messages::{Assign, Drain, Ready, WorkerBlob},
+    messages::{Assign, Drain, Measured, Ready, WorkerBlob},
     quota::Quota,
     reports::{AfterProgress, Landing, Reports, Sink},
-    sockets::{ReadError, read_frames},
+    sockets::{ReadError, read_batches, read_frames},
     staging::{PIECE, Staged},
+    warm,
 };
 use crate::{
     session::SessionError,
@@ -37,7 +43,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Opens the device. On a GPU that takes a quarter of a second, so a node keeps spare workers.
+    /// Opens the device. On a GPU it uses the device once too: that takes a quarter of a second, so a node keeps spare
+    /// workers.
     ///
     /// # Errors
     /// The error of the provider.
@@ -45,6 +52,9 @@ impl Worker {
         let (bulk, landed): (Sender<Landing>, _) = channel();
         let reports = Reports::new(bulk);
         let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
+        if backend.info().driver.is_some() {
+            warm::up(provider, ordinal)?;
+        }
         Ok(Self { backend, reports, landed, quota: Arc::default() })
     }
 
@@ -65,23 +75,33 @@ impl Worker {
         reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
         let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
 
-        let (events, outgoing) = (commands.try_clone()?, reports.clone());
-        let writer = spawn("lease-events", move || write_events(&events, &outgoing))?;
+        let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
+        let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
         let (downloads, pumped) = (bulk.try_clone()?, engine.clone());
         let bulk_writer =
             spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?;
 
         let mut uploads = None;
-        let ended = read_frames(&commands, |frame| {
-            let current = engine.lock().clone();
-            let Some(current) = current else {
+        // Entered on this thread once the worker has a lease.
+        let mut span = None;
+        let begin = || {
+            if let Some(engine) = &*engine.lock() {
+                engine.begin_batch();
+            }
+        };
+        let mut current: Option<Arc<Engine>> = None;
+        let ended = read_batches(&commands, begin, |frame| {
+            let Some(current) = &current else {
                 let assigned = assign(&frame, &backend, &reports, &quota);
-                let Some(made) = assigned else { return false };
+                let Some((made, of)) = assigned else { return false };
+                span = Some(of.entered());
+                tracing::info!("the worker has a session");
                 *engine.lock() = Some(made.clone());
+                current = Some(made.clone());
                 uploads = start_uploads(&bulk, &commands, made, &reports).ok();
                 return uploads.is_some();
             };
-            match take(&current, &frame) {
+            match take(current, &frame) {
                 Ok(()) => true,
                 Err(error) => {
                     reports.outbox.push(&Event::Lost { error: broken(&device, &error) });
@@ -104,6 +124,7 @@ impl Worker {
             _ = uploads.join();
         }
         drop(bulk_writer);
+        drop(span);
         Ok(())
     }
 }
@@ -131,10 +152,15 @@ fn assign(
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
     quota: &Arc<Quota>,
-) -> Option<Arc<Engine>> {
+) -> Option<(Arc<Engine>, Span)> {
     let assign =
         Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
-    Some(Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone()))
+    let span = info_span!("worker", trace_id = Empty, lease = assign.lease);
+    if let Some(trace) = &assign.trace {
+        span.record("trace_id", display(trace.trace_id()));
+    }
+    let engine = Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone());
+    Some((engine, span))
 }
 
 /// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.
@@ -174,10 +200,15 @@ fn broken(device: &str, error: &SessionError) -> Error {
     }
 }
 
-fn write_events(mut socket: &UnixStream, reports: &Reports) {
+fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
     let mut out = Vec::new();
-    while reports.outbox.wait(&mut out) {
-        if socket.write_all(&out).is_err() {
+    loop {
+        let wake = reports.outbox.wait(&mut out);
+        if wake.is_report_due {
+            let measured = reports.telemetry.report(|| quota.limit_and_used().1);
+            put_frame(&mut out, Measured::OPCODE, 0, 0, |out| measured.encode(out));
+        }
+        if socket.write_all(&out).is_err() || !wake.is_open {
             return;
         }
     }

@@ -21,7 +21,16 @@ pub(super) enum ReadError {
 
 /// Reads frames until the socket ends, or `take` returns `false`.
 pub(super) fn read_frames(
+    socket: &UnixStream,
+    take: impl FnMut(Frame<'_>) -> bool,
+) -> Result<(), ReadError> {
+    read_batches(socket, || {}, take)
+}
+
+/// As [`read_frames`], and calls `begin` before the frames of each read.
+pub(super) fn read_batches(
     mut socket: &UnixStream,
+    mut begin: impl FnMut(),
     mut take: impl FnMut(Frame<'_>) -> bool,
 ) -> Result<(), ReadError> {
     // A frame is handled where it was read. Only an incomplete one moves.
@@ -34,6 +43,7 @@ pub(super) fn read_frames(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         }
+        begin();
         let complete = complete_frames(&buffer[..filled], usize::MAX)?;
         for frame in frames_in(&buffer[..complete]) {
             if !take(frame) {

@@ -122,6 +122,16 @@ impl LeaseTable {
         Ok(())
     }
 
+    /// Reports the memory that the worker of a lease uses, in bytes. A lease that uses more than its slot is charged with
+    /// ends without grace: its neighbours need that memory.
+    pub fn memory_used(&mut self, now: Duration, lease: LeaseId, used: u64) {
+        self.advance(now);
+        let Some(charge) = self.leases.get(&lease).map(|of| of.charge) else { return };
+        if used > charge {
+            self.begin_end(lease, Cause::OverMemory { used, charge });
+        }
+    }
+
     /// Reports that the client of a lease lost its connection. After the reconnect window the lease ends. Returns
     /// whether the lease was connected.
     pub fn disconnected(&mut self, now: Duration, lease: LeaseId) -> bool {

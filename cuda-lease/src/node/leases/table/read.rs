@@ -1,5 +1,7 @@
 //! The read side: leases, slots, counters.
 
+use crate::node::quotas::Quotas;
+
 use super::{
     super::{
         counters::Counters,
@@ -58,6 +60,11 @@ impl LeaseTable {
     /// The number of waiting requests.
     pub fn queue_len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// The quotas of tenants.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// Totals since the start.

@@ -38,6 +38,21 @@ fn expired_lease_is_killed_after_the_grace() {
 }
 
 #[test]
+fn lease_that_uses_more_memory_than_its_charge_is_killed_without_grace() {
+    let mut node = Node::new(1);
+    let (lease, neighbour) = (node.active(0, 1), node.active(0, 2));
+    let charge = node.table.lease(lease).unwrap().charge;
+    node.table.memory_used(at(1), lease, charge);
+    assert_eq!(node.actions(1), []);
+    let used = charge + 1;
+    node.table.memory_used(at(2), lease, used);
+    let cause = Cause::OverMemory { used, charge };
+    assert_eq!(cause.status(), Status::CapacityExceeded);
+    assert_eq!(node.actions(2), [stop(lease, cause), Action::KillWorker { lease }]);
+    assert_eq!(node.state(neighbour), Some(LeaseState::Active));
+}
+
+#[test]
 fn a_jump_of_the_clock_skips_no_step() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);

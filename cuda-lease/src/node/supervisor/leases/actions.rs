@@ -10,6 +10,7 @@ use super::{Entry, Leases, State, millis};
 use crate::{
     node::{
         leases::{Action, Cause, LeaseId, SlotId},
+        metrics::Meter,
         supervisor::{audit::Entry as Decision, workers::WorkerHandle},
     },
     wire::{Event, Exclusivity},
@@ -69,7 +70,8 @@ impl Leases {
     /// Starts a worker for a lease.
     fn assign(self: &Arc<Self>, state: &mut State, lease: LeaseId, slot: SlotId, quota: u64) {
         let Some(view) = state.table.lease(lease) else { return };
-        let is_session_exclusive = view.class == Exclusivity::Session;
+        let (is_session_exclusive, tenant) =
+            (view.class == Exclusivity::Session, view.tenant.clone());
         let entry = Entry {
             slot,
             quota,
@@ -78,9 +80,13 @@ impl Leases {
             worker: None,
             session: None,
             jobs: None,
+            meter: Arc::new(Meter::new(self.metrics.clone())),
+            traced: None,
+            since: self.now(),
             is_detached: false,
             connections: FxHashSet::default(),
             cause: None,
+            memory_used: None,
         };
         state.entries.insert(lease, entry);
         let Some(workers) = self.slots.get(slot.0).map(|slot| slot.workers.clone()) else {
@@ -88,7 +94,10 @@ impl Leases {
         };
         let leases = self.clone();
         tokio::spawn(async move {
-            let launched = workers.take().await;
+            let launched = workers.take().await.and_then(|worker| {
+                worker.assign(&tenant)?;
+                Ok(worker)
+            });
             leases.change(|state, now| state.launched(lease, launched, now));
         });
     }
@@ -104,12 +113,13 @@ impl Leases {
         }
         let (worker, leases) = (entry.worker.take(), self.clone());
         tokio::spawn(async move {
-            if let Some(worker) = worker {
-                worker.kill().await;
-            }
+            let memory_is_back = match worker {
+                Some(worker) => worker.kill().await,
+                None => true,
+            };
             let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
             leases.audit.write(&ended);
-            leases.change(|state, now| state.table.worker_gone(now, lease, true));
+            leases.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
         });
     }
 }
@@ -159,16 +169,16 @@ impl State {
 fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
     let address = address.to_owned();
     match cause {
-        Some(cause) if cause.status().ends_lease() && cause.status() != Status::Disconnected => {
-            Error::Remote {
-                address,
-                status: cause.status(),
-                detail: format!("lease {lease} {cause}"),
-            }
-        }
         Some(cause) => {
-            let cause = format!("lease {lease} {cause}");
-            Error::Disconnected { address, cause, may_have_run: true }
+            let (status, detail) = (cause.status(), format!("lease {lease} {cause}"));
+            match cause {
+                Cause::Expired
+                | Cause::Revoked { .. }
+                | Cause::Preempted { .. }
+                | Cause::OverMemory { .. }
+                | Cause::Fenced => Error::Remote { address, status, detail },
+                _ => Error::Disconnected { address, cause: detail, may_have_run: true },
+            }
         }
         None => {
             Error::Disconnected { address, cause: "the lease ended".into(), may_have_run: true }

@@ -2,6 +2,8 @@
 
 mod actions;
 mod inventory;
+mod memory;
+mod status;
 mod submit;
 
 use std::{
@@ -14,13 +16,15 @@ use cuda_core::{DeviceInfo, protocol::Status};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tracing::Instrument;
 
 use super::{
     audit::{Audit, Entry as Decision},
     blobs::Blobs,
     jobs::Jobs,
-    refusal::Refusal,
-    session::Session,
+    session::{Session, Terms},
+    spans::{self, Traced},
+    streams::Refusal,
     turns::{Turn, Turns},
     workers::{WorkerHandle, Workers},
 };
@@ -28,6 +32,7 @@ use crate::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
     node::{
         leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
+        metrics::{Meter, NodeMetrics},
         quotas::Quotas,
     },
     wire::{Allocate, Granted, Limits, Renewed},
@@ -58,6 +63,7 @@ pub(super) struct Leases {
     /// The limits of every session, without its memory.
     limits: Limits,
     audit: Audit,
+    metrics: Arc<NodeMetrics>,
     state: Mutex<State>,
     /// The table may have a new deadline.
     changed: Notify,
@@ -82,11 +88,18 @@ struct Entry {
     worker: Option<WorkerHandle>,
     session: Option<Arc<Session>>,
     jobs: Option<Arc<Jobs>>,
+    meter: Arc<Meter>,
+    /// Set when the request for the lease has it.
+    traced: Option<Traced>,
+    /// The time of its grant.
+    since: Duration,
     /// Whether the lease outlives the connections of its client.
     is_detached: bool,
     /// The connections of its client.
     connections: FxHashSet<u64>,
     cause: Option<Cause>,
+    /// The GPU memory that the worker used when it was last asked for, in bytes.
+    memory_used: Option<u64>,
 }
 
 impl Leases {
@@ -100,7 +113,8 @@ impl Leases {
         let (entries, waiting, blobs, serial) = Default::default();
         let state = Mutex::new(State { table, entries, waiting, blobs, serial });
         let started = Instant::now();
-        Arc::new(Self { started, key, slots, limits, audit, state, changed: Notify::new() })
+        let (metrics, changed) = Default::default();
+        Arc::new(Self { started, key, slots, limits, audit, metrics, state, changed })
     }
 
     fn now(&self) -> Duration {
@@ -156,7 +170,21 @@ impl Leases {
         request: Allocate,
     ) -> Result<Granted, Refusal> {
         let (tenant, memory) = (Some(client.tenant.as_str()), Some(request.min_vram));
-        let granted = self.place(client, request).await;
+        let started = Instant::now();
+        let traced = spans::lease(request.trace, &client.tenant);
+        let span = traced.span.clone();
+        let granted = self.place(client, request, traced).instrument(span.clone()).await;
+        let _entered = span.entered();
+        match &granted {
+            Ok(granted) => {
+                let device = &*granted.device.address;
+                tracing::info!(lease = granted.lease, device, "a lease was granted");
+            }
+            Err((status, _)) => tracing::info!(%status, "a request for a lease was refused"),
+        }
+        if granted.is_ok() {
+            self.metrics.record(started.elapsed(), |it| &mut it.admission);
+        }
         self.audit.write(&match &granted {
             Ok(granted) => {
                 let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
@@ -174,6 +202,7 @@ impl Leases {
         self: &Arc<Self>,
         client: &Client,
         request: Allocate,
+        traced: Traced,
     ) -> Result<Granted, Refusal> {
         let mut wanted = LeaseRequest::new(client.tenant.clone(), request.nonce, request.min_vram);
         wanted.lease_secs = request.lease_secs;
@@ -202,7 +231,8 @@ impl Leases {
                 lease
             }
         };
-        self.ready(lease, connection).await?;
+        traced.span.record("lease", lease.0);
+        self.ready(lease, connection, traced).await?;
         self.grant(client, lease)
     }
 
@@ -211,10 +241,12 @@ impl Leases {
         self: &Arc<Self>,
         lease: LeaseId,
         connection: Option<u64>,
+        traced: Traced,
     ) -> Result<(), Refusal> {
         let mut ready = self.change(|state, _| {
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
             entry.is_detached = connection.is_none();
+            entry.traced = Some(traced);
             entry.connections.extend(connection);
             Ok(entry.ready.subscribe())
         })?;
@@ -325,7 +357,10 @@ impl Leases {
             let address = self.address(entry.slot);
             let worker = worker.ok_or_else(unknown)?;
             let turns = entry.is_session_exclusive.then(|| self.turns(id));
-            let session = Session::start(epoch, worker, limits, blobs, address, turns);
+            let meter = entry.meter.clone();
+            let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
+            let of = Terms { epoch, lease, limits, address, traced };
+            let session = Session::start(of, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
             self.watch(id, session.clone());
             Ok(session)
@@ -367,6 +402,11 @@ impl Leases {
                 }
             }
         });
+    }
+
+    /// The metrics of the node.
+    pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
+        &self.metrics
     }
 
     /// Replaces the quotas of tenants.

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use cuda_core::protocol::Status;
 
-use super::{Client, LeaseId, Leases, Refusal, State, unknown};
+use super::{Client, LeaseId, Leases, State, unknown};
 use crate::{
-    node::supervisor::{blobs::Blobs, jobs::Jobs, session::Session},
+    node::{
+        supervisor::{blobs::Blobs, jobs::Jobs, session::Session, streams::Refusal},
+        worker::Assign,
+    },
     wire::Limits,
 };
 
@@ -42,7 +45,9 @@ impl Leases {
                     leases.change(|state, now| state.table.worker_died(now, id));
                 }
             };
-            let jobs = entry.jobs.insert(Jobs::start(socket, limits, ended));
+            let trace = entry.traced.as_ref().and_then(|it| it.trace);
+            let assign = Assign { limits, lease, trace };
+            let jobs = entry.jobs.insert(Jobs::start(socket, assign, entry.meter.clone(), ended));
             Ok((jobs.clone(), blobs))
         })
     }

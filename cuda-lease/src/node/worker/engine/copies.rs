@@ -113,7 +113,7 @@ impl Engine {
             return Outcome::Done;
         }
         // Its staging memory comes back when the copies are complete.
-        self.want_all(stream);
+        self.want_all(state, stream);
         if upload.submitted >= upload.bytes { Outcome::Done } else { Outcome::Waits }
     }
 
@@ -130,7 +130,7 @@ impl Engine {
             let bytes = (download.bytes - download.submitted).min(PIECE as u64);
             let block = match self.downloads.try_take(bytes as usize) {
                 None => {
-                    self.want_all(stream);
+                    self.want_all(state, stream);
                     return Outcome::Waits;
                 }
                 Some(Ok(block)) => block,
@@ -159,7 +159,7 @@ impl Engine {
             }
         }
         // Its bytes travel as soon as they are there.
-        self.want_all(stream);
+        self.want_all(state, stream);
         Outcome::Done
     }
 }

@@ -39,7 +39,7 @@ impl Engine {
         after: Vec<Ticket>,
         task: Task,
     ) -> Result<(), SessionError> {
-        let mut item = Item { resets: state.resets, after, task };
+        let mut item = Item { resets: state.resets, arrived: state.sampler.now, after, task };
         let first = state.streams.get(&stream).is_none_or(|it| it.held.is_empty());
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
@@ -56,6 +56,7 @@ impl Engine {
 
     /// Carries out held commands until none can run.
     pub(super) fn advance(&self, state: &mut State) {
+        state.sampler.begin();
         loop {
             let mut progressed = false;
             let holding: Vec<_> = state
@@ -101,8 +102,26 @@ impl Engine {
             && after.iter().all(submitted)
     }
 
+    /// As [`has_credit`](Self::has_credit), for a command that becomes one submission. Usually it asks nothing.
+    pub(super) fn has_credit_for_one(&self, state: &mut State, stream: StreamId) -> bool {
+        if let Some(it) = state.streams.get_mut(&stream)
+            && it.credit > 0
+        {
+            it.credit -= 1;
+            return true;
+        }
+        let has_credit = self.has_credit(state, stream);
+        if has_credit && let Some(it) = state.streams.get_mut(&stream) {
+            it.credit = self.backlog - self.reports.backlog(stream).0.min(self.backlog - 1) - 1;
+        }
+        has_credit
+    }
+
     /// Whether the backend takes another submission of a stream. If not, its progress is requested.
     pub(super) fn has_credit(&self, state: &mut State, stream: StreamId) -> bool {
+        if let Some(it) = state.streams.get_mut(&stream) {
+            it.credit = 0;
+        }
         let (backlog, taken) = self.reports.backlog(stream);
         if backlog < self.backlog {
             return true;
@@ -127,6 +146,7 @@ impl Engine {
         {
             return Outcome::Waits;
         }
+        state.sampler.arrived = item.arrived;
         let after = std::mem::take(&mut item.after);
         let outcome = self.try_task(state, stream, &after, &mut item.task);
         item.after = after;

@@ -82,6 +82,11 @@ impl Engine {
         engine
     }
 
+    /// A batch of commands has arrived.
+    pub(super) fn begin_batch(&self) {
+        self.state.lock().sampler.begin();
+    }
+
     /// Takes the next command of the client.
     ///
     /// # Errors
@@ -195,7 +200,7 @@ impl Engine {
                 // The usual case, without a copy of the work.
                 if self.can_run(state, ticket.stream, &after)
                     && is_there(state, &work)
-                    && self.has_credit(state, ticket.stream)
+                    && self.has_credit_for_one(state, ticket.stream)
                 {
                     self.run(state, ticket, &after, &work, &[], true, Keep::Nothing);
                     return Ok(());

@@ -19,7 +19,7 @@ impl Engine {
         match self.reports.stage(ticket) {
             Stage::Complete | Stage::Submitted(0) => self.reports.report(ticket.stream),
             Stage::Submitted(number) => {
-                self.control(Control::Want { ticket: Ticket { number, ..ticket } });
+                self.want_number(state, Ticket { number, ..ticket });
             }
             Stage::Held => {
                 if let Some(stream) = state.streams.get_mut(&ticket.stream) {
@@ -35,16 +35,31 @@ impl Engine {
         if ticket.number <= wanted
             && let Stage::Submitted(number) = self.reports.stage(ticket)
         {
-            self.control(Control::Want { ticket: Ticket { number, ..ticket } });
+            self.want_number(state, Ticket { number, ..ticket });
         }
     }
 
     /// Requests the progress of everything that a stream has taken.
-    pub(super) fn want_all(&self, stream: StreamId) {
+    pub(super) fn want_all(&self, state: &mut State, stream: StreamId) {
         let (backlog, number) = self.reports.backlog(stream);
         if backlog > 0 {
-            self.control(Control::Want { ticket: Ticket { stream, number } });
+            self.want_number(state, Ticket { stream, number });
         }
+    }
+
+    /// Requests the progress up to a number of the backend, and times that submission if its completion shows in time.
+    fn want_number(&self, state: &mut State, ticket: Ticket) {
+        let now = state.sampler.now;
+        if !self.reports.time(ticket, now, false)
+            && state.streams.contains_key(&ticket.stream)
+            && state.sampler.may_peek()
+        {
+            // SAFETY: the stream exists, and is retired only under the lock of the state, which is held.
+            let complete = unsafe { self.backend.peek(ticket.stream) };
+            let is_running = complete.is_ok_and(|complete| complete < ticket.number);
+            self.reports.time(ticket, now, is_running);
+        }
+        self.control(Control::Want { ticket });
     }
 
     pub(super) fn query(&self, state: &mut State, id: u64, query: Query) {
@@ -112,7 +127,7 @@ impl Engine {
     pub(super) fn report_drained(&self, state: &mut State) {
         let Some(request) = state.drain else { return };
         let busy = self.reports.busy_streams();
-        busy.iter().for_each(|stream| self.want_all(*stream));
+        busy.iter().for_each(|stream| self.want_all(state, *stream));
         if busy.is_empty() && state.held == 0 {
             state.drain = None;
             let drained = Drained { request };

@@ -13,6 +13,7 @@ use crate::{
     node::worker::{
         held::{Item, Task, Upload},
         modules::Modules,
+        telemetry::Sampler,
     },
     session::SessionError,
     wire::BlobId,
@@ -33,6 +34,7 @@ pub(super) struct State {
     pub(super) waiting_resets: VecDeque<u64>,
     /// The latest request for a report that all work is complete.
     pub(super) drain: Option<u64>,
+    pub(super) sampler: Sampler,
     pub(super) is_closed: bool,
 }
 
@@ -43,6 +45,8 @@ pub(super) struct Stream {
     pub(super) held: VecDeque<Item>,
     /// The largest number that the client waits for and that is held.
     pub(super) wanted: u64,
+    /// The submissions that the backend takes before its backlog is looked at again.
+    pub(super) credit: u64,
     /// The last number of the backend whose progress was requested for credit.
     pub(super) requested: u64,
 }

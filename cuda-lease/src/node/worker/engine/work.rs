@@ -16,7 +16,7 @@ impl Engine {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn run(
         &self,
-        state: &State,
+        state: &mut State,
         ticket: Ticket,
         after: &[Ticket],
         work: &Work<'_>,
@@ -32,7 +32,7 @@ impl Engine {
                 error
             }
             None => {
-                let number = self.reports.begin(ticket, is_last, keep);
+                let number = self.reports.begin(ticket, is_last, keep, state.sampler.now);
                 let after = self.translate(after);
                 let ticket_of_backend = Ticket { number, ..ticket };
                 let submission = Submission { ticket: ticket_of_backend, after: &after, work };
@@ -40,7 +40,12 @@ impl Engine {
                 // the backend has reported it complete. The rules about device memory concern only the memory of this
                 // lease (see the rules of the module). Streams and modules are retired under the lock that is held.
                 match unsafe { self.backend.submit(&submission, host) } {
-                    Ok(()) => return true,
+                    Ok(()) => {
+                        if is_last && let Some(time) = state.sampler.submitted() {
+                            self.reports.telemetry.queue(time, &self.reports.outbox);
+                        }
+                        return true;
+                    }
                     Err(error) => {
                         let error = self.reports.cause(error);
                         self.reports.refuse(ticket, error.clone());
@@ -68,12 +73,13 @@ impl Engine {
             state.poison.spread_over(id, &error);
             return self.reports.skip(at, error);
         }
-        let number = self.reports.begin(at, true, Keep::Nothing);
+        let number = self.reports.begin(at, true, Keep::Nothing, state.sampler.now);
         let control = Control::Allocate { id, bytes, at: Ticket { number, ..at } };
         // SAFETY: gives nothing up.
         match unsafe { self.backend.control(control) } {
             Ok(()) => {
                 state.allocations.insert(id, bytes);
+                self.reports.telemetry.changed(&self.reports.outbox);
             }
             Err(error) => {
                 self.quota.give_back(bytes);
@@ -88,6 +94,7 @@ impl Engine {
         state.poison.forget(id);
         if let Some(bytes) = state.allocations.remove(&id) {
             self.quota.give_back(bytes);
+            self.reports.telemetry.changed(&self.reports.outbox);
         }
         let after = self.translate(after);
         self.control(Control::Free { id, stream, after });

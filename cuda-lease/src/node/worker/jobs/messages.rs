@@ -57,6 +57,10 @@ message! {
         text: String,
         /// The number of bytes of the output.
         output_bytes: u64,
+        /// The time from the submission of the input and the launch to their completion, in nanoseconds. 0 for a job that failed.
+        device_nanos: u64,
+        /// The device memory of the lease in use, in bytes.
+        memory: u64,
     }
 
     /// The next bytes of a job's output.

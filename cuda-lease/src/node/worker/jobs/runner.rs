@@ -1,6 +1,11 @@
 //! Runs jobs on a device: modules by hash, the region, the launch.
 
-use std::{fmt::Display, mem, sync::Arc};
+use std::{
+    fmt::Display,
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use cuda_core::{
     Access, Arguments, Device, DeviceBuffer, Error, Function, LaunchConfig, Module, PinnedBuffer,
@@ -138,15 +143,16 @@ impl Runner {
         }
     }
 
-    /// Runs a job whose image was loaded.
-    pub(super) fn run(&mut self, job: &Job, input: &[u8]) -> Done {
+    /// Runs a job whose image was loaded. Returns the time from the submission of its input and its launch to their
+    /// completion too; 0 for a job that failed.
+    pub(super) fn run(&mut self, job: &Job, input: &[u8]) -> (Done, Duration) {
         match self.try_run(job, input) {
             Ok(done) => done,
             Err((done, error)) => {
                 if let Some(error) = error {
                     self.recover(&error);
                 }
-                done
+                (done, Duration::ZERO)
             }
         }
     }
@@ -160,7 +166,11 @@ impl Runner {
         self.opened.as_mut().ok_or_else(|| Done::failed(Status::Internal, "the device is closed"))
     }
 
-    fn try_run(&mut self, job: &Job, input: &[u8]) -> Result<Done, (Done, Option<Error>)> {
+    fn try_run(
+        &mut self,
+        job: &Job,
+        input: &[u8],
+    ) -> Result<(Done, Duration), (Done, Option<Error>)> {
         let invalid = |done| (done, None);
         let layout = Layout::of(job).map_err(invalid)?;
         let quota = self.quota.clone();
@@ -170,17 +180,19 @@ impl Runner {
         let values = values(&function, &job.arguments).map_err(at(Status::LaunchFailed))?;
         let mut region = opened.take_region(&quota, layout.region).map_err(invalid)?;
         let (stream, buffer) = (&opened.stream, &mut region.buffer);
+        let started = Instant::now();
         write(stream, buffer, input).map_err(at(Status::WriteFailed))?;
         opened.printed.lock().clear();
         let config =
             LaunchConfig { grid: job.grid, block: job.block, shared_bytes: job.shared_bytes };
         let launched = launch(&function, stream, config, buffer, values);
+        let device = started.elapsed();
         launched.map_err(at(Status::LaunchFailed))?;
         let text = mem::take(&mut *opened.printed.lock());
         let output = read(&opened.device, stream, buffer, layout.output);
         let output = output.map_err(at(Status::ReadFailed))?;
         opened.region = Some(region);
-        Ok(Done { status: Status::Ok, text, output })
+        Ok((Done { status: Status::Ok, text, output }, device))
     }
 
     /// Resets the device after a fault. A device that cannot be reset is lost for this process.

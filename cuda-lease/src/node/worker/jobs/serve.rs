@@ -7,6 +7,7 @@ use std::{
     os::unix::net::UnixStream,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use cuda_core::Provider;
@@ -132,7 +133,7 @@ impl JobServer {
                 let image = mem::take(&mut self.image);
                 if let Err(done) = self.runner.load(current.job.kind, current.job.hash, &image) {
                     self.current = None;
-                    return self.reply(socket, &done);
+                    return self.reply(socket, &done, Duration::ZERO);
                 }
             }
             _ => return Err(ServeError::Order),
@@ -154,15 +155,26 @@ impl JobServer {
             self.send(socket)?;
             return Ok(Next::Continue);
         }
-        let done = self.runner.run(job, input);
+        let (done, device) = self.runner.run(job, input);
         self.current = None;
-        self.reply(socket, &done)
+        self.reply(socket, &done, device)
     }
 
-    fn reply(&mut self, socket: &UnixStream, done: &Done) -> Result<Next, ServeError> {
+    fn reply(
+        &mut self,
+        socket: &UnixStream,
+        done: &Done,
+        device: Duration,
+    ) -> Result<Next, ServeError> {
         let output = done.output();
         let (status, text) = (done.status, done.text.clone());
-        let end = JobDone { status, text, output_bytes: output.len() as u64 };
+        let end = JobDone {
+            status,
+            text,
+            output_bytes: output.len() as u64,
+            device_nanos: device.as_nanos().try_into().unwrap_or(u64::MAX),
+            memory: self.quota.limit_and_used().1,
+        };
         put_frame(&mut self.out, JobDone::OPCODE, 0, 0, |out| end.encode(out));
         for part in output.chunks(JOB_PART) {
             put_frame(&mut self.out, JobOutput::OPCODE, 0, 0, |out| {

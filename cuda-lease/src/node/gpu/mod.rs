@@ -1,0 +1,23 @@
+//! The GPUs of a node and their memory, without CUDA.
+//!
+//! The supervisor never initialises CUDA, so it asks NVML. [`GpuMonitor`] is the interface. [`NvmlMonitor`] implements
+//! it, and [`ScriptedMonitor`] stands in for it in tests. [`MemoryCheck`] decides whether the memory of an ended worker
+//! has come back; a slot whose memory did not come back must not be leased again.
+//!
+//! This module uses nothing else of the crate.
+
+mod error;
+mod memory_check;
+mod monitor;
+mod nvml;
+mod scripted;
+mod select;
+mod uuid;
+
+pub use error::{Error, Result};
+pub use memory_check::{MemoryCheck, MemoryReturn};
+pub use monitor::{GpuInfo, GpuKind, GpuMonitor, ProcessMemory};
+pub use nvml::NvmlMonitor;
+pub use scripted::{Release, ScriptedMonitor, Visibility};
+pub use select::select;
+pub use uuid::GpuUuid;

@@ -1,0 +1,19 @@
+//! Counters and latencies of a node, as OpenMetrics text and as JSON for the status page.
+//!
+//! This folder uses `wire` and no other folder of the node, no device and no network. Workers and the supervisor count
+//! with [`Traffic`] and [`Histogram`] where the events happen. The supervisor keeps one [`NodeMetrics`] and makes a
+//! [`Snapshot`] for each request to the [status page](super::status). [`open_metrics`] writes it as text.
+
+mod exposition;
+mod histogram;
+mod meter;
+mod node_metrics;
+mod snapshot;
+mod traffic;
+
+pub use exposition::{CONTENT_TYPE, open_metrics, status_label};
+pub use histogram::Histogram;
+pub use meter::Meter;
+pub use node_metrics::{Connected, Latencies, NodeMetrics, Path};
+pub use snapshot::{DeviceStatus, LatencyStatus, LeaseStatus, Snapshot, TenantStatus, Totals};
+pub use traffic::{OPERATIONS, Tally, Traffic};

@@ -1,0 +1,90 @@
+//! The GPU memory of a worker process: how much it uses, and whether it came back.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::node::gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory};
+
+/// The time in which the memory of a worker that was killed comes back. It takes about 100 ms on an H200.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// A GPU, or a MIG instance, whose memory can be observed.
+#[derive(Clone)]
+pub(super) struct Gpu {
+    pub(super) monitor: Arc<dyn GpuMonitor>,
+    pub(super) uuid: GpuUuid,
+}
+
+impl Gpu {
+    /// Begins a check, before the worker is launched.
+    pub(super) async fn before_launch(&self) -> gpu::Result<MemoryCheck> {
+        MemoryCheck::before_launch(self.monitor.clone(), self.uuid.clone()).await
+    }
+}
+
+/// The memory of a worker that was launched.
+pub(super) struct WorkerMemory {
+    check: MemoryCheck,
+    probe: MemoryProbe,
+}
+
+/// Asks for the memory of a worker.
+#[derive(Clone)]
+pub(super) struct MemoryProbe {
+    gpu: Gpu,
+    pid: u32,
+}
+
+impl MemoryProbe {
+    /// The bytes that the worker uses, if NVML tells. Blocks for a millisecond.
+    pub(super) fn used(&self) -> Option<u64> {
+        match self.gpu.monitor.memory_of(&self.gpu.uuid, self.pid) {
+            Ok(ProcessMemory::Used(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+impl WorkerMemory {
+    pub(super) fn new(check: MemoryCheck, gpu: Gpu, pid: u32) -> Self {
+        Self { check, probe: MemoryProbe { gpu, pid } }
+    }
+
+    pub(super) fn probe(&self) -> MemoryProbe {
+        self.probe.clone()
+    }
+
+    /// Finds out whether the memory of the worker can be told from that of others.
+    pub(super) async fn observe(&mut self) {
+        let pid = self.probe.pid;
+        if let Err(error) = self.check.observe(pid).await {
+            tracing::warn!(pid, %error, "the memory of a worker is unknown");
+        }
+    }
+
+    /// Waits until the memory of the reaped worker came back. Returns `false` if it did not in time.
+    pub(super) async fn came_back(&self) -> bool {
+        let pid = self.probe.pid;
+        match self.check.memory_returned(pid, Instant::now() + DEADLINE).await {
+            Ok(MemoryReturn::Returned) => true,
+            Ok(MemoryReturn::Held(bytes)) => {
+                tracing::error!(
+                    pid,
+                    bytes,
+                    "the memory of a worker that is gone did not come back"
+                );
+                false
+            }
+            Ok(MemoryReturn::Unproven { used, baseline }) => {
+                // The process is gone, and others may have allocated meanwhile.
+                tracing::warn!(pid, used, baseline, "NVML does not tell whether memory came back");
+                true
+            }
+            Err(error) => {
+                tracing::error!(pid, %error, "the memory of a worker that is gone is unknown");
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! QUIC: the settings that client and node share.
+
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
+
+use socket2::SockRef;
+
+/// The largest datagram that is tried. Large ones carry more bytes for the same work where the network takes them: the
+/// loopback network, and networks with jumbo frames. `quinn` passes ten datagrams to the system in one call. The system
+/// takes at most 64 KiB in one call, and `quinn` does not notice that it refuses more.
+const DATAGRAM: u16 = 6500;
+
+/// The bytes that the system keeps for a socket. The usual 208 KiB overflow before a busy process reads them, and each
+/// overflow looks like a loss of the network.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// The bytes of one lane that may be on the way to a side that does not read them yet.
+const STREAM_WINDOW: u32 = 16 << 20;
+
+/// The bytes of a connection that may be on the way: those of all its streams.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// A connection on which nothing arrives for this time is lost.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Opens a UDP socket. With `server`, it accepts connections.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn endpoint(
+    address: SocketAddr,
+    server: Option<quinn::ServerConfig>,
+) -> io::Result<quinn::Endpoint> {
+    let mut config = quinn::EndpointConfig::default();
+    config.max_udp_payload_size(DATAGRAM).map_err(io::Error::other)?;
+    let socket = UdpSocket::bind(address)?;
+    // The system may give less, or have a limit below its default: then the socket stays as it is.
+    let buffers = SockRef::from(&socket);
+    _ = buffers.set_recv_buffer_size(SOCKET_BUFFER);
+    _ = buffers.set_send_buffer_size(SOCKET_BUFFER);
+    quinn::Endpoint::new(config, server, socket, Arc::new(quinn::TokioRuntime))
+}
+
+/// Returns the settings of a connection.
+pub(crate) fn connection() -> Arc<quinn::TransportConfig> {
+    let mut discovery = quinn::MtuDiscoveryConfig::default();
+    discovery.upper_bound(DATAGRAM);
+    let mut config = quinn::TransportConfig::default();
+    config
+        .mtu_discovery_config(Some(discovery))
+        .stream_receive_window(STREAM_WINDOW.into())
+        .receive_window(CONNECTION_WINDOW.into())
+        .send_window(u64::from(CONNECTION_WINDOW))
+        .keep_alive_interval(Some(IDLE / 5))
+        .max_concurrent_bidi_streams(64u8.into())
+        .max_concurrent_uni_streams(0u8.into())
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(IDLE.try_into().ok());
+    config.into()
+}
