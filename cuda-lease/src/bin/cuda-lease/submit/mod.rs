@@ -98,8 +98,10 @@ fn submit(node: &NodeArgs, args: &SubmitArgs, job: Job) -> Result<Submitted, Fai
         client.close();
         return submitted;
     }
-    let region = args.region_bytes.unwrap_or(0).max(args.output_offset + args.output_bytes);
-    let request = connect::request(node, &args.terms, LEAST_VRAM.max(region + SPARE_VRAM))?;
+    let end = args.output_offset.saturating_add(args.output_bytes);
+    let region = args.region_bytes.unwrap_or(0).max(end);
+    let least = LEAST_VRAM.max(region.saturating_add(SPARE_VRAM));
+    let request = connect::request(node, &args.terms, least)?;
     let lease = request.acquire().map_err(|error| connect::unreachable(node, error))?;
     let submitted = launch(lease.submit_job(job), args);
     lease.close();
