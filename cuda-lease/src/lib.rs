@@ -10,4 +10,4 @@ pub mod wire;
 
 pub use client::{DetachedLease, Job, Lease, LeaseBuilder, NodeClient, Submit, Submitted, burst};
 pub use cuda_core::protocol::Status;
-pub use wire::{DeviceEntry, Exclusivity, TraceContext};
+pub use wire::{DeviceEntry, Exclusivity, LeaseEntry, TraceContext};

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::{array_type::ArrayType, dtype::Dtype, failure::Failure, scalar};
+use command_line::{ArrayType, Dtype, Failure, scalar};
 
 /// A kernel argument of the command line.
 #[derive(Debug)]

@@ -1,11 +1,9 @@
 //! Checks the arguments against the kernel's parameters, before any file is read.
 
-use cuda_core::{ArgumentKind, EntryInfo, ParamInfo};
+use command_line::{Failure, parameter};
+use cuda_core::{ArgumentKind, EntryInfo};
 
-use crate::{
-    arg::{Arg, Value},
-    failure::Failure,
-};
+use crate::arg::{Arg, Value};
 
 /// The size of a device address in bytes.
 const ADDRESS: usize = 8;
@@ -29,30 +27,9 @@ pub(crate) fn check(kernel: &EntryInfo, args: &[Arg]) -> Result<(), Failure> {
             Value::Bytes(_) => continue,
         };
         let kind = if arg.is_float() { ArgumentKind::Float } else { ArgumentKind::Integer };
-        fits(param, size)
-            .and_then(|()| is_kind(param, kind))
+        parameter::has_size(param, size)
+            .and_then(|()| parameter::has_kind(param, kind))
             .map_err(|wrong| wrong.at(format_args!("argument {index} `{}`", arg.text)))?;
     }
     Ok(())
-}
-
-/// Compares the kind of one argument.
-fn is_kind(param: &ParamInfo, kind: ArgumentKind) -> Result<(), Failure> {
-    if kind.fits(param.ty) {
-        return Ok(());
-    }
-    let given = if kind == ArgumentKind::Float { "a float" } else { "an integer" };
-    let (name, ty) = (&param.name, &param.ty);
-    Err(Failure::bad_input(format_args!("is {given}, parameter `{name}` takes {ty}")))
-}
-
-/// Compares the size of one argument.
-pub(crate) fn fits(param: &ParamInfo, size: usize) -> Result<(), Failure> {
-    if size == param.size as usize {
-        return Ok(());
-    }
-    Err(Failure::bad_input(format_args!(
-        "has {size} bytes, parameter `{}` takes {} ({})",
-        param.name, param.size, param.ty
-    )))
 }

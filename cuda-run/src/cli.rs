@@ -3,8 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Parser, error::ErrorKind};
-
-use crate::{failure::Failure, stdout};
+use command_line::{Dimensions, Failure, dimensions, stdout};
 
 /// The maximum number of launches of one run. The times of all launches are kept for the median.
 const MAX_REPEAT: u64 = 1_000_000;
@@ -25,6 +24,10 @@ numpy with ml_dtypes writes them.
 
 --repeat does not reset the arrays between launches: the second launch reads the results of the first.
 
+A device of another machine is leased from its node for the time of the run:
+  --device 'lease://HOST:PORT?min_vram=1GiB&lease_secs=60'
+The other options of the address are exclusive, device, wait, priority, renew_secs, ca, cert, key, server_name.
+
 These options require the CPU device, and select it if --device is omitted:
   --check      reports as faults: reads of uninitialized memory, and data races of a block's threads on shared
                memory. Fails if the kernel changes an in= array
@@ -40,7 +43,7 @@ Exit status:
   0  success
   2  bad input: usage, a file that cannot be read or written, PTX, kernel, arguments, launch shape
   3  the kernel faulted, or the device failed at run time (for example, out of memory)
-  4  no such device, or no driver for it
+  4  no such device, or no driver for it; the node of a lease cannot be reached, or it refuses or ends the lease
 
 If the device cannot load the module, --list prints the kernels anyway and exits with status 2. The CPU device then
 lists every unknown instruction with its count and the line and column of the first occurrence.
@@ -61,7 +64,7 @@ pub(crate) struct Cli {
     /// The kernel's arguments; see below.
     #[arg(value_name = "ARG")]
     pub(crate) args: Vec<OsString>,
-    /// The device: `cpu`, `cuda`, `cuda:1` [default: the first GPU, else cpu].
+    /// The device: `cpu`, `cuda`, `cuda:1`, `lease://HOST:PORT` [default: the first GPU, else cpu].
     #[arg(long)]
     pub(crate) device: Option<String>,
     /// The grid size in blocks.
@@ -112,9 +115,6 @@ impl Cli {
     }
 }
 
-/// The sizes in x, y and z.
-pub(crate) type Dimensions = [u32; 3];
-
 /// Parses the command line. Prints the help or the version if requested, and returns `None` then.
 pub(crate) fn parse() -> Result<Option<Cli>, Failure> {
     match Cli::try_parse() {
@@ -144,28 +144,6 @@ fn usage(error: &clap::Error) -> Failure {
     Failure::bad_input(format_args!("{text}{kernels}; see cuda-run --help"))
 }
 
-/// Parses `X`, `X,Y` or `X,Y,Z`. Omitted numbers are 1.
-fn dimensions(text: &str) -> Result<Dimensions, String> {
-    let mut dimensions = [1; 3];
-    let parts: Vec<_> = text.split(',').collect();
-    if parts.len() > dimensions.len() {
-        return Err(format!("{} dimensions given, the limit is 3", parts.len()));
-    }
-    for (dimension, part) in dimensions.iter_mut().zip(parts) {
-        let number = |_| {
-            format!(
-                "`{part}` is not an integer from 1 to {}; separate dimensions by commas, as in 4,4",
-                u32::MAX
-            )
-        };
-        *dimension = part.parse().map_err(number)?;
-        if *dimension == 0 {
-            return Err("a dimension cannot be 0; the least is 1".into());
-        }
-    }
-    Ok(dimensions)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -175,20 +153,6 @@ mod tests {
     #[test]
     fn clap_command_is_valid() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn omitted_dimensions_are_1() {
-        assert_eq!(dimensions("4"), Ok([4, 1, 1]));
-        assert_eq!(dimensions("4,5"), Ok([4, 5, 1]));
-        assert_eq!(dimensions("4,5,4294967295"), Ok([4, 5, u32::MAX]));
-    }
-
-    #[test]
-    fn invalid_dimensions_are_refused() {
-        for text in ["", "0", "1,0", "1,2,3,4", "1,", "-1", "4x4", " 4", "4294967296"] {
-            assert!(dimensions(text).is_err(), "{text:?}");
-        }
     }
 
     #[test]

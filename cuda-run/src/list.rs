@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
+use command_line::{Failure, stdout};
 use cuda_async::Module;
 use cuda_core::{ParamInfo, protocol::entries};
-
-use crate::{failure::Failure, stdout};
 
 /// Prints every kernel with its parameters.
 pub(crate) fn print(module: &Module) -> Result<(), Failure> {

@@ -7,24 +7,18 @@
 //! 3. [`check`] compares the arguments with the kernel's parameters, and [`place`] copies them to the device.
 //! 4. [`launch`] launches the kernel, and [`outputs`] writes the results.
 //!
-//! Every error is a [`failure::Failure`]: a message and an exit status.
+//! Every error is a [`command_line::Failure`]: a message and an exit status.
 #![deny(unsafe_code)]
 
 mod arg;
-mod array_type;
 mod check;
 mod cli;
 mod device_options;
-mod dtype;
-mod failure;
 mod launch;
 mod list;
-mod npy;
 mod outputs;
 mod place;
 mod run;
-mod scalar;
-mod stdout;
 
 use std::process::ExitCode;
 
@@ -32,6 +26,6 @@ fn main() -> ExitCode {
     let done = cli::parse().and_then(|cli| cli.as_ref().map_or(Ok(()), run::run));
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report("cuda-run"),
     }
 }

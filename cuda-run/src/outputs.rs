@@ -10,9 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use command_line::{ArrayType, Failure, npy};
 use tempfile::{Builder, NamedTempFile};
-
-use crate::{array_type::ArrayType, failure::Failure, npy};
 
 /// The path of an output file.
 pub(crate) struct Destination {

@@ -2,16 +2,11 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use command_line::{ArrayType, Failure, npy, parameter};
 use cuda_async::{DeviceBuffer, DeviceOp, Stream, h2d, uninitialised, zeros};
 use cuda_core::{Access, Arguments, EntryInfo, ParamInfo};
 
-use crate::{
-    arg::{Arg, Value},
-    array_type::ArrayType,
-    check,
-    failure::Failure,
-    npy,
-};
+use crate::arg::{Arg, Value};
 
 /// An argument whose file has been read.
 enum Ready {
@@ -93,11 +88,11 @@ fn read_struct(param: &ParamInfo, file: File) -> Result<Vec<u8>, Failure> {
         metadata if metadata.is_file() => metadata.len(),
         _ => u64::from(param.size),
     };
-    check::fits(param, usize::try_from(size).unwrap_or(usize::MAX))?;
+    parameter::has_size(param, usize::try_from(size).unwrap_or(usize::MAX))?;
     let mut bytes = Vec::new();
     // Reading one byte more shows whether the file is too long.
     file.take(u64::from(param.size) + 1).read_to_end(&mut bytes)?;
-    check::fits(param, bytes.len())?;
+    parameter::has_size(param, bytes.len())?;
     Ok(bytes)
 }
 

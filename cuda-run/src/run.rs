@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use command_line::{Failure, stdout};
 use cuda_async::{DeviceOp, Error, LaunchConfig, Module, Stream, to_host};
 
 use crate::{
@@ -14,11 +15,9 @@ use crate::{
     check,
     cli::Cli,
     device_options::DeviceOptions,
-    failure::Failure,
     launch, list,
     outputs::{self, Destination, Staged},
     place::{self, Placed},
-    stdout,
 };
 
 /// The maximum size of a PTX file in bytes.

@@ -4,6 +4,7 @@
 //! cargo run --release --example digits                       # on the first GPU, else on the CPU
 //! cargo run --release --example digits -- --device cpu       # on a named device: cpu, cuda, cuda:1
 //! cargo run --release --example digits -- --repeat 50        # long enough to measure the throughput
+//! cargo run --release --example digits --features lease -- --device lease://127.0.0.1:5701 # on a leased device
 //! ```
 //!
 //! The program prints the accuracy on the held-out digits, which were not used in the training, and draws a picture of

@@ -35,7 +35,8 @@ const NODE: &str = "node";
 /// | `node.pem`, `node.key` | the node's certificate for all hosts, if a host is given |
 /// | `TENANT.pem`, `TENANT.key` | the certificate of one client each, whose common name is the tenant |
 ///
-/// Keys are ECDSA P-256, and their files have mode 0600. No existing file is overwritten. A node's certificate cannot
+/// Keys are ECDSA P-256, and their files have mode 0600. No existing file is overwritten, unless
+/// [`replace`](DevelopmentCertificates::replace) is set. A node's certificate cannot
 /// act as a client, nor a client's as a node.
 ///
 /// ```no_run
@@ -53,6 +54,7 @@ pub struct DevelopmentCertificates {
     hosts: Vec<String>,
     clients: Vec<String>,
     days: u32,
+    replace: bool,
 }
 
 /// The files that [`DevelopmentCertificates::create`] wrote.
@@ -145,7 +147,13 @@ impl DevelopmentCertificates {
 
     /// Starts with no host and no client, and a validity of 365 days. The directory is created if it does not exist.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), hosts: Vec::new(), clients: Vec::new(), days: 365 }
+        Self {
+            directory: directory.into(),
+            hosts: Vec::new(),
+            clients: Vec::new(),
+            days: 365,
+            replace: false,
+        }
     }
 
     /// Adds a DNS name or IP address under which clients reach the node.
@@ -164,6 +172,11 @@ impl DevelopmentCertificates {
     /// certificate is always valid for `MAX_DAYS`.
     pub fn days(self, days: u32) -> Self {
         Self { days, ..self }
+    }
+
+    /// Replaces existing certificates and keys of the node and of the clients. The authority stays.
+    pub fn replace(self) -> Self {
+        Self { replace: true, ..self }
     }
 
     /// Creates the files. All names and existing files are checked before the first file is written.
@@ -214,7 +227,7 @@ impl DevelopmentCertificates {
 
     fn check_new(&self, name: &str) -> Result<(), DevelopmentCaError> {
         for path in [self.certificate_path(name), self.key_path(name)] {
-            if path.symlink_metadata().is_ok() {
+            if !self.replace && path.symlink_metadata().is_ok() {
                 return Err(DevelopmentCaError::Exists { path });
             }
         }
@@ -269,8 +282,13 @@ impl DevelopmentCertificates {
         key: &KeyPair,
         created: &mut CreatedCertificates,
     ) -> Result<(), DevelopmentCaError> {
-        write_new(self.certificate_path(name), certificate, 0o644, created)?;
-        write_new(self.key_path(name), &key.serialize_pem(), 0o600, created)
+        let (path, key_path) = (self.certificate_path(name), self.key_path(name));
+        if self.replace {
+            remove_old(&path)?;
+            remove_old(&key_path)?;
+        }
+        write_new(path, certificate, 0o644, created)?;
+        write_new(key_path, &key.serialize_pem(), 0o600, created)
     }
 }
 
@@ -347,6 +365,16 @@ fn load_authority(
     Ok(Issuer::from_ca_cert_der(certificate, key)?)
 }
 
+/// Removes a file that is replaced, if there is one. The new file then has the mode that it is created with.
+fn remove_old(path: &Path) -> Result<(), DevelopmentCaError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(DevelopmentCaError::Write { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Creates a file with this mode and writes it, or removes it again.
 fn write_new(
     path: PathBuf,
@@ -370,5 +398,5 @@ fn write_new(
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "node"))]
 mod tests;

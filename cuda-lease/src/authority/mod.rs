@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod client_tls;
-#[cfg(feature = "node")]
+#[cfg(feature = "certs")]
 mod development_ca;
 #[cfg(test)]
 #[cfg(feature = "node")]
@@ -26,7 +26,7 @@ mod tls;
 mod token;
 
 pub use client_tls::ClientTls;
-#[cfg(feature = "node")]
+#[cfg(feature = "certs")]
 pub use development_ca::{CreatedCertificates, DevelopmentCaError, DevelopmentCertificates};
 #[cfg(feature = "node")]
 pub use identity::IdentityError;

@@ -3,10 +3,7 @@
 use std::{
     cell::RefCell,
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -22,6 +19,7 @@ use super::{
     blob::put_blob,
     control::{ControlStream, Request, Unanswered},
     end::{End, lost, unavailable},
+    grant::Grant,
     lanes::{Access, LaneStream, Received},
     link::Link,
     random::random,
@@ -72,34 +70,8 @@ pub(super) struct Connection {
     pub(super) channel: Channel,
     /// The trace of the lease.
     pub(super) trace: Option<TraceContext>,
-}
-
-/// The current state of a grant. A renewal changes it.
-pub(super) struct Grant {
-    pub(super) lease: u64,
-    token: Mutex<Bytes>,
-    generation: AtomicU32,
-    expires: Mutex<Instant>,
-}
-
-impl Grant {
-    pub(super) fn token(&self) -> Bytes {
-        self.token.lock().clone()
-    }
-
-    pub(super) fn expires_in(&self) -> Duration {
-        self.expires.lock().saturating_duration_since(Instant::now())
-    }
-
-    pub(super) fn generation(&self) -> u32 {
-        self.generation.load(Ordering::Relaxed)
-    }
-
-    fn renewed(&self, renewed: &Renewed) {
-        *self.token.lock() = renewed.token.clone();
-        self.generation.store(renewed.generation, Ordering::Relaxed);
-        *self.expires.lock() = Instant::now() + Duration::from_millis(renewed.expires_in_ms);
-    }
+    /// The thread of the connection. `None` once a caller waits for its end.
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 /// A lease that was granted: its terms and its session.
@@ -131,11 +103,14 @@ pub(super) fn open(terms: Terms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
         }
     };
     let started = thread::Builder::new().name(name).spawn(run);
-    started.map_err(|error| Error::host("failed to start the thread of a lease", &error))?;
-    receiver.recv().unwrap_or_else(|_| {
+    let failed = |error| Error::host("failed to start the thread of a lease", &error);
+    let thread = started.map_err(failed)?;
+    let opened = receiver.recv().unwrap_or_else(|_| {
         let cause = "the thread of the connection ended".into();
         Err(Error::Disconnected { address, cause, may_have_run: false })
-    })
+    })?;
+    *opened.connection.thread.lock() = Some(thread);
+    Ok(opened)
 }
 
 impl Connection {
@@ -162,6 +137,15 @@ impl Connection {
         *self.requests.lock() = None;
     }
 
+    /// Ends the lease, and waits until the thread of the connection has ended.
+    pub(super) fn close(&self) {
+        self.free();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            _ = thread.join();
+        }
+    }
+
     pub(super) fn ended(&self) -> Error {
         let (address, cause) = (self.address.clone(), "the lease has ended".into());
         Error::Disconnected { address, cause, may_have_run: false }
@@ -173,7 +157,7 @@ impl Connection {
 
     /// The request that renews the lease for `lease_secs` seconds from now on.
     pub(super) fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
-        renew_request(&self.grant, lease_secs)
+        self.grant.renew_request(lease_secs)
     }
 
     /// Takes the reply to a renewal.
@@ -183,13 +167,6 @@ impl Connection {
         self.grant.renewed(&renewed);
         Ok(())
     }
-}
-
-fn renew_request(grant: &Grant, lease_secs: u32) -> Vec<u8> {
-    let renew = Renew { lease: grant.lease, token: grant.token(), lease_secs };
-    let mut body = Vec::new();
-    renew.encode(&mut body);
-    body
 }
 
 /// The side of the connection's thread.
@@ -245,18 +222,14 @@ impl Driver {
         let [jitter, epoch @ ..] = random::<5>()?;
         let epoch = u32::from_le_bytes(epoch).max(1);
         let link = Link::new(address.clone(), epoch, sink);
-        let grant = Arc::new(Grant {
-            lease: granted.lease,
-            token: Mutex::new(granted.token.clone()),
-            generation: AtomicU32::new(granted.generation),
-            expires: Mutex::new(Instant::now() + Duration::from_millis(granted.expires_in_ms)),
-        });
+        let grant = Arc::new(Grant::new(&granted));
         let (channel, current) = Channel::new(address.clone());
         let connection_of_user = Arc::new(Connection {
             address,
             channel,
             requests: Mutex::new(Some(sender)),
             grant: grant.clone(),
+            thread: Mutex::default(),
             trace: terms.allocate.trace,
         });
         let driver = Self {
@@ -443,7 +416,7 @@ async fn renew_in_time(
             return std::future::pending().await;
         }
         let (reply, receiver) = oneshot::channel();
-        let body = renew_request(grant, lease_secs);
+        let body = grant.renew_request(lease_secs);
         if requests.send(Request { opcode: Renew::OPCODE, body, reply }).is_err() {
             return std::future::pending().await;
         }

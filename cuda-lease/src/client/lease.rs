@@ -184,6 +184,13 @@ impl Lease {
     pub fn free(self) {
         self.connection.free();
     }
+
+    /// As [`free`](Self::free), and waits until the node knows: a second, or the time of a reconnection. A program that
+    /// exits right after its last operation calls this, so that its lease does not last until the node misses the
+    /// connection. Blocks the calling thread.
+    pub fn close(self) {
+        self.connection.close();
+    }
 }
 
 impl Deref for Lease {

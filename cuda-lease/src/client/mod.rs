@@ -4,7 +4,8 @@
 //! commands. They wait in the lanes of [`link`], which [`connection`] sends, on a thread of its own. Events come back to
 //! [`link`], which passes progress on when the bytes of its copies are there ([`transfers`]).
 //!
-//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]).
+//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]; [`burst`] for many
+//! inputs).
 //!
 //! The folder uses `wire`, `session`, `authority`, `transport` and `cuda_core`.
 
@@ -16,6 +17,7 @@ mod burst;
 mod connection;
 mod control;
 mod end;
+mod grant;
 mod lanes;
 mod lease;
 mod link;

@@ -17,7 +17,8 @@ use super::{
 use crate::{
     authority::ClientTls,
     wire::{
-        Allocate, DeviceEntry, Free, Granted, Inventory, InventoryReply, Renew, Renewed, WireError,
+        Allocate, DeviceEntry, Free, Granted, Inventory, InventoryReply, LeaseEntry, Renew,
+        Renewed, WireError,
     },
 };
 
@@ -106,8 +107,20 @@ impl NodeClient {
     /// # Errors
     /// [`Error::Remote`] if the node refuses, [`Error::Disconnected`] if the connection has ended.
     pub fn inventory(&self) -> Result<Vec<DeviceEntry>> {
+        self.listing().map(|reply| reply.devices)
+    }
+
+    /// Lists the leases of this client's tenant.
+    ///
+    /// # Errors
+    /// As [`inventory`](Self::inventory).
+    pub fn leases(&self) -> Result<Vec<LeaseEntry>> {
+        self.listing().map(|reply| reply.leases)
+    }
+
+    fn listing(&self) -> Result<InventoryReply> {
         let reply = self.request(Inventory::OPCODE, |out| Inventory {}.encode(out))?;
-        Ok(self.read(InventoryReply::decode(&reply))?.devices)
+        self.read(InventoryReply::decode(&reply))
     }
 
     /// Requests a lease with the terms of `request` that outlives this connection. The node of `request` is ignored, and

@@ -76,12 +76,6 @@ message! {
     /// Lists the devices of a node.
     Inventory = opcode::INVENTORY; {}
 
-    /// The reply to [`Inventory`].
-    InventoryReply = opcode::INVENTORY | opcode::REPLY; {
-        /// The devices.
-        devices: Vec<DeviceEntry>,
-    }
-
     /// The reply to a request that the node does not carry out.
     Refused = opcode::REFUSED; {
         /// The reason.
@@ -89,6 +83,71 @@ message! {
         /// The reason in words, and what to do.
         detail: String,
     }
+}
+
+/// The tag of the additional field of an [`InventoryReply`] with the leases.
+const LEASES: u16 = 1;
+
+/// The reply to [`Inventory`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct InventoryReply {
+    /// The devices.
+    pub devices: Vec<DeviceEntry>,
+    /// The leases of the tenant that asks. They travel as the additional field 1, which is left out if there are none.
+    pub leases: Vec<LeaseEntry>,
+}
+
+impl InventoryReply {
+    /// The opcode of this message.
+    pub const OPCODE: u16 = opcode::INVENTORY | opcode::REPLY;
+
+    /// Appends the body of this message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut leases = Vec::new();
+        if !self.leases.is_empty() {
+            Writer::new(&mut leases).put_list(&self.leases, |w, lease| lease.put(w));
+        }
+        let mut w = Writer::new(out);
+        w.put_list(&self.devices, |w, device| device.put(w));
+        if !leases.is_empty() {
+            w.put(LEASES).put_bytes(&leases);
+        }
+    }
+
+    /// Reads a body of this message.
+    ///
+    /// # Errors
+    /// An error if the bytes are no such message.
+    pub fn decode(body: &[u8]) -> Result<Self, WireError> {
+        let mut r = Reader::new(body);
+        let (devices, mut leases) = (r.get()?, Vec::new());
+        r.finish_with(|tag, field| {
+            if tag == LEASES {
+                leases = field.get()?;
+            }
+            Ok(tag == LEASES)
+        })?;
+        Ok(Self { devices, leases })
+    }
+}
+
+/// A lease of the tenant that asks for the inventory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseEntry {
+    /// The id.
+    pub lease: u64,
+    /// The device, such as `cuda:0`.
+    pub device: String,
+    /// The memory quota in bytes.
+    pub memory: u64,
+    /// The exclusivity class.
+    pub exclusivity: Exclusivity,
+    /// The time until the lease expires, in milliseconds. 0 once its end has begun.
+    pub expires_in_ms: u64,
+    /// Whether its client is connected, or it is detached and needs none.
+    pub connected: bool,
+    /// Whether its end has begun.
+    pub ending: bool,
 }
 
 /// A device of a node.
@@ -177,5 +236,57 @@ impl Field for DeviceEntry {
             max_leases: r.get()?,
             fenced: r.get()?,
         })
+    }
+}
+
+impl Field for LeaseEntry {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.lease).put_text(&self.device).put(self.memory).put(self.exclusivity);
+        w.put(self.expires_in_ms).put(self.connected).put(self.ending);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self {
+            lease: r.get()?,
+            device: r.get()?,
+            memory: r.get()?,
+            exclusivity: r.get()?,
+            expires_in_ms: r.get()?,
+            connected: r.get()?,
+            ending: r.get()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(leases: &[LeaseEntry]) -> Vec<u8> {
+        let mut out = Vec::new();
+        InventoryReply { devices: Vec::new(), leases: leases.to_vec() }.encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn leases_of_an_inventory_are_an_additional_field() {
+        assert_eq!(encoded(&[]), [0; 4]);
+        let lease = LeaseEntry {
+            lease: 7,
+            device: "cpu".into(),
+            memory: 1 << 20,
+            exclusivity: Exclusivity::Device,
+            expires_in_ms: 1500,
+            connected: true,
+            ending: false,
+        };
+        let bytes = encoded(std::slice::from_ref(&lease));
+        assert_eq!(bytes[..10], [0, 0, 0, 0, 1, 0, (bytes.len() - 10) as u8, 0, 0, 0]);
+        assert_eq!(InventoryReply::decode(&bytes).unwrap().leases, [lease]);
+        // A client that does not know the field skips it.
+        let mut old = Reader::new(&bytes);
+        assert_eq!(old.get::<Vec<DeviceEntry>>(), Ok(Vec::new()));
+        assert_eq!(old.finish(), Ok(()));
+        assert!(InventoryReply::decode(&bytes[..bytes.len() - 1]).is_err());
     }
 }

@@ -38,8 +38,8 @@ pub use frame::{
 };
 pub use greeting::{Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
 pub use lease::{
-    Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, Refused, Renew,
-    Renewed,
+    Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, LeaseEntry,
+    Refused, Renew, Renewed,
 };
 pub use submit::{PutBlob, Submit, Submitted};
 pub use trace::{HexId, TraceContext};

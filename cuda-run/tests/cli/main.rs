@@ -5,6 +5,8 @@ mod cpu_checks;
 mod failures;
 mod files;
 mod kernels;
+#[cfg(feature = "lease")]
+mod leases;
 mod npy;
 mod options;
 mod support;

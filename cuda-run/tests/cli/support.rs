@@ -131,13 +131,33 @@ pub(crate) fn has_gpu() -> bool {
     })
 }
 
-/// Makes `fn name(device: &'static str)` a test on the CPU device, and on a GPU if there is one.
+/// Returns the address of leases from a node in this process, which serves a CPU device until the process ends.
+#[cfg(feature = "lease")]
+pub(crate) fn lease() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| {
+        use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+        let device = DeviceOptions::in_process(cuda_cpu::CpuProvider::default());
+        let node = Node::start(NodeOptions::loopback(vec![device])).unwrap();
+        let address = format!("lease://{}?min_vram=256MiB&wait=60", node.address());
+        std::mem::forget(node);
+        address
+    })
+}
+
+/// Makes `fn name(device: &'static str)` a test on the CPU device, on a leased one, and on a GPU if there is one.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident)*) => {
         mod cpu {
             $(#[test] fn $name() {
                 super::$name("cpu");
+            })*
+        }
+        #[cfg(feature = "lease")]
+        mod lease {
+            $(#[test] fn $name() {
+                super::$name($crate::support::lease());
             })*
         }
         mod cuda {

@@ -88,6 +88,8 @@ impl<'a> Submit<'a> {
         output_offset(bytes: u64);
         /// Sets the maximum number of bytes of the output, at most 64 MiB. The default is 0: no output.
         max_output(bytes: u64);
+        /// Sets a callback for the progress of the input. See [`Job::on_sent`].
+        on_sent(progress: impl Fn(u64) + Send + Sync + 'static);
         /// Sets the span that the submit belongs to. See [`Job::trace_parent`].
         trace_parent(parent: TraceContext);
     }
@@ -102,6 +104,11 @@ impl<'a> Submit<'a> {
     pub fn input<T: Element>(mut self, values: &[T]) -> Self {
         self.job = self.job.input(values);
         self
+    }
+
+    /// Returns the number of bytes of the input.
+    pub fn input_len(&self) -> usize {
+        self.job.input.len()
     }
 
     /// Runs the kernel, and blocks the calling thread until its output is here.

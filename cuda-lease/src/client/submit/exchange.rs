@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cuda_core::{Error, Result, protocol::Status};
-use quinn::RecvStream;
+use quinn::{RecvStream, SendStream, WriteError};
 use tracing::Instrument;
 
 use super::{call::Submitted, channel::Channel, job::Job};
@@ -14,6 +14,9 @@ use crate::{
     },
     wire::{self, FrameBuffer, TraceContext, WireError, put_frame},
 };
+
+/// The bytes of an input between two reports of its progress.
+const REPORTED: usize = 256 << 10;
 
 /// The lease that runs a job.
 #[derive(Debug, Clone)]
@@ -138,7 +141,7 @@ async fn send(
         );
     }
     // A node that refuses stops the stream, and its reply has the reason.
-    if send.write_all(&out).await.is_ok() && send.write_chunk(job.input.clone()).await.is_ok() {
+    if send.write_all(&out).await.is_ok() && send_input(&mut send, job).await.is_ok() {
         _ = send.finish();
     }
     let mut buffer = FrameBuffer::default();
@@ -155,6 +158,21 @@ async fn send(
         bytes => following(&mut receive, &mut buffer, bytes).await?,
     };
     Ok(Ok((submitted, output)))
+}
+
+/// Sends the input behind the frame.
+async fn send_input(send: &mut SendStream, job: &Job) -> std::result::Result<(), WriteError> {
+    let Some(progress) = &job.progress else { return send.write_chunk(job.input.clone()).await };
+    let (mut input, mut sent) = (job.input.clone(), 0);
+    progress.report(sent);
+    while !input.is_empty() {
+        let part = input.split_to(input.len().min(REPORTED));
+        let length = part.len() as u64;
+        send.write_chunk(part).await?;
+        sent += length;
+        progress.report(sent);
+    }
+    Ok(())
 }
 
 /// Reads the output behind the frame.

@@ -1,5 +1,7 @@
 //! The description of a stateless submit.
 
+use std::{fmt, sync::Arc};
+
 use bytes::Bytes;
 use cuda_core::{Element, LaunchConfig};
 
@@ -23,7 +25,24 @@ pub struct Job {
     pub(super) input: Bytes,
     pub(super) output_offset: u64,
     pub(super) max_output: u64,
+    pub(super) progress: Option<Progress>,
     pub(super) trace: Option<TraceContext>,
+}
+
+/// The callback that counts the sent bytes of an input.
+#[derive(Clone)]
+pub(super) struct Progress(Arc<dyn Fn(u64) + Send + Sync>);
+
+impl Progress {
+    pub(super) fn report(&self, sent: u64) {
+        (self.0)(sent);
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Progress")
+    }
 }
 
 impl Job {
@@ -49,6 +68,7 @@ impl Job {
             input: Bytes::new(),
             output_offset: 0,
             max_output: 0,
+            progress: None,
             trace: None,
         }
     }
@@ -116,6 +136,13 @@ impl Job {
     /// The default is 0: no output.
     pub fn max_output(mut self, bytes: u64) -> Self {
         self.max_output = bytes;
+        self
+    }
+
+    /// Sets a callback that is called with the number of bytes of the input that were sent so far. It runs on the thread of
+    /// the connection, so it returns quickly. If the job is sent again, the number begins at 0 again.
+    pub fn on_sent(mut self, progress: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Progress(Arc::new(progress)));
         self
     }
 

@@ -108,7 +108,7 @@ impl Request {
                 Free::OPCODE
             }
             Self::Inventory => {
-                let reply: InventoryReply = leases.inventory();
+                let reply: InventoryReply = leases.inventory(client);
                 reply.encode(&mut out);
                 Inventory::OPCODE
             }

@@ -1,6 +1,7 @@
 //! The leases of a node: requests of clients, and the lease table that decides on them.
 
 mod actions;
+mod inventory;
 mod memory;
 mod operator;
 mod status;
@@ -36,7 +37,7 @@ use crate::{
         metrics::{Meter, NodeMetrics},
         quotas::Quotas,
     },
-    wire::{Allocate, DeviceEntry, Granted, InventoryReply, Limits, Renewed},
+    wire::{Allocate, Granted, Limits, Renewed},
 };
 
 type Table<T> = Result<T, crate::node::leases::Refusal>;
@@ -409,24 +410,6 @@ impl Leases {
     /// The metrics of the node.
     pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
         &self.metrics
-    }
-
-    /// Lists the devices.
-    pub(super) fn inventory(self: &Arc<Self>) -> InventoryReply {
-        self.change(|state, _| {
-            let entry = |view: crate::node::leases::SlotView<'_>| {
-                let info = self.slots.get(view.id.0)?.info.clone();
-                Some(DeviceEntry {
-                    info,
-                    capacity: view.capacity,
-                    free: view.capacity.saturating_sub(view.used),
-                    leases: view.leases as u32,
-                    max_leases: view.max_leases,
-                    fenced: view.is_fenced,
-                })
-            };
-            InventoryReply { devices: state.table.slots().filter_map(entry).collect() }
-        })
     }
 
     /// Replaces the quotas of tenants.

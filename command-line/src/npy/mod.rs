@@ -10,7 +10,10 @@ use std::io::{Read, Write};
 use crate::{array_type::ArrayType, failure::Failure};
 
 /// Reads an array. Memory is allocated as bytes are read, not for the size that the header states.
-pub(crate) fn read(mut file: impl Read) -> Result<(ArrayType, Vec<u8>), Failure> {
+///
+/// # Errors
+/// A failure of bad input that says what is wrong with the file.
+pub fn read(mut file: impl Read) -> Result<(ArrayType, Vec<u8>), Failure> {
     let array = header::read(&mut file)?;
     let mut bytes = Vec::new();
     // Reading one byte more shows whether the file is too long.
@@ -30,7 +33,10 @@ pub(crate) fn read(mut file: impl Read) -> Result<(ArrayType, Vec<u8>), Failure>
 }
 
 /// Writes an array as an `.npy` file of version 1.0.
-pub(crate) fn write(mut file: impl Write, array: &ArrayType, bytes: &[u8]) -> std::io::Result<()> {
+///
+/// # Errors
+/// The error of the file.
+pub fn write(mut file: impl Write, array: &ArrayType, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(&header::format(array))?;
     file.write_all(bytes)?;
     file.flush()

@@ -2,7 +2,11 @@
 
 use std::io::{ErrorKind, Read};
 
-use crate::{array_type::ArrayType, array_type::MAX_DIMENSIONS, dtype::Dtype, failure::Failure};
+use crate::{
+    array_type::{ArrayType, MAX_DIMENSIONS},
+    dtype::Dtype,
+    failure::Failure,
+};
 
 /// The maximum length of the dict in bytes. Only structured types need more than a few hundred.
 const MAX_DICT: usize = 1 << 16;
@@ -13,7 +17,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGNMENT: usize = 64;
 
 /// Reads the header, up to the first byte of the array.
-pub(crate) fn read(file: &mut impl Read) -> Result<ArrayType, Failure> {
+pub(super) fn read(file: &mut impl Read) -> Result<ArrayType, Failure> {
     let start: [u8; 8] = exactly(file)?;
     if !start.starts_with(MAGIC) {
         return Err(Failure::bad_input("not an .npy file"));
@@ -40,7 +44,7 @@ pub(crate) fn read(file: &mut impl Read) -> Result<ArrayType, Failure> {
 }
 
 /// Formats a padded header of version 1.0.
-pub(crate) fn format(array: &ArrayType) -> Vec<u8> {
+pub(super) fn format(array: &ArrayType) -> Vec<u8> {
     let lengths: String = array.shape().iter().map(|length| format!("{length}, ")).collect();
     // A Python tuple of one element keeps its comma.
     let shape =

@@ -5,11 +5,11 @@ use std::fmt;
 use crate::dtype::Dtype;
 
 /// The maximum number of dimensions of an array, which is the limit of numpy 1.
-pub(crate) const MAX_DIMENSIONS: usize = 32;
+pub const MAX_DIMENSIONS: usize = 32;
 
 /// The type and shape of an array. The size in bytes fits in `isize`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ArrayType {
+pub struct ArrayType {
     dtype: Dtype,
     shape: Vec<usize>,
     bytes: usize,
@@ -17,7 +17,10 @@ pub(crate) struct ArrayType {
 
 impl ArrayType {
     /// Creates an array type. Like numpy, refuses a shape that is too large even if one of its dimensions is 0.
-    pub(crate) fn new(dtype: Dtype, shape: Vec<usize>) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The limit that the shape exceeds, in words.
+    pub fn new(dtype: Dtype, shape: Vec<usize>) -> Result<Self, String> {
         if shape.len() > MAX_DIMENSIONS {
             return Err(format!("more than {MAX_DIMENSIONS} dimensions, which is the limit"));
         }
@@ -31,16 +34,18 @@ impl ArrayType {
         Ok(Self { dtype, shape, bytes })
     }
 
-    pub(crate) fn dtype(&self) -> Dtype {
+    /// The type of the elements.
+    pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    pub(crate) fn shape(&self) -> &[usize] {
+    /// The length of each dimension.
+    pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
     /// The size of the array in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 }

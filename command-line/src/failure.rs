@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use cuda_async::Error;
+use cuda_core::{Error, protocol::Status as NodeStatus};
 
 /// The maximum length of a line on stderr, in characters. Longer lines are truncated.
 const LONGEST_LINE: usize = 1000;
@@ -16,18 +16,18 @@ const LONGEST_LOG: usize = 200_000;
 
 /// The exit statuses other than 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub enum Status {
     /// The input cannot be used, or a file cannot be read or written.
     BadInput = 2,
     /// The kernel faulted, or the device failed.
     Failed = 3,
-    /// The device does not exist, or its driver is missing.
-    NoDevice = 4,
+    /// The device does not exist, its driver is missing, or its node refuses or cannot be reached.
+    Unavailable = 4,
 }
 
 /// An exit status and a message.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     status: Status,
     message: String,
     /// Whether the message is a device's load log.
@@ -36,28 +36,33 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Creates a failure of the user's input.
-    pub(crate) fn bad_input(message: impl Display) -> Self {
+    pub fn bad_input(message: impl Display) -> Self {
         Self { status: Status::BadInput, message: message.to_string(), is_log: false }
     }
 
     /// Creates a failure of the run on the device.
-    pub(crate) fn failed(message: impl Display) -> Self {
+    pub fn failed(message: impl Display) -> Self {
         Self { status: Status::Failed, ..Self::bad_input(message) }
     }
 
     /// Prepends `place` to the message.
-    pub(crate) fn at(mut self, place: impl Display) -> Self {
+    pub fn at(mut self, place: impl Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
     }
 
     /// Whether the device could not load the module.
-    pub(crate) fn is_of_module(&self) -> bool {
+    pub fn is_of_module(&self) -> bool {
         self.is_log
     }
 
-    /// Prints the failure and returns the exit status.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Creates a failure of a device or a node that is not available.
+    pub fn unavailable(message: impl Display) -> Self {
+        Self { status: Status::Unavailable, ..Self::bad_input(message) }
+    }
+
+    /// Prints the failure after the name of the program, and returns the exit status.
+    pub fn report(&self, program: &str) -> ExitCode {
         let text = if self.is_log {
             let lines = self.message.lines().map(|line| one_line(line, LONGEST_LINE));
             cut(lines.collect::<Vec<_>>().join("\n  "), LONGEST_LOG)
@@ -65,7 +70,7 @@ impl Failure {
             one_line(&self.message, LONGEST_LINE)
         };
         // If stderr is closed, the message is discarded.
-        let _ = writeln!(io::stderr(), "cuda-run: {text}");
+        let _ = writeln!(io::stderr(), "{program}: {text}");
         ExitCode::from(self.status as u8)
     }
 }
@@ -83,25 +88,42 @@ impl From<io::Error> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let status = match error {
-            Error::NoDevice { .. } | Error::NoDriver { .. } | Error::DriverUnusable { .. } => {
-                Status::NoDevice
-            }
+            Error::NoDevice { .. }
+            | Error::NoDriver { .. }
+            | Error::DriverUnusable { .. }
+            | Error::Disconnected { .. } => Status::Unavailable,
+            Error::Remote { status, .. } => of_node(status),
             Error::InvalidPtx { .. }
             | Error::PtxTooNew { .. }
             | Error::LoadFailed { .. }
             | Error::NoSuchKernel { .. }
             | Error::NoSuchVariable { .. }
             | Error::Arguments { .. }
-            | Error::InvalidLaunch { .. } => Status::BadInput,
+            | Error::InvalidLaunch { .. }
+            | Error::Misuse { .. } => Status::BadInput,
             _ => Status::Failed,
         };
-        let is_log = matches!(error, Error::LoadFailed { .. });
+        let is_log = matches!(
+            error,
+            Error::LoadFailed { .. } | Error::Remote { status: NodeStatus::LoadFailed, .. }
+        );
         // `Error::Fault` adds advice for programs, which does not apply on the command line.
         let message = match error {
             Error::Fault(fault) => format!("the device faulted: {fault}"),
             error => error.to_string(),
         };
         Self { status, message, is_log }
+    }
+}
+
+/// The exit status for the status of a node.
+fn of_node(status: NodeStatus) -> Status {
+    match status {
+        NodeStatus::BadRequest | NodeStatus::LoadFailed => Status::BadInput,
+        NodeStatus::LaunchFailed | NodeStatus::WriteFailed | NodeStatus::ReadFailed => {
+            Status::Failed
+        }
+        _ => Status::Unavailable,
     }
 }
 
@@ -144,8 +166,13 @@ mod tests {
     fn errors_map_to_exit_statuses() {
         let status = |error: Error| Failure::from(error).status;
         let no_device = Error::NoDevice { address: "tpu".into(), available: "`cpu`".into() };
-        assert_eq!(status(no_device), Status::NoDevice);
+        assert_eq!(status(no_device), Status::Unavailable);
         assert_eq!(status(Error::InvalidPtx { detail: String::new() }), Status::BadInput);
         assert_eq!(status(Error::OutOfHostMemory { requested: 1 }), Status::Failed);
+        let of_node =
+            |status| Error::Remote { address: "node".into(), status, detail: String::new() };
+        assert_eq!(status(of_node(NodeStatus::LoadFailed)), Status::BadInput);
+        assert_eq!(status(of_node(NodeStatus::LaunchFailed)), Status::Failed);
+        assert_eq!(status(of_node(NodeStatus::CapacityExceeded)), Status::Unavailable);
     }
 }

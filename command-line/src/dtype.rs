@@ -2,19 +2,32 @@
 
 /// A numeric type that the command line and `.npy` files can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dtype {
+pub enum Dtype {
+    /// A byte that is 0 or 1.
     Bool,
+    /// A signed integer of 8 bits.
     I8,
+    /// An unsigned integer of 8 bits.
     U8,
+    /// A signed integer of 16 bits.
     I16,
+    /// An unsigned integer of 16 bits.
     U16,
+    /// A signed integer of 32 bits.
     I32,
+    /// An unsigned integer of 32 bits.
     U32,
+    /// A signed integer of 64 bits.
     I64,
+    /// An unsigned integer of 64 bits.
     U64,
+    /// A float of 16 bits.
     F16,
+    /// A bfloat16: the upper half of an `f32`.
     Bf16,
+    /// A float of 32 bits.
     F32,
+    /// A float of 64 bits.
     F64,
 }
 
@@ -38,17 +51,20 @@ const NAMES: [(Dtype, &str, &str); 13] = [
 
 impl Dtype {
     /// Returns all names on the command line, separated by spaces.
-    pub(crate) fn all() -> String {
+    pub fn all() -> String {
         NAMES.map(|(_, name, _)| name).join(" ")
     }
 
     /// Returns the type with this name on the command line.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         NAMES.iter().find(|(_, known, _)| *known == name).map(|(dtype, ..)| *dtype)
     }
 
     /// Returns the type with this `descr` in an `.npy` file.
-    pub(crate) fn described(descr: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The reason why there is none, in words.
+    pub fn described(descr: &str) -> Result<Self, String> {
         let unsupported = || format!("the dtype `{descr}` is not supported");
         let kind = descr.strip_prefix(['<', '>', '|', '=']).ok_or_else(unsupported)?;
         let known = NAMES.iter().find(|(.., known)| known[1..] == *kind);
@@ -60,17 +76,17 @@ impl Dtype {
     }
 
     /// The name on the command line.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         self.names().1
     }
 
     /// The `descr` in an `.npy` file.
-    pub(crate) fn descr(self) -> &'static str {
+    pub fn descr(self) -> &'static str {
         self.names().2
     }
 
     /// The size of one element in bytes.
-    pub(crate) const fn size(self) -> usize {
+    pub const fn size(self) -> usize {
         match self {
             Dtype::Bool | Dtype::I8 | Dtype::U8 => 1,
             Dtype::I16 | Dtype::U16 | Dtype::F16 | Dtype::Bf16 => 2,

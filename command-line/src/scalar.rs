@@ -1,4 +1,4 @@
-//! Converts the value of a scalar argument to bytes.
+//! Converts numbers from text to bytes and back.
 
 use half::{bf16, f16};
 
@@ -8,7 +8,7 @@ use crate::dtype::Dtype;
 ///
 /// # Errors
 /// If the value is out of range. It is never wrapped, and never rounded to infinity.
-pub(crate) fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
+pub fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
     macro_rules! integer {
         ($ty:ty) => {
             <$ty>::try_from(integer(text)?).map(|value| value.to_le_bytes().to_vec()).map_err(
@@ -40,6 +40,36 @@ pub(crate) fn parse(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
         Dtype::F32 => float!(f32, float(text)?),
         Dtype::F64 => float!(f64, float(text)?),
         Dtype::Bool => Err("bool is not a scalar type; write `u8=0` or `u8=1`".into()),
+    }
+}
+
+/// Formats the bytes of a number, so that [`parse`] gives the same bytes for the text (but for the payload of a NaN).
+///
+/// # Panics
+/// If `bytes` has not the size of `dtype`.
+pub fn format(dtype: Dtype, bytes: &[u8]) -> String {
+    macro_rules! number {
+        ($ty:ty) => {{
+            let mut array = [0; size_of::<$ty>()];
+            array.copy_from_slice(bytes);
+            <$ty>::from_le_bytes(array)
+        }};
+    }
+    match dtype {
+        Dtype::Bool => (number!(u8) != 0).to_string(),
+        Dtype::I8 => number!(i8).to_string(),
+        Dtype::U8 => number!(u8).to_string(),
+        Dtype::I16 => number!(i16).to_string(),
+        Dtype::U16 => number!(u16).to_string(),
+        Dtype::I32 => number!(i32).to_string(),
+        Dtype::U32 => number!(u32).to_string(),
+        Dtype::I64 => number!(i64).to_string(),
+        Dtype::U64 => number!(u64).to_string(),
+        // `Debug` prints a number without a fraction as `1.0`.
+        Dtype::F16 => format!("{:?}", number!(f16).to_f32()),
+        Dtype::Bf16 => format!("{:?}", number!(bf16).to_f32()),
+        Dtype::F32 => format!("{:?}", number!(f32)),
+        Dtype::F64 => format!("{:?}", number!(f64)),
     }
 }
 
@@ -132,5 +162,23 @@ mod tests {
             assert!(parse(dtype, text).unwrap_err().contains("out of range"), "{text}");
         }
         assert!(parse(Dtype::Bool, "1").is_err());
+    }
+
+    #[test]
+    fn formatted_numbers_parse_to_the_same_bytes() {
+        for (dtype, text) in [
+            (Dtype::I8, "-128"),
+            (Dtype::U16, "65535"),
+            (Dtype::I64, "-9223372036854775808"),
+            (Dtype::U64, "18446744073709551615"),
+            (Dtype::F16, "0.33325195"),
+            (Dtype::Bf16, "-2.0"),
+            (Dtype::F32, "256.0"),
+            (Dtype::F32, "inf"),
+            (Dtype::F64, "1e-300"),
+        ] {
+            assert_eq!(format(dtype, &parse(dtype, text).unwrap()), text);
+        }
+        assert_eq!(format(Dtype::Bool, &[1]), "true");
     }
 }

@@ -1,0 +1,64 @@
+//! Connects to the node that the command line names.
+
+use std::time::Duration;
+
+use command_line::Failure;
+use cuda_core::Error;
+use cuda_lease::{LeaseBuilder, NodeClient, authority::ClientTls};
+
+use crate::options::{NodeArgs, TermsArgs};
+
+/// Connects to the node.
+pub(crate) fn client(node: &NodeArgs) -> Result<NodeClient, Failure> {
+    NodeClient::connect(node.address(), tls(node)?).map_err(|error| unreachable(node, error))
+}
+
+/// Creates the request for a lease with these terms. `least` is the memory if the command line states none.
+pub(crate) fn request(
+    node: &NodeArgs,
+    terms: &TermsArgs,
+    least: u64,
+) -> Result<LeaseBuilder, Failure> {
+    let mut request = LeaseBuilder::new(node.address())
+        .tls(tls(node)?)
+        .min_vram(terms.min_vram.unwrap_or(least))
+        .lease_secs(terms.lease_secs)
+        .exclusive(terms.exclusive.into())
+        .wait(Duration::from_secs(terms.wait))
+        .priority(terms.priority);
+    if let Some(device) = &terms.device {
+        request = request.on_device(device);
+    }
+    Ok(request)
+}
+
+/// Returns the failure of a connection that was not made.
+pub(crate) fn unreachable(node: &NodeArgs, error: Error) -> Failure {
+    match error {
+        Error::Disconnected { address, cause, .. } => Failure::unavailable(format_args!(
+            "{address}: {cause}; check --node, and that cuda-node runs there"
+        )),
+        // The address is that of a lease in a program. Here it is an option.
+        Error::Misuse { detail, .. } => {
+            Failure::bad_input(detail).at(format_args!("--node {}", node.address()))
+        }
+        error => error.into(),
+    }
+}
+
+fn tls(node: &NodeArgs) -> Result<ClientTls, Failure> {
+    let tls = match (&node.ca, &node.cert, &node.key) {
+        (None, None, None) => ClientTls::loopback(),
+        (Some(ca), None, None) => ClientTls::with_ca(ca),
+        (Some(ca), Some(cert), Some(key)) => ClientTls::with_ca(ca).client_certificate(cert, key),
+        _ => {
+            return Err(Failure::bad_input(
+                "--ca, --cert and --key belong together; state all three, or --ca alone",
+            ));
+        }
+    };
+    Ok(match &node.server_name {
+        Some(name) => tls.server_name(name),
+        None => tls,
+    })
+}

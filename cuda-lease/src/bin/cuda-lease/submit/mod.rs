@@ -1,0 +1,135 @@
+//! Runs a kernel once.
+//!
+//! 1. [`image`] reads the kernel's file, and [`argument`] checks the arguments against the kernel's parameters.
+//! 2. [`files`] reads the input, and [`output`] checks that the output can be written, in its format.
+//! 3. The job runs on an allocated lease, or on a lease that ends with this program.
+
+mod argument;
+mod files;
+mod image;
+mod output;
+
+use std::io::Write;
+
+use bytes::Bytes;
+use command_line::Failure;
+use cuda_core::{Error, LaunchConfig};
+use cuda_lease::{Job, Submit, Submitted, wire};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{
+    connect,
+    options::{NodeArgs, SubmitArgs},
+    saved::Named,
+};
+
+use image::Image;
+use output::Output;
+
+/// The least memory of a lease that is made for one submit: 256 MiB.
+const LEAST_VRAM: u64 = 256 << 20;
+
+/// The memory of such a lease besides the region.
+const SPARE_VRAM: u64 = 64 << 20;
+
+/// The maximum number of threads of a block, on every device.
+const MAX_THREADS: u64 = 1024;
+
+/// The size of an input from which a progress bar is shown.
+const LARGE: usize = 1 << 20;
+
+/// Runs the kernel, and writes its output.
+pub(crate) fn run(node: &NodeArgs, args: &SubmitArgs) -> Result<(), Failure> {
+    check_sizes(args)?;
+    let image = Image::read(args)?;
+    let arguments = argument::read(&args.args, image.entry(&args.kernel)?)?;
+    let input = match &args.input {
+        Some(path) => files::read(path, wire::Submit::INPUT_LIMIT)?.bytes,
+        None => Vec::new(),
+    };
+    let output = Output::new(args)?;
+    let submitted = submit(node, args, job(args, image, arguments, input.into()))?;
+    // The text that the kernel printed. If stderr is closed, it is discarded.
+    _ = std::io::stderr().write_all(submitted.text.as_bytes());
+    output.write(&submitted.output)
+}
+
+/// Checks the sizes that need no file and no node.
+fn check_sizes(args: &SubmitArgs) -> Result<(), Failure> {
+    let threads: u64 = args.block.iter().map(|&it| u64::from(it)).fold(1, u64::saturating_mul);
+    if threads > MAX_THREADS {
+        return Err(Failure::bad_input(format_args!(
+            "--block: a block of {threads} threads, the limit is {MAX_THREADS}; use more blocks (--grid)"
+        )));
+    }
+    let (bytes, limit) = (args.output_bytes, wire::Submit::OUTPUT_LIMIT);
+    if bytes > limit {
+        return Err(Failure::bad_input(format_args!(
+            "--output-bytes {bytes}: the limit is {limit} bytes (64 MiB); read less, at another --output-offset"
+        )));
+    }
+    args.format.check(bytes)?;
+    let end = args.output_offset.saturating_add(bytes);
+    match args.region_bytes {
+        Some(region) if region > 0 && end > region => Err(Failure::bad_input(format_args!(
+            "the output ends at byte {end}, the region has {region}; use a larger --region-bytes"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn job(args: &SubmitArgs, image: Image, arguments: Vec<Vec<u8>>, input: Bytes) -> Job {
+    let config = LaunchConfig { grid: args.grid, block: args.block, shared_bytes: args.shared };
+    let job = image
+        .job(&args.kernel)
+        .config(config)
+        .input_bytes(input)
+        .region_bytes(args.region_bytes.unwrap_or(0))
+        .output_offset(args.output_offset)
+        .max_output(args.output_bytes);
+    arguments.iter().fold(job, |job, bytes| job.arg_bytes(bytes))
+}
+
+/// Runs the job on the lease that the command line names, or on one of its own.
+fn submit(node: &NodeArgs, args: &SubmitArgs, job: Job) -> Result<Submitted, Failure> {
+    if let Some(named) = Named::of(args.lease.as_deref(), args.token.as_deref())? {
+        let client = connect::client(&node.of_lease(named.node()))?;
+        let submitted = launch(client.submit(named.lease, named.token, job), args);
+        client.close();
+        return submitted;
+    }
+    let end = args.output_offset.saturating_add(args.output_bytes);
+    let region = args.region_bytes.unwrap_or(0).max(end);
+    let least = LEAST_VRAM.max(region.saturating_add(SPARE_VRAM));
+    let request = connect::request(node, &args.terms, least)?;
+    let lease = request.acquire().map_err(|error| connect::unreachable(node, error))?;
+    let submitted = launch(lease.submit_job(job), args);
+    lease.close();
+    submitted
+}
+
+fn launch(submit: Submit<'_>, args: &SubmitArgs) -> Result<Submitted, Failure> {
+    let (submit, bar) = with_progress(submit);
+    let submitted = submit.launch();
+    bar.finish_and_clear();
+    submitted.map_err(|error| match error {
+        // The node names itself and its status, which the exit status tells. The user knows the kernel.
+        Error::Remote { .. } => Failure::from(error).at(format_args!("kernel `{}`", args.kernel)),
+        error => error.into(),
+    })
+}
+
+/// Shows the progress of a large input on stderr, if that is a terminal.
+fn with_progress(submit: Submit<'_>) -> (Submit<'_>, ProgressBar) {
+    let length = submit.input_len();
+    if length < LARGE {
+        return (submit, ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()));
+    }
+    const LOOK: &str =
+        "input {bar:40.cyan/blue} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}";
+    let style = ProgressStyle::with_template(LOOK);
+    let bar = ProgressBar::new(length as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let moved = bar.clone();
+    (submit.on_sent(move |sent| moved.set_position(sent)), bar)
+}

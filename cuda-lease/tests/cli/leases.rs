@@ -1,0 +1,96 @@
+//! `inventory`, `alloc`, `renew`, `free` and `top`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use crate::support::{Place, wait_until};
+
+#[test]
+fn allocated_lease_is_used_renewed_and_freed() {
+    let place = Place::new();
+    let alloc = "alloc --min-vram 1MiB --lease-secs 30 --device cpu --out lease.json";
+    let printed = place.run(alloc).done();
+    assert!(printed.contains("memory   1.00 MiB\nexpires  in "), "{printed}");
+    assert!(!printed.contains("lt1_"), "the token is in the file only: {printed}");
+    let mode = place.path("lease.json").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let read = || serde_json::from_slice::<serde_json::Value>(&place.load("lease.json")).unwrap();
+    let first = read();
+    assert_eq!((&first["memory"], &first["device"]), (&json!(1 << 20), &json!("cpu")));
+    // The file names the node.
+    let run = |line: &str| place.run_without_node(&format!("{line} --lease lease.json"));
+    let iota = "submit --ptx K/iota.ptx --kernel iota --block 32 --arg u32=2 --output-bytes 8";
+    assert_eq!(run(&format!("{iota} --format f32")).done(), "1.0\n2.0\n");
+
+    run("renew --lease-secs 1000").done();
+    let renewed = read();
+    assert!(renewed["expires_in_secs"].as_u64().unwrap() > 30);
+    assert_ne!(renewed["token"], first["token"]);
+    assert_eq!(run(&format!("{iota} --format f32")).done(), "1.0\n2.0\n");
+
+    let id = &renewed["lease"];
+    assert_eq!(run("free").done(), format!("lease {id} is freed\n"));
+    run("free").failed(4, "was freed");
+    run(iota).failed(4, "");
+}
+
+#[test]
+fn token_on_the_command_line_names_its_lease() {
+    let place = Place::new();
+    let lease = place.run("alloc --json --min-vram 1MiB").done_with_json();
+    let token = lease["token"].as_str().unwrap();
+    let renewed = place.run(&format!("renew --json --token {token}")).done_with_json();
+    assert_eq!(renewed["lease"], lease["lease"]);
+    let token = renewed["token"].as_str().unwrap();
+    place.iota(&format!("--token {token}")).done();
+    place.run(&format!("free --token {token}")).done();
+    // Without a file the token is printed.
+    assert!(place.run("alloc --min-vram 1MiB").done().contains("\ntoken    lt1_"));
+}
+
+#[test]
+fn inventory_lists_devices() {
+    let place = Place::new();
+    let printed = place.run("inventory").done();
+    let lines: Vec<_> = printed.lines().collect();
+    assert!(lines[0].starts_with("DEVICE  NAME") && lines[0].ends_with("LEASES  STATE"));
+    assert!(lines[1].starts_with("cpu ") && lines[1].ends_with("0/2     ok"), "{printed}");
+    place.run("alloc --min-vram 1MiB").done();
+    let devices = place.run("inventory --json").done_with_json();
+    let device = &devices[0];
+    assert_eq!((&device["device"], &device["leases"]), (&json!("cpu"), &json!(1)));
+    let number = |name: &str| device[name].as_u64().unwrap();
+    assert_eq!(number("memory") - number("free"), 1 << 20);
+}
+
+#[test]
+fn top_lists_devices_and_leases_once_without_a_terminal() {
+    let place = Place::new();
+    place.run("alloc --min-vram 2MiB --exclusive session").done();
+    let printed = place.run("top").done();
+    assert!(printed.starts_with(&format!("node {}\n\nDEVICE  NAME", place.address())), "{printed}");
+    let last = printed.lines().last().unwrap();
+    assert!(
+        last.contains("cpu     2.00 MiB  session  ") && last.ends_with(" s     active"),
+        "{last}"
+    );
+    assert_eq!(printed.matches("DEVICE  NAME").count(), 1);
+
+    let updates = place.run("top --json --count 2").done();
+    let updates: Vec<serde_json::Value> =
+        updates.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(updates.len(), 2);
+    assert_eq!(updates[1]["leases"][0]["class"], "session");
+    assert_eq!(updates[1]["devices"][0]["leases"], 1);
+}
+
+#[test]
+fn lease_that_cannot_be_saved_is_freed() {
+    let place = Place::new();
+    place.run("alloc --min-vram 1MiB --out no/such/folder/l.json").failed(2, "no/such/folder");
+    wait_until("the node has no lease", || {
+        place.run("inventory --json").done_with_json()[0]["leases"] == 0
+    });
+}
