@@ -398,5 +398,6 @@ fn write_new(
     Ok(())
 }
 
-#[cfg(all(test, feature = "node"))]
+#[cfg(test)]
+#[cfg(feature = "node")]
 mod tests;
