@@ -17,7 +17,7 @@ use cuda_lease::{
         leases::TableConfig,
         process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
         quotas::Quotas,
-        supervisor::{DeviceOptions, JitCache, Node, NodeOptions},
+        supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
         worker::Worker,
     },
     wire::parse_bytes,
@@ -41,6 +41,28 @@ enum Role {
         /// The device.
         #[arg(long)]
         device: String,
+    },
+    /// Ends a lease after a notice period.
+    Revoke {
+        /// The number of the lease; the audit log and the status page have it.
+        lease: u64,
+        /// The reason, which its client gets.
+        #[arg(long, default_value = "by the operator")]
+        reason: String,
+        /// The notice period in seconds.
+        #[arg(long, default_value_t = 0)]
+        notice_secs: u32,
+        /// The value of the node's `--operator-socket`.
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// Puts a device back into service after its memory did not come back.
+    Unfence {
+        /// The device.
+        device: String,
+        /// The value of the node's `--operator-socket`.
+        #[arg(long)]
+        socket: PathBuf,
     },
 }
 
@@ -84,6 +106,9 @@ struct NodeArgs {
     /// the names of tenants to everyone who reaches the address.
     #[arg(long)]
     metrics: Option<SocketAddr>,
+    /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`. Only the user of the node can open it.
+    #[arg(long)]
+    operator_socket: Option<PathBuf>,
     /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as the
     /// node.
     #[arg(long)]
@@ -111,6 +136,10 @@ fn main() -> ExitCode {
         .init();
     let done = match options.role {
         Some(Role::Worker { device }) => work(&device),
+        Some(Role::Revoke { lease, reason, notice_secs, socket }) => {
+            OperatorCommand::Revoke { lease, reason, notice_secs }.send(&socket)
+        }
+        Some(Role::Unfence { device, socket }) => OperatorCommand::Unfence { device }.send(&socket),
         None => serve(options.node),
     };
     match done {
@@ -173,6 +202,7 @@ fn serve(args: NodeArgs) -> Result<()> {
     options.submissions_in_flight = args.submissions;
     options.audit = args.audit.clone();
     options.metrics = args.metrics;
+    options.operator_socket = args.operator_socket.clone();
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;
     println!("listening on {}", node.address());

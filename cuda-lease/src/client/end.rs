@@ -2,6 +2,7 @@
 
 use cuda_core::{Error, protocol::Status};
 
+use super::tls_refusal;
 use crate::{session::SessionError, wire::WireError};
 
 /// The code with which a node closes the connection of a client that broke the protocol.
@@ -27,7 +28,7 @@ impl From<quinn::ConnectionError> for End {
                 let reason = String::from_utf8_lossy(&close.reason).into_owned();
                 End::Refused(Status::BadRequest, reason)
             }
-            other => End::Lost(describe(&other)),
+            other => tls_refusal::refusal(&other).unwrap_or_else(|| End::Lost(describe(&other))),
         }
     }
 }

@@ -27,6 +27,7 @@ mod random;
 mod renewal;
 mod spans;
 mod submit;
+mod tls_refusal;
 mod transfers;
 
 pub use builder::LeaseBuilder;

@@ -42,7 +42,7 @@ pub struct Quota {
     pub max_lease_secs: u32,
     /// The highest priority of a request.
     pub max_priority: i32,
-    /// The rate of stateless submits. The lease table does not use it.
+    /// The rate of stateless submits, and as many at once. The lease table does not use it.
     pub submits_per_second: u32,
 }
 

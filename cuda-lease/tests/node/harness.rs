@@ -22,11 +22,15 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node, with these arguments too.
+    /// Starts a node that verifies no clients, with these arguments too.
     pub fn start(arguments: &[&str]) -> Self {
-        let program = setting("CUDA_NODE", env!("CARGO_BIN_EXE_cuda-node"));
-        let mut child = Command::new(program)
-            .args(["--listen", "127.0.0.1:0", "--insecure", "--device", &device()])
+        Self::start_with(&[&["--insecure"], arguments].concat())
+    }
+
+    /// Starts a node with these arguments.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let mut child = Command::new(program())
+            .args(["--listen", "127.0.0.1:0", "--device", &device()])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -90,6 +94,11 @@ impl Drop for Node {
         _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+/// The program of the nodes.
+pub fn program() -> String {
+    setting("CUDA_NODE", env!("CARGO_BIN_EXE_cuda-node"))
 }
 
 /// The device of the nodes: the CPU, or the value of `NODE_DEVICE`.

@@ -13,6 +13,8 @@ mod jit_cache;
 mod jobs;
 mod lane;
 mod leases;
+mod operator;
+mod rates;
 mod server;
 mod session;
 mod spans;
@@ -23,4 +25,5 @@ mod worker_memory;
 mod workers;
 
 pub use jit_cache::JitCache;
+pub use operator::OperatorCommand;
 pub use server::{DeviceOptions, Node, NodeOptions};

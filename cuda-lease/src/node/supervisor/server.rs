@@ -15,6 +15,7 @@ use super::{
     connection,
     jit_cache::JitCache,
     leases::{Client, Leases, Slot},
+    operator::OperatorSocket,
     worker_memory::Gpu,
     workers::{Launcher, ProcessLauncher, Workers},
 };
@@ -62,6 +63,8 @@ pub struct NodeOptions {
     /// The address of the [status endpoints](crate::node::status). Port 0 chooses a free one. They show the names of
     /// tenants, and no secrets. `None`, the default: there are none.
     pub metrics: Option<SocketAddr>,
+    /// The file of the Unix socket for commands of the operator; see [`OperatorCommand`](super::OperatorCommand).
+    pub operator_socket: Option<PathBuf>,
 }
 
 /// A device of a node.
@@ -165,6 +168,7 @@ impl NodeOptions {
             submissions_in_flight: 4096,
             audit: None,
             metrics: None,
+            operator_socket: None,
         }
     }
 }
@@ -218,6 +222,14 @@ impl Node {
         let endpoint = endpoint.map_err(failed)?;
         let address = endpoint.local_addr();
         let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
+        if let Some(path) = &options.operator_socket {
+            let entered = runtime.enter();
+            let socket = OperatorSocket::open(path).map_err(|error| {
+                Error::host(format!("failed to open the socket {}", path.display()), &error)
+            })?;
+            drop(entered);
+            runtime.spawn(socket.serve(leases.clone()));
+        }
         let metrics = match options.metrics {
             Some(address) => Some(serve_status(&runtime, address, leases.clone())?),
             None => None,

@@ -3,6 +3,7 @@
 mod actions;
 mod inventory;
 mod memory;
+mod operator;
 mod status;
 mod submit;
 
@@ -22,6 +23,7 @@ use super::{
     audit::{Audit, Entry as Decision},
     blobs::Blobs,
     jobs::Jobs,
+    rates::Rates,
     session::{Session, Terms},
     spans::{self, Traced},
     streams::Refusal,
@@ -74,6 +76,7 @@ struct State {
     entries: FxHashMap<LeaseId, Entry>,
     waiting: FxHashMap<RequestId, oneshot::Sender<Result<LeaseId, Refusal>>>,
     blobs: FxHashMap<Tenant, Arc<Blobs>>,
+    rates: Rates,
     /// Counts tokens.
     serial: u64,
 }
@@ -110,8 +113,8 @@ impl Leases {
         limits: Limits,
         audit: Audit,
     ) -> Arc<Self> {
-        let (entries, waiting, blobs, serial) = Default::default();
-        let state = Mutex::new(State { table, entries, waiting, blobs, serial });
+        let (entries, waiting, blobs, rates, serial) = Default::default();
+        let state = Mutex::new(State { table, entries, waiting, blobs, rates, serial });
         let started = Instant::now();
         let (metrics, changed) = Default::default();
         Arc::new(Self { started, key, slots, limits, audit, metrics, state, changed })

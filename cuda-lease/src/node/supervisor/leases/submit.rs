@@ -26,6 +26,12 @@ impl Leases {
         let id = LeaseId(lease);
         self.change(|state, now| {
             state.authorize(now, id, generation)?;
+            let limit = state.table.quotas().of(&client.tenant).submits_per_second;
+            if !state.rates.admit(&client.tenant, limit) {
+                let detail =
+                    format!("tenant {} has {limit} submits per second; submit later", client.tenant);
+                return Err((Status::QuotaExceeded, detail));
+            }
             let blobs = state.blobs_of(client);
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
             if entry.is_session_exclusive {

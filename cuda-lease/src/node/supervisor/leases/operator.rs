@@ -1,0 +1,48 @@
+//! The commands of the operator.
+
+use std::{sync::Arc, time::Duration};
+
+use cuda_core::protocol::Status;
+
+use super::{Decision, LeaseId, Leases, refusal};
+use crate::node::{leases::SlotId, supervisor::streams::Refusal};
+
+impl Leases {
+    /// Ends a lease after a notice period.
+    ///
+    /// # Errors
+    /// There is no such lease, or its end has begun.
+    pub(in crate::node::supervisor) fn revoke(
+        self: &Arc<Self>,
+        lease: u64,
+        reason: String,
+        notice: Duration,
+    ) -> Result<(), Refusal> {
+        let why = Some(reason.clone());
+        self.change(|state, now| state.table.revoke(now, LeaseId(lease), reason, notice))
+            .map_err(refusal)?;
+        let (event, lease) = ("revoked", Some(lease));
+        self.audit.write(&Decision { event, lease, reason: why, ..Decision::default() });
+        Ok(())
+    }
+
+    /// Puts a device back into service.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub(in crate::node::supervisor) fn unfence(
+        self: &Arc<Self>,
+        device: &str,
+    ) -> Result<(), Refusal> {
+        let found = self.slots.iter().position(|slot| slot.info.address == device);
+        let Some(slot) = found.map(SlotId) else {
+            let names: Vec<_> = self.slots.iter().map(|slot| &*slot.info.address).collect();
+            let detail = format!("there is no device {device}; the node has {}", names.join(", "));
+            return Err((Status::NotFound, detail));
+        };
+        self.change(|state, now| state.table.unfence(now, slot)).map_err(refusal)?;
+        let (event, device) = ("unfenced", Some(device));
+        self.audit.write(&Decision { event, device, ..Decision::default() });
+        Ok(())
+    }
+}

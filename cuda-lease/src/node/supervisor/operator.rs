@@ -1,0 +1,153 @@
+//! Commands of the operator, on a Unix socket of the machine.
+//!
+//! A request is one line of JSON, and so is its reply. Only the user who runs the node can open the socket.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use cuda_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+};
+
+use super::leases::Leases;
+
+/// The maximum number of bytes of a request.
+const LINE: u64 = 64 << 10;
+
+/// A command of the operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum OperatorCommand {
+    /// Ends a lease after a notice period.
+    Revoke {
+        /// The number of the lease.
+        lease: u64,
+        /// The reason, which its client gets.
+        reason: String,
+        /// The notice period in seconds.
+        notice_secs: u32,
+    },
+    /// Puts a device back into service whose memory did not come back. The operator has verified that it is back.
+    Unfence {
+        /// The device.
+        device: String,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    Done,
+    Refused(String),
+}
+
+impl OperatorCommand {
+    /// Sends the command to the node whose socket is at `socket`, and waits until it is carried out.
+    ///
+    /// # Errors
+    /// The socket cannot be used, or the node refuses the command.
+    pub fn send(&self, socket: &Path) -> Result<()> {
+        let failed = |error: io::Error| {
+            let what = format!(
+                "failed to reach the node at {}; start it with `--operator-socket`",
+                socket.display()
+            );
+            Error::host(what, &error)
+        };
+        let mut stream = std::os::unix::net::UnixStream::connect(socket).map_err(failed)?;
+        let mut line = serde_json::to_string(self).map_err(|error| failed(error.into()))?;
+        line.push('\n');
+        stream.write_all(line.as_bytes()).map_err(failed)?;
+        let mut reply = String::new();
+        BufReader::new(stream).read_line(&mut reply).map_err(failed)?;
+        match serde_json::from_str(&reply).map_err(|error| failed(error.into()))? {
+            Reply::Done => Ok(()),
+            Reply::Refused(detail) => {
+                Err(Error::Misuse { what: "a command of the operator".into(), detail })
+            }
+        }
+    }
+}
+
+/// The socket of the operator. Dropping it removes the file.
+pub(super) struct OperatorSocket {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl OperatorSocket {
+    /// Opens the socket. The file of a node that has ended is replaced.
+    ///
+    /// # Errors
+    /// Those of the file system, or another node uses the file.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            let message = "another node uses it; choose another file";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        Ok(Self { path: path.to_owned(), listener })
+    }
+
+    /// Serves requests until the node ends.
+    pub(super) async fn serve(self, leases: Arc<Leases>) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Err(error) = answer(&leases, stream).await {
+                        tracing::warn!(%error, "a request of the operator failed");
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the socket of the operator failed");
+                    // Out of descriptors, perhaps.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for OperatorSocket {
+    fn drop(&mut self) {
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+async fn answer(leases: &Arc<Leases>, mut stream: UnixStream) -> io::Result<()> {
+    let (read, mut write) = stream.split();
+    let mut line = String::new();
+    let mut reader = tokio::io::BufReader::new(read.take(LINE));
+    tokio::time::timeout(Duration::from_secs(5), reader.read_line(&mut line)).await??;
+    let reply = match serde_json::from_str(&line) {
+        Ok(command) => carry_out(leases, command),
+        Err(error) => Reply::Refused(format!("the request is no command: {error}")),
+    };
+    let mut reply = serde_json::to_string(&reply)?;
+    reply.push('\n');
+    write.write_all(reply.as_bytes()).await
+}
+
+fn carry_out(leases: &Arc<Leases>, command: OperatorCommand) -> Reply {
+    let done = match command {
+        OperatorCommand::Revoke { lease, reason, notice_secs } => {
+            leases.revoke(lease, reason, Duration::from_secs(notice_secs.into()))
+        }
+        OperatorCommand::Unfence { device } => leases.unfence(&device),
+    };
+    done.map_or_else(|(_, detail)| Reply::Refused(detail), |()| Reply::Done)
+}

@@ -1,0 +1,166 @@
+//! Tenants with certificates, their limits, and the operator.
+
+use std::{fs, path::Path, process::Command};
+
+use cuda_core::{Error, protocol::Status};
+use cuda_lease::{
+    LeaseBuilder, NodeClient,
+    authority::{ClientTls, DevelopmentCertificates},
+};
+use tempfile::TempDir;
+
+use crate::harness::{Node, check, program, status, wait_until};
+
+/// A folder with an authority, a node for 127.0.0.1, and the clients `alice` and `bob`.
+fn certificates() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = DevelopmentCertificates::new(folder.path());
+    certificates.host("127.0.0.1").client("alice").client("bob").create().unwrap();
+    folder
+}
+
+/// A node that serves clients with certificates of `folder` only.
+fn secured(folder: &Path, arguments: &[&str]) -> Node {
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (cert, key, ca) = (file("node.pem"), file("node.key"), file("ca.pem"));
+    let own = ["--cert", &cert, "--key", &key, "--client-ca", &ca];
+    Node::start_with(&[&own[..], arguments].concat())
+}
+
+fn anonymous(folder: &Path) -> ClientTls {
+    ClientTls::with_ca(folder.join("ca.pem"))
+}
+
+fn client(folder: &Path, name: &str) -> ClientTls {
+    let file = |end: &str| folder.join(format!("{name}.{end}"));
+    anonymous(folder).client_certificate(file("pem"), file("key"))
+}
+
+fn lease(node: &Node, tls: ClientTls) -> LeaseBuilder {
+    node.lease().tls(tls)
+}
+
+#[test]
+fn client_with_a_certificate_has_a_lease() {
+    let folder = certificates();
+    let node = secured(folder.path(), &[]);
+    check(&lease(&node, client(folder.path(), "alice")).acquire().unwrap());
+}
+
+#[test]
+fn client_without_a_certificate_is_told_to_pass_one() {
+    let folder = certificates();
+    let node = secured(folder.path(), &[]);
+    let error = lease(&node, anonymous(folder.path())).acquire().unwrap_err();
+    assert_eq!(status(&error), Some(Status::Unauthorized), "{error}");
+    assert!(error.to_string().contains("requires a client certificate"), "{error}");
+}
+
+#[test]
+fn strangers_refuse_each_other_with_a_reason() {
+    let (folder, other) = (certificates(), certificates());
+    let node = secured(folder.path(), &[]);
+    let file = |name: &str| other.path().join(name);
+    let stranger =
+        anonymous(folder.path()).client_certificate(file("alice.pem"), file("alice.key"));
+    let error = lease(&node, stranger).acquire().unwrap_err();
+    assert_eq!(status(&error), Some(Status::Unauthorized), "{error}");
+    assert!(error.to_string().contains("certificate of this client"), "{error}");
+    let error = lease(&node, client(other.path(), "alice")).acquire().unwrap_err();
+    assert_eq!(status(&error), Some(Status::Unauthorized), "{error}");
+    assert!(error.to_string().contains("certificate of the node is not trusted"), "{error}");
+}
+
+#[test]
+fn token_of_another_client_is_refused() {
+    let folder = certificates();
+    let node = secured(folder.path(), &[]);
+    let connect =
+        |name: &str| NodeClient::connect(&node.address, client(folder.path(), name)).unwrap();
+    let (alice, bob) = (connect("alice"), connect("bob"));
+    let held = alice.allocate(&node.lease()).unwrap();
+    let theft = bob.free(held.id, held.token.clone()).unwrap_err();
+    assert_eq!(status(&theft), Some(Status::Unauthorized), "{theft}");
+    let theft = bob.renew(held.id, held.token.clone(), 60).unwrap_err();
+    assert_eq!(status(&theft), Some(Status::Unauthorized), "{theft}");
+    let own = bob.allocate(&node.lease()).unwrap();
+    let foreign = bob.free(held.id, own.token).unwrap_err();
+    assert_eq!(status(&foreign), Some(Status::Unauthorized), "{foreign}");
+    alice.renew(held.id, held.token.clone(), 60).unwrap();
+}
+
+#[test]
+fn quotas_of_tenants_are_read_again_on_a_signal() {
+    let folder = certificates();
+    let quotas = folder.path().join("quotas.toml");
+    fs::write(&quotas, "[tenants.bob]\nmax_leases = 1\n").unwrap();
+    let node = secured(folder.path(), &["--quotas", quotas.to_str().unwrap()]);
+    let acquire = |name: &str| lease(&node, client(folder.path(), name)).acquire();
+    let _alice = [acquire("alice").unwrap(), acquire("alice").unwrap()];
+    let _first = acquire("bob").unwrap();
+    let refused = acquire("bob").unwrap_err();
+    assert_eq!(status(&refused), Some(Status::QuotaExceeded), "{refused}");
+    fs::write(&quotas, "[tenants.bob]\nmax_leases = 2\n").unwrap();
+    assert!(
+        Command::new("kill").args(["-HUP", &node.pid().to_string()]).status().unwrap().success()
+    );
+    wait_until("the new quota is in force", || acquire("bob").is_ok());
+}
+
+#[test]
+fn rate_of_submits_is_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let quotas = folder.path().join("quotas.toml");
+    fs::write(&quotas, "[defaults]\nsubmits_per_second = 0\n").unwrap();
+    let node = Node::start(&["--quotas", quotas.to_str().unwrap()]);
+    let lease = node.lease().acquire().unwrap();
+    let iota = include_str!("../../../kernels/iota.ptx");
+    let submit = lease.submit("iota", iota).grid(1).block(32).arg(&32u32);
+    let refused = submit.max_output(128).launch().unwrap_err();
+    assert_eq!(status(&refused), Some(Status::QuotaExceeded), "{refused}");
+    check(&lease);
+}
+
+#[test]
+fn operator_revokes_a_lease_with_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("operator");
+    let socket = socket.to_str().unwrap();
+    let node = Node::start(&["--operator-socket", socket, "--grace-ms", "50"]);
+    let (lease, neighbour) = (node.lease().acquire().unwrap(), node.lease().acquire().unwrap());
+    let operator = |arguments: &[&str]| {
+        Command::new(program()).args(arguments).args(["--socket", socket]).output().unwrap()
+    };
+    let missing = operator(&["revoke", "99"]);
+    assert!(!missing.status.success());
+    let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(message.contains("lease 99"), "{message}");
+    let id = lease.id().to_string();
+    assert!(operator(&["revoke", &id, "--reason", "maintenance"]).status.success());
+    let mut error = None;
+    wait_until("the lease has ended", || {
+        error = lease.device().new_stream().map(drop).err();
+        error.is_some()
+    });
+    let error = error.unwrap();
+    assert_eq!(status(&error), Some(Status::Revoked), "{error}");
+    assert!(error.to_string().contains("maintenance"), "{error}");
+    check(&neighbour);
+    let unknown = operator(&["unfence", "cuda:7"]);
+    let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(message.contains("the node has"), "{message}");
+}
+
+#[test]
+fn node_that_verifies_no_clients_listens_on_loopback_only() {
+    let refused = Command::new(program())
+        .args(["--listen", "0.0.0.0:0", "--device", "cpu", "--insecure"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(message.contains("loopback"), "{message}");
+    // No client sends its work to a node that it cannot verify.
+    let error = LeaseBuilder::new("192.0.2.1:5701").acquire().unwrap_err();
+    assert!(matches!(error, Error::Misuse { .. }), "{error}");
+}
