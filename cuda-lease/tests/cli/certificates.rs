@@ -43,7 +43,7 @@ fn node_with_certificates_serves_clients_of_its_authority() {
     let submitted = place.iota(&format!("--output-bytes 4 --format f32 {alice}"));
     assert_eq!(submitted.done(), "1.0\n");
     // Without a certificate the node refuses, also with the right authority.
-    place.run("inventory --ca ca.pem").failed(4, "no connection to the node");
+    place.run("inventory --ca ca.pem").failed(4, "requires a client certificate");
     // A lease of alice is not in the listing of bob, and his certificate does not give access to it.
     place.run("certs --dir . --client bob").done();
     let bob = "--ca ca.pem --cert bob.pem --key bob.key";
