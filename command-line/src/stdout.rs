@@ -12,10 +12,10 @@ pub fn print(text: &str) -> Result<(), Failure> {
     write(text.as_bytes())
 }
 
-/// As [`print`], for bytes.
+/// As [`print()`], for bytes.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn write(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {

@@ -65,7 +65,10 @@ fn fault_of_the_kernel_is_status_3_and_names_its_location() {
 fn refusal_is_status_4() {
     let (place, other) = (Place::new(), Place::new());
     place.run("alloc --min-vram 1000TiB").failed(4, "capacity exceeded");
-    place.iota("--output-offset 18446744073709551615").failed(4, "capacity exceeded");
+    let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1";
+    place
+        .run(&format!("{iota} --output-offset 18446744073709551615"))
+        .failed(4, "capacity exceeded");
     place.run("alloc --device cuda:7").failed(4, "the node has cpu");
     let lease = other.run("alloc --json --min-vram 1MiB").done_with_json();
     let token = lease["token"].as_str().unwrap();

@@ -187,3 +187,21 @@ fn directory_that_cannot_be_created_is_named() {
     assert!(matches!(error, DevelopmentCaError::Write { .. }), "{error}");
     assert!(error.to_string().contains(file.to_str().unwrap()), "{error}");
 }
+
+#[test]
+fn replacement_renews_the_named_files_and_keeps_the_authority() {
+    let (directory, _) = installation();
+    let folder = directory.path().join("certs");
+    let read = |name: &str| fs::read(folder.join(name)).unwrap();
+    let names = ["ca.pem", "ca.key", "node.pem", "node.key", "alice.pem", "alice.key"];
+    let before = names.map(read);
+    let certificates = DevelopmentCertificates::new(&folder).client("alice").replace();
+    let created = certificates.create().unwrap();
+    assert_eq!(self::names(&created), ["alice.pem", "alice.key"]);
+    assert!(created.authority_reused);
+    let is_new: Vec<bool> =
+        names.iter().zip(&before).map(|(name, old)| read(name) != *old).collect();
+    assert_eq!(is_new, [false, false, false, false, true, true]);
+    let mode = folder.join("alice.key").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}

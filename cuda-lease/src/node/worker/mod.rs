@@ -3,13 +3,13 @@
 //! A worker has two sockets to its supervisor. Commands arrive on the first, and events go back on it. Bulk data travels
 //! on the second, in both directions. The worker uses `wire` and `cuda_core`, and no network.
 //!
-//! A command goes through [`engine`], which holds it until its bytes and its predecessors are there and then submits it to
-//! the backend. [`reports`] turns notices of the backend into events.
+//! A command goes through `engine`, which holds it until its bytes and its predecessors are there and then submits it to
+//! the backend. `reports` turns notices of the backend into events.
 //!
 //! # Rules of the unsafe code
 //! A client is not trusted to keep the rules of `Backend`: it may order its own work wrongly, and its kernels may write
 //! anywhere in the memory of its worker's device context. All of that memory is its own: a worker serves one lease, and is
-//! never used again. The worker itself keeps the rules that protect its host memory: blocks come from its [`staging`], and a
+//! never used again. The worker itself keeps the rules that protect its host memory: blocks come from its `staging`, and a
 //! block is reused only when the backend has reported its submission complete.
 
 mod engine;

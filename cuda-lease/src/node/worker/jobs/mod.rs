@@ -1,8 +1,8 @@
 //! Stateless submits: runs one kernel after the other on a device of its own, beside the session of the lease.
 //!
-//! [`serve`] reads jobs from a socket of their own and answers them in order, so their bytes never wait in front of a
-//! session's commands. [`runner`] opens the device at the first job, keeps the modules and the region, and runs the
-//! kernel. The memory of the region counts against the quota that the session uses too ([`super::quota`]).
+//! `serve` reads jobs from a socket of their own and answers them in order, so their bytes never wait in front of a
+//! session's commands. `runner` opens the device at the first job, keeps the modules and the region, and runs the
+//! kernel. The memory of the region counts against the quota that the session uses too (`quota`).
 //!
 //! The protocol of the socket: `Assign`, then for each job [`Job`] and its [`JobInput`]. The worker may answer
 //! [`NeedImage`], and the supervisor sends [`JobImage`]. [`JobDone`] and its [`JobOutput`] end the job.
