@@ -22,9 +22,9 @@ fn expect(node: &Node, name: &str, value: f64) {
 #[test]
 fn counters_follow_leases_from_grant_to_end() {
     let node = start(&["--max-leases", "1", "--capacity", "1GiB"]);
-    let device = node.json()["devices"][0]["name"].as_str().unwrap().to_owned();
-    let device = |name: &str, value| {
-        expect(&node, &format!("cuda_node_{name}{{device=\"{device}\"}}"), value);
+    let name = node.json()["devices"][0]["name"].as_str().unwrap().to_owned();
+    let device = |metric: &str, value| {
+        expect(&node, &format!("cuda_node_{metric}{{device=\"{name}\"}}"), value);
     };
     device("vram_capacity_bytes", f64::from(1 << 30));
     device("leases", 0.0);
@@ -36,7 +36,9 @@ fn counters_follow_leases_from_grant_to_end() {
     let refused = "cuda_node_leases_refused_total{status=\"capacity_exceeded\"}";
     expect(&node, refused, 1.0);
     device("leases", 1.0);
-    device("vram_allocated_bytes", f64::from(64 << 20));
+    // On a GPU, the context of the worker comes on top.
+    let allocated = || node.metric(&format!("cuda_node_vram_allocated_bytes{{device=\"{name}\"}}"));
+    wait_until("the lease is charged", || allocated() >= f64::from(64 << 20));
     expect(&node, "cuda_node_lease_wait_seconds_count", 1.0);
     expect(&node, "cuda_node_sessions", 1.0);
     expect(&node, "cuda_node_connections", 1.0);
