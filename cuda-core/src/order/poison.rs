@@ -31,12 +31,18 @@ pub struct Poison {
 type Ranges = SmallVec<[(Range<u64>, Error); 1]>;
 
 impl Poison {
+    /// Returns whether no memory is poisoned.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
     /// Returns the error for work that reads poisoned memory, or `None` for other work. Work with an error is skipped.
     ///
     /// `overwrites` says that the work replaces everything that it writes ([`Work::overwrites`]). Such work ends the
     /// poison of what it writes; a kernel does not, since it may read first.
     pub fn check(&self, uses: &[Use], overwrites: bool) -> Option<Error> {
-        if !self.any.load(Ordering::Acquire) {
+        if self.is_empty() {
             return None;
         }
         let mut lost = self.lost.lock();
@@ -73,7 +79,7 @@ impl Poison {
 
     /// Removes the poison of an allocation that was freed.
     pub fn forget(&self, alloc: AllocId) {
-        if self.any.load(Ordering::Acquire) {
+        if !self.is_empty() {
             let mut lost = self.lost.lock();
             lost.remove(&alloc);
             self.any.store(!lost.is_empty(), Ordering::Release);

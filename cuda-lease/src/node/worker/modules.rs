@@ -42,6 +42,16 @@ impl Modules {
         }
     }
 
+    /// The number of modules.
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// The number of queries that wait.
+    pub(super) fn questions(&self) -> usize {
+        self.queries.len()
+    }
+
     /// Adds a part of a blob. Returns the modules to load if that completes it.
     pub(super) fn arrived(&mut self, hash: Hash, total: u64, part: &[u8]) -> Vec<Control> {
         let (_, bytes) = match &mut self.arriving {

@@ -83,7 +83,7 @@ impl Engine {
         let ticket = Ticket { stream, number: upload.number };
         if let Some(error) = upload.error.take() {
             let range = upload.to.used(upload.bytes, Access::Write);
-            state.poison.spread(&[range], &error);
+            state.objects.spread(&[range], &error);
             self.reports.skip(ticket, error);
             return Outcome::Done;
         }

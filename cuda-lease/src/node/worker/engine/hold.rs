@@ -112,28 +112,31 @@ impl Engine {
         }
         let has_credit = self.has_credit(state, stream);
         if has_credit && let Some(it) = state.streams.get_mut(&stream) {
-            it.credit = self.backlog - self.reports.backlog(stream).0.min(self.backlog - 1) - 1;
+            let (backlog, half) = (self.reports.backlog(stream).0, self.backlog / 2);
+            // At half of the limit `has_credit` requests progress.
+            let until = if backlog < half { half } else { self.backlog };
+            it.credit = until.saturating_sub(backlog + 1);
         }
         has_credit
     }
 
-    /// Whether the backend takes another submission of a stream. If not, its progress is requested.
+    /// Whether the backend takes another submission of a stream. Requests progress at half of the limit already, so that
+    /// it usually comes before the limit is reached.
     pub(super) fn has_credit(&self, state: &mut State, stream: StreamId) -> bool {
         if let Some(it) = state.streams.get_mut(&stream) {
             it.credit = 0;
         }
         let (backlog, taken) = self.reports.backlog(stream);
-        if backlog < self.backlog {
-            return true;
-        }
-        let number = taken - backlog / 2;
-        if let Some(it) = state.streams.get_mut(&stream)
-            && it.requested + backlog <= taken
+        let (complete, half) = (taken - backlog, (self.backlog / 2).max(1));
+        if backlog >= half
+            && let Some(it) = state.streams.get_mut(&stream)
+            && it.requested <= complete
         {
+            let number = complete + half;
             it.requested = number;
             self.control(Control::Want { ticket: Ticket { stream, number } });
         }
-        false
+        backlog < self.backlog
     }
 
     /// Tries to carry out the first command of a stream.

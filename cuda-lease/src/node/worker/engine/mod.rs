@@ -1,10 +1,12 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
 //! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies` cuts
-//! copies in pieces, and `work` passes everything to the backend. `queries` answers questions. `state` is the data.
+//! copies in pieces, and `work` passes everything to the backend. `queries` answers questions. `state` and
+//! `objects` are the data.
 
 mod copies;
 mod hold;
+mod objects;
 mod queries;
 mod state;
 mod work;
@@ -20,7 +22,10 @@ use cuda_core::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use self::state::{State, Stream, is_there, violation};
+use self::{
+    objects::OBJECT_LIMIT,
+    state::{State, Stream, is_there, violation},
+};
 use super::{
     held::{Download, Task, Upload},
     quota::Quota,
@@ -31,9 +36,6 @@ use crate::{
     session::SessionError,
     wire::{Command, Hash, Limits, Step},
 };
-
-/// The maximum number of allocations that a session may have.
-const OBJECT_LIMIT: usize = 1 << 20;
 
 /// The bytes of staging memory for uploads, and as many for downloads and for bytes that came with their commands.
 const STAGING: usize = 64 << 20;
@@ -103,12 +105,7 @@ impl Engine {
             Command::Sync { ticket } => self.want(state, ticket),
             Command::Allocate { id, bytes, at } => {
                 state.expect(at)?;
-                if state.allocations.insert(id, 0).is_some() {
-                    return Err(violation(format!("allocation {} is made twice", id.0)));
-                }
-                if state.allocations.len() > OBJECT_LIMIT {
-                    return Err(violation(format!("more than {OBJECT_LIMIT} allocations exist")));
-                }
+                state.objects.announce(id)?;
                 let task = Task::Allocate { number: at.number, id, bytes };
                 self.put(state, at.stream, Vec::new(), task)?;
             }
@@ -130,20 +127,25 @@ impl Engine {
                     )));
                 }
                 state.modules.announce(id, hash, kind)?;
+                if state.modules.len() > OBJECT_LIMIT {
+                    return Err(violation(format!("more than {OBJECT_LIMIT} modules exist")));
+                }
             }
             Command::UnloadModule { id } => {
+                state.objects.unload(id);
                 if state.modules.remove(id) {
                     self.control(Control::UnloadModule { id });
                 }
             }
             Command::NameVariable { id, module, name, bytes } => {
+                state.objects.name(module, id)?;
                 let control = Control::NameVariable { id, module, name, bytes };
                 // SAFETY: gives nothing up.
                 if let Err(error) = unsafe { self.backend.control(control) } {
-                    state.poison.spread_over(id, &error);
+                    state.objects.spread_over(id, &error);
                 }
             }
-            Command::Query { id, query } => self.query(state, id, query),
+            Command::Query { id, query } => self.query(state, id, query)?,
         }
         self.settle(state);
         Ok(())

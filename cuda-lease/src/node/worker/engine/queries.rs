@@ -7,12 +7,16 @@ use cuda_core::{
 
 use super::{
     Engine,
-    state::{State, Stream},
+    state::{State, Stream, violation},
 };
 use crate::{
     node::worker::{messages::Drained, numbers::Stage},
+    session::SessionError,
     wire::{Event, Query, QueryReply},
 };
+
+/// The maximum number of questions that may wait for an answer.
+const QUESTION_LIMIT: usize = 4096;
 
 impl Engine {
     pub(super) fn want(&self, state: &mut State, ticket: Ticket) {
@@ -62,7 +66,19 @@ impl Engine {
         self.control(Control::Want { ticket });
     }
 
-    pub(super) fn query(&self, state: &mut State, id: u64, query: Query) {
+    /// Answers a question, or holds it.
+    ///
+    /// # Errors
+    /// Too many questions wait.
+    pub(super) fn query(
+        &self,
+        state: &mut State,
+        id: u64,
+        query: Query,
+    ) -> Result<(), SessionError> {
+        if state.modules.questions() + state.waiting_resets.len() >= QUESTION_LIMIT {
+            return Err(violation(format!("more than {QUESTION_LIMIT} questions wait")));
+        }
         match query {
             Query::Memory => {
                 let (total, used) = self.quota.limit_and_used();
@@ -79,6 +95,7 @@ impl Engine {
                 self.advance(state);
             }
         }
+        Ok(())
     }
 
     pub(super) fn answer_loaded(&self, state: &mut State) {

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use cuda_core::{
     Ticket,
-    order::Poison,
-    protocol::{AllocId, StreamId, Work},
+    protocol::{StreamId, Work},
 };
 use rustc_hash::FxHashMap;
 
+use super::objects::Objects;
 use crate::{
     node::worker::{
         held::{Item, Task, Upload},
@@ -25,9 +25,7 @@ pub(super) struct State {
     pub(super) modules: Modules,
     /// The streams of uploads whose bytes have not all arrived.
     pub(super) uploads: FxHashMap<BlobId, StreamId>,
-    pub(super) allocations: FxHashMap<AllocId, u64>,
-    /// The write sets of submissions that were refused.
-    pub(super) poison: Poison,
+    pub(super) objects: Objects,
     pub(super) held: usize,
     /// Resets that were requested, and the queries of those that wait for earlier commands.
     pub(super) resets: u64,

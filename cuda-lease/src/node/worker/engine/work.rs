@@ -24,8 +24,7 @@ impl Engine {
         is_last: bool,
         keep: Keep,
     ) -> bool {
-        let (uses, overwrites) = (uses_of(work), work.overwrites());
-        let refused = match state.poison.check(&uses, overwrites) {
+        let refused = match state.objects.check(work) {
             Some(error) => {
                 drop(keep);
                 self.reports.skip(ticket, error.clone());
@@ -54,7 +53,7 @@ impl Engine {
                 }
             }
         };
-        state.poison.spread(&uses, &refused);
+        state.objects.spread(&uses_of(work), &refused);
         false
     }
 
@@ -70,7 +69,7 @@ impl Engine {
     pub(super) fn allocate(&self, state: &mut State, at: Ticket, id: AllocId, bytes: u64) {
         if let Err((limit, free)) = self.quota.take(bytes) {
             let error = over_quota(&self.backend, bytes, free, limit);
-            state.poison.spread_over(id, &error);
+            state.objects.spread_over(id, &error);
             return self.reports.skip(at, error);
         }
         let number = self.reports.begin(at, true, Keep::Nothing, state.sampler.now);
@@ -78,21 +77,21 @@ impl Engine {
         // SAFETY: gives nothing up.
         match unsafe { self.backend.control(control) } {
             Ok(()) => {
-                state.allocations.insert(id, bytes);
+                state.objects.made(id, bytes);
                 self.reports.telemetry.changed(&self.reports.outbox);
             }
             Err(error) => {
                 self.quota.give_back(bytes);
                 let error = self.reports.cause(error);
-                state.poison.spread_over(id, &error);
+                state.objects.spread_over(id, &error);
                 self.reports.refuse(at, error);
             }
         }
     }
 
     pub(super) fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
-        state.poison.forget(id);
-        if let Some(bytes) = state.allocations.remove(&id) {
+        let bytes = state.objects.remove(id);
+        if bytes > 0 {
             self.quota.give_back(bytes);
             self.reports.telemetry.changed(&self.reports.outbox);
         }

@@ -1,0 +1,157 @@
+"""Leases a device from a node, runs one kernel, and prints its output.
+
+    python3 -m venv venv && venv/bin/pip install -r examples/python/requirements.txt
+    venv/bin/python examples/python/lease.py 127.0.0.1:5701 kernels/iota.ptx
+
+The node runs on this machine with `--insecure`, so nothing is verified. The protocol is described in the chapter "The wire
+protocol" of the book; `struct` and QUIC are all that a client needs.
+"""
+
+import asyncio
+import os
+import ssl
+import struct
+import sys
+
+from aioquic.asyncio import connect
+from aioquic.quic.configuration import QuicConfiguration
+from blake3 import blake3
+
+ALPN = "cuda-lease/1"
+VERSION = 1
+REPLY = 0x8000
+HELLO, ALLOC, FREE, SUBMIT = 0x0001, 0x0200, 0x0202, 0x0600
+REFUSED = 0x8000
+NOT_FOUND = 14
+HEADER = struct.Struct("<IHHIQ")
+
+
+class Refused(Exception):
+    def __init__(self, status: int, detail: str):
+        super().__init__(f"status {status}: {detail}")
+        self.status = status
+
+
+def data(value: bytes) -> bytes:
+    """Bytes, or a text in UTF-8, with their length."""
+    return struct.pack("<I", len(value)) + value
+
+
+def optional(value: bytes | None) -> bytes:
+    """A field that may be absent."""
+    return b"\0" if value is None else b"\1" + value
+
+
+class Fields:
+    """Reads the fields of a body in order."""
+
+    def __init__(self, body: bytes):
+        self.body, self.at = body, 0
+
+    def numbers(self, layout: str) -> tuple:
+        values = struct.unpack_from("<" + layout, self.body, self.at)
+        self.at += struct.calcsize("<" + layout)
+        return values
+
+    def data(self) -> bytes:
+        (length,) = self.numbers("I")
+        self.at += length
+        return self.body[self.at - length : self.at]
+
+
+class Stream:
+    """A bidirectional stream of frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self.reader, self.writer = reader, writer
+
+    def send(self, opcode: int, body: bytes, number: int = 0) -> None:
+        self.writer.write(HEADER.pack(len(body), opcode, 0, 0, number) + body)
+
+    async def receive(self, opcode: int) -> Fields:
+        header = HEADER.unpack(await self.reader.readexactly(HEADER.size))
+        body = Fields(await self.reader.readexactly(header[0]))
+        if header[1] == REFUSED:
+            (status,) = body.numbers("H")
+            raise Refused(status, body.data().decode())
+        if header[1] != opcode | REPLY:
+            raise ValueError(f"opcode {header[1]:#06x} instead of a reply to {opcode:#06x}")
+        return body
+
+
+class Client:
+    def __init__(self, connection):
+        self.connection = connection
+
+    async def open(self) -> Stream:
+        return Stream(*await self.connection.create_stream())
+
+    async def greet(self) -> None:
+        """Opens the control stream."""
+        self.control, self.requests = await self.open(), 0
+        await self.ask(HELLO, struct.pack("<HHQ", VERSION, VERSION, 0) + data(b"lease.py"))
+
+    async def ask(self, opcode: int, body: bytes) -> Fields:
+        """Sends a request on the control stream, and waits for its reply."""
+        self.requests += 1
+        self.control.send(opcode, body, self.requests)
+        return await self.control.receive(opcode)
+
+    async def allocate(self, memory: int, seconds: int) -> tuple[int, bytes]:
+        shared, any_device, no_wait, priority, detached = 0, None, 0, 0, 0
+        request = os.urandom(16) + struct.pack("<QIB", memory, seconds, shared)
+        request += optional(any_device) + struct.pack("<IiB", no_wait, priority, detached)
+        granted = await self.ask(ALLOC, request)
+        (lease,) = granted.numbers("Q")
+        return lease, granted.data()
+
+    async def free(self, lease: int, token: bytes) -> None:
+        await self.ask(FREE, struct.pack("<Q", lease) + data(token))
+
+    async def submit(self, lease: int, token: bytes, ptx: bytes, *rest) -> bytes:
+        """Names the kernel's code by its hash, and sends it only if the node lacks it."""
+        try:
+            return await self.submit_once(lease, token, ptx, None, *rest)
+        except Refused as refused:
+            if refused.status != NOT_FOUND:
+                raise
+        return await self.submit_once(lease, token, ptx, data(ptx), *rest)
+
+    async def submit_once(self, lease, token, ptx, image, kernel, grid, block, arguments, output) -> bytes:
+        shared_bytes, region, no_input, offset, as_ptx = 0, 0, 0, 0, b"\0"
+        request = struct.pack("<Q", lease) + data(token) + as_ptx + blake3(ptx).digest() + optional(image)
+        request += data(kernel.encode()) + struct.pack("<3I3II", *grid, *block, shared_bytes)
+        request += struct.pack("<I", len(arguments)) + b"".join(map(data, arguments))
+        request += struct.pack("<4Q", region, no_input, offset, output)
+        stream = await self.open()
+        stream.send(SUBMIT, request)
+        stream.writer.write_eof()
+        reply = await stream.receive(SUBMIT)
+        (status,) = reply.numbers("H")
+        text, inline = reply.data().decode(), reply.data()
+        (following,) = reply.numbers("Q")
+        if status:
+            raise Refused(status, text)
+        return inline + await stream.reader.readexactly(following)
+
+
+async def main(address: str, path: str) -> None:
+    host, port = address.rsplit(":", 1)
+    with open(path, "rb") as file:
+        ptx = file.read()
+    settings = QuicConfiguration(alpn_protocols=[ALPN], is_client=True, verify_mode=ssl.CERT_NONE)
+    async with connect(host, int(port), configuration=settings) as connection:
+        client = Client(connection)
+        await client.greet()
+        lease, token = await client.allocate(1 << 20, 60)
+        count = 256
+        arguments = [struct.pack("<I", count)]
+        output = await client.submit(lease, token, ptx, "iota", (1, 1, 1), (count, 1, 1), arguments, 4 * count)
+        await client.free(lease, token)
+    print(*struct.unpack(f"<{count}f", output), sep="\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: lease.py HOST:PORT FILE.ptx")
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

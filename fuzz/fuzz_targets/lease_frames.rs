@@ -1,0 +1,9 @@
+//! Decodes any bytes as frames and messages.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../cuda-lease/tests/fuzz/targets/mod.rs"]
+mod targets;
+
+fuzz_target!(|bytes: &[u8]| targets::frames(bytes));

@@ -1,0 +1,9 @@
+//! Runs any commands on a worker with a CPU device.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../cuda-lease/tests/fuzz/targets/mod.rs"]
+mod targets;
+
+fuzz_target!(|bytes: &[u8]| targets::session(bytes));

@@ -1,0 +1,9 @@
+//! Reads any bytes as a token.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../cuda-lease/tests/fuzz/targets/mod.rs"]
+mod targets;
+
+fuzz_target!(|bytes: &[u8]| targets::token(bytes));
