@@ -5,11 +5,13 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use cuda_core::Error;
+
 use super::{
     NodeMetrics,
     traffic::{Tally, Traffic, data_bytes},
 };
-use crate::wire::{Chunk, Frame, opcode};
+use crate::wire::{Chunk, Event, Frame, opcode};
 
 /// Counts the traffic of one lease, for the lease and for its node.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ impl Meter {
             Chunk::OPCODE => self.output(data_bytes(frame)),
             opcode::FAILED => self.add(1, |it| &it.failed),
             opcode::FAULTED => self.add(1, |it| &it.faults),
+            opcode::LOST if is_fault(frame) => self.add(1, |it| &it.faults),
             _ => {}
         }
     }
@@ -79,10 +82,18 @@ impl Meter {
     }
 }
 
+/// Whether a session is lost because of a fault. A GPU reports a fault in this way; the CPU device goes on.
+fn is_fault(lost: &Frame<'_>) -> bool {
+    matches!(
+        Event::decode(lost.header.opcode, lost.body),
+        Ok(Event::Lost { error: Error::Fault(_) })
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use cuda_core::{
-        Ticket,
+        Fault, FaultKind, Ticket,
         protocol::{AllocId, Region, StreamId},
     };
 
@@ -113,5 +124,23 @@ mod tests {
         assert_eq!(node.traffic.operations(), [0, 2, 0, 0, 0, 4, 0, 0]);
         assert_eq!((one.lease().uploaded(), node.traffic.uploaded()), (103, 206));
         assert_eq!((one.lease().output(), two.lease().output()), (0, 100));
+    }
+
+    #[test]
+    fn fault_counts_whether_the_device_goes_on_or_is_lost() {
+        let fault = || Error::from(Fault::new(FaultKind::Trap, "a trap"));
+        let other = Error::OutOfHostMemory { requested: 1 };
+        let events = [
+            Event::Faulted { error: fault() },
+            Event::Lost { error: fault() },
+            Event::Lost { error: other },
+        ];
+        let mut frames = Vec::new();
+        for event in events {
+            put_frame(&mut frames, event.opcode(), 0, 0, |out| event.encode(out));
+        }
+        let meter = Meter::new(Arc::default());
+        frames_in(&frames).for_each(|frame| meter.returned(&frame));
+        assert_eq!((meter.lease().faults(), meter.node.traffic.faults()), (2, 2));
     }
 }

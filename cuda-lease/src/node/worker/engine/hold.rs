@@ -87,11 +87,20 @@ impl Engine {
         self.settle(state);
     }
 
+    /// Sets the flag that commands are held. Progress that is reported before finds it unset and leaves nothing behind but
+    /// the numbers in `reports`, so the held commands are looked at once more.
     pub(super) fn settle(&self, state: &mut State) {
         self.report_drained(state);
         let is_holding =
             state.held > 0 || !state.waiting_resets.is_empty() || state.drain.is_some();
+        // Stored under the lock alone.
+        if self.is_holding.load(Ordering::Relaxed) == is_holding {
+            return;
+        }
         self.is_holding.store(is_holding, Ordering::Release);
+        if is_holding {
+            self.advance(state);
+        }
     }
 
     /// Whether a command at the head of `stream` finds its predecessors submitted.

@@ -9,6 +9,8 @@ mod hold;
 mod objects;
 mod queries;
 mod state;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::sync::{

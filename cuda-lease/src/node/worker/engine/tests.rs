@@ -1,0 +1,132 @@
+//! Progress that a backend reports at the worst time.
+
+use std::{
+    any::Any,
+    sync::{OnceLock, mpsc::channel},
+    thread,
+};
+
+use cuda_core::{
+    DeviceInfo, Error, NoticeSink, Result,
+    protocol::{Answer, Capabilities, Foreign, HostBlock, ModuleId, Notice, Request, Submission},
+};
+
+use super::*;
+use crate::node::worker::reports::Sink;
+
+/// The most submissions that the backend has at a time.
+const BACKLOG: u64 = 4;
+
+/// A backend that reports progress on another thread before the request for it returns.
+struct Prompt {
+    info: DeviceInfo,
+    capabilities: Capabilities,
+    reports: Arc<Reports>,
+    engine: OnceLock<Weak<Engine>>,
+}
+
+// SAFETY: submissions have no effect, so they are complete when they are taken, and touch no memory.
+unsafe impl Backend for Prompt {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    unsafe fn submit(&self, _: &Submission<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn control(&self, control: Control) -> Result<()> {
+        let Control::Want { ticket: Ticket { stream, number } } = control else { return Ok(()) };
+        let engine = self.engine.get().and_then(Weak::upgrade).unwrap();
+        let sink = Sink(self.reports.clone());
+        let notice = Notice::Progress { stream, accepted: number, complete: number };
+        // SAFETY: every submission is complete.
+        let reported = thread::spawn(move || unsafe { sink.notice(notice) });
+        // With commands held, the thread waits for the lock that the caller has.
+        if !engine.is_holding.load(Ordering::Acquire) {
+            reported.join().unwrap();
+        }
+        Ok(())
+    }
+
+    fn request(&self, _: Request, answer: Answer) {
+        answer.give(Err(Error::unsupported("a request", "a test")));
+    }
+
+    unsafe fn peek(&self, _: StreamId) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    unsafe fn block_until(&self, _: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+
+    fn close(&self, _: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {}
+}
+
+fn engine() -> Arc<Engine> {
+    let reports = Reports::new(channel().0);
+    let mut capabilities = Capabilities::local(1 << 20);
+    capabilities.submissions_in_flight = BACKLOG;
+    let info = DeviceInfo::new("prompt", "reports progress at once");
+    let engine = OnceLock::new();
+    let backend = Arc::new(Prompt { info, capabilities, reports: reports.clone(), engine });
+    let limits = Limits {
+        submissions_in_flight: 64,
+        host_bytes_in_flight: 1 << 20,
+        memory: 1 << 20,
+        streams: 4,
+        module_bytes: 1 << 20,
+    };
+    let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
+    backend.engine.set(Arc::downgrade(&engine)).unwrap();
+    engine.command(Command::CreateStream { id: STREAM, priority: 0 }).unwrap();
+    engine
+}
+
+const STREAM: StreamId = StreamId(1);
+
+fn join(number: u64) -> Command<'static> {
+    let ticket = Ticket { stream: STREAM, number };
+    Command::Submit { ticket, after: Vec::new(), step: Step::Join }
+}
+
+#[test]
+fn no_command_is_held_while_progress_comes_in_time() {
+    let engine = engine();
+    for number in 1..=10 * BACKLOG {
+        engine.command(join(number)).unwrap();
+        assert!(!engine.is_holding.load(Ordering::Acquire), "command {number}");
+    }
+    assert!(engine.reports.backlog(STREAM).0 <= BACKLOG / 2);
+}
+
+#[test]
+fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
+    let engine = engine();
+    engine.command(join(1)).unwrap();
+    engine.drain(7);
+    // A request that is forgotten makes this wait for ever.
+    while engine.is_holding.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn questions_that_wait_are_limited() {
+    let engine = engine();
+    let module = ModuleId(1);
+    let kind = crate::wire::ImageKind::Ptx;
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    let ask = |id| engine.command(Command::Query { id, query: crate::wire::Query::Loaded(module) });
+    let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
+    assert!(refused.to_string().contains("questions wait"), "{refused}");
+}
