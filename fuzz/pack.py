@@ -1,7 +1,7 @@
 """Packs the corpus of a fuzz target: `python3 fuzz/pack.py parse fuzz/corpus/parse` writes `fuzz/corpora/parse.gz`.
 
-Each text follows its length in bytes and a newline. A text that is not UTF-8 is truncated at the first invalid byte,
-because the targets get only that part. `python3 fuzz/pack.py --unpack parse folder` writes the files again.
+Each text follows its length in bytes and a newline. The targets of `lease_` get any bytes. The others get UTF-8: a text
+that is not UTF-8 is truncated at the first invalid byte. `python3 fuzz/pack.py --unpack parse folder` writes the files again.
 """
 
 import gzip
@@ -12,7 +12,9 @@ import sys
 CORPORA = pathlib.Path(__file__).parent / "corpora"
 
 
-def seen(raw: bytes) -> bytes:
+def seen(name: str, raw: bytes) -> bytes:
+    if name.startswith("lease_"):
+        return raw
     try:
         raw.decode()
         return raw
@@ -21,7 +23,7 @@ def seen(raw: bytes) -> bytes:
 
 
 def pack(name: str, folder: pathlib.Path) -> None:
-    texts = sorted({seen(path.read_bytes()) for path in folder.iterdir()}, key=lambda text: (len(text), text))
+    texts = sorted({seen(name, path.read_bytes()) for path in folder.iterdir()}, key=lambda text: (len(text), text))
     packed = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
     CORPORA.mkdir(exist_ok=True)
     with open(CORPORA / f"{name}.gz", "wb") as file:
