@@ -8,7 +8,7 @@ use super::{AllocId, ModuleId, Region, StreamId, Ticket, TransferId};
 pub enum Control {
     /// Creates a stream.
     CreateStream {
-        /// The new stream.
+        /// The new stream. Its id is larger than those of all earlier streams of the device.
         id: StreamId,
         /// The priority; 0 is the default. Lower numbers run first, if the device supports priorities.
         priority: i32,

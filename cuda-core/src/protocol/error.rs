@@ -361,6 +361,26 @@ impl Error {
         }
     }
 
+    /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.
+    ///
+    /// An error of a node has the status that the node gave. Errors of any device have the status that fits: too little
+    /// device memory is [`Status::CapacityExceeded`], code that cannot be loaded [`Status::LoadFailed`], a refused launch
+    /// or a fault [`Status::LaunchFailed`], and a lost connection [`Status::Disconnected`]. Other errors have none.
+    pub fn status(&self) -> Option<Status> {
+        Some(match self {
+            Error::Remote { status, .. } => *status,
+            Error::OutOfMemory { .. } => Status::CapacityExceeded,
+            Error::InvalidPtx { .. } | Error::PtxTooNew { .. } | Error::LoadFailed { .. } => {
+                Status::LoadFailed
+            }
+            Error::Arguments { .. } | Error::InvalidLaunch { .. } | Error::Fault(_) => {
+                Status::LaunchFailed
+            }
+            Error::Disconnected { .. } => Status::Disconnected,
+            _ => return None,
+        })
+    }
+
     /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
     pub fn is_sticky(&self) -> bool {
         match self {
@@ -397,6 +417,15 @@ mod tests {
         assert_eq!(said, "the device faulted: a trap; restart the process");
         let lost = Error::from(fault).poison().to_string();
         assert!(lost.contains(": a trap; overwrite the whole buffer"), "{lost}");
+    }
+
+    #[test]
+    fn local_errors_have_the_status_that_fits() {
+        let full = Error::OutOfMemory { requested: 2, free: 1, total: 1 };
+        assert_eq!(full.status(), Some(Status::CapacityExceeded));
+        let fault = Error::from(Fault::new(FaultKind::Trap, "a trap"));
+        assert_eq!(fault.status(), Some(Status::LaunchFailed));
+        assert_eq!(Error::OutOfHostMemory { requested: 1 }.status(), None);
     }
 
     #[test]

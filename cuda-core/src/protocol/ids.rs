@@ -9,7 +9,7 @@ macro_rules! ids {
 }
 
 ids! {
-    /// The id of a stream of one device. Never reused.
+    /// The id of a stream of one device. Never reused: each new stream has a larger id than those before it.
     StreamId;
     /// The id of a device allocation. Never reused.
     AllocId;

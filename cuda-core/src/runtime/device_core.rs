@@ -24,7 +24,7 @@ use crate::{
     protocol::{
         Backend, Capabilities, Control, Error, Provider, Reply, Request, Result, StreamId, Ticket,
     },
-    sync::HelperThread,
+    sync::{HelperThread, Mutex},
 };
 
 pub(crate) struct DeviceCore {
@@ -44,6 +44,8 @@ pub(crate) struct DeviceCore {
     /// Runs jobs that may block, for callers inside a poll.
     pub(crate) helper: HelperThread,
     ids: AtomicU64,
+    /// Held from the choice of a stream's id until the backend has it, so that the backend sees these ids rise.
+    creating_stream: Mutex<()>,
     pub(crate) attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -76,6 +78,7 @@ impl DeviceCore {
             modules: LoadedModules::default(),
             helper: HelperThread::new("cuda-helper"),
             ids: AtomicU64::new(HOUSEKEEPING.0),
+            creating_stream: Mutex::default(),
             attachment: OnceLock::new(),
         });
         let device: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&core);
@@ -88,9 +91,11 @@ impl DeviceCore {
     }
 
     pub(crate) fn create_stream(&self, priority: i32) -> Result<Arc<Timeline>> {
+        let creating = self.creating_stream.lock();
         let id = StreamId(self.next_id());
         // SAFETY: the control frees, retires and unloads nothing.
         unsafe { self.backend.control(Control::CreateStream { id, priority }) }?;
+        drop(creating);
         let timeline = Timeline::new(id, priority, self.capabilities.ordered_visibility);
         self.streams.insert(timeline.clone());
         Ok(timeline)

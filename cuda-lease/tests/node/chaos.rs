@@ -14,7 +14,7 @@ use cuda_async::{
 };
 use cuda_lease::{Lease, LeaseBuilder, Status};
 
-use crate::harness::{Node, check, status, wait_until};
+use crate::harness::{Node, check, wait_until};
 
 const LEN: usize = 100_000;
 
@@ -218,7 +218,7 @@ fn renewal_or_free_at_the_moment_of_expiry_has_one_outcome() {
             0 => match lease.renew(5) {
                 Ok(()) => check(&lease),
                 Err(error) => {
-                    let expired = status(&error) == Some(Status::LeaseExpired);
+                    let expired = error.status() == Some(Status::LeaseExpired);
                     assert!(expired || is_end(&error), "{error}");
                 }
             },

@@ -2,7 +2,7 @@
 
 use cuda_core::protocol::Status;
 
-use crate::harness::{Node, check, children, status, wait_until};
+use crate::harness::{Node, check, children, wait_until};
 
 /// The number of leases. `LEASE_CYCLES` replaces it.
 const CYCLES: u32 = 300;
@@ -36,7 +36,7 @@ fn cycles_of_leases_leave_nothing_behind() {
                         Ok(lease) => lease,
                         // Workers of earlier leases are still ending.
                         Err(refused) => {
-                            assert_eq!(status(&refused), Some(Status::CapacityExceeded));
+                            assert_eq!(refused.status(), Some(Status::CapacityExceeded));
                             continue;
                         }
                     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cuda_async::prelude::*;
 use cuda_core::{Error, protocol::Status};
 
-use crate::harness::{Kernels, Node, check, status, wait_until};
+use crate::harness::{Kernels, Node, check, wait_until};
 
 #[test]
 fn expiry_ends_a_lease_during_an_endless_kernel() {
@@ -13,14 +13,14 @@ fn expiry_ends_a_lease_during_an_endless_kernel() {
     let neighbour = node.lease().acquire().unwrap();
     let lease = node.lease().lease_secs(1).without_renewal().acquire().unwrap();
     let error = Kernels::new(&lease).unwrap().run_forever().unwrap_err();
-    assert_eq!(status(&error), Some(Status::LeaseExpired), "{error}");
+    assert_eq!(error.status(), Some(Status::LeaseExpired), "{error}");
     wait_until("the worker is gone", || node.workers().len() == 1);
     check(&neighbour);
     // Everything later fails at once, with the same cause.
     let later = zeros::<u8>(1).sync_on(&neighbour.device().new_stream().unwrap());
     assert!(later.is_ok());
     let error = lease.device().new_stream().map(drop).unwrap_err();
-    assert_eq!(status(&error), Some(Status::LeaseExpired), "{error}");
+    assert_eq!(error.status(), Some(Status::LeaseExpired), "{error}");
     check(&node.lease().acquire().unwrap());
 }
 
@@ -84,6 +84,7 @@ fn tenant_cannot_allocate_more_than_its_quota() {
     let half = zeros::<u8>(1 << 19).sync_on(&stream).unwrap();
     let error = zeros::<u8>(1 << 20).sync_on(&stream).map(drop).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { total: 0x10_0000, .. }), "{error}");
+    assert_eq!(error.status(), Some(Status::CapacityExceeded));
     drop(half);
     zeros::<u8>(1 << 20).sync_on(&stream).unwrap();
 }

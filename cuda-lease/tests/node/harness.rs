@@ -179,11 +179,3 @@ pub fn check(lease: &Lease) {
     let doubled: Vec<f32> = values.iter().map(|x| x * 2.0).collect();
     assert_eq!(Kernels::new(lease).unwrap().double(&values).unwrap(), doubled);
 }
-
-/// The status of an error of a node.
-pub fn status(error: &Error) -> Option<cuda_lease::wire::Status> {
-    match error {
-        Error::Remote { status, .. } => Some(*status),
-        _ => None,
-    }
-}

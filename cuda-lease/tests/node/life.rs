@@ -5,7 +5,7 @@ use std::time::Duration;
 use cuda_core::protocol::Status;
 use cuda_lease::Exclusivity;
 
-use crate::harness::{Node, check, status, wait_until};
+use crate::harness::{Node, check, wait_until};
 
 #[test]
 fn lease_has_a_worker_of_its_own_until_it_is_dropped() {
@@ -48,7 +48,7 @@ fn renewal_extends_a_lease_and_begins_a_generation() {
     assert_ne!(lease.token(), first);
     check(&lease);
     let refused = lease.renew(1_000_000).unwrap_err();
-    assert_eq!(status(&refused), Some(Status::BadRequest), "{refused}");
+    assert_eq!(refused.status(), Some(Status::BadRequest), "{refused}");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn full_node_refuses_or_lets_wait() {
     let node = Node::start(&["--max-leases", "1"]);
     let first = node.lease().acquire().unwrap();
     let refused = node.lease().acquire().unwrap_err();
-    assert_eq!(status(&refused), Some(Status::CapacityExceeded), "{refused}");
+    assert_eq!(refused.status(), Some(Status::CapacityExceeded), "{refused}");
     assert!(refused.is_retryable());
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| node.lease().wait(Duration::from_secs(60)).acquire());
@@ -80,7 +80,7 @@ fn device_lease_is_alone_on_its_device() {
     let node = Node::start(&[]);
     let lease = node.lease().exclusive(Exclusivity::Device).acquire().unwrap();
     let refused = node.lease().acquire().unwrap_err();
-    assert_eq!(status(&refused), Some(Status::CapacityExceeded), "{refused}");
+    assert_eq!(refused.status(), Some(Status::CapacityExceeded), "{refused}");
     check(&lease);
 }
 
@@ -88,9 +88,9 @@ fn device_lease_is_alone_on_its_device() {
 fn request_that_no_device_can_serve_is_refused() {
     let node = Node::start(&["--capacity", "1GiB"]);
     let refused = node.lease().min_vram(2 << 30).wait(Duration::from_secs(60)).acquire();
-    assert_eq!(status(&refused.unwrap_err()), Some(Status::CapacityExceeded));
+    assert_eq!(refused.unwrap_err().status(), Some(Status::CapacityExceeded));
     let refused = node.lease().on_device("cuda:7").acquire().unwrap_err();
-    assert_eq!(status(&refused), Some(Status::NotFound), "{refused}");
+    assert_eq!(refused.status(), Some(Status::NotFound), "{refused}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn session_leases_take_turns_on_their_device() {
     let acquire = || node.lease().exclusive(Exclusivity::Session).acquire().unwrap();
     let leases = [acquire(), acquire(), acquire()];
     let refused = node.lease().acquire().unwrap_err();
-    assert_eq!(status(&refused), Some(Status::CapacityExceeded), "{refused}");
+    assert_eq!(refused.status(), Some(Status::CapacityExceeded), "{refused}");
     std::thread::scope(|scope| {
         for lease in &leases {
             scope.spawn(|| (0..20).for_each(|_| check(lease)));

@@ -9,7 +9,7 @@ use cuda_lease::{
 };
 use tempfile::TempDir;
 
-use crate::harness::{Node, check, program, status, wait_until};
+use crate::harness::{Node, check, program, wait_until};
 
 /// A folder with an authority, a node for 127.0.0.1, and the clients `alice` and `bob`.
 fn certificates() -> TempDir {
@@ -52,7 +52,7 @@ fn client_without_a_certificate_is_told_to_pass_one() {
     let folder = certificates();
     let node = secured(folder.path(), &[]);
     let error = lease(&node, anonymous(folder.path())).acquire().unwrap_err();
-    assert_eq!(status(&error), Some(Status::Unauthorized), "{error}");
+    assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
     assert!(error.to_string().contains("requires a client certificate"), "{error}");
 }
 
@@ -64,10 +64,10 @@ fn strangers_refuse_each_other_with_a_reason() {
     let stranger =
         anonymous(folder.path()).client_certificate(file("alice.pem"), file("alice.key"));
     let error = lease(&node, stranger).acquire().unwrap_err();
-    assert_eq!(status(&error), Some(Status::Unauthorized), "{error}");
+    assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
     assert!(error.to_string().contains("certificate of this client"), "{error}");
     let error = lease(&node, client(other.path(), "alice")).acquire().unwrap_err();
-    assert_eq!(status(&error), Some(Status::Unauthorized), "{error}");
+    assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
     assert!(error.to_string().contains("certificate of the node is not trusted"), "{error}");
 }
 
@@ -80,12 +80,12 @@ fn token_of_another_client_is_refused() {
     let (alice, bob) = (connect("alice"), connect("bob"));
     let held = alice.allocate(&node.lease()).unwrap();
     let theft = bob.free(held.id, held.token.clone()).unwrap_err();
-    assert_eq!(status(&theft), Some(Status::Unauthorized), "{theft}");
+    assert_eq!(theft.status(), Some(Status::Unauthorized), "{theft}");
     let theft = bob.renew(held.id, held.token.clone(), 60).unwrap_err();
-    assert_eq!(status(&theft), Some(Status::Unauthorized), "{theft}");
+    assert_eq!(theft.status(), Some(Status::Unauthorized), "{theft}");
     let own = bob.allocate(&node.lease()).unwrap();
     let foreign = bob.free(held.id, own.token).unwrap_err();
-    assert_eq!(status(&foreign), Some(Status::Unauthorized), "{foreign}");
+    assert_eq!(foreign.status(), Some(Status::Unauthorized), "{foreign}");
     alice.renew(held.id, held.token.clone(), 60).unwrap();
 }
 
@@ -99,7 +99,7 @@ fn quotas_of_tenants_are_read_again_on_a_signal() {
     let _alice = [acquire("alice").unwrap(), acquire("alice").unwrap()];
     let _first = acquire("bob").unwrap();
     let refused = acquire("bob").unwrap_err();
-    assert_eq!(status(&refused), Some(Status::QuotaExceeded), "{refused}");
+    assert_eq!(refused.status(), Some(Status::QuotaExceeded), "{refused}");
     fs::write(&quotas, "[tenants.bob]\nmax_leases = 2\n").unwrap();
     assert!(
         Command::new("kill").args(["-HUP", &node.pid().to_string()]).status().unwrap().success()
@@ -117,7 +117,7 @@ fn rate_of_submits_is_limited() {
     let iota = include_str!("../../../kernels/iota.ptx");
     let submit = lease.submit("iota", iota).grid(1).block(32).arg(&32u32);
     let refused = submit.max_output(128).launch().unwrap_err();
-    assert_eq!(status(&refused), Some(Status::QuotaExceeded), "{refused}");
+    assert_eq!(refused.status(), Some(Status::QuotaExceeded), "{refused}");
     check(&lease);
 }
 
@@ -143,7 +143,7 @@ fn operator_revokes_a_lease_with_a_reason() {
         error.is_some()
     });
     let error = error.unwrap();
-    assert_eq!(status(&error), Some(Status::Revoked), "{error}");
+    assert_eq!(error.status(), Some(Status::Revoked), "{error}");
     assert!(error.to_string().contains("maintenance"), "{error}");
     check(&neighbour);
     let unknown = operator(&["unfence", "cuda:7"]);

@@ -89,6 +89,11 @@ impl Reports {
         self.streams.lock().insert(stream, Stream::default());
     }
 
+    /// The number of streams that exist, or are retired and have work that is not complete.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.lock().len()
+    }
+
     /// Retires a stream: it is removed when it has completed everything. Returns the number of the backend to wait for.
     pub(super) fn retire(&self, id: StreamId) -> Option<u64> {
         let mut streams = self.streams.lock();

@@ -104,13 +104,23 @@ fn read_frames(mut socket: &UnixStream, mut take: impl FnMut(&Frame<'_>)) {
 }
 
 /// A client: the bytes that it sends, and its idea of the session.
-#[derive(Default)]
 struct Client {
     commands: Vec<u8>,
     chunks: Vec<u8>,
     /// The last number of each stream that exists.
     last: HashMap<u64, u64>,
+    /// The streams that commands name.
+    streams: [StreamId; 5],
+    next_stream: u64,
     next_blob: u64,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        let (commands, chunks, last, next_blob) = Default::default();
+        let streams = [StreamId(0); 5];
+        Self { commands, chunks, last, streams, next_stream: 1, next_blob }
+    }
 }
 
 impl Client {
@@ -171,11 +181,17 @@ impl Client {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        let stream = StreamId(u64::from(input.byte() % 5));
+        let slot = usize::from(input.byte() % 5);
+        let stream = self.streams[slot];
         let command = match input.byte() % 16 {
             0 => {
-                self.last.insert(stream.0, 0);
-                Command::CreateStream { id: stream, priority: i32::from(input.byte()) - 128 }
+                // A new id, or rarely one that was used.
+                let priority = input.byte();
+                let id = if priority == 255 { stream } else { StreamId(self.next_stream) };
+                self.next_stream = self.next_stream.max(id.0 + 1);
+                self.streams[slot] = id;
+                self.last.insert(id.0, 0);
+                Command::CreateStream { id, priority: i32::from(priority) - 128 }
             }
             1 => {
                 self.last.remove(&stream.0);
@@ -235,11 +251,11 @@ impl Client {
 
     /// A ticket that exists, or rarely not.
     fn known(&self, input: &mut Input<'_>) -> Ticket {
-        let stream = u64::from(input.byte() % 5);
-        let last = self.last.get(&stream).copied().unwrap_or(0);
+        let stream = self.streams[usize::from(input.byte() % 5)];
+        let last = self.last.get(&stream.0).copied().unwrap_or(0);
         let back = u64::from(input.byte());
         let number = if back == 255 { last + 1 } else { last.saturating_sub(back % 8) };
-        Ticket { stream: StreamId(stream), number }
+        Ticket { stream, number }
     }
 
     fn after(&self, own: StreamId, input: &mut Input<'_>) -> Vec<Ticket> {

@@ -42,6 +42,9 @@ use crate::{
 /// The bytes of staging memory for uploads, and as many for downloads and for bytes that came with their commands.
 const STAGING: usize = 64 << 20;
 
+/// The maximum number of retired streams whose work is not complete.
+const RETIRED_LIMIT: usize = 1024;
+
 pub(super) struct Engine {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
@@ -224,9 +227,15 @@ impl Engine {
         if state.streams.len() as u64 >= u64::from(self.limits.streams) {
             return Err(violation(format!("more than {} streams exist", self.limits.streams)));
         }
-        if state.streams.insert(id, Stream::default()).is_some() {
-            return Err(violation(format!("stream {} is created twice", id.0)));
+        // A stream that is gone has completed its submissions, so a later stream cannot have its id.
+        if state.newest_stream.is_some_and(|newest| id <= newest) {
+            return Err(violation(format!("stream {} does not come after the last one", id.0)));
         }
+        if self.reports.streams() >= self.limits.streams as usize + RETIRED_LIMIT {
+            return Err(violation(format!("more than {RETIRED_LIMIT} retired streams have work")));
+        }
+        state.newest_stream = Some(id);
+        state.streams.insert(id, Stream::default());
         self.reports.create(id);
         self.control(Control::CreateStream { id, priority });
         Ok(())

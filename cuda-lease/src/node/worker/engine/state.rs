@@ -22,6 +22,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct State {
     pub(super) streams: FxHashMap<StreamId, Stream>,
+    pub(super) newest_stream: Option<StreamId>,
     pub(super) modules: Modules,
     /// The streams of uploads whose bytes have not all arrived.
     pub(super) uploads: FxHashMap<BlobId, StreamId>,
@@ -81,9 +82,11 @@ impl State {
 
     /// Checks that tickets name submissions that have arrived. A stream that is gone has completed its submissions.
     pub(super) fn check(&self, after: &[Ticket], own: StreamId) -> Result<(), SessionError> {
-        let future = after.iter().find(|it| {
-            it.stream == own || self.streams.get(&it.stream).is_some_and(|at| it.number > at.last)
-        });
+        let has_arrived = |it: &Ticket| match self.streams.get(&it.stream) {
+            Some(stream) => it.number <= stream.last,
+            None => self.newest_stream.is_some_and(|newest| it.stream <= newest),
+        };
+        let future = after.iter().find(|it| it.stream == own || !has_arrived(it));
         future.map_or(Ok(()), |it| {
             let (number, stream) = (it.number, it.stream.0);
             Err(violation(format!("submission {number} of stream {stream} has not arrived")))

@@ -130,3 +130,23 @@ fn questions_that_wait_are_limited() {
     let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
     assert!(refused.to_string().contains("questions wait"), "{refused}");
 }
+
+#[test]
+fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
+    let engine = engine();
+    let create = |id| engine.command(Command::CreateStream { id: StreamId(id), priority: 0 });
+    create(9).unwrap();
+    engine.command(Command::RetireStream { id: StreamId(9) }).unwrap();
+    for used in [9, STREAM.0, 0] {
+        assert!(create(used).unwrap_err().to_string().contains("does not come after"), "{used}");
+    }
+    let after = |stream, number| vec![Ticket { stream: StreamId(stream), number }];
+    let join = |number, after| {
+        let ticket = Ticket { stream: STREAM, number };
+        engine.command(Command::Submit { ticket, after, step: Step::Join })
+    };
+    // Streams that are gone, or were skipped, have completed everything.
+    join(1, after(9, 5)).unwrap();
+    join(2, after(4, 5)).unwrap();
+    assert!(join(3, after(10, 1)).unwrap_err().to_string().contains("has not arrived"));
+}
