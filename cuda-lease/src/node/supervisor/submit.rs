@@ -36,8 +36,9 @@ pub(super) async fn serve(
             span.in_scope(|| tracing::debug!(status = %reply.status, "a submit has ended"));
             let replied = Instant::now();
             reply_with(&mut send, reply).await?;
-            // `None`: the client has acknowledged all of the reply.
-            if let Ok(None) = send.stopped().await {
+            // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
+            // stream's end reached it.
+            if send.stopped().await.is_ok() {
                 metrics.record(replied.elapsed(), |it| &mut it.submit.wire);
             }
         }
