@@ -122,7 +122,7 @@ fn is_end(error: &Error) -> bool {
     matches!(
         error,
         Error::Disconnected { .. } | Error::ContentsLost { .. } | Error::DeviceLost { .. }
-    ) || status(error).is_some_and(|it| ended.contains(&it))
+    ) || error.status().is_some_and(|it| ended.contains(&it))
 }
 
 /// Goes on after the end of the lease: every step fails with the reason, and none hangs.

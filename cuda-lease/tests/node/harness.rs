@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, DeviceBuffer, Error, Function, LaunchConfig, Result, launch, prelude::*};
+use cuda_async::{Device, DeviceBuffer, Function, LaunchConfig, Result, launch, prelude::*};
 use cuda_lease::{Lease, LeaseBuilder};
 
 /// The longest wait for a state. A test that waits longer has found a bug.

@@ -121,7 +121,7 @@ impl Engine {
             }
             Command::CreateStream { id, priority } => self.create_stream(state, id, priority)?,
             Command::RetireStream { id } => {
-                state.stream(id)?;
+                state.stream(id)?.is_retired = true;
                 self.put(state, id, Vec::new(), Task::Retire)?;
             }
             Command::LoadModule { id, kind, hash, bytes } => {

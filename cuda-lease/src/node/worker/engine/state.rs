@@ -42,6 +42,8 @@ pub(super) struct Stream {
     /// The number of the last submission that arrived.
     pub(super) last: u64,
     pub(super) held: VecDeque<Item>,
+    /// Whether its retirement has arrived. It may be held, behind other commands.
+    pub(super) is_retired: bool,
     /// The largest number that the client waits for and that is held.
     pub(super) wanted: u64,
     /// The submissions that the backend takes before its backlog is looked at again.
@@ -60,9 +62,14 @@ impl State {
         })
     }
 
+    /// The stream of a new command.
+    ///
+    /// # Errors
+    /// It does not exist, or it is retired.
     pub(super) fn stream(&mut self, id: StreamId) -> Result<&mut Stream, SessionError> {
         self.streams
             .get_mut(&id)
+            .filter(|it| !it.is_retired)
             .ok_or_else(|| violation(format!("stream {} does not exist", id.0)))
     }
 

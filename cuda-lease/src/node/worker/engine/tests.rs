@@ -1,4 +1,4 @@
-//! Progress that a backend reports at the worst time.
+//! Commands that break the rules, and progress that comes at the worst time.
 
 use std::{
     any::Any,
@@ -8,11 +8,14 @@ use std::{
 
 use cuda_core::{
     DeviceInfo, Error, NoticeSink, Result,
-    protocol::{Answer, Capabilities, Foreign, HostBlock, ModuleId, Notice, Request, Submission},
+    protocol::{
+        AllocId, Answer, Capabilities, Foreign, HostBlock, ModuleId, Notice, Region, Request,
+        Submission,
+    },
 };
 
 use super::*;
-use crate::node::worker::reports::Sink;
+use crate::{node::worker::reports::Sink, wire::BlobId};
 
 /// The most submissions that the backend has at a time.
 const BACKLOG: u64 = 4;
@@ -149,4 +152,23 @@ fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
     join(1, after(9, 5)).unwrap();
     join(2, after(4, 5)).unwrap();
     assert!(join(3, after(10, 1)).unwrap_err().to_string().contains("has not arrived"));
+}
+
+#[test]
+fn no_command_follows_the_retirement_of_its_stream() {
+    let engine = engine();
+    let upload =
+        Step::WriteBulk { to: Region { alloc: AllocId(1), offset: 0 }, blob: BlobId(1), bytes: 8 };
+    let ticket = Ticket { stream: STREAM, number: 1 };
+    // The bytes do not come, so the retirement is held behind the upload.
+    engine.command(Command::Submit { ticket, after: Vec::new(), step: upload }).unwrap();
+    engine.command(Command::RetireStream { id: STREAM }).unwrap();
+    let late = [
+        join(2),
+        Command::Free { id: AllocId(1), stream: STREAM, after: Vec::new() },
+        Command::RetireStream { id: STREAM },
+    ];
+    for command in late {
+        assert!(engine.command(command).unwrap_err().to_string().contains("does not exist"));
+    }
 }
