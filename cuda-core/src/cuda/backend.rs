@@ -299,6 +299,11 @@ unsafe impl Backend for CudaBackend {
         host_block(self.primary, bytes, &self.primary.bind()?)
     }
 
+    fn enter(&self) -> Option<Box<dyn Any>> {
+        let bound = self.primary.bind().ok()?;
+        Some(Box::new(bound))
+    }
+
     fn foreign(&self) -> Option<&dyn Foreign> {
         Some(self)
     }

@@ -78,6 +78,12 @@ pub unsafe trait Backend: Send + Sync + 'static {
         HostBlock::heap(bytes)
     }
 
+    /// Prepares the calling thread for many calls of this backend, until the guard is dropped. The calls give the same
+    /// results without it, but may take longer: on a GPU each call makes the context current on its thread.
+    fn enter(&self) -> Option<Box<dyn Any>> {
+        None
+    }
+
     /// Returns the part that lends streams to foreign code, if there is one.
     fn foreign(&self) -> Option<&dyn Foreign>;
 

@@ -164,6 +164,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`].
+    #[inline]
     pub fn get_bytes(&mut self) -> Result<&'a [u8], WireError> {
         let length: u32 = self.get()?;
         self.take(length as usize)
@@ -186,6 +187,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`] if the count is larger than the rest of the message can hold, or the error of an item.
+    #[inline]
     pub fn get_list<T>(
         &mut self,
         least: usize,
@@ -196,7 +198,12 @@ impl<'a> Reader<'a> {
         if needed > self.0.len() {
             return Err(WireError::Truncated { missing: needed - self.0.len() });
         }
-        (0..count).map(|_| get(self)).collect()
+        // Most lists are short. The space for a longer one grows with the items that are there.
+        let mut items = Vec::with_capacity(count.min(8) as usize);
+        for _ in 0..count {
+            items.push(get(self)?);
+        }
+        Ok(items)
     }
 
     /// Reads the end of a message: the additional fields of later versions. Each has a `u16` tag, a `u32` length, and
@@ -266,6 +273,7 @@ impl Field for bool {
         w.put(u8::from(*self));
     }
 
+    #[inline]
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
         match r.get::<u8>()? {
             0 => Ok(false),

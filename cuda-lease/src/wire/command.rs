@@ -316,6 +316,7 @@ impl<'a> Step<'a> {
     }
 }
 
+#[inline]
 fn get_tickets(r: &mut Reader<'_>) -> Result<Vec<Ticket>, WireError> {
     r.get_list(16, Ticket::get)
 }

@@ -56,6 +56,7 @@ impl Field for Access {
         w.put(*self == Access::Write);
     }
 
+    #[inline]
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(if r.get()? { Access::Write } else { Access::Read })
     }
@@ -88,6 +89,7 @@ impl Field for Relocation {
         w.put(self.at).put(self.region).put(self.bytes).put(self.access);
     }
 
+    #[inline]
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(Self { at: r.get()?, region: r.get()?, bytes: r.get()?, access: r.get()? })
     }
@@ -98,6 +100,7 @@ impl Field for Use {
         w.put(self.base).put(self.range.start).put(self.range.end).put(self.access);
     }
 
+    #[inline]
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(Self { base: r.get()?, range: r.get()?..r.get()?, access: r.get()? })
     }
@@ -114,6 +117,7 @@ pub(super) fn put_launch(w: &mut Writer<'_>, launch: &Launch<'_>) {
     w.put_list(&launch.variables, |w, it| it.put(w));
 }
 
+#[inline]
 pub(super) fn get_launch<'a>(r: &mut Reader<'a>) -> Result<Launch<'a>, WireError> {
     Ok(Launch {
         function: FunctionId { module: r.get()?, entry: r.get()? },

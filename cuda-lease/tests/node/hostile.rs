@@ -148,7 +148,7 @@ fn broken_rules_of_a_session_end_that_session() {
         };
         let cases: Vec<(Vec<Command<'_>>, &str)> = vec![
             (vec![join(1)], "does not exist"),
-            (vec![create(), create()], "created twice"),
+            (vec![create(), create()], "does not come after"),
             (vec![create(), join(2)], "out of order"),
             (vec![create(), after(vec![later])], "has not arrived"),
             (vec![create(), allocate(), again()], "made twice"),

@@ -90,6 +90,8 @@ impl Worker {
             }
         };
         let mut current: Option<Arc<Engine>> = None;
+        // This thread submits almost everything.
+        let entered = backend.enter();
         let ended = read_batches(&commands, begin, |frame| {
             let Some(current) = &current else {
                 let assigned = assign(&frame, &backend, &reports, &quota);
@@ -112,6 +114,7 @@ impl Worker {
         if let Err(error) = ended {
             tracing::debug!(%error, "the commands of the session ended");
         }
+        drop(entered);
         let engine = engine.lock().take();
         if let Some(engine) = engine {
             engine.close();
