@@ -46,6 +46,15 @@ fn killed_worker_ends_its_lease_and_no_other() {
 }
 
 #[test]
+fn lease_gets_no_spare_worker_that_has_ended() {
+    let node = Node::start(&["--spares", "1"]);
+    wait_until("a spare worker runs", || node.workers().len() == 1);
+    kill(node.workers()[0]);
+    wait_until("the spare worker has ended", || node.workers().is_empty());
+    check(&node.lease().acquire().unwrap());
+}
+
+#[test]
 fn killed_node_takes_its_workers_along_and_its_clients_get_an_error() {
     let mut node = Node::start(&["--spares", "1"]);
     let lease = node.lease().resume_within(Duration::from_millis(200)).acquire().unwrap();

@@ -50,9 +50,14 @@ impl Node {
         LeaseBuilder::new(&self.address).min_vram(64 << 20)
     }
 
+    /// The address of the status endpoints.
+    pub fn status_address(&self) -> &str {
+        self.status.as_ref().unwrap()
+    }
+
     /// The reply of a status endpoint, header and body.
     pub fn status(&self, path: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(self.status.as_ref().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(self.status_address()).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut reply = String::new();

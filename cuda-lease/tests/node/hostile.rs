@@ -9,7 +9,7 @@ use cuda_lease::{
     Lease,
     wire::{
         Attached, BlobId, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane,
-        PutBlob, Renew, Step, Writer,
+        PutBlob, Refused, Renew, Renewed, Step, Writer,
     },
 };
 
@@ -275,6 +275,97 @@ fn slow_reader_occupies_bounded_memory() {
         }
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         assert!(memory(node) < before + (256 << 20), "{before} bytes before");
+    });
+}
+
+/// A client requests many small downloads, whose bytes travel with the events, and never reads them.
+#[test]
+fn slow_reader_of_small_downloads_occupies_bounded_memory() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut commands) = session(&mut client).await;
+        command(&mut commands, 1, Command::CreateStream { id: StreamId(1), priority: 0 }).await;
+        let bytes = 16 << 10;
+        let allocate = Command::Allocate { id: AllocId(1), bytes, at: ticket(1) };
+        command(&mut commands, 2, allocate).await;
+        let before = memory(node);
+        for blob in 1..=40_000u64 {
+            let region = Region { alloc: AllocId(1), offset: 0 };
+            let step = Step::Read { from: region, blob: BlobId(blob), bytes };
+            let read = Command::Submit { ticket: ticket(blob + 1), after: Vec::new(), step };
+            command(&mut commands, blob + 2, read).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert!(memory(node) < before + (256 << 20), "{before} bytes before");
+    });
+}
+
+#[test]
+fn modules_that_wait_for_their_code_are_limited() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session(&mut client).await;
+        for number in 1..10_000u64 {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&number.to_le_bytes());
+            let (id, kind) = (ModuleId(number), ImageKind::Ptx);
+            let load = Command::LoadModule { id, kind, hash, bytes: 1 };
+            command(&mut stream, 2 * number - 1, load).await;
+            command(&mut stream, 2 * number, Command::UnloadModule { id }).await;
+            // The node asks for the code.
+            if let Err(error) = stream.reply().await {
+                assert!(error.contains("wait for their code"), "{error}");
+                return;
+            }
+        }
+        panic!("no load was refused");
+    });
+}
+
+/// A client loads and unloads one module, whose code the node has, again and again.
+#[test]
+fn loads_of_the_same_code_occupy_bounded_memory() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut stream) = session(&mut client).await;
+        let code = vec![b' '; 1 << 20];
+        let hash = *blake3::hash(&code).as_bytes();
+        let mut put = Stream::open(&client.connection).await;
+        let blob = PutBlob { lease, token, hash, bytes: code.len() as u64 };
+        put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+        put.bytes(&code).await;
+        put.reply().await.unwrap();
+        let before = memory(node);
+        for number in 1..=50_000u64 {
+            let (id, kind) = (ModuleId(number), ImageKind::Ptx);
+            let load = Command::LoadModule { id, kind, hash, bytes: code.len() as u64 };
+            command(&mut stream, 2 * number - 1, load).await;
+            command(&mut stream, 2 * number, Command::UnloadModule { id }).await;
+        }
+        assert!(memory(node) < before + (64 << 20), "{before} bytes before");
+    });
+}
+
+#[test]
+fn lease_is_not_ended_by_an_old_token() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let mut token = granted.token.clone();
+        for sequence in [3, 4] {
+            let renew = Renew { lease: granted.lease, token, lease_secs: 60 };
+            client.control.frame(Renew::OPCODE, 0, sequence, |out| renew.encode(out)).await;
+            token = Renewed::decode(&client.control.reply().await.unwrap().1).unwrap().token;
+        }
+        for (sequence, token, status) in
+            [(5, granted.token, Some(Status::Unauthorized)), (6, token, None)]
+        {
+            let free = Free { lease: granted.lease, token };
+            client.control.frame(Free::OPCODE, 0, sequence, |out| free.encode(out)).await;
+            let reply = client.control.reply().await;
+            let refused = matches!(reply, Ok((Refused::OPCODE, _))).then(|| refusal(&reply));
+            assert_eq!(refused, status);
+        }
     });
 }
 

@@ -9,5 +9,6 @@ mod hostile;
 mod life;
 mod network;
 mod raw;
+mod requests;
 mod status;
 mod tenants;

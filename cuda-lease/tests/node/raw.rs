@@ -53,18 +53,17 @@ impl RawClient {
     }
 
     pub async fn allocate(&mut self) -> Granted {
-        let request = Allocate {
-            nonce: rand(),
-            min_vram: 1 << 20,
-            lease_secs: 60,
-            exclusivity: Exclusivity::Shared,
-            device: None,
-            wait_ms: 0,
-            priority: 0,
-            detached: false,
-            trace: None,
-        };
+        self.send(&request()).await;
+        self.granted().await
+    }
+
+    /// Sends a request for a lease.
+    pub async fn send(&mut self, request: &Allocate) {
         self.control.frame(Allocate::OPCODE, 0, 2, |out| request.encode(out)).await;
+    }
+
+    /// The lease that was requested.
+    pub async fn granted(&mut self) -> Granted {
         let (opcode, body) = self.control.reply().await.unwrap();
         assert_ne!(opcode, Refused::OPCODE, "{:?}", Refused::decode(&body));
         Granted::decode(&body).unwrap()
@@ -130,6 +129,21 @@ pub fn refusal(reply: &Reply) -> Status {
     match reply {
         Ok((Refused::OPCODE, body)) => Refused::decode(body).unwrap().status,
         other => panic!("no refusal: {other:?}"),
+    }
+}
+
+/// A new request for a lease.
+pub fn request() -> Allocate {
+    Allocate {
+        nonce: rand(),
+        min_vram: 1 << 20,
+        lease_secs: 60,
+        exclusivity: Exclusivity::Shared,
+        device: None,
+        wait_ms: 0,
+        priority: 0,
+        detached: false,
+        trace: None,
     }
 }
 

@@ -189,3 +189,12 @@ fn replies_forbid_foreign_content_and_show_no_secret() {
     assert_eq!((&shown["id"], &shown["tenant"]), (&lease.id().into(), &"local".into()));
     assert!(node.status("/secret").0.starts_with("http/1.1 404"));
 }
+
+#[test]
+fn idle_http_connections_keep_no_other_out() {
+    let node = start(&[]);
+    let idle: Vec<_> =
+        (0..70).map(|_| std::net::TcpStream::connect(node.status_address()).unwrap()).collect();
+    assert!(node.status("/metrics").0.contains("200 ok"));
+    drop(idle);
+}

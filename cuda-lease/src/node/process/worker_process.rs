@@ -46,6 +46,21 @@ impl WorkerProcess {
         }
     }
 
+    /// Returns whether the process has ended. If it has, reaps it.
+    pub fn has_ended(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return true };
+        match child.try_wait() {
+            Ok(None) => return false,
+            Ok(Some(status)) => self.exit = ExitCause::from(status),
+            Err(error) => {
+                tracing::warn!(pid = self.pid, %error, "the exit status of a worker is lost");
+                self.exit = ExitCause::Unknown;
+            }
+        }
+        self.child = None;
+        true
+    }
+
     /// Waits until the process has ended, and reaps it. Later calls return the same cause immediately.
     ///
     /// The future can be dropped and called again, so it can be a branch of `select!`. It does not kill the process.

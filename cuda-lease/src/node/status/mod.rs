@@ -10,7 +10,7 @@
 //! `cuda-node` serves them only where its operator asks for it. The folder uses `metrics` and nothing else of the node.
 //! [`serve`] answers each request from a snapshot that the supervisor makes.
 
-mod listener;
+mod connections;
 mod server;
 
 pub use server::serve;

@@ -23,7 +23,7 @@ use axum::{
 };
 use parking_lot::Mutex;
 
-use super::listener::Limited;
+use super::connections;
 use crate::node::metrics::{self, Snapshot, open_metrics};
 
 /// The age up to which a snapshot serves further requests. It bounds the load of the lease table.
@@ -65,7 +65,7 @@ pub fn serve(
     snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
 ) -> io::Result<impl Future<Output = ()> + Send> {
     listener.set_nonblocking(true)?;
-    let listener = Limited::new(tokio::net::TcpListener::from_std(listener)?);
+    let listener = tokio::net::TcpListener::from_std(listener)?;
     let source = Source { snapshot: Box::new(snapshot), latest: Mutex::default() };
     let page = |kind, text| get(move || async move { reply(kind, text) });
     let routes = Router::new()
@@ -75,11 +75,7 @@ pub fn serve(
         .route("/metrics", get(text))
         .route("/status.json", get(json))
         .with_state(Arc::new(source));
-    Ok(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "the status endpoints ended");
-        }
-    })
+    Ok(connections::serve(listener, routes))
 }
 
 async fn text(State(source): State<Arc<Source>>) -> Response {

@@ -51,6 +51,8 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
     }
     // A connection of less than a second counts too.
     measure();
+    // First the tasks: one of them could still give this connection a lease.
+    streams.shutdown().await;
     leases.disconnected(client.connection);
 }
 

@@ -26,6 +26,9 @@ const ACKNOWLEDGE: usize = 256 << 10;
 /// The batches of frames that wait for the worker. Each has at most 256 KiB and a frame.
 const TO_WORKER: usize = 32;
 
+/// The bytes of events of the supervisor itself that may wait beyond the window.
+const OWN_EVENTS: usize = 4 << 20;
+
 /// One lane of a session.
 pub(super) struct Lane {
     /// Frames to the client.
@@ -88,6 +91,20 @@ impl Lane {
     pub(super) fn push(&self, event: &Event) {
         self.outgoing.lock().push(event.opcode(), |out| event.encode(out));
         self.filled.notify_one();
+    }
+
+    /// As [`push`](Self::push), for events that a client can cause again and again.
+    ///
+    /// # Errors
+    /// The client acknowledges too few events.
+    pub(super) fn push_limited(&self, event: &Event) -> Result<(), SessionError> {
+        let limit = self.window + OWN_EVENTS;
+        if self.outgoing.lock().bytes() > limit {
+            let message = format!("more than {limit} bytes of events wait for an acknowledgement");
+            return Err(SessionError::Command(message));
+        }
+        self.push(event);
+        Ok(())
     }
 
     /// Sends a frame to the client.
@@ -160,7 +177,7 @@ impl Lane {
         mut send: SendStream,
         mut receive: FrameStream,
         resume: Option<u64>,
-        mut seen: impl FnMut(&Frames),
+        mut seen: impl FnMut(&Frames) -> Result<(), SessionError>,
     ) -> Result<(), End> {
         let mut own = 0;
         self.attached.send_modify(|count| {
@@ -216,7 +233,7 @@ impl Lane {
         stream: &mut FrameStream,
         incoming: &mut Incoming,
         acknowledge: &Acknowledge,
-        seen: &mut impl FnMut(&Frames),
+        seen: &mut impl FnMut(&Frames) -> Result<(), SessionError>,
     ) -> Result<(), End> {
         loop {
             // Between the last of these waits and the end of the round nothing waits: a frame that is counted as received reaches
@@ -227,7 +244,7 @@ impl Lane {
             let accepted = self.accept(&frames, incoming)?;
             if admission == Admission::Open && !accepted.bytes().is_empty() {
                 place.send(accepted.bytes().clone());
-                seen(&accepted);
+                seen(&accepted)?;
             }
             if let Some(received) = incoming.acknowledgement(ACKNOWLEDGE) {
                 acknowledge.0.store(received, Ordering::Relaxed);

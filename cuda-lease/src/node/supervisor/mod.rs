@@ -13,6 +13,7 @@ mod jit_cache;
 mod jobs;
 mod lane;
 mod leases;
+mod module_code;
 mod operator;
 mod rates;
 mod server;

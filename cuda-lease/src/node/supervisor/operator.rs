@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -94,9 +94,14 @@ impl OperatorSocket {
             let message = "another node uses it; choose another file";
             return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
         }
-        match fs::remove_file(path) {
+        match fs::symlink_metadata(path) {
+            Ok(file) if !file.file_type().is_socket() => {
+                let message = "the file exists and is no socket; choose another path";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+            }
+            Ok(_) => fs::remove_file(path)?,
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cuda_core::Error;
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
 use tracing::{Instrument, Span};
 
 use super::{
     blobs::Blobs,
     lane::{Lane, write_worker},
+    module_code::{ModuleCode, Next, Step},
     spans::Traced,
     streams::{End, FrameStream},
     turns::{Turn, Turns},
@@ -21,6 +21,7 @@ use crate::{
         metrics::{Meter, Tally},
         worker::{Assign, Drain, Drained, Measured, WorkerBlob},
     },
+    session::SessionError,
     wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
 };
 
@@ -38,12 +39,8 @@ pub(super) struct Session {
     pub(super) epoch: u32,
     commands: Lane,
     bulk: Lane,
-    blobs: Arc<Blobs>,
+    code: ModuleCode,
     meter: Arc<Meter>,
-    /// Blobs that the worker waits for.
-    wanted: Mutex<FxHashSet<Hash>>,
-    /// Held while the parts of a blob are sent.
-    sending_blob: tokio::sync::Mutex<()>,
     /// Cancelled when the worker is gone.
     ended: tokio::sync::watch::Sender<bool>,
     /// The reason that the supervisor has for the end.
@@ -84,10 +81,8 @@ impl Session {
             epoch,
             commands,
             bulk,
-            blobs,
+            code: ModuleCode::new(blobs),
             meter,
-            wanted: Mutex::default(),
-            sending_blob: tokio::sync::Mutex::default(),
             ended: tokio::sync::watch::Sender::new(false),
             cause: Mutex::default(),
             turns,
@@ -220,7 +215,7 @@ impl Session {
         let served = async {
             match lane {
                 wire::Lane::Bulk => {
-                    let seen = |frames: &Frames| self.count(frames, |_| {});
+                    let seen = |frames: &Frames| self.count(frames, |_| Ok(()));
                     self.bulk.serve(send, receive, resume, seen).await
                 }
                 wire::Lane::Commands => {
@@ -233,63 +228,80 @@ impl Session {
     }
 
     /// Counts frames that were passed to the worker.
-    fn count(&self, frames: &Frames, seen: impl Fn(&Frame<'_>)) {
+    fn count(
+        &self,
+        frames: &Frames,
+        seen: impl Fn(&Frame<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         let mut tally = Tally::default();
         for frame in frames.iter() {
             tally.add(&frame);
-            seen(&frame);
         }
         self.meter.passed(&tally);
+        frames.iter().try_for_each(|frame| seen(&frame))
     }
 
-    /// A command was passed to the worker: sends the code of a module behind it.
-    fn seen(self: &Arc<Self>, frame: &Frame<'_>) {
+    /// A command was passed to the worker. The code of a module follows it.
+    fn seen(self: &Arc<Self>, frame: &Frame<'_>) -> Result<(), SessionError> {
         if let Some(turns) = &self.turns {
             turns.pass();
         }
         if frame.header.opcode != opcode::MODULE_LOAD {
-            return;
+            return Ok(());
         }
         // The worker refuses what is malformed.
         let Ok(Command::LoadModule { hash, .. }) = Command::decode(frame.header.opcode, frame.body)
         else {
-            return;
+            return Ok(());
         };
-        match self.blobs.get(&hash) {
-            Some(blob) => self.send_blob(hash, blob),
-            None => {
-                let is_new = self.wanted.lock().insert(hash);
-                if is_new {
-                    self.commands.push(&Event::NeedBlob { hash });
-                }
-            }
+        match self.code.request(hash)? {
+            Step::Nothing => {}
+            Step::Ask => self.commands.push_limited(&Event::NeedBlob { hash })?,
+            Step::Send => self.start_sending(),
         }
+        Ok(())
     }
 
     /// A client has sent a blob.
     pub(super) fn blob_arrived(self: &Arc<Self>, hash: Hash, blob: Bytes) {
-        self.blobs.insert(hash, blob.clone());
-        if self.wanted.lock().remove(&hash) {
-            self.send_blob(hash, blob);
+        if self.code.arrived(hash, blob) == Step::Send {
+            self.start_sending();
         }
     }
 
-    fn send_blob(self: &Arc<Self>, hash: Hash, blob: Bytes) {
+    /// Sends the queued code to the worker.
+    fn start_sending(self: &Arc<Self>) {
         let session = self.clone();
         tokio::spawn(async move {
-            let _sending = session.sending_blob.lock().await;
-            let total = blob.len() as u64;
-            let mut at = 0;
-            loop {
-                let part = blob.slice(at..(at + BLOB_PART).min(blob.len()));
-                at += part.len();
-                let frame = WorkerBlob { hash, total, part };
-                let mut out = Vec::new();
-                put_frame(&mut out, WorkerBlob::OPCODE, 0, 0, |out| frame.encode(out));
-                if !session.commands.send_to_worker(out.into()).await || at >= blob.len() {
-                    return;
+            while let Some(next) = session.code.next() {
+                match next {
+                    Next::Ask(hash) => session.commands.push(&Event::NeedBlob { hash }),
+                    Next::Code(hash, code) => {
+                        if !session.send_code(hash, &code).await {
+                            return;
+                        }
+                    }
                 }
             }
         });
+    }
+
+    /// Sends the code of a module to the worker. Returns `false` if the worker has ended.
+    async fn send_code(&self, hash: Hash, code: &Bytes) -> bool {
+        let total = code.len() as u64;
+        let mut at = 0;
+        loop {
+            let part = code.slice(at..(at + BLOB_PART).min(code.len()));
+            at += part.len();
+            let frame = WorkerBlob { hash, total, part };
+            let mut out = Vec::new();
+            put_frame(&mut out, WorkerBlob::OPCODE, 0, 0, |out| frame.encode(out));
+            if !self.commands.send_to_worker(out.into()).await {
+                return false;
+            }
+            if at >= code.len() {
+                return true;
+            }
+        }
     }
 }

@@ -63,6 +63,7 @@ async fn run(
     let (lease, token) = (submit.lease, submit.token.clone());
     let prepared = leases.jobs(client, lease, &token).and_then(|(jobs, blobs)| {
         let image = check(&submit).and_then(|()| image(&submit, &blobs))?;
+        leases.admit_submit(client)?;
         let place = jobs.reserve(submit.input_bytes)?;
         Ok((jobs, image, place))
     });

@@ -78,12 +78,27 @@ impl Workers {
 
     /// Takes a spare worker, or starts one.
     pub(super) async fn take(&self) -> Result<WorkerHandle> {
-        let spare = self.pool.lock().idle.pop_front();
+        let spare = self.take_spare();
         self.replenish(REPLENISH_PAUSE);
         match spare {
             Some(worker) => Ok(worker),
             None => self.launcher.launch().await,
         }
+    }
+
+    /// Takes a spare worker that is alive.
+    fn take_spare(&self) -> Option<WorkerHandle> {
+        let idle = &mut self.pool.lock().idle;
+        while let Some(mut spare) = idle.pop_front() {
+            if spare.is_alive() {
+                return Some(spare);
+            }
+            tracing::warn!(
+                pid = spare.pid(),
+                "a spare worker has ended; another one takes its place"
+            );
+        }
+        None
     }
 
     /// Starts the first worker. Returns its device, and the memory that it uses without a lease, if that is known. The
@@ -266,6 +281,16 @@ impl WorkerHandle {
         match &self.body {
             Body::Threads(_) => None,
             Body::Process(process) => Some(process.process.pid()),
+        }
+    }
+
+    /// Whether the worker has not ended.
+    fn is_alive(&mut self) -> bool {
+        match &mut self.body {
+            Body::Threads(threads) => {
+                threads.ended.try_recv() == Err(oneshot::error::TryRecvError::Empty)
+            }
+            Body::Process(worker) => !worker.process.has_ended(),
         }
     }
 

@@ -44,7 +44,8 @@ pub(super) enum Task {
 pub(super) struct Upload {
     pub(super) number: u64,
     pub(super) to: Region,
-    pub(super) blob: BlobId,
+    /// The blob whose chunks bring the bytes. `None` if they came with the command.
+    pub(super) blob: Option<BlobId>,
     pub(super) bytes: u64,
     /// The bytes that were submitted.
     pub(super) submitted: u64,
@@ -59,9 +60,14 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    pub(super) fn new(number: u64, to: Region, blob: BlobId, bytes: u64) -> Self {
+    pub(super) fn new(number: u64, to: Region, blob: Option<BlobId>, bytes: u64) -> Self {
         let (submitted, arrived, pieces, is_refused, error) = Default::default();
         Self { number, to, blob, bytes, submitted, arrived, pieces, is_refused, error }
+    }
+
+    /// Whether the bytes of `blob` belong to this upload. A later upload may use the id of a complete one.
+    pub(super) fn brings(&self, blob: BlobId) -> bool {
+        self.blob == Some(blob) && self.arrived < self.bytes
     }
 }
 

@@ -107,6 +107,13 @@ impl Reports {
         Some(taken)
     }
 
+    /// Carries out commands that waited for progress of the backend or of the client.
+    pub(super) fn after_progress(&self) {
+        if let Some(engine) = self.engine.get().and_then(Weak::upgrade) {
+            engine.after_progress();
+        }
+    }
+
     /// Begins a submission, or a part of it. Returns the backend's number.
     pub(super) fn begin(&self, client: Ticket, is_last: bool, keep: Keep, now: Instant) -> u64 {
         let mut streams = self.streams.lock();
@@ -270,9 +277,7 @@ unsafe impl NoticeSink for Sink {
         match notice {
             Notice::Progress { stream, complete, .. } => {
                 reports.progress(stream, complete);
-                if let Some(engine) = reports.engine.get().and_then(Weak::upgrade) {
-                    engine.after_progress();
-                }
+                reports.after_progress();
             }
             Notice::Failed { ticket, error } => reports.failed(ticket, error),
             Notice::Faulted { error } => {

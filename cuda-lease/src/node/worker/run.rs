@@ -73,6 +73,7 @@ impl Worker {
         let device = backend.info().address.clone();
         let ready = Ready { device: backend.info().clone() };
         reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
+        reports.outbox.set_commands(commands.try_clone()?);
         let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
 
         let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
@@ -213,6 +214,9 @@ fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
         }
         if socket.write_all(&out).is_err() || !wake.is_open {
             return;
+        }
+        if reports.outbox.written(&wake) {
+            reports.after_progress();
         }
     }
 }

@@ -157,8 +157,23 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// The lease, if it is active and has this generation.
-    fn active(&self, lease: LeaseId, generation: u64) -> Result<&Lease, Refusal> {
+    /// Whether a client with this generation of the lease may end it: the generation is the present one, or the previous
+    /// one within the overlap.
+    ///
+    /// # Errors
+    /// `Unauthorized`: the generation is not valid. `NotFound` for an unknown lease.
+    pub fn check_generation(
+        &mut self,
+        now: Duration,
+        lease: LeaseId,
+        generation: u64,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        self.of_generation(lease, generation).map(|_| ())
+    }
+
+    /// The lease, if this generation is valid.
+    fn of_generation(&self, lease: LeaseId, generation: u64) -> Result<&Lease, Refusal> {
         let Some(of) = self.leases.get(&lease) else { return Err(self.absent(lease)) };
         let overlap = of.overlap.is_some_and(|until| self.now < until);
         let is_previous = generation.checked_add(1) == Some(of.generation);
@@ -168,6 +183,12 @@ impl LeaseTable {
             );
             return Err(Refusal::new(Status::Unauthorized, message));
         }
+        Ok(of)
+    }
+
+    /// The lease, if it is active and this generation is valid.
+    fn active(&self, lease: LeaseId, generation: u64) -> Result<&Lease, Refusal> {
+        let of = self.of_generation(lease, generation)?;
         if let Some(cause) = of.cause() {
             return Err(cause.refusal(lease));
         }

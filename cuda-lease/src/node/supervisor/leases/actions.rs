@@ -20,16 +20,18 @@ impl Leases {
     pub(super) fn act(self: &Arc<Self>, state: &mut State, action: Action) {
         match action {
             Action::Admitted { request, lease } => {
-                if let Some(waiting) = state.waiting.remove(&request)
-                    && waiting.send(Ok(lease)).is_err()
-                {
-                    // Its client is gone.
-                    _ = state.table.free(self.now(), lease);
+                let waiting = state.waiting.remove(&request).unwrap_or_default();
+                let sent = waiting.into_iter().map(|it| it.send(Ok(lease)).is_ok());
+                // All of them, without a stop at the first.
+                let is_awaited = sent.fold(false, |any, it| any | it);
+                if !is_awaited {
+                    // Its client is gone, but may repeat the request within the reconnect window.
+                    state.table.disconnected(self.now(), lease);
                 }
             }
             Action::Refused { request, refusal } => {
-                if let Some(waiting) = state.waiting.remove(&request) {
-                    _ = waiting.send(Err((refusal.status, refusal.message)));
+                for waiting in state.waiting.remove(&request).unwrap_or_default() {
+                    _ = waiting.send(Err((refusal.status, refusal.message.clone())));
                 }
             }
             Action::AssignWorker { lease, slot, quota } => self.assign(state, lease, slot, quota),

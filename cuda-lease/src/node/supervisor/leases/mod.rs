@@ -74,7 +74,8 @@ pub(super) struct Leases {
 struct State {
     table: LeaseTable,
     entries: FxHashMap<LeaseId, Entry>,
-    waiting: FxHashMap<RequestId, oneshot::Sender<Result<LeaseId, Refusal>>>,
+    /// The clients that wait for a queued request. A client that repeats its request waits beside its first one.
+    waiting: FxHashMap<RequestId, Vec<oneshot::Sender<Result<LeaseId, Refusal>>>>,
     blobs: FxHashMap<Tenant, Arc<Blobs>>,
     rates: Rates,
     /// Counts tokens.
@@ -220,7 +221,7 @@ impl Leases {
             Ok(match placed {
                 Placement::Leased(lease) => Ok(lease),
                 Placement::Queued { request, .. } => {
-                    state.waiting.insert(request, sender);
+                    state.waiting.entry(request).or_default().push(sender);
                     Err(request)
                 }
             })
@@ -228,10 +229,8 @@ impl Leases {
         let lease = match placed {
             Ok(lease) => lease,
             Err(request) => {
-                let cancel = Cancel { leases: self, request };
-                let lease = receiver.await.unwrap_or_else(|_| Err(unknown()))?;
-                std::mem::forget(cancel);
-                lease
+                let mut waiter = Waiter { leases: self, request, receiver };
+                (&mut waiter.receiver).await.unwrap_or_else(|_| Err(unknown()))?
             }
         };
         traced.span.record("lease", lease.0);
@@ -246,12 +245,13 @@ impl Leases {
         connection: Option<u64>,
         traced: Traced,
     ) -> Result<(), Refusal> {
-        let mut ready = self.change(|state, _| {
+        let mut ready = self.change(|state, now| {
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
             entry.is_detached = connection.is_none();
             entry.traced = Some(traced);
-            entry.connections.extend(connection);
-            Ok(entry.ready.subscribe())
+            let ready = entry.ready.subscribe();
+            state.connected(now, lease, connection)?;
+            Ok(ready)
         })?;
         let ready = ready.wait_for(Option::is_some).await.map_err(|_| unknown())?;
         ready.clone().unwrap_or_else(|| Err(unknown()))
@@ -305,14 +305,15 @@ impl Leases {
     ) -> Result<Renewed, Refusal> {
         let generation = self.verify(client, lease, token)?;
         let id = LeaseId(lease);
-        let (tenant, event) = (Some(client.tenant.as_str()), "renewed");
-        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
-        self.change(|state, now| {
+        let renewed = self.change(|state, now| {
             let renewed = state.table.renew(now, id, generation, secs).map_err(refusal)?;
             let generation = renewed.generation as u32;
             let token = self.token(state, client, id, generation);
             Ok(Renewed { token, generation, expires_in_ms: millis(renewed.remaining) })
-        })
+        })?;
+        let (tenant, event) = (Some(client.tenant.as_str()), "renewed");
+        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
+        Ok(renewed)
     }
 
     /// Ends a lease.
@@ -322,10 +323,16 @@ impl Leases {
         lease: u64,
         token: &[u8],
     ) -> Result<(), Refusal> {
-        self.verify(client, lease, token)?;
+        let generation = self.verify(client, lease, token)?;
+        let id = LeaseId(lease);
+        self.change(|state, now| {
+            state.table.check_generation(now, id, generation)?;
+            state.table.free(now, id)
+        })
+        .map_err(refusal)?;
         let (tenant, event) = (Some(client.tenant.as_str()), "freed");
         self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
-        self.change(|state, now| state.table.free(now, LeaseId(lease))).map_err(refusal)
+        Ok(())
     }
 
     /// Returns the session of a lease. The first call starts it.
@@ -340,12 +347,9 @@ impl Leases {
         let id = LeaseId(lease);
         self.change(|state, now| {
             state.authorize(now, id, generation)?;
-            state.table.reconnected(now, id).map_err(refusal)?;
+            state.connected(now, id, Some(client.connection))?;
             let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
-            if !entry.is_detached {
-                entry.connections.insert(client.connection);
-            }
             if let Some(session) = &entry.session {
                 let other =
                     "the lease has another session; resume that one, or acquire a new lease";
@@ -423,19 +427,48 @@ impl State {
         let authorized: Table<()> = self.table.authorize(now, lease, generation);
         authorized.map_err(refusal)
     }
+
+    /// A client uses a lease on a connection. A detached lease has no connections.
+    fn connected(
+        &mut self,
+        now: Duration,
+        lease: LeaseId,
+        connection: Option<u64>,
+    ) -> Result<(), Refusal> {
+        self.table.reconnected(now, lease).map_err(refusal)?;
+        let entry = self.entries.get_mut(&lease).ok_or_else(unknown)?;
+        if !entry.is_detached {
+            entry.connections.extend(connection);
+        }
+        Ok(())
+    }
 }
 
-/// Removes a request from the queue if its client does not wait any more.
-struct Cancel<'a> {
+/// A client that waits for a queued request. When the last one stops waiting, the request leaves the queue.
+struct Waiter<'a> {
     leases: &'a Arc<Leases>,
     request: RequestId,
+    receiver: oneshot::Receiver<Result<LeaseId, Refusal>>,
 }
 
-impl Drop for Cancel<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
+        if self.receiver.is_terminated() {
+            return;
+        }
+        self.receiver.close();
+        let admitted = self.receiver.try_recv().ok().and_then(Result::ok);
         self.leases.change(|state, now| {
-            state.waiting.remove(&self.request);
-            state.table.cancel(now, self.request)
+            if let Some(lease) = admitted {
+                // The client is gone, but it may repeat the request within the reconnect window.
+                state.table.disconnected(now, lease);
+            } else if let Some(waiting) = state.waiting.get_mut(&self.request) {
+                waiting.retain(|it| !it.is_closed());
+                if waiting.is_empty() {
+                    state.waiting.remove(&self.request);
+                    state.table.cancel(now, self.request);
+                }
+            }
         });
     }
 }

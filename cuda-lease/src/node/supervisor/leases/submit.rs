@@ -26,12 +26,7 @@ impl Leases {
         let id = LeaseId(lease);
         self.change(|state, now| {
             state.authorize(now, id, generation)?;
-            let limit = state.table.quotas().of(&client.tenant).submits_per_second;
-            if !state.rates.admit(&client.tenant, limit) {
-                let detail =
-                    format!("tenant {} has {limit} submits per second; submit later", client.tenant);
-                return Err((Status::QuotaExceeded, detail));
-            }
+            state.connected(now, id, Some(client.connection))?;
             let blobs = state.blobs_of(client);
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
             if entry.is_session_exclusive {
@@ -58,6 +53,27 @@ impl Leases {
         })
     }
 
+    /// Counts a stateless submit whose image the node has.
+    ///
+    /// # Errors
+    /// The tenant has submitted too much within the last second.
+    pub(in crate::node::supervisor) fn admit_submit(
+        self: &Arc<Self>,
+        client: &Client,
+    ) -> Result<(), Refusal> {
+        self.change(|state, _| {
+            let limit = state.table.quotas().of(&client.tenant).submits_per_second;
+            if state.rates.admit(&client.tenant, limit) {
+                return Ok(());
+            }
+            let tenant = &client.tenant;
+            let detail = format!(
+                "tenant {tenant} has reached its limit (submits_per_second = {limit}); submit later"
+            );
+            Err((Status::QuotaExceeded, detail))
+        })
+    }
+
     /// Returns the blobs of a lease's tenant, and the session of the lease if it has one.
     pub(in crate::node::supervisor) fn blobs(
         self: &Arc<Self>,
@@ -68,6 +84,7 @@ impl Leases {
         let generation = self.verify(client, lease, token)?;
         self.change(|state, now| {
             state.authorize(now, LeaseId(lease), generation)?;
+            state.connected(now, LeaseId(lease), Some(client.connection))?;
             let blobs = state.blobs_of(client);
             let entry = state.entries.get(&LeaseId(lease)).ok_or_else(unknown)?;
             Ok((blobs, entry.session.clone()))

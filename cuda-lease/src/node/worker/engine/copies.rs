@@ -62,7 +62,7 @@ impl Engine {
         bytes: &[u8],
     ) -> Result<(), SessionError> {
         let (number, length) = (ticket.number, bytes.len() as u64);
-        let mut upload = Upload::new(number, to, BlobId(0), length);
+        let mut upload = Upload::new(number, to, None, length);
         upload.arrived = length;
         match self.inline.copy(bytes) {
             Some(Ok(piece)) => upload.pieces.push_back((piece, bytes.len())),
@@ -126,6 +126,9 @@ impl Engine {
         download: &mut Download,
     ) -> Outcome {
         let ticket = Ticket { stream, number: download.number };
+        if download.bytes <= SMALL && !self.reports.outbox.takes_downloads() {
+            return Outcome::Waits;
+        }
         while download.submitted < download.bytes || download.bytes == 0 {
             let bytes = (download.bytes - download.submitted).min(PIECE as u64);
             let block = match self.downloads.try_take(bytes as usize) {

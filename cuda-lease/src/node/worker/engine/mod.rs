@@ -194,7 +194,7 @@ impl Engine {
                     return Err(violation(format!("blob {} is used twice", blob.0)));
                 }
                 self.announced.notify_all();
-                Task::Upload(Upload::new(number, to, blob, bytes))
+                Task::Upload(Upload::new(number, to, Some(blob), bytes))
             }
             Step::Write { to, bytes } => {
                 return self.write(state, ticket, after, to, bytes);

@@ -57,7 +57,7 @@ impl State {
     pub(super) fn upload(&mut self, blob: BlobId) -> Option<&mut Upload> {
         let stream = self.streams.get_mut(self.uploads.get(&blob)?)?;
         stream.held.iter_mut().find_map(|item| match &mut item.task {
-            Task::Upload(upload) if upload.blob == blob => Some(upload),
+            Task::Upload(upload) if upload.brings(blob) => Some(upload),
             _ => None,
         })
     }

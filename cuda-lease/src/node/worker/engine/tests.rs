@@ -9,8 +9,8 @@ use std::{
 use cuda_core::{
     DeviceInfo, Error, NoticeSink, Result,
     protocol::{
-        AllocId, Answer, Capabilities, Foreign, HostBlock, ModuleId, Notice, Region, Request,
-        Submission,
+        AllocId, Answer, Capabilities, Foreign, FunctionId, HostBlock, Launch, LaunchConfig,
+        ModuleId, Notice, Region, Request, Submission,
     },
 };
 
@@ -170,5 +170,38 @@ fn no_command_follows_the_retirement_of_its_stream() {
     ];
     for command in late {
         assert!(engine.command(command).unwrap_err().to_string().contains("does not exist"));
+    }
+}
+
+#[test]
+fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
+    let engine = engine();
+    let module = ModuleId(1);
+    let kind = crate::wire::ImageKind::Ptx;
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    let to = Region { alloc: AllocId(1), offset: 0 };
+    let submit = |number, step| {
+        let ticket = Ticket { stream: STREAM, number };
+        engine.command(Command::Submit { ticket, after: Vec::new(), step }).unwrap();
+    };
+    // The code does not come, so everything behind the launch is held.
+    submit(1, Step::Launch(launch(module)));
+    submit(2, Step::Write { to, bytes: &[1; 4] });
+    // A client may use 0, and may use the id of an upload again whose bytes have arrived.
+    for bytes in [8, 16] {
+        submit(bytes / 8 + 2, Step::WriteBulk { to, blob: BlobId(0), bytes });
+        assert_eq!(engine.expected(BlobId(0)), Some((0, bytes)));
+        let piece = engine.staging().take(bytes as usize).unwrap().unwrap();
+        engine.piece(BlobId(0), piece, bytes as usize);
+    }
+}
+
+fn launch(module: ModuleId) -> Launch<'static> {
+    Launch {
+        function: FunctionId { module, entry: 0 },
+        config: LaunchConfig::new(1, 1),
+        params: Default::default(),
+        relocations: Default::default(),
+        variables: Default::default(),
     }
 }
