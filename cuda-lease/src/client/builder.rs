@@ -96,8 +96,7 @@ impl LeaseBuilder {
                 builder.tls = ClientTls::with_ca(ca).client_certificate(cert, key);
             }
             _ => {
-                let detail =
-                    "`ca`, `cert` and `key` belong together; state all three, or `ca` alone";
+                let detail = "`cert` and `key` must both be set, together with `ca`; set all three, or `ca` alone";
                 return Err(misuse(detail.into()));
             }
         }
@@ -184,9 +183,9 @@ impl LeaseBuilder {
         let provider = LeaseProvider::new(self.terms()?);
         let device = Device::open(&provider, 0)?;
         let opened = provider.take();
-        opened
-            .map(|(connection, link)| Lease::new(device, connection, link))
-            .ok_or_else(|| misuse("the connection of the lease is missing".into()))
+        opened.map(|(connection, link)| Lease::new(device, connection, link)).ok_or_else(|| {
+            misuse("the provider opened no connection; report this as a bug of cuda-lease".into())
+        })
     }
 
     /// Requests the lease, without blocking the calling thread. A thread of its own waits for the node.
@@ -245,7 +244,10 @@ impl LeaseBuilder {
             may_have_run: false,
         };
         let mut found = self.node.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
-        found.next().ok_or_else(|| failed("the name has no address".into()))
+        let host = self.node.rsplit_once(':').map_or(&*self.node, |(host, _)| host);
+        found
+            .next()
+            .ok_or_else(|| failed(format!("host name {host:?} has no IP address; check the name")))
     }
 }
 

@@ -11,13 +11,13 @@ use bytes::Bytes;
 #[non_exhaustive]
 pub enum WireError {
     /// A message ends before its fields do.
-    #[error("the message ends inside of a field; it needs {missing} more bytes")]
+    #[error("the message is truncated: a field needs {missing} more bytes")]
     Truncated {
         /// The number of bytes that are missing.
         missing: usize,
     },
     /// A frame or a field is longer than its limit.
-    #[error("{what} has {length} bytes, and the limit is {limit}")]
+    #[error("{what} has {length} bytes, the limit is {limit}; send less")]
     TooLong {
         /// The frame or field.
         what: &'static str,

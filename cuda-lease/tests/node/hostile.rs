@@ -117,7 +117,7 @@ fn malformed_frames_end_the_connection() {
         let mut unknown = Vec::new();
         cuda_lease::wire::put_frame(&mut unknown, 0x7777, 0, 1, |_| {});
         for (bytes, reason) in
-            [(too_long, "the limit is"), (truncated, "ends inside"), (unknown, "0x7777")]
+            [(too_long, "the limit is"), (truncated, "is truncated"), (unknown, "0x7777")]
         {
             let mut client = RawClient::connect_silently(&node.address).await;
             client.control.bytes(&bytes).await;
@@ -148,10 +148,10 @@ fn broken_rules_of_a_session_end_that_session() {
         };
         let cases: Vec<(Vec<Command<'_>>, &str)> = vec![
             (vec![join(1)], "does not exist"),
-            (vec![create(), create()], "does not come after"),
+            (vec![create(), create()], "ids of streams must rise"),
             (vec![create(), join(2)], "out of order"),
-            (vec![create(), after(vec![later])], "has not arrived"),
-            (vec![create(), allocate(), again()], "made twice"),
+            (vec![create(), after(vec![later])], "may only name earlier submissions"),
+            (vec![create(), allocate(), again()], "already in use"),
             (vec![module()], "the limit is"),
         ];
         for (commands, reason) in cases {
@@ -169,7 +169,7 @@ fn broken_rules_of_a_session_end_that_session() {
 #[test]
 fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
     attack(async |node| {
-        for (epoch, sequence, reason) in [(1, 2, "missing"), (9, 1, "session 9")] {
+        for (epoch, sequence, reason) in [(1, 2, "rise by 1"), (9, 1, "epoch 9")] {
             let mut client = RawClient::connect(&node.address).await;
             let (_, _, mut stream) = session(&mut client).await;
             let create = Command::CreateStream { id: StreamId(1), priority: 0 };

@@ -51,7 +51,7 @@ async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submit
         ("output", job.max_output, wire::Submit::OUTPUT_LIMIT),
     ] {
         if bytes > limit {
-            let detail = format!("{bytes} bytes requested, the limit is {limit}; use less");
+            let detail = format!("{bytes} bytes, the limit is {limit}; split the job");
             return Err(Error::OutOfRange {
                 what: format!("the {what} of a submit").into(),
                 detail,

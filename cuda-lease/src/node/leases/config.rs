@@ -82,14 +82,14 @@ impl Default for TableConfig {
 #[non_exhaustive]
 pub enum ConfigError {
     /// There is no slot.
-    #[error("the node has no slot; configure at least one device")]
+    #[error("no device is configured; configure at least one")]
     NoSlots,
     /// Two slots have one name.
-    #[error("two slots have the name {0:?}; give each slot its own name")]
+    #[error("two devices have the name {0:?}; give each device its own name")]
     DuplicateSlot(String),
     /// A slot can hold no lease.
     #[error(
-        "slot {name:?} can hold no lease: capacity {capacity} bytes, reserve {reserve} bytes, max_leases {max_leases}; \
+        "device {name:?} can hold no lease: capacity {capacity} bytes, reserve {reserve} bytes, max_leases {max_leases}; \
          the capacity must exceed the reserve, and max_leases must be at least 1"
     )]
     NoRoom {

@@ -97,18 +97,18 @@ impl fmt::Display for Cause {
             Cause::Expired => f.write_str("has expired"),
             Cause::Revoked { reason } => write!(f, "was revoked: {reason}"),
             Cause::Preempted { priority } => {
-                write!(f, "lost its place to a request of priority {priority}")
+                write!(f, "was preempted by a request of priority {priority}")
             }
             Cause::OverMemory { used, charge } => write!(
                 f,
-                "has ended: it used {used} bytes, {charge} are the most; variables of modules, stacks of kernels, the \
-                 device's heap and its print buffer count too"
+                "has ended: its worker used {used} bytes, the limit is {charge} bytes including variables of modules, \
+                 stacks of kernels, the device's heap and its print buffer; request more memory"
             ),
             Cause::StartTimedOut => f.write_str("has ended: its worker did not start in time"),
             Cause::WorkerDied => f.write_str("has ended: its worker died"),
-            Cause::Disconnected => {
-                f.write_str("has ended: its client was disconnected for too long")
-            }
+            Cause::Disconnected => f.write_str(
+                "has ended: its client had no connection for longer than the reconnect window",
+            ),
             Cause::Fenced => f.write_str("has ended: its device was fenced"),
         }
     }

@@ -71,7 +71,8 @@ impl LeaseTable {
             let last = since.saturating_add(Duration::from_secs(total));
             if *until >= last {
                 let message = format!(
-                    "lease {lease} has all of the {total} s that the node allows one lease; request a new lease"
+                    "lease {lease} cannot be renewed: it has reached the node's maximum total duration of {total} s; \
+                     request a new lease"
                 );
                 return Err(Refusal::new(Status::QuotaExceeded, message));
             }
@@ -164,7 +165,7 @@ impl LeaseTable {
         let is_previous = generation.checked_add(1) == Some(of.generation);
         if generation != of.generation && !(is_previous && overlap) {
             let message = format!(
-                "generation {generation} of lease {lease} is not valid; use the one of the last renewal"
+                "generation {generation} of lease {lease} is no longer valid; use the token of the latest renewal"
             );
             return Err(Refusal::new(Status::Unauthorized, message));
         }

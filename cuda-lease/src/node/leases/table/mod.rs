@@ -170,7 +170,9 @@ impl LeaseTable {
             Some(cause) => cause.refusal(lease),
             None => Refusal::new(
                 crate::wire::Status::NotFound,
-                format!("there is no lease {lease}; check the id, or request a new lease"),
+                format!(
+                    "lease {lease} does not exist, or ended long ago; check the id, or request a new lease"
+                ),
             ),
         }
     }

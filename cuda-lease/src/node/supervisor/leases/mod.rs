@@ -289,7 +289,10 @@ impl Leases {
         let claims = self.key.verify(token, client.fingerprint);
         let claims = claims.map_err(|error| (Status::Unauthorized, error.to_string()))?;
         if claims.lease != lease {
-            let message = format!("the token is that of lease {}, not of {lease}", claims.lease);
+            let message = format!(
+                "the token belongs to lease {}, the request names lease {lease}; use the token of lease {lease}",
+                claims.lease
+            );
             return Err((Status::Unauthorized, message));
         }
         Ok(claims.generation.into())

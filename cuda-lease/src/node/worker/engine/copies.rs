@@ -67,7 +67,12 @@ impl Engine {
         match self.inline.copy(bytes) {
             Some(Ok(piece)) => upload.pieces.push_back((piece, bytes.len())),
             Some(Err(error)) => upload.error = Some(error),
-            None => return Err(violation("too many bytes wait that came with their commands")),
+            None => {
+                return Err(violation(format!(
+                    "the bytes in commands in flight exceed the limit of {} bytes; wait for progress before sending more",
+                    2 * super::STAGING
+                )));
+            }
         }
         self.put(state, ticket.stream, after, Task::Upload(upload))
     }

@@ -191,7 +191,10 @@ impl Engine {
         let task = match step {
             Step::WriteBulk { to, blob, bytes } => {
                 if bytes > 0 && state.uploads.insert(blob, ticket.stream).is_some() {
-                    return Err(violation(format!("blob {} is used twice", blob.0)));
+                    return Err(violation(format!(
+                        "the id of upload {} is already in use",
+                        blob.0
+                    )));
                 }
                 self.announced.notify_all();
                 Task::Upload(Upload::new(number, to, blob, bytes))
@@ -228,11 +231,19 @@ impl Engine {
             return Err(violation(format!("more than {} streams exist", self.limits.streams)));
         }
         // A stream that is gone has completed its submissions, so a later stream cannot have its id.
-        if state.newest_stream.is_some_and(|newest| id <= newest) {
-            return Err(violation(format!("stream {} does not come after the last one", id.0)));
+        if let Some(newest) = state.newest_stream
+            && id <= newest
+        {
+            return Err(violation(format!(
+                "stream {} is not larger than the newest stream, {}; ids of streams must rise",
+                id.0, newest.0
+            )));
         }
         if self.reports.streams() >= self.limits.streams as usize + RETIRED_LIMIT {
-            return Err(violation(format!("more than {RETIRED_LIMIT} retired streams have work")));
+            return Err(violation(format!(
+                "at least {RETIRED_LIMIT} retired streams still have work in flight, which is the limit; wait for it \
+                 before creating a stream"
+            )));
         }
         state.newest_stream = Some(id);
         state.streams.insert(id, Stream::default());
@@ -265,7 +276,7 @@ fn plain(step: Step<'_>) -> Result<Work<'_>, SessionError> {
         Step::Timestamp { to } => Work::Timestamp { to },
         Step::Launch(launch) => Work::Launch(launch),
         Step::Write { .. } | Step::WriteBulk { .. } | Step::Read { .. } => {
-            return Err(violation("a copy with host bytes is no plain work"));
+            return Err(violation("a step with host bytes reached the path for device-only steps"));
         }
     })
 }

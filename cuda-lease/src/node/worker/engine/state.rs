@@ -96,7 +96,10 @@ impl State {
         let future = after.iter().find(|it| it.stream == own || !has_arrived(it));
         future.map_or(Ok(()), |it| {
             let (number, stream) = (it.number, it.stream.0);
-            Err(violation(format!("submission {number} of stream {stream} has not arrived")))
+            Err(violation(format!(
+                "`after` names submission {number} of stream {stream}; it may only name earlier submissions of other \
+                 streams"
+            )))
         })
     }
 }
