@@ -174,10 +174,10 @@ impl Lease {
         self.submit(kernel, ptx).config(config).input(values).arg(&length).max_output(bytes)
     }
 
-    /// Returns the number of bursts of commands so far. A burst ends when something is received from the node, so a
-    /// pipeline that is sent in one burst takes one round trip.
-    pub fn bursts(&self) -> u64 {
-        self.link.bursts()
+    /// Returns the number of flights of commands so far. A flight is everything that is sent before the next bytes arrive
+    /// from the node, so a pipeline that is sent in one flight takes one round trip.
+    pub fn flights(&self) -> u64 {
+        self.link.flights()
     }
 
     /// Ends the lease now. Work in flight is lost, and its futures fail.

@@ -51,7 +51,8 @@ fn by_node(alert: u8) -> Option<(Status, String)> {
         | alert::UNSUPPORTED_CERTIFICATE
         | alert::CERTIFICATE_UNKNOWN
         | alert::ACCESS_DENIED => {
-            "the node does not accept this client's certificate; use a client certificate whose common name is the tenant"
+            "the node does not accept this client's certificate; use a client certificate whose common name is the \
+             tenant"
         }
         alert::NO_APPLICATION_PROTOCOL => return other_protocol(),
         _ => return None,

@@ -27,7 +27,7 @@ pub enum ImageKind {
     Cubin,
 }
 
-/// A question of a session. The reply is an [`Event::Reply`](super::Event::Reply).
+/// A query of a session. The reply is an [`Event::Reply`](super::Event::Reply).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Query {
     /// Waits until a module is loaded.
@@ -112,11 +112,11 @@ pub enum Command<'a> {
         /// The step.
         step: Step<'a>,
     },
-    /// Asks a question.
+    /// Sends a query.
     Query {
         /// The id that the reply names.
         id: u64,
-        /// The question.
+        /// The query.
         query: Query,
     },
 }

@@ -60,7 +60,7 @@ pub const STREAM_RETIRE: u16 = 0x060e;
 pub const JOIN: u16 = 0x060f;
 /// Writes the time of the device to its memory.
 pub const TIMESTAMP: u16 = 0x0610;
-/// Asks a question that has a reply.
+/// A query: a command with a reply.
 pub const QUERY: u16 = 0x0611;
 
 /// A stream has progressed.

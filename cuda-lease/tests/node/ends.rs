@@ -46,7 +46,7 @@ fn killed_worker_ends_its_lease_and_no_other() {
 }
 
 #[test]
-fn killed_node_takes_its_workers_along_and_its_clients_get_an_error() {
+fn killed_node_ends_its_workers_and_disconnects_its_clients() {
     let mut node = Node::start(&["--spares", "1"]);
     let lease = node.lease().resume_within(Duration::from_millis(200)).acquire().unwrap();
     let kernels = Kernels::new(&lease).unwrap();

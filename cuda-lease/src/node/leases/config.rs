@@ -39,10 +39,10 @@ pub struct TableConfig {
     /// The time for which a lease outlives the connection of its client. Default: 10 s.
     pub reconnect_window: Duration,
     /// The time in which a worker starts. Default: 30 s.
-    pub start_deadline: Duration,
+    pub start_timeout: Duration,
     /// The time after [`KillWorker`](super::Action::KillWorker) at which the slot is fenced if there is no answer.
     /// Default: 5 s.
-    pub kill_deadline: Duration,
+    pub kill_timeout: Duration,
     /// The time for which the previous generation of a lease stays valid after a renewal. Default: 30 s.
     pub generation_overlap: Duration,
     /// The time that a session runs before another session of the slot that waits runs. Default: 200 ms.
@@ -66,8 +66,8 @@ impl Default for TableConfig {
             max_wait: Duration::from_secs(600),
             grace: Duration::from_secs(5),
             reconnect_window: Duration::from_secs(10),
-            start_deadline: Duration::from_secs(30),
-            kill_deadline: Duration::from_secs(5),
+            start_timeout: Duration::from_secs(30),
+            kill_timeout: Duration::from_secs(5),
             generation_overlap: Duration::from_secs(30),
             time_slice: Duration::from_millis(200),
             preempt: false,
@@ -89,8 +89,8 @@ pub enum ConfigError {
     DuplicateSlot(String),
     /// A slot can hold no lease.
     #[error(
-        "device {name:?} can hold no lease: capacity {capacity} bytes, reserve {reserve} bytes, max_leases {max_leases}; \
-         the capacity must exceed the reserve, and max_leases must be at least 1"
+        "device {name:?} can hold no lease: capacity {capacity} bytes, reserve {reserve} bytes, max_leases \
+         {max_leases}; the capacity must exceed the reserve, and max_leases must be at least 1"
     )]
     NoRoom {
         /// The name of the slot.
@@ -132,8 +132,8 @@ impl TableConfig {
         for (name, value) in [
             ("default_lease_secs", Duration::from_secs(self.default_lease_secs.into())),
             ("max_total_secs", Duration::from_secs(self.max_total_secs.unwrap_or(u64::MAX))),
-            ("start_deadline", self.start_deadline),
-            ("kill_deadline", self.kill_deadline),
+            ("start_timeout", self.start_timeout),
+            ("kill_timeout", self.kill_timeout),
             ("time_slice", self.time_slice),
         ] {
             if value.is_zero() {

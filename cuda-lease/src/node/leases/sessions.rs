@@ -25,7 +25,7 @@ struct Running {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     running: Option<Running>,
-    line: VecDeque<LeaseId>,
+    queue: VecDeque<LeaseId>,
     /// The time by which sessions have overrun earlier time slices, for sessions that owe any.
     debts: Vec<(LeaseId, Duration)>,
 }
@@ -37,12 +37,12 @@ impl Sessions {
 
     /// Puts a session at the end of the line. Returns whether it neither waited nor ran.
     pub(super) fn join(&mut self, now: Duration, lease: LeaseId) -> bool {
-        if self.running() == Some(lease) || self.line.contains(&lease) {
+        if self.running() == Some(lease) || self.queue.contains(&lease) {
             return false;
         }
-        self.line.push_back(lease);
+        self.queue.push_back(lease);
         if let Some(Running { since: Some(since), .. }) = &mut self.running
-            && self.line.len() == 1
+            && self.queue.len() == 1
         {
             // The time alone on the device takes nothing from others.
             *since = now;
@@ -53,17 +53,17 @@ impl Sessions {
     /// Withdraws a session whose worker is being killed: it leaves the line. If it runs, it counts as running until
     /// it is removed, because its work may still run, and it is not paused any more.
     pub(super) fn withdraw(&mut self, lease: LeaseId) {
-        self.leave_line(lease);
+        self.leave_queue(lease);
         if let Some(running) = self.running.as_mut().filter(|of| of.lease == lease) {
             running.pausing = true;
         }
     }
 
     /// Takes a session out of the line.
-    pub(super) fn leave_line(&mut self, lease: LeaseId) -> bool {
-        let before = self.line.len();
-        self.line.retain(|other| *other != lease);
-        self.line.len() != before
+    pub(super) fn leave_queue(&mut self, lease: LeaseId) -> bool {
+        let before = self.queue.len();
+        self.queue.retain(|other| *other != lease);
+        self.queue.len() != before
     }
 
     /// Stops this session, and charges the time by which it has overrun. With `again` it joins the end of
@@ -80,19 +80,19 @@ impl Sessions {
         };
         let used = now.saturating_sub(running.since.unwrap_or(now));
         let overrun = used.saturating_sub(slice);
-        if !self.line.is_empty() && !overrun.is_zero() {
+        if !self.queue.is_empty() && !overrun.is_zero() {
             let debt = self.take_debt(lease).saturating_add(overrun);
             self.debts.push((lease, debt.min(slice.saturating_mul(MAX_DEBT))));
         }
         if again {
-            self.line.push_back(lease);
+            self.queue.push_back(lease);
         }
         true
     }
 
     /// Removes all of an ended session. Returns whether it ran.
     pub(super) fn remove(&mut self, lease: LeaseId) -> bool {
-        self.leave_line(lease);
+        self.leave_queue(lease);
         self.take_debt(lease);
         self.running.take_if(|running| running.lease == lease).is_some()
     }
@@ -103,7 +103,7 @@ impl Sessions {
             return None;
         }
         // Every pass over the line reduces each debt by a time slice, so this ends after MAX_DEBT passes.
-        while let Some(lease) = self.line.pop_front() {
+        while let Some(lease) = self.queue.pop_front() {
             let debt = self.take_debt(lease);
             let left = debt.saturating_sub(slice);
             if debt < slice || slice.is_zero() {
@@ -116,7 +116,7 @@ impl Sessions {
             if !left.is_zero() {
                 self.debts.push((lease, left));
             }
-            self.line.push_back(lease);
+            self.queue.push_back(lease);
         }
         None
     }
@@ -130,7 +130,7 @@ impl Sessions {
 
     /// The end of the time slice, if another session waits.
     pub(super) fn deadline(&self, slice: Duration) -> Option<Duration> {
-        let running = self.running.as_ref().filter(|of| !of.pausing && !self.line.is_empty())?;
+        let running = self.running.as_ref().filter(|of| !of.pausing && !self.queue.is_empty())?;
         Some(running.since?.saturating_add(slice))
     }
 

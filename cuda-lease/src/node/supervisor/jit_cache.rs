@@ -52,8 +52,8 @@ impl JitCache {
             Some(root) => std::path::absolute(root)?,
             None => links.path().join("caches"),
         };
-        make(&root.join("tenants"))?;
-        make(&root.join("spare"))?;
+        create_private_folder(&root.join("tenants"))?;
+        create_private_folder(&root.join("spare"))?;
         Ok(Self(Arc::new(Folders { root, links, count: AtomicU64::new(0) })))
     }
 
@@ -87,7 +87,7 @@ impl Link {
     pub(super) fn assign(&self, tenant: &Tenant) -> io::Result<()> {
         // The name of a tenant is one of a file.
         let folder = self.cache.0.root.join("tenants").join(tenant.as_str());
-        make(&folder)?;
+        create_private_folder(&folder)?;
         let next = self.path.with_extension("next");
         symlink(folder, &next)?;
         fs::rename(&next, &self.path)
@@ -101,7 +101,7 @@ impl Drop for Link {
 }
 
 /// Creates a folder that only this user can read.
-fn make(folder: &Path) -> io::Result<()> {
+fn create_private_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         let hint = match error.kind() {
             ErrorKind::PermissionDenied => "; choose another folder with --jit-cache",

@@ -120,8 +120,8 @@ impl Jobs {
         let mut load = self.load.lock();
         if load.places == WAITING || load.bytes + bytes > WAITING_BYTES {
             let text = format!(
-                "the submit with {bytes} bytes of input is refused: {} submits with {} bytes of input wait or run, and the \
-                 limits of a lease are {WAITING} submits and {WAITING_BYTES} bytes; repeat it after the next reply",
+                "the submit with {bytes} bytes of input is refused: {} submits with {} bytes of input wait or run, and \
+                 the limits of a lease are {WAITING} submits and {WAITING_BYTES} bytes; repeat it after the next reply",
                 load.places, load.bytes
             );
             return Err((Status::CapacityExceeded, text));

@@ -64,7 +64,7 @@ impl WorkerMemory {
     }
 
     /// Waits until the memory of the reaped worker came back. Returns `false` if it did not in time.
-    pub(super) async fn came_back(&self) -> bool {
+    pub(super) async fn memory_returned(&self) -> bool {
         let pid = self.probe.pid;
         match self.check.memory_returned(pid, Instant::now() + DEADLINE).await {
             Ok(MemoryReturn::Returned) => true,

@@ -305,7 +305,7 @@ impl WorkerHandle {
                 let cause = process.reaped().await;
                 tracing::debug!(pid = process.pid(), %cause, "a worker is gone");
                 match memory {
-                    Some(memory) => memory.came_back().await,
+                    Some(memory) => memory.memory_returned().await,
                     None => true,
                 }
             }

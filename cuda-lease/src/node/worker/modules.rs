@@ -50,7 +50,7 @@ impl Modules {
     }
 
     /// The number of queries that wait.
-    pub(super) fn questions(&self) -> usize {
+    pub(super) fn waiting_queries(&self) -> usize {
         self.queries.len()
     }
 

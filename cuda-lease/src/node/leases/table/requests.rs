@@ -158,8 +158,8 @@ impl LeaseTable {
         if used.saturating_add(request.min_vram) > quota.max_vram {
             let (asked, limit) = (request.min_vram, quota.max_vram);
             return exceeded(format!(
-                "the request for {asked} bytes is refused: {used} of the tenant's {limit} bytes are in use by leases and \
-                 queued requests; free a lease or request less"
+                "the request for {asked} bytes is refused: {used} of the tenant's {limit} bytes are in use by leases \
+                 and queued requests; free a lease or request less"
             ));
         }
         Ok(())

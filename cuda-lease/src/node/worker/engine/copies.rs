@@ -69,7 +69,8 @@ impl Engine {
             Some(Err(error)) => upload.error = Some(error),
             None => {
                 return Err(violation(format!(
-                    "the bytes in commands in flight exceed the limit of {} bytes; wait for progress before sending more",
+                    "the bytes in commands in flight exceed the limit of {} bytes; wait for progress before \
+                     sending more",
                     2 * super::STAGING
                 )));
             }

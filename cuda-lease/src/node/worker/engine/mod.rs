@@ -1,7 +1,7 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
 //! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies` cuts
-//! copies in pieces, and `work` passes everything to the backend. `queries` answers questions. `state` and
+//! copies in pieces, and `work` passes everything to the backend. `queries` answers queries of the client. `state` and
 //! `objects` are the data.
 
 mod copies;

@@ -124,14 +124,14 @@ fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
 }
 
 #[test]
-fn questions_that_wait_are_limited() {
+fn waiting_queries_are_limited() {
     let engine = engine();
     let module = ModuleId(1);
     let kind = crate::wire::ImageKind::Ptx;
     engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
     let ask = |id| engine.command(Command::Query { id, query: crate::wire::Query::Loaded(module) });
     let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
-    assert!(refused.to_string().contains("questions wait"), "{refused}");
+    assert!(refused.to_string().contains("queries wait"), "{refused}");
 }
 
 #[test]
