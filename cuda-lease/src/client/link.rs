@@ -319,7 +319,7 @@ impl Link {
         }
     }
 
-    /// The lease is lost. Everything that is not complete fails.
+    /// Fails everything that is not complete, because the lease is lost.
     pub(super) fn lose(&self, error: Error) {
         let replies = {
             let mut state = self.state.lock();

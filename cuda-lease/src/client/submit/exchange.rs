@@ -88,7 +88,7 @@ fn finish(channel: &Channel, (submitted, output): (wire::Submitted, Bytes)) -> R
     Ok(Submitted { exit_code: status, output, text })
 }
 
-/// Sends the job by the hash of its image, and once more with the image if the node lacks it.
+/// Sends the job by the hash of its image, and once more with the image if the node does not have it.
 async fn attempt(
     connection: &quinn::Connection,
     target: &Target,

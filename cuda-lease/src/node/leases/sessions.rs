@@ -4,15 +4,15 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::ids::LeaseId;
 
-/// The longest time, in time slices, that a session owes to the others after it has overrun one. It bounds the wait of
-/// a session after one very long kernel.
+/// The maximum debt of a session that overruns a time slice, in time slices. It bounds the wait of a session after one
+/// very long kernel.
 const MAX_DEBT: u32 = 16;
 
 /// The session that runs.
 #[derive(Debug)]
 struct Running {
     lease: LeaseId,
-    /// The begin of its time slice: the poll of `RunSession`, or the later time from which another session waits.
+    /// The start of its time slice: the poll of `RunSession`, or the later time from which another session waits.
     since: Option<Duration>,
     /// Whether `PauseSession` was emitted.
     pausing: bool,
@@ -20,13 +20,14 @@ struct Running {
 
 /// The session of one slot that runs, and the sessions with work that wait.
 ///
-/// A session that overruns its time slice while others wait owes that time: it is passed over for as many time slices
-/// in which another session waits. The time of a session alone is free.
+/// Deficit round robin: a session that overruns its time slice while others wait gets a debt of that time, and is
+/// skipped for as many time slices. Time during which no other session waits is not charged.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     running: Option<Running>,
+    /// The run queue: the sessions that wait.
     queue: VecDeque<LeaseId>,
-    /// The time by which sessions have overrun earlier time slices, for sessions that owe any.
+    /// The debts of the sessions that have overrun earlier time slices.
     debts: Vec<(LeaseId, Duration)>,
 }
 
@@ -35,7 +36,7 @@ impl Sessions {
         self.running.as_ref().map(|running| running.lease)
     }
 
-    /// Puts a session at the end of the line. Returns whether it neither waited nor ran.
+    /// Puts a session at the end of the run queue. Returns whether it neither waited nor ran.
     pub(super) fn join(&mut self, now: Duration, lease: LeaseId) -> bool {
         if self.running() == Some(lease) || self.queue.contains(&lease) {
             return false;
@@ -50,8 +51,8 @@ impl Sessions {
         true
     }
 
-    /// Withdraws a session whose worker is being killed: it leaves the line. If it runs, it counts as running until
-    /// it is removed, because its work may still run, and it is not paused any more.
+    /// Withdraws a session whose worker is being killed: it leaves the run queue. If it runs, it counts as running
+    /// until it is removed, because its work may still run, and it is not paused any more.
     pub(super) fn withdraw(&mut self, lease: LeaseId) {
         self.leave_queue(lease);
         if let Some(running) = self.running.as_mut().filter(|of| of.lease == lease) {
@@ -59,15 +60,15 @@ impl Sessions {
         }
     }
 
-    /// Takes a session out of the line.
+    /// Takes a session out of the run queue. Returns whether it waited.
     pub(super) fn leave_queue(&mut self, lease: LeaseId) -> bool {
         let before = self.queue.len();
         self.queue.retain(|other| *other != lease);
         self.queue.len() != before
     }
 
-    /// Stops this session, and charges the time by which it has overrun. With `again` it joins the end of
-    /// the line. Returns whether it ran.
+    /// Stops this session, and charges the time by which it has overrun. With `again` it joins the end of the run
+    /// queue. Returns whether it ran.
     pub(super) fn release(
         &mut self,
         now: Duration,
@@ -102,7 +103,7 @@ impl Sessions {
         if self.running.is_some() {
             return None;
         }
-        // Every pass over the line reduces each debt by a time slice, so this ends after MAX_DEBT passes.
+        // Every pass over the run queue reduces each debt by a time slice, so this ends after MAX_DEBT passes.
         while let Some(lease) = self.queue.pop_front() {
             let debt = self.take_debt(lease);
             let left = debt.saturating_sub(slice);

@@ -25,7 +25,7 @@ pub(super) const PATH_VARIABLE: &str = "CUDA_CACHE_PATH";
 /// The variable with the maximum size of the driver's cache in bytes.
 pub(super) const SIZE_VARIABLE: &str = "CUDA_CACHE_MAXSIZE";
 
-/// The maximum size of the cache of one tenant in bytes. The driver removes old kernels.
+/// The maximum size of the cache of one tenant in bytes. Above it, the driver evicts old kernels.
 pub(super) const SIZE: u64 = 256 << 20;
 
 /// The caches of compiled kernels of a node, one for each tenant.
@@ -69,7 +69,7 @@ impl JitCache {
     }
 }
 
-/// The link of a worker. Dropping it removes the link, and no kernels.
+/// The link of a worker. Dropping it removes the link and keeps the kernels.
 pub(super) struct Link {
     path: PathBuf,
     cache: JitCache,
@@ -85,7 +85,7 @@ impl Link {
     /// # Errors
     /// Those of the file system.
     pub(super) fn assign(&self, tenant: &Tenant) -> io::Result<()> {
-        // The name of a tenant is one of a file.
+        // A tenant's name is a valid file name.
         let folder = self.cache.0.root.join("tenants").join(tenant.as_str());
         create_private_folder(&folder)?;
         let next = self.path.with_extension("next");

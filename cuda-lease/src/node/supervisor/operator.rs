@@ -36,7 +36,7 @@ pub enum OperatorCommand {
         /// The notice period in seconds.
         notice_secs: u32,
     },
-    /// Puts a device back into service whose memory did not come back. The operator has verified that it is back.
+    /// Puts a fenced device back into service. The operator has verified that the memory of ended workers is free.
     Unfence {
         /// The device.
         device: String,

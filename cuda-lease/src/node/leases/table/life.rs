@@ -123,8 +123,8 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Reports the memory that the worker of a lease uses, in bytes. A lease that uses more than its slot is charged with
-    /// ends without grace: its neighbours need that memory.
+    /// Reports the memory that the worker of a lease uses, in bytes. A lease that uses more than its charge ends
+    /// without grace, because the memory belongs to the other leases of the slot.
     pub fn memory_used(&mut self, now: Duration, lease: LeaseId, used: u64) {
         self.advance(now);
         let Some(charge) = self.leases.get(&lease).map(|of| of.charge) else { return };
@@ -192,7 +192,7 @@ impl LeaseTable {
                 return;
             }
         }
-        // One announcement is pending at a time: the shorter one takes the place of the other.
+        // One announcement is pending at a time: the shorter one replaces the other.
         self.actions.retain(
             |action| !matches!(action, Action::AnnounceRevocation { lease: of, .. } if *of == lease),
         );

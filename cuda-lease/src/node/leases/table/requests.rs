@@ -27,17 +27,17 @@ impl LeaseTable {
     /// Requests a lease. A request with the tenant and nonce of an earlier one gets the same lease, the same place in
     /// the queue, or the cause of that lease's end.
     ///
-    /// Without room the request waits for `request.wait`. Waiting requests are served by priority, then in the order of
-    /// arrival. A request that does not fit reserves the slot with the fewest leases that can ever hold it, so later
-    /// requests do not overtake it there for ever.
+    /// If no slot has capacity, the request waits for at most `request.wait`. Waiting requests are served by priority,
+    /// then in the order of arrival. A request that does not fit reserves the slot with the fewest leases that can ever
+    /// hold it, so later requests cannot starve it.
     ///
     /// # Errors
     /// - `BadRequest`: a field is outside the limits of the node, or the nonce belongs to a different request.
     /// - `NotFound`: there is no slot of this name.
     /// - `QuotaExceeded`: a quota of the tenant is used up. Waiting requests count, leases whose worker is being killed
     ///   do not.
-    /// - `CapacityExceeded`: no slot can ever hold the lease; or there is no room and the request does not wait; or the
-    ///   queue is full.
+    /// - `CapacityExceeded`: no slot can ever hold the lease; or there is no free capacity and the request does not
+    ///   wait; or the queue is full.
     /// - `Fenced`: every slot that could hold the lease is fenced.
     /// - The [status](super::super::Cause::status) of an ended lease, for a repeated request.
     pub fn request(&mut self, now: Duration, request: LeaseRequest) -> Result<Placement, Refusal> {
@@ -208,7 +208,7 @@ impl LeaseTable {
         Refusal::new(Status::Fenced, message)
     }
 
-    /// Grants the lease if there is room. Otherwise puts the request into the queue, if it may wait.
+    /// Grants the lease if there is free capacity. Otherwise puts the request into the queue, if it may wait.
     fn admit(&mut self, admissible: Admissible) -> Result<Placement, Refusal> {
         let Admissible { request, lease_secs, wanted } = admissible;
         let id = RequestId(self.new_id());

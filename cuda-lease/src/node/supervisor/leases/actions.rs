@@ -23,7 +23,7 @@ impl Leases {
                 if let Some(waiting) = state.waiting.remove(&request)
                     && waiting.send(Ok(lease)).is_err()
                 {
-                    // Its client is gone.
+                    // Its client has disconnected.
                     _ = state.table.free(self.now(), lease);
                 }
             }
@@ -61,7 +61,7 @@ impl Leases {
                 self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(
                     ?device,
-                    "a device is fenced: memory of an ended lease did not come back"
+                    "a device is fenced: memory of an ended lease is not free"
                 );
             }
         }
@@ -102,7 +102,7 @@ impl Leases {
         });
     }
 
-    /// Kills the worker of a lease, and reports when it is gone.
+    /// Kills the worker of a lease, and reports when it has exited.
     fn kill(self: &Arc<Self>, state: &mut State, lease: LeaseId) {
         let Some(mut entry) = state.entries.remove(&lease) else { return };
         let address = self.address(entry.slot);

@@ -77,7 +77,7 @@ struct State {
     waiting: FxHashMap<RequestId, oneshot::Sender<Result<LeaseId, Refusal>>>,
     blobs: FxHashMap<Tenant, Arc<Blobs>>,
     rates: Rates,
-    /// Counts tokens.
+    /// The serial number of the next token.
     serial: u64,
 }
 
@@ -86,13 +86,13 @@ struct Entry {
     slot: SlotId,
     quota: u64,
     is_session_exclusive: bool,
-    /// Whether its worker is ready, or the error for which there is none.
+    /// `None` while its worker starts, then `Ok`, or the reason why it did not start.
     ready: watch::Sender<Option<Result<(), Refusal>>>,
     worker: Option<WorkerHandle>,
     session: Option<Arc<Session>>,
     jobs: Option<Arc<Jobs>>,
     meter: Arc<Meter>,
-    /// Set when the request for the lease has it.
+    /// The trace of the request. `None` until the request sets it.
     traced: Option<Traced>,
     /// The time of its grant.
     since: Duration,
@@ -398,7 +398,7 @@ impl Leases {
         });
     }
 
-    /// A connection ended: the leases that have no other one end too, if their client does not come back.
+    /// Records the end of a connection. A lease without another connection ends after the reconnect window.
     pub(super) fn disconnected(self: &Arc<Self>, connection: u64) {
         self.change(|state, now| {
             let State { table, entries, .. } = state;

@@ -118,7 +118,7 @@ impl Engine {
             self.run(state, ticket, after, &work, &[], true, Keep::Nothing);
             return Outcome::Done;
         }
-        // Its staging memory comes back when the copies are complete.
+        // Its staging memory returns to the pool when the copies are complete.
         self.want_all(state, stream);
         if upload.submitted >= upload.bytes { Outcome::Done } else { Outcome::Waits }
     }

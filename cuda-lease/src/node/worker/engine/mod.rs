@@ -39,7 +39,8 @@ use crate::{
     wire::{Command, Hash, Limits, Step},
 };
 
-/// The bytes of staging memory for uploads, and as many for downloads and for bytes that came with their commands.
+/// The maximum number of bytes of each staging pool: uploads, downloads, and bytes in commands. The last one may use as
+/// much ordinary memory again (see `staging`).
 const STAGING: usize = 64 << 20;
 
 /// The maximum number of retired streams whose work is not complete.
@@ -50,7 +51,7 @@ pub(super) struct Engine {
     reports: Arc<Reports>,
     limits: Limits,
     quota: Arc<Quota>,
-    /// The most submissions of a stream that the backend has at a time.
+    /// The maximum number of submissions of a stream that the backend has at a time.
     backlog: u64,
     /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk lane.
     inline: Arc<Staging>,
@@ -230,7 +231,7 @@ impl Engine {
         if state.streams.len() as u64 >= u64::from(self.limits.streams) {
             return Err(violation(format!("more than {} streams exist", self.limits.streams)));
         }
-        // A stream that is gone has completed its submissions, so a later stream cannot have its id.
+        // A removed stream has completed its submissions, so a later stream cannot have its id.
         if let Some(newest) = state.newest_stream
             && id <= newest
         {

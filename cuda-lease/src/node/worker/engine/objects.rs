@@ -49,7 +49,7 @@ impl Objects {
         Ok(())
     }
 
-    /// An allocation was made.
+    /// Records that an allocation was made.
     pub(super) fn made(&mut self, id: AllocId, bytes: u64) {
         self.bytes.insert(id, bytes);
     }

@@ -1,4 +1,4 @@
-//! Commands that break the rules, and progress that comes at the worst time.
+//! Tests of protocol violations, and of progress that is reported during the request for it.
 
 use std::{
     any::Any,
@@ -117,7 +117,7 @@ fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
     let engine = engine();
     engine.command(join(1)).unwrap();
     engine.drain(7);
-    // A request that is forgotten makes this wait for ever.
+    // A request that is lost makes this wait endlessly.
     while engine.is_holding.load(Ordering::Acquire) {
         thread::yield_now();
     }
@@ -151,7 +151,7 @@ fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
         let ticket = Ticket { stream: STREAM, number };
         engine.command(Command::Submit { ticket, after, step: Step::Join })
     };
-    // Streams that are gone, or were skipped, have completed everything.
+    // Streams that were removed or skipped have completed everything.
     join(1, after(9, 5)).unwrap();
     join(2, after(4, 5)).unwrap();
     let refused = join(3, after(10, 1)).unwrap_err().to_string();
