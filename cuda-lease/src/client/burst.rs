@@ -98,8 +98,8 @@ impl InputQueue {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Takes an input from the queue. Waits while the queue is empty and other threads still run inputs, because an input
-    /// of a lost lease returns to the queue.
+    /// Takes an input from the queue. Waits while the queue is empty and other threads still run inputs, because an
+    /// input of a lost lease returns to the queue.
     fn take(&self) -> Option<usize> {
         let mut state = self.state.lock();
         loop {

@@ -175,8 +175,8 @@ impl Lease {
         self.submit(kernel, ptx).config(config).input(values).arg(&length).max_output(bytes)
     }
 
-    /// Returns the number of flights of commands so far. A flight is everything that is sent before the next bytes arrive
-    /// from the node, so a pipeline that is sent in one flight takes one round trip.
+    /// Returns the number of flights of commands so far. A flight is everything that is sent before the next bytes
+    /// arrive from the node, so a pipeline that is sent in one flight takes one round trip.
     pub fn flights(&self) -> u64 {
         self.link.flights()
     }

@@ -113,8 +113,8 @@ impl Link {
         self.commands.lock().take()
     }
 
-    /// The number of flights of commands so far. A flight ends when something is received, so a pipeline that is sent in
-    /// one flight takes one round trip.
+    /// The number of flights of commands so far. A flight ends when something is received, so a pipeline that is sent
+    /// in one flight takes one round trip.
     pub(super) fn flights(&self) -> u64 {
         self.flights.load(Ordering::Relaxed)
     }

@@ -81,7 +81,7 @@ fn by_client(alert: u8, error: &ConnectionError) -> Option<(Status, String)> {
 }
 
 fn other_protocol() -> Option<(Status, String)> {
-    let detail = "the node does not speak `cuda-lease/1`; check host and port, and that client and node have compatible \
-                  versions";
+    let detail = "the node does not speak `cuda-lease/1`; check host and port, and that client and node have \
+                  compatible versions";
     Some((Status::UnsupportedVersion, detail.into()))
 }
