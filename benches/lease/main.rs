@@ -65,9 +65,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let chain = Side::chain;
     let what = format!("a stream of {MANY} launches");
     report(&what, both(&local, &leased, move |side| chain(side, MANY)), STREAM);
-    let bursts = lease.bursts();
+    let flights = lease.flights();
     leased.pipeline()?;
-    println!("bursts of commands of one pipeline: {}", lease.bursts() - bursts);
+    println!("flights of commands of one pipeline: {}", lease.flights() - flights);
     let pipeline = |side: &Side| done(side.pipeline());
     report("upload, 100 launches, read-back", both(&local, &leased, pipeline), PIPELINE);
     report("one launch, waited for", both(&local, &leased, move |it| chain(it, 1)), PIPELINE);

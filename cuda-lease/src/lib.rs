@@ -1,4 +1,10 @@
 //! Leases a GPU of another machine, and runs the same operations on it.
+//!
+//! [`LeaseBuilder`] requests a lease and opens its device. [`NodeClient`] sends requests without a session: the
+//! inventory, leases that outlive the connection, stateless submits. The module `node` (feature `node`) serves leases.
+//!
+//! Lowest first, the modules are [`wire`] (frames and messages), [`session`] (numbering and resumption), [`authority`]
+//! (TLS and tokens), `client` and `node`.
 
 pub mod authority;
 mod client;

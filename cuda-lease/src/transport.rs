@@ -9,19 +9,20 @@ use std::{
 
 use socket2::SockRef;
 
-/// The largest datagram that is tried. Large ones carry more bytes for the same work where the network takes them: the
-/// loopback network, and networks with jumbo frames. `quinn` passes ten datagrams to the system in one call. The system
-/// takes at most 64 KiB in one call, and `quinn` does not notice that it refuses more.
+/// The maximum size of a datagram. Large datagrams carry more bytes for the same work where the network accepts them:
+/// the loopback network, and networks with jumbo frames. `quinn` passes ten datagrams to the kernel in one call. The
+/// kernel accepts at most 64 KiB in a call, and `quinn` ignores the error above that. So a datagram has at most 6,500
+/// bytes.
 const DATAGRAM: u16 = 6500;
 
-/// The bytes that the system keeps for a socket. The usual 208 KiB overflow before a busy process reads them, and each
-/// overflow looks like a loss of the network.
+/// The maximum number of bytes that the kernel buffers for a socket. The usual 208 KiB overflow before a busy process
+/// reads them, and each overflow looks like a loss of the network.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// The bytes of one lane that may be on the way to a side that does not read them yet.
+/// The maximum number of unread bytes of one lane (flow-control window).
 const STREAM_WINDOW: u32 = 16 << 20;
 
-/// The bytes of a connection that may be on the way: those of all its streams.
+/// The maximum number of unread bytes of all streams of a connection (flow-control window).
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 /// A connection on which nothing arrives for this time is lost.

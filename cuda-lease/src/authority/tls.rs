@@ -13,8 +13,8 @@ use thiserror::Error;
 
 use super::pem::{self, PemError};
 
-/// The application protocol that both sides negotiate (ALPN). A change of the wire that old peers cannot skip changes
-/// it.
+/// The application protocol that both sides negotiate (ALPN). It changes with every incompatible change of the wire
+/// protocol.
 pub const ALPN: &[u8] = b"cuda-lease/1";
 
 /// TLS settings that cannot be used.

@@ -4,19 +4,20 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::wire::{ByteSizeError, Exclusivity, parse_bytes};
 
-/// A text that is no address of a lease.
+/// An invalid address of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
     /// The text does not begin with `lease://`, or has no port.
-    #[error("`{address}` is no address of a lease; write `lease://HOST:PORT`")]
+    #[error("`{address}` is not the address of a lease; write `lease://HOST:PORT?min_vram=1GiB`")]
     Form {
         /// The text.
         address: String,
     },
     /// An option is unknown.
     #[error(
-        "`{name}` is no option of a lease; there are min_vram, lease_secs, exclusive, device, wait, priority, renew_secs, ca, cert, key and server_name"
+        "unknown option `{name}`; the options of a lease are min_vram, lease_secs, exclusive, device, wait, priority, \
+         renew_secs, ca, cert, key and server_name"
     )]
     Option {
         /// The name of the option.
@@ -135,7 +136,7 @@ mod tests {
             ("lease://host", "lease://HOST:PORT"),
             ("lease://host:0", "lease://HOST:PORT"),
             ("lease://host:99999", "lease://HOST:PORT"),
-            ("lease://h:1?vram=1", "there are min_vram"),
+            ("lease://h:1?vram=1", "are min_vram"),
             ("lease://h:1?min_vram=lots", "8GiB"),
             ("lease://h:1?lease_secs=1m", "seconds"),
             ("lease://h:1?exclusive=yes", "`device`"),

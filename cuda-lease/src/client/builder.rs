@@ -24,7 +24,7 @@ use crate::{
 /// The memory of a lease if the request states none: 256 MiB.
 const DEFAULT_VRAM: u64 = 256 << 20;
 
-/// The time of a lease if the request states none, in seconds.
+/// The duration of a lease if the request states none, in seconds.
 const DEFAULT_SECS: u32 = 60;
 
 /// A request for a lease of a GPU on a node.
@@ -96,8 +96,7 @@ impl LeaseBuilder {
                 builder.tls = ClientTls::with_ca(ca).client_certificate(cert, key);
             }
             _ => {
-                let detail =
-                    "`ca`, `cert` and `key` belong together; state all three, or `ca` alone";
+                let detail = "`cert` and `key` must both be set, together with `ca`; set all three, or `ca` alone";
                 return Err(misuse(detail.into()));
             }
         }
@@ -113,7 +112,7 @@ impl LeaseBuilder {
         self
     }
 
-    /// Sets the time of the lease in seconds.
+    /// Sets the duration of the lease in seconds.
     pub fn lease_secs(mut self, seconds: u32) -> Self {
         self.lease_secs = seconds;
         self
@@ -149,14 +148,15 @@ impl LeaseBuilder {
         self
     }
 
-    /// Lets the lease expire after its time: it is not renewed.
+    /// Lets the lease expire after its duration: it is not renewed.
     pub fn without_renewal(mut self) -> Self {
         self.renew_up_to = None;
         self
     }
 
-    /// Sets the time within which a lost connection is resumed. Then the lease is lost. The default is 10 seconds, for
-    /// which the node keeps the lease too.
+    /// Sets the maximum duration of an interruption. If the connection is not resumed within it, the lease is lost. The
+    /// default is 10 seconds. The node keeps a lease no longer than its reconnect window without a connection, by
+    /// default 10 seconds too.
     pub fn resume_within(mut self, time: Duration) -> Self {
         self.resume_within = time;
         self
@@ -184,12 +184,12 @@ impl LeaseBuilder {
         let provider = LeaseProvider::new(self.terms()?);
         let device = Device::open(&provider, 0)?;
         let opened = provider.take();
-        opened
-            .map(|(connection, link)| Lease::new(device, connection, link))
-            .ok_or_else(|| misuse("the connection of the lease is missing".into()))
+        opened.map(|(connection, link)| Lease::new(device, connection, link)).ok_or_else(|| {
+            misuse("the provider opened no connection; report this as a bug of cuda-lease".into())
+        })
     }
 
-    /// Requests the lease, without blocking the calling thread. A thread of its own waits for the node.
+    /// Requests the lease without blocking the calling thread: a new thread waits for the node.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -245,7 +245,10 @@ impl LeaseBuilder {
             may_have_run: false,
         };
         let mut found = self.node.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
-        found.next().ok_or_else(|| failed("the name has no address".into()))
+        let host = self.node.rsplit_once(':').map_or(&*self.node, |(host, _)| host);
+        found
+            .next()
+            .ok_or_else(|| failed(format!("host name {host:?} has no IP address; check the name")))
     }
 }
 

@@ -16,13 +16,13 @@ const IN_FLIGHT: usize = 2;
 
 /// Runs `job` once for each input, on all `leases` at the same time, and returns the results in the order of the inputs.
 ///
-/// Each input is a chunk of its own: an error of one leaves the others alone. If a lease ends or its node is lost, its
-/// chunks run on the other leases. A chunk that was running there may run twice, which changes nothing: a submit depends
-/// on its input alone. Blocks the calling thread until every chunk has a result.
+/// An error of one input does not affect the others. If a lease ends or its node is lost, its inputs run on the other
+/// leases. An input that was running there may run twice. The result is the same, because a submit depends only on its
+/// input. Blocks the calling thread until every input has a result.
 ///
 /// # Errors
-/// The result of a chunk has the errors of [`Submit::launch`](crate::Submit::launch). When no lease is left, the rest of
-/// the chunks gets the error of the last lease. Without leases it is [`Error::Misuse`].
+/// The result of an input has the errors of [`Submit::launch`](crate::Submit::launch). When no lease is left, the
+/// remaining inputs get the error of the last lease. Without leases every result is [`Error::Misuse`].
 #[cfg_attr(feature = "node", doc = "```")]
 #[cfg_attr(not(feature = "node"), doc = "```ignore")]
 /// use cuda_cpu::CpuProvider;
@@ -50,13 +50,13 @@ pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
     job: &Job,
     inputs: &[I],
 ) -> Vec<Result<Submitted>> {
-    let chunks = Chunks::new(inputs.len());
+    let queue = InputQueue::new(inputs.len());
     let serve = |lease: &Lease| {
-        while let Some(index) = chunks.take() {
+        while let Some(index) = queue.take() {
             let bytes = bytemuck::cast_slice(inputs[index].as_ref());
             let job = job.clone().input_bytes(Bytes::copy_from_slice(bytes));
             let result = lease.submit_job(job).launch();
-            if !chunks.finish(index, result) {
+            if !queue.finish(index, result) {
                 return;
             }
         }
@@ -65,29 +65,29 @@ pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
         for lease in leases.iter().copied().flat_map(|it| [it; IN_FLIGHT]) {
             let name = thread::Builder::new().name("cuda-lease-burst".into());
             if let Err(error) = name.spawn_scoped(scope, move || serve(lease)) {
-                chunks.leave(Error::host("failed to start a thread of a burst", &error));
+                queue.leave(Error::host("failed to start a thread of a burst", &error));
             }
         }
     });
-    chunks.into_results()
+    queue.into_results()
 }
 
-/// The chunks of a burst.
-struct Chunks {
+/// The queue of the inputs of a burst, and their results.
+struct InputQueue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
     waiting: VecDeque<usize>,
-    /// The chunks that have no result, those that run included.
+    /// The number of inputs without a result, those that run included.
     left: usize,
     results: Vec<Option<Result<Submitted>>>,
     /// The error of the last lease that was lost.
     lost: Error,
 }
 
-impl Chunks {
+impl InputQueue {
     fn new(count: usize) -> Self {
         let lost = Error::Misuse {
             what: "a burst".into(),
@@ -98,7 +98,8 @@ impl Chunks {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Takes a chunk. Waits while none waits and one that runs elsewhere may come back.
+    /// Takes an input from the queue. Waits while the queue is empty and other threads still run inputs, because an
+    /// input of a lost lease returns to the queue.
     fn take(&self) -> Option<usize> {
         let mut state = self.state.lock();
         loop {
@@ -112,7 +113,7 @@ impl Chunks {
         }
     }
 
-    /// Takes the result of a chunk. Returns `false` if its lease is lost: then the chunk waits for another one.
+    /// Stores the result of an input. If its lease is lost, returns the input to the queue, and returns `false`.
     fn finish(&self, index: usize, result: Result<Submitted>) -> bool {
         match result {
             Err(error) if is_end_of_lease(&error) => {
@@ -130,7 +131,7 @@ impl Chunks {
         }
     }
 
-    /// A thread takes no more chunks.
+    /// Records that a thread takes no more inputs, because of `error`.
     fn leave(&self, error: Error) {
         let mut state = self.state.lock();
         state.lost = error;
@@ -143,7 +144,7 @@ impl Chunks {
     }
 }
 
-/// Whether an error ends the lease, so that the chunk can run on another one.
+/// Whether an error ends the lease, so that the input can run on another one.
 fn is_end_of_lease(error: &Error) -> bool {
     match error {
         Error::Disconnected { .. } => true,
@@ -167,31 +168,31 @@ mod tests {
     }
 
     #[test]
-    fn chunk_of_a_lost_lease_waits_for_another_one() {
-        let chunks = Chunks::new(2);
-        let (first, second) = (chunks.take().unwrap(), chunks.take().unwrap());
-        assert!(!chunks.finish(first, Err(remote(Status::LeaseExpired))));
-        assert!(chunks.finish(second, done("second")));
-        assert_eq!(chunks.take(), Some(first));
-        assert!(chunks.finish(first, done("first")));
-        assert_eq!(chunks.take(), None);
-        let texts: Vec<_> = chunks.into_results().into_iter().map(|it| it.unwrap().text).collect();
+    fn input_of_a_lost_lease_returns_to_the_queue() {
+        let queue = InputQueue::new(2);
+        let (first, second) = (queue.take().unwrap(), queue.take().unwrap());
+        assert!(!queue.finish(first, Err(remote(Status::LeaseExpired))));
+        assert!(queue.finish(second, done("second")));
+        assert_eq!(queue.take(), Some(first));
+        assert!(queue.finish(first, done("first")));
+        assert_eq!(queue.take(), None);
+        let texts: Vec<_> = queue.into_results().into_iter().map(|it| it.unwrap().text).collect();
         assert_eq!(texts, ["first", "second"]);
     }
 
     #[test]
-    fn error_of_a_chunk_is_its_result() {
-        let chunks = Chunks::new(1);
-        let index = chunks.take().unwrap();
-        assert!(chunks.finish(index, Err(remote(Status::LaunchFailed))));
-        assert_eq!(chunks.into_results(), [Err(remote(Status::LaunchFailed))]);
+    fn error_of_an_input_is_its_result() {
+        let queue = InputQueue::new(1);
+        let index = queue.take().unwrap();
+        assert!(queue.finish(index, Err(remote(Status::LaunchFailed))));
+        assert_eq!(queue.into_results(), [Err(remote(Status::LaunchFailed))]);
     }
 
     #[test]
-    fn chunks_without_a_lease_get_the_error_of_the_last_one() {
-        let chunks = Chunks::new(2);
-        let index = chunks.take().unwrap();
-        assert!(!chunks.finish(index, Err(remote(Status::Revoked))));
-        assert_eq!(chunks.into_results(), [(); 2].map(|()| Err(remote(Status::Revoked))));
+    fn inputs_without_a_lease_get_the_error_of_the_last_one() {
+        let queue = InputQueue::new(2);
+        let index = queue.take().unwrap();
+        assert!(!queue.finish(index, Err(remote(Status::Revoked))));
+        assert_eq!(queue.into_results(), [(); 2].map(|()| Err(remote(Status::Revoked))));
     }
 }

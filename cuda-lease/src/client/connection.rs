@@ -47,7 +47,7 @@ const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time in which the reason for the end of a stream arrives.
 const REASON: Duration = Duration::from_secs(1);
 
-/// The place and the terms of a lease.
+/// The address and the terms of a lease.
 #[derive(Clone)]
 pub(super) struct Terms {
     /// The address of the node as the user wrote it, for messages.
@@ -58,7 +58,7 @@ pub(super) struct Terms {
     pub(super) allocate: Allocate,
     /// The total time up to which the lease is renewed. `None`: it is not renewed.
     pub(super) renew_up_to: Option<Duration>,
-    /// The time within which a lost connection is resumed.
+    /// The maximum duration of an interruption of the connection.
     pub(super) resume_within: Duration,
 }
 
@@ -84,7 +84,8 @@ pub(super) struct Opened {
 /// Requests a lease, and starts the thread of its connection.
 ///
 /// # Errors
-/// The reason for which there is no lease.
+/// [`Error::Remote`] if the node refuses the lease, [`Error::Disconnected`] if the node cannot be reached,
+/// [`Error::Host`] if the thread cannot be started.
 pub(super) fn open(terms: Terms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
     let (opened, receiver) = std::sync::mpsc::sync_channel(1);
     let address = terms.address.clone();

@@ -17,7 +17,8 @@ pub(super) struct Request {
     pub(super) reply: oneshot::Sender<Result<Bytes, (Status, String)>>,
 }
 
-/// Requests that were sent and not answered. They are sent again on the next connection: repeating one has no effect.
+/// Requests that were sent and not answered. They are sent again on the next connection: a repeated request has the
+/// same result and no second effect.
 #[derive(Default)]
 pub(super) struct Unanswered {
     next: u64,
@@ -91,7 +92,7 @@ impl ControlStream {
         self.write(opcode, id, &body).await
     }
 
-    /// Carries out requests until the connection ends, or until there is no one left to make any.
+    /// Carries out requests until the connection ends, or until all senders of requests are dropped.
     pub(super) async fn serve(
         &mut self,
         unanswered: &mut Unanswered,

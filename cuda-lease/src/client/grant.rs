@@ -1,4 +1,4 @@
-//! The token and the time of a lease.
+//! The token and the expiry of a lease.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

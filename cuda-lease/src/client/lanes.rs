@@ -139,7 +139,7 @@ impl LaneStream {
         }
     }
 
-    /// Receives frames until the connection ends. Calls `need` for each blob that the node lacks.
+    /// Receives frames until the connection ends. Calls `need` for each blob that the node does not have.
     pub(super) async fn receive(
         &self,
         link: &Link,

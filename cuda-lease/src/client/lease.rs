@@ -12,7 +12,7 @@ use super::{
 };
 use crate::wire::TraceContext;
 
-/// A lease. It ends when the `Lease` and every clone of its [`Device`] are dropped, or when its time is over.
+/// A lease. It ends when the `Lease` and every clone of its [`Device`] are dropped, or when it expires.
 ///
 /// A `Lease` dereferences to its device, so it can be used wherever a `&Device` is.
 pub struct Lease {
@@ -26,7 +26,7 @@ impl Lease {
         Self { device, connection, link }
     }
 
-    /// Returns the leased device. All of `cuda-async` works on it.
+    /// Returns the leased device. Every operation of `cuda-async` runs on it.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -86,7 +86,8 @@ impl Lease {
     /// one round trip. The kernel gets a pointer to device memory of the lease, its *region*, and then the arguments. See
     /// [`Job`].
     ///
-    /// It needs nothing of the session, and runs on another device context than the session's work.
+    /// It does not use the session: it runs in a device context of its own, and is not ordered with the work of the
+    /// session.
     ///
     #[cfg_attr(feature = "node", doc = "```")]
     #[cfg_attr(not(feature = "node"), doc = "```ignore")]
@@ -174,10 +175,10 @@ impl Lease {
         self.submit(kernel, ptx).config(config).input(values).arg(&length).max_output(bytes)
     }
 
-    /// Returns the number of bursts of commands so far. A burst ends when something is received from the node, so a
-    /// pipeline that is sent in one burst takes one round trip.
-    pub fn bursts(&self) -> u64 {
-        self.link.bursts()
+    /// Returns the number of flights of commands so far. A flight is everything that is sent before the next bytes
+    /// arrive from the node, so a pipeline that is sent in one flight takes one round trip.
+    pub fn flights(&self) -> u64 {
+        self.link.flights()
     }
 
     /// Ends the lease now. Work in flight is lost, and its futures fail.
@@ -185,9 +186,9 @@ impl Lease {
         self.connection.free();
     }
 
-    /// As [`free`](Self::free), and waits until the node knows: a second, or the time of a reconnection. A program that
-    /// exits right after its last operation calls this, so that its lease does not last until the node misses the
-    /// connection. Blocks the calling thread.
+    /// As [`free`](Self::free), then blocks the calling thread until the node has ended the lease: at most one second,
+    /// or the resume window if the connection is lost. Call it in a program that exits right after its last operation.
+    /// Otherwise the node keeps the lease for up to 15 seconds.
     pub fn close(self) {
         self.connection.close();
     }

@@ -45,8 +45,8 @@ pub(super) struct Link {
     blobs: AtomicU64,
     /// Set when something was received since the last command.
     has_heard: AtomicBool,
-    /// The number of bursts of commands, each sent after something was received.
-    bursts: AtomicU64,
+    /// The number of flights of commands. A flight starts with the first command after something was received.
+    flights: AtomicU64,
 }
 
 /// The lane of bulk data.
@@ -91,7 +91,7 @@ impl Link {
             queries: AtomicU64::new(1),
             blobs: AtomicU64::new(1),
             has_heard: AtomicBool::new(true),
-            bursts: AtomicU64::new(0),
+            flights: AtomicU64::new(0),
         })
     }
 
@@ -100,7 +100,7 @@ impl Link {
     pub(super) fn send(&self, command: &Command<'_>) {
         self.commands.lock().push(command.opcode(), |out| command.encode(out));
         if self.has_heard.load(Ordering::Relaxed) && self.has_heard.swap(false, Ordering::Relaxed) {
-            self.bursts.fetch_add(1, Ordering::Relaxed);
+            self.flights.fetch_add(1, Ordering::Relaxed);
         }
         if !self.has_commands.swap(true, Ordering::AcqRel) {
             self.send_commands.notify_one();
@@ -113,10 +113,10 @@ impl Link {
         self.commands.lock().take()
     }
 
-    /// The number of bursts of commands so far. A burst ends when something is received, so a pipeline that is sent in one
-    /// burst takes one round trip.
-    pub(super) fn bursts(&self) -> u64 {
-        self.bursts.load(Ordering::Relaxed)
+    /// The number of flights of commands so far. A flight ends when something is received, so a pipeline that is sent
+    /// in one flight takes one round trip.
+    pub(super) fn flights(&self) -> u64 {
+        self.flights.load(Ordering::Relaxed)
     }
 
     pub(super) fn next_blob(&self) -> BlobId {
@@ -319,7 +319,7 @@ impl Link {
         }
     }
 
-    /// The lease is lost. Everything that is not complete fails.
+    /// Fails everything that is not complete, because the lease is lost.
     pub(super) fn lose(&self, error: Error) {
         let replies = {
             let mut state = self.state.lock();

@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// The time that the end of the connection may take.
+/// The maximum duration of closing the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A lease without a connection: it lasts until its time is over or it is [freed](NodeClient::free). Nothing renews it.
+/// A lease without a connection: it lasts until it expires or is [freed](NodeClient::free). Nothing renews it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DetachedLease {
@@ -170,7 +170,7 @@ impl NodeClient {
         Submit::new(&self.channel, Target { lease, token, trace: None }, job)
     }
 
-    /// Closes the connection, and waits up to a second until the node knows.
+    /// Closes the connection, and blocks until the node has acknowledged this, at most one second.
     pub fn close(mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {

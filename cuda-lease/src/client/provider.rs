@@ -34,7 +34,8 @@ unsafe impl Provider for LeaseProvider {
         "lease"
     }
 
-    /// Lists nothing: the devices of a node are known when it is asked for its inventory.
+    /// Returns an empty list. Use [`NodeClient::inventory`](super::NodeClient::inventory) to list the devices of a
+    /// node.
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(Vec::new())
     }

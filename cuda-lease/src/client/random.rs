@@ -5,7 +5,7 @@ use cuda_core::{Error, Result};
 /// Random bytes of the operating system.
 ///
 /// # Errors
-/// It gives none.
+/// The operating system gives no random numbers.
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let what = "the operating system gives no random numbers";

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Plans the renewals of one lease: at three quarters of its time, with a jitter, and after a failure again with growing
-/// pauses. A pure function of what it is told.
+/// Plans the renewals of one lease: after 70 to 75 percent of its duration, with jitter; after a failure again, with
+/// increasing pauses. It has no clock and no network.
 #[derive(Debug)]
 pub(super) struct Renewal {
     /// The part of the jitter that this lease uses, from 0 to 1. It spreads the renewals of many leases.
@@ -30,7 +30,7 @@ impl Renewal {
         expires_in.mul_f64(0.75 - 0.05 * self.jitter)
     }
 
-    /// The time until the next attempt, after one that failed. `left` is the rest of the lease's time.
+    /// The time until the next attempt, after one that failed. `left` is the time until the lease expires.
     pub(super) fn after_failure(&mut self, left: Duration) -> Duration {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
         self.failures += 1;

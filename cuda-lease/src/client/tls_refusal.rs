@@ -51,7 +51,8 @@ fn by_node(alert: u8) -> Option<(Status, String)> {
         | alert::UNSUPPORTED_CERTIFICATE
         | alert::CERTIFICATE_UNKNOWN
         | alert::ACCESS_DENIED => {
-            "the node does not accept the certificate of this client; it must be one for clients that names a tenant"
+            "the node does not accept this client's certificate; use a client certificate whose common name is the \
+             tenant"
         }
         alert::NO_APPLICATION_PROTOCOL => return other_protocol(),
         _ => return None,
@@ -80,6 +81,7 @@ fn by_client(alert: u8, error: &ConnectionError) -> Option<(Status, String)> {
 }
 
 fn other_protocol() -> Option<(Status, String)> {
-    let detail = "the other side speaks another protocol; check host and port, and that both have versions that fit together";
+    let detail = "the node does not speak `cuda-lease/1`; check host and port, and that client and node have \
+                  compatible versions";
     Some((Status::UnsupportedVersion, detail.into()))
 }

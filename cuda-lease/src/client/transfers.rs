@@ -12,8 +12,8 @@ use crate::{session::SessionError, wire::BlobId};
 
 /// The copies of a session whose bytes are not all sent or received, and the progress of its streams.
 ///
-/// The node reports progress on another lane than it sends bytes. So a stream's progress is held back at the first copy
-/// that is not finished: behind it, the client touches the host memory.
+/// The node sends progress and bytes on different lanes. Progress of a stream is therefore withheld from the first
+/// unfinished copy on, because the client may reuse the host memory of a copy as soon as progress covers it.
 #[derive(Default)]
 pub(super) struct Transfers {
     downloads: FxHashMap<BlobId, Download>,
@@ -108,7 +108,7 @@ impl Transfers {
         Ok(Some(Place { block: download.block.clone(), start, ticket: download.ticket, is_last }))
     }
 
-    /// The bytes of a place were written. Returns progress to pass on.
+    /// Records that the bytes of a place were written. Returns progress to pass on.
     pub(super) fn landed(&mut self, blob: BlobId, place: &Place) -> Option<(StreamId, u64)> {
         if !place.is_last {
             return None;
@@ -117,21 +117,21 @@ impl Transfers {
         self.finish(place.ticket)
     }
 
-    /// The host memory of a copy is not used any more. Returns progress to pass on.
+    /// Records that the host memory of a copy is not used any more. Returns progress to pass on.
     pub(super) fn finish(&mut self, ticket: Ticket) -> Option<(StreamId, u64)> {
         let stream = self.streams.get_mut(&ticket.stream)?;
         stream.unfinished.retain(|number| *number != ticket.number);
         self.deliverable(ticket.stream)
     }
 
-    /// A submission failed: no more bytes of it arrive.
+    /// Records that a submission failed, so that no more bytes of it arrive. Returns progress to pass on.
     pub(super) fn failed(&mut self, ticket: Ticket) -> Option<(StreamId, u64)> {
         let before = self.downloads.len();
         self.downloads.retain(|_, it| it.ticket != ticket);
         if self.downloads.len() == before { None } else { self.finish(ticket) }
     }
 
-    /// The node reported progress. Returns the progress to pass on.
+    /// Records progress that the node reported. Returns the progress to pass on.
     pub(super) fn progress(&mut self, stream: StreamId, complete: u64) -> Option<(StreamId, u64)> {
         let it = self.streams.entry(stream).or_default();
         it.reported = it.reported.max(complete);

@@ -1,9 +1,10 @@
 //! The node: serves leases of the devices of this machine.
 //!
-//! Lowest first: [`metrics`] counts and measures, and [`status`] serves the figures over HTTP. `worker` carries out the
-//! commands of one session on a device. `supervisor` accepts connections, keeps the leases, and passes frames between clients
-//! and workers. It never uses a device itself. [`process`] starts, kills and reaps worker processes. [`gpu`] lists the GPUs
-//! and checks that the memory of an ended worker has come back.
+//! Lowest first: [`gpu`] lists the GPUs and checks that the memory of an ended worker is free. [`process`] starts,
+//! kills and reaps worker processes. [`quotas`] has the limits of tenants. [`leases`] is the lease table, a pure state
+//! machine. [`metrics`] counts and measures, and [`status`] serves the figures over HTTP. [`worker`] carries out
+//! commands on a device. [`supervisor`] accepts connections, and passes frames between clients and workers. It never
+//! uses a device.
 
 pub mod gpu;
 pub mod leases;

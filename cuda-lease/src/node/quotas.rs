@@ -34,11 +34,11 @@ use crate::wire::parse_bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quota {
-    /// The number of leases and queued requests at a time.
+    /// The maximum number of leases and queued requests at a time.
     pub max_leases: u32,
-    /// The sum of the memory of all leases and queued requests, in bytes.
+    /// The maximum memory of all leases and queued requests together, in bytes.
     pub max_vram: u64,
-    /// The longest time of one request or renewal, in seconds.
+    /// The maximum duration of one request or renewal, in seconds.
     pub max_lease_secs: u32,
     /// The highest priority of a request.
     pub max_priority: i32,

@@ -7,7 +7,7 @@ use crate::wire::{Header, WireError};
 #[non_exhaustive]
 pub enum SessionError {
     /// A frame belongs to another session.
-    #[error("a frame belongs to session {epoch}, and this is session {expected}")]
+    #[error("a frame has epoch {epoch}, the session has epoch {expected}")]
     Epoch {
         /// The epoch of the frame.
         epoch: u32,
@@ -15,7 +15,9 @@ pub enum SessionError {
         expected: u32,
     },
     /// Frames are missing before this one.
-    #[error("frame {sequence} follows frame {last}; frames between them are missing")]
+    #[error(
+        "frame {sequence} arrived after frame {last}; sequence numbers start at 1 and rise by 1"
+    )]
     Gap {
         /// The sequence number of the frame.
         sequence: u64,
@@ -23,7 +25,10 @@ pub enum SessionError {
         last: u64,
     },
     /// An acknowledgement names a frame that was not sent, or takes an earlier one back.
-    #[error("the acknowledgement of frame {sequence} is impossible; the last one is {last}")]
+    #[error(
+        "the peer acknowledged frame {sequence}, which is not possible: the last frame that was sent or acknowledged \
+         is {last}"
+    )]
     Acknowledgement {
         /// The sequence number of the acknowledged frame.
         sequence: u64,

@@ -98,7 +98,7 @@ impl Outgoing {
         self.acknowledged
     }
 
-    /// The other side has received all frames up to `sequence`.
+    /// Records that the other side has received all frames up to `sequence`.
     ///
     /// # Errors
     /// [`SessionError::Acknowledgement`] for a frame that was not sent.
@@ -121,8 +121,8 @@ impl Outgoing {
     /// the others again.
     ///
     /// # Errors
-    /// [`SessionError::Acknowledgement`] if the other side claims a frame that was not sent, or lacks one that it had
-    /// acknowledged.
+    /// [`SessionError::Acknowledgement`] if the other side claims a frame that was not sent, or does not have one that
+    /// it had acknowledged.
     pub fn resume(&mut self, received: u64) -> Result<(), SessionError> {
         if received < self.acknowledged {
             let (sequence, last) = (received, self.acknowledged);

@@ -11,13 +11,13 @@ use bytes::Bytes;
 #[non_exhaustive]
 pub enum WireError {
     /// A message ends before its fields do.
-    #[error("the message ends inside of a field; it needs {missing} more bytes")]
+    #[error("the message is truncated: a field needs {missing} more bytes")]
     Truncated {
         /// The number of bytes that are missing.
         missing: usize,
     },
     /// A frame or a field is longer than its limit.
-    #[error("{what} has {length} bytes, and the limit is {limit}")]
+    #[error("{what} has {length} bytes, the limit is {limit}; send less")]
     TooLong {
         /// The frame or field.
         what: &'static str,
@@ -139,7 +139,8 @@ impl<'a> Reader<'a> {
     /// Reads one field.
     ///
     /// # Errors
-    /// An error if the bytes end or are no such field.
+    /// [`WireError::Truncated`] if the bytes end inside the field, or [`WireError::Undefined`] if the value is not
+    /// defined.
     #[inline]
     pub fn get<T: Field>(&mut self) -> Result<T, WireError> {
         T::get(self)
@@ -206,8 +207,8 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    /// Reads the end of a message: the additional fields of later versions. Each has a `u16` tag, a `u32` length, and
-    /// its bytes. Unknown tags below 0x8000 are skipped.
+    /// Reads the additional fields at the end of a message. Each has a `u16` tag, a `u32` length, and its bytes. Skips
+    /// unknown tags below 0x8000.
     ///
     /// # Errors
     /// [`WireError::RequiredField`] for a tag from 0x8000, or [`WireError::Truncated`].
@@ -244,7 +245,8 @@ pub trait Field: Sized {
     /// Reads the field.
     ///
     /// # Errors
-    /// An error if the bytes end or are no such field.
+    /// [`WireError::Truncated`] if the bytes end inside the field, or [`WireError::Undefined`] if the value is not
+    /// defined.
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError>;
 }
 

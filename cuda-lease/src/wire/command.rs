@@ -11,14 +11,14 @@ use super::{
     opcode,
 };
 
-/// The id of the bytes of one upload or download. The client chooses it and never reuses it in a session.
+/// The id of one upload or download. The client chooses it and never reuses it in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlobId(pub u64);
 
-/// The BLAKE3 hash of a blob.
+/// The BLAKE3 hash of a blob, which is the image of a module.
 pub type Hash = [u8; 32];
 
-/// The form of a module's code.
+/// The form of a module's image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageKind {
     /// PTX text.
@@ -27,7 +27,7 @@ pub enum ImageKind {
     Cubin,
 }
 
-/// A question of a session. The reply is an [`Event::Reply`](super::Event::Reply).
+/// A query of a session. The reply is an [`Event::Reply`](super::Event::Reply).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Query {
     /// Waits until a module is loaded.
@@ -71,15 +71,15 @@ pub enum Command<'a> {
         /// Tickets of other streams.
         after: Vec<Ticket>,
     },
-    /// Loads a module. If the node lacks its bytes, it sends [`Event::NeedBlob`](super::Event::NeedBlob).
+    /// Loads a module. If the node does not have its image, it sends [`Event::NeedBlob`](super::Event::NeedBlob).
     LoadModule {
         /// The new module.
         id: ModuleId,
-        /// The form of its code.
+        /// The form of its image.
         kind: ImageKind,
-        /// The hash of its code.
+        /// The hash of its image.
         hash: Hash,
-        /// The length of its code in bytes.
+        /// The length of its image in bytes.
         bytes: u64,
     },
     /// Unloads a module.
@@ -112,11 +112,11 @@ pub enum Command<'a> {
         /// The step.
         step: Step<'a>,
     },
-    /// Asks a question.
+    /// Sends a query.
     Query {
         /// The id that the reply names.
         id: u64,
-        /// The question.
+        /// The query.
         query: Query,
     },
 }
@@ -137,16 +137,16 @@ pub enum Step<'a> {
     WriteBulk {
         /// Destination.
         to: Region,
-        /// The blob that brings them.
+        /// The id of the upload.
         blob: BlobId,
         /// Their number.
         bytes: u64,
     },
-    /// Reads bytes. They travel back as chunks of the blob.
+    /// Reads bytes. They travel back as chunks of the download.
     Read {
         /// Source.
         from: Region,
-        /// The blob.
+        /// The id of the download.
         blob: BlobId,
         /// Their number.
         bytes: u64,
@@ -235,7 +235,7 @@ impl<'a> Command<'a> {
     /// Reads a command.
     ///
     /// # Errors
-    /// An error if the opcode is none of a command, or the bytes are no such message.
+    /// [`WireError::UnexpectedOpcode`] if no command has this opcode, or the error of a field.
     #[inline]
     pub fn decode(code: u16, body: &'a [u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(body);

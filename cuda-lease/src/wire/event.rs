@@ -47,7 +47,7 @@ pub enum Event {
         /// The reply.
         reply: Result<QueryReply, Error>,
     },
-    /// The node lacks the bytes of a blob. The client sends them with [`PutBlob`](super::PutBlob).
+    /// The node does not have the bytes of a blob. The client sends them with [`PutBlob`](super::PutBlob).
     NeedBlob {
         /// The hash of the blob.
         hash: Hash,
@@ -131,7 +131,7 @@ impl Event {
     /// Reads an event.
     ///
     /// # Errors
-    /// An error if the opcode is none of an event, or the bytes are no such message.
+    /// [`WireError::UnexpectedOpcode`] if no event has this opcode, or the error of a field.
     pub fn decode(code: u16, body: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(body);
         let event = match code {

@@ -12,17 +12,17 @@ message! {
         nonce: [u8; 16],
         /// The device memory of the lease in bytes.
         min_vram: u64,
-        /// The time of the lease in seconds.
+        /// The duration of the lease in seconds.
         lease_secs: u32,
         /// The exclusivity class.
         exclusivity: Exclusivity,
         /// The device, such as `cuda:0`; any device of the node if it is absent.
         device: Option<String>,
-        /// The time in milliseconds that the request may wait for a place.
+        /// The maximum wait for free capacity, in milliseconds.
         wait_ms: u32,
         /// The priority. Higher numbers come first.
         priority: i32,
-        /// Whether the lease lasts until its time is over or it is freed, without a connection of its client.
+        /// Whether the lease lasts until it expires or is freed, without a connection of its client.
         detached: bool,
     } + {
         /// The span of the client that the lease belongs to.
@@ -51,7 +51,7 @@ message! {
         lease: u64,
         /// Its token.
         token: Bytes,
-        /// The new time in seconds.
+        /// The new duration from now on, in seconds.
         lease_secs: u32,
     }
 
@@ -73,7 +73,7 @@ message! {
         token: Bytes,
     }
 
-    /// Lists the devices of a node.
+    /// Lists the devices of a node and the leases of the client's tenant.
     Inventory = opcode::INVENTORY; {}
 
     /// The reply to a request that the node does not carry out.
@@ -117,7 +117,7 @@ impl InventoryReply {
     /// Reads a body of this message.
     ///
     /// # Errors
-    /// An error if the bytes are no such message.
+    /// [`WireError::Truncated`] if the bytes end inside a field, or the error of a field.
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(body);
         let (devices, mut leases) = (r.get()?, Vec::new());
@@ -170,10 +170,10 @@ pub struct DeviceEntry {
 /// The exclusivity class of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Exclusivity {
-    /// Other leases may run on the device at the same time.
+    /// Other shared leases run on the device at the same time.
     #[default]
     Shared,
-    /// Other leases may exist on the device, and one session runs at a time.
+    /// Other session leases may be on the device; one session runs at a time.
     Session,
     /// No other lease is on the device.
     Device,

@@ -15,14 +15,14 @@ pub const LEASE_RENEW: u16 = 0x0201;
 /// Ends a lease.
 pub const LEASE_FREE: u16 = 0x0202;
 
-/// Lists the devices of a node.
+/// Lists the devices of a node and the leases of the client's tenant.
 pub const INVENTORY: u16 = 0x0300;
 
 /// First frame of a lane: attaches it to the session of a lease.
 pub const ATTACH: u16 = 0x0500;
 /// Acknowledges frames of the opposite direction.
 pub const ACK: u16 = 0x0501;
-/// Brings the bytes of a blob that the node does not have.
+/// Sends the bytes of a blob that the node does not have.
 pub const PUT_BLOB: u16 = 0x0502;
 
 /// Runs one kernel and returns its output.
@@ -60,7 +60,7 @@ pub const STREAM_RETIRE: u16 = 0x060e;
 pub const JOIN: u16 = 0x060f;
 /// Writes the time of the device to its memory.
 pub const TIMESTAMP: u16 = 0x0610;
-/// Asks a question that has a reply.
+/// A query: a command with a reply.
 pub const QUERY: u16 = 0x0611;
 
 /// A stream has progressed.
@@ -73,7 +73,7 @@ pub const FAULTED: u16 = 0x0682;
 pub const OUTPUT: u16 = 0x0683;
 /// The reply to a query.
 pub const QUERY_REPLY: u16 = 0x0684;
-/// The node lacks the bytes of a blob.
+/// The node needs the bytes of a blob that it does not have.
 pub const NEED_BLOB: u16 = 0x0685;
 /// The lease will end soon.
 pub const ENDING: u16 = 0x0686;

@@ -6,8 +6,9 @@ use cuda_core::protocol::Status;
 use super::{Hash, ImageKind, TraceContext, codec::message, opcode};
 
 message! {
-    /// The first frame of a stream that brings the bytes of a blob. The bytes follow it without frames, and end with the
-    /// stream. The reply is an empty frame with the opcode of the request and [`REPLY`](opcode::REPLY).
+    /// The first frame of a stream that carries the bytes of a blob. They follow the frame as raw bytes, without
+    /// headers, up to the end of the stream. The reply is an empty frame with the opcode of the request and
+    /// [`REPLY`](opcode::REPLY).
     PutBlob = opcode::PUT_BLOB; {
         /// The lease.
         lease: u64,
@@ -20,11 +21,12 @@ message! {
     }
 
     /// Runs one kernel in the region of a lease, and returns bytes of the region. It has a stream of its own. The input
-    /// follows the frame without frames. If the node lacks the image, it refuses with [`Status::NotFound`]; the client
-    /// repeats the request with the image, or sends [`PutBlob`] first.
+    /// follows the frame as raw bytes. If the node does not have the image, it refuses with [`Status::NotFound`]; the
+    /// client repeats the request with the image, or sends [`PutBlob`] first.
     ///
-    /// Before the launch the region is the input, and zeros behind it. So the reply depends on the request alone, and a
-    /// request can be repeated. The requests of a lease run one after the other.
+    /// Before the launch, the node writes the input to the start of the region and zeros to the rest. The output
+    /// therefore depends only on the request, and a request can be repeated. The requests of a lease run one after the
+    /// other.
     Submit = opcode::SUBMIT; {
         /// The lease.
         lease: u64,
@@ -44,7 +46,7 @@ message! {
         block: [u32; 3],
         /// The dynamic shared memory of a block in bytes.
         shared_bytes: u32,
-        /// The bytes of the arguments behind the pointer of the region.
+        /// The bytes of the arguments after the pointer to the region.
         arguments: Vec<Bytes>,
         /// The size of the region in bytes; 0 for the smallest one that holds input and output. The lease keeps the
         /// region until a request states another size.
@@ -69,7 +71,7 @@ message! {
         text: String,
         /// The output, if it has at most [`INLINE_LIMIT`](Self::INLINE_LIMIT) bytes.
         output: Bytes,
-        /// The number of bytes of a longer output. They follow the frame without frames, and end with the stream.
+        /// The number of bytes of a longer output. They follow the frame as raw bytes, up to the end of the stream.
         following_bytes: u64,
     }
 }

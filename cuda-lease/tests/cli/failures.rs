@@ -69,7 +69,7 @@ fn refusal_is_status_4() {
     place
         .run(&format!("{iota} --output-offset 18446744073709551615"))
         .failed(4, "capacity exceeded");
-    place.run("alloc --device cuda:7").failed(4, "the node has cpu");
+    place.run("alloc --device cuda:7").failed(4, "its devices are cpu");
     let lease = other.run("alloc --json --min-vram 1MiB").done_with_json();
     let token = lease["token"].as_str().unwrap();
     place.run(&format!("free --token {token}")).failed(4, "unauthorized");

@@ -101,7 +101,7 @@ fn progress_of_an_input_ends_at_its_length() {
     let submit = lease.submit("square", ptx).arg(&0u32).input_bytes(vec![0; 1_000_000]);
     submit.on_sent(move |bytes| sender.send(bytes).unwrap()).launch().unwrap();
     let sent: Vec<u64> = sent.try_iter().collect();
-    // The node lacks the module at first, so the input travels twice, or is refused early the first time.
+    // The node does not have the module at first, so the input travels twice, or is refused early the first time.
     let last = sent.iter().rposition(|bytes| *bytes == 0).unwrap();
     assert_eq!(sent[last..], [0, 262_144, 524_288, 786_432, 1_000_000]);
 }

@@ -55,7 +55,7 @@ fn lease_gets_no_spare_worker_that_has_ended() {
 }
 
 #[test]
-fn killed_node_takes_its_workers_along_and_its_clients_get_an_error() {
+fn killed_node_ends_its_workers_and_disconnects_its_clients() {
     let mut node = Node::start(&["--spares", "1"]);
     let lease = node.lease().resume_within(Duration::from_millis(200)).acquire().unwrap();
     let kernels = Kernels::new(&lease).unwrap();

@@ -168,7 +168,7 @@ impl Kernels {
         h2d(values).then(double).then(to_host).sync_on(&stream)
     }
 
-    /// Runs a kernel that never ends.
+    /// Runs an endless kernel.
     pub fn run_forever(&self) -> Result<()> {
         let stream = self.device.new_stream()?;
         let out = zeros::<u32>(32).sync_on(&stream)?;

@@ -69,7 +69,7 @@ async fn session(client: &mut RawClient) -> (u64, Bytes, Stream) {
 }
 
 #[test]
-fn version_of_another_time_is_refused() {
+fn unsupported_protocol_version_is_refused() {
     attack(async |node| {
         let mut client = RawClient::connect_silently(&node.address).await;
         let hello = Hello { oldest: 7, newest: 9, features: 0, program: "later".into() };
@@ -117,7 +117,7 @@ fn malformed_frames_end_the_connection() {
         let mut unknown = Vec::new();
         cuda_lease::wire::put_frame(&mut unknown, 0x7777, 0, 1, |_| {});
         for (bytes, reason) in
-            [(too_long, "the limit is"), (truncated, "ends inside"), (unknown, "0x7777")]
+            [(too_long, "the limit is"), (truncated, "is truncated"), (unknown, "0x7777")]
         {
             let mut client = RawClient::connect_silently(&node.address).await;
             client.control.bytes(&bytes).await;
@@ -128,7 +128,7 @@ fn malformed_frames_end_the_connection() {
 }
 
 #[test]
-fn broken_rules_of_a_session_end_that_session() {
+fn protocol_violation_ends_only_its_session() {
     attack(async |node| {
         let create = || Command::CreateStream { id: StreamId(1), priority: 0 };
         let join = |number| Command::Submit {
@@ -148,10 +148,10 @@ fn broken_rules_of_a_session_end_that_session() {
         };
         let cases: Vec<(Vec<Command<'_>>, &str)> = vec![
             (vec![join(1)], "does not exist"),
-            (vec![create(), create()], "does not come after"),
+            (vec![create(), create()], "ids of streams must rise"),
             (vec![create(), join(2)], "out of order"),
-            (vec![create(), after(vec![later])], "has not arrived"),
-            (vec![create(), allocate(), again()], "made twice"),
+            (vec![create(), after(vec![later])], "may only name earlier submissions"),
+            (vec![create(), allocate(), again()], "already in use"),
             (vec![module()], "the limit is"),
         ];
         for (commands, reason) in cases {
@@ -169,7 +169,7 @@ fn broken_rules_of_a_session_end_that_session() {
 #[test]
 fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
     attack(async |node| {
-        for (epoch, sequence, reason) in [(1, 2, "missing"), (9, 1, "session 9")] {
+        for (epoch, sequence, reason) in [(1, 2, "rise by 1"), (9, 1, "epoch 9")] {
             let mut client = RawClient::connect(&node.address).await;
             let (_, _, mut stream) = session(&mut client).await;
             let create = Command::CreateStream { id: StreamId(1), priority: 0 };
@@ -182,7 +182,7 @@ fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
 
 /// A client sends messages that only a supervisor may send to a worker, or commands on the lane of bulk data.
 #[test]
-fn opcodes_of_other_places_end_the_connection() {
+fn opcode_on_the_wrong_stream_ends_the_connection() {
     attack(async |node| {
         let create = Command::CreateStream { id: StreamId(1), priority: 0 }.opcode();
         let places = [(Lane::Commands, 0x0701), (Lane::Commands, 0x06c0), (Lane::Bulk, create)];
@@ -235,7 +235,7 @@ fn huge_sizes_are_refused_without_an_allocation() {
 
 /// A client sends bytes of uploads that it has not announced, and floods its session.
 #[test]
-fn bytes_that_were_not_announced_occupy_bounded_memory() {
+fn bulk_bytes_without_an_upload_are_bounded() {
     attack(async |node| {
         let mut client = RawClient::connect(&node.address).await;
         let (lease, token, _commands) = session(&mut client).await;

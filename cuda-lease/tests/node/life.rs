@@ -61,7 +61,7 @@ fn lease_is_renewed_while_its_device_is_in_use() {
 }
 
 #[test]
-fn full_node_refuses_or_lets_wait() {
+fn full_node_refuses_a_request_or_queues_it() {
     let node = Node::start(&["--max-leases", "1"]);
     let first = node.lease().acquire().unwrap();
     let refused = node.lease().acquire().unwrap_err();

@@ -62,7 +62,7 @@ fn interrupted_connection_resumes_and_each_operation_runs_once() {
 }
 
 #[test]
-fn address_change_of_the_client_is_survived() {
+fn session_survives_an_address_change_of_the_client() {
     let node = Node::start(&[]);
     let (relay, lease) = through(&node, RelayOptions::default());
     let lease = lease.acquire().unwrap();
@@ -129,10 +129,10 @@ fn pipeline_costs_one_round_trip() {
             h2d(vec![0.0f32; 64]).then(launches).then(to_host).sync_on(&stream).unwrap()
         };
         assert_eq!(pipeline(), [100.0; 64]);
-        let (bursts, started) = (lease.bursts(), Instant::now());
+        let (flights, started) = (lease.flights(), Instant::now());
         assert_eq!(pipeline(), [100.0; 64]);
         let elapsed = started.elapsed();
-        assert_eq!(lease.bursts() - bursts, 1, "round trips of a pipeline");
+        assert_eq!(lease.flights() - flights, 1, "round trips of a pipeline");
         assert!(elapsed >= 2 * delay, "{elapsed:?}");
     }
 }

@@ -48,7 +48,7 @@ fn client_with_a_certificate_has_a_lease() {
 }
 
 #[test]
-fn client_without_a_certificate_is_told_to_pass_one() {
+fn client_without_a_certificate_gets_an_error_that_names_the_option() {
     let folder = certificates();
     let node = secured(folder.path(), &[]);
     let error = lease(&node, anonymous(folder.path())).acquire().unwrap_err();
@@ -57,7 +57,7 @@ fn client_without_a_certificate_is_told_to_pass_one() {
 }
 
 #[test]
-fn strangers_refuse_each_other_with_a_reason() {
+fn client_and_node_of_different_authorities_refuse_each_other() {
     let (folder, other) = (certificates(), certificates());
     let node = secured(folder.path(), &[]);
     let file = |name: &str| other.path().join(name);

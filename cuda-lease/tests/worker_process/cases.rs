@@ -35,7 +35,7 @@ pub fn all() -> Vec<Trial> {
         };
     }
     let mut trials = in_runtime![
-        bytes_cross_both_sockets,
+        bytes_cross_the_session_sockets,
         killed_spinning_worker_is_reaped_and_closes_its_sockets,
         dropped_worker_ends_and_leaves_no_zombie,
         dropped_wait_does_not_kill_the_worker,
@@ -43,10 +43,10 @@ pub fn all() -> Vec<Trial> {
         second_worker_does_not_hold_sockets_of_first,
         worker_dies_when_its_standard_input_closes,
         missing_executable_is_an_error,
-        pair_connects_both_sockets,
+        pair_connects_the_session_sockets,
     ];
     trials.extend(blocking![
-        killed_supervisor_takes_its_workers_along,
+        killed_supervisor_ends_its_workers,
         cycles_leave_no_descriptor_zombie_or_thread,
         output_is_traced_line_by_line,
         launch_outside_a_runtime_is_an_error,
@@ -67,7 +67,7 @@ pub fn block_on(test: impl Future<Output = ()>) {
     });
 }
 
-async fn bytes_cross_both_sockets() {
+async fn bytes_cross_the_session_sockets() {
     let (mut worker, mut ends) = launcher("echo").launch().unwrap();
     started(&mut ends).await;
     let sent: Vec<u8> = (0..=255).collect();
@@ -166,7 +166,7 @@ async fn missing_executable_is_an_error() {
     assert!(error.to_string().contains("/no/such/worker"), "{error}");
 }
 
-async fn pair_connects_both_sockets() {
+async fn pair_connects_the_session_sockets() {
     let (mut supervisor, worker) = pair().unwrap();
     let (mut commands, mut bulk) = worker.into_tokio().unwrap();
     supervisor.commands.write_all(b"c").await.unwrap();
@@ -177,7 +177,7 @@ async fn pair_connects_both_sockets() {
     assert_eq!(supervisor.commands.read(&mut [0]).await.unwrap(), 0);
 }
 
-fn killed_supervisor_takes_its_workers_along() {
+fn killed_supervisor_ends_its_workers() {
     assert_eq!(kill_supervisor("supervisor").len(), 2);
 }
 

@@ -55,7 +55,7 @@ pub fn all() -> Vec<Trial> {
     ]
 }
 
-/// The role of a worker whose kernel never ends. Sends a byte when the kernel is submitted. Never returns.
+/// The role of a worker with an endless kernel. Sends a byte when the kernel is submitted. Never returns.
 pub fn endless_kernel(mut ends: WorkerEnds) {
     let device = Device::open(&CudaProvider::new(), 0).unwrap();
     let stream = device.new_stream().unwrap();

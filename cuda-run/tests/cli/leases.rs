@@ -36,8 +36,8 @@ fn unknown_instructions_are_reported_as_on_a_local_device() {
 #[test]
 fn mistakes_in_the_address_are_bad_input() {
     for (address, words) in [
-        ("lease://gpu-node", "write `lease://HOST:PORT`"),
-        ("lease://127.0.0.1:1?vram=1GiB", "there are min_vram"),
+        ("lease://gpu-node", "write `lease://HOST:PORT"),
+        ("lease://127.0.0.1:1?vram=1GiB", "are min_vram"),
         ("lease://10.0.0.1:1", "ca.pem"),
     ] {
         Folder::on(address).run("K/vecadd.ptx --list").failed(2, words);

@@ -113,14 +113,15 @@ impl<'a> Submit<'a> {
 
     /// Runs the kernel, and blocks the calling thread until its output is here.
     ///
-    /// The image travels by its hash. Its bytes follow if the node lacks them, which takes one more round trip. The
-    /// submits of a lease run one after the other. If the connection is lost, the job is repeated on the next one.
+    /// The image travels by its hash. Its bytes follow if the node does not have them, which takes one more round trip.
+    /// The submits of a lease run one after the other. If the connection is lost, the job is repeated on the next one.
     ///
     /// # Errors
-    /// [`Error::Remote`] with the status of the node: `LoadFailed` with the compiler's log, `LaunchFailed` (launch shape,
-    /// arguments, faults), `WriteFailed` or `ReadFailed` if input or output lie outside the region, `CapacityExceeded`
-    /// if the region exceeds the free memory of the lease or too many submits wait, or the reason for which the lease
-    /// ended. [`Error::Disconnected`] if the node cannot be reached any more.
+    /// [`Error::Remote`] with the status of the node: `LoadFailed` with the compiler's log, `LaunchFailed` (launch
+    /// shape, arguments, faults), `WriteFailed` or `ReadFailed` if input or output lie outside the region,
+    /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
+    /// with which the lease ended (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`] if the node cannot be
+    /// reached any more.
     pub fn launch(self) -> Result<Submitted> {
         self.channel.wait(perform(self.channel.clone(), self.target, self.job)?)?
     }

@@ -51,7 +51,7 @@ async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submit
         ("output", job.max_output, wire::Submit::OUTPUT_LIMIT),
     ] {
         if bytes > limit {
-            let detail = format!("{bytes} bytes requested, the limit is {limit}; use less");
+            let detail = format!("{bytes} bytes, the limit is {limit}; split the job");
             return Err(Error::OutOfRange {
                 what: format!("the {what} of a submit").into(),
                 detail,
@@ -88,7 +88,7 @@ fn finish(channel: &Channel, (submitted, output): (wire::Submitted, Bytes)) -> R
     Ok(Submitted { exit_code: status, output, text })
 }
 
-/// Sends the job by the hash of its image, and once more with the image if the node lacks it.
+/// Sends the job by the hash of its image, and once more with the image if the node does not have it.
 async fn attempt(
     connection: &quinn::Connection,
     target: &Target,

@@ -10,8 +10,9 @@ use crate::wire::{Hash, ImageKind, TraceContext};
 /// A kernel with its launch shape, its arguments and its input: all that a [`Submit`](super::Submit) sends.
 ///
 /// The kernel's first parameter is a pointer to the *region*, device memory of the lease. The other parameters are the
-/// arguments of the job, in order. Before the launch the region is the input, and zeros behind it. After the launch the
-/// output is read from the region. So the output depends on the job alone, and a job can be repeated.
+/// arguments of the job, in order. Before the launch, the node writes the input to the start of the region and zeros to
+/// the rest. After the launch, it reads the output from the region. The output therefore depends only on the job, and a
+/// job can be repeated.
 #[derive(Debug, Clone)]
 #[must_use = "a job does nothing until it is launched"]
 pub struct Job {
@@ -139,8 +140,9 @@ impl Job {
         self
     }
 
-    /// Sets a callback that is called with the number of bytes of the input that were sent so far. It runs on the thread of
-    /// the connection, so it returns quickly. If the job is sent again, the number begins at 0 again.
+    /// Sets a callback that is called with the number of bytes of the input that were sent so far. It runs on the
+    /// thread of the connection and must return quickly: it delays the renewal and all other traffic of the lease. If
+    /// it panics, the submit fails. If the job is sent again, the number starts at 0 again.
     pub fn on_sent(mut self, progress: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Progress(Arc::new(progress)));
         self

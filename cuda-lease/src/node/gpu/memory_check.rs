@@ -1,4 +1,4 @@
-//! Checks that the memory of an ended worker has come back.
+//! Checks that the memory of an ended worker is free.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     uuid::GpuUuid,
 };
 
-/// The time between two queries. The memory of a killed process takes about 140 ms to come back.
+/// The time between two queries. On an H200, the memory of a killed process is free after 70 to 100 ms.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The outcome of a [`MemoryCheck`].
@@ -21,8 +21,8 @@ pub enum MemoryReturn {
     Returned,
     /// At the deadline, the process still used this many bytes.
     Held(u64),
-    /// At the deadline, NVML could not attribute memory to the process, and the GPU's use was above the baseline. Other
-    /// processes may have allocated meanwhile, so this can also be a shared GPU in order.
+    /// At the deadline, NVML could not attribute memory to the process, and the GPU's use was above the baseline.
+    /// Another process may have allocated meanwhile, so this result is possible on a healthy GPU that is shared.
     Unproven {
         /// The bytes in use at the deadline.
         used: u64,
@@ -37,7 +37,7 @@ pub enum MemoryReturn {
 /// 2. [`observe`](Self::observe) runs while the worker has a context. It finds out whether NVML lists the process.
 /// 3. [`memory_returned`](Self::memory_returned) runs after the worker was reaped.
 ///
-/// If NVML listed the process, its absence proves that the memory came back. If not, the GPU's use must fall to the
+/// If NVML listed the process, its absence proves that the memory is free. If not, the GPU's use must fall to the
 /// baseline.
 pub struct MemoryCheck {
     monitor: Arc<dyn GpuMonitor>,
@@ -66,7 +66,7 @@ impl MemoryCheck {
         Ok(memory)
     }
 
-    /// Polls until the memory of a reaped worker has come back, at the latest until the deadline. Asks at least once.
+    /// Polls until the memory of a reaped worker is free, at the latest until the deadline. Queries at least once.
     ///
     /// # Errors
     /// Those of [`GpuMonitor::memory_of`] and [`GpuMonitor::used`]. The memory then counts as not returned.
@@ -148,7 +148,7 @@ mod tests {
     async fn memory_of_listed_process_returns_after_some_queries() {
         let monitor = Arc::new(ScriptedMonitor::whole_gpus(1));
         let (check, gpu) = ended(&monitor, true, Release::AfterQueries(4)).await;
-        // A growing neighbour does not disturb the check.
+        // Another process that allocates does not disturb the check.
         monitor.start_process(&gpu, OTHER, 5 * GIB);
         assert_eq!(outcome(&check, LIMIT).await, MemoryReturn::Returned);
         assert_eq!(monitor.memory_of(&gpu, WORKER).unwrap(), ProcessMemory::NotListed);

@@ -2,9 +2,9 @@
 //!
 //! The supervisor never initialises CUDA, so it asks NVML. [`GpuMonitor`] is the interface. [`NvmlMonitor`] implements
 //! it, and [`ScriptedMonitor`] stands in for it in tests. [`MemoryCheck`] decides whether the memory of an ended worker
-//! has come back; a slot whose memory did not come back must not be leased again.
+//! is free. A slot whose memory is not free is fenced until the operator unfences it.
 //!
-//! This module uses nothing else of the crate.
+//! This module uses no other module of the crate.
 
 mod error;
 mod memory_check;

@@ -17,7 +17,7 @@ pub struct GpuInfo {
     pub total_memory: u64,
     /// The major and minor compute capability.
     pub compute_capability: (u32, u32),
-    /// The number of streaming multiprocessors, where NVML knows it.
+    /// The number of streaming multiprocessors. `None` if NVML does not report it.
     pub multiprocessors: Option<u32>,
     /// The version of the driver, such as `580.82.07`.
     pub driver_version: String,
@@ -68,9 +68,9 @@ pub enum ProcessMemory {
 ///
 /// # Containers
 /// NVML asks the driver for the process ids of its clients. Depending on the driver's version and on the container
-/// runtime, the ids are those of the caller's PID namespace, those of the host, or missing. Only a process that was
-/// listed before tells something by being absent. [`MemoryCheck`](super::MemoryCheck) observes this, and otherwise
-/// compares [`used`](Self::used).
+/// runtime, the ids are those of the caller's PID namespace, those of the host, or missing. A missing process proves
+/// that it ended only if the process was listed before. [`MemoryCheck`](super::MemoryCheck) observes this, and
+/// otherwise compares [`used`](Self::used).
 pub trait GpuMonitor: Send + Sync {
     /// The GPUs and MIG instances of this machine, in NVML's order. Instances follow their GPU.
     ///

@@ -16,7 +16,7 @@ use super::{
 /// The library's names. Drivers without development files install only the first one.
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
-/// The attempts to read a list of processes that grows meanwhile.
+/// The maximum number of attempts to read a list of processes that grows between two calls.
 const LIST_ATTEMPTS: usize = 3;
 
 /// NVML's mode of a GPU that is divided into instances.

@@ -13,12 +13,12 @@ use super::{
 /// The memory of a scripted GPU in bytes.
 const TOTAL_MEMORY: u64 = 80 << 30;
 
-/// The number of queries after which the memory of an ended process comes back.
+/// The number of queries after which the memory of an ended process is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// After this many queries about the process or about its GPU's use.
     AfterQueries(u32),
-    /// The memory never comes back.
+    /// The memory is never free again.
     Never,
 }
 
@@ -58,7 +58,7 @@ struct Process {
 }
 
 impl Process {
-    /// Counts a query. False if the memory has come back.
+    /// Counts a query. Returns `false` if the memory is free.
     fn survives_query(&mut self) -> bool {
         match &mut self.release {
             None | Some(Release::Never) => true,
@@ -110,7 +110,7 @@ impl ScriptedMonitor {
         self.state.lock().processes.insert((gpu.clone(), pid), process);
     }
 
-    /// Ends a process. Its memory comes back as `release` says.
+    /// Ends a process. Its memory is released as `release` states.
     pub fn end_process(&self, gpu: &GpuUuid, pid: u32, release: Release) {
         if let Some(process) = self.state.lock().processes.get_mut(&(gpu.clone(), pid)) {
             process.release = Some(release);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_comes_back_after_the_scripted_queries() {
+    fn memory_is_free_after_the_scripted_queries() {
         let monitor = ScriptedMonitor::whole_gpus(1);
         let gpu = GpuUuid::new("GPU-0");
         monitor.start_process(&gpu, 1, 100);

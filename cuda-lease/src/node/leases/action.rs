@@ -12,7 +12,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Answer a queued request: it has this lease. If its client is gone, free the lease.
+    /// Answer a queued request: it has this lease. If its client has disconnected, free the lease.
     Admitted {
         /// The request.
         request: RequestId,
@@ -65,9 +65,8 @@ pub enum Action {
         /// The cause of the end.
         cause: Cause,
     },
-    /// Kill the worker, then verify that its memory is back, and report
-    /// [`worker_gone`](super::LeaseTable::worker_gone). A worker that is dead already is verified and reported as
-    /// well.
+    /// Kill the worker, then verify that its memory is free, and report
+    /// [`worker_gone`](super::LeaseTable::worker_gone). A worker that is dead already is verified and reported as well.
     KillWorker {
         /// The lease.
         lease: LeaseId,

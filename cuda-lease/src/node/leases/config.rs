@@ -11,9 +11,10 @@ pub struct SlotConfig {
     pub name: String,
     /// The memory that leases may use, in bytes, reserves included.
     pub capacity: u64,
-    /// The memory that a worker uses besides its quota, in bytes: about 526 MiB for a CUDA context, 0 on a CPU.
+    /// The memory that a worker uses besides its quota, in bytes. About 652 MiB on an H200: 588 MiB for the CUDA
+    /// context, and 64 MiB for small variables of modules, the heap and the print buffer of the device. 0 on a CPU.
     pub reserve: u64,
-    /// The number of leases at a time.
+    /// The maximum number of leases at a time.
     pub max_leases: u32,
 }
 
@@ -23,33 +24,33 @@ pub struct SlotConfig {
 /// leases, each below 1 KiB plus the names in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableConfig {
-    /// The longest time of one request or renewal, in seconds. Default: one hour.
+    /// The maximum duration of one request or renewal, in seconds. Default: one hour.
     pub max_lease_secs: u32,
-    /// The time of a request that states 0 seconds. Default: 60 s.
+    /// The duration of a lease whose request states 0 seconds. Default: 60 s.
     pub default_lease_secs: u32,
-    /// The longest time of a lease with all its renewals, in seconds. Default: no limit.
+    /// The maximum duration of a lease with all its renewals, in seconds. Default: no limit.
     pub max_total_secs: Option<u64>,
-    /// The number of requests that wait. Default: 64.
+    /// The maximum number of requests that wait. Default: 64.
     pub queue_limit: usize,
-    /// The longest wait of a request. A longer one is shortened to it. Default: 10 minutes.
+    /// The maximum wait of a request. A longer one is shortened to it. Default: 10 minutes.
     pub max_wait: Duration,
     /// The time between [`StopAdmission`](super::Action::StopAdmission) and
     /// [`KillWorker`](super::Action::KillWorker), in which work in flight completes. Default: 5 s.
     pub grace: Duration,
-    /// The time for which a lease outlives the connection of its client. Default: 10 s.
+    /// The maximum duration for which a lease outlives the connection of its client. Default: 10 s.
     pub reconnect_window: Duration,
-    /// The time in which a worker starts. Default: 30 s.
-    pub start_deadline: Duration,
-    /// The time after [`KillWorker`](super::Action::KillWorker) at which the slot is fenced if there is no answer.
-    /// Default: 5 s.
-    pub kill_deadline: Duration,
+    /// The maximum duration of a worker's start. Default: 30 s.
+    pub start_timeout: Duration,
+    /// The maximum duration from [`KillWorker`](super::Action::KillWorker) to
+    /// [`worker_gone`](super::LeaseTable::worker_gone). Then the slot is fenced. Default: 5 s.
+    pub kill_timeout: Duration,
     /// The time for which the previous generation of a lease stays valid after a renewal. Default: 30 s.
     pub generation_overlap: Duration,
     /// The time that a session runs before another session of the slot that waits runs. Default: 200 ms.
     pub time_slice: Duration,
-    /// Whether a waiting request may take the place of leases with a lower priority. Default: no.
+    /// Whether a waiting request may end leases of lower priority. Default: no.
     pub preempt: bool,
-    /// The notice period of a lease that loses its place to a request of higher priority. Default: 10 s.
+    /// The notice period of a lease that is preempted by a request of higher priority. Default: 10 s.
     pub preempt_notice: Duration,
     /// The number of ended leases whose nonce and cause are remembered. A request that is repeated later than that
     /// is a new request. Default: 1024.
@@ -66,8 +67,8 @@ impl Default for TableConfig {
             max_wait: Duration::from_secs(600),
             grace: Duration::from_secs(5),
             reconnect_window: Duration::from_secs(10),
-            start_deadline: Duration::from_secs(30),
-            kill_deadline: Duration::from_secs(5),
+            start_timeout: Duration::from_secs(30),
+            kill_timeout: Duration::from_secs(5),
             generation_overlap: Duration::from_secs(30),
             time_slice: Duration::from_millis(200),
             preempt: false,
@@ -82,15 +83,15 @@ impl Default for TableConfig {
 #[non_exhaustive]
 pub enum ConfigError {
     /// There is no slot.
-    #[error("the node has no slot; configure at least one device")]
+    #[error("no device is configured; configure at least one")]
     NoSlots,
     /// Two slots have one name.
-    #[error("two slots have the name {0:?}; give each slot its own name")]
+    #[error("two devices have the name {0:?}; give each device its own name")]
     DuplicateSlot(String),
     /// A slot can hold no lease.
     #[error(
-        "slot {name:?} can hold no lease: capacity {capacity} bytes, reserve {reserve} bytes, max_leases {max_leases}; \
-         the capacity must exceed the reserve, and max_leases must be at least 1"
+        "device {name:?} can hold no lease: capacity {capacity} bytes, reserve {reserve} bytes, max_leases \
+         {max_leases}; the capacity must exceed the reserve, and max_leases must be at least 1"
     )]
     NoRoom {
         /// The name of the slot.
@@ -132,8 +133,8 @@ impl TableConfig {
         for (name, value) in [
             ("default_lease_secs", Duration::from_secs(self.default_lease_secs.into())),
             ("max_total_secs", Duration::from_secs(self.max_total_secs.unwrap_or(u64::MAX))),
-            ("start_deadline", self.start_deadline),
-            ("kill_deadline", self.kill_deadline),
+            ("start_timeout", self.start_timeout),
+            ("kill_timeout", self.kill_timeout),
             ("time_slice", self.time_slice),
         ] {
             if value.is_zero() {

@@ -27,11 +27,11 @@ pub struct Counters {
     pub renewed: u64,
     /// Leases that their clients freed.
     pub freed: u64,
-    /// Leases whose time was over.
+    /// Leases that expired.
     pub expired: u64,
     /// Leases that were revoked by the operator.
     pub revoked: u64,
-    /// Leases that lost their place to a request of higher priority.
+    /// Leases that were preempted by a request of higher priority.
     pub preempted: u64,
     /// Leases that used more memory than they were charged with.
     pub over_memory: u64,
@@ -39,7 +39,7 @@ pub struct Counters {
     pub start_timed_out: u64,
     /// Leases whose worker died.
     pub workers_died: u64,
-    /// Leases whose client was disconnected for too long.
+    /// Leases whose client had no connection for longer than the reconnect window.
     pub disconnected: u64,
     /// Leases that ended because their slot was fenced.
     pub fenced: u64,

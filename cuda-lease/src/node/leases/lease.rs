@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseState {
-    /// The lease has its place; no worker is assigned yet.
+    /// The lease counts on its slot; no worker is assigned yet.
     Granted,
     /// The worker is starting.
     Starting,
@@ -21,7 +21,7 @@ pub enum LeaseState {
     Active,
     /// No new work is admitted; work in flight may complete.
     Draining,
-    /// The worker is being killed; the memory is not verified to be back yet.
+    /// The worker is being killed; its memory is not verified to be free yet.
     Killing,
 }
 
@@ -31,14 +31,14 @@ pub enum LeaseState {
 pub enum Cause {
     /// The client freed the lease.
     Freed,
-    /// The time of the lease is over.
+    /// The duration of the lease is over.
     Expired,
     /// The operator revoked the lease.
     Revoked {
         /// The operator's reason.
         reason: String,
     },
-    /// A request of higher priority took the place.
+    /// A request of higher priority preempted the lease.
     Preempted {
         /// The priority of that request.
         priority: i32,
@@ -97,18 +97,18 @@ impl fmt::Display for Cause {
             Cause::Expired => f.write_str("has expired"),
             Cause::Revoked { reason } => write!(f, "was revoked: {reason}"),
             Cause::Preempted { priority } => {
-                write!(f, "lost its place to a request of priority {priority}")
+                write!(f, "was preempted by a request of priority {priority}")
             }
             Cause::OverMemory { used, charge } => write!(
                 f,
-                "has ended: it used {used} bytes, {charge} are the most; variables of modules, stacks of kernels, the \
-                 device's heap and its print buffer count too"
+                "has ended: its worker used {used} bytes, the limit is {charge} bytes including variables of modules, \
+                 stacks of kernels, the device's heap and its print buffer; request more memory"
             ),
             Cause::StartTimedOut => f.write_str("has ended: its worker did not start in time"),
             Cause::WorkerDied => f.write_str("has ended: its worker died"),
-            Cause::Disconnected => {
-                f.write_str("has ended: its client was disconnected for too long")
-            }
+            Cause::Disconnected => f.write_str(
+                "has ended: its client had no connection for longer than the reconnect window",
+            ),
             Cause::Fenced => f.write_str("has ended: its device was fenced"),
         }
     }
@@ -138,15 +138,15 @@ pub(super) struct AnnouncedEnd {
 pub(super) enum Due {
     /// The worker is not ready.
     StartTimedOut,
-    /// The time of the lease is over.
+    /// The duration of the lease is over.
     Expired,
     /// The end was announced, and the notice period is over.
     NoticePeriodOver,
     /// The reconnect window is over.
     Disconnected,
-    /// Work in flight has had its time.
+    /// The grace is over.
     GraceOver,
-    /// The worker was not reported as gone.
+    /// The worker was not reported as exited.
     KillOverdue,
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Lease {
     pub(super) slot: SlotId,
     /// The quota and the reserve of the slot, in bytes.
     pub(super) charge: u64,
-    /// The requested time, with the default in place of 0.
+    /// The requested duration in seconds, with the default instead of 0.
     pub(super) lease_secs: u32,
     pub(super) phase: Phase,
     pub(super) generation: u64,
@@ -186,13 +186,13 @@ impl Lease {
         }
     }
 
-    /// Whether the lease gives its place back soon, without further action.
+    /// Whether the lease leaves its slot soon, without further action.
     pub(super) fn is_leaving(&self) -> bool {
         self.cause().is_some() || self.announced.is_some()
     }
 
-    /// The time until the lease expires, `None` from the beginning of its end. The time of a lease whose worker is
-    /// not ready has not begun.
+    /// The time until the lease expires. `None` once its end has started. The full duration while its worker is not
+    /// ready.
     pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
         match self.phase {
             Phase::Granted | Phase::Starting { .. } => {

@@ -7,20 +7,20 @@
 //! The files beside `table/` are the data that it uses.
 //!
 //! # Time
-//! Every method takes `now`, the time since the node started. A `now` before an earlier one counts as the earlier
-//! one. The grace, the notice period of a revocation, the deadlines of worker starts and kills, and the time slice of a
-//! session begin when [`poll`](LeaseTable::poll) hands out the action that starts them. So a jump of the clock skips no step
-//! of a lease, and the supervisor always has the whole time to act.
+//! Every method takes `now`, the time since the node started. A `now` before an earlier one counts as the earlier one.
+//! The grace, the notice period of a revocation, the timeouts of worker starts and kills, and the time slice of a
+//! session start when [`poll`](LeaseTable::poll) returns the action that starts them. A clock jump therefore skips no
+//! state of a lease, and the supervisor always has the full duration to act.
 //!
 //! # The life of a lease
 //!
 //! | state | entered by | left by |
 //! |---|---|---|
-//! | `Granted` | `request`, or room for a queued request | the supervisor polls [`Action::AssignWorker`] |
-//! | `Starting` | the poll of `AssignWorker` | `worker_ready`; no answer within `start_deadline` ends the lease |
-//! | `Active` | `worker_ready`; the time of the lease begins | any [`Cause`] |
+//! | `Granted` | `request`, or capacity for a queued request | the supervisor polls [`Action::AssignWorker`] |
+//! | `Starting` | the poll of `AssignWorker` | `worker_ready`; no answer within `start_timeout` ends the lease |
+//! | `Active` | `worker_ready`; the duration of the lease starts | any [`Cause`] |
 //! | `Draining` | [`Action::StopAdmission`] | the grace is over, or a cause without grace |
-//! | `Killing` | [`Action::KillWorker`] | `worker_gone` with the memory back; otherwise the slot is fenced |
+//! | `Killing` | [`Action::KillWorker`] | `worker_gone` with the memory free; otherwise the slot is fenced |
 //!
 //! A lease counts on its slot until its end, so memory is never granted twice.
 //!
@@ -33,12 +33,12 @@
 //!     quotas::{Quotas, Tenant},
 //! };
 //!
-//! let slot = SlotConfig { name: "cuda:0".into(), capacity: 8 << 30, reserve: 526 << 20, max_leases: 4 };
+//! let slot = SlotConfig { name: "cuda:0".into(), capacity: 8 << 30, reserve: 652 << 20, max_leases: 4 };
 //! let mut table = LeaseTable::new(TableConfig::default(), vec![slot], Quotas::default())?;
 //! let at = Duration::from_secs;
 //!
 //! let request = LeaseRequest::new(Tenant::new("alice")?, [1; 16], 1 << 30);
-//! let Ok(Placement::Leased(lease)) = table.request(at(0), request) else { panic!("no room") };
+//! let Ok(Placement::Leased(lease)) = table.request(at(0), request) else { panic!("no capacity") };
 //! assert!(matches!(table.poll(at(0)), Some(Action::AssignWorker { quota, .. }) if quota == 1 << 30));
 //! table.worker_ready(at(1), lease);
 //!

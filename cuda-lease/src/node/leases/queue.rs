@@ -1,4 +1,4 @@
-//! Requests that wait for room.
+//! Requests that wait for capacity.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 pub(super) struct Waiter {
     pub(super) id: RequestId,
     pub(super) request: LeaseRequest,
-    /// The requested time, with the default in place of 0.
+    /// The requested duration in seconds, with the default instead of 0.
     pub(super) lease_secs: u32,
     /// The slot that the request names.
     pub(super) wanted: Option<SlotId>,

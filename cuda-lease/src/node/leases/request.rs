@@ -18,20 +18,20 @@ pub struct LeaseRequest {
     pub nonce: [u8; 16],
     /// The quota of the lease in bytes, at least 1. The lease gets exactly this much.
     pub min_vram: u64,
-    /// The time of the lease in seconds, from the start of its worker. 0 requests the default.
+    /// The duration of the lease in seconds, from the time at which its worker is ready. 0 requests the default.
     pub lease_secs: u32,
     /// The other leases that may be on the slot.
     pub class: Exclusivity,
     /// The name of the slot. `None` accepts any slot.
     pub slot: Option<String>,
-    /// The time that the request may wait in the queue. 0 refuses it at once if there is no room.
+    /// The maximum wait in the queue. With 0, the request is refused immediately if there is no free capacity.
     pub wait: Duration,
     /// Requests of higher priority are served first. The normal priority is 0.
     pub priority: i32,
 }
 
 impl LeaseRequest {
-    /// A request for a shared lease of any slot with the default time, priority 0 and no wait.
+    /// A request for a shared lease of any slot with the default duration, priority 0 and no wait.
     pub fn new(tenant: Tenant, nonce: [u8; 16], min_vram: u64) -> LeaseRequest {
         LeaseRequest {
             tenant,

@@ -4,15 +4,15 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::ids::LeaseId;
 
-/// The longest time, in time slices, that a session owes to the others after it has overrun one. It bounds the wait of
-/// a session after one very long kernel.
+/// The maximum debt of a session that overruns a time slice, in time slices. It bounds the wait of a session after one
+/// very long kernel.
 const MAX_DEBT: u32 = 16;
 
 /// The session that runs.
 #[derive(Debug)]
 struct Running {
     lease: LeaseId,
-    /// The begin of its time slice: the poll of `RunSession`, or the later time from which another session waits.
+    /// The start of its time slice: the poll of `RunSession`, or the later time from which another session waits.
     since: Option<Duration>,
     /// Whether `PauseSession` was emitted.
     pausing: bool,
@@ -20,13 +20,14 @@ struct Running {
 
 /// The session of one slot that runs, and the sessions with work that wait.
 ///
-/// A session that overruns its time slice while others wait owes that time: it is passed over for as many time slices
-/// in which another session waits. The time of a session alone is free.
+/// Deficit round robin: a session that overruns its time slice while others wait gets a debt of that time, and is
+/// skipped for as many time slices. Time during which no other session waits is not charged.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     running: Option<Running>,
-    line: VecDeque<LeaseId>,
-    /// The time by which sessions have overrun earlier time slices, for sessions that owe any.
+    /// The run queue: the sessions that wait.
+    queue: VecDeque<LeaseId>,
+    /// The debts of the sessions that have overrun earlier time slices.
     debts: Vec<(LeaseId, Duration)>,
 }
 
@@ -35,14 +36,14 @@ impl Sessions {
         self.running.as_ref().map(|running| running.lease)
     }
 
-    /// Puts a session at the end of the line. Returns whether it neither waited nor ran.
+    /// Puts a session at the end of the run queue. Returns whether it neither waited nor ran.
     pub(super) fn join(&mut self, now: Duration, lease: LeaseId) -> bool {
-        if self.running() == Some(lease) || self.line.contains(&lease) {
+        if self.running() == Some(lease) || self.queue.contains(&lease) {
             return false;
         }
-        self.line.push_back(lease);
+        self.queue.push_back(lease);
         if let Some(Running { since: Some(since), .. }) = &mut self.running
-            && self.line.len() == 1
+            && self.queue.len() == 1
         {
             // The time alone on the device takes nothing from others.
             *since = now;
@@ -50,24 +51,24 @@ impl Sessions {
         true
     }
 
-    /// Withdraws a session whose worker is being killed: it leaves the line. If it runs, it counts as running until
-    /// it is removed, because its work may still run, and it is not paused any more.
+    /// Withdraws a session whose worker is being killed: it leaves the run queue. If it runs, it counts as running
+    /// until it is removed, because its work may still run, and it is not paused any more.
     pub(super) fn withdraw(&mut self, lease: LeaseId) {
-        self.leave_line(lease);
+        self.leave_queue(lease);
         if let Some(running) = self.running.as_mut().filter(|of| of.lease == lease) {
             running.pausing = true;
         }
     }
 
-    /// Takes a session out of the line.
-    pub(super) fn leave_line(&mut self, lease: LeaseId) -> bool {
-        let before = self.line.len();
-        self.line.retain(|other| *other != lease);
-        self.line.len() != before
+    /// Takes a session out of the run queue. Returns whether it waited.
+    pub(super) fn leave_queue(&mut self, lease: LeaseId) -> bool {
+        let before = self.queue.len();
+        self.queue.retain(|other| *other != lease);
+        self.queue.len() != before
     }
 
-    /// Stops this session, and charges the time by which it has overrun. With `again` it joins the end of
-    /// the line. Returns whether it ran.
+    /// Stops this session, and charges the time by which it has overrun. With `again` it joins the end of the run
+    /// queue. Returns whether it ran.
     pub(super) fn release(
         &mut self,
         now: Duration,
@@ -80,19 +81,19 @@ impl Sessions {
         };
         let used = now.saturating_sub(running.since.unwrap_or(now));
         let overrun = used.saturating_sub(slice);
-        if !self.line.is_empty() && !overrun.is_zero() {
+        if !self.queue.is_empty() && !overrun.is_zero() {
             let debt = self.take_debt(lease).saturating_add(overrun);
             self.debts.push((lease, debt.min(slice.saturating_mul(MAX_DEBT))));
         }
         if again {
-            self.line.push_back(lease);
+            self.queue.push_back(lease);
         }
         true
     }
 
     /// Removes all of an ended session. Returns whether it ran.
     pub(super) fn remove(&mut self, lease: LeaseId) -> bool {
-        self.leave_line(lease);
+        self.leave_queue(lease);
         self.take_debt(lease);
         self.running.take_if(|running| running.lease == lease).is_some()
     }
@@ -102,8 +103,8 @@ impl Sessions {
         if self.running.is_some() {
             return None;
         }
-        // Every pass over the line reduces each debt by a time slice, so this ends after MAX_DEBT passes.
-        while let Some(lease) = self.line.pop_front() {
+        // Every pass over the run queue reduces each debt by a time slice, so this ends after MAX_DEBT passes.
+        while let Some(lease) = self.queue.pop_front() {
             let debt = self.take_debt(lease);
             let left = debt.saturating_sub(slice);
             if debt < slice || slice.is_zero() {
@@ -116,7 +117,7 @@ impl Sessions {
             if !left.is_zero() {
                 self.debts.push((lease, left));
             }
-            self.line.push_back(lease);
+            self.queue.push_back(lease);
         }
         None
     }
@@ -130,7 +131,7 @@ impl Sessions {
 
     /// The end of the time slice, if another session waits.
     pub(super) fn deadline(&self, slice: Duration) -> Option<Duration> {
-        let running = self.running.as_ref().filter(|of| !of.pausing && !self.line.is_empty())?;
+        let running = self.running.as_ref().filter(|of| !of.pausing && !self.queue.is_empty())?;
         Some(running.since?.saturating_add(slice))
     }
 

@@ -48,7 +48,7 @@ impl Slot {
         (charge <= self.config.capacity).then_some(charge)
     }
 
-    /// Whether the slot would have room for another lease if this were its occupancy.
+    /// Whether the slot would have capacity for another lease if this were its occupancy.
     pub(super) fn has_room(&self, occupancy: Occupancy, quota: u64, class: Exclusivity) -> bool {
         let beside = match occupancy.class {
             None => true,
@@ -82,7 +82,7 @@ impl Slot {
         }
     }
 
-    /// Credits the memory of an ended lease that came back late. Returns whether any was missing.
+    /// Credits the memory of an ended lease that became free late. Returns whether any was missing.
     pub(super) fn returned(&mut self, lease: LeaseId) -> bool {
         let Some(index) = self.unreturned.iter().position(|(other, _)| *other == lease) else {
             return false;
@@ -92,7 +92,7 @@ impl Slot {
         true
     }
 
-    /// Ends a fence: the operator has verified the device, so all memory of ended leases is back.
+    /// Ends a fence: the operator has verified the device, so all memory of ended leases is free.
     pub(super) fn unfence(&mut self) {
         self.fenced = false;
         for (_, bytes) in std::mem::take(&mut self.unreturned) {

@@ -42,7 +42,7 @@ pub struct LeaseView<'a> {
     pub has_announced_end: bool,
     /// Whether its client is connected.
     pub is_connected: bool,
-    /// Whether its session runs. `false` for leases of other classes.
+    /// Whether its session has the turn. Always `false` for shared and device leases.
     pub is_running: bool,
 }
 

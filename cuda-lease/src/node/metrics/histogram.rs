@@ -1,4 +1,4 @@
-//! A histogram of times.
+//! A histogram of durations.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::wire::{Field, Reader, WireError, Writer};
 /// The number of bounded buckets. The bound of bucket `i` is 2^i microseconds, so the last one is 33.6 seconds.
 const BOUNDED: usize = 26;
 
-/// A histogram of times with buckets from 1 microsecond to 33.6 seconds, each twice as wide as the one before, and one
-/// bucket for longer times.
+/// A histogram of durations with buckets from 1 microsecond to 33.6 seconds, each twice as wide as the one before, and
+/// one bucket for longer durations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; BOUNDED + 1],
-    /// The sum of all times in nanoseconds.
+    /// The sum of all samples in nanoseconds.
     sum: u64,
 }
 
 impl Histogram {
-    /// Adds a time.
+    /// Adds a sample.
     #[inline]
     pub fn record(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -28,7 +28,7 @@ impl Histogram {
         self.sum = self.sum.saturating_add(nanos);
     }
 
-    /// Adds the times of another histogram.
+    /// Adds the samples of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (own, more) in self.counts.iter_mut().zip(other.counts) {
             *own = own.saturating_add(more);
@@ -36,17 +36,18 @@ impl Histogram {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// Returns the number of times.
+    /// Returns the number of samples.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns the sum of all times in seconds.
+    /// Returns the sum of all samples in seconds.
     pub fn sum(&self) -> f64 {
         self.sum as f64 / 1e9
     }
 
-    /// Returns the buckets: the upper bound in seconds and the number of times in the bucket. The last bound is infinity.
+    /// Returns the buckets: the upper bound in seconds and the number of samples in the bucket. The last bound is
+    /// infinity.
     pub fn buckets(&self) -> [(f64, u64); BOUNDED + 1] {
         std::array::from_fn(|index| {
             let bound = if index == BOUNDED { f64::INFINITY } else { (1u64 << index) as f64 / 1e6 };
@@ -54,7 +55,7 @@ impl Histogram {
         })
     }
 
-    /// Returns an upper bound in seconds of the quantile `q`, from 0 to 1. `None` without times.
+    /// Returns an upper bound in seconds of the quantile `q`, from 0 to 1. `None` without samples.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let wanted = ((self.count() as f64 * q).ceil() as u64).max(1);
         let mut seen = 0u64;
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_histogram_has_the_times_of_both() {
+    fn merged_histogram_has_the_samples_of_both() {
         let (mut one, mut two) = (Histogram::default(), Histogram::default());
         one.record(Duration::from_micros(1));
         two.record(Duration::from_micros(3));

@@ -1,4 +1,4 @@
-//! Ends a worker when its supervisor is gone.
+//! Ends a worker when its supervisor has exited.
 
 use std::{io, os::fd::AsFd as _, thread};
 
@@ -9,11 +9,11 @@ use super::error::{Error, Result};
 /// The stack of the watching thread, in bytes.
 const STACK: usize = 64 << 10;
 
-/// Starts a thread that kills this process with `SIGKILL` when the supervisor is gone.
+/// Starts a thread that kills this process with `SIGKILL` when the supervisor has exited.
 ///
 /// The thread blocks reading standard input, which the supervisor holds open. The kernel closes the pipe when the
 /// supervisor ends, also by `SIGKILL`. The thread uses a signal instead of `exit`, because exit handlers of the CUDA
-/// driver can wait for a kernel that never ends. Bytes from standard input are ignored.
+/// driver can wait for an endless kernel. Bytes from standard input are ignored.
 ///
 /// A process that was not started by [`WorkerLauncher`](super::WorkerLauncher) may have a closed or empty standard
 /// input. This call then ends it immediately.

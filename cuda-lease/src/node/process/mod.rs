@@ -1,9 +1,10 @@
 //! Worker processes: launching, killing and reaping them, and their sockets to the supervisor.
 //!
 //! A supervisor and a worker share three Unix stream sockets. *Commands* carries commands down and events up. *Bulk*
-//! carries bulk bytes in both directions. *Jobs* carries stateless submits and their replies. In the worker they are the
-//! descriptors [`COMMANDS_DESCRIPTOR`], [`BULK_DESCRIPTOR`] and [`JOBS_DESCRIPTOR`]. The worker's standard input is a pipe that the supervisor holds open and never writes to. Its
-//! end of file tells the worker that the supervisor is gone.
+//! carries bulk bytes in both directions. *Jobs* carries stateless submits and their replies. In the worker they are
+//! the descriptors [`COMMANDS_DESCRIPTOR`], [`BULK_DESCRIPTOR`] and [`JOBS_DESCRIPTOR`]. The worker's standard input is
+//! a pipe that the supervisor holds open and never writes to. Its end of file tells the worker that the supervisor has
+//! exited.
 //!
 //! The supervisor calls [`WorkerLauncher::launch`], which returns a [`WorkerProcess`] and its [`SupervisorEnds`]. The
 //! worker calls [`die_with_supervisor`] and [`WorkerEnds::take`] first. Tests that need no process use [`pair`].

@@ -41,7 +41,10 @@ pub(super) async fn serve(
                 let (id, opcode, body) = request?;
                 let request = Request::decode(opcode, &body)?;
                 if waiting.len() >= OUTSTANDING {
-                    let detail = format!("more than {OUTSTANDING} requests wait; wait for a reply first");
+                    let detail = format!(
+                        "the connection has {OUTSTANDING} unanswered requests, which is the limit; repeat the request \
+                         after the next reply"
+                    );
                     reply(&mut send, id, Err((Status::CapacityExceeded, detail))).await?;
                     continue;
                 }
@@ -61,7 +64,8 @@ fn greet(hello: &Hello) -> Reply {
     if hello.oldest > VERSION || hello.newest < VERSION {
         let (oldest, newest) = (hello.oldest, hello.newest);
         let detail = format!(
-            "the client speaks versions {oldest} to {newest} of the protocol, and this node {VERSION}; update the older one"
+            "the client supports protocol versions {oldest} to {newest}, this node supports {VERSION}; update the \
+             older program"
         );
         return Err((Status::UnsupportedVersion, detail));
     }

@@ -25,7 +25,7 @@ pub(super) const PATH_VARIABLE: &str = "CUDA_CACHE_PATH";
 /// The variable with the maximum size of the driver's cache in bytes.
 pub(super) const SIZE_VARIABLE: &str = "CUDA_CACHE_MAXSIZE";
 
-/// The maximum size of the cache of one tenant in bytes. The driver removes old kernels.
+/// The maximum size of the cache of one tenant in bytes. Above it, the driver evicts old kernels.
 pub(super) const SIZE: u64 = 256 << 20;
 
 /// The caches of compiled kernels of a node, one for each tenant.
@@ -52,8 +52,8 @@ impl JitCache {
             Some(root) => std::path::absolute(root)?,
             None => links.path().join("caches"),
         };
-        make(&root.join("tenants"))?;
-        make(&root.join("spare"))?;
+        create_private_folder(&root.join("tenants"))?;
+        create_private_folder(&root.join("spare"))?;
         Ok(Self(Arc::new(Folders { root, links, count: AtomicU64::new(0) })))
     }
 
@@ -69,7 +69,7 @@ impl JitCache {
     }
 }
 
-/// The link of a worker. Dropping it removes the link, and no kernels.
+/// The link of a worker. Dropping it removes the link and keeps the kernels.
 pub(super) struct Link {
     path: PathBuf,
     cache: JitCache,
@@ -85,9 +85,9 @@ impl Link {
     /// # Errors
     /// Those of the file system.
     pub(super) fn assign(&self, tenant: &Tenant) -> io::Result<()> {
-        // The name of a tenant is one of a file.
+        // A tenant's name is a valid file name.
         let folder = self.cache.0.root.join("tenants").join(tenant.as_str());
-        make(&folder)?;
+        create_private_folder(&folder)?;
         let next = self.path.with_extension("next");
         symlink(folder, &next)?;
         fs::rename(&next, &self.path)
@@ -101,7 +101,7 @@ impl Drop for Link {
 }
 
 /// Creates a folder that only this user can read.
-fn make(folder: &Path) -> io::Result<()> {
+fn create_private_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         let hint = match error.kind() {
             ErrorKind::PermissionDenied => "; choose another folder with --jit-cache",

@@ -26,11 +26,11 @@ use crate::{
     wire::{FrameBuffer, Submit, WireError, Writer, put_frame},
 };
 
-/// The submits of a lease that wait or run at a time.
+/// The maximum number of submits of a lease that wait or run.
 const WAITING: usize = 16;
 
-/// The bytes of the inputs of the submits that wait or run. With the output of the running one, a lease has at most
-/// 192 MiB of host memory in the supervisor.
+/// The maximum number of input bytes of the submits that wait or run. With the output of the running one, a lease has
+/// at most 192 MiB of host memory in the supervisor.
 const WAITING_BYTES: u64 = 128 << 20;
 
 /// A submit with its bytes.
@@ -120,7 +120,8 @@ impl Jobs {
         let mut load = self.load.lock();
         if load.places == WAITING || load.bytes + bytes > WAITING_BYTES {
             let text = format!(
-                "{} submits with {} bytes of input wait; the limits of a lease are {WAITING} and {WAITING_BYTES} bytes; wait for a reply first",
+                "the submit with {bytes} bytes of input is refused: {} submits with {} bytes of input wait or run, and \
+                 the limits of a lease are {WAITING} submits and {WAITING_BYTES} bytes; repeat it after the next reply",
                 load.places, load.bytes
             );
             return Err((Status::CapacityExceeded, text));
@@ -130,8 +131,8 @@ impl Jobs {
         Ok(Place { load: self.load.clone(), bytes })
     }
 
-    /// Runs a submit behind the earlier ones. Returns `None` if the worker is gone. Dropping the future does not stop
-    /// the kernel.
+    /// Runs a submit behind the earlier ones. Returns `None` if the worker has exited. Dropping the future does not
+    /// stop the kernel.
     pub(super) async fn run(&self, request: Request, place: Place) -> Option<Reply> {
         let (reply, receiver) = oneshot::channel();
         self.queue.send(Queued { request, _place: place, at: Instant::now(), reply }).ok()?;

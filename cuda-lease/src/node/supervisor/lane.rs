@@ -23,7 +23,7 @@ use crate::{
 /// Received bytes are acknowledged in steps of this size.
 const ACKNOWLEDGE: usize = 256 << 10;
 
-/// The batches of frames that wait for the worker. Each has at most 256 KiB and a frame.
+/// The maximum number of batches of frames that wait for the worker. Each has at most 256 KiB and a frame.
 const TO_WORKER: usize = 32;
 
 /// The bytes of events of the supervisor itself that may wait beyond the window.
@@ -236,8 +236,8 @@ impl Lane {
         seen: &mut impl FnMut(&Frames) -> Result<(), SessionError>,
     ) -> Result<(), End> {
         loop {
-            // Between the last of these waits and the end of the round nothing waits: a frame that is counted as received reaches
-            // the worker, also if this task is cancelled.
+            // There is no `.await` between `accept`, which counts frames as received, and `send`. Cancelling the task
+            // therefore cannot lose a frame that is counted as received.
             let place = self.to_worker.reserve().await.map_err(|_| End::Closed)?;
             let admission = self.admitted(!stream.buffer().is_empty()).await;
             let frames = stream.buffer().take()?;

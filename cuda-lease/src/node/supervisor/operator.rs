@@ -36,7 +36,7 @@ pub enum OperatorCommand {
         /// The notice period in seconds.
         notice_secs: u32,
     },
-    /// Puts a device back into service whose memory did not come back. The operator has verified that it is back.
+    /// Puts a fenced device back into service. The operator has verified that the memory of ended workers is free.
     Unfence {
         /// The device.
         device: String,
@@ -58,7 +58,8 @@ impl OperatorCommand {
     pub fn send(&self, socket: &Path) -> Result<()> {
         let failed = |error: io::Error| {
             let what = format!(
-                "failed to reach the node at {}; start it with `--operator-socket`",
+                "failed to connect to the node's socket {0}; check that the node runs with `--operator-socket {0}` and \
+                 as this user",
                 socket.display()
             );
             Error::host(what, &error)
@@ -140,7 +141,9 @@ async fn answer(leases: &Arc<Leases>, mut stream: UnixStream) -> io::Result<()> 
     tokio::time::timeout(Duration::from_secs(5), reader.read_line(&mut line)).await??;
     let reply = match serde_json::from_str(&line) {
         Ok(command) => carry_out(leases, command),
-        Err(error) => Reply::Refused(format!("the request is no command: {error}")),
+        Err(error) => Reply::Refused(format!(
+            "the request is not a valid command: {error}; send one line of JSON, as `cuda-node revoke` does"
+        )),
     };
     let mut reply = serde_json::to_string(&reply)?;
     reply.push('\n');

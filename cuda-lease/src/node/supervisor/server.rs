@@ -32,16 +32,16 @@ use crate::{
     wire::Limits,
 };
 
-/// The bytes of host copies in flight on a stream.
+/// The maximum number of bytes of host copies in flight on a stream.
 const HOST_BYTES: u64 = 64 << 20;
 
-/// The streams of a session.
+/// The maximum number of streams of a session.
 const STREAMS: u32 = 1024;
 
-/// The bytes of a module.
+/// The maximum number of bytes of an image.
 const MODULE_BYTES: u64 = 64 << 20;
 
-/// The connections at a time, those in their handshake included.
+/// The maximum number of connections at a time, those in their handshake included.
 const CONNECTIONS: usize = 1024;
 
 /// The settings of a node.
@@ -63,7 +63,8 @@ pub struct NodeOptions {
     /// The address of the [status endpoints](crate::node::status). Port 0 chooses a free one. They show the names of
     /// tenants, and no secrets. `None`, the default: there are none.
     pub metrics: Option<SocketAddr>,
-    /// The file of the Unix socket for commands of the operator; see [`OperatorCommand`](super::OperatorCommand).
+    /// The path of the Unix socket for [`OperatorCommand`](super::OperatorCommand)s. Only the user of the node can open
+    /// it. `None`, the default: no socket.
     pub operator_socket: Option<PathBuf>,
 }
 
@@ -76,8 +77,8 @@ pub struct DeviceOptions {
     spares: usize,
 }
 
-/// The memory that a worker uses on a GPU besides the quota of its lease, if NVML does not tell: 588 MiB were measured on
-/// an H200.
+/// The memory that a worker uses on a GPU besides the quota of its lease, if NVML does not report it. Measured on an
+/// H200: 588 MiB.
 const CONTEXT_BYTES: u64 = 588 << 20;
 
 /// Memory of every worker for small variables of modules, the heap and the print buffer of the device. A lease that needs
@@ -85,7 +86,7 @@ const CONTEXT_BYTES: u64 = 588 << 20;
 const OUTSIDE_BYTES: u64 = 64 << 20;
 
 impl DeviceOptions {
-    /// The first device of a provider, for workers that are threads of this process. A kernel that never ends cannot be
+    /// The first device of a provider, for workers that are threads of this process. An endless kernel cannot be
     /// stopped there, so this is for tests and for a user's own programs.
     pub fn in_process(provider: impl Provider + 'static) -> Self {
         Self::new(Launcher::InProcess(Arc::new(provider)))
@@ -97,8 +98,9 @@ impl DeviceOptions {
         Self { spares: 1, ..Self::new(Launcher::Process(Box::new(launcher))) }
     }
 
-    /// A GPU or a MIG instance for workers that are processes. A worker sees no other GPU. The node observes the memory of
-    /// workers: a lease that uses too much ends, and a device whose memory does not come back is fenced.
+    /// A GPU or a MIG instance for workers that are processes. A worker sees no other GPU. The node observes the memory
+    /// of workers: a lease that uses too much ends, and a device whose memory is not free after the end of a worker is
+    /// fenced.
     pub fn gpu(
         launcher: WorkerLauncher,
         monitor: Arc<dyn GpuMonitor>,
@@ -132,7 +134,8 @@ impl DeviceOptions {
         self
     }
 
-    /// Sets the number of spare workers that wait for a lease. The default is 1 for processes.
+    /// Sets the number of idle workers that are started in advance, so that a lease does not wait for a start. The
+    /// default is 1 for processes.
     pub fn spares(mut self, workers: usize) -> Self {
         self.spares = workers;
         self

@@ -25,13 +25,13 @@ use crate::{
     wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
 };
 
-/// The bytes of events that wait for an acknowledgement of the client.
+/// The maximum number of bytes of events that wait for an acknowledgement of the client.
 const EVENTS: usize = 32 << 20;
 
-/// The bytes of downloads that wait for an acknowledgement of the client.
+/// The maximum number of bytes of downloads that wait for an acknowledgement of the client.
 const DOWNLOADS: usize = 16 << 20;
 
-/// The bytes of a blob in one frame to the worker.
+/// The maximum number of bytes of a blob in one frame to the worker.
 const BLOB_PART: usize = 256 << 10;
 
 /// A session of a lease.
@@ -41,7 +41,7 @@ pub(super) struct Session {
     bulk: Lane,
     code: ModuleCode,
     meter: Arc<Meter>,
-    /// Cancelled when the worker is gone.
+    /// Cancelled when the worker has exited.
     ended: tokio::sync::watch::Sender<bool>,
     /// The reason that the supervisor has for the end.
     cause: Mutex<Option<Error>>,
@@ -129,7 +129,7 @@ impl Session {
         self.ended.send_replace(true);
     }
 
-    /// Ends the session: its client gets `error` when the worker is gone.
+    /// Ends the session: its client gets `error` when the worker has exited.
     pub(super) fn end(&self, error: Error) {
         self.cause.lock().get_or_insert(error);
     }
@@ -147,8 +147,8 @@ impl Session {
         }
     }
 
-    /// Repeats the report that the session is busy, behind a report that it is idle. The lane may have paused, and made its
-    /// own report, before the idle one: the table has taken the session out of its line since then.
+    /// Reports again that the session is busy if commands wait. The lane may have reported `Busy` before the `Idle`
+    /// that the table has just processed, and that `Idle` removed the session from the run queue.
     fn report_waiting(&self, turns: &Turns) {
         if self.commands.is_waiting() {
             turns.report(Turn::Busy);
@@ -194,7 +194,7 @@ impl Session {
         (0x0700..0x0800).contains(&frame.header.opcode)
     }
 
-    /// Waits until the worker is gone.
+    /// Waits until the worker has exited.
     pub(super) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }

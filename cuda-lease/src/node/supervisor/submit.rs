@@ -43,7 +43,7 @@ pub(super) async fn serve(
             }
         }
         Err((status, detail)) => {
-            // The node lacks the image, and the client repeats the submit with it. Or there is no such lease.
+            // The node does not have the image, and the client repeats the submit with it. Or there is no such lease.
             if status != Status::NotFound {
                 metrics.submitted(status);
                 span.in_scope(|| tracing::debug!(%status, "a submit was refused"));
@@ -93,12 +93,12 @@ async fn run(
 /// Checks the limits of a request.
 fn check(submit: &Submit) -> Result<(), Refusal> {
     let image = submit.image.as_ref().map_or(0, Bytes::len) as u64;
-    for (name, bytes, limit) in [
-        ("image in the frame", image, Submit::IMAGE_LIMIT as u64),
-        ("input", submit.input_bytes, Submit::INPUT_LIMIT),
+    for (name, bytes, limit, advice) in [
+        ("image in the frame", image, Submit::IMAGE_LIMIT as u64, "send it with `PutBlob` first"),
+        ("input", submit.input_bytes, Submit::INPUT_LIMIT, "split the input into several submits"),
     ] {
         if bytes > limit {
-            let detail = format!("the {name} has {bytes} bytes; the limit is {limit}");
+            let detail = format!("the {name} has {bytes} bytes, the limit is {limit}; {advice}");
             return Err((Status::BadRequest, detail));
         }
     }
@@ -109,7 +109,8 @@ fn check(submit: &Submit) -> Result<(), Refusal> {
 fn image(submit: &Submit, blobs: &Blobs) -> Result<Bytes, Refusal> {
     let Some(image) = &submit.image else {
         let missing = || {
-            let detail = "the node lacks the image; repeat the submit with it, or send it first";
+            let detail = "the node does not have the image; repeat the submit with the image, or send the image with \
+                          `PutBlob` first";
             (Status::NotFound, detail.to_owned())
         };
         return blobs.get(&submit.hash).ok_or_else(missing);
@@ -123,7 +124,8 @@ fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
     if blake3::hash(bytes).as_bytes() == hash {
         return Ok(());
     }
-    Err((Status::BadRequest, "the blob has another hash; send its BLAKE3 hash".into()))
+    let detail = "the image does not have the stated hash; state the BLAKE3 hash of its bytes";
+    Err((Status::BadRequest, detail.into()))
 }
 
 fn job(submit: Submit) -> Job {
@@ -167,7 +169,10 @@ pub(super) async fn put_blob(
     let target = leases.blobs(client, put.lease, &put.token).and_then(|target| {
         let limit = leases.blob_limit();
         if put.bytes > limit {
-            let detail = format!("the blob has {} bytes; the limit is {limit}", put.bytes);
+            let detail = format!(
+                "the image has {} bytes, the limit is {limit}; send a smaller module",
+                put.bytes
+            );
             return Err((Status::CapacityExceeded, detail));
         }
         Ok(target)

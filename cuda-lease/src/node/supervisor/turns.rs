@@ -24,7 +24,7 @@ pub(super) struct Turns {
     pub(super) has_passed: Notify,
     /// The commands after which the worker was drained.
     drained: AtomicU64,
-    /// The table wants the turn back.
+    /// Set while the session does not have the turn.
     is_paused: AtomicBool,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
@@ -70,7 +70,7 @@ impl Turns {
         }
     }
 
-    /// The table gives or takes the turn.
+    /// Applies `RunSession` or `PauseSession` of the lease table.
     pub(super) fn set(&self, has_turn: bool, set_running: impl Fn(bool)) {
         self.is_paused.store(!has_turn, Ordering::SeqCst);
         set_running(has_turn);

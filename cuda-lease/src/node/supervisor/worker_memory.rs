@@ -1,4 +1,4 @@
-//! The GPU memory of a worker process: how much it uses, and whether it came back.
+//! The GPU memory of a worker process: the bytes in use, and whether they are free after its end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::node::gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory};
 
-/// The time in which the memory of a worker that was killed comes back. It takes about 100 ms on an H200.
+/// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A GPU, or a MIG instance, whose memory can be observed.
@@ -37,7 +37,7 @@ pub(super) struct MemoryProbe {
 }
 
 impl MemoryProbe {
-    /// The bytes that the worker uses, if NVML tells. Blocks for a millisecond.
+    /// The bytes that the worker uses. `None` if NVML does not report them. Blocks for a millisecond.
     pub(super) fn used(&self) -> Option<u64> {
         match self.gpu.monitor.memory_of(&self.gpu.uuid, self.pid) {
             Ok(ProcessMemory::Used(bytes)) => Some(bytes),
@@ -55,7 +55,7 @@ impl WorkerMemory {
         self.probe.clone()
     }
 
-    /// Finds out whether the memory of the worker can be told from that of others.
+    /// Finds out whether NVML reports the memory of this worker separately from that of other processes.
     pub(super) async fn observe(&mut self) {
         let pid = self.probe.pid;
         if let Err(error) = self.check.observe(pid).await {
@@ -63,26 +63,27 @@ impl WorkerMemory {
         }
     }
 
-    /// Waits until the memory of the reaped worker came back. Returns `false` if it did not in time.
-    pub(super) async fn came_back(&self) -> bool {
+    /// Waits until the memory of the reaped worker is free. Returns `false` if it is not free in time.
+    pub(super) async fn memory_returned(&self) -> bool {
         let pid = self.probe.pid;
         match self.check.memory_returned(pid, Instant::now() + DEADLINE).await {
             Ok(MemoryReturn::Returned) => true,
             Ok(MemoryReturn::Held(bytes)) => {
-                tracing::error!(
-                    pid,
-                    bytes,
-                    "the memory of a worker that is gone did not come back"
-                );
+                tracing::error!(pid, bytes, "the memory of an exited worker is not free");
                 false
             }
             Ok(MemoryReturn::Unproven { used, baseline }) => {
-                // The process is gone, and others may have allocated meanwhile.
-                tracing::warn!(pid, used, baseline, "NVML does not tell whether memory came back");
+                // The process has exited, and others may have allocated meanwhile.
+                tracing::warn!(
+                    pid,
+                    used,
+                    baseline,
+                    "NVML does not report whether the memory of an exited worker is free"
+                );
                 true
             }
             Err(error) => {
-                tracing::error!(pid, %error, "the memory of a worker that is gone is unknown");
+                tracing::error!(pid, %error, "the memory of an exited worker is unknown");
                 false
             }
         }

@@ -1,4 +1,4 @@
-//! Workers of one device: spare ones that wait for a lease, and the ends of those in use.
+//! The workers of one device: idle spare workers, and the supervisor's sockets to workers in use.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ use crate::{
 /// The start of a worker.
 #[derive(Clone)]
 pub(super) enum Launcher {
-    /// As threads of this process, for tests. A kernel that never ends cannot be killed.
+    /// As threads of this process, for tests. An endless kernel cannot be killed.
     InProcess(Arc<dyn Provider>),
     /// As a process.
     Process(Box<ProcessLauncher>),
@@ -302,7 +302,8 @@ impl WorkerHandle {
         }
     }
 
-    /// Makes the worker that of a tenant, before it gets any command.
+    /// Assigns the worker to a tenant: points its kernel cache at the tenant's folder. Call it before the first
+    /// command.
     ///
     /// # Errors
     /// The cache of the tenant's kernels cannot be opened.
@@ -316,7 +317,7 @@ impl WorkerHandle {
         }
     }
 
-    /// Kills the worker, and waits until it is gone. Returns whether its memory came back.
+    /// Kills the worker, and waits until it has exited. Returns whether its memory is free.
     pub(super) async fn kill(self) -> bool {
         match self.body {
             Body::Threads(mut threads) => {
@@ -328,9 +329,9 @@ impl WorkerHandle {
                 let Process { mut process, memory, .. } = *worker;
                 process.kill();
                 let cause = process.reaped().await;
-                tracing::debug!(pid = process.pid(), %cause, "a worker is gone");
+                tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
                 match memory {
-                    Some(memory) => memory.came_back().await,
+                    Some(memory) => memory.memory_returned().await,
                     None => true,
                 }
             }

@@ -1,7 +1,8 @@
-//! The worker: carries out the commands of one session on one device.
+//! The worker: carries out the commands of one session, and the stateless submits of the same lease, on one device.
 //!
-//! A worker has two sockets to its supervisor. Commands arrive on the first, and events go back on it. Bulk data travels
-//! on the second, in both directions. The worker uses `wire` and `cuda_core`, and no network.
+//! A worker has three sockets to its supervisor. *Commands* carries commands in and events out. *Bulk* carries bulk
+//! data in both directions. *Jobs* carries stateless submits in and their replies out (`jobs`). The worker uses `wire`
+//! and `cuda_core`, and no network.
 //!
 //! A command goes through `engine`, which holds it until its bytes and its predecessors are there and then submits it to
 //! the backend. `reports` turns notices of the backend into events.

@@ -38,7 +38,9 @@ impl Modules {
     ) -> Result<(), SessionError> {
         match self.states.insert(id, State::Waiting { hash, kind }) {
             None => Ok(()),
-            Some(_) => Err(SessionError::Command(format!("module {} is loaded twice", id.0))),
+            Some(_) => {
+                Err(SessionError::Command(format!("the id of module {} is already in use", id.0)))
+            }
         }
     }
 
@@ -48,7 +50,7 @@ impl Modules {
     }
 
     /// The number of queries that wait.
-    pub(super) fn questions(&self) -> usize {
+    pub(super) fn waiting_queries(&self) -> usize {
         self.queries.len()
     }
 

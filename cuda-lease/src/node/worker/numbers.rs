@@ -33,14 +33,14 @@ impl Numbers {
         self.taken
     }
 
-    /// The backend refused the number that [`begin`](Self::begin) returned last. The submission ends with its
-    /// predecessors. Returns whether that makes it complete.
+    /// Withdraws the number that [`begin`](Self::begin) returned last, because the backend refused it. The submission
+    /// is complete as soon as its predecessors are. Returns whether it is complete now.
     pub(super) fn refuse(&mut self) -> bool {
         self.taken -= 1;
         self.skip_open()
     }
 
-    /// Submission `client` does not reach the backend. Returns whether it is complete.
+    /// Records that submission `client` does not reach the backend. Returns whether it is complete.
     pub(super) fn skip(&mut self, client: u64) -> bool {
         match self.in_flight.back() {
             Some(back) if back.0 == client => {}
@@ -56,7 +56,7 @@ impl Numbers {
         self.complete(self.completed).is_some()
     }
 
-    /// The backend has completed `number`. Returns the client's number if that completes more.
+    /// Records that the backend has completed `number`. Returns the client's number if that completes more.
     pub(super) fn complete(&mut self, number: u64) -> Option<u64> {
         self.completed = self.completed.max(number);
         let before = self.client_completed;

@@ -86,7 +86,8 @@ impl Outbox {
             queue.frames.truncate(start);
             if let Event::Reply { id, .. } = event {
                 let log = format!(
-                    "the description of the module has {length} bytes, and the limit is {FRAME_LIMIT}; split the module"
+                    "the reply about the module has {length} bytes, the limit is {FRAME_LIMIT}; split the module into \
+                     smaller ones"
                 );
                 let error = Event::Reply { id: *id, reply: Err(Error::LoadFailed { log }) };
                 put_frame(&mut queue.frames, error.opcode(), 0, 0, |out| error.encode(out));

@@ -61,7 +61,7 @@ struct Stream {
     is_retired: bool,
 }
 
-/// The part of the worker that acts when the backend made progress.
+/// Callback for progress of the backend.
 pub(super) trait AfterProgress: Send + Sync {
     /// Carries out commands that waited for progress.
     fn after_progress(&self);
@@ -145,7 +145,7 @@ impl Reports {
         true
     }
 
-    /// The backend refused the submission that [`begin`](Self::begin) began.
+    /// Withdraws the submission that [`begin`](Self::begin) began, because the backend refused it.
     pub(super) fn refuse(&self, client: Ticket, error: Error) {
         let mut streams = self.streams.lock();
         let stream = streams.entry(client.stream).or_default();

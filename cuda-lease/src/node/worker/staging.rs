@@ -87,7 +87,7 @@ impl Staging {
             if pool.closed {
                 return None;
             }
-            // A block that came back meanwhile is found, or replaced, by the next attempt.
+            // The next attempt finds, or replaces, a block that was returned meanwhile.
             if pool.idle.is_empty() {
                 self.returned.wait(&mut pool);
             }
@@ -131,7 +131,7 @@ impl Staged {
         &self.block
     }
 
-    /// Writes `bytes` at `offset`. Returns whether there is room.
+    /// Writes `bytes` at `offset`. Returns whether the bytes fit.
     pub(super) fn fill(&mut self, offset: usize, bytes: &[u8]) -> bool {
         // SAFETY: no submission names the block: it was taken from the pool, and it is not submitted while it is
         // borrowed mutably. See `Staged::block`, whose callers submit it.

@@ -102,7 +102,7 @@ impl Sampler {
         may
     }
 
-    /// An operation was submitted. Returns its time in the queue if it is to be timed.
+    /// Records that an operation was submitted. Returns its time in the queue if it is to be timed.
     #[inline]
     pub(super) fn submitted(&mut self) -> Option<Duration> {
         std::mem::take(&mut self.is_due).then(|| self.arrived.elapsed())

@@ -71,7 +71,8 @@ impl LeaseTable {
             let last = since.saturating_add(Duration::from_secs(total));
             if *until >= last {
                 let message = format!(
-                    "lease {lease} has all of the {total} s that the node allows one lease; request a new lease"
+                    "lease {lease} cannot be renewed: it has reached the node's maximum total duration of {total} s; \
+                     request a new lease"
                 );
                 return Err(Refusal::new(Status::QuotaExceeded, message));
             }
@@ -122,8 +123,8 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Reports the memory that the worker of a lease uses, in bytes. A lease that uses more than its slot is charged with
-    /// ends without grace: its neighbours need that memory.
+    /// Reports the memory that the worker of a lease uses, in bytes. A lease that uses more than its charge ends
+    /// without grace, because the memory belongs to the other leases of the slot.
     pub fn memory_used(&mut self, now: Duration, lease: LeaseId, used: u64) {
         self.advance(now);
         let Some(charge) = self.leases.get(&lease).map(|of| of.charge) else { return };
@@ -179,7 +180,7 @@ impl LeaseTable {
         let is_previous = generation.checked_add(1) == Some(of.generation);
         if generation != of.generation && !(is_previous && overlap) {
             let message = format!(
-                "generation {generation} of lease {lease} is not valid; use the one of the last renewal"
+                "generation {generation} of lease {lease} is no longer valid; use the token of the latest renewal"
             );
             return Err(Refusal::new(Status::Unauthorized, message));
         }
@@ -212,7 +213,7 @@ impl LeaseTable {
                 return;
             }
         }
-        // One announcement is pending at a time: the shorter one takes the place of the other.
+        // One announcement is pending at a time: the shorter one replaces the other.
         self.actions.retain(
             |action| !matches!(action, Action::AnnounceRevocation { lease: of, .. } if *of == lease),
         );

@@ -131,13 +131,13 @@ impl LeaseTable {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         match (action, &mut lease.phase) {
             (Action::AssignWorker { .. }, phase @ Phase::Granted) => {
-                *phase = Phase::Starting { by: after(self.config.start_deadline) };
+                *phase = Phase::Starting { by: after(self.config.start_timeout) };
             }
             (Action::StopAdmission { .. }, Phase::Draining { until, .. }) => {
                 *until = Some(after(self.config.grace));
             }
             (Action::KillWorker { .. }, Phase::Killing { by, .. }) => {
-                *by = Some(after(self.config.kill_deadline));
+                *by = Some(after(self.config.kill_timeout));
             }
             (Action::AnnounceRevocation { notice: length, .. }, _) => {
                 if let Some(announced) = &mut lease.announced {
@@ -170,7 +170,9 @@ impl LeaseTable {
             Some(cause) => cause.refusal(lease),
             None => Refusal::new(
                 crate::wire::Status::NotFound,
-                format!("there is no lease {lease}; check the id, or request a new lease"),
+                format!(
+                    "lease {lease} does not exist, or ended long ago; check the id, or request a new lease"
+                ),
             ),
         }
     }

@@ -27,17 +27,17 @@ impl LeaseTable {
     /// Requests a lease. A request with the tenant and nonce of an earlier one gets the same lease, the same place in
     /// the queue, or the cause of that lease's end.
     ///
-    /// Without room the request waits for `request.wait`. Waiting requests are served by priority, then in the order of
-    /// arrival. A request that does not fit reserves the slot with the fewest leases that can ever hold it, so later
-    /// requests do not overtake it there for ever.
+    /// If no slot has capacity, the request waits for at most `request.wait`. Waiting requests are served by priority,
+    /// then in the order of arrival. A request that does not fit reserves the slot with the fewest leases that can ever
+    /// hold it, so later requests cannot starve it.
     ///
     /// # Errors
     /// - `BadRequest`: a field is outside the limits of the node, or the nonce belongs to a different request.
     /// - `NotFound`: there is no slot of this name.
     /// - `QuotaExceeded`: a quota of the tenant is used up. Waiting requests count, leases whose worker is being killed
     ///   do not.
-    /// - `CapacityExceeded`: no slot can ever hold the lease; or there is no room and the request does not wait; or the
-    ///   queue is full.
+    /// - `CapacityExceeded`: no slot can ever hold the lease; or there is no free capacity and the request does not
+    ///   wait; or the queue is full.
     /// - `Fenced`: every slot that could hold the lease is fenced.
     /// - The [status](super::super::Cause::status) of an ended lease, for a repeated request.
     pub fn request(&mut self, now: Duration, request: LeaseRequest) -> Result<Placement, Refusal> {
@@ -152,14 +152,14 @@ impl LeaseTable {
         if count >= quota.max_leases {
             let limit = quota.max_leases;
             return exceeded(format!(
-                "{count} leases and queued requests are present, the limit is {limit}; free a lease first"
+                "there are {count} leases and queued requests, the limit is {limit}; free a lease or withdraw a request"
             ));
         }
         if used.saturating_add(request.min_vram) > quota.max_vram {
             let (asked, limit) = (request.min_vram, quota.max_vram);
             return exceeded(format!(
-                "{asked} bytes beside {used} bytes of other leases and requests exceed the limit of {limit} bytes; \
-                 free a lease or request less"
+                "the request for {asked} bytes is refused: {used} of the tenant's {limit} bytes are in use by leases \
+                 and queued requests; free a lease or request less"
             ));
         }
         Ok(())
@@ -171,11 +171,11 @@ impl LeaseTable {
             |slot: &Slot| request.slot.as_ref().is_none_or(|name| slot.config.name == *name);
         let wanted = match &request.slot {
             None => None,
-            Some(_) => {
+            Some(name) => {
                 let Some(index) = self.slots.iter().position(named) else {
                     let names: Vec<_> = self.slots.iter().map(|slot| &*slot.config.name).collect();
                     let message = format!(
-                        "there is no device of this name; the node has {}",
+                        "the node has no device {name:?}; its devices are {}",
                         names.join(", ")
                     );
                     return Err(Refusal::new(Status::NotFound, message));
@@ -191,7 +191,7 @@ impl LeaseTable {
             let largest =
                 largest.map(|slot| slot.config.capacity.saturating_sub(slot.config.reserve));
             let message = format!(
-                "{quota} bytes exceed the largest possible lease, {} bytes; request less",
+                "a lease of {quota} bytes exceeds the largest one that this node can grant, {} bytes; request less",
                 largest.max().unwrap_or_default()
             );
             return Err(Refusal::new(Status::CapacityExceeded, message));
@@ -208,7 +208,7 @@ impl LeaseTable {
         Refusal::new(Status::Fenced, message)
     }
 
-    /// Grants the lease if there is room. Otherwise puts the request into the queue, if it may wait.
+    /// Grants the lease if there is free capacity. Otherwise puts the request into the queue, if it may wait.
     fn admit(&mut self, admissible: Admissible) -> Result<Placement, Refusal> {
         let Admissible { request, lease_secs, wanted } = admissible;
         let id = RequestId(self.new_id());
@@ -219,13 +219,13 @@ impl LeaseTable {
             return Ok(Placement::Leased(self.grant(waiter, slot)));
         }
         if wait.is_zero() {
-            let message = "there is no room now; try again later, or let the request wait";
+            let message = "the node has no free capacity; try again later, or let the request wait";
             return Err(Refusal::new(Status::CapacityExceeded, message));
         }
         let limit = self.config.queue_limit;
         if self.queue.len() >= limit {
             let message = format!(
-                "there is no room, and the queue is full: {limit} requests wait; try again later"
+                "the node has no free capacity, and the queue is full: {limit} requests wait; try again later"
             );
             return Err(Refusal::new(Status::CapacityExceeded, message));
         }
@@ -242,8 +242,8 @@ impl LeaseTable {
         let mut removed = false;
         while let Some(waiter) = self.queue.take_where(|waiter| waiter.until <= now) {
             removed = true;
-            let message =
-                "there was no room within the wait; try again later, wait longer, or request less";
+            let message = "the node had no free capacity during the wait; try again later, wait longer, or request \
+                           less";
             self.refuse_waiter(waiter.id, Refusal::new(Status::CapacityExceeded, message));
         }
         if removed {

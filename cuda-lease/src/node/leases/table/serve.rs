@@ -11,13 +11,13 @@ use super::{
 };
 
 impl LeaseTable {
-    /// Grants leases to the waiting requests that have room, in their order. A request without room reserves one slot
-    /// against the requests behind it.
+    /// Grants leases to the waiting requests for which a slot has capacity, in their order. A request without capacity
+    /// reserves one slot against the requests after it.
     ///
     /// The reserved slot is the one with the fewest leases, or the fewest to preempt. Nothing is added to it, so the
-    /// minimum over the slots only shrinks until the first request has its place: it does not starve.
+    /// minimum over the slots only shrinks until the first request is granted: it does not starve.
     ///
-    /// A request that preempts ends no lease at once, so room appears only when a lease ends.
+    /// A request that preempts ends no lease immediately, so capacity becomes free only when a lease ends.
     pub(super) fn serve(&mut self) {
         let mut reserved = Vec::new();
         let mut index = 0;
@@ -43,7 +43,7 @@ impl LeaseTable {
         }
     }
 
-    /// The slot on which a new request has room, without the slots that the waiting requests before it reserve.
+    /// The slot that has capacity for a new request, without the slots that the waiting requests before it reserve.
     pub(super) fn slot_now(&self, new: &Waiter) -> Option<SlotId> {
         let mut reserved = Vec::new();
         for waiter in self.queue.iter().take(self.queue.index_for(new)) {
@@ -119,8 +119,8 @@ impl LeaseTable {
         ranked.min().map(|(_, _, id, victims)| (id, victims))
     }
 
-    /// The leases of a slot whose end makes room for this request, besides those that are leaving anyway: lowest
-    /// priority first, then the youngest. `None` if the request may not preempt, or if even that makes no room.
+    /// The leases of a slot whose end frees capacity for this request, besides those that are leaving anyway: lowest
+    /// priority first, then the youngest. `None` if the request may not preempt, or if even that does not free enough.
     fn victims(&self, waiter: &Waiter, slot: SlotId) -> Option<Vec<LeaseId>> {
         if !self.config.preempt {
             return None;
@@ -147,7 +147,7 @@ impl LeaseTable {
         if has_room {
             return Some(victims);
         }
-        // A request that times out before its victims are gone must not end them.
+        // A request that times out before its victims have ended must not end them.
         let ends = self.config.preempt_notice.saturating_add(self.config.grace);
         if waiter.until <= self.now.saturating_add(ends) {
             return None;

@@ -33,8 +33,8 @@ impl LeaseTable {
     /// did.
     pub fn session_idle(&mut self, now: Duration, lease: LeaseId) -> bool {
         self.advance(now);
-        let in_line = self.slot_of(lease).is_some_and(|slot| slot.sessions.leave_line(lease));
-        self.stop_session(lease, false) || in_line
+        let was_queued = self.slot_of(lease).is_some_and(|slot| slot.sessions.leave_queue(lease));
+        self.stop_session(lease, false) || was_queued
     }
 
     /// Answers `PauseSession`: the session has no work in flight, but more to do. It waits behind the other sessions.

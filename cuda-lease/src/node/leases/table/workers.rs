@@ -15,8 +15,8 @@ use super::{
 };
 
 impl LeaseTable {
-    /// Reports that the worker of a lease accepts work. The time of the lease begins. Returns whether the lease waited
-    /// for that.
+    /// Reports that the worker of a lease accepts work. The duration of the lease starts. Returns whether the lease
+    /// waited for that.
     pub fn worker_ready(&mut self, now: Duration, lease: LeaseId) -> bool {
         self.advance(now);
         let Some(of) = self.leases.get_mut(&lease) else { return false };
@@ -41,9 +41,9 @@ impl LeaseTable {
         true
     }
 
-    /// Answers `KillWorker`: the worker is gone, and its memory was verified to be back, or not. The lease has ended.
-    /// Without its memory, the slot is fenced and the bytes stay charged until a later call reports them as back, or
-    /// until [`unfence`](Self::unfence).
+    /// Answers `KillWorker`: the worker has exited, and `memory_back` states whether its memory was verified to be
+    /// free. The lease has ended. If the memory is not free, the slot is fenced and the bytes stay charged until a
+    /// later call reports them as free, or until [`unfence`](Self::unfence).
     ///
     /// Before `KillWorker` was polled this is only a report that the worker died; `KillWorker` has to be answered
     /// again. Returns whether the report had an effect.
@@ -75,7 +75,7 @@ impl LeaseTable {
         self.fence_slot(slot)
     }
 
-    /// Puts a slot back into service. The operator has verified that the memory of all ended leases is back. A kill
+    /// Puts a slot back into service. The operator has verified that the memory of all ended leases is free. A kill
     /// that turns out to be overdue in this call fences the slot again. No effect on a slot in service.
     ///
     /// # Errors
@@ -97,7 +97,8 @@ impl LeaseTable {
     /// Ends a lease whose memory is not verified to be back, and fences its slot.
     pub(super) fn lose_worker(&mut self, lease: LeaseId) {
         let Some(slot) = self.leases.get(&lease).map(|of| of.slot) else { return };
-        // The fence comes first: on a slot in service the end would start the next session, beside a worker that may run.
+        // The fence comes first: on a slot in service the end would start the next session while the worker may still
+        // run.
         self.fence_slot(slot);
         self.end(lease, false);
         self.serve();

@@ -64,7 +64,7 @@ fn a_jump_of_the_clock_skips_no_step() {
 }
 
 #[test]
-fn the_kill_deadline_begins_when_the_action_is_polled() {
+fn the_kill_timeout_starts_when_the_action_is_polled() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);
     node.table.free(at(1), lease).unwrap();
@@ -75,7 +75,7 @@ fn the_kill_deadline_begins_when_the_action_is_polled() {
 }
 
 #[test]
-fn an_earlier_now_counts_as_no_time() {
+fn a_clock_that_goes_back_counts_as_unchanged() {
     let mut node = Node::new(1);
     let lease = node.active(100, 1);
     assert_eq!(node.actions(5), []);
@@ -84,7 +84,7 @@ fn an_earlier_now_counts_as_no_time() {
 }
 
 #[test]
-fn the_end_of_time_is_handled() {
+fn deadlines_do_not_overflow_at_duration_max() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);
     let end = Duration::MAX;
@@ -147,7 +147,7 @@ fn a_lease_that_is_starting_cannot_be_renewed() {
 }
 
 #[test]
-fn a_renewal_is_limited_at_a_time() {
+fn a_renewal_is_limited_to_max_lease_secs() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);
     let refusal = node.table.renew(at(0), lease, 1, 3601).unwrap_err();

@@ -68,7 +68,7 @@ fn a_late_repetition_gets_the_cause_of_the_end_and_no_second_lease() {
 }
 
 #[test]
-fn the_memory_of_ended_leases_is_bounded() {
+fn the_history_of_ended_leases_is_bounded() {
     let mut node = Node::with(1, TableConfig { ended_limit: 1, ..TableConfig::default() });
     let request = node.ask(100);
     let first = node.active_of(0, request.clone());

@@ -97,7 +97,7 @@ fn the_next_session_runs_after_an_expired_one_is_idle() {
 }
 
 #[test]
-fn a_killed_session_leaves_the_line() {
+fn a_killed_session_leaves_the_run_queue() {
     let mut node = Node::new(1);
     let [a, b] = [session(&mut node), session(&mut node)];
     node.table.session_busy(at(0), a);

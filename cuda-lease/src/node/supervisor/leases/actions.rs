@@ -25,7 +25,7 @@ impl Leases {
                 // All of them, without a stop at the first.
                 let is_awaited = sent.fold(false, |any, it| any | it);
                 if !is_awaited {
-                    // Its client is gone, but may repeat the request within the reconnect window.
+                    // Its client has disconnected, but may repeat the request within the reconnect window.
                     state.table.disconnected(self.now(), lease);
                 }
             }
@@ -63,7 +63,7 @@ impl Leases {
                 self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(
                     ?device,
-                    "a device is fenced: memory of an ended lease did not come back"
+                    "a device is fenced: memory of an ended lease is not free"
                 );
             }
         }
@@ -104,7 +104,7 @@ impl Leases {
         });
     }
 
-    /// Kills the worker of a lease, and reports when it is gone.
+    /// Kills the worker of a lease, and reports when it has exited.
     fn kill(self: &Arc<Self>, state: &mut State, lease: LeaseId) {
         let Some(mut entry) = state.entries.remove(&lease) else { return };
         let address = self.address(entry.slot);

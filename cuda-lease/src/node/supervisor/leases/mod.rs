@@ -78,7 +78,7 @@ struct State {
     waiting: FxHashMap<RequestId, Vec<oneshot::Sender<Result<LeaseId, Refusal>>>>,
     blobs: FxHashMap<Tenant, Arc<Blobs>>,
     rates: Rates,
-    /// Counts tokens.
+    /// The serial number of the next token.
     serial: u64,
 }
 
@@ -87,13 +87,13 @@ struct Entry {
     slot: SlotId,
     quota: u64,
     is_session_exclusive: bool,
-    /// Whether its worker is ready, or the error for which there is none.
+    /// `None` while its worker starts, then `Ok`, or the reason why it did not start.
     ready: watch::Sender<Option<Result<(), Refusal>>>,
     worker: Option<WorkerHandle>,
     session: Option<Arc<Session>>,
     jobs: Option<Arc<Jobs>>,
     meter: Arc<Meter>,
-    /// Set when the request for the lease has it.
+    /// The trace of the request. `None` until the request sets it.
     traced: Option<Traced>,
     /// The time of its grant.
     since: Duration,
@@ -289,7 +289,10 @@ impl Leases {
         let claims = self.key.verify(token, client.fingerprint);
         let claims = claims.map_err(|error| (Status::Unauthorized, error.to_string()))?;
         if claims.lease != lease {
-            let message = format!("the token is that of lease {}, not of {lease}", claims.lease);
+            let message = format!(
+                "the token belongs to lease {}, the request names lease {lease}; use the token of lease {lease}",
+                claims.lease
+            );
             return Err((Status::Unauthorized, message));
         }
         Ok(claims.generation.into())
@@ -399,7 +402,7 @@ impl Leases {
         });
     }
 
-    /// A connection ended: the leases that have no other one end too, if their client does not come back.
+    /// Records the end of a connection. A lease without another connection ends after the reconnect window.
     pub(super) fn disconnected(self: &Arc<Self>, connection: u64) {
         self.change(|state, now| {
             let State { table, entries, .. } = state;

@@ -67,7 +67,13 @@ impl Engine {
         match self.inline.copy(bytes) {
             Some(Ok(piece)) => upload.pieces.push_back((piece, bytes.len())),
             Some(Err(error)) => upload.error = Some(error),
-            None => return Err(violation("too many bytes wait that came with their commands")),
+            None => {
+                return Err(violation(format!(
+                    "the bytes in commands in flight exceed the limit of {} bytes; wait for progress before \
+                     sending more",
+                    2 * super::STAGING
+                )));
+            }
         }
         self.put(state, ticket.stream, after, Task::Upload(upload))
     }
@@ -112,7 +118,7 @@ impl Engine {
             self.run(state, ticket, after, &work, &[], true, Keep::Nothing);
             return Outcome::Done;
         }
-        // Its staging memory comes back when the copies are complete.
+        // Its staging memory returns to the pool when the copies are complete.
         self.want_all(state, stream);
         if upload.submitted >= upload.bytes { Outcome::Done } else { Outcome::Waits }
     }

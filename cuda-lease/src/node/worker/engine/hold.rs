@@ -87,8 +87,8 @@ impl Engine {
         self.settle(state);
     }
 
-    /// Sets the flag that commands are held. Progress that is reported before finds it unset and leaves nothing behind but
-    /// the numbers in `reports`, so the held commands are looked at once more.
+    /// Updates the flag `is_holding`. A progress report that saw the flag unset only updated the numbers in `reports`
+    /// and did not advance held commands. So this advances them once after the flag is set.
     pub(super) fn settle(&self, state: &mut State) {
         self.report_drained(state);
         let is_holding =
@@ -111,7 +111,8 @@ impl Engine {
             && after.iter().all(submitted)
     }
 
-    /// As [`has_credit`](Self::has_credit), for a command that becomes one submission. Usually it asks nothing.
+    /// As [`has_credit`](Self::has_credit), for a command that becomes one submission. Usually it does not query the
+    /// backend.
     pub(super) fn has_credit_for_one(&self, state: &mut State, stream: StreamId) -> bool {
         if let Some(it) = state.streams.get_mut(&stream)
             && it.credit > 0
@@ -129,8 +130,8 @@ impl Engine {
         has_credit
     }
 
-    /// Whether the backend takes another submission of a stream. Requests progress at half of the limit already, so that
-    /// it usually comes before the limit is reached.
+    /// Whether the backend takes another submission of a stream. Requests a progress report when half of the credit is
+    /// used, so the report usually arrives before the credit is exhausted.
     pub(super) fn has_credit(&self, state: &mut State, stream: StreamId) -> bool {
         if let Some(it) = state.streams.get_mut(&stream) {
             it.credit = 0;

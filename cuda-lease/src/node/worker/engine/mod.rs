@@ -1,7 +1,7 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
 //! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies` cuts
-//! copies in pieces, and `work` passes everything to the backend. `queries` answers questions. `state` and
+//! copies in pieces, and `work` passes everything to the backend. `queries` answers queries of the client. `state` and
 //! `objects` are the data.
 
 mod copies;
@@ -39,7 +39,8 @@ use crate::{
     wire::{Command, Hash, Limits, Step},
 };
 
-/// The bytes of staging memory for uploads, and as many for downloads and for bytes that came with their commands.
+/// The maximum number of bytes of each staging pool: uploads, downloads, and bytes in commands. The last one may use as
+/// much ordinary memory again (see `staging`).
 const STAGING: usize = 64 << 20;
 
 /// The maximum number of retired streams whose work is not complete.
@@ -50,7 +51,7 @@ pub(super) struct Engine {
     reports: Arc<Reports>,
     limits: Limits,
     quota: Arc<Quota>,
-    /// The most submissions of a stream that the backend has at a time.
+    /// The maximum number of submissions of a stream that the backend has at a time.
     backlog: u64,
     /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk lane.
     inline: Arc<Staging>,
@@ -191,7 +192,10 @@ impl Engine {
         let task = match step {
             Step::WriteBulk { to, blob, bytes } => {
                 if bytes > 0 && state.uploads.insert(blob, ticket.stream).is_some() {
-                    return Err(violation(format!("blob {} is used twice", blob.0)));
+                    return Err(violation(format!(
+                        "the id of upload {} is already in use",
+                        blob.0
+                    )));
                 }
                 self.announced.notify_all();
                 Task::Upload(Upload::new(number, to, Some(blob), bytes))
@@ -227,12 +231,20 @@ impl Engine {
         if state.streams.len() as u64 >= u64::from(self.limits.streams) {
             return Err(violation(format!("more than {} streams exist", self.limits.streams)));
         }
-        // A stream that is gone has completed its submissions, so a later stream cannot have its id.
-        if state.newest_stream.is_some_and(|newest| id <= newest) {
-            return Err(violation(format!("stream {} does not come after the last one", id.0)));
+        // A removed stream has completed its submissions, so a later stream cannot have its id.
+        if let Some(newest) = state.newest_stream
+            && id <= newest
+        {
+            return Err(violation(format!(
+                "stream {} is not larger than the newest stream, {}; ids of streams must rise",
+                id.0, newest.0
+            )));
         }
         if self.reports.streams() >= self.limits.streams as usize + RETIRED_LIMIT {
-            return Err(violation(format!("more than {RETIRED_LIMIT} retired streams have work")));
+            return Err(violation(format!(
+                "at least {RETIRED_LIMIT} retired streams still have work in flight, which is the limit; wait for it \
+                 before creating a stream"
+            )));
         }
         state.newest_stream = Some(id);
         state.streams.insert(id, Stream::default());
@@ -265,7 +277,7 @@ fn plain(step: Step<'_>) -> Result<Work<'_>, SessionError> {
         Step::Timestamp { to } => Work::Timestamp { to },
         Step::Launch(launch) => Work::Launch(launch),
         Step::Write { .. } | Step::WriteBulk { .. } | Step::Read { .. } => {
-            return Err(violation("a copy with host bytes is no plain work"));
+            return Err(violation("a step with host bytes reached the path for device-only steps"));
         }
     })
 }

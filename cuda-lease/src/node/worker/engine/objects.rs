@@ -31,7 +31,7 @@ impl Objects {
     /// It exists, or there are too many.
     pub(super) fn announce(&mut self, id: AllocId) -> Result<(), SessionError> {
         if self.bytes.insert(id, 0).is_some() {
-            return Err(violation(format!("allocation {} is made twice", id.0)));
+            return Err(violation(format!("the id of allocation {} is already in use", id.0)));
         }
         if self.bytes.len() > OBJECT_LIMIT {
             return Err(violation(format!("more than {OBJECT_LIMIT} allocations exist")));
@@ -49,7 +49,7 @@ impl Objects {
         Ok(())
     }
 
-    /// An allocation was made.
+    /// Records that an allocation was made.
     pub(super) fn made(&mut self, id: AllocId, bytes: u64) {
         self.bytes.insert(id, bytes);
     }

@@ -1,4 +1,4 @@
-//! Answers questions, and requests the progress that the client waits for.
+//! Answers queries, and requests the progress that the client waits for.
 
 use cuda_core::{
     MemoryInfo, Ticket,
@@ -15,8 +15,8 @@ use crate::{
     wire::{Event, Query, QueryReply},
 };
 
-/// The maximum number of questions that may wait for an answer.
-const QUESTION_LIMIT: usize = 4096;
+/// The maximum number of queries that wait for an answer.
+const QUERY_LIMIT: usize = 4096;
 
 impl Engine {
     pub(super) fn want(&self, state: &mut State, ticket: Ticket) {
@@ -66,18 +66,20 @@ impl Engine {
         self.control(Control::Want { ticket });
     }
 
-    /// Answers a question, or holds it.
+    /// Answers a query, or holds it.
     ///
     /// # Errors
-    /// Too many questions wait.
+    /// Too many queries wait.
     pub(super) fn query(
         &self,
         state: &mut State,
         id: u64,
         query: Query,
     ) -> Result<(), SessionError> {
-        if state.modules.questions() + state.waiting_resets.len() >= QUESTION_LIMIT {
-            return Err(violation(format!("more than {QUESTION_LIMIT} questions wait")));
+        if state.modules.waiting_queries() + state.waiting_resets.len() >= QUERY_LIMIT {
+            return Err(violation(format!(
+                "more than {QUERY_LIMIT} queries wait; wait for replies before sending more"
+            )));
         }
         match query {
             Query::Memory => {

@@ -46,7 +46,7 @@ pub(super) struct Stream {
     pub(super) is_retired: bool,
     /// The largest number that the client waits for and that is held.
     pub(super) wanted: u64,
-    /// The submissions that the backend takes before its backlog is looked at again.
+    /// The submissions that the backend takes before the backlog is read again.
     pub(super) credit: u64,
     /// The last number of the backend whose progress was requested for credit.
     pub(super) requested: u64,
@@ -87,7 +87,7 @@ impl State {
         Ok(())
     }
 
-    /// Checks that tickets name submissions that have arrived. A stream that is gone has completed its submissions.
+    /// Checks that tickets name submissions that have arrived. A removed stream has completed its submissions.
     pub(super) fn check(&self, after: &[Ticket], own: StreamId) -> Result<(), SessionError> {
         let has_arrived = |it: &Ticket| match self.streams.get(&it.stream) {
             Some(stream) => it.number <= stream.last,
@@ -96,7 +96,10 @@ impl State {
         let future = after.iter().find(|it| it.stream == own || !has_arrived(it));
         future.map_or(Ok(()), |it| {
             let (number, stream) = (it.number, it.stream.0);
-            Err(violation(format!("submission {number} of stream {stream} has not arrived")))
+            Err(violation(format!(
+                "`after` names submission {number} of stream {stream}; it may only name earlier submissions of other \
+                 streams"
+            )))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Commands that break the rules, and progress that comes at the worst time.
+//! Tests of protocol violations, and of progress that is reported during the request for it.
 
 use std::{
     any::Any,
@@ -117,21 +117,21 @@ fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
     let engine = engine();
     engine.command(join(1)).unwrap();
     engine.drain(7);
-    // A request that is forgotten makes this wait for ever.
+    // A request that is lost makes this wait endlessly.
     while engine.is_holding.load(Ordering::Acquire) {
         thread::yield_now();
     }
 }
 
 #[test]
-fn questions_that_wait_are_limited() {
+fn waiting_queries_are_limited() {
     let engine = engine();
     let module = ModuleId(1);
     let kind = crate::wire::ImageKind::Ptx;
     engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
     let ask = |id| engine.command(Command::Query { id, query: crate::wire::Query::Loaded(module) });
     let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
-    assert!(refused.to_string().contains("questions wait"), "{refused}");
+    assert!(refused.to_string().contains("queries wait"), "{refused}");
 }
 
 #[test]
@@ -141,17 +141,21 @@ fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
     create(9).unwrap();
     engine.command(Command::RetireStream { id: StreamId(9) }).unwrap();
     for used in [9, STREAM.0, 0] {
-        assert!(create(used).unwrap_err().to_string().contains("does not come after"), "{used}");
+        assert!(
+            create(used).unwrap_err().to_string().contains("ids of streams must rise"),
+            "{used}"
+        );
     }
     let after = |stream, number| vec![Ticket { stream: StreamId(stream), number }];
     let join = |number, after| {
         let ticket = Ticket { stream: STREAM, number };
         engine.command(Command::Submit { ticket, after, step: Step::Join })
     };
-    // Streams that are gone, or were skipped, have completed everything.
+    // Streams that were removed or skipped have completed everything.
     join(1, after(9, 5)).unwrap();
     join(2, after(4, 5)).unwrap();
-    assert!(join(3, after(10, 1)).unwrap_err().to_string().contains("has not arrived"));
+    let refused = join(3, after(10, 1)).unwrap_err().to_string();
+    assert!(refused.contains("may only name earlier submissions"), "{refused}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ message! {
         block: [u32; 3],
         /// The dynamic shared memory of a block in bytes.
         shared_bytes: u32,
-        /// The bytes of the arguments behind the pointer of the region.
+        /// The bytes of the arguments after the pointer to the region.
         arguments: Vec<Bytes>,
         /// The size of the region in bytes; 0 for the smallest one that holds input and output.
         region_bytes: u64,
@@ -46,7 +46,7 @@ message! {
         part: Bytes,
     }
 
-    /// The worker lacks the image of the current job.
+    /// The worker does not have the image of the current job.
     NeedImage = 0x0790; {}
 
     /// The end of the current job. [`JobOutput`] frames with `output_bytes` bytes follow it.

@@ -1,4 +1,5 @@
-//! Stateless submits: runs one kernel after the other on a device of its own, beside the session of the lease.
+//! Stateless submits: runs one kernel after the other, in a device context of its own. A *job* is a stateless submit on
+//! its way to or in the worker.
 //!
 //! `serve` reads jobs from a socket of their own and answers them in order, so their bytes never wait in front of a
 //! session's commands. `runner` opens the device at the first job, keeps the modules and the region, and runs the

@@ -65,7 +65,7 @@ enum ServeError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Wire(#[from] WireError),
-    #[error("a frame of the supervisor is out of order")]
+    #[error("the supervisor sent a frame that is not expected in this state")]
     Order,
 }
 

@@ -206,7 +206,7 @@ impl Program {
         Some(action)
     }
 
-    /// Performs all actions: workers start, sessions pause, and killed workers are gone.
+    /// Performs all actions: workers start, sessions pause, and killed workers exit.
     fn obey(&mut self) {
         while let Some(action) = self.poll() {
             match action {
@@ -254,7 +254,7 @@ impl Program {
             }
         }
         if let Some(id) = returned {
-            // Either it has just ended, or its memory came back late.
+            // Either it has just ended, or its memory became free late.
             if !self.present.contains_key(&id) {
                 self.lost.remove(&id);
             }
