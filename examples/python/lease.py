@@ -3,8 +3,8 @@
     python3 -m venv venv && venv/bin/pip install -r examples/python/requirements.txt
     venv/bin/python examples/python/lease.py 127.0.0.1:5701 kernels/iota.ptx
 
-The node runs on this machine with `--insecure`, so nothing is verified. The protocol is described in the chapter "The wire
-protocol" of the book; `struct` and QUIC are all that a client needs.
+The node runs on this machine with `--insecure`, so nothing is verified. The chapter "The wire protocol" of the book
+specifies the protocol; `struct` and QUIC are all that a client needs.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ HEADER = struct.Struct("<IHHIQ")
 
 class Refused(Exception):
     def __init__(self, status: int, detail: str):
-        super().__init__(f"status {status}: {detail}")
+        super().__init__(f"the node refused the request with status {status}: {detail}")
         self.status = status
 
 
@@ -75,7 +75,7 @@ class Stream:
             (status,) = body.numbers("H")
             raise Refused(status, body.data().decode())
         if header[1] != opcode | REPLY:
-            raise ValueError(f"opcode {header[1]:#06x} instead of a reply to {opcode:#06x}")
+            raise ValueError(f"expected the reply to opcode {opcode:#06x}, received opcode {header[1]:#06x}")
         return body
 
 
@@ -109,7 +109,7 @@ class Client:
         await self.ask(FREE, struct.pack("<Q", lease) + data(token))
 
     async def submit(self, lease: int, token: bytes, ptx: bytes, *rest) -> bytes:
-        """Names the kernel's code by its hash, and sends it only if the node lacks it."""
+        """Names the image by its hash, and sends it only if the node does not have it."""
         try:
             return await self.submit_once(lease, token, ptx, None, *rest)
         except Refused as refused:

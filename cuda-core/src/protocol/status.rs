@@ -55,14 +55,14 @@ statuses! {
     WriteFailed = 5, "write failed";
     /// Device memory could not be read. Check the ranges.
     ReadFailed = 6, "read failed";
-    /// The time of the lease is over. Acquire a new lease, and renew it in time.
+    /// The lease has expired. Acquire a new lease, and renew it in time.
     LeaseExpired = 7, "lease expired";
-    /// The operator of the node ended the lease, or a lease of a higher priority took its place. Acquire a new lease.
+    /// The operator of the node ended the lease, or a request of higher priority preempted it. Acquire a new lease.
     Revoked = 8, "revoked";
-    /// The device is out of service, because memory of an ended lease did not come back. Use another device or node.
+    /// The device is out of service, because memory of an ended lease was not freed. Use another device or node.
     Fenced = 9, "fenced";
-    /// The device or the lease has too little memory, or the node has no place for another lease. Ask for less, or
-    /// wait.
+    /// The device or the lease has too little memory, or the node has no free capacity for another lease. Request less,
+    /// or wait.
     CapacityExceeded = 10, "capacity exceeded";
     /// The connection or the worker of the lease is gone. Acquire a new lease.
     Disconnected = 11, "disconnected";
