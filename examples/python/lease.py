@@ -12,6 +12,7 @@ import os
 import ssl
 import struct
 import sys
+from contextlib import AsyncExitStack
 
 from aioquic.asyncio import connect
 from aioquic.quic.configuration import QuicConfiguration
@@ -23,6 +24,7 @@ REPLY = 0x8000
 HELLO, ALLOC, FREE, SUBMIT = 0x0001, 0x0200, 0x0202, 0x0600
 REFUSED = 0x8000
 NOT_FOUND = 14
+CONNECT_SECONDS = 5
 HEADER = struct.Struct("<IHHIQ")
 
 
@@ -140,7 +142,12 @@ async def main(address: str, path: str) -> None:
     with open(path, "rb") as file:
         ptx = file.read()
     settings = QuicConfiguration(alpn_protocols=[ALPN], is_client=True, verify_mode=ssl.CERT_NONE)
-    async with connect(host, int(port), configuration=settings) as connection:
+    async with AsyncExitStack() as stack:
+        connecting = stack.enter_async_context(connect(host, int(port), configuration=settings))
+        try:
+            connection = await asyncio.wait_for(connecting, CONNECT_SECONDS)
+        except (TimeoutError, asyncio.TimeoutError, ConnectionError):
+            sys.exit(f"no node answers at {address}; start one with `cuda-node --device cpu --insecure`")
         client = Client(connection)
         await client.greet()
         lease, token = await client.allocate(1 << 20, 60)
