@@ -12,8 +12,8 @@ use cuda_core::{
     },
 };
 use cuda_lease::wire::{
-    Ack, Allocate, Attach, Attached, BlobId, Chunk, Command, Event, Exclusivity, Free, Hello,
-    ImageKind, Inventory, Lane, PutBlob, Query, Refused, Renew, Renewed, Step, Submit, Submitted,
+    Ack, Allocate, Attach, Attached, Chunk, Command, Event, Exclusivity, Free, Hello, ImageKind,
+    Inventory, Lane, PutBlob, Query, Refused, Renew, Renewed, Step, Submit, Submitted, TransferId,
     VERSION, Welcome, frames_in, put_frame,
 };
 
@@ -157,7 +157,7 @@ fn session(out: &mut Vec<Example>) {
         command(
             "Write in bulk",
             4,
-            submit(3, Step::WriteBulk { to: region, blob: BlobId(1), bytes: 16 }),
+            submit(3, Step::WriteBulk { to: region, transfer: TransferId(1), bytes: 16 }),
         ),
         command(
             "Fill",
@@ -176,7 +176,11 @@ fn session(out: &mut Vec<Example>) {
         ),
         command("Loaded?", 7, Command::Query { id: 1, query: Query::Loaded(ModuleId(3)) }),
         command("Launch", 8, submit(5, Step::Launch(launch))),
-        command("Read", 9, submit(6, Step::Read { from: region, blob: BlobId(2), bytes: 16 })),
+        command(
+            "Read",
+            9,
+            submit(6, Step::Read { from: region, transfer: TransferId(2), bytes: 16 }),
+        ),
         command("Sync", 10, Command::Sync { ticket: ticket(6) }),
         command("Free memory", 11, Command::Free { id: alloc, stream, after: Vec::new() }),
         event("NeedBlob", 1, Event::NeedBlob { hash: [0xbb; 32] }),
@@ -196,7 +200,7 @@ fn session(out: &mut Vec<Example>) {
             },
         ),
     ]);
-    let chunk = Chunk { blob: BlobId(1), offset: 0, bytes: &[1, 2, 3, 4] };
+    let chunk = Chunk { transfer: TransferId(1), offset: 0, bytes: &[1, 2, 3, 4] };
     let mut body = Vec::new();
     chunk.encode(&mut body);
     let decode = Box::new(move |body: &[u8]| Chunk::decode(body).unwrap() == chunk);

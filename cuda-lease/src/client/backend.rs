@@ -81,22 +81,22 @@ unsafe impl Backend for LeaseBackend {
                 send(Step::Write { to: *to, bytes });
             }
             Work::Upload { from, to, bytes } => {
-                let (blob, block) = (self.link.next_blob(), block(host)?.clone());
+                let (transfer, block) = (self.link.next_transfer(), block(host)?.clone());
                 let (start, count) = (from.offset as usize, *bytes as usize);
                 if start.checked_add(count).is_none_or(|end| end > block.len()) {
                     return Err(outside(block.len(), start, *bytes));
                 }
-                self.link.upload(ticket, blob, block, start, count);
-                send(Step::WriteBulk { to: *to, blob, bytes: *bytes });
+                self.link.upload(ticket, transfer, block, start, count);
+                send(Step::WriteBulk { to: *to, transfer, bytes: *bytes });
             }
             Work::Download { from, to, bytes } => {
-                let (blob, block) = (self.link.next_blob(), block(host)?.clone());
+                let (transfer, block) = (self.link.next_transfer(), block(host)?.clone());
                 let (start, count) = (to.offset as usize, *bytes as usize);
                 if start.checked_add(count).is_none_or(|end| end > block.len()) {
                     return Err(outside(block.len(), start, *bytes));
                 }
-                self.link.download(ticket, blob, block, start, count);
-                send(Step::Read { from: *from, blob, bytes: *bytes });
+                self.link.download(ticket, transfer, block, start, count);
+                send(Step::Read { from: *from, transfer, bytes: *bytes });
             }
             _ => return Err(Error::unsupported("this kind of work", &self.info.address)),
         }

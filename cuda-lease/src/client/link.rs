@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use super::transfers::Transfers;
 use crate::{
     session::{Outgoing, SessionError},
-    wire::{BlobId, Chunk, Command, Event, Hash, QueryReply},
+    wire::{Chunk, Command, Event, Hash, QueryReply, TransferId},
 };
 
 /// The bytes of bulk data that may be sent and not acknowledged.
@@ -42,7 +42,7 @@ pub(super) struct Link {
     state: Mutex<State>,
     changed: Condvar,
     queries: AtomicU64,
-    blobs: AtomicU64,
+    transfers_begun: AtomicU64,
     /// Set when something was received since the last command.
     has_heard: AtomicBool,
     /// The number of flights of commands. A flight starts with the first command after something was received.
@@ -58,7 +58,7 @@ pub(super) struct Bulk {
 /// An upload whose bytes are not all copied to the lane.
 struct Pending {
     ticket: Ticket,
-    blob: BlobId,
+    transfer: TransferId,
     block: Arc<HostBlock>,
     start: usize,
     bytes: usize,
@@ -89,7 +89,7 @@ impl Link {
             state: Mutex::default(),
             changed: Condvar::new(),
             queries: AtomicU64::new(1),
-            blobs: AtomicU64::new(1),
+            transfers_begun: AtomicU64::new(1),
             has_heard: AtomicBool::new(true),
             flights: AtomicU64::new(0),
         })
@@ -119,21 +119,21 @@ impl Link {
         self.flights.load(Ordering::Relaxed)
     }
 
-    pub(super) fn next_blob(&self) -> BlobId {
-        BlobId(self.blobs.fetch_add(1, Ordering::Relaxed))
+    pub(super) fn next_transfer(&self) -> TransferId {
+        TransferId(self.transfers_begun.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Adds an upload for the bulk lane. The bytes are copied later, so progress that covers it is held until then.
     pub(super) fn upload(
         &self,
         ticket: Ticket,
-        blob: BlobId,
+        transfer: TransferId,
         block: Arc<HostBlock>,
         start: usize,
         bytes: usize,
     ) {
         self.state.lock().transfers.add(ticket);
-        let pending = Pending { ticket, blob, block, start, bytes, sent: 0 };
+        let pending = Pending { ticket, transfer, block, start, bytes, sent: 0 };
         self.bulk.lock().pending.push_back(pending);
         self.send_bulk.notify_one();
     }
@@ -147,12 +147,12 @@ impl Link {
     pub(super) fn download(
         &self,
         ticket: Ticket,
-        blob: BlobId,
+        transfer: TransferId,
         block: Arc<HostBlock>,
         start: usize,
         bytes: usize,
     ) {
-        self.state.lock().transfers.add_download(ticket, blob, block, start, bytes);
+        self.state.lock().transfers.add_download(ticket, transfer, block, start, bytes);
     }
 
     /// Copies the next bytes of uploads to the bulk lane, and takes the frames to send next. Returns `None` if there are
@@ -277,7 +277,7 @@ impl Link {
     /// The bytes are not those that come next.
     pub(super) fn chunk(&self, chunk: &Chunk<'_>) -> Result<(), SessionError> {
         let place =
-            self.state.lock().transfers.place(chunk.blob, chunk.offset, chunk.bytes.len())?;
+            self.state.lock().transfers.place(chunk.transfer, chunk.offset, chunk.bytes.len())?;
         let Some(place) = place else { return Ok(()) };
         let range = place.start..place.start + chunk.bytes.len();
         // SAFETY: this carries out the download that names these bytes. The client touches them only when progress covers
@@ -285,7 +285,7 @@ impl Link {
         if let Some(bytes) = unsafe { place.block.shared_bytes_mut(range) } {
             bytes.copy_from_slice(chunk.bytes);
         }
-        let progress = self.state.lock().transfers.landed(chunk.blob, &place);
+        let progress = self.state.lock().transfers.landed(chunk.transfer, &place);
         self.deliver(progress);
         Ok(())
     }
@@ -355,7 +355,7 @@ impl Bulk {
         // that progress back until the upload is finished. A session that ends removes its uploads first.
         let bytes = unsafe { upload.block.shared_bytes() };
         let bytes = bytes.get(start..start + count).unwrap_or_default();
-        let chunk = Chunk { blob: upload.blob, offset: upload.sent as u64, bytes };
+        let chunk = Chunk { transfer: upload.transfer, offset: upload.sent as u64, bytes };
         self.outgoing.push(Chunk::OPCODE, |out| chunk.encode(out));
         upload.sent += count;
         let finished = (upload.sent >= upload.bytes).then_some(upload.ticket);

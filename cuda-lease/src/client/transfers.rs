@@ -8,7 +8,7 @@ use cuda_core::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::{session::SessionError, wire::BlobId};
+use crate::{session::SessionError, wire::TransferId};
 
 /// The copies of a session whose bytes are not all sent or received, and the progress of its streams.
 ///
@@ -16,7 +16,7 @@ use crate::{session::SessionError, wire::BlobId};
 /// unfinished copy on, because the client may reuse the host memory of a copy as soon as progress covers it.
 #[derive(Default)]
 pub(super) struct Transfers {
-    downloads: FxHashMap<BlobId, Download>,
+    downloads: FxHashMap<TransferId, Download>,
     streams: FxHashMap<StreamId, Stream>,
     /// The bytes that travel with their commands.
     inline: u64,
@@ -60,14 +60,14 @@ impl Transfers {
     pub(super) fn add_download(
         &mut self,
         ticket: Ticket,
-        blob: BlobId,
+        transfer: TransferId,
         block: Arc<HostBlock>,
         start: usize,
         bytes: usize,
     ) {
         if bytes > 0 {
             self.add(ticket);
-            self.downloads.insert(blob, Download { ticket, block, start, bytes, received: 0 });
+            self.downloads.insert(transfer, Download { ticket, block, start, bytes, received: 0 });
         }
     }
 
@@ -92,14 +92,15 @@ impl Transfers {
     /// The bytes are not those that come next.
     pub(super) fn place(
         &mut self,
-        blob: BlobId,
+        transfer: TransferId,
         offset: u64,
         bytes: usize,
     ) -> Result<Option<Place>, SessionError> {
-        let Some(download) = self.downloads.get_mut(&blob) else { return Ok(None) };
+        let Some(download) = self.downloads.get_mut(&transfer) else { return Ok(None) };
         let left = download.bytes - download.received;
         if offset != download.received as u64 || bytes > left {
-            let message = format!("{bytes} bytes at {offset} of download {} came unasked", blob.0);
+            let message =
+                format!("{bytes} bytes at {offset} of download {} came unasked", transfer.0);
             return Err(SessionError::Command(message));
         }
         let start = download.start + download.received;
@@ -109,11 +110,15 @@ impl Transfers {
     }
 
     /// Records that the bytes of a place were written. Returns progress to pass on.
-    pub(super) fn landed(&mut self, blob: BlobId, place: &Place) -> Option<(StreamId, u64)> {
+    pub(super) fn landed(
+        &mut self,
+        transfer: TransferId,
+        place: &Place,
+    ) -> Option<(StreamId, u64)> {
         if !place.is_last {
             return None;
         }
-        self.downloads.remove(&blob);
+        self.downloads.remove(&transfer);
         self.finish(place.ticket)
     }
 
@@ -193,30 +198,30 @@ mod tests {
     fn progress_waits_for_the_bytes_of_downloads() {
         let mut transfers = Transfers::default();
         let block = Arc::new(HostBlock::heap(64).unwrap());
-        transfers.add_download(ticket(2), BlobId(9), block, 16, 8);
+        transfers.add_download(ticket(2), TransferId(9), block, 16, 8);
         assert_eq!(transfers.progress(StreamId(1), 3), Some((StreamId(1), 1)));
-        let first = transfers.place(BlobId(9), 0, 3).unwrap().unwrap();
-        assert_eq!((first.start, transfers.landed(BlobId(9), &first)), (16, None));
-        let last = transfers.place(BlobId(9), 3, 5).unwrap().unwrap();
+        let first = transfers.place(TransferId(9), 0, 3).unwrap().unwrap();
+        assert_eq!((first.start, transfers.landed(TransferId(9), &first)), (16, None));
+        let last = transfers.place(TransferId(9), 3, 5).unwrap().unwrap();
         assert_eq!(last.start, 19);
-        assert_eq!(transfers.landed(BlobId(9), &last), Some((StreamId(1), 3)));
-        assert!(transfers.place(BlobId(9), 8, 1).unwrap().is_none());
+        assert_eq!(transfers.landed(TransferId(9), &last), Some((StreamId(1), 3)));
+        assert!(transfers.place(TransferId(9), 8, 1).unwrap().is_none());
     }
 
     #[test]
     fn bytes_that_were_not_requested_are_an_error() {
         let mut transfers = Transfers::default();
         let block = Arc::new(HostBlock::heap(64).unwrap());
-        transfers.add_download(ticket(1), BlobId(9), block, 0, 8);
-        assert!(transfers.place(BlobId(9), 1, 2).is_err());
-        assert!(transfers.place(BlobId(9), 0, 9).is_err());
+        transfers.add_download(ticket(1), TransferId(9), block, 0, 8);
+        assert!(transfers.place(TransferId(9), 1, 2).is_err());
+        assert!(transfers.place(TransferId(9), 0, 9).is_err());
     }
 
     #[test]
     fn failed_download_holds_nothing_back() {
         let mut transfers = Transfers::default();
         let block = Arc::new(HostBlock::heap(64).unwrap());
-        transfers.add_download(ticket(1), BlobId(9), block, 0, 8);
+        transfers.add_download(ticket(1), TransferId(9), block, 0, 8);
         assert_eq!(transfers.progress(StreamId(1), 1), None);
         assert_eq!(transfers.failed(ticket(1)), Some((StreamId(1), 1)));
     }

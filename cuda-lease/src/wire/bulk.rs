@@ -1,13 +1,13 @@
 //! Bulk data: the bytes of uploads and downloads, in chunks.
 
-use super::{BlobId, Field, Reader, WireError, Writer, opcode};
+use super::{Field, Reader, TransferId, WireError, Writer, opcode};
 
-/// A part of the bytes of an upload or download. The chunks of one blob are sent in order.
+/// A part of the bytes of an upload or download. The chunks of one transfer are sent in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// The blob that the upload or download names.
-    pub blob: BlobId,
-    /// The offset of the chunk in the blob, in bytes.
+    /// The upload or download.
+    pub transfer: TransferId,
+    /// The offset of the chunk in the transfer, in bytes.
     pub offset: u64,
     /// The bytes: the rest of the frame.
     pub bytes: &'a [u8],
@@ -22,7 +22,7 @@ impl<'a> Chunk<'a> {
 
     /// Appends the body of this message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        Writer::new(out).put(self.blob).put(self.offset).put_raw(self.bytes);
+        Writer::new(out).put(self.transfer).put(self.offset).put_raw(self.bytes);
     }
 
     /// Reads a body of this message.
@@ -31,16 +31,16 @@ impl<'a> Chunk<'a> {
     /// An error if the bytes end, or a chunk has more than [`Chunk::LIMIT`] bytes.
     pub fn decode(body: &'a [u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(body);
-        let (blob, offset, bytes) = (r.get()?, r.get()?, r.rest());
+        let (transfer, offset, bytes) = (r.get()?, r.get()?, r.rest());
         if bytes.len() > Self::LIMIT {
             let (length, limit) = (bytes.len() as u64, Self::LIMIT as u64);
             return Err(WireError::TooLong { what: "a chunk", length, limit });
         }
-        Ok(Self { blob, offset, bytes })
+        Ok(Self { transfer, offset, bytes })
     }
 }
 
-impl Field for BlobId {
+impl Field for TransferId {
     fn put(&self, w: &mut Writer<'_>) {
         w.put(self.0);
     }

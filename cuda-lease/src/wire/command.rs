@@ -13,7 +13,7 @@ use super::{
 
 /// The id of one upload or download. The client chooses it and never reuses it in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct BlobId(pub u64);
+pub struct TransferId(pub u64);
 
 /// The BLAKE3 hash of a blob, which is the image of a module.
 pub type Hash = [u8; 32];
@@ -121,7 +121,7 @@ pub enum Command<'a> {
     },
 }
 
-/// One step of work, as [`Work`](cuda_core::protocol::Work), with the host bytes by value or by blob.
+/// One step of work, as [`Work`](cuda_core::protocol::Work), with the host bytes inline or as a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step<'a> {
     /// Orders the stream after the tickets of the submission.
@@ -138,7 +138,7 @@ pub enum Step<'a> {
         /// Destination.
         to: Region,
         /// The id of the upload.
-        blob: BlobId,
+        transfer: TransferId,
         /// Their number.
         bytes: u64,
     },
@@ -147,7 +147,7 @@ pub enum Step<'a> {
         /// Source.
         from: Region,
         /// The id of the download.
-        blob: BlobId,
+        transfer: TransferId,
         /// Their number.
         bytes: u64,
     },
@@ -286,8 +286,8 @@ impl<'a> Step<'a> {
         match self {
             Step::Join => w,
             Step::Write { to, bytes } => w.put(*to).put_bytes(bytes),
-            Step::WriteBulk { to, blob, bytes } => w.put(*to).put(*blob).put(*bytes),
-            Step::Read { from, blob, bytes } => w.put(*from).put(*blob).put(*bytes),
+            Step::WriteBulk { to, transfer, bytes } => w.put(*to).put(*transfer).put(*bytes),
+            Step::Read { from, transfer, bytes } => w.put(*from).put(*transfer).put(*bytes),
             Step::Copy { from, to, bytes } => w.put(*from).put(*to).put(*bytes),
             Step::Fill { to, pattern, count } => w.put(*to).put(*pattern).put(*count),
             Step::Timestamp { to } => w.put(*to),
@@ -305,9 +305,9 @@ impl<'a> Step<'a> {
             opcode::JOIN => Step::Join,
             opcode::MEM_WRITE => Step::Write { to: r.get()?, bytes: r.get_bytes()? },
             opcode::MEM_WRITE_BULK => {
-                Step::WriteBulk { to: r.get()?, blob: r.get()?, bytes: r.get()? }
+                Step::WriteBulk { to: r.get()?, transfer: r.get()?, bytes: r.get()? }
             }
-            opcode::MEM_READ => Step::Read { from: r.get()?, blob: r.get()?, bytes: r.get()? },
+            opcode::MEM_READ => Step::Read { from: r.get()?, transfer: r.get()?, bytes: r.get()? },
             opcode::MEM_COPY => Step::Copy { from: r.get()?, to: r.get()?, bytes: r.get()? },
             opcode::MEM_FILL => Step::Fill { to: r.get()?, pattern: r.get()?, count: r.get()? },
             opcode::TIMESTAMP => Step::Timestamp { to: r.get()? },

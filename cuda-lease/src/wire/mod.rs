@@ -30,7 +30,7 @@ pub use byte_size::{ByteSizeError, parse_bytes};
 #[cfg(feature = "node")]
 pub(crate) use codec::message;
 pub use codec::{Field, Reader, TEXT_LIMIT, WireError, Writer};
-pub use command::{BlobId, Command, Hash, ImageKind, Query, Step};
+pub use command::{Command, Hash, ImageKind, Query, Step, TransferId};
 pub use cuda_core::protocol::Status;
 pub use event::{Event, QueryReply};
 pub use frame::{

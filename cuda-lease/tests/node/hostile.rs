@@ -8,8 +8,8 @@ use cuda_core::{
 use cuda_lease::{
     Lease,
     wire::{
-        Attached, BlobId, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane,
-        PutBlob, Refused, Renew, Renewed, Step, Writer,
+        Attached, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane, PutBlob,
+        Refused, Renew, Renewed, Step, TransferId, Writer,
     },
 };
 
@@ -213,7 +213,7 @@ fn huge_sizes_are_refused_without_an_allocation() {
         let all = Command::Allocate { id: AllocId(1), bytes: u64::MAX, at: ticket(1) };
         command(&mut stream, 2, all).await;
         let region = Region { alloc: AllocId(1), offset: 0 };
-        let read = Step::Read { from: region, blob: BlobId(1), bytes: u64::MAX };
+        let read = Step::Read { from: region, transfer: TransferId(1), bytes: u64::MAX };
         let read = Command::Submit { ticket: ticket(2), after: Vec::new(), step: read };
         command(&mut stream, 3, read).await;
         let (opcode, body) = stream.reply().await.unwrap();
@@ -244,7 +244,7 @@ fn bulk_bytes_without_an_upload_are_bounded() {
         let bytes = vec![0; Chunk::LIMIT];
         let flood = async {
             for sequence in 1..=1024 {
-                let chunk = Chunk { blob: BlobId(5), offset: 0, bytes: &bytes };
+                let chunk = Chunk { transfer: TransferId(5), offset: 0, bytes: &bytes };
                 bulk.frame(Chunk::OPCODE, 1, sequence, |out| chunk.encode(out)).await;
             }
         };
@@ -267,11 +267,11 @@ fn slow_reader_occupies_bounded_memory() {
         let allocate = Command::Allocate { id: AllocId(1), bytes, at: ticket(1) };
         command(&mut commands, 2, allocate).await;
         let before = memory(node);
-        for blob in 1..=512u64 {
+        for transfer in 1..=512u64 {
             let region = Region { alloc: AllocId(1), offset: 0 };
-            let step = Step::Read { from: region, blob: BlobId(blob), bytes };
-            let read = Command::Submit { ticket: ticket(blob + 1), after: Vec::new(), step };
-            command(&mut commands, blob + 2, read).await;
+            let step = Step::Read { from: region, transfer: TransferId(transfer), bytes };
+            let read = Command::Submit { ticket: ticket(transfer + 1), after: Vec::new(), step };
+            command(&mut commands, transfer + 2, read).await;
         }
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         assert!(memory(node) < before + (256 << 20), "{before} bytes before");
@@ -289,11 +289,11 @@ fn slow_reader_of_small_downloads_occupies_bounded_memory() {
         let allocate = Command::Allocate { id: AllocId(1), bytes, at: ticket(1) };
         command(&mut commands, 2, allocate).await;
         let before = memory(node);
-        for blob in 1..=40_000u64 {
+        for transfer in 1..=40_000u64 {
             let region = Region { alloc: AllocId(1), offset: 0 };
-            let step = Step::Read { from: region, blob: BlobId(blob), bytes };
-            let read = Command::Submit { ticket: ticket(blob + 1), after: Vec::new(), step };
-            command(&mut commands, blob + 2, read).await;
+            let step = Step::Read { from: region, transfer: TransferId(transfer), bytes };
+            let read = Command::Submit { ticket: ticket(transfer + 1), after: Vec::new(), step };
+            command(&mut commands, transfer + 2, read).await;
         }
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         assert!(memory(node) < before + (256 << 20), "{before} bytes before");

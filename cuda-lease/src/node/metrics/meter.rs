@@ -98,7 +98,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::wire::{BlobId, Command, Step, frames_in, put_frame};
+    use crate::wire::{Command, Step, TransferId, frames_in, put_frame};
 
     #[test]
     fn bytes_and_operations_count_for_the_lease_and_its_node() {
@@ -110,7 +110,7 @@ mod tests {
             let command = Command::Submit { ticket, after: vec![ticket], step };
             put_frame(&mut frames, command.opcode(), 1, 1, |out| command.encode(out));
         }
-        let chunk = Chunk { blob: BlobId(1), offset: 0, bytes: &[0; 100] };
+        let chunk = Chunk { transfer: TransferId(1), offset: 0, bytes: &[0; 100] };
         put_frame(&mut frames, Chunk::OPCODE, 1, 1, |out| chunk.encode(out));
         let mut tally = Tally::default();
         frames_in(&frames).for_each(|frame| tally.add(&frame));

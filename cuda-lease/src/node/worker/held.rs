@@ -8,7 +8,7 @@ use cuda_core::{
 };
 
 use super::staging::Staged;
-use crate::wire::BlobId;
+use crate::wire::TransferId;
 
 /// A command in the order of a stream.
 pub(super) struct Item {
@@ -44,8 +44,8 @@ pub(super) enum Task {
 pub(super) struct Upload {
     pub(super) number: u64,
     pub(super) to: Region,
-    /// The blob whose chunks bring the bytes. `None` if they came with the command.
-    pub(super) blob: Option<BlobId>,
+    /// The transfer whose chunks bring the bytes. `None` if they came with the command.
+    pub(super) transfer: Option<TransferId>,
     pub(super) bytes: u64,
     /// The bytes that were submitted.
     pub(super) submitted: u64,
@@ -60,14 +60,14 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    pub(super) fn new(number: u64, to: Region, blob: Option<BlobId>, bytes: u64) -> Self {
+    pub(super) fn new(number: u64, to: Region, transfer: Option<TransferId>, bytes: u64) -> Self {
         let (submitted, arrived, pieces, is_refused, error) = Default::default();
-        Self { number, to, blob, bytes, submitted, arrived, pieces, is_refused, error }
+        Self { number, to, transfer, bytes, submitted, arrived, pieces, is_refused, error }
     }
 
-    /// Whether the bytes of `blob` belong to this upload. A later upload may use the id of a complete one.
-    pub(super) fn brings(&self, blob: BlobId) -> bool {
-        self.blob == Some(blob) && self.arrived < self.bytes
+    /// Whether the bytes of `transfer` belong to this upload. A later upload may use the id of a complete one.
+    pub(super) fn brings(&self, transfer: TransferId) -> bool {
+        self.transfer == Some(transfer) && self.arrived < self.bytes
     }
 }
 
@@ -75,7 +75,7 @@ impl Upload {
 pub(super) struct Download {
     pub(super) number: u64,
     pub(super) from: Region,
-    pub(super) blob: BlobId,
+    pub(super) transfer: TransferId,
     pub(super) bytes: u64,
     /// The bytes that were submitted.
     pub(super) submitted: u64,

@@ -215,7 +215,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{BlobId, FrameBuffer, QueryReply};
+    use crate::wire::{FrameBuffer, QueryReply, TransferId};
 
     fn events(outbox: &Outbox) -> Vec<Event> {
         let (mut out, mut buffer) = (Vec::new(), FrameBuffer::default());
@@ -256,7 +256,7 @@ mod tests {
         let outbox = Outbox::default();
         let bytes = [0; 16 << 10];
         while outbox.takes_downloads() {
-            outbox.push_chunk(&Chunk { blob: BlobId(1), offset: 0, bytes: &bytes });
+            outbox.push_chunk(&Chunk { transfer: TransferId(1), offset: 0, bytes: &bytes });
         }
         let mut out = Vec::new();
         let wake = outbox.wait(&mut out);
@@ -274,7 +274,7 @@ mod tests {
         outbox.set_commands(commands.try_clone().unwrap());
         let bytes = vec![0; 256 << 10];
         for _ in 0..2 * LIMIT / bytes.len() {
-            outbox.push_chunk(&Chunk { blob: BlobId(1), offset: 0, bytes: &bytes });
+            outbox.push_chunk(&Chunk { transfer: TransferId(1), offset: 0, bytes: &bytes });
             assert!(outbox.queue.lock().frames.len() <= LIMIT + bytes.len() + (1 << 10));
         }
         // The socket of commands is at its end.

@@ -19,14 +19,14 @@ use super::{
     staging::Staged,
     telemetry::Telemetry,
 };
-use crate::wire::{BlobId, Chunk, Event};
+use crate::wire::{Chunk, Event, TransferId};
 
 /// Downloads up to this number of bytes travel with the events. Longer ones travel on the bulk lane.
 pub(super) const SMALL: u64 = 16 << 10;
 
 /// The bytes of a download, in staging memory.
 pub(super) struct Landing {
-    pub(super) blob: BlobId,
+    pub(super) transfer: TransferId,
     pub(super) offset: u64,
     pub(super) bytes: usize,
     pub(super) block: Staged,
@@ -247,10 +247,10 @@ impl Reports {
             _ = self.bulk.send(landing);
             return;
         }
-        let (blob, offset) = (landing.blob, landing.offset);
+        let (transfer, offset) = (landing.transfer, landing.offset);
         // SAFETY: the download is complete, and no other submission names the block.
         let bytes = unsafe { landing.block.block().shared_bytes() };
-        self.outbox.push_chunk(&Chunk { blob, offset, bytes: &bytes[..landing.bytes] });
+        self.outbox.push_chunk(&Chunk { transfer, offset, bytes: &bytes[..landing.bytes] });
     }
 
     fn failed(&self, ticket: Ticket, error: Error) {

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     session::SessionError,
-    wire::{BlobId, Chunk, Command, Event, Frame, put_frame},
+    wire::{Chunk, Command, Event, Frame, TransferId, put_frame},
 };
 
 /// A worker whose device is open, and that has no lease yet.
@@ -234,7 +234,7 @@ fn write_downloads(
         let bytes = unsafe { landing.block.block().shared_bytes() };
         for (index, bytes) in bytes[..landing.bytes].chunks(Chunk::LIMIT).enumerate() {
             let offset = landing.offset + (index * Chunk::LIMIT) as u64;
-            let chunk = Chunk { blob: landing.blob, offset, bytes };
+            let chunk = Chunk { transfer: landing.transfer, offset, bytes };
             put_frame(&mut out, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
         }
         drop(landing);
@@ -273,7 +273,7 @@ fn read_uploads(socket: &UnixStream, engine: &Engine, broke: impl FnOnce(Session
 
 /// A piece of an upload, and the bytes in it.
 struct Filling {
-    blob: BlobId,
+    transfer: TransferId,
     piece: Staged,
     filled: usize,
 }
@@ -289,27 +289,29 @@ fn add(
 ) -> Result<bool, SessionError> {
     let mut bytes = chunk.bytes;
     while !bytes.is_empty() {
-        let Some((arrived, left)) = engine.expected(chunk.blob) else { return Ok(false) };
+        let Some((arrived, left)) = engine.expected(chunk.transfer) else { return Ok(false) };
         let wanted = left.min(PIECE as u64) as usize;
         let mut current = match filling.take() {
             Some(current) => current,
             None => match engine.staging().take(wanted) {
                 None => return Ok(false),
                 Some(Err(error)) => return Err(SessionError::Command(error.to_string())),
-                Some(Ok(piece)) => Filling { blob: chunk.blob, piece, filled: 0 },
+                Some(Ok(piece)) => Filling { transfer: chunk.transfer, piece, filled: 0 },
             },
         };
         let offset = chunk.offset + (chunk.bytes.len() - bytes.len()) as u64;
-        if current.blob != chunk.blob || arrived + current.filled as u64 != offset {
-            let blob = chunk.blob.0;
-            return Err(SessionError::Command(format!("bytes of upload {blob} came out of order")));
+        if current.transfer != chunk.transfer || arrived + current.filled as u64 != offset {
+            let transfer = chunk.transfer.0;
+            return Err(SessionError::Command(format!(
+                "bytes of upload {transfer} came out of order"
+            )));
         }
         let count = bytes.len().min(wanted - current.filled);
         current.piece.fill(current.filled, &bytes[..count]);
         current.filled += count;
         bytes = &bytes[count..];
         if current.filled == wanted {
-            engine.piece(current.blob, current.piece, current.filled);
+            engine.piece(current.transfer, current.piece, current.filled);
         } else {
             *filling = Some(current);
         }

@@ -17,7 +17,7 @@ use cuda_cpu::{CpuOptions, CpuProvider};
 use cuda_lease::{
     node::worker::{self, Assign, Drain, Drained, WorkerBlob},
     wire::{
-        BlobId, Chunk, Command, Event, Frame, FrameBuffer, ImageKind, Limits, Query, Step,
+        Chunk, Command, Event, Frame, FrameBuffer, ImageKind, Limits, Query, Step, TransferId,
         put_frame,
     },
 };
@@ -276,13 +276,13 @@ impl Client {
             2 => {
                 let (to, bytes) = (region(input), input.one_of(&LENGTHS[..9]));
                 self.next_blob += 1;
-                let blob = BlobId(self.next_blob);
-                self.upload(blob, bytes, input);
-                Step::WriteBulk { to, blob, bytes }
+                let transfer = TransferId(self.next_blob);
+                self.upload(transfer, bytes, input);
+                Step::WriteBulk { to, transfer, bytes }
             }
             3 => {
                 let (from, bytes) = (region(input), input.one_of(&LENGTHS));
-                Step::Read { from, blob: BlobId(u64::from(input.byte())), bytes }
+                Step::Read { from, transfer: TransferId(u64::from(input.byte())), bytes }
             }
             4 => {
                 let (from, to) = (region(input), region(input));
@@ -299,12 +299,12 @@ impl Client {
     }
 
     /// Sends the bytes of an upload in its chunks, with a fault in rare cases.
-    fn upload(&mut self, blob: BlobId, bytes: u64, input: &mut Input<'_>) {
+    fn upload(&mut self, transfer: TransferId, bytes: u64, input: &mut Input<'_>) {
         let step = input.one_of(&[Chunk::LIMIT, 100_000, 1 << 16]);
         let shift = u64::from(input.byte() == 255);
-        let data = vec![blob.0 as u8; bytes as usize];
+        let data = vec![transfer.0 as u8; bytes as usize];
         for (index, bytes) in data.chunks(step).enumerate() {
-            let chunk = Chunk { blob, offset: (index * step) as u64 + shift, bytes };
+            let chunk = Chunk { transfer, offset: (index * step) as u64 + shift, bytes };
             put_frame(&mut self.chunks, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
         }
     }

@@ -17,19 +17,19 @@ use crate::{
         staging::{PIECE, Staged},
     },
     session::SessionError,
-    wire::BlobId,
+    wire::TransferId,
 };
 
 impl Engine {
     /// Waits until the command of an upload has arrived. Returns the bytes of the upload that have arrived, and those that
     /// are still to come. Returns `None` at the end of the session.
-    pub(in crate::node::worker) fn expected(&self, blob: BlobId) -> Option<(u64, u64)> {
+    pub(in crate::node::worker) fn expected(&self, transfer: TransferId) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
         loop {
             if state.is_closed {
                 return None;
             }
-            if let Some(upload) = state.upload(blob) {
+            if let Some(upload) = state.upload(transfer) {
                 return Some((upload.arrived, upload.bytes - upload.arrived));
             }
             self.announced.wait(&mut state);
@@ -37,17 +37,17 @@ impl Engine {
     }
 
     /// Takes the next `bytes` bytes of an upload that is [`expected`](Self::expected).
-    pub(in crate::node::worker) fn piece(&self, blob: BlobId, piece: Staged, bytes: usize) {
+    pub(in crate::node::worker) fn piece(&self, transfer: TransferId, piece: Staged, bytes: usize) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let Some(upload) = state.upload(blob) else { return };
+        let Some(upload) = state.upload(transfer) else { return };
         upload.arrived += bytes as u64;
         let is_complete = upload.arrived >= upload.bytes;
         if !upload.is_refused {
             upload.pieces.push_back((piece, bytes));
         }
         if is_complete {
-            state.uploads.remove(&blob);
+            state.uploads.remove(&transfer);
         }
         self.advance(state);
     }
@@ -152,7 +152,7 @@ impl Engine {
             let to = HostRegion { block: block.block().id(), offset: 0 };
             let host = [block.block().clone()];
             let landing = Landing {
-                blob: download.blob,
+                transfer: download.transfer,
                 offset: download.submitted,
                 bytes: bytes as usize,
                 block,

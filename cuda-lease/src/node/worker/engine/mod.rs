@@ -190,21 +190,21 @@ impl Engine {
     ) -> Result<(), SessionError> {
         let number = ticket.number;
         let task = match step {
-            Step::WriteBulk { to, blob, bytes } => {
-                if bytes > 0 && state.uploads.insert(blob, ticket.stream).is_some() {
+            Step::WriteBulk { to, transfer, bytes } => {
+                if bytes > 0 && state.uploads.insert(transfer, ticket.stream).is_some() {
                     return Err(violation(format!(
                         "the id of upload {} is already in use",
-                        blob.0
+                        transfer.0
                     )));
                 }
                 self.announced.notify_all();
-                Task::Upload(Upload::new(number, to, Some(blob), bytes))
+                Task::Upload(Upload::new(number, to, Some(transfer), bytes))
             }
             Step::Write { to, bytes } => {
                 return self.write(state, ticket, after, to, bytes);
             }
-            Step::Read { from, blob, bytes } => {
-                Task::Download(Download { number, from, blob, bytes, submitted: 0 })
+            Step::Read { from, transfer, bytes } => {
+                Task::Download(Download { number, from, transfer, bytes, submitted: 0 })
             }
             other => {
                 let work = plain(other)?;

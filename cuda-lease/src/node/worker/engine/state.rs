@@ -16,7 +16,7 @@ use crate::{
         telemetry::Sampler,
     },
     session::SessionError,
-    wire::BlobId,
+    wire::TransferId,
 };
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) newest_stream: Option<StreamId>,
     pub(super) modules: Modules,
     /// The streams of uploads whose bytes have not all arrived.
-    pub(super) uploads: FxHashMap<BlobId, StreamId>,
+    pub(super) uploads: FxHashMap<TransferId, StreamId>,
     pub(super) objects: Objects,
     pub(super) held: usize,
     /// Resets that were requested, and the queries of those that wait for earlier commands.
@@ -54,10 +54,10 @@ pub(super) struct Stream {
 
 impl State {
     /// The upload whose bytes are arriving.
-    pub(super) fn upload(&mut self, blob: BlobId) -> Option<&mut Upload> {
-        let stream = self.streams.get_mut(self.uploads.get(&blob)?)?;
+    pub(super) fn upload(&mut self, transfer: TransferId) -> Option<&mut Upload> {
+        let stream = self.streams.get_mut(self.uploads.get(&transfer)?)?;
         stream.held.iter_mut().find_map(|item| match &mut item.task {
-            Task::Upload(upload) if upload.brings(blob) => Some(upload),
+            Task::Upload(upload) if upload.brings(transfer) => Some(upload),
             _ => None,
         })
     }

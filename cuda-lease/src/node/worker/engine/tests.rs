@@ -15,7 +15,7 @@ use cuda_core::{
 };
 
 use super::*;
-use crate::{node::worker::reports::Sink, wire::BlobId};
+use crate::{node::worker::reports::Sink, wire::TransferId};
 
 /// The most submissions that the backend has at a time.
 const BACKLOG: u64 = 4;
@@ -161,8 +161,11 @@ fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
 #[test]
 fn no_command_follows_the_retirement_of_its_stream() {
     let engine = engine();
-    let upload =
-        Step::WriteBulk { to: Region { alloc: AllocId(1), offset: 0 }, blob: BlobId(1), bytes: 8 };
+    let upload = Step::WriteBulk {
+        to: Region { alloc: AllocId(1), offset: 0 },
+        transfer: TransferId(1),
+        bytes: 8,
+    };
     let ticket = Ticket { stream: STREAM, number: 1 };
     // The bytes do not come, so the retirement is held behind the upload.
     engine.command(Command::Submit { ticket, after: Vec::new(), step: upload }).unwrap();
@@ -193,10 +196,10 @@ fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
     submit(2, Step::Write { to, bytes: &[1; 4] });
     // A client may use 0, and may use the id of an upload again whose bytes have arrived.
     for bytes in [8, 16] {
-        submit(bytes / 8 + 2, Step::WriteBulk { to, blob: BlobId(0), bytes });
-        assert_eq!(engine.expected(BlobId(0)), Some((0, bytes)));
+        submit(bytes / 8 + 2, Step::WriteBulk { to, transfer: TransferId(0), bytes });
+        assert_eq!(engine.expected(TransferId(0)), Some((0, bytes)));
         let piece = engine.staging().take(bytes as usize).unwrap().unwrap();
-        engine.piece(BlobId(0), piece, bytes as usize);
+        engine.piece(TransferId(0), piece, bytes as usize);
     }
 }
 
