@@ -29,6 +29,10 @@ use cuda_lease::{
     },
     wire::parse_bytes,
 };
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 /// Serves leases of this machine's devices.
 #[derive(Parser)]
@@ -237,11 +241,12 @@ fn serve(args: NodeArgs) -> Result<()> {
     options.operator_socket = args.operator_socket.clone();
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;
+    let signals = Signals::new()?;
     println!("listening on {}", node.address());
     if let Some(address) = node.metrics_address() {
         println!("status on http://{address}/");
     }
-    wait(&node, &args)
+    signals.wait(&node, &args)
 }
 
 /// Checks options that limit each other.
@@ -320,33 +325,54 @@ fn quotas(args: &NodeArgs) -> Result<Quotas> {
     Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
 }
 
-/// Serves until a signal ends the node.
-fn wait(node: &Node, args: &NodeArgs) -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error: std::io::Error| Error::host("failed to wait for signals", &error);
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    runtime.block_on(async {
-        let mut end = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut reload = signal(SignalKind::hangup()).map_err(failed)?;
-        loop {
-            tokio::select! {
-                _ = end.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
-                _ = reload.recv() => match quotas(args) {
-                    Ok(quotas) => {
-                        node.set_quotas(quotas);
-                        match &args.quotas {
-                            Some(file) => tracing::info!(file = %file.display(), "the quotas were read again"),
-                            None => tracing::info!("no quotas to read: the node has no --quotas"),
-                        }
-                    }
-                    Err(error) => tracing::error!(%error, "the earlier quotas stay in force"),
-                },
+/// The signals of a node. From its creation on, SIGHUP does not end the process.
+struct Signals {
+    runtime: Runtime,
+    end: Signal,
+    interrupt: Signal,
+    reload: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let failed =
+            |error: std::io::Error| Error::host("failed to prepare the wait for signals", &error);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let entered = runtime.enter();
+        let end = signal(SignalKind::terminate()).map_err(failed)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let reload = signal(SignalKind::hangup()).map_err(failed)?;
+        drop(entered);
+        Ok(Self { runtime, end, interrupt, reload })
+    }
+
+    /// Serves until a signal ends the node.
+    fn wait(mut self, node: &Node, args: &NodeArgs) -> Result<()> {
+        self.runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = self.end.recv() => return Ok(()),
+                    _ = self.interrupt.recv() => return Ok(()),
+                    _ = self.reload.recv() => reload(node, args),
+                }
             }
+        })
+    }
+}
+
+/// Reads the quotas again.
+fn reload(node: &Node, args: &NodeArgs) {
+    let Some(file) = &args.quotas else {
+        return tracing::info!("SIGHUP has no effect without --quotas");
+    };
+    match quotas(args) {
+        Ok(quotas) => {
+            node.set_quotas(quotas);
+            tracing::info!(file = %file.display(), "the quotas were read again");
         }
-    })
+        Err(error) => tracing::error!(%error, "the earlier quotas stay in force"),
+    }
 }
 
 fn bytes(text: &str) -> std::result::Result<u64, String> {

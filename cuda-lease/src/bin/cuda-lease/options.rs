@@ -106,11 +106,11 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 /// The terms of a lease.
@@ -161,10 +161,6 @@ impl From<Class> for Exclusivity {
 
 #[derive(Debug, Args)]
 pub(crate) struct AllocArgs {
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
-    #[command(flatten)]
-    pub(crate) terms: TermsArgs,
     /// Writes the lease to a file that `renew`, `free` and `submit` take. Only you can read it.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -174,6 +170,10 @@ pub(crate) struct AllocArgs {
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) terms: TermsArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 /// An allocated lease.
@@ -191,8 +191,6 @@ pub(crate) struct LeaseArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RenewArgs {
     #[command(flatten)]
-    pub(crate) node: NodeArgs,
-    #[command(flatten)]
     pub(crate) lease: LeaseArgs,
     /// The time of the lease from now on, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -201,21 +199,21 @@ pub(crate) struct RenewArgs {
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FreeArgs {
     #[command(flatten)]
-    pub(crate) node: NodeArgs,
-    #[command(flatten)]
     pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("code").args(["ptx", "cubin"]).required(true)))]
 pub(crate) struct SubmitArgs {
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
     /// The PTX file.
     #[arg(long, value_name = "FILE")]
     pub(crate) ptx: Option<PathBuf>,
@@ -269,12 +267,12 @@ pub(crate) struct SubmitArgs {
     pub(crate) timeout: Option<u64>,
     #[command(flatten)]
     pub(crate) terms: TermsArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
     /// The seconds between two updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
@@ -286,6 +284,8 @@ pub(crate) struct TopArgs {
     /// Prints one line of JSON for each update.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
