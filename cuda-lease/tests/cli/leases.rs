@@ -46,6 +46,14 @@ fn token_on_the_command_line_names_its_lease() {
     let token = renewed["token"].as_str().unwrap();
     place.iota(&format!("--token {token}")).done();
     place.run(&format!("free --token {token}")).done();
+    // A lease that is read from stdin is not written there.
+    let lease = place.run("alloc --json --min-vram 1MiB").done_with_json();
+    place.save("lease.json", lease.to_string());
+    let file = std::fs::File::open(place.path("lease.json")).unwrap();
+    let renew = place.command("renew --lease /dev/stdin").stdin(file).output().unwrap();
+    assert!(String::from_utf8(renew.stdout).unwrap().contains("\ntoken    lt1_"));
+    assert_eq!(place.load("lease.json"), lease.to_string().as_bytes());
+    place.run("free --lease lease.json").done();
     // Without a file the token is printed.
     assert!(place.run("alloc --min-vram 1MiB").done().contains("\ntoken    lt1_"));
 }

@@ -9,7 +9,7 @@ use indicatif::HumanBytes;
 use crate::{
     connect,
     options::{AllocArgs, FreeArgs, RenewArgs},
-    out_file::OutFile,
+    out_file::{self, OutFile},
     saved::{Certificates, Named, SavedLease, token_text},
 };
 
@@ -79,15 +79,19 @@ fn open_new(path: &Path) -> Result<OutFile, Failure> {
 /// Renews a lease. Replaces the token in its file.
 pub(crate) fn renew(args: &RenewArgs) -> Result<(), Failure> {
     let named = Named::required(&args.lease)?;
-    let client = connect::client(&named.node(&args.node))?;
+    let node = named.node(&args.node);
     let Named { lease, token, file } = named;
+    // A pipe or stdin cannot be replaced: the new token is printed.
+    let file = file.filter(|(path, _)| out_file::is_replaced(path));
+    let out = file.as_ref().map(|(path, _)| SavedLease::open(path)).transpose()?;
+    let client = connect::client(&node)?;
     let (token, left) = client.renew(lease, token, args.lease_secs)?;
     client.close();
     let (token, secs) = (token_text(&token)?, left.as_secs());
-    let file = match file {
-        Some((path, saved)) if path != Path::new("-") => {
+    let file = match (file, out) {
+        (Some((path, saved)), Some(out)) => {
             let saved = SavedLease { token: token.clone(), expires_in_secs: secs, ..saved };
-            saved.write(SavedLease::open(&path)?)?;
+            saved.write(out)?;
             Some(path)
         }
         _ => None,

@@ -84,6 +84,11 @@ impl Target {
     }
 }
 
+/// Whether there is a regular file at `path` that [`OutFile`] replaces.
+pub(crate) fn is_replaced(path: &Path) -> bool {
+    path.is_file() && !is_descriptor(path)
+}
+
 /// Whether the path stands for an open file of this process, such as `/dev/stdout`.
 fn is_descriptor(path: &Path) -> bool {
     let of_process = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
