@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use command_line::{Dimensions, dimensions};
 use cuda_lease::{Exclusivity, authority::DevelopmentCertificates, wire::parse_bytes};
 
-use crate::{format::Format, saved::Certificates};
+use crate::format::Format;
 
 const STATUSES: &str = "\
 Exit status:
@@ -44,7 +44,7 @@ pub(crate) struct Options {
 pub(crate) struct NodeArgs {
     /// The node [default: 127.0.0.1:5701].
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
-    node: Option<String>,
+    pub(crate) node: Option<String>,
     /// The authority that signs the node's certificate, a PEM file. Without it the node has to be on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
@@ -63,21 +63,6 @@ impl NodeArgs {
     /// The address of the node.
     pub(crate) fn address(&self) -> &str {
         self.node.as_deref().unwrap_or("127.0.0.1:5701")
-    }
-
-    /// Takes the node and the certificates of a lease, unless the command line names others.
-    pub(crate) fn of_lease(&self, node: &str, certificates: &Certificates) -> Self {
-        let mut of_lease = self.clone();
-        of_lease.node.get_or_insert_with(|| node.to_owned());
-        if self.ca.is_none() && self.cert.is_none() && self.key.is_none() {
-            let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
-            let Certificates { ca, cert, key, .. } = certificates;
-            (of_lease.ca, of_lease.cert, of_lease.key) = (path(ca), path(cert), path(key));
-        }
-        if self.server_name.is_none() {
-            of_lease.server_name = certificates.server_name.clone();
-        }
-        of_lease
     }
 }
 

@@ -140,10 +140,18 @@ impl Named {
 
     /// The node and the certificates of the lease. The options of the command line replace those in the file.
     pub(crate) fn node(&self, args: &NodeArgs) -> NodeArgs {
-        match &self.file {
-            Some((_, saved)) => args.of_lease(&saved.node, &saved.certificates),
-            None => args.clone(),
+        let mut node = args.clone();
+        let Some((_, SavedLease { node: address, certificates, .. })) = &self.file else {
+            return node;
+        };
+        node.node.get_or_insert_with(|| address.clone());
+        if args.ca.is_none() && args.cert.is_none() && args.key.is_none() {
+            let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+            let Certificates { ca, cert, key, .. } = certificates;
+            (node.ca, node.cert, node.key) = (path(ca), path(cert), path(key));
         }
+        node.server_name = node.server_name.or_else(|| certificates.server_name.clone());
+        node
     }
 
     /// As [`of`](Self::of), for a subcommand that requires a lease.
