@@ -29,7 +29,7 @@ impl Leases {
             let limit = state.table.quotas().of(&client.tenant).submits_per_second;
             if !state.rates.admit(&client.tenant, limit) {
                 let detail =
-                    format!("tenant {}: the limit of submits per second is {limit}; submit later", client.tenant);
+                    format!("tenant {} has {limit} submits per second; submit later", client.tenant);
                 return Err((Status::QuotaExceeded, detail));
             }
             let blobs = state.blobs_of(client);
