@@ -21,6 +21,8 @@ use thiserror::Error;
 use super::identity::{Tenant, TenantError};
 use super::pem::{self, PemError};
 
+mod kept;
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time before its creation from which a certificate is valid, so that peers with slow clocks accept it.
 const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
@@ -35,8 +37,8 @@ const NODE: &str = "node";
 /// | `node.pem`, `node.key` | the node's certificate for all hosts, if a host is given |
 /// | `TENANT.pem`, `TENANT.key` | the certificate of one client each, whose common name is the tenant |
 ///
-/// Keys are ECDSA P-256, and their files have mode 0600. No existing file is overwritten, unless
-/// [`replace`](DevelopmentCertificates::replace) is set. A node's certificate cannot
+/// Keys are ECDSA P-256, and their files have mode 0600. An existing file is an error, unless
+/// [`replace`](DevelopmentCertificates::replace) or [`keep`](DevelopmentCertificates::keep) is set. A node's certificate cannot
 /// act as a client, nor a client's as a node.
 ///
 /// ```no_run
@@ -55,6 +57,7 @@ pub struct DevelopmentCertificates {
     clients: Vec<String>,
     days: u32,
     replace: bool,
+    keep: bool,
 }
 
 /// The files that [`DevelopmentCertificates::create`] wrote.
@@ -105,6 +108,14 @@ pub enum DevelopmentCaError {
         /// The file.
         path: PathBuf,
     },
+    /// An existing certificate cannot be kept.
+    #[error("{} cannot be kept: {reason}; replace it, or use another directory", path.display())]
+    Unsuitable {
+        /// The file.
+        path: PathBuf,
+        /// The property that makes it unsuitable.
+        reason: String,
+    },
     /// The directory has only one of the authority's two files.
     #[error(
         "{} is missing, but the authority's other file exists; restore it, or use an empty directory",
@@ -153,6 +164,7 @@ impl DevelopmentCertificates {
             clients: Vec::new(),
             days: 365,
             replace: false,
+            keep: false,
         }
     }
 
@@ -179,6 +191,13 @@ impl DevelopmentCertificates {
         Self { replace: true, ..self }
     }
 
+    /// Keeps existing certificates of the node and of the clients that the authority of the directory issued and that
+    /// are valid. That of the node has to state all hosts. If nothing is left to create, the first existing file is
+    /// [`Exists`](DevelopmentCaError::Exists).
+    pub fn keep(self) -> Self {
+        Self { keep: true, ..self }
+    }
+
     /// Creates the files. All names and existing files are checked before the first file is written.
     ///
     /// # Errors
@@ -188,10 +207,13 @@ impl DevelopmentCertificates {
         if !(1..=Self::MAX_DAYS).contains(&self.days) {
             return Err(DevelopmentCaError::Days { days: self.days });
         }
-        let hosts =
+        let mut hosts =
             self.hosts.iter().map(|host| alternative_name(host)).collect::<Result<Vec<_>, _>>()?;
-        let clients =
+        let mut clients =
             self.clients.iter().map(|name| client(name)).collect::<Result<BTreeSet<_>, _>>()?;
+        if self.keep && !self.replace {
+            self.leave_out_kept(&mut hosts, &mut clients)?;
+        }
         for name in clients.iter().map(Tenant::as_str).chain((!hosts.is_empty()).then_some(NODE)) {
             self.check_new(name)?;
         }

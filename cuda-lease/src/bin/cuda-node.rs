@@ -2,7 +2,14 @@
 //!
 //! The process that a user starts is the supervisor. It starts itself again as `cuda-node worker` for every lease.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    io::IsTerminal,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand};
 use cuda_core::{
@@ -22,10 +29,19 @@ use cuda_lease::{
     },
     wire::parse_bytes,
 };
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 /// Serves leases of this machine's devices.
 #[derive(Parser)]
-#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    name = "cuda-node",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Options {
     #[command(subcommand)]
     role: Option<Role>,
@@ -69,29 +85,29 @@ enum Role {
 #[derive(Args)]
 struct NodeArgs {
     /// The address to listen on.
-    #[arg(long, default_value = "127.0.0.1:5701")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5701", value_parser = address)]
     listen: SocketAddr,
-    /// A device: `cpu`, `cuda:0`, or the identifier of a GPU or MIG instance. A GPU that is divided into MIG instances means
-    /// all of them. Repeat the option for several devices.
-    #[arg(long = "device", required = true)]
+    /// A device: `cpu`, `cuda:N`, or the identifier of a GPU or MIG instance; `cuda` is `cuda:0`. A GPU that is divided
+    /// into MIG instances means all of them. Repeat the option for several devices.
+    #[arg(long = "device", value_name = "DEVICE", required = true, value_parser = device)]
     devices: Vec<String>,
     /// The memory of each device that leases may use, such as 8GiB. By default all of it.
     #[arg(long, value_parser = bytes)]
     capacity: Option<u64>,
     /// The maximum number of leases of each device.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     max_leases: u32,
-    /// The number of workers of each device that wait for a lease.
+    /// The number of workers of each device that wait for a lease, at most `--max-leases`.
     #[arg(long, default_value_t = 1)]
     spares: usize,
     /// The longest time of a lease, in seconds.
-    #[arg(long, default_value_t = 3600)]
+    #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..))]
     max_lease_secs: u32,
     /// The time between the end of a lease and the kill of its worker, in milliseconds.
     #[arg(long, default_value_t = 5000)]
     grace_ms: u64,
     /// The maximum number of submissions in flight on a stream.
-    #[arg(long, default_value_t = 4096)]
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
     submissions: u64,
     /// Lets requests of a higher priority take the place of leases.
     #[arg(long)]
@@ -104,9 +120,10 @@ struct NodeArgs {
     audit: Option<PathBuf>,
     /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They show
     /// the names of tenants to everyone who reaches the address.
-    #[arg(long)]
+    #[arg(long, value_name = "IP:PORT", value_parser = address)]
     metrics: Option<SocketAddr>,
-    /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`. Only the user of the node can open it.
+    /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`, in an existing folder. Only the user of the node can
+    /// open it.
     #[arg(long)]
     operator_socket: Option<PathBuf>,
     /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as the
@@ -133,13 +150,14 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let done = match options.role {
         Some(Role::Worker { device }) => work(&device),
         Some(Role::Revoke { lease, reason, notice_secs, socket }) => {
-            OperatorCommand::Revoke { lease, reason, notice_secs }.send(&socket)
+            revoke(lease, reason, notice_secs, &socket)
         }
-        Some(Role::Unfence { device, socket }) => OperatorCommand::Unfence { device }.send(&socket),
+        Some(Role::Unfence { device, socket }) => unfence(device, &socket),
         None => serve(options.node),
     };
     match done {
@@ -149,6 +167,24 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn revoke(lease: u64, reason: String, notice_secs: u32, socket: &Path) -> Result<()> {
+    OperatorCommand::Revoke { lease, reason, notice_secs }.send(socket)?;
+    match notice_secs {
+        0 => println!("lease {lease} is revoked"),
+        secs => println!("lease {lease} is revoked, and ends in {secs} s"),
+    }
+    Ok(())
+}
+
+fn unfence(device: String, socket: &Path) -> Result<()> {
+    let was_fenced = OperatorCommand::Unfence { device: device.clone() }.send(socket)?;
+    match was_fenced {
+        true => println!("device {device} is in service"),
+        false => println!("device {device} was not fenced"),
+    }
+    Ok(())
 }
 
 /// The worker: serves one lease, and ends.
@@ -205,15 +241,39 @@ fn serve(args: NodeArgs) -> Result<()> {
     options.operator_socket = args.operator_socket.clone();
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;
+    let signals = Signals::new()?;
     println!("listening on {}", node.address());
     if let Some(address) = node.metrics_address() {
         println!("status on http://{address}/");
     }
-    wait(&node, &args)
+    signals.wait(&node, &args)
+}
+
+/// Checks options that limit each other.
+fn check(args: &NodeArgs) -> Result<()> {
+    let misuse =
+        |what: &str, detail: String| Error::Misuse { what: what.to_owned().into(), detail };
+    let (spares, leases) = (args.spares, args.max_leases);
+    if spares > leases as usize {
+        let detail = format!("{spares} workers exceed --max-leases, which is {leases}; use fewer");
+        return Err(misuse("--spares", detail));
+    }
+    for (index, name) in args.devices.iter().enumerate() {
+        if args.devices[..index].contains(name) {
+            return Err(misuse("--device", format!("{name} is there twice; write it once")));
+        }
+    }
+    Ok(())
 }
 
 /// The devices with their workers.
 fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
+    check(args)?;
+    // A folder that cannot be used is an error on a CPU too.
+    let kernels = JitCache::open(args.jit_cache.as_deref()).map_err(|error| {
+        let folder = args.jit_cache.as_deref().unwrap_or(Path::new(""));
+        Error::host(format!("failed to open the cache of kernels {}", folder.display()), &error)
+    })?;
     let own = std::env::current_exe();
     let own = own.map_err(|error| Error::host("failed to find the program itself", &error))?;
     let launcher = |device: &str| {
@@ -231,8 +291,6 @@ fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
         let gpus = monitor.devices().map_err(failed)?;
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         let selected = select(&gpus, visible.as_deref(), name).map_err(failed)?;
-        let kernels = JitCache::open(args.jit_cache.as_deref())
-            .map_err(|error| Error::host("failed to open the cache of kernels", &error))?;
         let monitor: Arc<dyn GpuMonitor> = Arc::new(monitor);
         for gpu in selected {
             // A worker sees one GPU.
@@ -267,29 +325,74 @@ fn quotas(args: &NodeArgs) -> Result<Quotas> {
     Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
 }
 
-/// Serves until a signal ends the node.
-fn wait(node: &Node, args: &NodeArgs) -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error: std::io::Error| Error::host("failed to wait for signals", &error);
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    runtime.block_on(async {
-        let mut end = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut reload = signal(SignalKind::hangup()).map_err(failed)?;
-        loop {
-            tokio::select! {
-                _ = end.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
-                _ = reload.recv() => match quotas(args) {
-                    Ok(quotas) => node.set_quotas(quotas),
-                    Err(error) => tracing::error!(%error, "the earlier quotas stay in force"),
-                },
+/// The signals of a node. From its creation on, SIGHUP does not end the process.
+struct Signals {
+    runtime: Runtime,
+    end: Signal,
+    interrupt: Signal,
+    reload: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let failed =
+            |error: std::io::Error| Error::host("failed to prepare the wait for signals", &error);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let entered = runtime.enter();
+        let end = signal(SignalKind::terminate()).map_err(failed)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let reload = signal(SignalKind::hangup()).map_err(failed)?;
+        drop(entered);
+        Ok(Self { runtime, end, interrupt, reload })
+    }
+
+    /// Serves until a signal ends the node.
+    fn wait(mut self, node: &Node, args: &NodeArgs) -> Result<()> {
+        self.runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = self.end.recv() => return Ok(()),
+                    _ = self.interrupt.recv() => return Ok(()),
+                    _ = self.reload.recv() => reload(node, args),
+                }
             }
+        })
+    }
+}
+
+/// Reads the quotas again.
+fn reload(node: &Node, args: &NodeArgs) {
+    let Some(file) = &args.quotas else {
+        return tracing::info!("SIGHUP has no effect without --quotas");
+    };
+    match quotas(args) {
+        Ok(quotas) => {
+            node.set_quotas(quotas);
+            tracing::info!(file = %file.display(), "the quotas were read again");
         }
-    })
+        Err(error) => tracing::error!(%error, "the earlier quotas stay in force"),
+    }
 }
 
 fn bytes(text: &str) -> std::result::Result<u64, String> {
-    parse_bytes(text).map_err(|error| error.to_string())
+    match parse_bytes(text) {
+        Ok(0) => Err("write at least 1 byte, for example 8GiB".into()),
+        bytes => bytes.map_err(|error| error.to_string()),
+    }
+}
+
+fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write IP:PORT, such as 127.0.0.1:5701 or 0.0.0.0:5701".into())
+}
+
+fn device(text: &str) -> std::result::Result<String, String> {
+    let is_numbered = text.strip_prefix("cuda:").is_some_and(|it| it.parse::<u32>().is_ok());
+    let is_identified =
+        ["GPU-", "MIG-"].iter().any(|it| text.starts_with(it) && text.len() > it.len());
+    match text {
+        "cuda" => Ok("cuda:0".into()),
+        _ if text == "cpu" || is_numbered || is_identified => Ok(text.into()),
+        _ => Err("the devices are cpu, cuda, cuda:N, GPU-IDENTIFIER and MIG-IDENTIFIER; `nvidia-smi -L` lists the identifiers".into()),
+    }
 }

@@ -40,7 +40,7 @@ fn alert_of(code: TransportErrorCode) -> Option<u8> {
 fn by_node(alert: u8) -> Option<(Status, String)> {
     let detail = match alert {
         alert::CERTIFICATE_REQUIRED => {
-            "the node requires a client certificate; pass one with `ClientTls::client_certificate`, or `cert` and `key` in the address"
+            "the node requires a client certificate; set the client's certificate and its key"
         }
         alert::CERTIFICATE_EXPIRED => "the certificate of this client has expired; get a new one",
         alert::CERTIFICATE_REVOKED => "the certificate of this client was revoked; get a new one",
@@ -72,7 +72,7 @@ fn by_client(alert: u8, error: &ConnectionError) -> Option<(Status, String)> {
         | alert::UNKNOWN_CA
         | alert::DECRYPT_ERROR => {
             let detail = format!(
-                "the certificate of the node is not trusted ({error}); pass the authority that signed it with `ClientTls::with_ca`, or `ca` in the address, and use a host name that the certificate states"
+                "the certificate of the node is not trusted ({error}); set the authority that signed it, and use a host name that the certificate states"
             );
             Some((Status::Unauthorized, detail))
         }

@@ -146,7 +146,7 @@ pub struct LeaseEntry {
     pub expires_in_ms: u64,
     /// Whether its client is connected, or it is detached and needs none.
     pub connected: bool,
-    /// Whether its end has begun.
+    /// Whether its end has begun or was announced.
     pub ending: bool,
 }
 

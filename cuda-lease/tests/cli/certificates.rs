@@ -9,7 +9,7 @@ use crate::support::Place;
 #[test]
 fn certs_writes_private_keys_and_overwrites_nothing_by_itself() {
     let place = Place::new();
-    let written = place.run("certs --dir c").done();
+    let written = place.run_without_node("certs --dir c").done();
     let names = ["ca.pem", "ca.key", "node.pem", "node.key", "client.pem", "client.key"];
     assert_eq!(written, names.map(|name| format!("c/{name}\n")).concat());
     for name in names.into_iter().filter(|it| it.ends_with(".key")) {
@@ -17,17 +17,48 @@ fn certs_writes_private_keys_and_overwrites_nothing_by_itself() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     let (node, ca) = (place.load("c/node.key"), place.load("c/ca.key"));
-    place.run("certs --dir c").failed(2, "replace it with --force");
+    place.run_without_node("certs --dir c").failed(2, "replace it with --force");
     assert!(place.load("c/node.key") == node);
 
     // Another client needs no other certificate of the node.
-    assert_eq!(place.run("certs --dir c --client bob").done(), "c/bob.pem\nc/bob.key\n");
-    place.run("certs --dir c --force").done();
+    assert_eq!(
+        place.run_without_node("certs --dir c --client bob").done(),
+        "c/bob.pem\nc/bob.key\n"
+    );
+    place.run_without_node("certs --dir c --force").done();
     assert!(place.load("c/node.key") != node && place.load("c/ca.key") == ca);
     let mode = place.path("c/node.key").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    place.run("certs --dir c --client ../x").failed(2, "");
-    place.run("certs --dir d --host a/b").failed(2, "neither a DNS name nor an IP address");
+    place.run_without_node("certs --dir c --client ../x").failed(2, "");
+    place.run_without_node("certs --dir c --days 0").failed(2, "--days");
+    place
+        .run_without_node("certs --dir d --host a/b")
+        .failed(2, "neither a DNS name nor an IP address");
+}
+
+#[test]
+fn certs_keeps_the_certificate_of_the_node_for_another_client() {
+    let place = Place::new();
+    let certs = |line: &str| place.run_without_node(&format!("certs --dir c {line}"));
+    certs("--host gpu-node --host 10.0.0.5 --client alice").done();
+    let files = ["c/node.pem", "c/node.key", "c/alice.pem"].map(|name| place.load(name));
+    let both = "--host GPU-node --client alice --client bob";
+    assert_eq!(certs(both).done(), "c/bob.pem\nc/bob.key\n");
+    certs(both).failed(2, "c/node.pem exists");
+    // Another host is in another certificate, with another key.
+    let other = certs("--host 10.0.0.6 --client carol");
+    assert!(other.stderr.contains("it does not state the host 10.0.0.6"), "{}", other.stderr);
+    assert!(other.stderr.contains("`cuda-lease certs --dir c --client carol`"), "{}", other.stderr);
+    let forced = "`cuda-lease certs --dir c --host 10.0.0.6 --client carol --force`";
+    other.failed(2, forced);
+    assert!(!place.path("c/carol.pem").exists());
+    assert!(files == ["c/node.pem", "c/node.key", "c/alice.pem"].map(|name| place.load(name)));
+    // Nor is a certificate of another authority kept.
+    place.run_without_node("certs --dir d --host gpu-node --client alice").done();
+    for name in ["ca.pem", "ca.key"] {
+        place.save(&format!("c/{name}"), place.load(&format!("d/{name}")));
+    }
+    certs("--host gpu-node --client carol").failed(2, "another authority issued it");
 }
 
 #[test]
@@ -43,9 +74,14 @@ fn node_with_certificates_serves_clients_of_its_authority() {
     let submitted = place.iota(&format!("--output-bytes 4 --format f32 {alice}"));
     assert_eq!(submitted.done(), "1.0\n");
     // Without a certificate the node refuses, also with the right authority.
-    place.run("inventory --ca ca.pem").failed(4, "requires a client certificate");
+    place
+        .run("inventory --ca ca.pem")
+        .failed(4, "requires a client certificate; set the client's certificate and its key with --cert and --key");
+    let other = place.run_without_node("certs --dir other").done();
+    assert!(other.contains("other/ca.pem"));
+    place.run("inventory --ca other/ca.pem").failed(4, "the options are --ca and --server-name");
     // A lease of alice is not in the listing of bob, and his certificate does not give access to it.
-    place.run("certs --dir . --client bob").done();
+    place.run_without_node("certs --dir . --client bob").done();
     let bob = "--ca ca.pem --cert bob.pem --key bob.key";
     place.run(&format!("alloc --min-vram 1MiB --out lease.json {alice}")).done();
     let leases =
@@ -53,5 +89,12 @@ fn node_with_certificates_serves_clients_of_its_authority() {
     assert_eq!(leases(alice).as_array().unwrap().len(), 1);
     assert_eq!(leases(bob).as_array().unwrap().len(), 0);
     place.run(&format!("free --lease lease.json {bob}")).failed(4, "another certificate");
-    place.run(&format!("free --lease lease.json {alice}")).done();
+    // The file of the lease has the paths of the certificates.
+    std::fs::create_dir(place.path("elsewhere")).unwrap();
+    std::fs::rename(place.path("lease.json"), place.path("elsewhere/lease.json")).unwrap();
+    let line = format!("renew --lease elsewhere/lease.json --node {}", place.address());
+    place.run_without_node(&line).done();
+    let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1 --region-bytes 4";
+    place.run_without_node(&format!("{iota} --lease elsewhere/lease.json")).done();
+    place.run_without_node("free --lease elsewhere/lease.json").done();
 }

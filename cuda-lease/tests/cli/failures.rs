@@ -14,13 +14,18 @@ fn bad_input_is_status_2() {
     let iota = "submit --ptx K/iota.ptx --block 32 --kernel iota";
     for (line, words) in [
         ("", "Usage"),
-        ("submit --kernel iota", "--ptx"),
+        ("submit --kernel iota", "--ptx <FILE>|--cubin <FILE>"),
+        ("alloc --lease-secs 0", "--lease-secs"),
+        ("renew --token t --lease-secs 0", "--lease-secs"),
+        ("submit --ptx K/iota.ptx --kernel iota --lease-secs 0", "--lease-secs"),
+        ("submit --ptx K/iota.ptx --kernel iota --timeout 0", "--timeout"),
+        ("certs --ca ca.pem", "unexpected argument"),
         ("submit --ptx K/iota.ptx", "--kernel"),
         ("submit --ptx K/iota.ptx --kernel iotaa", "its kernels are: iota, square"),
-        ("submit --ptx K/none.ptx --kernel k", "none.ptx: No such file"),
+        ("submit --ptx none.ptx --kernel k", "cuda-lease: none.ptx: No such file"),
         ("submit --ptx not.ptx --kernel k", "not.ptx: the PTX cannot be parsed"),
         ("submit --ptx unknown.ptx --kernel k", "load failed"),
-        (iota, "1 arguments follow the pointer"),
+        (iota, "1 argument follows the pointer"),
         (&format!("{iota} --arg u64=1"), "--arg u64=1: has 8 bytes, parameter"),
         (&format!("{iota} --arg int=1"), "unknown type `int`; the types are bool i8"),
         (
@@ -45,7 +50,7 @@ fn bad_input_is_status_2() {
         place.run(line).failed(2, words);
     }
     place.run_without_node("inventory --node gpu-node").failed(2, "write HOST:PORT");
-    place.run_without_node("inventory --node 10.0.0.1:1").failed(2, "ca.pem");
+    place.run_without_node("inventory --node 10.0.0.1:1").failed(2, "(ca.pem) with --ca");
 }
 
 #[test]
@@ -57,6 +62,11 @@ fn fault_of_the_kernel_is_status_3_and_names_its_location() {
     place.run(line).failed(3, "out-of-bounds write");
     place.run(line).failed(3, "`off_by_one`, block (0, 0, 0), thread (16, 0, 0)");
     assert_eq!(place.load("out.bin"), b"old");
+    // A region that was not stated may be too small.
+    let line = "submit --ptx K/iota.ptx --kernel iota --block 32 --arg u32=32";
+    place
+        .run(line)
+        .failed(3, "the region has 0 bytes, as large as input and output need; set --region-bytes");
     // The node serves the next submit.
     place.iota("--output-bytes 16").done();
 }
@@ -78,6 +88,8 @@ fn refusal_is_status_4() {
         place.run("alloc --min-vram 1MiB").done();
     }
     place.iota("").failed(4, "capacity exceeded");
+    let device = place.run("alloc --min-vram 1MiB --exclusive device");
+    device.failed(4, "--wait SECONDS; --exclusive device needs a device without other leases");
 }
 
 #[test]

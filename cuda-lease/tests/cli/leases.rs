@@ -1,6 +1,6 @@
 //! `inventory`, `alloc`, `renew`, `free` and `top`.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use serde_json::json;
 
@@ -46,6 +46,14 @@ fn token_on_the_command_line_names_its_lease() {
     let token = renewed["token"].as_str().unwrap();
     place.iota(&format!("--token {token}")).done();
     place.run(&format!("free --token {token}")).done();
+    // A lease that is read from stdin is not written there.
+    let lease = place.run("alloc --json --min-vram 1MiB").done_with_json();
+    place.save("lease.json", lease.to_string());
+    let file = std::fs::File::open(place.path("lease.json")).unwrap();
+    let renew = place.command("renew --lease /dev/stdin").stdin(file).output().unwrap();
+    assert!(String::from_utf8(renew.stdout).unwrap().contains("\ntoken    lt1_"));
+    assert_eq!(place.load("lease.json"), lease.to_string().as_bytes());
+    place.run("free --lease lease.json").done();
     // Without a file the token is printed.
     assert!(place.run("alloc --min-vram 1MiB").done().contains("\ntoken    lt1_"));
 }
@@ -87,9 +95,61 @@ fn top_lists_devices_and_leases_once_without_a_terminal() {
 }
 
 #[test]
+fn file_of_a_lease_is_not_overwritten() {
+    let place = Place::new();
+    let alloc = "alloc --min-vram 1MiB --out lease.json";
+    place.run(alloc).done();
+    let file = place.load("lease.json");
+    place.run(alloc).failed(2, "replace the file with --force");
+    assert!(place.load("lease.json") == file);
+    place.run(&format!("{alloc} --force")).done();
+    assert!(place.load("lease.json") != file);
+    // Any other file is replaced.
+    place.run("free --lease lease.json").done();
+    place.save("lease.json", "text");
+    place.run(alloc).done();
+}
+
+#[test]
+fn free_says_that_a_lease_had_expired() {
+    let place = Place::with(|options, _| options.table.grace = std::time::Duration::from_secs(60));
+    place.run("alloc --min-vram 1MiB --lease-secs 1 --out lease.json").done();
+    wait_until("the lease has expired", || {
+        place.run("top").done().trim_end().ends_with("0 s      ending")
+    });
+    assert!(place.run("free --lease lease.json").done().ends_with(" had ended already\n"));
+}
+
+#[test]
+fn files_are_written_through_links_and_pipes() {
+    let place = Place::new();
+    let fifo = place.path("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || std::fs::read_to_string(fifo).unwrap()
+    });
+    place.run("alloc --min-vram 1MiB --out pipe").done();
+    let saved: serde_json::Value = serde_json::from_str(&reader.join().unwrap()).unwrap();
+    assert!(saved["token"].as_str().unwrap().starts_with("lt1_"));
+    assert!(fifo.symlink_metadata().unwrap().file_type().is_fifo());
+    assert_eq!(place.iota("--output-bytes 4 --format f32 --out /dev/stdout").done(), "1.0\n");
+    place.iota("--output-bytes 4 --out /dev/null").done();
+
+    std::os::unix::fs::symlink("target.json", place.path("link.json")).unwrap();
+    place.run("alloc --min-vram 1MiB --out link.json").done();
+    place.run("renew --lease link.json").done();
+    assert!(place.path("link.json").is_symlink());
+    place.run("free --lease target.json").done();
+}
+
+#[test]
 fn lease_that_cannot_be_saved_is_freed() {
     let place = Place::new();
     place.run("alloc --min-vram 1MiB --out no/such/folder/l.json").failed(2, "no/such/folder");
+    place.run("alloc --min-vram 1MiB --out /dev/full").failed(2, "/dev/full: No space left");
+    assert!(std::fs::metadata("/dev/full").unwrap().file_type().is_char_device());
     wait_until("the node has no lease", || {
         place.run("inventory --json").done_with_json()[0]["leases"] == 0
     });

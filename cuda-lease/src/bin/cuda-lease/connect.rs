@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use command_line::Failure;
-use cuda_core::Error;
+use cuda_core::{Error, protocol::Status};
 use cuda_lease::{LeaseBuilder, NodeClient, authority::ClientTls};
 
-use crate::options::{NodeArgs, TermsArgs};
+use crate::options::{Class, NodeArgs, TermsArgs};
 
 /// Connects to the node.
 pub(crate) fn client(node: &NodeArgs) -> Result<NodeClient, Failure> {
@@ -40,9 +40,42 @@ pub(crate) fn unreachable(node: &NodeArgs, error: Error) -> Failure {
         )),
         // The address is that of a lease in a program. Here it is an option.
         Error::Misuse { detail, .. } => {
-            Failure::bad_input(detail).at(format_args!("--node {}", node.address()))
+            let option = match &node.ca {
+                None if detail.contains("no certificate authority is set") => " with --ca",
+                _ => "",
+            };
+            let message = format!("{detail}{option}");
+            Failure::bad_input(message).at(format_args!("--node {}", node.address()))
+        }
+        Error::Remote { address, status: status @ Status::Unauthorized, detail } => {
+            let options = if detail.contains("requires a client certificate") {
+                " with --cert and --key"
+            } else if detail.starts_with("the certificate of the node is not trusted") {
+                "; the options are --ca and --server-name"
+            } else {
+                ""
+            };
+            let detail = format!("{detail}{options}");
+            Error::Remote { address, status, detail }.into()
         }
         error => error.into(),
+    }
+}
+
+/// Returns the failure of a request for a lease with these terms.
+pub(crate) fn refused(node: &NodeArgs, terms: &TermsArgs, error: Error) -> Failure {
+    match error {
+        Error::Remote { address, status: status @ Status::CapacityExceeded, detail }
+            if detail.contains("let the request wait") =>
+        {
+            let class = match terms.exclusive {
+                Class::Device => "; --exclusive device needs a device without other leases",
+                _ => "",
+            };
+            let detail = format!("{detail} with --wait SECONDS{class}");
+            Error::Remote { address, status, detail }.into()
+        }
+        error => unreachable(node, error),
     }
 }
 

@@ -2,15 +2,11 @@
 
 use command_line::{Failure, stdout};
 
-use crate::{
-    connect,
-    listing::Listing,
-    options::{ListArgs, NodeArgs},
-};
+use crate::{connect, listing::Listing, options::ListArgs};
 
 /// Prints the devices once.
-pub(crate) fn run(node: &NodeArgs, args: &ListArgs) -> Result<(), Failure> {
-    let client = connect::client(node)?;
+pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
+    let client = connect::client(&args.node)?;
     let listing = Listing::of(&client)?;
     client.close();
     if args.json {

@@ -3,21 +3,30 @@
 use std::path::Path;
 
 use command_line::{Failure, stdout};
+use cuda_lease::LeaseEntry;
 use indicatif::HumanBytes;
 
 use crate::{
     connect,
-    options::{AllocArgs, FreeArgs, NodeArgs, RenewArgs},
-    saved::{Named, SavedLease, token_text},
+    options::{AllocArgs, FreeArgs, RenewArgs},
+    out_file::{self, OutFile},
+    saved::{Certificates, Named, SavedLease, token_text},
 };
 
 /// The memory of a lease if the command line states none: 256 MiB.
 const DEFAULT_VRAM: u64 = 256 << 20;
 
 /// Allocates a detached lease, and prints it or writes it to a file.
-pub(crate) fn alloc(node: &NodeArgs, args: &AllocArgs) -> Result<(), Failure> {
+pub(crate) fn alloc(args: &AllocArgs) -> Result<(), Failure> {
+    let (node, terms) = (&args.node, &args.terms);
+    let file = match &args.out {
+        Some(path) if !args.force => Some(open_new(path)?),
+        Some(path) => Some(SavedLease::open(path)?),
+        None => None,
+    };
     let client = connect::client(node)?;
-    let granted = client.allocate(&connect::request(node, &args.terms, DEFAULT_VRAM)?)?;
+    let granted = client.allocate(&connect::request(node, terms, DEFAULT_VRAM)?);
+    let granted = granted.map_err(|error| connect::refused(node, terms, error))?;
     let saved = SavedLease {
         node: node.address().to_owned(),
         lease: granted.id,
@@ -25,9 +34,10 @@ pub(crate) fn alloc(node: &NodeArgs, args: &AllocArgs) -> Result<(), Failure> {
         device: granted.device.address.clone(),
         memory: granted.memory,
         expires_in_secs: granted.expires_in.as_secs(),
+        certificates: Certificates::of(node),
     };
-    if let Some(path) = &args.out
-        && let Err(failure) = saved.write(path)
+    if let Some(file) = file
+        && let Err(failure) = saved.write(file)
     {
         // Without its token the lease could not be used or freed.
         client.free(granted.id, granted.token)?;
@@ -49,18 +59,39 @@ pub(crate) fn alloc(node: &NodeArgs, args: &AllocArgs) -> Result<(), Failure> {
     ))
 }
 
+/// Opens a file that is not that of a lease whose time is not over.
+fn open_new(path: &Path) -> Result<OutFile, Failure> {
+    // Reading a pipe could block.
+    if path.is_file()
+        && let Ok(saved) = SavedLease::read(path)
+        && !saved.is_over(path)
+    {
+        let SavedLease { lease, node, .. } = saved;
+        let why = format!(
+            "is the file of lease {lease} of {node}, whose token would be lost; free that lease and delete the file, or \
+             replace the file with --force"
+        );
+        return Err(Failure::bad_input(why).at(path.display()));
+    }
+    SavedLease::open(path)
+}
+
 /// Renews a lease. Replaces the token in its file.
-pub(crate) fn renew(node: &NodeArgs, args: &RenewArgs) -> Result<(), Failure> {
+pub(crate) fn renew(args: &RenewArgs) -> Result<(), Failure> {
     let named = Named::required(&args.lease)?;
-    let client = connect::client(&node.of_lease(named.node()))?;
+    let node = named.node(&args.node);
     let Named { lease, token, file } = named;
+    // A pipe or stdin cannot be replaced: the new token is printed.
+    let file = file.filter(|(path, _)| out_file::is_replaced(path));
+    let out = file.as_ref().map(|(path, _)| SavedLease::open(path)).transpose()?;
+    let client = connect::client(&node)?;
     let (token, left) = client.renew(lease, token, args.lease_secs)?;
     client.close();
     let (token, secs) = (token_text(&token)?, left.as_secs());
-    let file = match file {
-        Some((path, saved)) if path != Path::new("-") => {
+    let file = match (file, out) {
+        (Some((path, saved)), Some(out)) => {
             let saved = SavedLease { token: token.clone(), expires_in_secs: secs, ..saved };
-            saved.write(&path)?;
+            saved.write(out)?;
             Some(path)
         }
         _ => None,
@@ -78,11 +109,16 @@ pub(crate) fn renew(node: &NodeArgs, args: &RenewArgs) -> Result<(), Failure> {
 }
 
 /// Ends a lease.
-pub(crate) fn free(node: &NodeArgs, args: &FreeArgs) -> Result<(), Failure> {
+pub(crate) fn free(args: &FreeArgs) -> Result<(), Failure> {
     let named = Named::required(&args.lease)?;
-    let client = connect::client(&node.of_lease(named.node()))?;
+    let client = connect::client(&named.node(&args.node))?;
     let lease = named.lease;
+    // A lease whose time is over is listed for its grace, in which it can be freed too.
+    let entries = client.leases()?;
+    let is_over = |it: &LeaseEntry| it.lease == lease && it.ending && it.expires_in_ms == 0;
+    let had_ended = entries.iter().any(is_over);
     client.free(lease, named.token)?;
     client.close();
-    stdout::print(&format!("lease {lease} is freed\n"))
+    let done = if had_ended { "had ended already" } else { "is freed" };
+    stdout::print(&format!("lease {lease} {done}\n"))
 }

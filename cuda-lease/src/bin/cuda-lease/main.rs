@@ -2,7 +2,7 @@
 //!
 //! `cuda-lease --help` explains the subcommands. [`options`] declares the command line. Each subcommand has a file or a
 //! folder: [`inventory`], [`top`], [`leases`] (alloc, renew, free), [`submit`] and [`certs`]. They reach the node through
-//! [`connect`], and keep a lease in a file through [`saved`].
+//! [`connect`], and keep a lease in a file through [`saved`]. [`out_file`] writes files.
 //!
 //! Every error is a [`command_line::Failure`]: a message and an exit status.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod inventory;
 mod leases;
 mod listing;
 mod options;
+mod out_file;
 mod saved;
 mod submit;
 mod table;
@@ -28,21 +29,20 @@ use options::{Command, Options};
 
 fn main() -> ExitCode {
     // clap prints its own errors and exits with 2, the status of bad input.
-    let Options { node, command } = Options::parse();
-    match run(&node, command) {
+    match run(Options::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report("cuda-lease"),
     }
 }
 
-fn run(node: &options::NodeArgs, command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Inventory(args) => inventory::run(node, &args),
-        Command::Alloc(args) => leases::alloc(node, &args),
-        Command::Renew(args) => leases::renew(node, &args),
-        Command::Free(args) => leases::free(node, &args),
-        Command::Submit(args) => submit::run(node, &args),
-        Command::Top(args) => top::run(node, &args),
+        Command::Inventory(args) => inventory::run(&args),
+        Command::Alloc(args) => leases::alloc(&args),
+        Command::Renew(args) => leases::renew(&args),
+        Command::Free(args) => leases::free(&args),
+        Command::Submit(args) => submit::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Certs(args) => certs::run(&args),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use command_line::{Dimensions, dimensions};
-use cuda_lease::{Exclusivity, wire::parse_bytes};
+use cuda_lease::{Exclusivity, authority::DevelopmentCertificates, wire::parse_bytes};
 
 use crate::format::Format;
 
@@ -14,6 +14,10 @@ Exit status:
   2  bad input: usage, a file that cannot be read or written, PTX, kernel, arguments
   3  the kernel faulted, or the launch was refused
   4  the node cannot be reached, or it refuses: no place, no access, the lease has ended";
+
+/// The help of `--node` for the subcommands with `--lease FILE`.
+const NODE_OF_LEASE: &str = "\
+The node [default: the node of --lease FILE, else 127.0.0.1:5701]. The file has the certificates too";
 
 const ARGUMENTS: &str = "\
 The kernel's first parameter is the pointer of the region, device memory of the lease. Before the launch the region is the
@@ -30,8 +34,6 @@ in order:
 #[derive(Debug, Parser)]
 #[command(name = "cuda-lease", version, after_help = STATUSES)]
 pub(crate) struct Options {
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -40,20 +42,20 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Node")]
 pub(crate) struct NodeArgs {
-    /// The node [default: the node of --lease FILE, else 127.0.0.1:5701].
-    #[arg(long, global = true, value_name = "HOST:PORT", value_parser = address)]
-    node: Option<String>,
+    /// The node [default: 127.0.0.1:5701].
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub(crate) node: Option<String>,
     /// The authority that signs the node's certificate, a PEM file. Without it the node has to be on this machine.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// The certificate of this client, a PEM file.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
     /// The key of the certificate, a PEM file.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     /// The name in the node's certificate, if it is not the host.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) server_name: Option<String>,
 }
 
@@ -61,12 +63,6 @@ impl NodeArgs {
     /// The address of the node.
     pub(crate) fn address(&self) -> &str {
         self.node.as_deref().unwrap_or("127.0.0.1:5701")
-    }
-
-    /// Takes the node of a lease, unless the command line names one.
-    pub(crate) fn of_lease(&self, node: Option<&str>) -> Self {
-        let node = self.node.clone().or(node.map(str::to_owned));
-        Self { node, ..self.clone() }
     }
 }
 
@@ -77,11 +73,15 @@ pub(crate) enum Command {
     /// Allocates a lease that lasts until its time is over or it is freed.
     Alloc(AllocArgs),
     /// Renews a lease: it expires --lease-secs from now.
+    #[command(mut_arg("node", |arg| arg.help(NODE_OF_LEASE)))]
     Renew(RenewArgs),
     /// Ends a lease.
+    #[command(mut_arg("node", |arg| arg.help(NODE_OF_LEASE)))]
     Free(FreeArgs),
-    /// Runs a kernel once, on a lease of its own or on an allocated one.
+    /// Runs a kernel once, on a lease of its own or on an allocated one. Its own lease is renewed until the kernel ends, or
+    /// until --timeout; an allocated one is not renewed.
     #[command(after_help = ARGUMENTS)]
+    #[command(mut_arg("node", |arg| arg.help(NODE_OF_LEASE)))]
     Submit(Box<SubmitArgs>),
     /// Shows the devices of the node and your leases, again and again.
     Top(TopArgs),
@@ -94,6 +94,8 @@ pub(crate) struct ListArgs {
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 /// The terms of a lease.
@@ -105,6 +107,7 @@ pub(crate) struct TermsArgs {
     pub(crate) min_vram: Option<u64>,
     /// The time of the lease in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) lease_secs: u32,
     /// The exclusivity class.
     #[arg(long, value_enum, default_value = "shared")]
@@ -143,14 +146,19 @@ impl From<Class> for Exclusivity {
 
 #[derive(Debug, Args)]
 pub(crate) struct AllocArgs {
-    #[command(flatten)]
-    pub(crate) terms: TermsArgs,
     /// Writes the lease to a file that `renew`, `free` and `submit` take. Only you can read it.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Replaces the file of another lease, whose token is lost.
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) terms: TermsArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 /// An allocated lease.
@@ -171,25 +179,31 @@ pub(crate) struct RenewArgs {
     pub(crate) lease: LeaseArgs,
     /// The time of the lease from now on, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) lease_secs: u32,
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FreeArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("code").args(["ptx", "cubin"]).required(true)))]
 pub(crate) struct SubmitArgs {
     /// The PTX file.
-    #[arg(long, value_name = "FILE", required_unless_present = "cubin")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) ptx: Option<PathBuf>,
     /// A cubin or fatbin, in the place of PTX. Its arguments are checked by the node only.
-    #[arg(long, value_name = "FILE", conflicts_with = "ptx")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) cubin: Option<PathBuf>,
     /// The name of the kernel.
     #[arg(long, value_name = "NAME")]
@@ -231,8 +245,15 @@ pub(crate) struct SubmitArgs {
     /// The token of an allocated lease.
     #[arg(long)]
     pub(crate) token: Option<String>,
+    /// The maximum time of the submit in seconds. After it the submit's own lease ends, and the kernel with it [default:
+    /// none, the lease is renewed until the kernel ends].
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["lease", "token"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: Option<u64>,
     #[command(flatten)]
     pub(crate) terms: TermsArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -248,6 +269,8 @@ pub(crate) struct TopArgs {
     /// Prints one line of JSON for each update.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -263,8 +286,9 @@ pub(crate) struct CertsArgs {
     pub(crate) clients: Vec<String>,
     /// The validity of the certificates of node and clients, in days.
     #[arg(long, default_value_t = 365)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(DevelopmentCertificates::MAX_DAYS)))]
     pub(crate) days: u32,
-    /// Replaces existing certificates of the node and of the named clients. The authority stays.
+    /// Replaces existing certificates of the node and of the named clients. The authority stays. By default they are kept.
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -11,7 +11,10 @@ use command_line::Failure;
 use cuda_lease::authority::Token;
 use serde::{Deserialize, Serialize};
 
-use crate::options::LeaseArgs;
+use crate::{
+    options::{LeaseArgs, NodeArgs},
+    out_file::{OutFile, PRIVATE},
+};
 
 /// The maximum size of a file of a lease in bytes.
 const MAX_FILE: u64 = 64 << 10;
@@ -31,10 +34,46 @@ pub(crate) struct SavedLease {
     pub(crate) memory: u64,
     /// The seconds until it expires, at the time of writing.
     pub(crate) expires_in_secs: u64,
+    /// The certificates of the connection, which the options of the same names replace.
+    #[serde(flatten)]
+    pub(crate) certificates: Certificates,
+}
+
+/// The certificates with which a lease was allocated.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Certificates {
+    /// The absolute path of the authority that signs the node's certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ca: Option<String>,
+    /// The absolute path of the client's certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cert: Option<String>,
+    /// The absolute path of its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    /// The name in the node's certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server_name: Option<String>,
+}
+
+impl Certificates {
+    /// The certificates of the command line. A path that is not UTF-8 has no form in JSON and is left out.
+    pub(crate) fn of(node: &NodeArgs) -> Self {
+        let absolute = |path: &Option<PathBuf>| {
+            let path = std::path::absolute(path.as_ref()?).ok()?;
+            path.into_os_string().into_string().ok()
+        };
+        Self {
+            ca: absolute(&node.ca),
+            cert: absolute(&node.cert),
+            key: absolute(&node.key),
+            server_name: node.server_name.clone(),
+        }
+    }
 }
 
 impl SavedLease {
-    fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let mut text = String::new();
         if path == Path::new("-") {
             io::stdin().take(MAX_FILE).read_to_string(&mut text)?;
@@ -48,17 +87,21 @@ impl SavedLease {
         })
     }
 
-    /// Replaces the file at `path` at once. Only the user can read it, because the token is a secret.
-    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-        // A temporary file has mode 0600.
-        let written = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).and_then(
-            |mut file| {
-                writeln!(file, "{}", self.json())?;
-                file.persist(path).map_err(|error| error.error)
-            },
-        );
-        written.map(drop).map_err(|error| Failure::from(error).at(path.display()))
+    /// Opens the file of a lease. Only the user can read it, because the token is a secret.
+    pub(crate) fn open(path: &Path) -> Result<OutFile, Failure> {
+        OutFile::open(path, PRIVATE)
+    }
+
+    /// Writes the file of a lease.
+    pub(crate) fn write(&self, file: OutFile) -> Result<(), Failure> {
+        file.write(format!("{}\n", self.json()).as_bytes())
+    }
+
+    /// Whether the time of the lease was over by now, as its file at `path` has it.
+    pub(crate) fn is_over(&self, path: &Path) -> bool {
+        let written = path.metadata().and_then(|it| it.modified()).ok();
+        let age = written.and_then(|written| written.elapsed().ok());
+        age.is_some_and(|age| age.as_secs() > self.expires_in_secs)
     }
 
     pub(crate) fn json(&self) -> String {
@@ -95,9 +138,20 @@ impl Named {
         Ok(Some(Self { lease, token: bytes(&token), file: None }))
     }
 
-    /// The node of the lease, if the file names it.
-    pub(crate) fn node(&self) -> Option<&str> {
-        self.file.as_ref().map(|(_, saved)| saved.node.as_str())
+    /// The node and the certificates of the lease. The options of the command line replace those in the file.
+    pub(crate) fn node(&self, args: &NodeArgs) -> NodeArgs {
+        let mut node = args.clone();
+        let Some((_, SavedLease { node: address, certificates, .. })) = &self.file else {
+            return node;
+        };
+        node.node.get_or_insert_with(|| address.clone());
+        if args.ca.is_none() && args.cert.is_none() && args.key.is_none() {
+            let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+            let Certificates { ca, cert, key, .. } = certificates;
+            (node.ca, node.cert, node.key) = (path(ca), path(cert), path(key));
+        }
+        node.server_name = node.server_name.or_else(|| certificates.server_name.clone());
+        node
     }
 
     /// As [`of`](Self::of), for a subcommand that requires a lease.

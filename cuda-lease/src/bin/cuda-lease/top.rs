@@ -14,7 +14,8 @@ use crate::{
 
 /// Prints devices and leases until the user interrupts it or `--count` is reached. On a terminal, an update replaces the
 /// previous one.
-pub(crate) fn run(node: &NodeArgs, args: &TopArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
+    let node = &args.node;
     let terminal = Some(Term::stdout()).filter(|it| it.is_term() && !args.json);
     let count = args.count.unwrap_or(if terminal.is_some() { u64::MAX } else { 1 });
     let client = connect::client(node)?;

@@ -47,15 +47,18 @@ pub enum OperatorCommand {
 #[serde(rename_all = "snake_case")]
 enum Reply {
     Done,
+    /// There was nothing to do.
+    Unchanged,
     Refused(String),
 }
 
 impl OperatorCommand {
-    /// Sends the command to the node whose socket is at `socket`, and waits until it is carried out.
+    /// Sends the command to the node whose socket is at `socket`, and waits until it is carried out. Returns whether it
+    /// had an effect: the device of [`Unfence`](Self::Unfence) may be in service already.
     ///
     /// # Errors
     /// The socket cannot be used, or the node refuses the command.
-    pub fn send(&self, socket: &Path) -> Result<()> {
+    pub fn send(&self, socket: &Path) -> Result<bool> {
         let failed = |error: io::Error| {
             let what = format!(
                 "failed to connect to the node's socket {0}; check that the node runs with `--operator-socket {0}` and \
@@ -71,7 +74,8 @@ impl OperatorCommand {
         let mut reply = String::new();
         BufReader::new(stream).read_line(&mut reply).map_err(failed)?;
         match serde_json::from_str(&reply).map_err(|error| failed(error.into()))? {
-            Reply::Done => Ok(()),
+            Reply::Done => Ok(true),
+            Reply::Unchanged => Ok(false),
             Reply::Refused(detail) => {
                 Err(Error::Misuse { what: "a command of the operator".into(), detail })
             }
@@ -153,9 +157,13 @@ async fn answer(leases: &Arc<Leases>, mut stream: UnixStream) -> io::Result<()> 
 fn carry_out(leases: &Arc<Leases>, command: OperatorCommand) -> Reply {
     let done = match command {
         OperatorCommand::Revoke { lease, reason, notice_secs } => {
-            leases.revoke(lease, reason, Duration::from_secs(notice_secs.into()))
+            leases.revoke(lease, reason, Duration::from_secs(notice_secs.into())).map(|()| true)
         }
         OperatorCommand::Unfence { device } => leases.unfence(&device),
     };
-    done.map_or_else(|(_, detail)| Reply::Refused(detail), |()| Reply::Done)
+    match done {
+        Ok(true) => Reply::Done,
+        Ok(false) => Reply::Unchanged,
+        Err((_, detail)) => Reply::Refused(detail),
+    }
 }

@@ -153,6 +153,13 @@ impl DeviceOptions {
         // Spare workers have contexts too.
         let spare = reserve * self.spares as u64;
         let capacity = self.capacity.unwrap_or(info.memory.saturating_sub(spare));
+        // A worker on the CPU can use no more than the memory of the machine.
+        if !is_gpu && capacity > info.memory {
+            return Err(invalid(format_args!(
+                "a capacity of {capacity} bytes exceeds the memory of device {}, {} bytes; set at most that",
+                info.address, info.memory
+            )));
+        }
         let name = info.address.clone();
         let slot = SlotConfig { name, capacity, reserve, max_leases: self.max_leases };
         Ok((slot, Slot { info, workers }))
@@ -228,7 +235,11 @@ impl Node {
         if let Some(path) = &options.operator_socket {
             let entered = runtime.enter();
             let socket = OperatorSocket::open(path).map_err(|error| {
-                Error::host(format!("failed to open the socket {}", path.display()), &error)
+                let hint = match error.kind() {
+                    std::io::ErrorKind::NotFound => "; create its folder first",
+                    _ => "",
+                };
+                Error::host(format!("failed to open the socket {}{hint}", path.display()), &error)
             })?;
             drop(entered);
             runtime.spawn(socket.serve(leases.clone()));
@@ -261,6 +272,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        tracing::info!(leases = self.leases.count(), "the node stops, and its leases end");
         self.endpoint.close(0u32.into(), b"the node stops");
         if let Some(runtime) = self.runtime.take() {
             // Workers end with their handles. A node may be dropped inside another runtime, so nothing waits here.

@@ -63,10 +63,15 @@ fn parameters(kernel: &EntryInfo, arguments: usize) -> Result<&[ParamInfo], Fail
     }
     let types: Vec<_> = behind.iter().map(|it| format!("{} {}", it.ty, it.name)).collect();
     let types = if types.is_empty() { "none".to_owned() } else { types.join(", ") };
+    let (count, follow) = match behind.len() {
+        0 => ("no".to_owned(), "arguments follow"),
+        1 => ("1".to_owned(), "argument follows"),
+        count => (count.to_string(), "arguments follow"),
+    };
+    let advice =
+        if behind.is_empty() { "remove --arg" } else { "write one --arg TYPE=VALUE for each" };
     Err(Failure::bad_input(format_args!(
-        "kernel `{name}`: {} arguments follow the pointer `{}` of the region ({types}), the command line has {arguments}; \
-         write one --arg TYPE=VALUE for each",
-        behind.len(),
+        "kernel `{name}`: {count} {follow} the pointer `{}` of the region ({types}), the command line has {arguments}; {advice}",
         first.name,
     )))
 }
@@ -175,6 +180,13 @@ mod tests {
             (&["u32@", "f32=1"], IOTA, "the path after the @ is missing"),
             (&["bytes=7", "f32=1"], IOTA, "bytes@FILE"),
             (&["u32@/nonexistent", "f32=1"], IOTA, "/nonexistent: No such file"),
+            (&[], ".param .u64 x, .param .u32 n", "1 argument follows the pointer `x`"),
+            (
+                &["u32=1"],
+                ".param .u64 x",
+                "no arguments follow the pointer `x` of the region (none)",
+            ),
+            (&["u32=1"], ".param .u64 x", "the command line has 1; remove --arg"),
             (&[], "", "the first parameter is missing"),
             (&["u32=1"], ".param .u32 n", "the first parameter is `n` (u32)"),
         ] {

@@ -26,8 +26,9 @@ impl Image {
         }
         // clap requires the one or the other.
         let path = args.ptx.clone().unwrap_or_default();
+        let bytes = files::bytes(&path, MAX_IMAGE)?;
         let read = || {
-            let text = String::from_utf8(files::bytes(&path, MAX_IMAGE)?);
+            let text = String::from_utf8(bytes);
             let text =
                 text.map_err(|_| Failure::bad_input("not UTF-8 text; expected a PTX file"))?;
             let kernels = entries(&text)?;

@@ -9,19 +9,15 @@ mod files;
 mod image;
 mod output;
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use bytes::Bytes;
 use command_line::Failure;
-use cuda_core::{Error, LaunchConfig};
+use cuda_core::{Error, LaunchConfig, protocol::Status};
 use cuda_lease::{Job, Submit, Submitted, wire};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{
-    connect,
-    options::{NodeArgs, SubmitArgs},
-    saved::Named,
-};
+use crate::{connect, options::SubmitArgs, saved::Named};
 
 use image::Image;
 use output::Output;
@@ -39,7 +35,7 @@ const MAX_THREADS: u64 = 1024;
 const LARGE: usize = 1 << 20;
 
 /// Runs the kernel, and writes its output.
-pub(crate) fn run(node: &NodeArgs, args: &SubmitArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &SubmitArgs) -> Result<(), Failure> {
     check_sizes(args)?;
     let image = Image::read(args)?;
     let arguments = argument::read(&args.args, image.entry(&args.kernel)?)?;
@@ -48,7 +44,7 @@ pub(crate) fn run(node: &NodeArgs, args: &SubmitArgs) -> Result<(), Failure> {
         None => Vec::new(),
     };
     let output = Output::new(args)?;
-    let submitted = submit(node, args, job(args, image, arguments, input.into()))?;
+    let submitted = submit(args, job(args, image, arguments, input.into()))?;
     // The text that the kernel printed. If stderr is closed, it is discarded.
     _ = std::io::stderr().write_all(submitted.text.as_bytes());
     output.write(&submitted.output)
@@ -91,9 +87,10 @@ fn job(args: &SubmitArgs, image: Image, arguments: Vec<Vec<u8>>, input: Bytes) -
 }
 
 /// Runs the job on the lease that the command line names, or on one of its own.
-fn submit(node: &NodeArgs, args: &SubmitArgs, job: Job) -> Result<Submitted, Failure> {
+fn submit(args: &SubmitArgs, job: Job) -> Result<Submitted, Failure> {
+    let node = &args.node;
     if let Some(named) = Named::of(args.lease.as_deref(), args.token.as_deref())? {
-        let client = connect::client(&node.of_lease(named.node()))?;
+        let client = connect::client(&named.node(node))?;
         let submitted = launch(client.submit(named.lease, named.token, job), args);
         client.close();
         return submitted;
@@ -102,21 +99,52 @@ fn submit(node: &NodeArgs, args: &SubmitArgs, job: Job) -> Result<Submitted, Fai
     let region = args.region_bytes.unwrap_or(0).max(end);
     let least = LEAST_VRAM.max(region.saturating_add(SPARE_VRAM));
     let request = connect::request(node, &args.terms, least)?;
-    let lease = request.acquire().map_err(|error| connect::unreachable(node, error))?;
+    let lease = request.acquire().map_err(|error| connect::refused(node, &args.terms, error))?;
     let submitted = launch(lease.submit_job(job), args);
     lease.close();
     submitted
 }
 
 fn launch(submit: Submit<'_>, args: &SubmitArgs) -> Result<Submitted, Failure> {
+    let kernel = format!("kernel `{}`", args.kernel);
+    let end = args.output_offset.saturating_add(args.output_bytes);
+    let region = end.max(submit.input_len() as u64);
     let (submit, bar) = with_progress(submit);
-    let submitted = submit.launch();
+    let submitted = match args.timeout {
+        None => Some(submit.launch()),
+        Some(limit) => launch_within(submit, Duration::from_secs(limit))?,
+    };
     bar.finish_and_clear();
+    let Some(submitted) = submitted else {
+        let limit = args.timeout.unwrap_or_default();
+        let message = format!("did not end within {limit} s (--timeout), so its lease was ended");
+        return Err(Failure::unavailable(message).at(kernel));
+    };
     submitted.map_err(|error| match error {
+        Error::Remote { address, status: status @ Status::LaunchFailed, detail }
+            if args.region_bytes.is_none() && detail.contains("faulted") =>
+        {
+            let hint = format!(
+                "the region has {region} bytes, as large as input and output need; set --region-bytes or --output-bytes \
+                 if the kernel uses more"
+            );
+            let detail = format!("{detail}; {hint}");
+            Failure::from(Error::Remote { address, status, detail }).at(kernel)
+        }
         // The node names itself and its status, which the exit status tells. The user knows the kernel.
-        Error::Remote { .. } => Failure::from(error).at(format_args!("kernel `{}`", args.kernel)),
+        Error::Remote { .. } => Failure::from(error).at(kernel),
         error => error.into(),
     })
+}
+
+/// Runs the job. Returns `None` if it has not ended within the limit.
+fn launch_within(
+    submit: Submit<'_>,
+    limit: Duration,
+) -> Result<Option<cuda_core::Result<Submitted>>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| Failure::failed(error).at("failed to start a timer"))?;
+    Ok(runtime.block_on(async { tokio::time::timeout(limit, submit.launch_async()).await.ok() }))
 }
 
 /// Shows the progress of a large input on stderr, if that is a terminal.

@@ -414,6 +414,11 @@ impl Leases {
         });
     }
 
+    /// The number of leases.
+    pub(super) fn count(&self) -> usize {
+        self.state.lock().table.leases().count()
+    }
+
     /// The metrics of the node.
     pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
         &self.metrics
