@@ -25,6 +25,7 @@
 //! | run an operation | `.await`, [`DeviceOp::sync`], [`DeviceOp::sync_on`], [`DeviceOp::schedule`] |
 //! | wait for memory | [`DeviceOp::wait_for_memory`] |
 //! | handle errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
+//! | record an operation and launch it many times | [`graph::GraphExt::graph`], [`graph::CudaGraph`] |
 //! | choose the device or the stream | [`open`], [`devices`], [`DeviceOp::on`], [`policy`] |
 //! | measure an operation | [`DeviceOp::timed`] |
 //! | set process-wide defaults | [`set_default_device`], [`runtime`] |
@@ -41,7 +42,6 @@
 
 mod book;
 pub mod context;
-#[doc(hidden)]
 pub mod graph;
 pub mod kernel;
 pub mod memory;

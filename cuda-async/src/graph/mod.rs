@@ -1,9 +1,25 @@
-//! Recordings: operations that are submitted once to a recording and then replayed.
+//! Graphs: operations that are recorded once and launched many times.
+//!
+//! A launch of a graph is one submission, so the work of a long chain of small kernels costs a fraction of its launches.
+//! [`GraphExt::graph`] records an operation:
+//!
+//! ```
+//! use cuda_async::{memory::fill, prelude::*};
+//! let graph = zeros::<u32>(4).then(|x| fill(x, 7)).graph()?;
+//! for _ in 0..3 {
+//!     assert_eq!(graph.launch().then(to_host).sync()?, [7; 4]);
+//! }
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
 
-// This folder uses `op`, `context` and `run`. CUDA graphs are built on it. A typical call goes from `record` to the
-// steps of the operation, which submit to a stream of a `Recording` of `cuda-core`.
+// This folder uses `op`, `ops`, `context` and `run`. A typical call goes from `GraphExt::graph` to `record`, which polls the
+// steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the recording.
 
+mod cuda_graph;
 mod record;
 
+#[doc(hidden)]
 pub use cuda_core::Recording;
+pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
+#[doc(hidden)]
 pub use record::{Recorded, record};

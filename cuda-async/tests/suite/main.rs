@@ -15,6 +15,7 @@ mod errors_as_values;
 mod faults;
 #[cfg(feature = "cuda")]
 mod faults_on_gpu;
+mod graphs;
 mod host_memory;
 mod kernels;
 mod limits;

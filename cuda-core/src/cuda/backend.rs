@@ -13,16 +13,16 @@ use parking_lot::Mutex;
 use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
-    objects::{BackendId, Memory, Modules, Target, Transfers, host_block, outside},
+    objects::{BackendId, Graphs, Memory, Modules, Target, Transfers, host_block, outside},
     streams::{DriverStream, HeldFree, StreamTable},
     teardown::{LastUse, Objects, Retained},
-    work::{self, Place},
+    work::{self, Names, Place},
 };
 use crate::{
     protocol::{
-        AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, HostBlock,
-        NoticeSink, RawStream, Region, Reply, Request, Result, StreamId, Submission, Ticket,
-        TransferId,
+        AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
+        GraphId, HostBlock, NoticeSink, RawStream, Region, Reply, Request, Result, StreamId,
+        Submission, Ticket, TransferId,
     },
     sync::HelperThread,
 };
@@ -46,6 +46,7 @@ pub struct CudaBackend {
     streams: StreamTable,
     memory: Memory,
     modules: Modules,
+    graphs: Graphs,
     reporter: Reporter,
     /// Loads modules and answers requests that may block.
     helper: HelperThread,
@@ -63,6 +64,7 @@ impl CudaBackend {
         primary.reclaim.hurry();
         let mut capabilities = Capabilities::local(primary.info.memory);
         capabilities.slow_host_blocks = true;
+        capabilities.graphs = true;
         Ok(Self {
             primary,
             capabilities,
@@ -70,9 +72,26 @@ impl CudaBackend {
             streams: StreamTable::new(primary),
             memory: Memory::new(primary),
             modules: Modules::new(primary),
+            graphs: Graphs::new(primary),
             reporter: Reporter::new(primary, notices, completion),
             helper: HelperThread::new("cuda-loader"),
         })
+    }
+
+    fn names(&self) -> Names<'_> {
+        let Self { primary, memory, modules, graphs, .. } = self;
+        Names { primary, memory, modules, graphs }
+    }
+
+    /// Starts to build a graph on the helper thread.
+    fn create_graph(&self, id: GraphId, graph: &Graph) -> Result<()> {
+        let (names, bound) = (self.names(), &self.primary.bind()?);
+        let nodes = graph.nodes.iter().map(|it| {
+            // SAFETY: the client keeps the modules of the graph loaded.
+            let node = unsafe { work::node(names, &it.work, &graph.host, bound) }?;
+            Ok((node, it.after.clone()))
+        });
+        self.graphs.create(id, nodes.collect::<Result<_>>()?, &self.helper)
     }
 
     /// Orders later work of a stream after tickets of other streams.
@@ -166,8 +185,7 @@ unsafe impl Backend for CudaBackend {
         if !submission.after.is_empty() {
             self.wait_for(stream, submission.after, bound)?;
         }
-        let (primary, memory, modules) = (self.primary, &self.memory, &self.modules);
-        let place = Place { primary, memory, modules, stream };
+        let place = Place { names: self.names(), stream };
         // SAFETY: the caller's promises.
         unsafe { work::enqueue(place, submission.work, host, bound) }?;
         stream.set_submitted(number);
@@ -214,6 +232,11 @@ unsafe impl Backend for CudaBackend {
                 self.memory.forget_variables(id);
                 self.modules.unload(id)
             }
+            Control::CreateGraph { id, graph } => {
+                self.primary.alive()?;
+                self.create_graph(id, &graph)
+            }
+            Control::DropGraph { id } => self.graphs.remove(id),
             Control::Receive { transfer, to, bytes } => {
                 self.primary.alive()?;
                 self.announce(transfer, to, bytes)
@@ -224,6 +247,7 @@ unsafe impl Backend for CudaBackend {
     fn request(&self, request: Request, answer: Answer) {
         match request {
             Request::Loaded { module } => self.modules.answer_loaded(module, answer),
+            Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Memory => {
                 let used = self.memory.used();
                 self.answer_later(answer, move |primary, bound| {
@@ -379,6 +403,7 @@ impl Drop for CudaBackend {
             streams: self.streams.take(),
             memory: self.memory.take(),
             modules: self.modules.take(),
+            graphs: self.graphs.take(),
         };
         self.primary.reclaim.put(Box::new(objects));
     }

@@ -9,7 +9,7 @@ use std::{
 use super::{
     context::{Bound, Primary, Reclaimable},
     driver::api::Address,
-    objects::ModuleSlot,
+    objects::{GraphSlot, ModuleSlot},
     streams::DriverStream,
 };
 use crate::sync::discard_panic;
@@ -61,6 +61,7 @@ pub(super) struct Objects {
     pub(super) streams: Vec<Arc<DriverStream>>,
     pub(super) memory: Vec<Address>,
     pub(super) modules: Vec<Arc<ModuleSlot>>,
+    pub(super) graphs: Vec<Arc<GraphSlot>>,
 }
 
 impl Reclaimable for Objects {
@@ -85,8 +86,8 @@ impl Reclaimable for Objects {
             _ = unsafe { primary.api.stream_synchronize(stream.raw) };
         }
         primary.backend_closed(bound);
-        // Their drop puts each module and each stream into the queue.
-        drop((self.modules, self.streams));
+        // Their drop puts each graph, each module and each stream into the queue, in this order.
+        drop((self.graphs, self.modules, self.streams));
         None
     }
 }

@@ -19,6 +19,8 @@ pub struct Capabilities {
     /// Whether [`Backend::host_block`](super::Backend::host_block) may block for long, because it pins memory. Clients
     /// then call it on a helper thread when they are inside a poll.
     pub slow_host_blocks: bool,
+    /// Whether the backend takes graphs ([`Control::CreateGraph`](super::Control::CreateGraph)).
+    pub graphs: bool,
 }
 
 impl Capabilities {
@@ -30,6 +32,7 @@ impl Capabilities {
             memory_quota: memory,
             ordered_visibility: true,
             slow_host_blocks: false,
+            graphs: false,
         }
     }
 }

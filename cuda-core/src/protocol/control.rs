@@ -1,6 +1,8 @@
 //! Controls: changes to a device that are no work and have no reply.
 
-use super::{AllocId, ModuleId, Region, StreamId, Ticket, TransferId};
+use std::sync::Arc;
+
+use super::{AllocId, Graph, GraphId, ModuleId, Region, StreamId, Ticket, TransferId};
 
 /// A change to a device. It takes its place in the device's order of submissions and controls.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +62,19 @@ pub enum Control {
     UnloadModule {
         /// The module.
         id: ModuleId,
+    },
+    /// Prepares a graph. [`Request::GraphReady`](super::Request::GraphReady) asks for the result. The memory and the
+    /// modules that its nodes name exist until it is dropped.
+    CreateGraph {
+        /// The new graph.
+        id: GraphId,
+        /// Its nodes.
+        graph: Arc<Graph>,
+    },
+    /// Drops a graph. No launch of it is in flight.
+    DropGraph {
+        /// The graph.
+        id: GraphId,
     },
     /// Announces memory that another device of the process will send to.
     Receive {

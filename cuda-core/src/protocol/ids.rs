@@ -15,6 +15,8 @@ ids! {
     AllocId;
     /// The id of a loaded module. Never reused.
     ModuleId;
+    /// The id of a graph. Never reused.
+    GraphId;
     /// The id of a block of host memory. Never reused in a process.
     HostId;
     /// The id of a copy between two devices. Never reused in a process.

@@ -16,6 +16,7 @@ mod element;
 mod error;
 mod fault;
 mod foreign;
+mod graph;
 mod host_block;
 mod ids;
 mod kernels;
@@ -37,8 +38,9 @@ pub use element::Element;
 pub use error::{Error, Result};
 pub use fault::{Fault, FaultKind, FaultSite};
 pub use foreign::{Foreign, RawStream};
+pub use graph::{Graph, GraphLaunch, GraphNode, NodeChange};
 pub use host_block::HostBlock;
-pub use ids::{AllocId, FunctionId, HostId, ModuleId, StreamId, TransferId};
+pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, StreamId, TransferId};
 pub use kernels::{
     EntryInfo, ModuleInfo, ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
 };

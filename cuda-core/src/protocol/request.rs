@@ -1,6 +1,6 @@
 //! Requests: questions that have a reply.
 
-use super::{EntryInfo, Error, ModuleId, Result};
+use super::{EntryInfo, Error, GraphId, ModuleId, Result};
 
 /// A question to a device. The reply arrives later, on any thread; asking never blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +10,11 @@ pub enum Request {
     Loaded {
         /// The module.
         module: ModuleId,
+    },
+    /// Waits until a graph is ready to be launched; answered by [`Reply::GraphReady`].
+    GraphReady {
+        /// The graph.
+        graph: GraphId,
     },
     /// Asks for the memory of the device; answered by [`Reply::Memory`].
     Memory,
@@ -36,6 +41,8 @@ pub enum Reply {
         /// The kernels of a cubin. Empty for PTX, whose kernels the client reads from the text.
         entries: Vec<EntryInfo>,
     },
+    /// The graph is ready.
+    GraphReady,
     /// The memory of the device.
     Memory(MemoryInfo),
     /// Whether copies to the other device are possible.

@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 
-use super::{Access, FunctionId, HostRegion, LaunchConfig, Pattern, Region, Relocation, Ticket};
+use super::{Access, FunctionId, GraphLaunch, HostRegion, LaunchConfig, Pattern, Region};
+use super::{Relocation, Ticket};
 use super::{TransferId, Use};
 
 /// Work on a stream, with its position in the order of the device.
@@ -83,6 +84,8 @@ pub enum Work<'a> {
     },
     /// Runs a kernel.
     Launch(Launch<'a>),
+    /// Runs the nodes of a graph, each after those that its `after` names.
+    Graph(GraphLaunch<'a>),
 }
 
 impl Work<'_> {
@@ -97,6 +100,7 @@ impl Work<'_> {
             Work::Send { from, transfer, bytes } => Work::Send { from, transfer, bytes },
             Work::Timestamp { to } => Work::Timestamp { to },
             Work::Launch(launch) => Work::Launch(launch.into_owned()),
+            Work::Graph(launch) => Work::Graph(launch.into_owned()),
         }
     }
 
@@ -121,13 +125,14 @@ impl Work<'_> {
                 launch.relocations.iter().for_each(|it| each(it.region.used(it.bytes, it.access)));
                 launch.variables.iter().cloned().for_each(each);
             }
+            Work::Graph(launch) => launch.uses.iter().cloned().for_each(each),
         }
     }
 
     /// Returns whether every write replaces all bytes of its operand, so that their earlier contents do not matter.
-    /// False for kernels, which may read before they write.
+    /// False for kernels and graphs, which may read before they write.
     pub fn overwrites(&self) -> bool {
-        !matches!(self, Work::Launch(_))
+        !matches!(self, Work::Launch(_) | Work::Graph(_))
     }
 }
 

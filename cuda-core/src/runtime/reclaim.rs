@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::inbox::Inbox;
-use crate::protocol::{AllocId, ModuleId, StreamId, Ticket};
+use crate::protocol::{AllocId, GraphId, ModuleId, StreamId, Ticket};
 
 #[derive(Default)]
 pub(crate) struct Reclaim {
@@ -21,8 +21,10 @@ pub(crate) struct Freed {
     pub(crate) last_uses: SmallVec<[Ticket; 4]>,
 }
 
-/// A module or a stream that was dropped.
+/// A graph, a module or a stream that was dropped.
 pub(super) enum Retired {
+    /// Dropped at once: every launch of it is complete.
+    Graph(GraphId),
     /// Unloaded once all of these are known to be complete.
     Module(ModuleId, Vec<Ticket>),
     /// Destroyed once it has run everything.

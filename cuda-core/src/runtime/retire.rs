@@ -8,11 +8,16 @@ use super::{
     device_core::DeviceCore,
     reclaim::{Freed, Retired},
 };
-use crate::protocol::{Control, ModuleId, StreamId, Ticket};
+use crate::protocol::{Control, GraphId, ModuleId, StreamId, Ticket};
 
 impl DeviceCore {
     pub(crate) fn retire_allocation(&self, freed: Freed) {
         self.reclaim.frees.push(freed);
+    }
+
+    /// Queues a graph to be dropped. Its launches have retained it until they were complete.
+    pub(crate) fn retire_graph(&self, id: GraphId) {
+        self.reclaim.rest.push(Retired::Graph(id));
     }
 
     /// Queues a module to be unloaded, after everything that was submitted so far: its launches may be on any stream.
@@ -58,6 +63,7 @@ impl DeviceCore {
 
     fn retire(&self, retired: Retired) -> Option<Retired> {
         match retired {
+            Retired::Graph(id) => self.send(Control::DropGraph { id }),
             Retired::Module(id, mut uses) => {
                 uses.retain(|ticket| !self.streams.is_complete(*ticket));
                 if let Some(ticket) = uses.first() {

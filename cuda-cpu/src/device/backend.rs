@@ -6,8 +6,8 @@ use cuda_core::{
     Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket,
     order::{Poison, uses_of},
     protocol::{
-        AllocId, Answer, Capabilities, Control, Foreign, HostBlock, ModuleId, ModuleImage, Reply,
-        Request, StreamId, Submission, Work as Asked,
+        AllocId, Answer, Capabilities, Control, Foreign, Graph, GraphId, HostBlock, ModuleId,
+        ModuleImage, Reply, Request, StreamId, Submission, Work as Asked,
     },
     sync::HelperThread,
 };
@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
+    graph::{Graphs, Node},
     job::Job,
     launch_options::LaunchOptions,
     lost::{self, Lost},
@@ -43,6 +44,7 @@ pub struct CpuBackend {
     timing: Timing,
     shared: Arc<Shared>,
     names: Names,
+    graphs: Graphs,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
     /// Streams that were retired before they had run all jobs. Locked after `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
@@ -131,13 +133,16 @@ impl CpuBackend {
         let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
         let launch_options = LaunchOptions::new(options);
         let shared = Arc::new(Shared::new(memory, pumps, pool, launch_options, notices));
-        let (names, streams, leftover, order) = Default::default();
+        let (names, graphs, streams, leftover, order) = Default::default();
+        let mut capabilities = Capabilities::local(info.memory);
+        capabilities.graphs = true;
         Ok(Self {
-            capabilities: Capabilities::local(info.memory),
+            capabilities,
             info,
             timing: options.timing,
             shared,
             names,
+            graphs,
             streams,
             leftover,
             order,
@@ -201,8 +206,32 @@ impl CpuBackend {
                 kernel.check(&self.shared)?;
                 Work::Launch(kernel)
             }
+            Asked::Graph(launch) => {
+                let resolve = |work: &Asked<'_>| self.resolve_node(work, host);
+                Work::Graph(self.graphs.launched(launch.graph, &launch.changes, resolve)?)
+            }
             _ => return Err(Error::unsupported("this kind of work", &self.info.address)),
         })
+    }
+
+    /// Resolves the work of a graph's node.
+    fn resolve_node(&self, work: &Asked<'_>, host: &[Arc<HostBlock>]) -> Result<Work> {
+        match work {
+            Asked::Download { .. } | Asked::Send { .. } | Asked::Graph(_) => {
+                let what = "a graph with copies to the host or to another device, or with a graph";
+                Err(Error::unsupported(what, &self.info.address))
+            }
+            work => self.resolve(work, host),
+        }
+    }
+
+    fn create_graph(&self, id: GraphId, graph: &Graph) -> Result<()> {
+        let nodes = graph.nodes.iter().map(|it| {
+            let work = self.resolve_node(&it.work, &graph.host)?;
+            Ok(Node::new(work, &it.work))
+        });
+        self.graphs.insert(id, nodes.collect::<Result<_>>()?);
+        Ok(())
     }
 
     /// Returns the epoch of a new submission.
@@ -326,7 +355,7 @@ unsafe impl Backend for CpuBackend {
             number: Some(ticket.number),
             epoch,
             after: self.after(after),
-            uses: uses_of(work),
+            uses: if matches!(work, Asked::Graph(_)) { SmallVec::new() } else { uses_of(work) },
             overwrites: work.overwrites(),
         };
         queue.push(job, &self.shared);
@@ -351,6 +380,8 @@ unsafe impl Backend for CpuBackend {
                 self.shared.modules.unload(id);
                 self.shared.memory_waiters.wake(&self.shared);
             }
+            Control::CreateGraph { id, graph } => self.create_graph(id, &graph)?,
+            Control::DropGraph { id } => self.graphs.remove(id)?,
             Control::Want { ticket } => {
                 if let Ok(queue) = self.stream(ticket.stream) {
                     queue.want(ticket.number, &self.shared);
@@ -367,6 +398,7 @@ unsafe impl Backend for CpuBackend {
                 let most = self.info.max_threads_per_block;
                 self.shared.modules.when_loaded(module, answer, most);
             }
+            Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),
             Request::Reach { .. } => answer.give(Ok(Reply::Reached(false))),
             Request::Reset => self.reset(answer),

@@ -22,6 +22,7 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     /// The queues that the job waits for, each with a number.
     pub(crate) after: SmallVec<[(Arc<Queue>, u64); 2]>,
+    /// Empty for a graph, whose nodes have their own.
     pub(crate) uses: SmallVec<[Use; 2]>,
     /// Whether the job overwrites its whole write set.
     pub(crate) overwrites: bool,
@@ -72,6 +73,14 @@ impl Job {
             Err(work) => work,
         };
         let launches = matches!(work, Work::Launch(_));
+        if let Work::Graph(graph) = &work {
+            if let Some((error, faulted)) = graph.run(shared, epoch) {
+                let ticket = number.map(|number| Ticket { stream, number });
+                Self::report(shared, ticket, epoch, error, faulted);
+            }
+            _ = contained(|| drop(work));
+            return shared.memory_waiters.wake(shared);
+        }
         let failed = match Self::skipped(shared, epoch, &uses, overwrites) {
             // Dropping the work can run code of the application, which can panic.
             Some(error) => contained(|| drop(work))
@@ -83,10 +92,9 @@ impl Job {
             }
         };
         if let Some((error, faulted)) = failed {
-            Self::fail(shared, number.map(|number| Ticket { stream, number }), &uses, &error);
-            if faulted && shared.lost.set(error.clone(), epoch) {
-                shared.notices.faulted(error);
-            }
+            shared.poison.spread(&uses, &error);
+            let ticket = number.map(|number| Ticket { stream, number });
+            Self::report(shared, ticket, epoch, error, faulted);
         }
         if launches {
             // The launch may have been the last one of an unloaded module, whose variables are freed then.
@@ -100,10 +108,13 @@ impl Job {
         lost.or_else(|| shared.poison.check(uses, overwrites))
     }
 
-    fn fail(shared: &Shared, ticket: Option<Ticket>, uses: &[Use], error: &Error) {
-        shared.poison.spread(uses, error);
+    /// Reports a failure. A fault loses the device.
+    fn report(shared: &Shared, ticket: Option<Ticket>, epoch: u64, error: Error, is_fault: bool) {
         if let Some(ticket) = ticket {
             shared.notices.failed(ticket, error.clone());
+        }
+        if is_fault && shared.lost.set(error.clone(), epoch) {
+            shared.notices.faulted(error);
         }
     }
 }

@@ -17,6 +17,7 @@
 //! No thread is joined, because the last handle of the device may be dropped on any of them.
 
 mod backend;
+mod graph;
 mod job;
 mod launch_options;
 mod lost;

@@ -15,7 +15,7 @@ use cuda_core::{
 };
 use smallvec::SmallVec;
 
-use super::{backend::Shared, lost::RECOVERY, modules::LoadedModule, translate};
+use super::{backend::Shared, graph::Graph, lost::RECOVERY, modules::LoadedModule, translate};
 use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
@@ -56,6 +56,8 @@ pub(crate) enum Work {
         to: u64,
     },
     Launch(Box<Kernel>),
+    /// Launches the nodes of a graph.
+    Graph(Arc<Graph>),
 }
 
 pub(crate) struct Kernel {
@@ -88,35 +90,41 @@ impl Work {
         }
     }
 
+    /// Whether the other work is of the same kind.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
     /// Runs the work.
-    pub(crate) fn execute(self, shared: &Shared) -> Result<()> {
+    pub(crate) fn execute(&self, shared: &Shared) -> Result<()> {
         let memory = &shared.memory;
         match self {
             Work::Upload { from, range, to } => {
                 // SAFETY: the upload only reads the block, and the block is not written until the upload has run.
                 let bytes = unsafe { from.shared_bytes() };
-                memory.write(to, bytes.get(range).unwrap_or_default()).map_err(translate::access)
+                let bytes = bytes.get(range.clone()).unwrap_or_default();
+                memory.write(*to, bytes).map_err(translate::access)
             }
             Work::Download { from, to, range } => {
                 // SAFETY: this is the backend, executing the download that names these bytes.
-                let bytes = unsafe { to.shared_bytes_mut(range) };
-                memory.read(from, bytes.unwrap_or_default()).map_err(translate::access)
+                let bytes = unsafe { to.shared_bytes_mut(range.clone()) };
+                memory.read(*from, bytes.unwrap_or_default()).map_err(translate::access)
             }
             Work::Copy { from, to, bytes } => {
-                memory.copy(to, from, bytes).map_err(translate::access)
+                memory.copy(*to, *from, *bytes).map_err(translate::access)
             }
             Work::Fill { to, pattern, count } => match pattern {
-                Pattern::Byte(byte) => memory.fill(to, &[byte], count),
-                Pattern::Half(half) => memory.fill(to, &half.to_ne_bytes(), count),
-                Pattern::Word(word) => memory.fill(to, &word.to_ne_bytes(), count),
+                Pattern::Byte(byte) => memory.fill(*to, &[*byte], *count),
+                Pattern::Half(half) => memory.fill(*to, &half.to_ne_bytes(), *count),
+                Pattern::Word(word) => memory.fill(*to, &word.to_ne_bytes(), *count),
             }
             .map_err(translate::access),
             Work::Timestamp { to } => {
-                memory.write(to, &nanoseconds().to_ne_bytes()).map_err(translate::access)
+                memory.write(*to, &nanoseconds().to_ne_bytes()).map_err(translate::access)
             }
             Work::Launch(kernel) => kernel.run(shared),
-            // `run_memory_work` has run allocations and frees.
-            Work::Join | Work::Alloc { .. } | Work::Free { .. } => Ok(()),
+            // `run_memory_work` has run allocations and frees, and `Job::run` runs graphs.
+            Work::Join | Work::Alloc { .. } | Work::Free { .. } | Work::Graph(_) => Ok(()),
         }
     }
 }

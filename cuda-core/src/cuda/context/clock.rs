@@ -46,6 +46,11 @@ impl DeviceClock {
         Ok(Self(function))
     }
 
+    /// The kernel. Its only parameter is the address.
+    pub(crate) fn function(&self) -> FunctionHandle {
+        self.0
+    }
+
     /// Enqueues a write of the time to eight bytes at `to`.
     ///
     /// # Safety

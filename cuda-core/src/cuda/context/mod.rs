@@ -15,6 +15,7 @@ mod reclaim;
 mod stream_reserve;
 
 pub(crate) use bound::Bound;
+pub(crate) use clock::DeviceClock;
 pub(crate) use id_cache::IdCache;
 pub(crate) use primary::Primary;
 pub(crate) use reclaim::{ReclaimQueue, Reclaimable};

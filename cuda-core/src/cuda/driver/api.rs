@@ -14,10 +14,12 @@ use libloading::Library;
 use super::status::Failed;
 
 mod newer;
+mod nodes;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod simulated;
 
 use newer::Newer;
+pub(crate) use nodes::{CopyParams, FillParams, KernelParams};
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -52,6 +54,12 @@ handles! {
     PoolHandle;
     /// Pinned host memory.
     HostPointer;
+    /// A `CUgraph`.
+    GraphHandle;
+    /// A `CUgraphNode`.
+    NodeHandle;
+    /// A `CUgraphExec`.
+    ExecutableHandle;
 }
 
 impl HostPointer {
@@ -296,4 +304,37 @@ driver_calls! {
         value: *mut c_int, attribute: c_int, function: FunctionHandle,
     );
     function_set = "cuFuncSetAttribute"(function: FunctionHandle, attribute: c_int, value: c_int);
+    graph_create = "cuGraphCreate"(graph: *mut GraphHandle, flags: c_uint);
+    graph_destroy = "cuGraphDestroy"(graph: GraphHandle);
+    graph_add_kernel = "cuGraphAddKernelNode_v2"(
+        node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,
+        params: *const KernelParams,
+    );
+    graph_add_copy = "cuGraphAddMemcpyNode"(
+        node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,
+        params: *const CopyParams, context: ContextHandle,
+    );
+    graph_add_fill = "cuGraphAddMemsetNode"(
+        node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,
+        params: *const FillParams, context: ContextHandle,
+    );
+    graph_add_empty = "cuGraphAddEmptyNode"(
+        node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,
+    );
+    graph_instantiate = "cuGraphInstantiateWithFlags"(
+        executable: *mut ExecutableHandle, graph: GraphHandle, flags: u64,
+    );
+    executable_set_kernel = "cuGraphExecKernelNodeSetParams_v2"(
+        executable: ExecutableHandle, node: NodeHandle, params: *const KernelParams,
+    );
+    executable_set_copy = "cuGraphExecMemcpyNodeSetParams"(
+        executable: ExecutableHandle, node: NodeHandle, params: *const CopyParams,
+        context: ContextHandle,
+    );
+    executable_set_fill = "cuGraphExecMemsetNodeSetParams"(
+        executable: ExecutableHandle, node: NodeHandle, params: *const FillParams,
+        context: ContextHandle,
+    );
+    executable_launch = "cuGraphLaunch"(executable: ExecutableHandle, stream: StreamHandle);
+    executable_destroy = "cuGraphExecDestroy"(executable: ExecutableHandle);
 }

@@ -1,23 +1,22 @@
 //! Modules: loaded on a helper thread, their kernels found by launches.
 //!
 //! # Rules
-//! - A module is in the table from the control that loads it to the control that unloads it. The state of its slot is
-//!   loading, loaded or failed. A launch blocks while its module is loading. A client avoids this by waiting for
-//!   [`Request::Loaded`](crate::protocol::Request::Loaded) first.
+//! - A module is in the table from the control that loads it to the control that unloads it. A launch blocks while its
+//!   module is loading. A client avoids this by waiting for [`Request::Loaded`](crate::protocol::Request::Loaded) first.
 //! - A slot that is dropped gives its module to the helper thread that unloads it. The load job holds the slot too.
 
 use std::{
     ffi::CString,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::AtomicU32},
 };
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
 use super::{
     compiler::{check_shared, compile, ptx_version, refuse_too_much_shared},
     machine_code::{kernels_of, load_machine_code},
+    prepared::{Prepared, Replies},
 };
 use crate::{
     cuda::{
@@ -28,7 +27,7 @@ use crate::{
     protocol::{
         Answer, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Result, module_info,
     },
-    sync::{HelperThread, discard_panic},
+    sync::HelperThread,
 };
 
 /// The modules of one backend.
@@ -39,20 +38,10 @@ pub(crate) struct Modules {
 }
 
 /// The slot of a module. It exists before the module is loaded.
-pub(crate) struct ModuleSlot {
-    state: Mutex<State>,
-    ended: Condvar,
-}
-
-enum State {
-    /// Holds the requests to answer when loading ends.
-    Loading(Vec<Answer>),
-    Loaded(LoadedModule),
-    Failed(Error),
-}
+pub(crate) type ModuleSlot = Prepared<LoadedModule>;
 
 /// A loaded module. Unloaded when it is dropped, by a helper thread.
-struct LoadedModule {
+pub(crate) struct LoadedModule {
     primary: &'static Primary,
     raw: ModuleHandle,
     functions: Box<[DriverFunction]>,
@@ -94,7 +83,7 @@ impl Modules {
         image: ModuleImage,
         helper: &HelperThread,
     ) -> Result<()> {
-        let (primary, slot) = (self.primary, Arc::new(ModuleSlot::loading()));
+        let (primary, slot) = (self.primary, Arc::new(ModuleSlot::pending()));
         {
             let mut table = self.table.write();
             if table.contains_key(&id) {
@@ -102,7 +91,7 @@ impl Modules {
             }
             table.insert(id, slot.clone());
         }
-        helper.run(move || slot.load(primary, image)).map_err(|error| {
+        helper.run(move || load(&slot, primary, image)).map_err(|error| {
             self.table.write().remove(&id);
             Error::host("failed to start the helper thread that loads modules", &error)
         })
@@ -121,10 +110,7 @@ impl Modules {
     pub(crate) fn unload(&self, id: ModuleId) -> Result<()> {
         let removed = self.table.write().remove(&id);
         let slot = removed.ok_or_else(|| self.unknown(id))?;
-        let entries = match &*slot.state.lock() {
-            State::Loaded(module) => module.functions.len() as u64,
-            State::Loading(_) | State::Failed(_) => 0,
-        };
+        let entries = slot.ready().map_or(0, |module| module.functions.len() as u64);
         for entry in 0..entries {
             self.cache.evict([id.0, entry]);
         }
@@ -135,10 +121,7 @@ impl Modules {
     pub(crate) fn variable(&self, id: ModuleId, name: &str) -> Result<(Address, u64)> {
         let slot = self.table.read().get(&id).cloned();
         let slot = slot.ok_or_else(|| self.unknown(id))?;
-        let found = match &*slot.state.lock() {
-            State::Loaded(module) => module.variable(name),
-            State::Loading(_) | State::Failed(_) => None,
-        };
+        let found = slot.ready().and_then(|module| module.variable(name));
         found.ok_or_else(|| unknown(format!("variable `{name}`"), &self.primary.info.address))
     }
 
@@ -161,14 +144,7 @@ impl Modules {
     fn look_up(&self, id: FunctionId) -> Result<*const DriverFunction> {
         let slot = self.table.read().get(&id.module).cloned();
         let slot = slot.ok_or_else(|| self.unknown(id.module))?;
-        let mut state = slot.state.lock();
-        let module = loop {
-            match &*state {
-                State::Loading(_) => slot.ended.wait(&mut state),
-                State::Loaded(module) => break module,
-                State::Failed(error) => return Err(error.clone()),
-            }
-        };
+        let module = slot.wait()?;
         let function = module.functions.get(id.entry as usize).ok_or_else(|| {
             let what = format!("kernel {} of module {}", id.entry, id.module.0);
             unknown(what, &self.primary.info.address)
@@ -190,62 +166,20 @@ impl Modules {
     }
 }
 
-impl ModuleSlot {
-    fn loading() -> Self {
-        Self { state: Mutex::new(State::Loading(Vec::new())), ended: Condvar::new() }
-    }
-
-    /// Loads the module. Runs on the helper thread.
-    fn load(self: Arc<Self>, primary: &'static Primary, image: ModuleImage) {
-        // If this job is the last owner, the module was unloaded before it was loaded.
-        let loaded = if Arc::strong_count(&self) == 1 {
-            Err(unknown("a module that was unloaded", &primary.info.address))
-        } else {
-            LoadedModule::load(primary, image)
-        };
-        let ended = loaded.map_or_else(State::Failed, State::Loaded);
-        let (answers, reply) = {
-            let mut state = self.state.lock();
-            let before = std::mem::replace(&mut *state, ended);
-            self.ended.notify_all();
-            let State::Loading(answers) = before else { return };
-            (answers, state.reply())
-        };
-        let Some(reply) = reply else { return };
-        for answer in answers {
-            let give = || answer.give(reply.clone());
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(give)) {
-                discard_panic(payload);
-            }
-        }
-    }
-
-    fn answer(&self, answer: Answer) {
-        let mut state = self.state.lock();
-        if let State::Loading(answers) = &mut *state {
-            answers.push(answer);
-            return;
-        }
-        let reply = state.reply();
-        drop(state);
-        if let Some(reply) = reply {
-            answer.give(reply);
-        }
-    }
+/// Loads a module into its slot. Runs on the helper thread.
+fn load(slot: &Arc<ModuleSlot>, primary: &'static Primary, image: ModuleImage) {
+    // If this job is the last owner, the module was unloaded before it was loaded.
+    slot.end(if Arc::strong_count(slot) == 1 {
+        Err(unknown("a module that was unloaded", &primary.info.address))
+    } else {
+        LoadedModule::load(primary, image)
+    });
 }
 
-impl State {
-    /// The reply, unless it is still loading.
-    fn reply(&self) -> Option<Result<Reply>> {
-        match self {
-            State::Loading(_) => None,
-            State::Loaded(module) => {
-                let max_threads = module.functions.iter().map(|it| it.max_threads).collect();
-                let (log, entries) = (module.log.clone(), module.entries.clone());
-                Some(Ok(Reply::Loaded { max_threads, log, entries }))
-            }
-            State::Failed(error) => Some(Err(error.clone())),
-        }
+impl Replies for LoadedModule {
+    fn reply(&self) -> Reply {
+        let max_threads = self.functions.iter().map(|it| it.max_threads).collect();
+        Reply::Loaded { max_threads, log: self.log.clone(), entries: self.entries.clone() }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::place::Place;
+use super::place::{Names, Place};
 use crate::{
-    cuda::context::Bound,
+    cuda::{context::Bound, driver::api::Address},
     protocol::{Error, HostBlock, HostRegion, Pattern, Region, Result},
 };
 
@@ -18,7 +18,7 @@ pub(super) fn upload(
     _: &Bound,
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
-    let (from, to) = (place.host(from, size, host)?, place.memory.locate(to, bytes)?);
+    let (from, to) = (place.names.host(from, size, host)?, place.names.memory.locate(to, bytes)?);
     // SAFETY: `size` bytes from `from` are in a block that the caller keeps alive (rule 7); `to` is device memory of
     // that size.
     place.check(unsafe { place.api().upload(to, from.cast(), size, place.stream.raw) })
@@ -34,7 +34,7 @@ pub(super) fn download(
     _: &Bound,
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
-    let (from, to) = (place.memory.locate(from, bytes)?, place.host(to, size, host)?);
+    let (from, to) = (place.names.memory.locate(from, bytes)?, place.names.host(to, size, host)?);
     // SAFETY: as for an upload; no thread reads the bytes before the stream has passed the copy.
     place.check(unsafe { place.api().download(to.cast(), from, size, place.stream.raw) })
 }
@@ -48,7 +48,8 @@ pub(super) fn copy(
     _: &Bound,
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
-    let (from, to) = (place.memory.locate(from, bytes)?, place.memory.locate(to, bytes)?);
+    let (from, to) =
+        (place.names.memory.locate(from, bytes)?, place.names.memory.locate(to, bytes)?);
     // SAFETY: both are device memory of that size.
     place.check(unsafe { place.api().copy(to, from, size, place.stream.raw) })
 }
@@ -62,12 +63,7 @@ pub(super) fn fill(
     _: &Bound,
 ) -> Result<()> {
     let Some(times) = size(count)? else { return Ok(()) };
-    let bytes = count.checked_mul(pattern.bytes()).ok_or_else(too_large)?;
-    let to = place.memory.locate(to, bytes)?;
-    if to % pattern.bytes() != 0 {
-        let detail = format!("it is not aligned to the pattern's {} bytes", pattern.bytes());
-        return Err(Error::OutOfRange { what: "the start of a fill".into(), detail });
-    }
+    let (to, _) = fill_target(place.names, to, pattern, count)?;
     let (api, stream) = (place.api(), place.stream.raw);
     // SAFETY: `times` patterns fit behind `to`, which is aligned to them.
     place.check(unsafe {
@@ -79,8 +75,24 @@ pub(super) fn fill(
     })
 }
 
+/// The address of a fill's memory, which is aligned to the pattern, and its size in bytes.
+pub(super) fn fill_target(
+    names: Names<'_>,
+    to: Region,
+    pattern: Pattern,
+    count: u64,
+) -> Result<(Address, u64)> {
+    let bytes = count.checked_mul(pattern.bytes()).ok_or_else(too_large)?;
+    let to = names.memory.locate(to, bytes)?;
+    if to % pattern.bytes() != 0 {
+        let detail = format!("it is not aligned to the pattern's {} bytes", pattern.bytes());
+        return Err(Error::OutOfRange { what: "the start of a fill".into(), detail });
+    }
+    Ok((to, bytes))
+}
+
 /// A number of bytes or elements as the driver takes it; nothing for 0.
-fn size(count: u64) -> Result<Option<usize>> {
+pub(super) fn size(count: u64) -> Result<Option<usize>> {
     usize::try_from(count).map(|count| (count != 0).then_some(count)).map_err(|_| too_large())
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{copy, launch, peers, place::Place, timestamp};
+use super::{copy, graph, launch, peers, place::Place, timestamp};
 use crate::{
     cuda::context::Bound,
     protocol::{HostBlock, Result, Work},
@@ -30,6 +30,8 @@ pub(crate) unsafe fn enqueue(
         Work::Copy { from, to, bytes } => copy::copy(place, *from, *to, *bytes, bound),
         Work::Fill { to, pattern, count } => copy::fill(place, *to, *pattern, *count, bound),
         Work::Timestamp { to } => timestamp::write(place, *to, bound),
+        // SAFETY: the caller's promise.
+        Work::Graph(launch) => unsafe { graph::launch(place, launch, host, bound) },
         Work::Send { from, transfer, bytes } => peers::send(place, *from, *transfer, *bytes, bound),
     }
 }

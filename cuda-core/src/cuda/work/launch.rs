@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::atomic::Ordering};
 
-use super::place::Place;
+use super::place::{Names, Place};
 use crate::{
     cuda::{
         context::{Bound, Primary},
@@ -28,14 +28,8 @@ const INLINE_WORDS: usize = 16;
 /// stays inside the memory of its relocations.
 #[inline]
 pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, bound: &Bound) -> Result<()> {
-    // SAFETY: the module stays loaded, as the caller promises.
-    let function = unsafe { place.modules.find(launch.function) }?;
-    if launch.params.len() != function.param_bytes as usize {
-        return Err(wrong_size(function, launch.params.len()));
-    }
-    if launch.config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
-        allow_dynamic_shared(place.primary, function, &launch.config, bound)?;
-    }
+    // SAFETY: the caller's promise.
+    let function = unsafe { function(place.names, launch, bound) }?;
     let words = launch.params.len().div_ceil(8);
     let (mut inline, mut spilled);
     let params: &mut [u64] = if words <= INLINE_WORDS {
@@ -45,9 +39,7 @@ pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, bound: &Bound
         spilled = vec![0; words];
         &mut spilled
     };
-    let bytes = bytemuck::cast_slice_mut::<u64, u8>(params);
-    bytes[..launch.params.len()].copy_from_slice(&launch.params);
-    patch(bytes, &launch.relocations, place.memory, function)?;
+    write_params(params, launch, place.names.memory, function)?;
     let mut size = function.param_bytes as usize;
     let size_at = (&raw mut size).cast::<c_void>();
     let [end, pointer, length] = LAUNCH_PARAM;
@@ -57,7 +49,7 @@ pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, bound: &Bound
     // SAFETY: the module stays loaded and the stream alive (rules 3 and 4). The parameters have the size that the
     // kernel's PTX declares, and the driver copies them before it returns.
     let launched = unsafe {
-        place.primary.api.launch(
+        place.names.primary.api.launch(
             function.raw,
             gx,
             gy,
@@ -73,9 +65,43 @@ pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, bound: &Bound
     };
     launched.map_err(|failed| {
         let shape = matches!(failed.code, INVALID_VALUE | LAUNCH_OUT_OF_RESOURCES);
-        let misfit = shape.then(|| misfit(&launch.config, &place.primary.limits, function));
-        misfit.flatten().unwrap_or_else(|| place.primary.error(failed))
+        let misfit = shape.then(|| misfit(&launch.config, &place.names.primary.limits, function));
+        misfit.flatten().unwrap_or_else(|| place.names.primary.error(failed))
     })
+}
+
+/// The kernel of a launch, which has parameters of that size and may use that much dynamic shared memory.
+///
+/// # Safety
+/// No thread unloads the kernel's module while the result is used.
+#[inline]
+pub(super) unsafe fn function<'a>(
+    names: Names<'a>,
+    launch: &Launch<'_>,
+    bound: &Bound,
+) -> Result<&'a DriverFunction> {
+    // SAFETY: the caller's promise.
+    let function = unsafe { names.modules.find(launch.function) }?;
+    if launch.params.len() != function.param_bytes as usize {
+        return Err(wrong_size(function, launch.params.len()));
+    }
+    if launch.config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
+        allow_dynamic_shared(names.primary, function, &launch.config, bound)?;
+    }
+    Ok(function)
+}
+
+/// Writes the parameter block, with the addresses of the relocations. `words` have space for it.
+#[inline]
+pub(super) fn write_params(
+    words: &mut [u64],
+    launch: &Launch<'_>,
+    memory: &Memory,
+    function: &DriverFunction,
+) -> Result<()> {
+    let bytes = bytemuck::cast_slice_mut::<u64, u8>(words);
+    bytes[..launch.params.len()].copy_from_slice(&launch.params);
+    patch(bytes, &launch.relocations, memory, function)
 }
 
 /// Writes the addresses of the relocations into the parameters.

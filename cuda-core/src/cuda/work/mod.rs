@@ -5,11 +5,14 @@
 
 mod copy;
 mod enqueue;
+mod graph;
 mod launch;
+mod node;
 mod peers;
 mod place;
 mod timestamp;
 
 pub(crate) use enqueue::enqueue;
+pub(crate) use node::node;
 pub(crate) use peers::reach;
-pub(crate) use place::Place;
+pub(crate) use place::{Names, Place};

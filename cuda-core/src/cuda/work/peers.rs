@@ -46,14 +46,14 @@ pub(super) fn send(
     bytes: u64,
     _: &Bound,
 ) -> Result<()> {
-    let primary = place.primary;
+    let primary = place.names.primary;
     let target = Transfers::get().take(transfer);
     let target =
         target.ok_or_else(|| unknown(format!("transfer {}", transfer.0), &primary.info.address))?;
     if bytes > target.bytes {
         return Err(outside("transfer", transfer.0, target.bytes, 0, bytes));
     }
-    let from = place.memory.locate(from, bytes)?;
+    let from = place.names.memory.locate(from, bytes)?;
     let peer = Primary::opened(target.ordinal)
         .ok_or_else(|| unknown(format!("device {}", target.ordinal), &primary.info.address))?;
     if bytes == 0 {

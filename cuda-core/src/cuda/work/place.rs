@@ -1,4 +1,4 @@
-//! The place where work is enqueued.
+//! The objects that work names, and the place where it is enqueued.
 
 use std::sync::Arc;
 
@@ -6,26 +6,40 @@ use crate::{
     cuda::{
         context::Primary,
         driver::{api::Api, status::Failed},
-        objects::{Memory, Modules, outside},
+        objects::{Graphs, Memory, Modules, outside},
         streams::{DriverStream, unknown},
     },
     protocol::{HostBlock, HostRegion, Result},
 };
 
-/// The place where work is enqueued: a stream that the caller holds, and the objects of its backend.
+/// The objects of a backend that work names.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Names<'a> {
     pub(crate) primary: &'static Primary,
     pub(crate) memory: &'a Memory,
     pub(crate) modules: &'a Modules,
+    pub(crate) graphs: &'a Graphs,
+}
+
+/// The place where work is enqueued: a stream that the caller holds, and the objects of its backend.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) names: Names<'a>,
     pub(crate) stream: &'a DriverStream,
 }
 
 impl Place<'_> {
     pub(super) fn api(&self) -> &'static Api {
-        self.primary.api
+        self.names.primary.api
     }
 
+    /// The error of a failed call. A fault loses the device.
+    pub(super) fn check(&self, status: Result<(), Failed>) -> Result<()> {
+        self.names.check(status)
+    }
+}
+
+impl Names<'_> {
     /// The error of a failed call. A fault loses the device.
     pub(super) fn check(&self, status: Result<(), Failed>) -> Result<()> {
         status.map_err(|failed| self.primary.error(failed))

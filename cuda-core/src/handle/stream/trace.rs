@@ -62,7 +62,8 @@ mod events {
                 trace!(target: TARGET, stream, number, bytes, "copy to another device");
             }
             Work::Timestamp { .. } => trace!(target: TARGET, stream, number, "timestamp"),
-            Work::Launch(_) => {}
+            // `launched` and `replayed` report these.
+            Work::Launch(_) | Work::Graph(_) => {}
         }
     }
 

@@ -1,23 +1,27 @@
-//! Recordings: work that was recorded once and is submitted again and again.
-//!
-//! A stream of a recording takes work as every stream does, but gives it to a [`Recorder`] instead of a backend. Ending
-//! the recording gives a [`Recording`], which replays on a live stream.
+//! `Recording`: recorded work and its replays.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use smallvec::SmallVec;
 
-use super::{
-    device::Device,
-    stream::{Allocation, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace},
-};
+use super::executable::Executable;
 use crate::{
+    handle::{
+        device::Device,
+        stream::{Allocation, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace},
+    },
     order::{
+        Retain,
         plan::{Node, access_set},
         retention::Until,
         timeline::Watermarks,
     },
-    protocol::{Error, Result, Ticket, Use, Work},
+    protocol::{Error, Graph, GraphLaunch, GraphNode, Result, Ticket, Use, Work},
+    runtime::Pending,
 };
 
 /// Recorded work, which can be replayed on every stream of its device.
@@ -31,11 +35,19 @@ pub struct Recording {
     accesses: Vec<Use>,
     /// Everything that the nodes name, sorted by id.
     memory: Vec<Arc<Allocation>>,
+    kept: Arc<Kept>,
+}
+
+/// The resources of a recording that its replays retain. They do not hold the device.
+struct Kept {
+    /// Made by the first [`Recording::prepare`]. Dropped before the modules.
+    executable: OnceLock<Result<Executable>>,
     /// For each node, the source of its upload, if it is one.
     uploads: Vec<Option<UploadSource>>,
-    /// Held for the launches.
     _modules: Vec<Arc<dyn Any + Send + Sync>>,
 }
+
+impl Retain for Kept {}
 
 impl Device {
     /// A stream of a new recording. Work that is submitted to it is recorded and does not run. Other streams of the same
@@ -74,8 +86,9 @@ impl Stream {
         memory.sort_unstable_by_key(|it| it.id().0);
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
         let modules = recorded.modules.into_values().collect();
+        let kept = Kept { executable: OnceLock::new(), uploads, _modules: modules };
         let device = self.device().clone();
-        Ok(Recording { device, nodes, accesses, memory, uploads, _modules: modules })
+        Ok(Recording { device, nodes, accesses, memory, kept: Arc::new(kept) })
     }
 }
 
@@ -105,18 +118,84 @@ impl Recording {
         self.nodes.get(node).map(|node| &node.after[..])
     }
 
+    /// Prepares the recording on its device, so that a replay is one submission. The first call starts this and returns at
+    /// once; the device takes up to milliseconds. On a device without graphs there is nothing to prepare.
+    ///
+    /// # Errors
+    /// The reply is the error of the device if it refuses the graph. Replays then submit node by node.
+    pub fn prepare(&self) -> Pending<()> {
+        if !self.device.core().capabilities.graphs {
+            return Pending::ready(Ok(()));
+        }
+        match self.kept.executable.get_or_init(|| Executable::new(&self.device, self.graph())) {
+            Ok(executable) => executable.ready(&self.device),
+            Err(error) => Pending::ready(Err(error.clone())),
+        }
+    }
+
+    /// Whether a replay is one submission: the recording is [prepared](Self::prepare).
+    pub fn is_prepared(&self) -> bool {
+        self.executable().is_some()
+    }
+
+    fn executable(&self) -> Option<&Executable> {
+        let executable = self.kept.executable.get()?.as_ref().ok()?;
+        Some(executable).filter(|it| it.is_ready())
+    }
+
+    fn graph(&self) -> Graph {
+        let node = |it: &Node| GraphNode { work: it.work.clone(), after: it.after.to_vec() };
+        let host = self.kept.uploads.iter().flatten().map(|it| it.block.clone()).collect();
+        Graph { nodes: self.nodes.iter().map(node).collect(), host }
+    }
+
     /// Submits all nodes to `stream`, after all earlier uses of the same memory. Every later use of that memory comes
     /// after the whole replay.
     ///
-    /// Enqueues as many submissions as there are nodes, so it takes the time of that many launches. Other submissions to
-    /// the same memory wait for that long.
+    /// A [prepared](Self::prepare) recording is one submission. Otherwise there are as many submissions as nodes, so it takes
+    /// the time of that many launches, and other submissions to the same memory wait for that long.
     ///
     /// # Errors
     /// [`Error::Busy`] if the stream has as much in flight as its device allows; nothing is submitted then.
     /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. If a node
-    /// is refused, the nodes before it still run.
+    /// of a recording that is not prepared is refused, the nodes before it still run.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
-        self.replay_in_order(stream, 0..self.len())
+        match self.executable() {
+            Some(executable) if !self.is_empty() => self.launch(stream, executable),
+            _ => self.replay_in_order(stream, 0..self.len()),
+        }
+    }
+
+    /// Submits the whole recording as one graph launch.
+    fn launch(&self, stream: &Stream, executable: &Executable) -> Result<Ticket> {
+        self.check_stream(stream)?;
+        let uses = Cow::Borrowed(&self.accesses[..]);
+        let work = Work::Graph(GraphLaunch { graph: executable.id(), uses, changes: Vec::new() });
+        let operands: SmallVec<[Operand<'_>; 8]> =
+            self.accesses.iter().map(|used| self.operand(used)).collect::<Result<_>>()?;
+        let keep = Keep { until: Until::Complete, resource: self.kept.clone() };
+        let mut marks = stream.timeline().order.lock();
+        let turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
+        let launched = stream.submit_ordered(&mut marks, &work, &operands, &[], Some(keep), None);
+        // The turns are released before the order lock.
+        drop(turns);
+        drop(marks);
+        if let Ok(ticket) = launched {
+            trace::replayed(ticket, self.len());
+        }
+        launched
+    }
+
+    /// Checks that a replay can be submitted to a stream.
+    fn check_stream(&self, stream: &Stream) -> Result<()> {
+        self.device.check_same("a stream", stream.device())?;
+        if stream.recorder().is_some() {
+            let what = "a replay inside a recording";
+            return Err(Error::unsupported(what, &self.device.info().address));
+        }
+        stream.check_credit()?;
+        self.device.core().reclaim_memory();
+        Ok(())
     }
 
     /// Replays the nodes in another order; see [`replay`](Self::replay). An order that does not keep
@@ -129,13 +208,7 @@ impl Recording {
         stream: &Stream,
         order: impl IntoIterator<Item = usize>,
     ) -> Result<Ticket> {
-        self.device.check_same("a stream", stream.device())?;
-        if stream.recorder().is_some() {
-            let what = "a replay inside a recording";
-            return Err(Error::unsupported(what, &self.device.info().address));
-        }
-        stream.check_credit()?;
-        self.device.core().reclaim_memory();
+        self.check_stream(stream)?;
         let mut marks = stream.timeline().order.lock();
         let turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
         let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
@@ -144,7 +217,7 @@ impl Recording {
             // The order of the stream implies the joins.
             let node = self.nodes.get(at).filter(|node| !matches!(node.work, Work::Join));
             if let Some(node) = node {
-                let upload = self.uploads.get(at).and_then(Option::as_ref);
+                let upload = self.kept.uploads.get(at).and_then(Option::as_ref);
                 last = self.submit(stream, &mut marks, node, upload)?;
                 nodes += 1;
             }

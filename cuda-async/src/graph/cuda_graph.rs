@@ -1,0 +1,196 @@
+//! `CudaGraph`: an operation that is recorded once and launched many times.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use cuda_core::{Device, Error, Pending, Recording, Result, Stream};
+
+use crate::{
+    context::{ExecutionContext, RunMode},
+    graph::record,
+    op::{IntoDeviceOp, Op, Submit},
+    ops::DeviceOp,
+    run::blocking,
+    runtime::defaults,
+};
+
+/// Methods that record an operation as a graph.
+pub trait GraphExt: DeviceOp {
+    /// Records this operation as a graph of the default device. Its closures run once, now. Nothing runs on the device
+    /// before the first [`launch`](CudaGraph::launch).
+    ///
+    /// - Buffers that the operation uses, and those that it allocates, are used again by every launch. They live as long
+    ///   as the graph. Those that it allocates have unspecified contents before the first launch.
+    /// - Uploads keep a copy of their bytes, and every launch uploads them again.
+    /// - Branches of [`zip!`](crate::zip) and [`join_all`](crate::join_all), and work without common data, run at the same
+    ///   time where the device can. Kernels of modules that declare variables keep the order of their branch, because
+    ///   they may share these or print.
+    /// - A [`shared`](DeviceOp::shared) operation that has already run is an input. One that begins here runs only in
+    ///   launches, so clones of it give an error outside the graph.
+    ///
+    /// Pins host memory for uploads if there is none that is idle, so it may block for as long as the driver pins memory.
+    ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// let filled = zeros::<u32>(4).then(|x| fill(x, 7)).graph()?;
+    /// assert_eq!(filled.launch().then(to_host).sync()?, [7; 4]);
+    /// assert_eq!(filled.launch().then(to_host).sync()?, [7; 4]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`] if a step waits for the device, as `to_host` and `settled` do: write
+    /// `graph.launch().then(to_host)`. [`Error::Unsupported`] for foreign submissions. [`Error::OutOfRange`] beyond the
+    /// limits of a recording. Otherwise the error of a step.
+    fn graph(self) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
+        let stream = defaults::default_stream()?;
+        self.graph_on(&stream)
+    }
+
+    /// Records this operation as a graph of the device of `stream`; see [`graph`](Self::graph).
+    ///
+    /// # Errors
+    /// As [`graph`](Self::graph).
+    fn graph_on(self, stream: &Stream) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
+        let (output, recording) = record(self, stream.device())?.into_parts();
+        let (output, is_launched) = (Arc::new(output), AtomicBool::new(false));
+        let stream = stream.clone();
+        Ok(CudaGraph(Arc::new(Recorded { output, recording, stream, is_launched })))
+    }
+}
+
+impl<O: DeviceOp> GraphExt for O {}
+
+/// An operation that was recorded once and is launched many times. Clones are the same graph.
+///
+/// The graph owns all memory, modules and uploaded bytes that it uses. A launch is ordered with every other use of the same
+/// memory, on every stream and through every handle.
+pub struct CudaGraph<T>(Arc<Recorded<T>>);
+
+struct Recorded<T> {
+    output: Arc<T>,
+    recording: Recording,
+    /// The stream of updates.
+    stream: Stream,
+    is_launched: AtomicBool,
+}
+
+impl<T> CudaGraph<T> {
+    /// Returns an operation that runs the recorded work and gives the output. Device memory in the output holds the values
+    /// of the launch until the next one.
+    ///
+    /// The first launch waits until the device has prepared the graph, which takes up to milliseconds. No executor thread
+    /// waits for it. From then on a launch is one submission.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] on a stream of another device. [`Error::Unsupported`] inside a recording.
+    pub fn launch(&self) -> Op<LaunchGraph<T>>
+    where
+        T: Send + Sync,
+    {
+        Op::new(LaunchGraph { graph: self.0.clone(), pending: None })
+    }
+
+    /// Submits an operation to the stream of the graph, without waiting for the device: one that writes memory which the
+    /// graph reads. Later launches see it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the stream has as much in flight as its device allows. [`Error::NeedsHostData`] if a step has to
+    /// wait. Otherwise the error of a step.
+    pub fn update<O: IntoDeviceOp>(&self, op: O) -> Result<O::Output> {
+        blocking::submit_only(op.into_op().into_steps(), self.0.stream.clone())
+    }
+
+    /// Returns the output. Device memory in it holds the values of the last launch.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before the first launch, when the memory has no values.
+    pub fn take_output(&self) -> Result<Arc<T>> {
+        if self.0.is_launched.load(Ordering::Acquire) {
+            return Ok(self.0.output.clone());
+        }
+        let detail = "it was not launched, so its output has no values; launch it first".into();
+        Err(Error::Misuse { what: "the output of a graph".into(), detail })
+    }
+
+    /// Prepares the graph on its device, so that the first launch does not wait. Blocks for up to milliseconds.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    pub fn upload(&self) -> Result<()> {
+        prepared(self.0.recording.prepare().wait())
+    }
+
+    /// Returns the number of nodes, including those that only join branches.
+    pub fn len(&self) -> usize {
+        self.0.recording.len()
+    }
+
+    /// Returns whether the graph has no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.0.recording.is_empty()
+    }
+
+    /// Returns the device of the graph.
+    pub fn device(&self) -> &Device {
+        self.0.recording.device()
+    }
+}
+
+impl<T> Clone for CudaGraph<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> std::fmt::Debug for CudaGraph<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CudaGraph({} nodes on {})", self.len(), self.device().info().address)
+    }
+}
+
+/// The steps of [`CudaGraph::launch`].
+pub struct LaunchGraph<T> {
+    graph: Arc<Recorded<T>>,
+    /// The preparation of the graph, while it is awaited.
+    pending: Option<Pending<()>>,
+}
+
+impl<T: Send + Sync> Submit for LaunchGraph<T> {
+    type Output = Arc<T>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Arc<T>>> {
+        let recording = &self.graph.recording;
+        if !recording.is_prepared() {
+            let pending = self.pending.get_or_insert_with(|| recording.prepare());
+            match pending.poll(task) {
+                Poll::Ready(ended) => prepared(ended)?,
+                // No step may wait. The nodes are submitted one by one.
+                Poll::Pending if cx.mode() == RunMode::Detached => {}
+                Poll::Pending => {
+                    cx.wait_by_wakers(task)?;
+                    return Poll::Pending;
+                }
+            }
+            self.pending = None;
+        }
+        cx.enqueue(|stream| recording.replay(stream))?;
+        self.graph.is_launched.store(true, Ordering::Release);
+        Poll::Ready(Ok(self.graph.output.clone()))
+    }
+}
+
+/// The result of a preparation. If the device refuses the graph, launches submit its nodes one by one, with the same
+/// result.
+fn prepared(ended: Result<()>) -> Result<()> {
+    ended.or_else(|error| if error.is_sticky() { Err(error) } else { Ok(()) })
+}

@@ -1,0 +1,77 @@
+//! Nodes of graphs: resolves work to the driver's addresses and handles, without a stream.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{copy, launch, place::Names, timestamp};
+use crate::{
+    cuda::{
+        context::Bound,
+        driver::api::{CopyParams, FillParams},
+        objects::{DriverNode, KernelNode},
+    },
+    protocol::{Error, HostBlock, Launch, Pattern, Region, Result, Work},
+};
+
+/// Resolves the work of a node.
+///
+/// # Errors
+/// The work names memory or a kernel that does not exist, or is of a kind that a graph cannot have.
+///
+/// # Safety
+/// No thread unloads the module of a launch before this returns.
+pub(crate) unsafe fn node(
+    names: Names<'_>,
+    work: &Work<'_>,
+    host: &[Arc<HostBlock>],
+    bound: &Bound,
+) -> Result<DriverNode> {
+    match work {
+        Work::Join => Ok(DriverNode::Empty),
+        // SAFETY: the caller's promise.
+        Work::Launch(launch) => unsafe { kernel(names, launch, bound) },
+        Work::Upload { from, to, bytes } => {
+            let Some(size) = copy::size(*bytes)? else { return Ok(DriverNode::Empty) };
+            let (from, to) = (names.host(*from, size, host)?, names.memory.locate(*to, *bytes)?);
+            Ok(DriverNode::Copy(CopyParams::upload(from.cast(), to, size)))
+        }
+        Work::Copy { from, to, bytes } => {
+            let Some(size) = copy::size(*bytes)? else { return Ok(DriverNode::Empty) };
+            let (from, to) =
+                (names.memory.locate(*from, *bytes)?, names.memory.locate(*to, *bytes)?);
+            Ok(DriverNode::Copy(CopyParams::within(from, to, size)))
+        }
+        Work::Fill { to, pattern, count } => fill(names, *to, *pattern, *count),
+        Work::Timestamp { to } => timestamp::node(names, *to),
+        Work::Download { .. } | Work::Send { .. } | Work::Graph(_) => {
+            let what = "a graph with copies to the host or to another device, or with a graph";
+            Err(Error::unsupported(what, &names.primary.info.address))
+        }
+    }
+}
+
+/// # Safety
+/// As for [`node`].
+unsafe fn kernel(names: Names<'_>, launch: &Launch<'_>, bound: &Bound) -> Result<DriverNode> {
+    // SAFETY: the caller's promise.
+    let function = unsafe { launch::function(names, launch, bound) }?;
+    let bytes = launch.params.len();
+    let mut params: SmallVec<[u64; 8]> = SmallVec::from_elem(0, bytes.div_ceil(8));
+    launch::write_params(&mut params, launch, names.memory, function)?;
+    let (function, config) = (function.raw, launch.config);
+    Ok(DriverNode::Kernel(KernelNode { function, config, params, bytes }))
+}
+
+fn fill(names: Names<'_>, to: Region, pattern: Pattern, count: u64) -> Result<DriverNode> {
+    let Some(width) = copy::size(count)? else { return Ok(DriverNode::Empty) };
+    let (to, bytes) = copy::fill_target(names, to, pattern, count)?;
+    let value = match pattern {
+        Pattern::Byte(value) => value.into(),
+        Pattern::Half(value) => value.into(),
+        Pattern::Word(value) => value,
+    };
+    let element_bytes = pattern.bytes() as u32;
+    let pitch = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Ok(DriverNode::Fill(FillParams { to, pitch, value, element_bytes, width, height: 1 }))
+}

@@ -1,0 +1,124 @@
+//! Graphs: recorded work that is resolved once and runs as one job.
+
+use std::sync::Arc;
+
+use cuda_core::{
+    Error, Result,
+    order::uses_of,
+    protocol::{Answer, GraphId, NodeChange, Reply, Use, Work as Asked},
+};
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{
+    backend::Shared,
+    resolve::unknown,
+    work::{Work, contained},
+};
+
+/// The graphs of a device.
+#[derive(Default)]
+pub(crate) struct Graphs(RwLock<FxHashMap<GraphId, Arc<Graph>>>);
+
+/// The nodes of a graph, in an order in which they can run.
+#[derive(Clone, Default)]
+pub(crate) struct Graph(Vec<Arc<Node>>);
+
+/// A resolved node.
+pub(crate) struct Node {
+    work: Work,
+    uses: SmallVec<[Use; 2]>,
+    overwrites: bool,
+}
+
+impl Node {
+    pub(crate) fn new(work: Work, asked: &Asked<'_>) -> Arc<Self> {
+        Arc::new(Self { work, uses: uses_of(asked), overwrites: asked.overwrites() })
+    }
+}
+
+impl Graphs {
+    pub(crate) fn insert(&self, id: GraphId, nodes: Vec<Arc<Node>>) {
+        self.0.write().insert(id, Arc::new(Graph(nodes)));
+    }
+
+    pub(crate) fn remove(&self, id: GraphId) -> Result<()> {
+        let removed = self.0.write().remove(&id);
+        removed.map(drop).ok_or_else(|| unknown("a graph", id.0))
+    }
+
+    /// Answers at once: a graph needs no preparation.
+    pub(crate) fn answer_ready(&self, id: GraphId, answer: Answer) {
+        answer.give(self.find(id).map(|_| Reply::GraphReady));
+    }
+
+    /// The graph of a launch, with the changes of it, which hold for later launches too. `resolve` resolves the work of a
+    /// node.
+    pub(crate) fn launched(
+        &self,
+        id: GraphId,
+        changes: &[NodeChange<'_>],
+        resolve: impl Fn(&Asked<'_>) -> Result<Work>,
+    ) -> Result<Arc<Graph>> {
+        if changes.is_empty() {
+            return self.find(id);
+        }
+        let mut graphs = self.0.write();
+        let graph = graphs.get_mut(&id).ok_or_else(|| unknown("a graph", id.0))?;
+        let mut nodes = Vec::with_capacity(changes.len());
+        for NodeChange { node, work } in changes {
+            let known = graph.0.get(*node as usize);
+            let resolved = resolve(work)?;
+            if !known.is_some_and(|known| known.work.is_like(&resolved)) {
+                return Err(unlike(*node));
+            }
+            nodes.push((*node as usize, Node::new(resolved, work)));
+        }
+        // Launches in flight have the nodes before.
+        let changed = Arc::make_mut(graph);
+        for (at, node) in nodes {
+            changed.0[at] = node;
+        }
+        Ok(graph.clone())
+    }
+
+    fn find(&self, id: GraphId) -> Result<Arc<Graph>> {
+        self.0.read().get(&id).cloned().ok_or_else(|| unknown("a graph", id.0))
+    }
+}
+
+impl Graph {
+    /// Runs or skips each node. A node that fails poisons what it writes, as a submission does. Returns the first error
+    /// and whether it loses the device.
+    pub(crate) fn run(&self, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
+        let mut first = None;
+        for node in &self.0 {
+            let Some((error, is_fault)) = node.run(shared, epoch) else { continue };
+            shared.poison.spread(&node.uses, &error);
+            if is_fault {
+                // The nodes behind it are skipped.
+                return first.or(Some((error, true)));
+            }
+            first.get_or_insert((error, false));
+        }
+        first
+    }
+}
+
+impl Node {
+    fn run(&self, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
+        let lost = shared.lost.check_at(epoch).err();
+        if let Some(error) = lost.or_else(|| shared.poison.check(&self.uses, self.overwrites)) {
+            return Some((error, false));
+        }
+        let ran = contained(|| self.work.execute(shared));
+        ran.unwrap_or_else(|panic| Err(panic.into())).err().map(|error| (error, true))
+    }
+}
+
+#[cold]
+fn unlike(node: u32) -> Error {
+    let detail = "the graph has no such node, or the node is of another kind".into();
+    Error::OutOfRange { what: format!("the change of node {node}").into(), detail }
+}
