@@ -15,6 +15,7 @@ use futures::executor::block_on;
 
 use crate::{
     kernels::{Floats, Kernels},
+    modules::prepared,
     on_every_device,
     polling::{memory_is_freed, own_devices},
 };
@@ -42,7 +43,7 @@ fn counting(kernels: &Kernels, steps: usize, device: &Device) -> CudaGraph<Float
         let kernels = kernels.clone();
         op = op.then(move |x| kernels.add_scalar(x, 1.0)).boxed();
     }
-    op.graph_on(&stream).unwrap()
+    prepared(op.graph_on(&stream).unwrap())
 }
 
 fn graph_is_launched_again_and_again(device: &Device) {
@@ -77,7 +78,7 @@ fn launches_on_several_streams_are_ordered(device: &Device) {
     let streams: Vec<_> = (0..4).map(|_| device.new_stream().unwrap()).collect();
     // Each launch goes on from the result of the last one.
     let x = zeros::<f32>(LEN).sync_on(&streams[0]).unwrap();
-    let graph = kernels.add_scalar(x, 1.0).graph_on(&streams[0]).unwrap();
+    let graph = prepared(kernels.add_scalar(x, 1.0).graph_on(&streams[0]).unwrap());
     for round in 0..40 {
         let launch = graph.launch();
         // SAFETY: only the library uses the output.
@@ -101,7 +102,7 @@ fn launches_without_waits_submit_the_nodes(device: &Device) {
 fn updates_come_before_later_launches(device: &Device) {
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
     let input = Arc::new(h2d(vec![1.0f32; LEN]).sync_on(&stream).unwrap());
-    let graph = kernels.add(input.clone(), input.clone()).graph_on(&stream).unwrap();
+    let graph = prepared(kernels.add(input.clone(), input.clone()).graph_on(&stream).unwrap());
     assert_eq!(graph.launch().then(to_host).sync_on(&stream).unwrap(), [2.0; LEN]);
     // The graph holds the input too, so an update writes a buffer of its own.
     let other = graph.update(h2d(vec![3.0f32; LEN])).unwrap();
@@ -126,7 +127,7 @@ fn graph_owns_what_it_uses(device: &Device) {
         let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
         let input = h2d(vec![2.0f32; LEN]).sync_on(&stream).unwrap();
         let sum = zip!(h2d(vec![1.0f32; LEN]), value(input));
-        sum.then(move |(a, b)| kernels.add(a, b)).graph_on(&stream).unwrap()
+        prepared(sum.then(move |(a, b)| kernels.add(a, b)).graph_on(&stream).unwrap())
     };
     device.synchronize().unwrap();
     let stream = device.new_stream().unwrap();
@@ -162,7 +163,7 @@ fn graph_of_another_device_is_an_error(device: &Device) {
 
 fn empty_graph_runs(device: &Device) {
     let stream = device.new_stream().unwrap();
-    let graph = value(7).graph_on(&stream).unwrap();
+    let graph = prepared(value(7).graph_on(&stream).unwrap());
     assert!(graph.is_empty());
     assert_eq!(*graph.launch().sync_on(&stream).unwrap(), 7);
 }

@@ -1,6 +1,7 @@
-//! Loads modules only while no test relies on a running kernel, and unloads none before the process ends.
+//! Loads modules and prepares graphs only while no test relies on a running kernel. Unloads no module, and destroys no
+//! graph, before the process ends.
 //!
-//! While a GPU's driver loads or unloads a module, it waits for every running kernel, and launches of other threads
+//! While a GPU's driver loads or unloads a module or instantiates a graph, it waits for every running kernel, and launches of other threads
 //! may wait with it (`benches/results/2026-11-23-h200-driver-waits.md`). A test that looks at a
 //! kernel while it runs would then find that it has ended.
 
@@ -9,7 +10,12 @@ use std::{
     sync::{Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
-use cuda_async::{Device, Error, Module, prelude::*, to_device};
+use cuda_async::{
+    Device, Error, Module,
+    graph::{CudaGraph, Recording},
+    prelude::*,
+    to_device,
+};
 
 static LOADS: RwLock<()> = RwLock::new(());
 
@@ -49,6 +55,24 @@ pub fn open_beside(first: &Device, address: &str) -> Result<Device, Error> {
     })
 }
 
+/// Prepares a graph while no test relies on a running kernel. On a GPU, keeps a handle of the graph, so that it is never
+/// destroyed.
+pub fn prepared<T: Send + Sync + 'static>(graph: CudaGraph<T>) -> CudaGraph<T> {
+    if !is_gpu(graph.device()) {
+        return graph;
+    }
+    alone(|| graph.upload()).unwrap();
+    std::mem::forget(graph.clone());
+    graph
+}
+
+/// As [`prepared`], for a recording, which the caller keeps.
+pub fn prepare(recording: &Recording) {
+    let prepare = || recording.prepare().wait();
+    if is_gpu(recording.device()) { alone(prepare) } else { prepare() }.unwrap();
+}
+
+/// Runs `call` while no test relies on a running kernel.
 fn alone<T>(call: impl FnOnce() -> T) -> T {
     // A thread that holds the read lock would wait for itself.
     let held = HELD_OFF.take();

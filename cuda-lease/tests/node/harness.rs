@@ -127,8 +127,10 @@ pub fn children(of: u32) -> Vec<u32> {
 fn parent(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = status.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    fields.next()?.parse().ok().filter(|_| state != "Z")
+    // The first thread of a process is a zombie while the others still end.
+    let has_ended = fields.next()? == "Z"
+        && std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) <= 1;
+    fields.next()?.parse().ok().filter(|_| !has_ended)
 }
 
 /// Waits until `is_so`.

@@ -56,7 +56,11 @@ impl Meter {
             Chunk::OPCODE => self.output(data_bytes(frame)),
             opcode::FAILED => self.add(1, |it| &it.failed),
             opcode::FAULTED => self.add(1, |it| &it.faults),
-            opcode::LOST if is_fault(frame) => self.add(1, |it| &it.faults),
+            opcode::LOST if is_fault(frame) => {
+                self.add(1, |it| &it.faults);
+                // No event names the operation that faulted.
+                self.add(1, |it| &it.failed);
+            }
             _ => {}
         }
     }
@@ -142,5 +146,6 @@ mod tests {
         let meter = Meter::new(Arc::default());
         frames_in(&frames).for_each(|frame| meter.returned(&frame));
         assert_eq!((meter.lease().faults(), meter.node.traffic.faults()), (2, 2));
+        assert_eq!(meter.lease().failed(), 1);
     }
 }
