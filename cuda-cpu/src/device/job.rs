@@ -87,7 +87,8 @@ impl Job {
                 .err()
                 .map_or(Some((error, false)), |panic| Some((panic.into(), true))),
             None => {
-                let ran = contained(|| work.execute(shared));
+                // Dropping the work can run code of the application, which can panic.
+                let ran = contained(move || work.execute(shared));
                 ran.unwrap_or_else(|panic| Err(panic.into())).err().map(|error| (error, true))
             }
         };
