@@ -129,10 +129,14 @@ fn pipeline_costs_one_round_trip() {
             h2d(vec![0.0f32; 64]).then(launches).then(to_host).sync_on(&stream).unwrap()
         };
         assert_eq!(pipeline(), [100.0; 64]);
-        let (flights, started) = (lease.flights(), Instant::now());
-        assert_eq!(pipeline(), [100.0; 64]);
-        let elapsed = started.elapsed();
-        assert_eq!(lease.flights() - flights, 1, "round trips of a pipeline");
-        assert!(elapsed >= 2 * delay, "{elapsed:?}");
+        // A late report of an earlier pipeline ends a flight too. A pipeline that waits half way never has one flight.
+        let flights = (0..20).map(|_| {
+            let (flights, started) = (lease.flights(), Instant::now());
+            assert_eq!(pipeline(), [100.0; 64]);
+            let elapsed = started.elapsed();
+            assert!(elapsed >= 2 * delay, "{elapsed:?}");
+            lease.flights() - flights
+        });
+        assert!(flights.into_iter().any(|flights| flights == 1), "round trips of a pipeline");
     }
 }
