@@ -22,7 +22,7 @@ use crate::{
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
         GraphId, HostBlock, NoticeSink, RawStream, Region, Reply, Request, Result, StreamId,
-        Submission, Ticket, TransferId,
+        Submission, Ticket, TransferId, Work,
     },
     sync::HelperThread,
 };
@@ -91,7 +91,12 @@ impl CudaBackend {
             let node = unsafe { work::node(names, &it.work, &graph.host, bound) }?;
             Ok((node, it.after.clone()))
         });
-        self.graphs.create(id, nodes.collect::<Result<_>>()?, &self.helper)
+        let modules = graph.nodes.iter().filter_map(|it| match &it.work {
+            Work::Launch(launch) => Some(self.modules.hold(launch.function.module)),
+            _ => None,
+        });
+        let (nodes, modules) = (nodes.collect::<Result<_>>()?, modules.collect::<Result<_>>()?);
+        self.graphs.create(id, nodes, modules, &self.helper)
     }
 
     /// Orders later work of a stream after tickets of other streams.

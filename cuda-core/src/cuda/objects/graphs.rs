@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     graph_node::DriverNode,
+    modules::ModuleSlot,
     prepared::{Prepared, Replies},
 };
 use crate::{
@@ -56,11 +57,13 @@ impl Graphs {
         Self { primary, table: RwLock::default() }
     }
 
-    /// Starts to build a graph on the helper thread. Never blocks.
+    /// Starts to build a graph on the helper thread. Never blocks. `modules` are those of the nodes: the client may drop
+    /// the graph and unload them while it is being built.
     pub(crate) fn create(
         &self,
         id: GraphId,
         nodes: Vec<OrderedNode>,
+        modules: Vec<Arc<ModuleSlot>>,
         helper: &HelperThread,
     ) -> Result<()> {
         let (primary, slot) = (self.primary, Arc::new(GraphSlot::pending()));
@@ -71,7 +74,11 @@ impl Graphs {
             }
             table.insert(id, slot.clone());
         }
-        helper.run(move || slot.end(Executable::new(primary, nodes))).map_err(|error| {
+        let build = move || {
+            slot.end(Executable::new(primary, nodes));
+            drop(modules);
+        };
+        helper.run(build).map_err(|error| {
             self.table.write().remove(&id);
             Error::host("failed to start the helper thread that builds graphs", &error)
         })
@@ -160,7 +167,7 @@ impl Executable {
             before.clear();
             before.extend(after.iter().filter_map(|it| Some(self.nodes.get(*it as usize)?.1)));
             // SAFETY: the graph exists, and these are nodes of it. The client keeps the modules of the nodes loaded until
-            // it drops the graph.
+            // it drops the graph, and the building holds them until it ends.
             let handle = unsafe { node.add(self.graph, &before, self.primary, bound) }?;
             self.nodes.push((node, handle));
         }

@@ -106,6 +106,11 @@ impl Modules {
         }
     }
 
+    /// Returns a handle that keeps a module loaded.
+    pub(crate) fn hold(&self, id: ModuleId) -> Result<Arc<ModuleSlot>> {
+        self.table.read().get(&id).cloned().ok_or_else(|| self.unknown(id))
+    }
+
     /// Unloads a module that no launch uses. Later launches do not find it.
     pub(crate) fn unload(&self, id: ModuleId) -> Result<()> {
         let removed = self.table.write().remove(&id);
@@ -119,8 +124,7 @@ impl Modules {
 
     /// The address and the size of a variable of a loaded module.
     pub(crate) fn variable(&self, id: ModuleId, name: &str) -> Result<(Address, u64)> {
-        let slot = self.table.read().get(&id).cloned();
-        let slot = slot.ok_or_else(|| self.unknown(id))?;
+        let slot = self.hold(id)?;
         let found = slot.ready().and_then(|module| module.variable(name));
         found.ok_or_else(|| unknown(format!("variable `{name}`"), &self.primary.info.address))
     }
@@ -142,8 +146,7 @@ impl Modules {
 
     #[cold]
     fn look_up(&self, id: FunctionId) -> Result<*const DriverFunction> {
-        let slot = self.table.read().get(&id.module).cloned();
-        let slot = slot.ok_or_else(|| self.unknown(id.module))?;
+        let slot = self.hold(id.module)?;
         let module = slot.wait()?;
         let function = module.functions.get(id.entry as usize).ok_or_else(|| {
             let what = format!("kernel {} of module {}", id.entry, id.module.0);
