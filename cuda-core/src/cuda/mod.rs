@@ -60,6 +60,7 @@ mod backend;
 mod completion;
 mod context;
 mod driver;
+mod graphs;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod objects;

@@ -9,7 +9,8 @@ use std::{
 use super::{
     context::{Bound, Primary, Reclaimable},
     driver::api::Address,
-    objects::{GraphSlot, ModuleSlot},
+    graphs::GraphSlot,
+    objects::ModuleSlot,
     streams::DriverStream,
 };
 use crate::sync::discard_panic;

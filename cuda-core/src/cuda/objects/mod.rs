@@ -1,20 +1,17 @@
 //! The objects of a backend besides its streams: device memory, pinned host memory, modules, graphs, announced transfers.
 //!
-//! Uses `streams`, `context` and `driver`. `work` looks memory, functions and transfers up here for every submission.
+//! Uses `streams`, `graphs`, `context` and `driver`. `work` looks memory, functions and transfers up here for every submission.
 //! [`modules`] loads a module with the driver's PTX compiler ([`compiler`]), or from [`machine_code`].
 
 mod compiler;
-mod graph_node;
 mod graphs;
 mod host_memory;
 mod machine_code;
 mod memory;
 mod modules;
-mod prepared;
 mod transfers;
 
-pub(crate) use graph_node::{DriverNode, KernelNode};
-pub(crate) use graphs::{GraphSlot, Graphs};
+pub(crate) use graphs::Graphs;
 pub(crate) use host_memory::host_block;
 pub(crate) use memory::{Memory, outside};
 pub(crate) use modules::{DriverFunction, ModuleSlot, Modules};

@@ -16,12 +16,12 @@ use rustc_hash::FxHashMap;
 use super::{
     compiler::{check_shared, compile, ptx_version, refuse_too_much_shared},
     machine_code::{kernels_of, load_machine_code},
-    prepared::{Prepared, Replies},
 };
 use crate::{
     cuda::{
         context::{Bound, IdCache, Primary, Reclaimable},
         driver::api::{Address, FunctionHandle, ModuleHandle, function_attribute as attribute},
+        graphs::{Prepared, Replies},
         streams::{taken, unknown},
     },
     protocol::{

@@ -8,8 +8,8 @@ use super::{copy, launch, place::Names, timestamp};
 use crate::{
     cuda::{
         context::Bound,
-        driver::api::{CopyParams, FillParams},
-        objects::{DriverNode, KernelNode},
+        driver::api::HostPointer,
+        graphs::{CopyNode, CopySource, DriverNode, FillNode, KernelNode},
     },
     protocol::{Error, HostBlock, Launch, Pattern, Region, Result, Work},
 };
@@ -34,13 +34,14 @@ pub(crate) unsafe fn node(
         Work::Upload { from, to, bytes } => {
             let Some(size) = copy::size(*bytes)? else { return Ok(DriverNode::Empty) };
             let (from, to) = (names.host(*from, size, host)?, names.memory.locate(*to, *bytes)?);
-            Ok(DriverNode::Copy(CopyParams::upload(from.cast(), to, size)))
+            let from = CopySource::Host(HostPointer(from.cast()));
+            Ok(DriverNode::Copy(CopyNode { from, to, bytes: size }))
         }
         Work::Copy { from, to, bytes } => {
             let Some(size) = copy::size(*bytes)? else { return Ok(DriverNode::Empty) };
             let (from, to) =
                 (names.memory.locate(*from, *bytes)?, names.memory.locate(*to, *bytes)?);
-            Ok(DriverNode::Copy(CopyParams::within(from, to, size)))
+            Ok(DriverNode::Copy(CopyNode { from: CopySource::Device(from), to, bytes: size }))
         }
         Work::Fill { to, pattern, count } => fill(names, *to, *pattern, *count),
         Work::Timestamp { to } => timestamp::node(names, *to),
@@ -64,14 +65,7 @@ unsafe fn kernel(names: Names<'_>, launch: &Launch<'_>, bound: &Bound) -> Result
 }
 
 fn fill(names: Names<'_>, to: Region, pattern: Pattern, count: u64) -> Result<DriverNode> {
-    let Some(width) = copy::size(count)? else { return Ok(DriverNode::Empty) };
-    let (to, bytes) = copy::fill_target(names, to, pattern, count)?;
-    let value = match pattern {
-        Pattern::Byte(value) => value.into(),
-        Pattern::Half(value) => value.into(),
-        Pattern::Word(value) => value,
-    };
-    let element_bytes = pattern.bytes() as u32;
-    let pitch = usize::try_from(bytes).unwrap_or(usize::MAX);
-    Ok(DriverNode::Fill(FillParams { to, pitch, value, element_bytes, width, height: 1 }))
+    let Some(times) = copy::size(count)? else { return Ok(DriverNode::Empty) };
+    let (to, _) = copy::fill_target(names, to, pattern, count)?;
+    Ok(DriverNode::Fill(FillNode { to, pattern, count: times }))
 }

@@ -5,7 +5,7 @@ use crate::{
     cuda::{
         context::{Bound, DeviceClock},
         driver::api::Address,
-        objects::{DriverNode, KernelNode},
+        graphs::{DriverNode, KernelNode},
     },
     protocol::{Error, LaunchConfig, Region, Result},
 };

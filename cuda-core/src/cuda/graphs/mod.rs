@@ -1,0 +1,11 @@
+//! Graphs of the driver: their nodes, and the executables that a helper thread builds from them.
+//!
+//! Uses `context` and `driver`. `objects` holds the graphs of the client, `windows` those of the graph cache.
+
+mod executable;
+mod node;
+mod prepared;
+
+pub(crate) use executable::{Executable, GraphSlot, OrderedNode};
+pub(crate) use node::{CopyNode, CopySource, DriverNode, FillNode, KernelNode};
+pub(crate) use prepared::{Prepared, Replies};
