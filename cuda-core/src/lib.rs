@@ -32,7 +32,7 @@ pub use handle::{MAX_RECORDED_BYTES, Recording};
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
     Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,
-    LaunchConfig, MemoryInfo, NoticeSink, ParamInfo, Provider, RawStream, Result, SourceLine,
-    Ticket, VariableInfo,
+    GraphCacheInfo, LaunchConfig, MemoryInfo, NoticeSink, ParamInfo, Provider, RawStream, Result,
+    SourceLine, Ticket, VariableInfo,
 };
 pub use runtime::{HOST_POOL_LIMIT, Pending};

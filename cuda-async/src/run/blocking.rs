@@ -23,7 +23,8 @@ pub(crate) fn sync_on<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> 
 
 #[inline]
 fn run<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
-    let output = match steps.submit_now(&mut Context::from_waker(Waker::noop()), cx) {
+    let task = &mut Context::from_waker(Waker::noop());
+    let output = match cx.in_window(|| steps.submit_now(task, cx)) {
         Ok(output) => output?,
         Err(steps) => submit_blocking(steps, cx)?,
     };
@@ -37,7 +38,7 @@ fn run<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
 
 #[cold]
 fn submit_blocking<S: Submit>(mut steps: S, cx: &ExecutionContext) -> Result<S::Output> {
-    poll_until_ready(cx, |task| steps.poll_submit(task, cx))
+    poll_until_ready(cx, |task| cx.in_window(|| steps.poll_submit(task, cx)))
 }
 
 /// Waits for one submission by a waker. A blocking wait could also wait for later work on the stream, such as that of a
@@ -74,6 +75,6 @@ pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Outp
     stream.check_credit()?;
     let cx = ExecutionContext::root(stream, RunMode::Detached);
     let task = &mut Context::from_waker(Waker::noop());
-    let submitted = OpSpan::of_run(&cx).in_scope(|| steps.submit_now(task, &cx));
+    let submitted = OpSpan::of_run(&cx).in_scope(|| cx.in_window(|| steps.submit_now(task, &cx)));
     submitted.unwrap_or(Err(Error::NeedsHostData))
 }

@@ -64,7 +64,7 @@ impl<S: Submit> DeviceFuture<S> {
         stream.report_before_others();
         let run = Run::on(stream);
         let task = &mut Context::from_waker(Waker::noop());
-        match run.span.in_scope(|| steps.submit_now(task, &run.cx)) {
+        match run.submit(|cx| steps.submit_now(task, cx)) {
             Ok(Ok(output)) => Self(Live::new(State::Executing(Some(output), run))),
             Ok(Err(error)) => Self(Live::new(State::Failed(error))),
             Err(steps) => Self(Live::new(State::Submitting(steps, run))),
@@ -120,6 +120,12 @@ impl Run {
         Self { cx, waiter: None, span, _in_flight: RunInFlight::new() }
     }
 
+    /// Submits work of the run, inside its span.
+    #[inline]
+    fn submit<R>(&self, submit: impl FnOnce(&ExecutionContext) -> R) -> R {
+        self.span.in_scope(|| self.cx.in_window(|| submit(&self.cx)))
+    }
+
     /// Ready when the device has completed the last submission; at once if there is none.
     #[inline]
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
@@ -150,7 +156,7 @@ impl<S: Submit> DeviceFuture<S> {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let mut run = Run::on(stream?);
-        match run.span.in_scope(|| steps.submit_now(task, &run.cx)) {
+        match run.submit(|cx| steps.submit_now(task, cx)) {
             Ok(output) => {
                 let output = output?;
                 match run.poll(task) {
@@ -171,7 +177,7 @@ impl<S: Submit> Future for DeviceFuture<S> {
         match self.0.get()? {
             State::Idle(_) => return self.poll_idle(task),
             State::Submitting(steps, run) => {
-                let output = ready!(run.span.in_scope(|| steps.poll_submit(task, &run.cx)));
+                let output = ready!(run.submit(|cx| steps.poll_submit(task, cx)));
                 let State::Submitting(steps, run) = self.0.take()? else {
                     return Poll::Ready(Err(Error::AlreadyEnded));
                 };

@@ -14,15 +14,16 @@ use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
     objects::{BackendId, Graphs, Memory, Modules, Target, Transfers, host_block, outside},
-    streams::{DriverStream, HeldFree, StreamTable},
+    streams::{DriverStream, StreamTable},
     teardown::{LastUse, Objects, Retained},
+    windows::{HeldFree, Shape},
     work::{self, Names, Place},
 };
 use crate::{
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
-        GraphId, HostBlock, NoticeSink, RawStream, Region, Reply, Request, Result, StreamId,
-        Submission, Ticket, TransferId, Work,
+        GraphCacheInfo, GraphId, HostBlock, NoticeSink, RawStream, Region, Reply, Request, Result,
+        StreamId, Submission, Ticket, TransferId, Work,
     },
     sync::HelperThread,
 };
@@ -40,16 +41,16 @@ use crate::{
 /// No other submission or control blocks by itself. But while the driver loads a module or unpins memory, it waits for
 /// running kernels. Launches, copies, and controls that enqueue or create events wait with it, on every thread.
 pub struct CudaBackend {
-    primary: &'static Primary,
+    pub(super) primary: &'static Primary,
     capabilities: Capabilities,
     id: BackendId,
-    streams: StreamTable,
-    memory: Memory,
-    modules: Modules,
+    pub(super) streams: StreamTable,
+    pub(super) memory: Memory,
+    pub(super) modules: Modules,
     graphs: Graphs,
     reporter: Reporter,
-    /// Loads modules and answers requests that may block.
-    helper: HelperThread,
+    /// Loads modules, builds graphs, and answers requests that may block.
+    pub(super) helper: HelperThread,
 }
 
 impl CudaBackend {
@@ -65,6 +66,7 @@ impl CudaBackend {
         let mut capabilities = Capabilities::local(primary.info.memory);
         capabilities.slow_host_blocks = true;
         capabilities.graphs = true;
+        capabilities.graph_cache = true;
         Ok(Self {
             primary,
             capabilities,
@@ -78,7 +80,7 @@ impl CudaBackend {
         })
     }
 
-    fn names(&self) -> Names<'_> {
+    pub(super) fn names(&self) -> Names<'_> {
         let Self { primary, memory, modules, graphs, .. } = self;
         Names { primary, memory, modules, graphs }
     }
@@ -101,8 +103,14 @@ impl CudaBackend {
 
     /// Orders later work of a stream after tickets of other streams.
     #[cold]
-    fn wait_for(&self, stream: &DriverStream, after: &[Ticket], bound: &Bound) -> Result<()> {
+    pub(super) fn wait_for(
+        &self,
+        stream: &DriverStream,
+        after: &[Ticket],
+        bound: &Bound,
+    ) -> Result<()> {
         for (producer, number) in self.producers(stream, after) {
+            self.flush_to(&producer, number, bound)?;
             producer.wait_for(number, stream, self.primary, bound)?;
         }
         Ok(())
@@ -118,22 +126,37 @@ impl CudaBackend {
         others.filter_map(|it| Some((self.streams.find(it.stream).ok()?, it.number)))
     }
 
-    /// Frees memory in the order of a stream, and after tickets of others. During a foreign call on that stream, the
-    /// free is held until the call ends.
+    /// Frees memory in the order of a stream, and after tickets of others. While the stream holds work, or during a
+    /// foreign call on it, the free is held.
     fn free(&self, id: AllocId, on: StreamId, after: Vec<Ticket>) -> Result<()> {
         let bound = &self.primary.bind()?;
         let stream = self.streams.find(on)?;
+        for (producer, number) in self.producers(&stream, &after) {
+            self.flush_to(&producer, number, bound)?;
+        }
+        let free = HeldFree { id, after };
+        let free = if stream.is_windowed() { stream.window().hold_free(free) } else { Some(free) };
+        free.map_or(Ok(()), |free| self.free_now(&stream, free, bound))
+    }
+
+    /// Frees memory, or holds the free until the foreign call on the stream has ended.
+    pub(super) fn free_now(
+        &self,
+        stream: &DriverStream,
+        free: HeldFree,
+        bound: &Bound,
+    ) -> Result<()> {
         // Record the events before taking `foreign_state`: recording may block, and the completion thread needs that
         // lock.
-        for (producer, number) in self.producers(&stream, &after) {
+        for (producer, number) in self.producers(stream, &free.after) {
             if producer.completed() < number {
                 producer.event_after(number, self.primary, bound)?;
             }
         }
         let mut foreign = stream.foreign_state();
-        let Some(free) = foreign.hold(HeldFree { id, after }) else { return Ok(()) };
-        self.wait_for(&stream, &free.after, bound)?;
-        self.memory.free(free.id, &stream, bound)
+        let Some(free) = foreign.hold(free) else { return Ok(()) };
+        self.wait_for(stream, &free.after, bound)?;
+        self.memory.free(free.id, stream, bound)
     }
 
     fn announce(&self, transfer: TransferId, to: Region, bytes: u64) -> Result<()> {
@@ -187,6 +210,9 @@ unsafe impl Backend for CudaBackend {
         let Ticket { stream, number } = submission.ticket;
         // SAFETY: the caller retires no stream that the submission names until this returns.
         let stream = unsafe { self.streams.get(stream) }?;
+        if stream.is_windowed() {
+            self.end_window(stream, bound)?;
+        }
         if !submission.after.is_empty() {
             self.wait_for(stream, submission.after, bound)?;
         }
@@ -197,13 +223,45 @@ unsafe impl Backend for CudaBackend {
         Ok(())
     }
 
+    #[inline]
+    unsafe fn submit_deferrable(
+        &self,
+        submission: &Submission<'_>,
+        host: &[Arc<HostBlock>],
+    ) -> Result<()> {
+        match Shape::of(submission.work) {
+            // SAFETY: the caller's promises.
+            Some(shape) if submission.after.is_empty() => unsafe {
+                self.submit_to_window(shape, submission, host)
+            },
+            // SAFETY: as above.
+            _ => unsafe { Backend::submit(self, submission, host) },
+        }
+    }
+
+    #[inline]
+    unsafe fn flush(&self, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller does not retire the stream until this returns.
+        let stream = unsafe { self.streams.get(stream) }?;
+        if stream.is_windowed() { self.end_window(stream, &self.primary.bind()?) } else { Ok(()) }
+    }
+
+    fn graph_cache(&self) -> GraphCacheInfo {
+        let bytes = self.streams.cached_bytes();
+        let mut info = GraphCacheInfo { bytes, ..GraphCacheInfo::default() };
+        self.streams.all().iter().for_each(|it| info.add(it.window().counts()));
+        info
+    }
+
     unsafe fn control(&self, control: Control) -> Result<()> {
         match control {
             Control::Want { ticket } => {
                 // This asks about work in flight: if the device is lost, the fault itself is the answer.
                 self.primary.intact()?;
                 let stream = self.streams.find(ticket.stream)?;
-                self.reporter.want(&stream, ticket.number, &self.primary.bind()?)
+                let bound = &self.primary.bind()?;
+                self.flush_to(&stream, ticket.number, bound)?;
+                self.reporter.want(&stream, ticket.number, bound)
             }
             Control::CreateStream { id, priority } => {
                 self.primary.alive()?;
@@ -212,10 +270,7 @@ unsafe impl Backend for CudaBackend {
             Control::RetireStream { id } => self.streams.retire(id),
             Control::Allocate { id, bytes, at } => {
                 self.primary.alive()?;
-                let stream = self.streams.find(at.stream)?;
-                self.memory.allocate(id, bytes, &stream, &self.primary.bind()?)?;
-                stream.set_submitted(at.number);
-                Ok(())
+                self.allocate(id, bytes, at, &self.primary.bind()?)
             }
             Control::Free { id, stream, after } => {
                 self.primary.alive()?;
@@ -234,6 +289,7 @@ unsafe impl Backend for CudaBackend {
                 self.memory.name_variable(id, module, address, bytes)
             }
             Control::UnloadModule { id } => {
+                self.forget_windows_of(id);
                 self.memory.forget_variables(id);
                 self.modules.unload(id)
             }
@@ -275,6 +331,9 @@ unsafe impl Backend for CudaBackend {
         self.primary.intact()?;
         // SAFETY: the caller does not retire the stream until this returns.
         let stream = unsafe { self.streams.get(stream) }?;
+        if stream.is_windowed() {
+            self.flush_held(stream, &self.primary.bind()?)?;
+        }
         // Read before the query: work that is submitted in between may not have run.
         let submitted = stream.submitted();
         let shown = stream.completed();
@@ -294,8 +353,9 @@ unsafe impl Backend for CudaBackend {
         if stream.completed() >= number {
             return Ok(());
         }
-        stream.check_submitted(number)?;
         let bound = &primary.bind()?;
+        self.flush_to(stream, number, bound)?;
+        stream.check_submitted(number)?;
         if stream.submitted() == number {
             if stream.is_soon_idle(primary, bound)? {
                 return Ok(());
@@ -338,6 +398,8 @@ unsafe impl Backend for CudaBackend {
     }
 
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
+        // A client that forgot to flush: an error can only mean that the device is lost.
+        _ = self.primary.bind().and_then(|bound| self.flush_all(&bound));
         let last_use = |(ticket, resource): (Ticket, _)| {
             let stream = self.streams.find(ticket.stream).ok();
             LastUse { stream, number: ticket.number, resource }
@@ -360,6 +422,9 @@ unsafe impl Foreign for CudaBackend {
         self.primary.alive()?;
         let stream = self.streams.find(ticket.stream)?;
         let bound = &self.primary.bind()?;
+        if stream.is_windowed() {
+            self.end_window(&stream, bound)?;
+        }
         self.wait_for(&stream, after, bound)?;
         let call = ForeignCall::begin(self, &stream, bound)?;
         submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
@@ -370,6 +435,9 @@ unsafe impl Foreign for CudaBackend {
 
     fn raw_stream(&self, stream: StreamId) -> Result<RawStream> {
         let stream = self.streams.find(stream)?;
+        if stream.is_windowed() {
+            self.end_window(&stream, &self.primary.bind()?)?;
+        }
         Ok(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
     }
 }
@@ -396,7 +464,7 @@ impl Drop for ForeignCall<'_> {
     fn drop(&mut self) {
         for free in self.backend.reporter.end_foreign(self.stream, self.bound) {
             // As for every free, an error can only mean that the device is lost.
-            _ = self.backend.free(free.id, self.stream.id, free.after);
+            _ = self.backend.free_now(self.stream, free, self.bound);
         }
     }
 }

@@ -4,8 +4,8 @@
 //! [`Error::NoDriver`](crate::Error::NoDriver).
 //!
 //! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
-//! process), `streams`, `completion` (reports of progress), `objects` (memory, modules, transfers), `work`
-//! (submissions). `backend` implements [`Backend`](crate::Backend) with them. A submission goes from `backend` to
+//! process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`, `completion` (reports of progress),
+//! `objects` (memory, modules, transfers), `work` (submissions). `backend` implements [`Backend`](crate::Backend) with them. A submission goes from `backend` to
 //! `work`; its completion comes back through `completion::watcher`.
 //!
 //! # Rules
@@ -20,8 +20,9 @@
 //!    it is dropped. The completion thread binds for its whole life.
 //! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
 //!    `peek` or `block_until`, whose caller promises not to retire the stream. An outstanding report holds one too.
-//! 4. **Functions** are used inside `submit` only, whose caller promises not to unload their module. So a launch finds
-//!    them without a lock (`context::IdCache`). A module that is unloaded is evicted there first.
+//! 4. **Functions** are used inside `submit`, whose caller promises not to unload their module. So a launch finds
+//!    them without a lock (`context::IdCache`). A module that is unloaded is evicted there first. A launch that a window
+//!    holds is not complete, so the client does not unload its module before the launch is flushed.
 //! 5. **Events** belong to a stream, or to freed memory that is in no pool. They are destroyed with their owner.
 //! 6. **Device memory** is a number, not a pointer of this process. The client orders its free after all uses, by
 //!    tickets. A use after the free would be a fault of the device, not of the process.
@@ -59,6 +60,7 @@
 mod backend;
 mod completion;
 mod context;
+mod deferred;
 mod driver;
 mod graphs;
 #[cfg(all(test, loom))]
@@ -69,6 +71,7 @@ mod provider;
 mod simulated_tests;
 mod streams;
 mod teardown;
+mod windows;
 mod work;
 
 pub use backend::CudaBackend;

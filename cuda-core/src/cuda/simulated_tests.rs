@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod windows;
+
 use super::{Completion, CudaBackend, context::Primary, driver::api::simulated as driver};
 use crate::protocol::{
     AllocId, Answer, Backend, Control, Notice, NoticeSink, Pattern, RawStream, Region, Reply,

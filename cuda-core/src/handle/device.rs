@@ -2,11 +2,14 @@
 
 use std::{
     hash::{Hash, Hasher},
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
 };
 
 use crate::{
-    protocol::{Capabilities, DeviceInfo, Error, MemoryInfo, Provider, Reply, Request, Result},
+    protocol::{
+        Capabilities, DeviceInfo, Error, GraphCacheInfo, MemoryInfo, Provider, Reply, Request,
+        Result,
+    },
     runtime::{Pending, device_core::DeviceCore, unexpected},
 };
 
@@ -98,6 +101,19 @@ impl Device {
     /// A GPU's driver writes such text to standard output itself: there `print` is never called.
     pub fn set_output(&self, print: impl Fn(&str) + Send + Sync + 'static) {
         self.0.streams.output.set(Arc::new(print));
+    }
+
+    /// Returns the counts of the graph cache. A GPU launches work that repeats as a graph, which takes a fraction of the time
+    /// of its launches: it holds the work of one poll, or of one `sync`, until the poll ends. All counts are 0 on devices
+    /// without such a cache.
+    pub fn graph_cache(&self) -> GraphCacheInfo {
+        self.core().backend.graph_cache()
+    }
+
+    /// Turns the graph cache on or off, for later work. It is on where the device has one.
+    pub fn set_graph_cache(&self, on: bool) {
+        let has_cache = self.core().capabilities.graph_cache;
+        self.core().graph_cache.store(on && has_cache, Ordering::Relaxed);
     }
 
     /// Returns the limits and properties of this device's backend.

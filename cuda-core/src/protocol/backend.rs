@@ -3,8 +3,8 @@
 use std::{any::Any, sync::Arc};
 
 use super::{
-    Answer, Capabilities, Control, DeviceInfo, Foreign, HostBlock, Notice, Request, Result,
-    StreamId, Submission, Ticket,
+    Answer, Capabilities, Control, DeviceInfo, Foreign, GraphCacheInfo, HostBlock, Notice, Request,
+    Result, StreamId, Submission, Ticket,
 };
 
 /// The device side of the protocol, which takes submissions and controls, and sends notices.
@@ -36,6 +36,40 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// - A launched kernel stays inside the memory that its relocations state.
     /// - Until the call returns, the caller retires no stream and unloads no module that the submission names.
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()>;
+
+    /// As [`submit`](Backend::submit), for work that the backend may hold until the next [`flush`](Backend::flush) of the
+    /// stream, together with the deferrable work before and after it. Any other call that depends on the work ends the wait
+    /// too. The graph cache of a GPU launches work that repeats as a graph.
+    ///
+    /// # Errors
+    /// As [`submit`](Backend::submit).
+    ///
+    /// # Safety
+    /// As [`submit`](Backend::submit). The modules of launches are not unloaded before the ticket is complete.
+    unsafe fn submit_deferrable(
+        &self,
+        submission: &Submission<'_>,
+        host: &[Arc<HostBlock>],
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.submit(submission, host) }
+    }
+
+    /// Begins the work of a stream that is held. Returns without waiting for the device.
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    ///
+    /// # Safety
+    /// As for [`peek`](Backend::peek).
+    unsafe fn flush(&self, _stream: StreamId) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the counts of the graph cache. They are 0 for a backend without one.
+    fn graph_cache(&self) -> GraphCacheInfo {
+        GraphCacheInfo::default()
+    }
 
     /// Takes a control. Never blocks, so it may be called inside a poll.
     ///

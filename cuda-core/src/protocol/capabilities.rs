@@ -21,6 +21,9 @@ pub struct Capabilities {
     pub slow_host_blocks: bool,
     /// Whether the backend takes graphs ([`Control::CreateGraph`](super::Control::CreateGraph)).
     pub graphs: bool,
+    /// Whether the backend gains from deferrable submissions
+    /// ([`Backend::submit_deferrable`](super::Backend::submit_deferrable)).
+    pub graph_cache: bool,
 }
 
 impl Capabilities {
@@ -33,6 +36,7 @@ impl Capabilities {
             ordered_visibility: true,
             slow_host_blocks: false,
             graphs: false,
+            graph_cache: false,
         }
     }
 }

@@ -17,6 +17,7 @@ mod error;
 mod fault;
 mod foreign;
 mod graph;
+mod graph_cache;
 mod host_block;
 mod ids;
 mod kernels;
@@ -39,6 +40,7 @@ pub use error::{Error, Result};
 pub use fault::{Fault, FaultKind, FaultSite};
 pub use foreign::{Foreign, RawStream};
 pub use graph::{Graph, GraphLaunch, GraphNode, NodeChange};
+pub use graph_cache::GraphCacheInfo;
 pub use host_block::HostBlock;
 pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, StreamId, TransferId};
 pub use kernels::{

@@ -4,7 +4,7 @@ use std::{
     any::Any,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct DeviceCore {
     pub(crate) memory_waiters: MemoryWaiters,
     pub(crate) peers: Peers,
     pub(crate) modules: LoadedModules,
+    /// Whether submissions of a window are deferrable.
+    pub(crate) graph_cache: AtomicBool,
     /// Runs jobs that may block, for callers inside a poll.
     pub(crate) helper: HelperThread,
     ids: AtomicU64,
@@ -67,6 +69,7 @@ impl DeviceCore {
         let core = Arc::new(Self {
             backend,
             charge: MemoryCharge::new(capabilities.memory_quota),
+            graph_cache: AtomicBool::new(capabilities.graph_cache),
             capabilities,
             streams: streams.clone(),
             housekeeping,
@@ -99,6 +102,12 @@ impl DeviceCore {
         let timeline = Timeline::new(id, priority, self.capabilities.ordered_visibility);
         self.streams.insert(timeline.clone());
         Ok(timeline)
+    }
+
+    /// Whether submissions of a window are deferrable.
+    #[inline]
+    pub(crate) fn has_graph_cache(&self) -> bool {
+        self.graph_cache.load(Ordering::Relaxed)
     }
 
     /// Blocks until submission `number` of a stream is complete. The caller holds the stream.

@@ -107,6 +107,13 @@ impl ExecutionContext {
         Some(last).filter(|number| *number > 0)
     }
 
+    /// Calls `submit`, whose work the device may launch together: see [`Stream::window`].
+    #[inline]
+    pub(crate) fn in_window<R>(&self, submit: impl FnOnce() -> R) -> R {
+        let _window = self.known_stream().map(Stream::window);
+        submit()
+    }
+
     /// Counts submission `number` as this context's own.
     #[inline]
     pub(super) fn note(&self, number: u64) {

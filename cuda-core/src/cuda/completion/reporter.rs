@@ -14,7 +14,8 @@ use super::{
 use crate::{
     cuda::{
         context::{Bound, Primary},
-        streams::{DriverStream, HeldFree},
+        streams::DriverStream,
+        windows::HeldFree,
     },
     protocol::{Error, NoticeSink, Result},
 };

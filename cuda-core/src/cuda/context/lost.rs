@@ -8,7 +8,7 @@ use crate::{
         library,
         status::{self, Failed, Meaning},
     },
-    protocol::{Error, Fault, Result},
+    protocol::{Error, Fault, FaultKind, Result},
 };
 
 impl Primary {
@@ -58,6 +58,16 @@ impl Primary {
             }
             Meaning::Call | Meaning::NotReady => library::driver_error(self.api, failed),
         }
+    }
+
+    /// Loses the device, because the driver refused work that this library had accepted. Other work may rely on it.
+    #[cold]
+    pub(crate) fn lose_held(&self, refused: Error) -> Error {
+        if self.is_lost() {
+            return refused;
+        }
+        let what = format!("the driver refused work that was accepted before: {refused}");
+        self.lose(Fault::new(FaultKind::Other, what))
     }
 
     /// Marks the device as lost. The first report of a fault returns the fault; later ones return that the device is

@@ -161,6 +161,8 @@ pub(crate) mod jit_option {
 pub(crate) const CAPTURE_RELAXED: c_int = 2;
 /// `CU_STREAM_NON_BLOCKING`: no implicit order with the default stream.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DEFAULT`: with a time stamp.
+pub(crate) const EVENT_DEFAULT: c_uint = 0;
 /// `CU_EVENT_DISABLE_TIMING`: makes recording cheap.
 pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE`: pinned for every device.
@@ -278,6 +280,9 @@ driver_calls! {
     event_create = "cuEventCreate"(event: *mut EventHandle, flags: c_uint);
     event_record = "cuEventRecord"(event: EventHandle, stream: StreamHandle);
     event_query = "cuEventQuery"(event: EventHandle);
+    event_elapsed = "cuEventElapsedTime"(
+        milliseconds: *mut f32, start: EventHandle, end: EventHandle,
+    );
     event_synchronize = "cuEventSynchronize"(event: EventHandle);
     event_destroy = "cuEventDestroy_v2"(event: EventHandle);
     launch_host = "cuLaunchHostFunc"(

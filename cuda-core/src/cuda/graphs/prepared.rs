@@ -68,6 +68,11 @@ impl<T: Replies> Prepared<T> {
         }
     }
 
+    /// Whether the preparation goes on.
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(&*self.state.lock(), State::Pending(_))
+    }
+
     /// The object, if it is ready.
     pub(crate) fn ready(&self) -> Option<MappedMutexGuard<'_, T>> {
         MutexGuard::try_map(self.state.lock(), State::object).ok()

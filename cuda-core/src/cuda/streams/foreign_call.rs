@@ -8,13 +8,13 @@
 //! - Before the call, the stream's event is recorded behind everything that was submitted. So other streams, blocked
 //!   threads and the completion thread have an event to rely on, and need not record one.
 
-use super::{
-    CheckpointEvents, DriverStream,
-    foreign_state::{ForeignState, HeldFree},
-};
-use crate::sync::{
-    MutexGuard,
-    atomic::{Ordering, fence},
+use super::{CheckpointEvents, DriverStream, foreign_state::ForeignState};
+use crate::{
+    cuda::windows::HeldFree,
+    sync::{
+        MutexGuard,
+        atomic::{Ordering, fence},
+    },
 };
 
 impl DriverStream {

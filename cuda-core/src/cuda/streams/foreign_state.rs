@@ -1,18 +1,12 @@
 //! `ForeignState`: the state that a stream keeps about foreign calls; see `foreign_call`.
 
-use crate::protocol::{AllocId, Ticket};
+use crate::cuda::windows::HeldFree;
 
 /// Whether a foreign call runs, and the frees that wait for its end.
 #[derive(Default)]
 pub(crate) struct ForeignState {
     pub(super) active: bool,
     pub(super) held: Vec<HeldFree>,
-}
-
-/// A free that waits for the end of the foreign call.
-pub(crate) struct HeldFree {
-    pub(crate) id: AllocId,
-    pub(crate) after: Vec<Ticket>,
 }
 
 impl ForeignState {

@@ -1,6 +1,6 @@
 //! Streams: the driver's stream with its numbers and its events, and the table that finds it by its id.
 //!
-//! Uses `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every submission,
+//! Uses `windows`, `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every submission,
 //! orders it after other streams with [`DriverStream::wait_for`], and stores the number of the submission. `completion`
 //! reads [`DriverStream::completed`] and [`DriverStream::is_idle`], and decides with [`Reports`] when to enqueue a
 //! checkpoint.
@@ -17,7 +17,6 @@ mod table;
 
 pub(crate) use checkpoint_events::CheckpointEvents;
 pub(crate) use event::new_event;
-pub(crate) use foreign_state::HeldFree;
 pub(crate) use passed::Passed;
 use reports::Reports;
 pub(crate) use stream::DriverStream;

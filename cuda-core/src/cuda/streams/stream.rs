@@ -6,17 +6,22 @@
 //! - `event` is created and recorded under its lock. Its number is `submitted`, read before the recording, so the
 //!   recording covers at least that number. If another thread records again before a wait, the wait covers more.
 //! - `foreign` changes only while no checkpoint can be enqueued and `foreign_state` is locked; see `foreign_call`.
+//! - `window` is locked while submissions of a window are held or passed to the driver. No thread locks two of them.
+//!   `is_windowed` is stored under the lock, and can be read without it by the thread that submits.
 //! - `held_back` is stored before a wait for another stream is enqueued.
+
+use std::sync::Arc;
 
 use super::{Reports, event::new_event, foreign_state::ForeignState, passed::Passed};
 use crate::{
     cuda::{
         context::{Bound, Primary, ReclaimQueue, Reclaimable},
         driver::api::{EventHandle, StreamHandle},
+        windows::{CacheMemory, Window},
     },
     protocol::{Error, Result, StreamId},
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -36,6 +41,8 @@ pub(crate) struct DriverStream {
     pub(crate) reports: Reports,
     /// The last number that was reported. Used by the completion thread alone.
     reported: AtomicU64,
+    window: Mutex<Window>,
+    is_windowed: AtomicBool,
     reclaim: &'static ReclaimQueue,
 }
 
@@ -48,7 +55,12 @@ struct RecordedEvent {
 }
 
 impl DriverStream {
-    pub(crate) fn new(id: StreamId, raw: StreamHandle, reclaim: &'static ReclaimQueue) -> Self {
+    pub(crate) fn new(
+        id: StreamId,
+        raw: StreamHandle,
+        cached: Arc<CacheMemory>,
+        reclaim: &'static ReclaimQueue,
+    ) -> Self {
         Self {
             id,
             raw,
@@ -60,6 +72,8 @@ impl DriverStream {
             foreign_state: Mutex::default(),
             reports: Reports::default(),
             reported: AtomicU64::new(0),
+            window: Mutex::new(Window::new(cached)),
+            is_windowed: AtomicBool::new(false),
             reclaim,
         }
     }
@@ -67,7 +81,7 @@ impl DriverStream {
     /// A stream that no driver knows. When it is dropped, no driver is called.
     #[cfg(test)]
     pub(crate) fn without_driver(id: u64) -> Self {
-        Self::new(StreamId(id), StreamHandle::NULL, Box::leak(Box::default()))
+        Self::new(StreamId(id), StreamHandle::NULL, Arc::default(), Box::leak(Box::default()))
     }
 
     /// The number of the last submission that the driver took.
@@ -86,6 +100,24 @@ impl DriverStream {
     #[inline]
     pub(crate) fn completed(&self) -> u64 {
         self.passed.load()
+    }
+
+    /// Whether submissions of a window came since its last end. Some of them may be held.
+    #[inline]
+    pub(crate) fn is_windowed(&self) -> bool {
+        self.is_windowed.load(Ordering::Acquire)
+    }
+
+    /// The window of the stream, locked.
+    #[inline]
+    pub(crate) fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock()
+    }
+
+    /// Records that submissions of a window came, or that it has ended. Called with the window locked.
+    #[inline]
+    pub(crate) fn set_windowed(&self, windowed: bool) {
+        self.is_windowed.store(windowed, Ordering::Release);
     }
 
     /// Returns an error if `number` was not submitted.

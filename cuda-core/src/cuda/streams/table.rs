@@ -10,6 +10,7 @@ use crate::{
     cuda::{
         context::{Bound, IdCache, Primary},
         driver::api::{STREAM_NON_BLOCKING, StreamHandle},
+        windows::CacheMemory,
     },
     protocol::{Error, Result, StreamId},
 };
@@ -17,13 +18,20 @@ use crate::{
 /// The streams of a backend. Submissions find them through a cache, without a lock.
 pub(crate) struct StreamTable {
     primary: &'static Primary,
+    /// The memory of the graphs that the streams' windows have.
+    cached: Arc<CacheMemory>,
     table: RwLock<FxHashMap<StreamId, Arc<DriverStream>>>,
     cache: IdCache,
 }
 
 impl StreamTable {
     pub(crate) fn new(primary: &'static Primary) -> Self {
-        Self { primary, table: RwLock::default(), cache: IdCache::default() }
+        Self {
+            primary,
+            cached: Arc::default(),
+            table: RwLock::default(),
+            cache: IdCache::default(),
+        }
     }
 
     /// The stream with this id, found without a lock and without a count.
@@ -56,6 +64,16 @@ impl StreamTable {
         self.table.read().get(&id).cloned().ok_or_else(|| self.unknown(id))
     }
 
+    /// Every stream, held.
+    pub(crate) fn all(&self) -> Vec<Arc<DriverStream>> {
+        self.table.read().values().cloned().collect()
+    }
+
+    /// The memory of cached graphs, in bytes.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.cached.bytes()
+    }
+
     /// Creates a stream. A priority that the device does not have becomes the nearest that it has.
     pub(crate) fn create(&self, id: StreamId, priority: i32, _: &Bound) -> Result<()> {
         let priorities = &self.primary.priorities;
@@ -68,7 +86,7 @@ impl StreamTable {
         // SAFETY: writes one handle; the context is bound.
         unsafe { api.stream_create(&mut raw, STREAM_NON_BLOCKING, priority) }
             .map_err(|failed| self.primary.error(failed))?;
-        let stream = Arc::new(DriverStream::new(id, raw, reclaim));
+        let stream = Arc::new(DriverStream::new(id, raw, self.cached.clone(), reclaim));
         match self.table.write().entry(id) {
             Entry::Vacant(entry) => entry.insert(stream),
             Entry::Occupied(_) => return Err(taken(format!("stream {}", id.0))),

@@ -148,6 +148,23 @@ fn most_shared(limits: &Limits, function: &DriverFunction) -> u32 {
     limits.shared.saturating_sub(function.static_shared)
 }
 
+/// Checks a launch shape before the driver sees it.
+#[inline]
+pub(super) fn check_fit(
+    names: Names<'_>,
+    config: &LaunchConfig,
+    function: &DriverFunction,
+) -> Result<()> {
+    let limits = &names.primary.limits;
+    let fit = |sizes: [u32; 3], most: [u32; 3]| {
+        sizes.into_iter().zip(most).all(|(size, most)| (1..=most).contains(&size))
+    };
+    let fits = fit(config.grid, limits.grid)
+        && fit(config.block, limits.block)
+        && config.threads_per_block() <= function.max_threads.into();
+    if fits { Ok(()) } else { misfit(config, limits, function).map_or(Ok(()), Err) }
+}
+
 /// The error for a launch shape that the device cannot run, if there is a number that exceeds its limit.
 #[cold]
 fn misfit(config: &LaunchConfig, limits: &Limits, function: &DriverFunction) -> Option<Error> {

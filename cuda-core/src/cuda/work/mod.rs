@@ -13,6 +13,6 @@ mod place;
 mod timestamp;
 
 pub(crate) use enqueue::enqueue;
-pub(crate) use node::node;
+pub(crate) use node::{checked_node, node};
 pub(crate) use peers::reach;
 pub(crate) use place::{Names, Place};

@@ -52,6 +52,26 @@ pub(crate) unsafe fn node(
     }
 }
 
+/// As [`node`]. Refuses launches that the driver would refuse.
+///
+/// # Safety
+/// As for [`node`].
+pub(crate) unsafe fn checked_node(
+    names: Names<'_>,
+    work: &Work<'_>,
+    host: &[Arc<HostBlock>],
+    bound: &Bound,
+) -> Result<DriverNode> {
+    if let Work::Launch(launch) = work {
+        // SAFETY: the caller's promise.
+        launch::check_fit(names, &launch.config, unsafe {
+            launch::function(names, launch, bound)
+        }?)?;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { node(names, work, host, bound) }
+}
+
 /// # Safety
 /// As for [`node`].
 unsafe fn kernel(names: Names<'_>, launch: &Launch<'_>, bound: &Bound) -> Result<DriverNode> {

@@ -32,6 +32,7 @@ mod stream;
 mod submit;
 pub(super) mod trace;
 mod turns;
+mod window;
 
 pub use allocation::Allocation;
 pub(crate) use allocation::Operand;

@@ -30,6 +30,10 @@ pub(super) struct Sent {
     has_more: AtomicBool,
     /// Whether a task will wait for the last submission.
     awaited: AtomicBool,
+    /// Whether a window is open.
+    window: AtomicBool,
+    /// Whether work was submitted in the window.
+    deferred: AtomicBool,
     /// On the heap: most handles make one run of submissions and join nothing.
     more: Mutex<Option<Box<More>>>,
 }
@@ -62,8 +66,34 @@ impl Sent {
     #[inline]
     pub(super) fn new() -> Self {
         let [first, last] = [1, 0].map(AtomicU64::new);
-        let [has_more, awaited] = [false, false].map(AtomicBool::new);
-        Self { first, last, has_more, awaited, more: Mutex::default() }
+        let [has_more, awaited, window, deferred] = [false; 4].map(AtomicBool::new);
+        Self { first, last, has_more, awaited, window, deferred, more: Mutex::default() }
+    }
+
+    #[inline]
+    pub(super) fn open_window(&self) {
+        self.window.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes the window. Returns whether work was submitted in it.
+    #[inline]
+    pub(super) fn close_window(&self) -> bool {
+        self.window.store(false, Ordering::Relaxed);
+        let deferred = self.deferred.load(Ordering::Relaxed);
+        if deferred {
+            self.deferred.store(false, Ordering::Relaxed);
+        }
+        deferred
+    }
+
+    /// Whether a submission is deferrable, because a window is open.
+    #[inline]
+    pub(super) fn defers(&self) -> bool {
+        let open = self.window.load(Ordering::Relaxed);
+        if open {
+            self.deferred.store(true, Ordering::Relaxed);
+        }
+        open
     }
 
     /// The number of the last submission of this handle; 0 if there is none.

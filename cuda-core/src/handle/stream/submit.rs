@@ -136,7 +136,15 @@ impl Stream {
         // - `after` and the stream order conflicting uses of device memory.
         // - The caller of `Function::launch` has promised that the kernel stays inside its arguments.
         // - The caller of this function holds everything that the work names.
-        if let Err(error) = unsafe { core.backend.submit(&submission, blocks) } {
+        // - A module is unloaded only when its launches are complete.
+        let submitted = unsafe {
+            if self.sent.defers() {
+                core.backend.submit_deferrable(&submission, blocks)
+            } else {
+                core.backend.submit(&submission, blocks)
+            }
+        };
+        if let Err(error) = submitted {
             if keeps {
                 timeline.retention.forget(ticket.number);
             }

@@ -1,7 +1,7 @@
 //! A simulated driver, for tests of the backend on machines without a GPU.
 //!
-//! It has streams, events, waits, captures and memory addresses, but no memory and no kernels. A fill stands for a
-//! kernel: its value names a gate, and it runs when a test [opens](open) the gate. Captures follow the manual: a query of
+//! It has streams, events, waits, captures, graphs of fills and memory addresses, but no memory and no kernels. A fill
+//! stands for a kernel: its value names a gate, and it runs when a test [opens](open) the gate. Captures follow the manual: a query of
 //! a captured stream ends the capture, and what is enqueued there does not run. Every function that is not listed in
 //! [`api`] is refused.
 
@@ -17,7 +17,8 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    Address, Api, ContextHandle, EventHandle, HostFunction, PoolHandle, PoolProps, StreamHandle,
+    Address, Api, ContextHandle, EventHandle, ExecutableHandle, FillParams, GraphHandle,
+    HostFunction, NodeHandle, PoolHandle, PoolProps, StreamHandle,
 };
 use crate::cuda::driver::{library::Driver, status};
 
@@ -67,6 +68,21 @@ pub(crate) fn has_run(gate: u32) -> bool {
     state().ran.contains(&gate)
 }
 
+/// The values of the fills that ran on a stream, in order.
+pub(crate) fn log(stream: *mut c_void) -> Vec<u32> {
+    state().stream(StreamHandle(stream)).log.clone()
+}
+
+/// The number of graphs that were launched on a stream.
+pub(crate) fn graphs_launched(stream: *mut c_void) -> usize {
+    state().stream(StreamHandle(stream)).graphs
+}
+
+/// The number of executables that exist on all devices and have a node with this value.
+pub(crate) fn executables_with(value: u32) -> usize {
+    state().executables.values().filter(|it| it.contains(&value)).count()
+}
+
 /// Refuses every record of an event on a device, or takes them again.
 pub(crate) fn refuse_records(device: u32, refuse: bool) {
     let mut state = state();
@@ -102,6 +118,9 @@ struct State {
     open: HashSet<u32>,
     ran: HashSet<u32>,
     refuses: HashSet<u32>,
+    /// The values of the fills of each graph.
+    graphs: HashMap<usize, Vec<u32>>,
+    executables: HashMap<usize, Vec<u32>>,
 }
 
 #[derive(Default)]
@@ -110,6 +129,8 @@ struct Stream {
     capture: Capture,
     /// The commands of the capture that runs.
     captured: usize,
+    log: Vec<u32>,
+    graphs: usize,
 }
 
 #[derive(Default, PartialEq)]
@@ -193,7 +214,10 @@ impl State {
                     match command {
                         Command::Kernel { gate } if !open.contains(gate) => break,
                         Command::Wait { event, number } if event_of(event) < *number => break,
-                        Command::Kernel { gate } => _ = ran.insert(*gate),
+                        Command::Kernel { gate } => {
+                            _ = ran.insert(*gate);
+                            stream.log.push(*gate);
+                        }
                         Command::Wait { .. } => {}
                         Command::Host(function, data) => {
                             let data = std::ptr::with_exposed_provenance_mut(*data);
@@ -392,6 +416,64 @@ calls! {
                 other => return other,
             }
         }
+    }
+    event_elapsed(milliseconds: *mut f32, _start: EventHandle, _end: EventHandle) {
+        // SAFETY: as above.
+        unsafe { give(milliseconds, 0.0) }
+    }
+    graph_create(graph: *mut GraphHandle, _flags: c_uint) {
+        let mut state = state();
+        let number = state.new_handle();
+        state.graphs.insert(number, Vec::new());
+        // SAFETY: as above.
+        unsafe { give(graph, GraphHandle(handle(number))) }
+    }
+    graph_destroy(graph: GraphHandle) {
+        state().graphs.remove(&graph.0.addr());
+        0
+    }
+    graph_add_fill(
+        node: *mut NodeHandle, graph: GraphHandle, _after: *const NodeHandle, _count: usize,
+        params: *const FillParams, _context: ContextHandle,
+    ) {
+        let mut state = state();
+        let nodes = state.graphs.get_mut(&graph.0.addr()).expect("a graph that exists");
+        // SAFETY: as above; valid for reads.
+        nodes.push(unsafe { (*params).value });
+        let number = nodes.len();
+        // SAFETY: as above.
+        unsafe { give(node, NodeHandle(handle(number))) }
+    }
+    graph_instantiate(executable: *mut ExecutableHandle, graph: GraphHandle, _flags: u64) {
+        let mut state = state();
+        let nodes = state.graphs[&graph.0.addr()].clone();
+        let number = state.new_handle();
+        state.executables.insert(number, nodes);
+        // SAFETY: as above.
+        unsafe { give(executable, ExecutableHandle(handle(number))) }
+    }
+    executable_set_fill(
+        executable: ExecutableHandle, node: NodeHandle, params: *const FillParams,
+        _context: ContextHandle,
+    ) {
+        let mut state = state();
+        let nodes = state.executables.get_mut(&executable.0.addr());
+        // SAFETY: as above; valid for reads.
+        nodes.expect("an executable that exists")[node.0.addr() - 1] = unsafe { (*params).value };
+        0
+    }
+    executable_launch(executable: ExecutableHandle, stream: StreamHandle) {
+        let mut state = state();
+        let nodes = state.executables[&executable.0.addr()].clone();
+        state.stream(stream).graphs += 1;
+        for gate in nodes {
+            state.enqueue(stream, Command::Kernel { gate });
+        }
+        0
+    }
+    executable_destroy(executable: ExecutableHandle) {
+        state().executables.remove(&executable.0.addr());
+        0
     }
     event_destroy(event: EventHandle) {
         state().events.remove(&event.0.addr());

@@ -1,0 +1,174 @@
+//! Deferrable submissions: the windows of the streams, and the calls that flush them.
+
+use std::sync::Arc;
+
+use super::{
+    backend::CudaBackend,
+    context::Bound,
+    graphs::Executable,
+    streams::DriverStream,
+    windows::{Due, Next, Shape, Window},
+    work::{self, Place},
+};
+use crate::{
+    protocol::{AllocId, Error, HostBlock, ModuleId, Result, Submission, Ticket},
+    sync::atomic::Ordering,
+};
+
+impl CudaBackend {
+    /// Submits work that a window may hold.
+    ///
+    /// # Safety
+    /// As for `Backend::submit_deferrable`.
+    #[inline]
+    pub(super) unsafe fn submit_to_window(
+        &self,
+        shape: Shape,
+        submission: &Submission<'_>,
+        host: &[Arc<HostBlock>],
+    ) -> Result<()> {
+        self.primary.alive()?;
+        let bound = &self.primary.bind()?;
+        let Ticket { stream, number } = submission.ticket;
+        // SAFETY: the caller retires no stream that the submission names until this returns.
+        let stream = unsafe { self.streams.get(stream) }?;
+        let place = Place { names: self.names(), stream };
+        let mut window = stream.window();
+        if window.is_empty() {
+            stream.set_windowed(true);
+        }
+        match window.advance(shape) {
+            Next::Hold => {
+                // SAFETY: the caller's promises.
+                let node = unsafe { work::checked_node(place.names, submission.work, host, bound) };
+                let node = node.inspect_err(|_| window.leave())?;
+                window.hold(node, number);
+            }
+            Next::Submit => {
+                if window.holds_work() {
+                    self.pass_on(stream, &mut window, bound)?;
+                }
+                // SAFETY: the caller's promises.
+                unsafe { work::enqueue(place, submission.work, host, bound) }?;
+                stream.set_submitted(number);
+            }
+        }
+        if window.is_full() {
+            drop(window);
+            return self.end_window(stream, bound);
+        }
+        Ok(())
+    }
+
+    /// Ends the window of a stream.
+    pub(super) fn end_window(&self, stream: &DriverStream, bound: &Bound) -> Result<()> {
+        self.flushed(stream, bound, |window| {
+            window.end(self.primary, bound);
+            stream.set_windowed(false);
+        })
+    }
+
+    /// Passes the work that a stream holds to the driver. Its window goes on.
+    pub(super) fn flush_held(&self, stream: &DriverStream, bound: &Bound) -> Result<()> {
+        self.flushed(stream, bound, |_| {})
+    }
+
+    /// Passes held work to the driver, up to a submission.
+    #[inline]
+    pub(super) fn flush_to(&self, stream: &DriverStream, number: u64, bound: &Bound) -> Result<()> {
+        if stream.submitted() < number && stream.is_windowed() {
+            return self.flush_held(stream, bound);
+        }
+        Ok(())
+    }
+
+    /// Passes the held work of every stream to the driver. Returns whether there was any.
+    pub(super) fn flush_all(&self, bound: &Bound) -> Result<bool> {
+        let mut any = false;
+        for stream in self.streams.all().iter().filter(|it| it.is_windowed()) {
+            any |= stream.window().holds_work();
+            self.flush_held(stream, bound)?;
+        }
+        Ok(any)
+    }
+
+    /// Forgets the windows with launches of a module, which is to be unloaded.
+    pub(super) fn forget_windows_of(&self, module: ModuleId) {
+        // No launch of the module is held, because all of them are complete.
+        self.streams.all().iter().for_each(|it| it.window().forget_module(module));
+    }
+
+    /// Allocates in the order of a stream.
+    pub(super) fn allocate(
+        &self,
+        id: AllocId,
+        bytes: u64,
+        at: Ticket,
+        bound: &Bound,
+    ) -> Result<()> {
+        let stream = self.streams.find(at.stream)?;
+        let allocate = || self.memory.allocate(id, bytes, &stream, bound);
+        match allocate() {
+            // Held frees give memory back.
+            Err(Error::OutOfMemory { .. }) if self.flush_all(bound)? => allocate()?,
+            other => other?,
+        }
+        if !stream.is_windowed() || !stream.window().pass(at.number) {
+            stream.set_submitted(at.number);
+        }
+        Ok(())
+    }
+
+    fn flushed(
+        &self,
+        stream: &DriverStream,
+        bound: &Bound,
+        then: impl FnOnce(&mut Window),
+    ) -> Result<()> {
+        let mut window = stream.window();
+        let passed =
+            if window.holds_work() { self.pass_on(stream, &mut window, bound) } else { Ok(()) };
+        then(&mut window);
+        let frees = window.take_frees();
+        drop(window);
+        passed?;
+        frees.into_iter().try_for_each(|free| self.free_now(stream, free, bound))
+    }
+
+    /// Passes the held work to the driver.
+    fn pass_on(&self, stream: &DriverStream, window: &mut Window, bound: &Bound) -> Result<()> {
+        let number = window.last();
+        // SAFETY: frees of this stream are held, and frees of others come after a flush. So the memory that the nodes
+        // name is alive. The modules are loaded (rule 4), and the caller holds the stream.
+        let flushed = unsafe { window.flush(stream.raw, self.primary, bound) };
+        match flushed {
+            Ok(due) => {
+                stream.set_submitted(number);
+                due.map_or(Ok(()), |due| self.build(due))
+            }
+            Err(error) => Err(self.primary.lose_held(error)),
+        }
+    }
+
+    /// Builds the graph of a window on the helper thread.
+    fn build(&self, due: Due) -> Result<()> {
+        let Due { nodes, modules, slot, news } = due;
+        let held = modules.into_iter().map(|it| self.modules.hold(it));
+        let (held, primary) = (held.collect::<Result<Vec<_>>>()?, self.primary);
+        let unbuilt = (slot.clone(), news.clone());
+        let build = move || {
+            slot.end(Executable::new(primary, nodes));
+            drop(held);
+            news.store(true, Ordering::Release);
+        };
+        if let Err(error) = self.helper.run(build) {
+            let (slot, news) = unbuilt;
+            slot.end(Err(Error::host(
+                "failed to start the helper thread that builds graphs",
+                &error,
+            )));
+            news.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}

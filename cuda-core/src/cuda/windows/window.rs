@@ -1,0 +1,435 @@
+//! The window of a stream: where it stands in the tree, the nodes that are held, and their launch.
+
+use std::sync::Arc;
+
+use super::{
+    end::{CachedGraph, End, MEASURE_EVERY},
+    measure::Measure,
+    memory::CacheMemory,
+    tree::{EndId, ROOT, Shape, StepId, Tree},
+};
+use crate::{
+    cuda::{
+        context::{Bound, Primary},
+        driver::api::StreamHandle,
+        graphs::{DriverNode, GraphSlot, OrderedNode},
+    },
+    protocol::{AllocId, GraphCacheInfo, ModuleId, Result, Ticket},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// The number of nodes that a window may hold. A longer window is flushed in parts, so that the device begins early.
+pub(crate) const MAX_HELD: usize = 64;
+
+/// The smallest number of nodes for which a graph pays.
+const MIN_NODES: usize = 3;
+
+/// The decision about the next submission of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It is held. The caller passes its node to [`Window::hold`].
+    Hold,
+    /// It is submitted now, after [`Window::flush`].
+    Submit,
+}
+
+/// A free that waits until the work of a stream is flushed, or until a foreign call ends.
+pub(crate) struct HeldFree {
+    pub(crate) id: AllocId,
+    pub(crate) after: Vec<Ticket>,
+}
+
+/// A window that is to be built as a graph.
+pub(crate) struct Due {
+    pub(crate) nodes: Vec<OrderedNode>,
+    pub(crate) modules: Vec<ModuleId>,
+    pub(crate) slot: Arc<GraphSlot>,
+    /// Set when the slot has ended.
+    pub(crate) news: Arc<AtomicBool>,
+}
+
+/// The window of a stream, and the windows that the stream knows.
+#[derive(Default)]
+pub(crate) struct Window {
+    memory: Arc<CacheMemory>,
+    tree: Tree,
+    position: Position,
+    /// The steps whose nodes are held.
+    held: Vec<StepId>,
+    /// The number of the last submission that is held.
+    last: u64,
+    frees: Vec<HeldFree>,
+    /// The version of the last node that changed.
+    version: u64,
+    /// The graphs that the helper thread builds.
+    building: Vec<EndId>,
+    /// Set when the helper thread has built a graph.
+    news: Arc<AtomicBool>,
+    counts: GraphCacheInfo,
+    flushes: u64,
+}
+
+/// The place of a window in the tree.
+#[derive(Default)]
+struct Position {
+    /// The last step. `None` if the tree does not have the window.
+    step: Option<StepId>,
+    /// The number of nodes so far.
+    nodes: usize,
+}
+
+impl Window {
+    pub(crate) fn new(memory: Arc<CacheMemory>) -> Self {
+        let mut window = Self::default();
+        window.memory = memory;
+        window
+    }
+
+    /// Whether no submission of a window came since the last [`end`](Self::end).
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.position.nodes == 0
+    }
+
+    #[inline]
+    pub(crate) fn holds_work(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Moves on to the next submission.
+    #[inline]
+    pub(crate) fn advance(&mut self, shape: Shape) -> Next {
+        if self.is_empty() {
+            self.begin();
+        }
+        self.position.nodes += 1;
+        let Some(at) = self.position.step else { return Next::Submit };
+        let next = self.tree.child(at, shape).or_else(|| self.tree.grow(at, shape));
+        self.position.step = next;
+        // The nodes of a graph are all held, or none.
+        let from_start = self.held.len() + 1 == self.position.nodes;
+        if from_start && next.is_some_and(|next| self.tree.is_held(next)) {
+            Next::Hold
+        } else {
+            Next::Submit
+        }
+    }
+
+    fn begin(&mut self) {
+        self.position.step = Some(ROOT);
+        if self.news.load(Ordering::Relaxed) {
+            self.take_news();
+        }
+    }
+
+    /// Uses the graphs that were built since the last time.
+    #[cold]
+    fn take_news(&mut self) {
+        self.news.store(false, Ordering::SeqCst);
+        for id in std::mem::take(&mut self.building) {
+            let end = self.tree.end_mut(id);
+            let Some(graph) = &mut end.graph else { continue };
+            if graph.slot.is_pending() {
+                self.building.push(id);
+            } else if graph.slot.ready().is_some() {
+                graph.is_ready = true;
+                self.counts.built += 1;
+                self.tree.set_held(id, true);
+            } else {
+                self.refuse(id);
+            }
+        }
+    }
+
+    /// Holds the node of the submission that came last.
+    #[inline]
+    pub(crate) fn hold(&mut self, node: DriverNode, number: u64) {
+        let Some(step) = self.position.step else { return };
+        self.version += 1;
+        self.tree.set_node(step, node, self.version);
+        self.held.push(step);
+        self.last = number;
+    }
+
+    /// Whether it has to be flushed before it holds more.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.position.nodes >= MAX_HELD
+    }
+
+    /// Leaves the tree: the submission that came last cannot be held.
+    #[cold]
+    pub(crate) fn leave(&mut self) {
+        self.position.step = None;
+    }
+
+    /// Counts a submission that does not wait for the held ones, if there are any. Returns false if there are none.
+    pub(crate) fn pass(&mut self, number: u64) -> bool {
+        if self.holds_work() {
+            self.last = number;
+        }
+        self.holds_work()
+    }
+
+    /// The number of the last submission that is held or has passed held ones.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Holds a free until the next flush, if the stream holds work. Otherwise returns it.
+    pub(crate) fn hold_free(&mut self, free: HeldFree) -> Option<HeldFree> {
+        if !self.holds_work() {
+            return Some(free);
+        }
+        self.frees.push(free);
+        None
+    }
+
+    /// Takes the frees that were held. Called after a flush.
+    pub(crate) fn take_frees(&mut self) -> Vec<HeldFree> {
+        std::mem::take(&mut self.frees)
+    }
+
+    /// Ends the window, whose work was flushed. If it came often enough, it is measured from now on.
+    #[inline]
+    pub(crate) fn end(&mut self, primary: &'static Primary, bound: &Bound) {
+        let Position { step, nodes } = std::mem::take(&mut self.position);
+        if let Some(step) = step.filter(|_| nodes >= MIN_NODES) {
+            self.count(step, nodes, primary, bound);
+        }
+    }
+
+    /// Counts a window that was submitted node by node.
+    fn count(&mut self, step: StepId, nodes: usize, primary: &'static Primary, bound: &Bound) {
+        let id = self.tree.end_at(step);
+        let end = self.tree.end_mut(id);
+        if end.is_held || !end.is_due() {
+            return;
+        }
+        match Measure::new(nodes, primary, bound) {
+            Ok(measure) => {
+                end.measure = Some(measure);
+                self.tree.set_held(id, true);
+            }
+            Err(_) => end.refuse(),
+        }
+    }
+
+    /// Passes all held work to the driver: as a graph if there is one, and otherwise node by node. Returns a window that
+    /// is to be built as a graph.
+    ///
+    /// # Errors
+    /// The driver refused a node. Nodes after it are lost.
+    ///
+    /// # Safety
+    /// Everything that the held nodes name is alive, and the caller holds the stream.
+    pub(crate) unsafe fn flush(
+        &mut self,
+        stream: StreamHandle,
+        primary: &'static Primary,
+        bound: &Bound,
+    ) -> Result<Option<Due>> {
+        let Some(last) = self.held.last() else { return Ok(None) };
+        let id = self.tree.end_at(*last);
+        self.flushes += 1;
+        // SAFETY: the caller's promise.
+        let flushed = if unsafe { self.launch(id, stream, primary, bound) } {
+            Ok(None)
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.enqueue_measured(id, stream, primary, bound) }
+        };
+        self.held.clear();
+        flushed
+    }
+
+    /// Enqueues the held nodes one by one, and measures that if a measurement runs.
+    ///
+    /// # Safety
+    /// As for [`flush`](Self::flush).
+    unsafe fn enqueue_measured(
+        &mut self,
+        id: EndId,
+        stream: StreamHandle,
+        primary: &'static Primary,
+        bound: &Bound,
+    ) -> Result<Option<Due>> {
+        // SAFETY: the caller's promise.
+        let enqueue = |window: &Self| unsafe { window.enqueue(stream, primary, bound) };
+        let Some(mut measure) = self.tree.end_mut(id).measure.take() else {
+            return enqueue(self).map(|()| None);
+        };
+        // The times of the pass before.
+        let verdict = measure.verdict(bound);
+        if let Some(pays) = verdict {
+            return enqueue(self).map(|()| self.decide(id, pays));
+        }
+        let enqueued = measure.pass(stream, bound, || enqueue(self));
+        self.tree.end_mut(id).measure = Some(measure);
+        enqueued.map(|()| None)
+    }
+
+    /// # Safety
+    /// As for [`flush`](Self::flush).
+    unsafe fn enqueue(
+        &self,
+        stream: StreamHandle,
+        primary: &'static Primary,
+        bound: &Bound,
+    ) -> Result<()> {
+        self.held.iter().try_for_each(|step| {
+            let (node, _) = self.tree.node(*step);
+            // SAFETY: the caller's promise.
+            unsafe { node.enqueue(stream, primary, bound) }.map_err(|it| primary.error(it))
+        })
+    }
+
+    /// Launches the held nodes as a graph. Returns false if there is none that is ready, or if the driver refuses it.
+    ///
+    /// # Safety
+    /// As for [`flush`](Self::flush).
+    unsafe fn launch(
+        &mut self,
+        id: EndId,
+        stream: StreamHandle,
+        primary: &'static Primary,
+        bound: &Bound,
+    ) -> bool {
+        let end = self.tree.end_mut(id);
+        if end.measure.is_some() {
+            return false;
+        }
+        let Some(mut graph) = end.graph.take_if(|it| it.is_ready) else { return false };
+        // SAFETY: the caller's promise.
+        let launched = unsafe { self.launch_changed(&mut graph, stream, bound) };
+        graph.launches += 1;
+        graph.used = self.flushes;
+        let (nodes, is_due) = (graph.nodes(), graph.launches % MEASURE_EVERY == 0);
+        let end = self.tree.end_mut(id);
+        end.graph = Some(graph);
+        let Some(changes) = launched else {
+            // The nodes are enqueued one by one.
+            self.refuse(id);
+            return false;
+        };
+        if is_due {
+            end.measure = Measure::new(nodes, primary, bound).ok();
+        }
+        self.counts.launches += 1;
+        self.counts.nodes += nodes as u64;
+        self.counts.changes += changes;
+        true
+    }
+
+    /// Changes the nodes that differ from the last launch, and launches the graph. Returns the number of changes, or
+    /// `None` if the driver refuses.
+    ///
+    /// # Safety
+    /// As for [`flush`](Self::flush).
+    unsafe fn launch_changed(
+        &self,
+        graph: &mut CachedGraph,
+        stream: StreamHandle,
+        bound: &Bound,
+    ) -> Option<u64> {
+        let mut executable = graph.slot.ready()?;
+        let mut changes = 0;
+        for (at, (step, applied)) in self.held.iter().zip(&mut graph.applied).enumerate() {
+            let (node, version) = self.tree.node(*step);
+            if *applied != version {
+                // SAFETY: the caller's promise.
+                unsafe { executable.change(at as u32, node, bound) }.ok()?;
+                *applied = version;
+                changes += 1;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { executable.launch(stream, bound) }.ok()?;
+        Some(changes)
+    }
+
+    /// Ends the measurement of a window. Returns it if it is to be built as a graph.
+    fn decide(&mut self, id: EndId, pays: bool) -> Option<Due> {
+        if !pays {
+            self.refuse(id);
+            return None;
+        }
+        if self.tree.end_mut(id).graph.is_some() {
+            return None; // it still pays
+        }
+        self.tree.set_held(id, false);
+        if !self.make_room(self.held.len()) {
+            self.refuse(id);
+            return None;
+        }
+        let due = self.due();
+        let versions = self.held.iter().map(|step| self.tree.node(*step).1);
+        let (slot, applied) = (due.slot.clone(), versions.collect());
+        let graph = CachedGraph { slot, applied, is_ready: false, launches: 0, used: self.flushes };
+        self.tree.end_mut(id).graph = Some(graph);
+        self.building.push(id);
+        Some(due)
+    }
+
+    fn due(&self) -> Due {
+        let before = |at: usize| at.checked_sub(1).map(|before| before as u32);
+        let nodes = self.held.iter().enumerate().map(|(at, step)| {
+            let (node, _) = self.tree.node(*step);
+            (node.clone(), before(at).into_iter().collect())
+        });
+        let (slot, news) = (Arc::new(GraphSlot::pending()), self.news.clone());
+        Due { nodes: nodes.collect(), modules: self.tree.modules(&self.held), slot, news }
+    }
+
+    /// Reserves memory for a graph. Drops the graphs of this stream that were not launched for the longest time until
+    /// there is enough.
+    fn make_room(&mut self, nodes: usize) -> bool {
+        while !self.memory.reserve(nodes) {
+            let ready = |(id, end): (EndId, &mut End)| {
+                end.graph.as_ref().filter(|it| it.is_ready).map(|it| (it.used, id))
+            };
+            let oldest = self.tree.ends().filter_map(ready).min_by_key(|(used, _)| *used);
+            let Some((_, oldest)) = oldest else { return false };
+            self.refuse(oldest);
+            self.counts.evicted += 1;
+        }
+        true
+    }
+
+    /// Submits a window node by node from now on, until it has come many times more.
+    fn refuse(&mut self, id: EndId) {
+        self.tree.set_held(id, false);
+        let end = self.tree.end_mut(id);
+        if let Some(graph) = &end.graph {
+            self.memory.release(graph.nodes());
+        }
+        end.refuse();
+        self.counts.refused += 1;
+    }
+
+    /// Forgets every window if one of them launches a kernel of this module. Called after a flush.
+    pub(crate) fn forget_module(&mut self, module: ModuleId) {
+        if self.tree.names(module) {
+            self.forget_all();
+        }
+    }
+
+    /// Forgets every window. Called after a flush.
+    pub(crate) fn forget_all(&mut self) {
+        let graphs = self.tree.ends().filter_map(|(_, end)| end.graph.as_ref());
+        graphs.for_each(|graph| self.memory.release(graph.nodes()));
+        (self.tree, self.building) = Default::default();
+        self.position.step = None;
+    }
+
+    /// The counts of this stream.
+    pub(crate) fn counts(&self) -> &GraphCacheInfo {
+        &self.counts
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.forget_all();
+    }
+}

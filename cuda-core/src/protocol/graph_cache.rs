@@ -1,0 +1,34 @@
+//! The statistics of the graph cache.
+
+/// Counts of a device's graph cache, from the time when the device was opened. Streams that were dropped are not included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphCacheInfo {
+    /// The windows that were launched as graphs.
+    pub launches: u64,
+    /// The submissions in these windows.
+    pub nodes: u64,
+    /// The submissions among them whose parameters had changed since the last launch.
+    pub changes: u64,
+    /// The graphs that were built.
+    pub built: u64,
+    /// How often a graph did not pay, or was refused by the driver.
+    pub refused: u64,
+    /// The graphs that were dropped to make room for others.
+    pub evicted: u64,
+    /// An estimate of the memory of all graphs, in bytes.
+    pub bytes: u64,
+}
+
+impl GraphCacheInfo {
+    /// Adds the counts of another stream. The bytes are not added.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.launches += other.launches;
+        self.nodes += other.nodes;
+        self.changes += other.changes;
+        self.built += other.built;
+        self.refused += other.refused;
+        self.evicted += other.evicted;
+    }
+}
