@@ -15,6 +15,8 @@ mod histogram;
 mod place;
 #[path = "harness/raw.rs"]
 pub mod raw;
+#[path = "harness/raw_graph.rs"]
+pub mod raw_graph;
 #[path = "harness/table.rs"]
 mod table;
 #[path = "harness/watcher.rs"]

@@ -26,8 +26,8 @@ pub type Address = sys::CUdeviceptr;
 /// The context and the loaded kernels.
 pub struct Raw {
     context: Arc<CudaContext>,
-    scale: sys::CUfunction,
-    timed: sys::CUfunction,
+    pub(crate) scale: sys::CUfunction,
+    pub(crate) timed: sys::CUfunction,
 }
 
 // SAFETY: see the rules.
@@ -37,8 +37,8 @@ unsafe impl Sync for Raw {}
 
 /// A stream with a device buffer and pinned host memory.
 pub struct Lane<'a> {
-    raw: &'a Raw,
-    stream: sys::CUstream,
+    pub(crate) raw: &'a Raw,
+    pub(crate) stream: sys::CUstream,
     bytes: usize,
     /// The device buffer, of `bytes` bytes.
     pub x: Address,
@@ -318,7 +318,7 @@ fn zeroed(bytes: usize) -> Result<Address, DriverError> {
 }
 
 #[allow(clippy::panic)] // a failed benchmark has nothing to print
-fn check(status: sys::CUresult) {
+pub(crate) fn check(status: sys::CUresult) {
     if status != sys::CUresult::CUDA_SUCCESS {
         panic!("{status:?}");
     }

@@ -1,0 +1,146 @@
+//! The library's operations that the blocks measure.
+
+use std::{
+    ffi::c_void,
+    ops::ControlFlow,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use benches::{Place, raw::LEN};
+use cuda_async::{
+    Device, DeviceBuffer, Function, LaunchConfig, Result, Stream, graph::CudaGraph, iterate,
+    kernel::LaunchOp, launch, policy::StreamPoolRoundRobin, prelude::*,
+    runtime::set_default_policy,
+};
+use cuda_core::RawStream;
+
+pub type Floats = DeviceBuffer<f32>;
+pub type Words = DeviceBuffer<u64>;
+
+/// The arguments that differ from those of the run before.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Changing {
+    None,
+    One,
+    All,
+}
+
+pub struct Ours {
+    pub device: Device,
+    pub stream: Stream,
+    pub x: Place<Floats>,
+    pub word: Place<Words>,
+    round: AtomicU32,
+    scale: Function,
+    timed: Function,
+}
+
+impl Ours {
+    /// Makes `device` the default device.
+    pub fn new(device: &Device) -> Result<Self> {
+        set_default_policy(Arc::new(StreamPoolRoundRobin::new(device)?));
+        let load = |ptx, entry| device.load_ptx(ptx)?.function(entry);
+        let stream = device.new_stream()?;
+        Ok(Self {
+            scale: load(include_str!("../../kernels/basic.ptx"), "scale")?,
+            timed: load(include_str!("../../kernels/timed.ptx"), "timed")?,
+            x: Place::new(zeros(LEN).sync_on(&stream)?),
+            word: Place::new(zeros(1).sync_on(&stream)?),
+            round: AtomicU32::new(0),
+            device: device.clone(),
+            stream,
+        })
+    }
+
+    /// The driver's stream behind [`stream`](Self::stream). Null where the device is no GPU.
+    pub fn raw_stream(&self) -> *mut c_void {
+        let mut raw = ptr::null_mut();
+        let take = &mut |stream: RawStream| {
+            raw = stream.stream;
+            Ok(())
+        };
+        // SAFETY: enqueues nothing.
+        _ = unsafe { self.stream.submit_foreign(take) };
+        raw
+    }
+
+    /// Scales `x` in a chain of launches.
+    pub fn chain(
+        &self,
+        x: Floats,
+        launches: usize,
+        changing: Changing,
+    ) -> impl DeviceOp<Output = Floats> + '_ {
+        let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
+        iterate((x, 0), move |(x, done)| {
+            let changes = changing == Changing::All || (changing == Changing::One && done == 0);
+            let factor = if changes { round as f32 } else { 1.0 };
+            self.scale(x, factor).map(move |x| match launches - done {
+                1 => ControlFlow::Break(x),
+                _ => ControlFlow::Continue((x, done + 1)),
+            })
+        })
+    }
+
+    /// Runs a chain, with the graph cache or without it.
+    pub fn run_chain(&self, launches: usize, changing: Changing, cache: bool) {
+        self.device.set_graph_cache(cache);
+        self.x.lend(|x| self.chain(x, launches, changing).sync_on(&self.stream));
+    }
+
+    /// Records a chain.
+    pub fn graph(&self, launches: usize) -> Result<CudaGraph<Floats>> {
+        let x = zeros(LEN).sync_on(&self.stream)?;
+        let graph = self.chain(x, launches, Changing::None).graph_on(&self.stream)?;
+        graph.upload()?;
+        Ok(graph)
+    }
+
+    /// Scales `x`, of `LEN` elements.
+    pub fn scale(&self, x: Floats, factor: f32) -> Op<LaunchOp<(Floats, f32, u32)>> {
+        scale(&self.scale, x, factor)
+    }
+
+    /// The kernel `scale`.
+    pub fn function(&self) -> Function {
+        self.scale.clone()
+    }
+
+    /// Runs one warp for `nanos`.
+    pub fn timed(&self, x: Words, nanos: u32) -> Op<LaunchOp<(Words, u32)>> {
+        // SAFETY: the kernel writes the first element of x, and no caller's buffer is empty.
+        unsafe { launch(&self.timed, LaunchConfig::new(1, 32), (x, nanos)) }
+    }
+
+    /// Runs kernels of `nanos` in sequence, with the graph cache or without it.
+    pub fn run_timed(&self, kernels: usize, nanos: u32, cache: bool) {
+        self.device.set_graph_cache(cache);
+        self.word.lend(|x| {
+            let chain = iterate((x, kernels), |(x, left)| {
+                self.timed(x, nanos).map(move |x| match left {
+                    1 => ControlFlow::Break(x),
+                    _ => ControlFlow::Continue((x, left - 1)),
+                })
+            });
+            chain.sync_on(&self.stream)
+        });
+    }
+}
+
+fn scale(function: &Function, x: Floats, factor: f32) -> Op<LaunchOp<(Floats, f32, u32)>> {
+    let config = LaunchConfig::for_num_elems(LEN as u32);
+    // SAFETY: the kernel reads and writes x, of `LEN` elements.
+    unsafe { launch(function, config, (x, factor, LEN as u32)) }
+}
+
+/// Three launches in sequence.
+pub fn pipeline(function: &Function, x: Floats) -> impl DeviceOp<Output = Floats> + use<> {
+    let [second, third] = [function.clone(), function.clone()];
+    scale(function, x, 1.0)
+        .then(move |x| scale(&second, x, 1.0))
+        .then(move |x| scale(&third, x, 1.0))
+}
