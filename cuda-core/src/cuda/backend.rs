@@ -87,10 +87,10 @@ impl CudaBackend {
 
     /// Starts to build a graph on the helper thread.
     fn create_graph(&self, id: GraphId, graph: &Graph) -> Result<()> {
-        let (names, bound) = (self.names(), &self.primary.bind()?);
+        let names = self.names();
         let nodes = graph.nodes.iter().map(|it| {
             // SAFETY: the client keeps the modules of the graph loaded.
-            let node = unsafe { work::node(names, &it.work, &graph.host, bound) }?;
+            let node = unsafe { work::node(names, &it.work, &graph.host) }?;
             Ok((node, it.after.clone()))
         });
         let modules = graph.nodes.iter().filter_map(|it| match &it.work {

@@ -28,7 +28,6 @@ impl CudaBackend {
         host: &[Arc<HostBlock>],
     ) -> Result<()> {
         self.primary.alive()?;
-        let bound = &self.primary.bind()?;
         let Ticket { stream, number } = submission.ticket;
         // SAFETY: the caller retires no stream that the submission names until this returns.
         let stream = unsafe { self.streams.get(stream) }?;
@@ -40,11 +39,12 @@ impl CudaBackend {
         match window.advance(shape) {
             Next::Hold => {
                 // SAFETY: the caller's promises.
-                let node = unsafe { work::checked_node(place.names, submission.work, host, bound) };
+                let node = unsafe { work::checked_node(place.names, submission.work, host) };
                 let node = node.inspect_err(|_| window.leave())?;
                 window.hold(node, number);
             }
             Next::Submit => {
+                let bound = &self.primary.bind()?;
                 if window.holds_work() {
                     self.pass_on(stream, &mut window, bound)?;
                 }
@@ -55,7 +55,8 @@ impl CudaBackend {
         }
         if window.is_full() {
             drop(window);
-            return self.end_window(stream, bound);
+            let bound = &self.primary.bind()?;
+            return self.flushed(stream, bound, |window| window.end_part(self.primary, bound));
         }
         Ok(())
     }

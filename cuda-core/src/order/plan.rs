@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use super::history::{Displaced, Pieces};
 use crate::{
-    protocol::{Access, AllocId, Error, Result, StreamId, Ticket, Use, Work},
+    protocol::{Access, AllocId, Error, Name, Result, StreamId, Ticket, Use, Work},
     sync::limit,
 };
 
@@ -47,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) after: After,
     /// The operands that have bytes.
     pub(crate) uses: SmallVec<[Use; 4]>,
+    /// The names of the operations that the node belongs to.
+    pub(crate) name: Option<Name>,
 }
 
 /// Recorded work and its order.
@@ -224,7 +226,7 @@ impl Plan {
             return Err(self.full());
         }
         let node = self.next();
-        self.nodes.push(Node { work, after, uses });
+        self.nodes.push(Node { work, after, uses, name: None });
         let branch = self.branches.entry(stream).or_default();
         branch.nodes.push(node);
         Ok(branch.nodes.len() as u64)

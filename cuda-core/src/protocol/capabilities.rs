@@ -21,6 +21,8 @@ pub struct Capabilities {
     pub slow_host_blocks: bool,
     /// Whether the backend takes graphs ([`Control::CreateGraph`](super::Control::CreateGraph)).
     pub graphs: bool,
+    /// Whether a graph may have loops ([`Work::Repeat`](super::Work::Repeat)).
+    pub loops: bool,
     /// Whether the backend gains from deferrable submissions
     /// ([`Backend::submit_deferrable`](super::Backend::submit_deferrable)).
     pub graph_cache: bool,
@@ -36,6 +38,7 @@ impl Capabilities {
             ordered_visibility: true,
             slow_host_blocks: false,
             graphs: false,
+            loops: false,
             graph_cache: false,
         }
     }

@@ -4,13 +4,18 @@ use std::{borrow::Cow, sync::Arc};
 
 use super::{GraphId, HostBlock, Use, Work};
 
+/// The name of a node, for people: the names of the operations that it belongs to, outermost first, separated by `/`.
+pub type Name = Arc<str>;
+
 /// A step of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphNode {
-    /// The work: a join, an upload, a copy, a fill, a timestamp or a launch.
+    /// The work: a join, an upload, a copy, a fill, a timestamp, a launch or a loop.
     pub work: Work<'static>,
     /// The nodes that come directly before this one, in ascending order. Their indices are smaller than this one's.
     pub after: Vec<u32>,
+    /// The name, if the user gave one. It has no effect on the work.
+    pub name: Option<Name>,
 }
 
 /// The nodes of a graph.

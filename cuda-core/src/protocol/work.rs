@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::{Access, FunctionId, GraphLaunch, HostRegion, LaunchConfig, Pattern, Region};
 use super::{Relocation, Ticket};
-use super::{TransferId, Use};
+use super::{Repeat, TransferId, Use};
 
 /// Work on a stream, with its position in the order of the device.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +86,8 @@ pub enum Work<'a> {
     Launch(Launch<'a>),
     /// Runs the nodes of a graph, each after those that its `after` names.
     Graph(GraphLaunch<'a>),
+    /// Repeats nodes. Only in a graph, and only where [`Capabilities::loops`](super::Capabilities::loops) says so.
+    Repeat(Repeat),
 }
 
 impl Work<'_> {
@@ -101,6 +103,7 @@ impl Work<'_> {
             Work::Timestamp { to } => Work::Timestamp { to },
             Work::Launch(launch) => Work::Launch(launch.into_owned()),
             Work::Graph(launch) => Work::Graph(launch.into_owned()),
+            Work::Repeat(repeat) => Work::Repeat(repeat),
         }
     }
 
@@ -126,13 +129,14 @@ impl Work<'_> {
                 launch.variables.iter().cloned().for_each(each);
             }
             Work::Graph(launch) => launch.uses.iter().cloned().for_each(each),
+            Work::Repeat(repeat) => repeat.uses(each),
         }
     }
 
     /// Returns whether every write replaces all bytes of its operand, so that their earlier contents do not matter.
-    /// False for kernels and graphs, which may read before they write.
+    /// False for kernels, graphs and loops, which may read before they write.
     pub fn overwrites(&self) -> bool {
-        !matches!(self, Work::Launch(_) | Work::Graph(_))
+        !matches!(self, Work::Launch(_) | Work::Graph(_) | Work::Repeat(_))
     }
 }
 

@@ -6,8 +6,8 @@ use cuda_core::{
     Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket,
     order::{Poison, uses_of},
     protocol::{
-        AllocId, Answer, Capabilities, Control, Foreign, Graph, GraphId, HostBlock, ModuleId,
-        ModuleImage, Reply, Request, StreamId, Submission, Work as Asked,
+        AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Foreign, Graph, GraphId,
+        HostBlock, ModuleId, ModuleImage, Reply, Request, StreamId, Submission, Work as Asked,
     },
     sync::HelperThread,
 };
@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
-    graph::{Graphs, Node},
+    graph::{Graph as ResolvedGraph, Graphs, Node},
     job::Job,
     launch_options::LaunchOptions,
     lost::{self, Lost},
@@ -136,6 +136,7 @@ impl CpuBackend {
         let (names, graphs, streams, leftover, order) = Default::default();
         let mut capabilities = Capabilities::local(info.memory);
         capabilities.graphs = true;
+        capabilities.loops = true;
         Ok(Self {
             capabilities,
             info,
@@ -225,12 +226,23 @@ impl CpuBackend {
         }
     }
 
-    fn create_graph(&self, id: GraphId, graph: &Graph) -> Result<()> {
+    /// Resolves the nodes of a graph, with the bodies of its loops.
+    fn resolve_graph(&self, graph: &Graph) -> Result<Arc<ResolvedGraph>> {
         let nodes = graph.nodes.iter().map(|it| {
-            let work = self.resolve_node(&it.work, &graph.host)?;
+            let work = match &it.work {
+                Asked::Repeat(repeat) => Work::Repeat {
+                    condition: self.names.address(repeat.condition, CONDITION_BYTES)?,
+                    body: self.resolve_graph(&repeat.body)?,
+                },
+                work => self.resolve_node(work, &graph.host)?,
+            };
             Ok(Node::new(work, &it.work))
         });
-        self.graphs.insert(id, nodes.collect::<Result<_>>()?);
+        Ok(Arc::new(ResolvedGraph::new(nodes.collect::<Result<_>>()?)))
+    }
+
+    fn create_graph(&self, id: GraphId, graph: &Graph) -> Result<()> {
+        self.graphs.insert(id, self.resolve_graph(graph)?);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cuda_core::{
     Error, Result,
     order::uses_of,
-    protocol::{Answer, GraphId, NodeChange, Reply, Use, Work as Asked},
+    protocol::{Answer, CONDITION_BYTES, GraphId, NodeChange, Reply, Use, Work as Asked},
 };
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::{
     backend::Shared,
     resolve::unknown,
+    translate,
     work::{Work, contained},
 };
 
@@ -24,6 +25,12 @@ pub(crate) struct Graphs(RwLock<FxHashMap<GraphId, Arc<Graph>>>);
 /// The nodes of a graph, in an order in which they can run.
 #[derive(Clone, Default)]
 pub(crate) struct Graph(Vec<Arc<Node>>);
+
+impl Graph {
+    pub(crate) fn new(nodes: Vec<Arc<Node>>) -> Self {
+        Self(nodes)
+    }
+}
 
 /// A resolved node.
 pub(crate) struct Node {
@@ -39,8 +46,8 @@ impl Node {
 }
 
 impl Graphs {
-    pub(crate) fn insert(&self, id: GraphId, nodes: Vec<Arc<Node>>) {
-        self.0.write().insert(id, Arc::new(Graph(nodes)));
+    pub(crate) fn insert(&self, id: GraphId, graph: Arc<Graph>) {
+        self.0.write().insert(id, graph);
     }
 
     pub(crate) fn remove(&self, id: GraphId) -> Result<()> {
@@ -106,11 +113,33 @@ impl Graph {
     }
 }
 
+impl Graph {
+    /// Runs the nodes while the word at `condition` is not 0. Ends at the first error, because a node that is skipped may be
+    /// the one that writes the condition.
+    fn repeat(&self, condition: u64, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
+        loop {
+            let mut word = [0; CONDITION_BYTES as usize];
+            if let Err(error) = shared.memory.read(condition, &mut word) {
+                return Some((translate::access(error), true));
+            }
+            if u32::from_ne_bytes(word) == 0 {
+                return None;
+            }
+            if let Some(failed) = self.run(shared, epoch) {
+                return Some(failed);
+            }
+        }
+    }
+}
+
 impl Node {
     fn run(&self, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
         let lost = shared.lost.check_at(epoch).err();
         if let Some(error) = lost.or_else(|| shared.poison.check(&self.uses, self.overwrites)) {
             return Some((error, false));
+        }
+        if let Work::Repeat { condition, body } = &self.work {
+            return body.repeat(*condition, shared, epoch);
         }
         let ran = contained(|| self.work.execute(shared));
         ran.unwrap_or_else(|panic| Err(panic.into())).err().map(|error| (error, true))

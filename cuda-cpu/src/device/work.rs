@@ -58,6 +58,11 @@ pub(crate) enum Work {
     Launch(Box<Kernel>),
     /// Launches the nodes of a graph.
     Graph(Arc<Graph>),
+    /// Repeats the nodes of a graph while a word of memory is not 0.
+    Repeat {
+        condition: u64,
+        body: Arc<Graph>,
+    },
 }
 
 pub(crate) struct Kernel {
@@ -123,8 +128,12 @@ impl Work {
                 memory.write(*to, &nanoseconds().to_ne_bytes()).map_err(translate::access)
             }
             Work::Launch(kernel) => kernel.run(shared),
-            // `run_memory_work` has run allocations and frees, and `Job::run` runs graphs.
-            Work::Join | Work::Alloc { .. } | Work::Free { .. } | Work::Graph(_) => Ok(()),
+            // `run_memory_work` has run allocations and frees, `Job::run` runs graphs, and those run loops.
+            Work::Join
+            | Work::Alloc { .. }
+            | Work::Free { .. }
+            | Work::Graph(_)
+            | Work::Repeat { .. } => Ok(()),
         }
     }
 }

@@ -83,17 +83,6 @@ fn window_that_repeats_becomes_a_graph() {
     assert!(info.bytes > 0);
 }
 
-#[test]
-fn short_windows_are_submitted_directly() {
-    let gpu = Gpu::open();
-    let mut windows = Windows::new(&gpu);
-    for _ in 0..100 {
-        windows.window(2);
-    }
-    windows.check();
-    assert_eq!(gpu.backend.graph_cache(), Default::default());
-}
-
 /// Windows that begin alike share the held nodes until they differ.
 #[test]
 fn windows_of_other_lengths_keep_their_order() {

@@ -19,8 +19,11 @@ impl CacheMemory {
     /// Reserves the memory of a graph. Returns false if the limit leaves too little.
     pub(crate) fn reserve(&self, nodes: usize) -> bool {
         let bytes = bytes_of(nodes);
-        let room = |now: u64| Some(now + bytes).filter(|sum| *sum <= MAX_CACHED_BYTES);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+        let fits = self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_CACHED_BYTES;
+        if !fits {
+            self.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// Gives back the memory of a graph.

@@ -18,11 +18,12 @@ use crate::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// The number of nodes that a window may hold. A longer window is flushed in parts, so that the device begins early.
-pub(crate) const MAX_HELD: usize = 64;
+/// The number of nodes after which the first part of a window is flushed, so that the device begins early. Each further
+/// part has twice as many nodes, up to [`MAX_PART`].
+const FIRST_PART: usize = 16;
 
-/// The smallest number of nodes for which a graph pays.
-const MIN_NODES: usize = 3;
+/// The largest number of nodes that a stream holds.
+const MAX_PART: usize = 64;
 
 /// The decision about the next submission of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +75,10 @@ pub(crate) struct Window {
 struct Position {
     /// The last step. `None` if the tree does not have the window.
     step: Option<StepId>,
-    /// The number of nodes so far.
+    /// The number of nodes of this part so far.
     nodes: usize,
+    /// The number of parts before this one.
+    parts: u32,
 }
 
 impl Window {
@@ -151,10 +154,11 @@ impl Window {
         self.last = number;
     }
 
-    /// Whether it has to be flushed before it holds more.
+    /// Whether this part of the window is full, so that it has to [end](Self::end_part).
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.position.nodes >= MAX_HELD
+        let Position { nodes, parts, .. } = self.position;
+        nodes >= FIRST_PART && nodes >= MAX_PART.min(FIRST_PART << parts.min(8))
     }
 
     /// Leaves the tree: the submission that came last cannot be held.
@@ -190,16 +194,23 @@ impl Window {
         std::mem::take(&mut self.frees)
     }
 
-    /// Ends the window, whose work was flushed. If it came often enough, it is measured from now on.
-    #[inline]
-    pub(crate) fn end(&mut self, primary: &'static Primary, bound: &Bound) {
-        let Position { step, nodes } = std::mem::take(&mut self.position);
-        if let Some(step) = step.filter(|_| nodes >= MIN_NODES) {
+    /// Ends a part of the window, whose work was flushed. If it came often enough, it is measured from now on.
+    pub(crate) fn end_part(&mut self, primary: &'static Primary, bound: &Bound) {
+        let Position { step, nodes, parts } = self.position;
+        if let Some(step) = step.filter(|_| nodes > 0) {
             self.count(step, nodes, primary, bound);
         }
+        self.position = Position { step: None, nodes: 0, parts: parts + 1 };
+    }
+
+    /// Ends the window, as [`end_part`](Self::end_part).
+    pub(crate) fn end(&mut self, primary: &'static Primary, bound: &Bound) {
+        self.end_part(primary, bound);
+        self.position.parts = 0;
     }
 
     /// Counts a window that was submitted node by node.
+    #[inline]
     fn count(&mut self, step: StepId, nodes: usize, primary: &'static Primary, bound: &Bound) {
         let id = self.tree.end_at(step);
         let end = self.tree.end_mut(id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{copy, graph, launch, peers, place::Place, timestamp};
 use crate::{
     cuda::context::Bound,
-    protocol::{HostBlock, Result, Work},
+    protocol::{Error, HostBlock, Result, Work},
 };
 
 /// Enqueues work on a stream.
@@ -32,6 +32,10 @@ pub(crate) unsafe fn enqueue(
         Work::Timestamp { to } => timestamp::write(place, *to, bound),
         // SAFETY: the caller's promise.
         Work::Graph(launch) => unsafe { graph::launch(place, launch, host, bound) },
+        Work::Repeat(_) => {
+            let what = "a loop outside a graph";
+            Err(Error::unsupported(what, &place.names.primary.info.address))
+        }
         Work::Send { from, transfer, bytes } => peers::send(place, *from, *transfer, *bytes, bound),
     }
 }

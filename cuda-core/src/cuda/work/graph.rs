@@ -21,7 +21,7 @@ pub(super) unsafe fn launch(
     let names = place.names;
     let changes = launch.changes.iter().map(|change| {
         // SAFETY: the caller's promise.
-        let work = unsafe { node(names, &change.work, host, bound) }?;
+        let work = unsafe { node(names, &change.work, host) }?;
         Ok((change.node, work))
     });
     // SAFETY: the caller's promise.

@@ -27,9 +27,9 @@ const INLINE_WORDS: usize = 16;
 /// No thread unloads the kernel's module or retires the stream before this returns. The caller promises that the kernel
 /// stays inside the memory of its relocations.
 #[inline]
-pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, bound: &Bound) -> Result<()> {
+pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, _: &Bound) -> Result<()> {
     // SAFETY: the caller's promise.
-    let function = unsafe { function(place.names, launch, bound) }?;
+    let function = unsafe { function(place.names, launch) }?;
     let words = launch.params.len().div_ceil(8);
     let (mut inline, mut spilled);
     let params: &mut [u64] = if words <= INLINE_WORDS {
@@ -78,7 +78,6 @@ pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, bound: &Bound
 pub(super) unsafe fn function<'a>(
     names: Names<'a>,
     launch: &Launch<'_>,
-    bound: &Bound,
 ) -> Result<&'a DriverFunction> {
     // SAFETY: the caller's promise.
     let function = unsafe { names.modules.find(launch.function) }?;
@@ -86,7 +85,7 @@ pub(super) unsafe fn function<'a>(
         return Err(wrong_size(function, launch.params.len()));
     }
     if launch.config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
-        allow_dynamic_shared(names.primary, function, &launch.config, bound)?;
+        allow_dynamic_shared(names.primary, function, &launch.config)?;
     }
     Ok(function)
 }
@@ -130,14 +129,14 @@ fn allow_dynamic_shared(
     primary: &Primary,
     function: &DriverFunction,
     config: &LaunchConfig,
-    _: &Bound,
 ) -> Result<()> {
     let most = most_shared(&primary.limits, function);
     if config.shared_bytes > most {
         return misfit(config, &primary.limits, function).map_or(Ok(()), Err);
     }
     let attribute = function_attribute::MAX_DYNAMIC_SHARED;
-    // SAFETY: the function's module is loaded.
+    let _bound = primary.bind()?;
+    // SAFETY: the function's module is loaded, and the context is bound.
     unsafe { primary.api.function_set(function.raw, attribute, most as i32) }
         .map_err(|failed| primary.error(failed))?;
     function.dynamic_shared.store(most, Ordering::Relaxed);

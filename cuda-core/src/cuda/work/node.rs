@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use super::{copy, launch, place::Names, timestamp};
 use crate::{
     cuda::{
-        context::Bound,
         driver::api::HostPointer,
         graphs::{CopyNode, CopySource, DriverNode, FillNode, KernelNode},
     },
@@ -25,12 +24,11 @@ pub(crate) unsafe fn node(
     names: Names<'_>,
     work: &Work<'_>,
     host: &[Arc<HostBlock>],
-    bound: &Bound,
 ) -> Result<DriverNode> {
     match work {
         Work::Join => Ok(DriverNode::Empty),
         // SAFETY: the caller's promise.
-        Work::Launch(launch) => unsafe { kernel(names, launch, bound) },
+        Work::Launch(launch) => unsafe { kernel(names, launch) },
         Work::Upload { from, to, bytes } => {
             let Some(size) = copy::size(*bytes)? else { return Ok(DriverNode::Empty) };
             let (from, to) = (names.host(*from, size, host)?, names.memory.locate(*to, *bytes)?);
@@ -45,6 +43,9 @@ pub(crate) unsafe fn node(
         }
         Work::Fill { to, pattern, count } => fill(names, *to, *pattern, *count),
         Work::Timestamp { to } => timestamp::node(names, *to),
+        Work::Repeat(_) => {
+            Err(Error::unsupported("a graph with a loop", &names.primary.info.address))
+        }
         Work::Download { .. } | Work::Send { .. } | Work::Graph(_) => {
             let what = "a graph with copies to the host or to another device, or with a graph";
             Err(Error::unsupported(what, &names.primary.info.address))
@@ -60,23 +61,20 @@ pub(crate) unsafe fn checked_node(
     names: Names<'_>,
     work: &Work<'_>,
     host: &[Arc<HostBlock>],
-    bound: &Bound,
 ) -> Result<DriverNode> {
     if let Work::Launch(launch) = work {
         // SAFETY: the caller's promise.
-        launch::check_fit(names, &launch.config, unsafe {
-            launch::function(names, launch, bound)
-        }?)?;
+        launch::check_fit(names, &launch.config, unsafe { launch::function(names, launch) }?)?;
     }
     // SAFETY: the caller's promise.
-    unsafe { node(names, work, host, bound) }
+    unsafe { node(names, work, host) }
 }
 
 /// # Safety
 /// As for [`node`].
-unsafe fn kernel(names: Names<'_>, launch: &Launch<'_>, bound: &Bound) -> Result<DriverNode> {
+unsafe fn kernel(names: Names<'_>, launch: &Launch<'_>) -> Result<DriverNode> {
     // SAFETY: the caller's promise.
-    let function = unsafe { launch::function(names, launch, bound) }?;
+    let function = unsafe { launch::function(names, launch) }?;
     let bytes = launch.params.len();
     let mut params: SmallVec<[u64; 8]> = SmallVec::from_elem(0, bytes.div_ceil(8));
     launch::write_params(&mut params, launch, names.memory, function)?;

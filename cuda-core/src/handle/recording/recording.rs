@@ -144,7 +144,11 @@ impl Recording {
     }
 
     fn graph(&self) -> Graph {
-        let node = |it: &Node| GraphNode { work: it.work.clone(), after: it.after.to_vec() };
+        let node = |it: &Node| GraphNode {
+            work: it.work.clone(),
+            after: it.after.to_vec(),
+            name: it.name.clone(),
+        };
         let host = self.kept.uploads.iter().flatten().map(|it| it.block.clone()).collect();
         Graph { nodes: self.nodes.iter().map(node).collect(), host }
     }
