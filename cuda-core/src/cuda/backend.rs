@@ -48,7 +48,7 @@ pub struct CudaBackend {
     pub(super) memory: Memory,
     pub(super) modules: Modules,
     graphs: Graphs,
-    reporter: Reporter,
+    pub(super) reporter: Reporter,
     /// Loads modules, builds graphs, and answers requests that may block.
     pub(super) helper: HelperThread,
 }
@@ -246,6 +246,15 @@ unsafe impl Backend for CudaBackend {
         if stream.is_windowed() { self.end_window(stream, &self.primary.bind()?) } else { Ok(()) }
     }
 
+    fn report(&self, ticket: Ticket) -> Result<()> {
+        self.primary.intact()?;
+        let stream = self.streams.find(ticket.stream)?;
+        if stream.is_windowed() && stream.window().hold_report(ticket.number) {
+            return Ok(());
+        }
+        self.reporter.want(&stream, ticket.number, &self.primary.bind()?)
+    }
+
     fn graph_cache(&self) -> GraphCacheInfo {
         let bytes = self.streams.cached_bytes();
         let mut info = GraphCacheInfo { bytes, ..GraphCacheInfo::default() };
@@ -335,6 +344,7 @@ unsafe impl Backend for CudaBackend {
             self.flush_held(stream, &self.primary.bind()?)?;
         }
         // Read before the query: work that is submitted in between may not have run.
+        stream.set_awaited();
         let submitted = stream.submitted();
         let shown = stream.completed();
         if shown >= submitted {
@@ -350,6 +360,7 @@ unsafe impl Backend for CudaBackend {
         let (primary, number) = (self.primary, ticket.number);
         // SAFETY: the caller does not retire the stream until this returns.
         let stream = unsafe { self.streams.get(ticket.stream) }?;
+        stream.set_awaited();
         if stream.completed() >= number {
             return Ok(());
         }

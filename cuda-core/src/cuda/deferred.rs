@@ -35,6 +35,9 @@ impl CudaBackend {
         let mut window = stream.window();
         if window.is_empty() {
             stream.set_windowed(true);
+            if stream.take_awaited() {
+                window.restart();
+            }
         }
         match window.advance(shape) {
             Next::Hold => {
@@ -64,7 +67,7 @@ impl CudaBackend {
     /// Ends the window of a stream.
     pub(super) fn end_window(&self, stream: &DriverStream, bound: &Bound) -> Result<()> {
         self.flushed(stream, bound, |window| {
-            window.end(self.primary, bound);
+            window.end_part(self.primary, bound);
             stream.set_windowed(false);
         })
     }
@@ -145,6 +148,11 @@ impl CudaBackend {
         match flushed {
             Ok(due) => {
                 stream.set_submitted(number);
+                if let Some(number) = window.take_report() {
+                    // No caller waits for this report yet.
+                    let stream = self.streams.find(stream.id);
+                    _ = stream.and_then(|stream| self.reporter.want(&stream, number, bound));
+                }
                 due.map_or(Ok(()), |due| self.build(due))
             }
             Err(error) => Err(self.primary.lose_held(error)),

@@ -66,6 +66,16 @@ pub unsafe trait Backend: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Requests a report of progress, as [`Control::Want`] does, for a ticket that no caller waits for yet. A backend that
+    /// holds the submission until a [`flush`](Backend::flush) may send the report after that.
+    ///
+    /// # Errors
+    /// An error that is known at once: no report will come.
+    fn report(&self, ticket: Ticket) -> Result<()> {
+        // SAFETY: the control frees, retires and unloads nothing.
+        unsafe { self.control(Control::Want { ticket }) }
+    }
+
     /// Returns the counts of the graph cache. They are 0 for a backend without one.
     fn graph_cache(&self) -> GraphCacheInfo {
         GraphCacheInfo::default()

@@ -167,6 +167,11 @@ impl DeviceCore {
         let _ = self.try_want(ticket);
     }
 
+    /// Asks for a report of progress that no caller waits for yet. Ignores errors.
+    pub(crate) fn report(&self, ticket: Ticket) {
+        let _ = self.backend.report(ticket);
+    }
+
     /// Sends a request; `convert` takes the reply of the right kind.
     pub(crate) fn request<T>(
         &self,

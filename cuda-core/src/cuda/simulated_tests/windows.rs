@@ -250,3 +250,44 @@ fn random_windows_keep_their_order() {
     windows.check();
     assert!(gpu.backend.graph_cache().launches > 100, "{:?}", gpu.backend.graph_cache());
 }
+
+/// A report that is due inside a window does not split it.
+#[test]
+fn reports_wait_for_held_work() {
+    let gpu = Gpu::open();
+    let mut windows = Windows::new(&gpu);
+    windows.learn(10);
+    let before = gpu.backend.graph_cache();
+    for round in 0..10 {
+        let tickets: Vec<_> = (0..10).map(|_| windows.fill()).collect();
+        gpu.backend.report(tickets[round]).unwrap();
+        windows.flush();
+        gpu.progress_to(tickets[round]);
+    }
+    windows.check();
+    let after = gpu.backend.graph_cache();
+    assert_eq!((after.launches - before.launches, after.nodes - before.nodes), (10, 100));
+}
+
+/// Windows that come before a wait go on with larger parts: 16, 32 and 52 nodes, and then 64 and 36.
+#[test]
+fn parts_grow_until_a_caller_waits() {
+    let gpu = Gpu::open();
+    let mut windows = Windows::new(&gpu);
+    let start = Instant::now();
+    loop {
+        let before = gpu.backend.graph_cache();
+        windows.window(100);
+        windows.window(100);
+        windows.check();
+        // SAFETY: no stream is retired.
+        unsafe { gpu.backend.peek(windows.stream.id) }.unwrap();
+        let after = gpu.backend.graph_cache();
+        if (after.launches - before.launches, after.nodes - before.nodes) == (5, 200) {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{after:?}");
+    }
+    let sizes = gpu.backend.graph_cache().built;
+    assert_eq!(sizes, 5, "other parts were built too");
+}

@@ -43,6 +43,8 @@ pub(crate) struct DriverStream {
     reported: AtomicU64,
     window: Mutex<Window>,
     is_windowed: AtomicBool,
+    /// Whether a caller has waited for the stream, or asked for its progress, since the last window.
+    is_awaited: AtomicBool,
     reclaim: &'static ReclaimQueue,
 }
 
@@ -74,6 +76,7 @@ impl DriverStream {
             reported: AtomicU64::new(0),
             window: Mutex::new(Window::new(cached)),
             is_windowed: AtomicBool::new(false),
+            is_awaited: AtomicBool::new(false),
             reclaim,
         }
     }
@@ -118,6 +121,22 @@ impl DriverStream {
     #[inline]
     pub(crate) fn set_windowed(&self, windowed: bool) {
         self.is_windowed.store(windowed, Ordering::Release);
+    }
+
+    /// Records that a caller waits for the stream, or asks for its progress.
+    #[inline]
+    pub(crate) fn set_awaited(&self) {
+        self.is_awaited.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was recorded since the last call.
+    #[inline]
+    pub(crate) fn take_awaited(&self) -> bool {
+        let awaited = self.is_awaited.load(Ordering::Relaxed);
+        if awaited {
+            self.is_awaited.store(false, Ordering::Relaxed);
+        }
+        awaited
     }
 
     /// Returns an error if `number` was not submitted.

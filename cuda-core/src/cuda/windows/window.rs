@@ -19,7 +19,8 @@ use crate::{
 };
 
 /// The number of nodes after which the first part of a window is flushed, so that the device begins early. Each further
-/// part has twice as many nodes, up to [`MAX_PART`].
+/// part has twice as many nodes, up to [`MAX_PART`]. A window that comes before a caller has waited for the last one goes
+/// on with parts of that size, because the device is still at work.
 const FIRST_PART: usize = 16;
 
 /// The largest number of nodes that a stream holds.
@@ -60,6 +61,8 @@ pub(crate) struct Window {
     /// The number of the last submission that is held.
     last: u64,
     frees: Vec<HeldFree>,
+    /// The number that a report was requested for, while it was held.
+    report: Option<u64>,
     /// The version of the last node that changed.
     version: u64,
     /// The graphs that the helper thread builds.
@@ -77,7 +80,7 @@ struct Position {
     step: Option<StepId>,
     /// The number of nodes of this part so far.
     nodes: usize,
-    /// The number of parts before this one.
+    /// The number of parts since a caller has waited for the stream.
     parts: u32,
 }
 
@@ -88,7 +91,7 @@ impl Window {
         window
     }
 
-    /// Whether no submission of a window came since the last [`end`](Self::end).
+    /// Whether no submission of a window came since the last [`end_part`](Self::end_part).
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.position.nodes == 0
@@ -200,13 +203,25 @@ impl Window {
         if let Some(step) = step.filter(|_| nodes > 0) {
             self.count(step, nodes, primary, bound);
         }
-        self.position = Position { step: None, nodes: 0, parts: parts + 1 };
+        self.position = Position { step: None, nodes: 0, parts: parts.saturating_add(1) };
     }
 
-    /// Ends the window, as [`end_part`](Self::end_part).
-    pub(crate) fn end(&mut self, primary: &'static Primary, bound: &Bound) {
-        self.end_part(primary, bound);
+    /// Begins with a small part again, because the device may have no other work.
+    pub(crate) fn restart(&mut self) {
         self.position.parts = 0;
+    }
+
+    /// Holds a report until the next flush, if the stream holds work. Returns false if it does not.
+    pub(crate) fn hold_report(&mut self, number: u64) -> bool {
+        if self.holds_work() {
+            self.report = Some(number);
+        }
+        self.holds_work()
+    }
+
+    /// Takes the report that was held. Called after a flush.
+    pub(crate) fn take_report(&mut self) -> Option<u64> {
+        self.report.take()
     }
 
     /// Counts a window that was submitted node by node.

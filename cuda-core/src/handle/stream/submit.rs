@@ -195,7 +195,7 @@ impl Stream {
         }
         self.publish(ticket);
         if ask || timeline.is_report_due(ticket.number) {
-            core.want(ticket);
+            core.report(ticket);
         }
         Ok(ticket)
     }
