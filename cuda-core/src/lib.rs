@@ -23,8 +23,8 @@ mod runtime;
 pub mod sync;
 
 pub use handle::{
-    Allocation, ArgumentKind, Arguments, CachedModule, Crossing, Device, DeviceBuffer, Event,
-    Function, HostValues, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning,
+    Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Crossing, Device, DeviceBuffer,
+    Event, Function, HostValues, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning,
     ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 #[doc(hidden)]

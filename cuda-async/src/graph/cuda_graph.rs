@@ -58,10 +58,7 @@ pub trait GraphExt: DeviceOp {
     /// As [`graph`](Self::graph).
     fn graph_on(self, stream: &Stream) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
         let (output, recording) = record(self, stream.device())?.into_parts();
-        let (output, recording) = (Arc::new(output), Arc::new(recording));
-        let is_launched = AtomicBool::new(false);
-        let stream = stream.clone();
-        Ok(CudaGraph(Arc::new(Recorded { output, recording, stream, is_launched })))
+        Ok(CudaGraph::of_recording(output, recording, stream.clone()))
     }
 }
 
@@ -82,6 +79,12 @@ struct Recorded<T> {
 }
 
 impl<T> CudaGraph<T> {
+    pub(super) fn of_recording(output: T, recording: Recording, stream: Stream) -> Self {
+        let (output, recording) = (Arc::new(output), Arc::new(recording));
+        let is_launched = AtomicBool::new(false);
+        Self(Arc::new(Recorded { output, recording, stream, is_launched }))
+    }
+
     /// Returns an operation that runs the recorded work and gives the output. Device memory in the output holds the values
     /// of the launch until the next one.
     ///

@@ -15,6 +15,7 @@
 // This folder uses `op`, `ops`, `context` and `run`. A typical call goes from `GraphExt::graph` to `record`, which polls the
 // steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the recording.
 
+mod capture;
 mod cuda_graph;
 mod loop_state;
 mod record;
@@ -22,10 +23,13 @@ mod repeat_while;
 mod slot;
 
 pub use crate::memory::{DeviceScalar, HostSlot, ScalarMut};
-#[doc(inline)]
-pub use cuda_core::MAX_INSTANCES;
+pub use capture::{
+    Capture, CapturedGraph, Scope, begin_capture, begin_capture_with_pool, end_capture,
+};
 #[doc(hidden)]
 pub use cuda_core::Recording;
+#[doc(inline)]
+pub use cuda_core::{CapturePool, MAX_INSTANCES};
 pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
 pub use loop_state::LoopState;
 #[doc(hidden)]

@@ -4,6 +4,7 @@
 
 mod auto_traits;
 mod cancellation;
+mod captures;
 mod combinators;
 mod completion;
 mod copies;

@@ -52,6 +52,6 @@ pub use memory::{
 };
 pub use memory_waiter::MemoryWaiter;
 pub use recording::{MAX_INSTANCES, Recording};
-pub use stream::{Allocation, Event, MAX_RECORDED_BYTES, Stream};
+pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, Stream};
 #[cfg(all(test, loom))]
 pub(crate) use stream::{Keep, Operand};

@@ -13,7 +13,9 @@ use super::{
 use crate::{
     handle::{
         device::Device,
-        stream::{Allocation, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace},
+        stream::{
+            Allocation, CapturePool, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace,
+        },
     },
     order::{
         Retain,
@@ -81,7 +83,18 @@ impl Device {
     /// An error of the backend.
     #[doc(hidden)]
     pub fn start_recording(&self) -> Result<Stream> {
-        Ok(Stream::recording(self.lend_stream(0)?, Arc::new(Recorder::new())))
+        Ok(Stream::recording(self.lend_stream(0)?, Arc::new(Recorder::new(None))))
+    }
+
+    /// Starts a recording as [`start_recording`](Self::start_recording) does, whose allocations come from a pool.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the pool is sealed, or an error of the backend.
+    #[doc(hidden)]
+    pub fn start_recording_with_pool(&self, pool: &Arc<CapturePool>) -> Result<Stream> {
+        pool.check()?;
+        let recorder = Recorder::new(Some(pool.clone()));
+        Ok(Stream::recording(self.lend_stream(0)?, Arc::new(recorder)))
     }
 }
 
@@ -105,6 +118,10 @@ impl Stream {
         let mut memory: Vec<_> = recorded.memory.into_values().collect();
         memory.sort_unstable_by_key(|it| it.id().0);
         let temporary = temporary(&memory, &recorded.allocated);
+        if let Some(pool) = &recorded.pool {
+            let idle = memory.iter().filter(|it| temporary.contains(&it.id()));
+            pool.give(idle.cloned());
+        }
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
         let set = AccessSet::new(accesses.clone(), &memory)?;
         let mut others: Vec<_> = recorded.modules.into_values().collect();

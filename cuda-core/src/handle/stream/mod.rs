@@ -21,6 +21,7 @@
 
 mod allocate;
 mod allocation;
+mod capture_pool;
 mod credit;
 mod event;
 mod join;
@@ -36,6 +37,7 @@ mod window;
 
 pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
+pub use capture_pool::CapturePool;
 pub use event::Event;
 pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};

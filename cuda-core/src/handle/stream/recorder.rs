@@ -5,7 +5,10 @@ use std::{any::Any, sync::Arc};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::allocation::{Allocation, Operand};
+use super::{
+    allocation::{Allocation, Operand},
+    capture_pool::CapturePool,
+};
 use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
@@ -32,6 +35,8 @@ pub(crate) struct RecordedWork {
     host_bytes: usize,
     /// The memory that was allocated on a stream of the recording.
     pub(crate) allocated: Vec<AllocId>,
+    /// The pool of the memory that is allocated.
+    pub(crate) pool: Option<Arc<CapturePool>>,
     /// Other resources of the nodes.
     pub(crate) others: Vec<Arc<dyn Any + Send + Sync>>,
 }
@@ -68,8 +73,9 @@ pub(crate) trait UploadSlot: Send + Sync {
 }
 
 impl Recorder {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(Some(RecordedWork::default())))
+    /// `pool` has the memory that is allocated on streams of the recording.
+    pub(crate) fn new(pool: Option<Arc<CapturePool>>) -> Self {
+        Self(Mutex::new(Some(RecordedWork { pool, ..RecordedWork::default() })))
     }
 
     /// Ends the recording.
@@ -80,11 +86,23 @@ impl Recorder {
         self.0.lock().take().ok_or_else(ended)
     }
 
-    /// Notes that memory was allocated on a stream of the recording.
-    pub(super) fn note_allocation(&self, id: AllocId) {
+    /// Allocates memory for the recording: idle memory of its pool, or new memory from `allocate`.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the pool is sealed, or the error of `allocate`.
+    pub(super) fn allocate(
+        &self,
+        device: &Device,
+        bytes: u64,
+        allocate: impl FnOnce() -> Result<Arc<Allocation>>,
+    ) -> Result<Arc<Allocation>> {
+        let pool = self.0.lock().as_ref().and_then(|recorded| recorded.pool.clone());
+        let idle = pool.map(|pool| pool.take(bytes, |it| it.device() == device)).transpose()?;
+        let memory = idle.flatten().map_or_else(allocate, Ok)?;
         if let Some(recorded) = &mut *self.0.lock() {
-            recorded.allocated.push(id);
+            recorded.allocated.push(memory.id());
         }
+        Ok(memory)
     }
 
     /// Records work of one stream, after everything that it depends on. Returns its number on that stream.
