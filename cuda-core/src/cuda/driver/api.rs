@@ -13,64 +13,18 @@ use libloading::Library;
 
 use super::status::Failed;
 
+mod handles;
 mod newer;
 mod nodes;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod simulated;
 
+pub(crate) use handles::{
+    Address, ContextHandle, EventHandle, ExecutableHandle, FunctionHandle, GraphHandle,
+    HostPointer, ModuleHandle, NodeHandle, PoolHandle, StreamHandle,
+};
 use newer::Newer;
 pub(crate) use nodes::{Condition, CopyParams, FillParams, KernelParams, LoopParams};
-
-macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(transparent)]
-        pub(crate) struct $name(pub(crate) *mut c_void);
-
-        impl $name {
-            pub(crate) const NULL: Self = Self(std::ptr::null_mut());
-        }
-
-        // SAFETY: an opaque handle that only the driver dereferences, from any thread.
-        unsafe impl Send for $name {}
-        // SAFETY: as above.
-        unsafe impl Sync for $name {}
-    )*};
-}
-
-handles! {
-    /// A `CUcontext`.
-    ContextHandle;
-    /// A `CUstream`.
-    StreamHandle;
-    /// A `CUevent`.
-    EventHandle;
-    /// A `CUmodule`.
-    ModuleHandle;
-    /// A `CUfunction`.
-    FunctionHandle;
-    /// A `CUmemoryPool`.
-    PoolHandle;
-    /// Pinned host memory.
-    HostPointer;
-    /// A `CUgraph`.
-    GraphHandle;
-    /// A `CUgraphNode`.
-    NodeHandle;
-    /// A `CUgraphExec`.
-    ExecutableHandle;
-}
-
-impl HostPointer {
-    /// The memory at an address that host and device share.
-    pub(crate) const fn shared(address: Address) -> Self {
-        Self(std::ptr::with_exposed_provenance_mut(address as usize))
-    }
-}
-
-/// A `CUdeviceptr`.
-pub(crate) type Address = u64;
 
 /// A `CUmemAccessDesc`: a device that may access the memory of a pool.
 #[derive(Debug)]

@@ -1,9 +1,7 @@
 //! The access set of a replay: the memory that its nodes use.
 
-use std::sync::Arc;
-
 use crate::{
-    handle::stream::{Allocation, Operand},
+    handle::stream::{Allocation, Operand, RecordedMemory},
     protocol::{AllocId, Error, Result, Use},
 };
 
@@ -13,12 +11,12 @@ pub(super) struct AccessSet {
     /// One use for each allocation, with its strongest access.
     uses: Vec<Use>,
     /// The allocations of `uses`, at the same indices.
-    memory: Vec<Arc<Allocation>>,
+    memory: Vec<RecordedMemory>,
 }
 
 impl AccessSet {
     /// `uses` and `named` are sorted by allocation. Allocations that no use names are left out.
-    pub(super) fn new(uses: Vec<Use>, named: &[Arc<Allocation>]) -> Result<Self> {
+    pub(super) fn new(uses: Vec<Use>, named: &[RecordedMemory]) -> Result<Self> {
         let find = |used: &Use| {
             let at = named.binary_search_by_key(&used.base, |it| it.id());
             // The recorder keeps all memory that it records a use of.
@@ -32,12 +30,12 @@ impl AccessSet {
         &self.uses
     }
 
-    pub(super) fn memory(&self) -> &[Arc<Allocation>] {
+    pub(super) fn memory(&self) -> &[RecordedMemory] {
         &self.memory
     }
 
     /// The use of an allocation, and the allocation.
-    pub(super) fn find(&self, id: AllocId) -> Option<(&Use, &Arc<Allocation>)> {
+    pub(super) fn find(&self, id: AllocId) -> Option<(&Use, &RecordedMemory)> {
         let at = self.uses.binary_search_by_key(&id, |it| it.base).ok()?;
         Some((&self.uses[at], &self.memory[at]))
     }
@@ -54,7 +52,7 @@ impl AccessSet {
     }
 
     /// Puts other memory in the place of an allocation.
-    pub(super) fn replace(&mut self, from: AllocId, to: Arc<Allocation>) {
+    pub(super) fn replace(&mut self, from: AllocId, to: RecordedMemory) {
         let Ok(at) = self.uses.binary_search_by_key(&from, |it| it.base) else { return };
         self.memory.remove(at);
         let used = Use { base: to.id(), ..self.uses.remove(at) };

@@ -13,7 +13,7 @@ use super::{access_set::AccessSet, bindings::Bindings, executable::Executable, r
 use crate::{
     handle::{
         device::Device,
-        stream::{Allocation, Stream},
+        stream::{Allocation, RecordedMemory, Stream},
     },
     order::{Retain, plan::Node},
     protocol::{AllocId, Error, Graph, GraphNode, HostBlock, Result, Ticket, Work},
@@ -61,7 +61,7 @@ impl Instance {
             let (_, memory) = self.accesses.find(*recorded)?;
             let fresh = stream.allocate(memory.bytes()).ok()?;
             fresh.take_turns();
-            accesses.replace(*recorded, fresh.clone());
+            accesses.replace(*recorded, RecordedMemory::new(fresh.clone()));
             own.push((*recorded, fresh));
         }
         Some(Self::with(accesses, own))

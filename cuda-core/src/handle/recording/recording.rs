@@ -2,6 +2,7 @@
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{
@@ -14,7 +15,8 @@ use crate::{
     handle::{
         device::Device,
         stream::{
-            Allocation, CapturePool, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace,
+            Allocation, CapturePool, Keep, Operand, RecordedMemory, Recorder, Stream, Turns,
+            UploadSource, trace,
         },
     },
     order::{
@@ -45,7 +47,7 @@ pub struct Recording {
     /// Memory of the recording that no handle names.
     temporary: Vec<AllocId>,
     /// Everything that the nodes name. Some uses have no bytes, so the access set leaves them out.
-    pub(super) named: Vec<Arc<Allocation>>,
+    pub(super) named: Vec<RecordedMemory>,
 }
 
 /// The parts that replays change.
@@ -115,12 +117,12 @@ impl Stream {
         let mut recorded = recorder.end()?;
         let nodes = recorded.plan.into_nodes();
         let accesses = access_set(&nodes);
-        let mut memory: Vec<_> = recorded.memory.into_values().collect();
+        let mut memory: Vec<_> = recorded.memory.into_values().map(RecordedMemory::new).collect();
         memory.sort_unstable_by_key(|it| it.id().0);
         let temporary = temporary(&memory, &recorded.allocated);
         if let Some(pool) = &recorded.pool {
-            let idle = memory.iter().filter(|it| temporary.contains(&it.id()));
-            pool.give(idle.cloned());
+            let idle = memory.iter().filter(|it| temporary.binary_search(&it.id()).is_ok());
+            pool.give(idle.map(RecordedMemory::share));
         }
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
         let set = AccessSet::new(accesses.clone(), &memory)?;
@@ -135,10 +137,10 @@ impl Stream {
     }
 }
 
-/// The memory that was allocated in the recording and that has no other handle.
-fn temporary(memory: &[Arc<Allocation>], allocated: &[AllocId]) -> Vec<AllocId> {
-    let is_temporary =
-        |it: &&Arc<Allocation>| Arc::strong_count(it) == 1 && allocated.contains(&it.id());
+/// The memory that was allocated in the recording and that has no handle.
+fn temporary(memory: &[RecordedMemory], allocated: &[AllocId]) -> Vec<AllocId> {
+    let allocated: FxHashSet<_> = allocated.iter().copied().collect();
+    let is_temporary = |it: &&RecordedMemory| allocated.contains(&it.id()) && it.has_no_handle();
     memory.iter().filter(is_temporary).map(|it| it.id()).collect()
 }
 
@@ -165,7 +167,7 @@ impl Recording {
 
     /// The operands of the recorded work: one for each allocation, also for those of which no byte is used.
     pub(super) fn operands(&self) -> SmallVec<[Operand<'_>; 8]> {
-        let operand = |memory: &'_ Arc<Allocation>| {
+        let operand = |memory: &RecordedMemory| {
             let used = self.accesses.binary_search_by_key(&memory.id(), |it| it.base);
             let used = used.map(|at| &self.accesses[at]);
             used.map_or((0..0, Access::Read), |it| (it.range.clone(), it.access))
@@ -274,7 +276,9 @@ impl Recording {
             ));
         }
         memory.take_turns();
-        instances.iter_mut().for_each(|it| it.accesses.replace(bound, memory.clone()));
+        instances
+            .iter_mut()
+            .for_each(|it| it.accesses.replace(bound, RecordedMemory::new(memory.clone())));
         bindings.replace(&self.nodes, recorded.id(), memory.id());
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::{
     runtime::Freed,
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -28,7 +28,32 @@ pub struct Allocation {
     /// Whether submissions that use it take turns: see `turns`.
     takes_turns: AtomicBool,
     pub(super) turn: Mutex<()>,
+    pub(super) owners: RecordingOwners,
     this: Weak<Self>,
+}
+
+/// Counts the owners of an allocation that belong to recordings. Both numbers only grow, so two equal readings mean that
+/// nothing changed in between.
+#[derive(Default)]
+pub(super) struct RecordingOwners {
+    added: AtomicU64,
+    removed: AtomicU64,
+}
+
+impl RecordingOwners {
+    pub(super) fn add(&self) {
+        self.added.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn remove(&self) {
+        self.removed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The owners that were added, and those that were removed.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let removed = self.removed.load(Ordering::SeqCst);
+        (self.added.load(Ordering::SeqCst), removed)
+    }
 }
 
 impl Allocation {
@@ -68,6 +93,7 @@ impl Allocation {
             accesses,
             takes_turns,
             turn,
+            owners: RecordingOwners::default(),
             this: this.clone(),
         })
     }

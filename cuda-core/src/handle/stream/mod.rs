@@ -26,6 +26,7 @@ mod credit;
 mod event;
 mod join;
 mod lending;
+mod recorded_memory;
 mod recorder;
 mod sent;
 #[allow(clippy::module_inception)] // the stream itself, beside the steps of a submission
@@ -39,6 +40,7 @@ pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
 pub use capture_pool::CapturePool;
 pub use event::Event;
+pub(crate) use recorded_memory::RecordedMemory;
 pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};
 pub use stream::Stream;

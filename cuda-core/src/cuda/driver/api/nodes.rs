@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{Address, ContextHandle, FunctionHandle, GraphHandle};
+use super::handles::{Address, ContextHandle, FunctionHandle, GraphHandle};
 
 /// A `CUDA_KERNEL_NODE_PARAMS_v2`.
 #[derive(Debug, Clone, Copy)]
