@@ -11,15 +11,24 @@
 //! }
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
+//!
+//! [`PlanExt::plan`] shows the work of an operation without running it, [`CudaGraph::plan`] that of a graph, and
+//! [`CudaGraph::profile`] measures each node. Names that operations have ([`named`](crate::DeviceOp::named)) appear in all
+//! of them.
 
 // This folder uses `op`, `ops`, `context` and `run`. A typical call goes from `GraphExt::graph` to `record`, which polls the
-// steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the recording.
+// steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the recording. `PlanExt::plan` shows the nodes of an
+// operation without running them, and `CudaGraph::profile` replays the nodes of a graph one by one and measures them.
 
 mod cuda_graph;
+mod plan;
+mod profile;
 mod record;
 
 #[doc(hidden)]
 pub use cuda_core::Recording;
 pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
+pub use plan::{Plan, PlanExt, PlanNode, PlanWork};
+pub use profile::{Profile, ProfileGraph};
 #[doc(hidden)]
 pub use record::{Recorded, record};

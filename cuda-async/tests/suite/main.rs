@@ -30,6 +30,8 @@ mod op_stream;
 mod ordering;
 mod output;
 mod policies;
+mod plan_drawings;
+mod plans;
 mod polling;
 mod race_and_retry;
 mod random_programs;

@@ -14,6 +14,7 @@ mod control;
 mod device_info;
 mod element;
 mod error;
+mod error_names;
 mod fault;
 mod foreign;
 mod graph;

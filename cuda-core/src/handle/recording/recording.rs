@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::executable::Executable;
@@ -20,7 +21,7 @@ use crate::{
         retention::Until,
         timeline::Watermarks,
     },
-    protocol::{Error, Graph, GraphLaunch, GraphNode, Result, Ticket, Use, Work},
+    protocol::{Error, FunctionId, Graph, GraphLaunch, GraphNode, Name, Result, Ticket, Use, Work},
     runtime::Pending,
 };
 
@@ -31,7 +32,9 @@ use crate::{
 pub struct Recording {
     device: Device,
     /// In an order in which they can run.
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
+    /// The names of the kernels among the nodes.
+    pub(super) kernels: FxHashMap<FunctionId, Name>,
     accesses: Vec<Use>,
     /// Everything that the nodes name, sorted by id.
     memory: Vec<Arc<Allocation>>,
@@ -72,7 +75,7 @@ impl Stream {
     /// [`Error::Misuse`] if this is no stream of a recording or if that has ended.
     #[doc(hidden)]
     pub fn end_recording(&self) -> Result<Recording> {
-        let Some(recorder) = self.recorder() else {
+        let Some(recorder) = self.recorder().filter(|it| !it.is_plan()) else {
             let detail = "it belongs to no recording; end the stream that `start_recording` gave";
             return Err(Error::Misuse {
                 what: "the end of a recording".into(),
@@ -86,9 +89,10 @@ impl Stream {
         memory.sort_unstable_by_key(|it| it.id().0);
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
         let modules = recorded.modules.into_values().collect();
+        let kernels = recorded.kernels;
         let kept = Kept { executable: OnceLock::new(), uploads, _modules: modules };
         let device = self.device().clone();
-        Ok(Recording { device, nodes, accesses, memory, kept: Arc::new(kept) })
+        Ok(Recording { device, nodes, kernels, accesses, memory, kept: Arc::new(kept) })
     }
 }
 

@@ -25,6 +25,7 @@ mod credit;
 mod event;
 mod join;
 mod lending;
+mod naming;
 mod recorder;
 mod sent;
 #[allow(clippy::module_inception)] // the stream itself, beside the steps of a submission
@@ -37,6 +38,8 @@ mod window;
 pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
 pub use event::Event;
+#[doc(hidden)]
+pub use naming::RecordedName;
 pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{Recorder, UploadSource};
 pub use stream::Stream;

@@ -9,7 +9,11 @@ use super::allocation::{Allocation, Operand};
 use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
-    protocol::{AllocId, Error, HostBlock, ModuleId, Result, StreamId, Ticket, Work},
+    protocol::{
+        AllocId, EntryInfo, Error, FunctionId, HostBlock, ModuleId, Name, Result, StreamId, Ticket,
+        Work,
+    },
+    runtime::Found,
     sync::Mutex,
 };
 
@@ -17,7 +21,11 @@ use crate::{
 pub const MAX_RECORDED_BYTES: usize = 1 << 30;
 
 /// The work of one recording so far. All its streams share it. `None` once the recording has ended.
-pub(crate) struct Recorder(Mutex<Option<RecordedWork>>);
+pub(crate) struct Recorder {
+    work: Mutex<Option<RecordedWork>>,
+    /// Whether the work is only looked at and never replayed.
+    is_plan: bool,
+}
 
 /// Recorded work and its resources.
 #[derive(Default)]
@@ -27,6 +35,8 @@ pub(crate) struct RecordedWork {
     pub(crate) memory: FxHashMap<AllocId, Arc<Allocation>>,
     /// The modules of the launches.
     pub(crate) modules: FxHashMap<ModuleId, Arc<dyn Any + Send + Sync>>,
+    /// The names of the kernels that are launched.
+    pub(crate) kernels: FxHashMap<FunctionId, Name>,
     /// By node.
     pub(crate) uploads: FxHashMap<u32, UploadSource>,
     host_bytes: usize,
@@ -40,7 +50,28 @@ pub(crate) struct UploadSource {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Some(RecordedWork::default())))
+        Self { work: Mutex::new(Some(RecordedWork::default())), is_plan: false }
+    }
+
+    /// The recorder of a plan, whose memory does not exist.
+    pub(crate) fn of_plan() -> Self {
+        Self { is_plan: true, ..Self::new() }
+    }
+
+    pub(crate) fn is_plan(&self) -> bool {
+        self.is_plan
+    }
+
+    /// Begins a named operation. Returns its key, or `None` if the recording has ended.
+    pub(super) fn begin_name(&self, name: &str) -> Option<u64> {
+        Some(self.work.lock().as_mut()?.plan.names.begin(name))
+    }
+
+    /// Ends a named operation.
+    pub(super) fn end_name(&self, key: u64) {
+        if let Some(work) = self.work.lock().as_mut() {
+            work.plan.names.end(key);
+        }
     }
 
     /// Ends the recording.
@@ -48,7 +79,7 @@ impl Recorder {
     /// # Errors
     /// [`Error::Misuse`] if it has ended.
     pub(crate) fn end(&self) -> Result<RecordedWork> {
-        self.0.lock().take().ok_or_else(ended)
+        self.work.lock().take().ok_or_else(ended)
     }
 
     /// Records work of one stream, after everything that it depends on. Returns its number on that stream.
@@ -64,10 +95,10 @@ impl Recorder {
         operands: &[Operand<'_>],
         source: Option<UploadSource>,
     ) -> Result<u64> {
-        let mut recorded = self.0.lock();
+        let mut recorded = self.work.lock();
         let recorded = recorded.as_mut().ok_or_else(ended)?;
         match work {
-            Work::Download { .. } => return Err(Error::NeedsHostData),
+            Work::Download { .. } => return Err(Error::needs_host_data("to_host")),
             Work::Send { .. } => {
                 let what = "a copy to another device inside a recording";
                 return Err(Error::unsupported(what, &device.info().address));
@@ -83,7 +114,9 @@ impl Recorder {
         let node = recorded.plan.next();
         let number = recorded.plan.append(stream, work.clone().into_owned(), in_order)?;
         recorded.host_bytes += bytes;
-        recorded.modules.extend(module.map(|it| (it.id, it.held)));
+        if let Some(module) = module {
+            recorded.keep(module);
+        }
         recorded.uploads.extend(source.map(|source| (node, source)));
         memory.iter().for_each(|allocation| allocation.take_turns());
         recorded.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
@@ -95,11 +128,20 @@ impl Recorder {
     /// # Errors
     /// As [`append`](Self::append).
     pub(super) fn join(&self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
-        self.0.lock().as_mut().ok_or_else(ended)?.plan.join(stream, tickets)
+        self.work.lock().as_mut().ok_or_else(ended)?.plan.join(stream, tickets)
     }
 }
 
 impl RecordedWork {
+    fn keep(&mut self, launched: LaunchModule) {
+        let LaunchModule { function, held, entries, .. } = launched;
+        self.modules.insert(function.module, held);
+        let entry = entries.get(function.entry as usize);
+        if let Some(entry) = entry {
+            self.kernels.entry(function).or_insert_with(|| entry.name.as_str().into());
+        }
+    }
+
     fn check_room(&self, bytes: usize) -> Result<()> {
         if self.host_bytes.saturating_add(bytes) <= MAX_RECORDED_BYTES {
             return Ok(());
@@ -114,18 +156,19 @@ impl RecordedWork {
 
 /// The module of a launch.
 struct LaunchModule {
-    id: ModuleId,
+    function: FunctionId,
     held: Arc<dyn Any + Send + Sync>,
     has_variables: bool,
+    entries: Arc<[EntryInfo]>,
 }
 
 fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
     let Work::Launch(launch) = work else { return Ok(None) };
-    let id = launch.function.module;
+    let function = launch.function;
     // The launch has a handle of the kernel, so the module is loaded.
-    let found = device.core().modules.find(id);
-    let (held, has_variables) = found.ok_or_else(unloaded)?;
-    Ok(Some(LaunchModule { id, held, has_variables }))
+    let found = device.core().modules.find(function.module).ok_or_else(unloaded)?;
+    let Found { held, has_variables, entries } = found;
+    Ok(Some(LaunchModule { function, held, has_variables, entries }))
 }
 
 #[cold]
