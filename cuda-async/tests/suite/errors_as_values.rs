@@ -102,7 +102,10 @@ fn async_on_never_waits(device: &Device) {
     // SAFETY: nothing is submitted.
     unsafe {
         assert_eq!(value(1u8).settled().async_on(&stream), Err(Error::needs_host_data("settled")));
-        assert_eq!(value(1u8).or_else(fallback).async_on(&stream), Err(Error::needs_host_data("or_else")));
+        assert_eq!(
+            value(1u8).or_else(fallback).async_on(&stream),
+            Err(Error::needs_host_data("or_else"))
+        );
         assert_eq!(value(1u8).map_err(|e| e).async_on(&stream), Ok(1));
     }
 }

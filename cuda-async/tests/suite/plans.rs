@@ -3,8 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cuda_async::{
-    BoxedOp, Op,
-    Device, Error, LaunchConfig,
+    BoxedOp, Device, Error, LaunchConfig, Op,
     graph::{CudaGraph, Plan, PlanNode, PlanWork, record},
     join_all,
     memory::{copy, fill, read_back, upload_into},
@@ -83,7 +82,10 @@ fn errors_name_the_operation(device: &Device) {
     let check = |error: Error| {
         assert!(matches!(error.root(), Error::OutOfRange { .. }), "{error}");
         assert_eq!(error.operation(), Some("layer/upload"));
-        assert!(error.to_string().starts_with("operation \"layer/upload\": an upload: "), "{error}");
+        assert!(
+            error.to_string().starts_with("operation \"layer/upload\": an upload: "),
+            "{error}"
+        );
     };
     check(refused().sync_on(&stream).map(drop).unwrap_err());
     check(record(refused(), device).map(drop).unwrap_err());
@@ -165,9 +167,17 @@ fn named_faults_of_branches_are_reported(device: &Device) {
     let lost = Error::DeviceLost { address: device.info().address.clone(), cause: "x".into() };
     let named = lost.clone().in_operation("branch");
     assert!(named.is_sticky() && lost.is_sticky());
-    let both = zip!(zeros::<u8>(1), value(()).then(move |()| {
-        Err::<BoxedOp<'static, ()>, _>(Error::DeviceLost { address: "x".into(), cause: "x".into() })
-    }).named("branch"));
+    let both = zip!(
+        zeros::<u8>(1),
+        value(())
+            .then(move |()| {
+                Err::<BoxedOp<'static, ()>, _>(Error::DeviceLost {
+                    address: "x".into(),
+                    cause: "x".into(),
+                })
+            })
+            .named("branch")
+    );
     let error = both.sync_on(&device.new_stream().unwrap()).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::DeviceLost { .. }), "{error}");
     assert_eq!(error.operation(), Some("branch"));
@@ -214,9 +224,14 @@ fn memory_of_a_plan_is_an_error_outside(device: &Device) {
     let mut kept = None;
     zeros::<u8>(8).map(|x| kept = Some(Arc::new(x))).plan_on(device).unwrap();
     let x = kept.unwrap();
-    let check = |error: Error| assert!(error.to_string().contains("allocated by a plan"), "{error}");
+    let check =
+        |error: Error| assert!(error.to_string().contains("allocated by a plan"), "{error}");
     check(to_host(x.clone()).sync_on(&stream).map(drop).unwrap_err());
-    check(record(copy(x.clone(), zeros::<u8>(8).sync_on(&stream).unwrap()), device).map(drop).unwrap_err());
+    check(
+        record(copy(x.clone(), zeros::<u8>(8).sync_on(&stream).unwrap()), device)
+            .map(drop)
+            .unwrap_err(),
+    );
     // Another plan may use it.
     let y = zeros::<u8>(8);
     let plan = y.then(|y| copy(x.clone(), y)).plan_on(device).unwrap();
@@ -239,7 +254,8 @@ fn plan_of_a_graph_and_of_its_operation_agree(device: &Device) {
 fn profile_measures_every_node(device: &Device) {
     let stream = device.new_stream().unwrap();
     let kernels = Kernels::load(device);
-    let slow = cuda_async::uninitialised::<u32>(LEN).then(move |x| kernels.spin(x, 20_000)).named("slow");
+    let slow =
+        cuda_async::uninitialised::<u32>(LEN).then(move |x| kernels.spin(x, 20_000)).named("slow");
     let op = zip!(zeros::<u8>(4).named("fast"), slow).map(|(a, b)| (a, b));
     let graph = op.graph_on(&stream).unwrap();
     let profile = graph.profile().sync_on(&stream).unwrap();
@@ -250,7 +266,8 @@ fn profile_measures_every_node(device: &Device) {
     assert!(!times[&Some("fast")].is_zero());
     assert!(times[&Some("slow")] > times[&Some("fast")], "{profile}");
     assert_eq!(profile.total(), times.values().sum::<Duration>());
-    let order: Vec<_> = profile.by_time().iter().map(|(index, node)| (*index, node.name())).collect();
+    let order: Vec<_> =
+        profile.by_time().iter().map(|(index, node)| (*index, node.name())).collect();
     assert_eq!(order, [(1, Some("slow")), (0, Some("fast")), (2, None)]);
     // The sum is about the time of a whole launch in sequence.
     let (_, whole) = graph.profile().timed().sync_on(&stream).unwrap();

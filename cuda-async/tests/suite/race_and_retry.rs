@@ -216,7 +216,10 @@ fn race_and_retry_are_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     unsafe {
-        assert_eq!(race([value(1), value(2)]).async_on(&stream), Err(Error::needs_host_data("race")));
+        assert_eq!(
+            race([value(1), value(2)]).async_on(&stream),
+            Err(Error::needs_host_data("race"))
+        );
         let op = retry(quickly(1), || value(1));
         assert_eq!(op.async_on(&stream), Err(Error::needs_host_data("retry")));
     }

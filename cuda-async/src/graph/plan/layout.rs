@@ -1,7 +1,8 @@
 //! Places of nodes and groups in a drawing.
 //!
 //! A node's *rank* is the length of the longest path to it. All nodes of a rank have the same height, and every edge goes
-//! down. From left to right, each member of a group takes the first place that is free in all of its ranks. So the boxes
+//! down. From left to right, each member of a group takes the first place that is free in all of its ranks; one that has
+//! its ranks to itself is in the middle. So the boxes
 //! of groups contain only their own nodes, and boxes of groups that follow each other may lie below each other.
 
 use crate::graph::plan::{
@@ -16,12 +17,19 @@ pub(super) const GAP_X: usize = 24;
 pub(super) const GAP_Y: usize = 34;
 pub(super) const MARGIN: usize = 16;
 
+/// The number of ranks that an edge is checked against.
+const MAX_PASSED: usize = 64;
+
 /// The places in a drawing, in pixels from its top left corner.
 pub(super) struct Layout {
     /// The top left corner of each node.
     pub(super) nodes: Vec<(usize, usize)>,
     /// The rank of each node.
-    pub(super) ranks: Vec<usize>,
+    ranks: Vec<usize>,
+    /// The left ends of the nodes of each rank, in ascending order.
+    lefts: Vec<Vec<usize>>,
+    /// The size of every node.
+    size: NodeSize,
     /// Outer groups come before inner ones.
     pub(super) groups: Vec<GroupBox>,
     pub(super) width: usize,
@@ -52,25 +60,56 @@ impl Layout {
         let mut layout = Self {
             nodes: vec![(0, 0); ranks.len()],
             ranks,
+            lefts: vec![Vec::new(); rows.y.len()],
+            size,
             groups: Vec::new(),
             width: block.width + 2 * MARGIN,
             height: rows.end + MARGIN,
         };
-        layout.place(block, MARGIN, &rows, size);
+        layout.place(block, MARGIN, &rows);
+        for (rank, (x, _)) in layout.ranks.iter().zip(&layout.nodes) {
+            layout.lefts[*rank].push(*x);
+        }
+        layout.lefts.iter_mut().for_each(|lefts| lefts.sort_unstable());
         layout
     }
 
+    /// The place of a vertical line beside the nodes between the ends of an edge, if a straight edge would hit one of them.
+    /// Looks at the first [`MAX_PASSED`] ranks, and moves past as many nodes.
+    pub(super) fn lane(&self, from: usize, to: usize) -> Option<usize> {
+        let (begin, end) = (self.ranks[from], self.ranks[to]);
+        let (x1, x2) = (self.nodes[from].0, self.nodes[to].0);
+        let between = || begin + 1..end.min(begin + 1 + MAX_PASSED);
+        let straight = |rank: usize| (x1 * (end - rank) + x2 * (rank - begin)) / (end - begin);
+        let half = self.size.width / 2;
+        between().find_map(|rank| self.hit(rank, straight(rank) + half))?;
+        let mut lane = x1 + half;
+        for _ in 0..MAX_PASSED {
+            let Some(right) = between().find_map(|rank| self.hit(rank, lane)) else { break };
+            lane = right + PAD;
+        }
+        Some(lane)
+    }
+
+    /// The right end of the node of a rank at or near `x`.
+    fn hit(&self, rank: usize, x: usize) -> Option<usize> {
+        const NEAR: usize = 4;
+        let lefts = &self.lefts[rank];
+        let left = lefts[..lefts.partition_point(|left| *left <= x + NEAR)].last()?;
+        Some(left + self.size.width).filter(|right| *right + NEAR >= x)
+    }
+
     /// Places the members of a group whose contents begin at `x`.
-    fn place(&mut self, block: Block, x: usize, rows: &Rows, size: NodeSize) {
+    fn place(&mut self, block: Block, x: usize, rows: &Rows) {
         for (at, part) in block.parts {
             match part {
                 Part::Node(index) => self.nodes[index] = (x + at, rows.y[self.ranks[index]]),
                 Part::Group(name, inner) => {
                     let y = rows.y[inner.first] - inner.begins * HEADER;
-                    let end = rows.y[inner.last] + size.height + inner.ends * PAD;
+                    let end = rows.y[inner.last] + self.size.height + inner.ends * PAD;
                     let (width, height) = (inner.width + 2 * PAD, end - y);
                     self.groups.push(GroupBox { name, x: x + at, y, width, height });
-                    self.place(inner, x + at + PAD, rows, size);
+                    self.place(inner, x + at + PAD, rows);
                 }
             }
         }
@@ -117,8 +156,9 @@ impl Block {
         let parts: Vec<Part> = group.members.iter().map(part).collect();
         let first = parts.iter().map(|it| it.ranks(ranks).0).min().unwrap_or(0);
         let last = parts.iter().map(|it| it.ranks(ranks).1).max().unwrap_or(0);
-        // The first free place in each rank.
+        // The first free place in each rank, and the number of its members.
         let mut free = vec![0; last - first + 1];
+        let mut members = vec![0; last - first + 1];
         let mut placed = Vec::with_capacity(parts.len());
         let (mut begins, mut ends) = (0, 0);
         for part in parts {
@@ -126,6 +166,7 @@ impl Block {
             let free = &mut free[from - first..=to - first];
             let at = free.iter().copied().max().unwrap_or(0);
             free.fill(at + part.width(node_width) + GAP_X);
+            members[from - first..=to - first].iter_mut().for_each(|it| *it += 1);
             if let Part::Group(_, inner) = &part {
                 begins = begins.max(if from == first { inner.begins } else { 0 });
                 ends = ends.max(if to == last { inner.ends } else { 0 });
@@ -133,6 +174,13 @@ impl Block {
             placed.push((at, part));
         }
         let width = free.into_iter().max().unwrap_or(0).saturating_sub(GAP_X);
+        // A member that has its ranks to itself is in the middle.
+        for (at, part) in &mut placed {
+            let (from, to) = part.ranks(ranks);
+            if members[from - first..=to - first].iter().all(|it| *it == 1) {
+                *at = (width - part.width(node_width)) / 2;
+            }
+        }
         Self { parts: placed, width, first, last, begins: begins + 1, ends: ends + 1 }
     }
 }

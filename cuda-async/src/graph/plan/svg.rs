@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use crate::graph::plan::{
     groups,
+    implied::is_implied,
     label::{lines, printable},
-    layout::{GAP_X, GroupBox, Layout, NodeSize},
+    layout::{GAP_Y, GroupBox, Layout, NodeSize},
     nodes::{Plan, PlanNode, PlanWork},
 };
 
@@ -16,7 +17,7 @@ const MAX_CHARS: usize = 44;
 
 impl Plan {
     /// Returns the plan as an SVG picture with a light background. Nodes lie below the nodes that come before them, and named
-    /// operations are boxes around theirs. A node with nothing to wait for is at the top.
+    /// operations are boxes around theirs. A node with nothing to wait for is at the top. An edge that others imply is left out.
     ///
     /// ```
     /// use cuda_async::{graph::PlanExt, prelude::*};
@@ -32,8 +33,11 @@ impl Plan {
         svg.begin(self);
         layout.groups.iter().for_each(|group| svg.group(group));
         for (index, node) in self.nodes().iter().enumerate() {
-            node.after().iter().for_each(|before| svg.edge(*before as usize, index));
+            let before = node.after().iter().map(|before| *before as usize);
+            let drawn = before.filter(|before| !is_implied(self, *before, index));
+            drawn.for_each(|before| svg.edge(before, index));
         }
+        layout.groups.iter().for_each(|group| svg.title(group));
         for (index, (node, lines)) in self.nodes().iter().zip(&texts).enumerate() {
             svg.node(index, node, lines);
         }
@@ -81,13 +85,18 @@ impl Svg<'_> {
     }
 
     fn group(&mut self, group: &GroupBox) {
-        let GroupBox { name, x, y, width, height } = group;
+        let GroupBox { x, y, width, height, .. } = group;
         self.line(format_args!(
             "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#f6f4ec\" stroke=\"#b3a67d\"/>"
         ));
-        let (x, y, name) = (x + 8, y + 15, escaped(&shortened(name)));
+    }
+
+    /// The title of a group, with a margin that hides the edges behind it.
+    fn title(&mut self, group: &GroupBox) {
+        let (x, y, name) = (group.x + 8, group.y + 15, escaped(&shortened(&group.name)));
         self.line(format_args!(
-            "<text x=\"{x}\" y=\"{y}\" font-weight=\"bold\" fill=\"#5f5530\">{name}</text>"
+            "<text x=\"{x}\" y=\"{y}\" font-weight=\"bold\" fill=\"#5f5530\" stroke=\"#f6f4ec\" stroke-width=\"4\" \
+             paint-order=\"stroke\">{name}</text>"
         ));
     }
 
@@ -95,16 +104,19 @@ impl Svg<'_> {
         let NodeSize { width, height } = self.size;
         let ((x1, y1), (x2, y2)) = (self.layout.nodes[from], self.layout.nodes[to]);
         let (x1, y1, x2) = (x1 + width / 2, y1 + height, x2 + width / 2);
-        // An edge over several ranks in one column passes the nodes between at their right side.
-        let passes = x1 == x2 && self.layout.ranks[to] > self.layout.ranks[from] + 1;
-        let bow = if passes { width * 2 / 3 + GAP_X / 2 } else { 0 };
-        let middle = (y2 - y1) / 2;
+        let path = match self.layout.lane(from, to) {
+            Some(lane) => {
+                let (begin, end) = (y1 + GAP_Y, y2 - GAP_Y);
+                let out = format!("M{x1} {y1}C{x1} {} {lane} {} {lane} {begin}", y1 + 24, y1 + 10);
+                format!("{out}L{lane} {end}C{lane} {} {x2} {} {x2} {y2}", y2 - 10, y2 - 24)
+            }
+            None => {
+                let middle = y1 + (y2 - y1) / 2;
+                format!("M{x1} {y1}C{x1} {middle} {x2} {middle} {x2} {y2}")
+            }
+        };
         self.line(format_args!(
-            "<path d=\"M{x1} {y1}C{} {} {} {} {x2} {y2}\" fill=\"none\" stroke=\"#57606a\" marker-end=\"url(#arrow)\"/>",
-            x1 + bow,
-            y1 + middle,
-            x2 + bow,
-            y2 - middle,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"#57606a\" marker-end=\"url(#arrow)\"/>"
         ));
     }
 
