@@ -2,10 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{GraphId, HostBlock, Use, Work};
-
-/// The name of a node, for people: the names of the operations that it belongs to, outermost first, separated by `/`.
-pub type Name = Arc<str>;
+use super::{GraphId, HostBlock, Name, Use, Work};
 
 /// A step of a graph.
 #[derive(Debug, Clone, PartialEq)]

@@ -23,6 +23,7 @@ mod host_block;
 mod ids;
 mod kernels;
 mod launch_config;
+mod name;
 mod notice;
 mod operand;
 mod other_error;
@@ -41,7 +42,7 @@ pub use element::Element;
 pub use error::{Error, Result};
 pub use fault::{Fault, FaultKind, FaultSite};
 pub use foreign::{Foreign, RawStream};
-pub use graph::{Graph, GraphLaunch, GraphNode, Name, NodeChange};
+pub use graph::{Graph, GraphLaunch, GraphNode, NodeChange};
 pub use graph_cache::GraphCacheInfo;
 pub use host_block::HostBlock;
 pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, StreamId, TransferId};
@@ -49,6 +50,7 @@ pub use kernels::{
     EntryInfo, ModuleInfo, ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
 };
 pub use launch_config::LaunchConfig;
+pub use name::Name;
 pub use notice::Notice;
 pub use operand::{HostRegion, Pattern, Region, Relocation, Use};
 pub use other_error::OtherError;
