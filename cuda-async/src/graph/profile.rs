@@ -12,7 +12,7 @@ use crate::{
     context::{Credit, ExecutionContext},
     graph::{
         cuda_graph::CudaGraph,
-        plan::{Plan, PlanNode, PlanWork, duration, padded, title},
+        plan::{Plan, PlanNode, PlanWork, duration, padded, printable, title},
     },
     op::{Live, Op, Submit},
 };
@@ -22,6 +22,15 @@ const NODES_PER_POLL: usize = 64;
 
 /// The device time of every node of a graph: the output of [`CudaGraph::profile`]. `{profile}` prints a table, slowest node
 /// first.
+///
+/// ```
+/// use cuda_async::prelude::*;
+/// let graph = zeros::<u32>(4).named("clear").graph()?;
+/// let profile = graph.profile().sync()?;
+/// assert!(profile.to_string().starts_with("profile: 1 nodes, "));
+/// assert_eq!(Some(profile.total()), profile.plan().nodes()[0].time());
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     plan: Plan,
@@ -71,8 +80,7 @@ impl fmt::Display for Profile {
         for (index, node) in self.by_time() {
             let time = node.time().unwrap_or_default();
             let share = 100.0 * time.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
-            let (time, name) = (duration(time), node.name().unwrap_or_default());
-            let name: String = name.chars().filter(|it| !it.is_control()).collect();
+            let (time, name) = (duration(time), printable(node.name().unwrap_or_default()));
             let work = padded(&title(node.work()), 24);
             let line = format!("{time:>12} {share:5.1} %  #{index:<5} {work} {name}");
             write!(f, "\n{}", line.trim_end())?;

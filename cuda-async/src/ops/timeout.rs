@@ -70,7 +70,7 @@ impl<S: Submit> Submit for Timeout<S> {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let output = ready!(running.poll(task));
-        let joined = match output {
+        let joined = match output.as_ref().map_err(Error::root) {
             Err(Error::TimedOut { .. }) => Ok(()),
             _ => cx.join_sibling(&running.cx),
         };

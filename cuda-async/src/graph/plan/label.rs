@@ -63,7 +63,7 @@ pub(in crate::graph) fn padded(text: &str, width: usize) -> String {
 }
 
 /// The text in one line: control characters become spaces.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::graph) fn printable(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 

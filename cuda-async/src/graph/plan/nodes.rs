@@ -24,6 +24,14 @@ pub struct Plan {
 }
 
 /// A node of a [`Plan`].
+///
+/// ```
+/// use cuda_async::{graph::PlanExt, prelude::*};
+/// let plan = zip!(zeros::<u8>(4), zeros::<u8>(8).named("large")).plan()?;
+/// let join = &plan.nodes()[2];
+/// assert_eq!((join.after(), join.name(), join.time()), (&[0, 1][..], None, None));
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanNode {
     work: PlanWork,
@@ -33,6 +41,17 @@ pub struct PlanNode {
 }
 
 /// The work of a [`PlanNode`].
+///
+/// ```
+/// use cuda_async::{graph::{PlanExt, PlanWork}, memory::fill, prelude::*};
+/// let plan = zeros::<u32>(4).then(|x| fill(x, 7)).plan()?;
+/// let filled = plan.nodes().iter().map(|node| match node.work() {
+///     PlanWork::Fill { bytes } => *bytes,
+///     _ => 0,
+/// });
+/// assert_eq!(filled.sum::<u64>(), 32);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanWork {
