@@ -105,7 +105,7 @@ impl<T> CudaGraph<T> {
     /// Returns an operation that runs the nodes of the graph one after the other and measures the device time of each. It
     /// has the effects of a [launch](CudaGraph::launch).
     ///
-    /// The time of a node includes that of a timestamp, about 2 us on a GPU and less on the CPU device. Work of other streams
+    /// The time of a node includes that of a timestamp, so it means little for nodes of a few microseconds. Work of other streams
     /// may run between the nodes, and counts. Nodes that only join branches run nothing and take no time.
     ///
     /// ```
