@@ -31,6 +31,9 @@ struct CpuDevice;
 #[doc = include_str!("../../book/src/debugging.md")]
 struct Debugging;
 
+#[doc = include_str!("../../book/src/plans.md")]
+struct Plans;
+
 #[doc = include_str!("../../book/src/cuda-run.md")]
 struct CudaRun;
 

@@ -5,7 +5,10 @@
 //! `use cuda_async::{Error, join_all, prelude::*};`.
 
 pub use crate::{
-    Device, DeviceBuffer, DeviceOp, IntoDeviceOp, LaunchConfig, Op, graph::GraphExt, h2d, launch,
-    memory::BufferSource, run::OpStreamExt, script, to_device, to_host, uninitialised, value,
-    zeros, zip,
+    Device, DeviceBuffer, DeviceOp, IntoDeviceOp, LaunchConfig, Op,
+    graph::{GraphExt, PlanExt},
+    h2d, launch,
+    memory::BufferSource,
+    run::OpStreamExt,
+    script, to_device, to_host, uninitialised, value, zeros, zip,
 };

@@ -28,7 +28,7 @@ pub use handle::{
     ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 #[doc(hidden)]
-pub use handle::{MAX_INSTANCES, MAX_RECORDED_BYTES, Recording};
+pub use handle::{MAX_INSTANCES, MAX_RECORDED_BYTES, RecordedName, RecordedNode, Recording};
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
     Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,

@@ -9,7 +9,7 @@
 //
 // | file | methods |
 // |---|---|
-// | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording`, `request_report` |
+// | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording`, `name_recorded`, `request_report` |
 // | `tree/fork` | `fork`, `end_fork`, `join_stream` |
 // | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait` |
 // | `tree/polled_root` | `on_other_stream`, `separate_root`, `set_poller`, `mode_of_poll`, `is_part_of` |

@@ -149,6 +149,10 @@ impl<T> CudaGraph<T> {
         self.0.recording.is_empty()
     }
 
+    pub(in crate::graph) fn recording(&self) -> &Recording {
+        &self.0.recording
+    }
+
     /// Returns the device of the graph.
     pub fn device(&self) -> &Device {
         self.0.recording.device()
@@ -190,7 +194,7 @@ impl<T: Send + Sync> Submit for LaunchGraph<T> {
                 // No step may wait. The nodes are submitted one by one.
                 Poll::Pending if cx.mode() == RunMode::Detached => {}
                 Poll::Pending => {
-                    cx.wait_by_wakers(task)?;
+                    cx.wait_by_wakers("launch", task)?;
                     return Poll::Pending;
                 }
             }

@@ -11,13 +11,21 @@
 //! }
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
+//!
+//! [`PlanExt::plan`] shows the work of an operation without running it, [`CudaGraph::plan`] that of a graph, and
+//! [`CudaGraph::profile`] measures each node. Names that operations have ([`named`](crate::DeviceOp::named)) appear in all
+//! of them.
 
-// This folder uses `op`, `ops`, `context` and `run`. A typical call goes from `GraphExt::graph` to `record`, which polls the
-// steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the recording.
+// This folder uses `op`, `ops`, `memory`, `context` and `run`. A typical call goes from `GraphExt::graph` to `record`, which
+// polls the steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the
+// recording. `PlanExt::plan` shows the nodes of an operation without running them, and `CudaGraph::profile` replays the nodes
+// of a graph one by one and measures them.
 
 mod capture;
 mod cuda_graph;
 mod loop_state;
+mod plan;
+mod profile;
 mod record;
 mod repeat_while;
 mod slot;
@@ -32,6 +40,8 @@ pub use cuda_core::Recording;
 pub use cuda_core::{CapturePool, MAX_INSTANCES};
 pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
 pub use loop_state::LoopState;
+pub use plan::{Plan, PlanExt, PlanNode, PlanWork};
+pub use profile::{Profile, ProfileGraph};
 #[doc(hidden)]
 pub use record::{Recorded, record};
 pub use repeat_while::{RepeatWhile, repeat_while};

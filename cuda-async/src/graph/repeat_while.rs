@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{Error, Result, protocol::Region};
+use cuda_core::{Error, Result, Stream, protocol::Region};
 use smallvec::SmallVec;
 
 use crate::{
@@ -125,7 +125,7 @@ where
     /// Records the loop as a node.
     fn record(&mut self, cx: &ExecutionContext) -> Result<S> {
         let Next::Read(state, _) = self.next.take()? else { return Err(Error::AlreadyEnded) };
-        let stream = cx.device().start_recording()?;
+        let stream = cx.enqueue(Stream::start_body)?;
         let pass = (self.body)(state).into_op().into_steps();
         let state = blocking::submit_only(pass, stream.clone())?;
         self.check(&state)?;

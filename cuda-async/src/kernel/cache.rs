@@ -178,7 +178,7 @@ impl Submit for LoadCached<'_> {
         let load = match load {
             Some(load) => load,
             None => {
-                cx.wait_by_wakers(task)?;
+                cx.wait_by_wakers("load_ptx", task)?;
                 load.insert(slot.join_load(|| cx.device().start_loading(self.cache.ptx))?)
             }
         };

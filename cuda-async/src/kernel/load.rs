@@ -46,7 +46,7 @@ impl Submit for LoadPtx<'_> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Module>> {
-        cx.wait_by_wakers(task)?;
+        cx.wait_by_wakers("load_ptx", task)?;
         if let State::Idle(ptx) = self.0.get()? {
             let loading = cx.device().start_loading(ptx)?;
             self.0.set(State::Loading(Box::new(loading)));

@@ -250,7 +250,8 @@ impl<B: BufferSource> Submit for ReadBack<B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        let outcome = ready!(self.0.poll_copy(task, cx));
+        let copied = ready!(self.0.poll_copy(task, cx));
+        let outcome = copied.map_err(|error| error.of_step("read_back"));
         self.0.in_flight.clear();
         let source = self.0.source.take()?;
         Poll::Ready(outcome.map(|()| (std::mem::take(&mut self.0.landed), source)))
@@ -295,11 +296,11 @@ impl<B: BufferSource> Submit for ToPinned<B> {
             let host = ready!(cx.poll_pinned(&mut self.pinning, len, task))?;
             let source = self.source.take()?;
             let download = |stream: &Stream| source.as_slice().download(stream, host);
-            self.landing = Some(cx.enqueue(download)?);
+            self.landing = Some(cx.enqueue(download).map_err(|error| error.of_step("to_pinned"))?);
         }
         let landing = self.landing.as_mut().ok_or(Error::AlreadyEnded)?;
         let landed = ready!(cx.poll_landing(landing, &mut self.waiter, task));
         self.landing = None;
-        Poll::Ready(landed)
+        Poll::Ready(landed.map_err(|error| error.of_step("to_pinned")))
     }
 }

@@ -68,7 +68,7 @@ impl Submit for Reach {
     type Output = bool;
 
     fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<bool>> {
-        cx.may_wait()?;
+        cx.may_wait("to_device")?;
         self.asked.get_or_insert_with(|| self.from.reach(&self.to)).poll(task)
     }
 }
@@ -125,7 +125,7 @@ impl<B: BufferSource<Element: Element>> Submit for Cross<B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        cx.may_wait()?;
+        cx.may_wait("to_device")?;
         if let Some((buffer, place)) = self.begins.take() {
             let crossing = cx.enqueue(|stream| buffer.as_slice().copy_to_peer(stream, place))?;
             self.crossing = Some(crossing);

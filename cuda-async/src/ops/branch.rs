@@ -64,8 +64,8 @@ pub(crate) fn any_pending(
     task: &Context<'_>,
     cx: &ExecutionContext,
 ) -> Result<bool> {
-    if pending > 1 && cx.may_wait().is_ok() {
-        cx.wait_by_wakers(task)?;
+    if pending > 1 && cx.may_wait("zip").is_ok() {
+        cx.wait_by_wakers("zip", task)?;
     }
     Ok(pending > 0)
 }

@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn then_stops_at_an_error() {
-        let failed = value(1).then(|_| Err::<Op<crate::ops::Value<i32>>, _>(Error::NeedsHostData));
+        let failed = value(1).then(|_| Err::<Op<crate::ops::Value<i32>>, _>(Error::OutsideScript));
         assert_eq!(
             failed.then(|_| -> Op<crate::ops::Value<i32>> { unreachable!() }).sync(),
-            Err(Error::NeedsHostData)
+            Err(Error::OutsideScript)
         );
     }
 

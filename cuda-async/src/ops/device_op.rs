@@ -233,17 +233,25 @@ pub trait DeviceOp:
         Op::new(Timed::new(self.into_steps()))
     }
 
-    /// Gives this operation a name in [`tracing`](https://docs.rs/tracing). With the feature `spans`, its steps are submitted
-    /// inside a span `operation` with the field `name`. Without the feature, this returns the operation unchanged in effect
-    /// and cost.
+    /// Gives this operation a name in graphs, plans, profiles, errors and [`tracing`](https://docs.rs/tracing). Names nest:
+    /// `read` inside of `attention` is `attention/read`.
     ///
-    /// The feature also makes a span `run` for each run, from its begin to its completion, and an event for each submission
-    /// (target `cuda_async::submission`, level `TRACE`) with the kernel or the bytes.
+    /// - The nodes of a [graph](crate::graph) and of a [`Plan`](crate::graph::Plan) have the names of their operations.
+    /// - An error of a step names the operation. [`Error::NeedsHostData`] has it as a field. Every other error becomes
+    ///   [`Error::InOperation`], and [`Error::root`] is the error of the step: match that one. An error that the device
+    ///   reports after the step was submitted, such as a fault, names the kernel and not the operation.
+    /// - With the feature `spans`, the steps are submitted inside a span `operation` with the field `name`. The feature also
+    ///   makes a span `run` for each run, from its begin to its completion, and an event for each submission (target
+    ///   `cuda_async::submission`, level `TRACE`) with the kernel or the bytes.
+    ///
+    /// A run that succeeds without the feature pays one branch for the name.
     ///
     /// ```
     /// use cuda_async::prelude::*;
     /// let op = h2d(vec![1u32, 2, 3]).named("upload").then(to_host);
     /// assert_eq!(op.sync()?, [1, 2, 3]);
+    /// let error = zeros::<u32>(1).then(to_host).named("read").named("attention").graph().unwrap_err();
+    /// assert_eq!(error.operation(), Some("attention/read"));
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     fn named(self, name: &'static str) -> Op<Named<<Self as DeviceOp>::Steps>> {

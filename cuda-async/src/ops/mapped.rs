@@ -136,7 +136,7 @@ mod tests {
     fn map_err_changes_errors_and_keeps_values() {
         let lost = |_| Error::OutOfHostMemory { requested: 1 };
         assert_eq!(value(1).map_err(lost).sync(), Ok(1));
-        let failed = value(1).try_map(|_| Err::<u8, _>(Error::NeedsHostData));
+        let failed = value(1).try_map(|_| Err::<u8, _>(Error::OutsideScript));
         assert_eq!(failed.map_err(lost).sync(), Err(Error::OutOfHostMemory { requested: 1 }));
     }
 

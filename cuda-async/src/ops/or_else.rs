@@ -39,7 +39,7 @@ where
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
         if let State::First(first, _) = self.0.get()? {
-            if let Err(error) = cx.may_wait() {
+            if let Err(error) = cx.may_wait("or_else") {
                 self.0.end();
                 return Poll::Ready(Err(error));
             }
@@ -77,9 +77,9 @@ mod tests {
     fn or_else_runs_the_second_only_after_an_error() {
         let fine = value(1).or_else(|_| -> Op<crate::ops::Value<i32>> { unreachable!() });
         assert_eq!(fine.sync(), Ok(1));
-        let failed = value(1).then(|_| Err::<Op<crate::ops::Value<i32>>, _>(Error::NeedsHostData));
+        let failed = value(1).then(|_| Err::<Op<crate::ops::Value<i32>>, _>(Error::OutsideScript));
         let saved = failed.or_else(|error| {
-            assert_eq!(error, Error::NeedsHostData);
+            assert_eq!(error, Error::OutsideScript);
             value(2)
         });
         assert_eq!(saved.sync(), Ok(2));

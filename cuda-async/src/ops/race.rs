@@ -98,7 +98,7 @@ impl<S: Submit> Race<S> {
         if racers.is_empty() {
             return Poll::Ready(Err(no_operations()));
         }
-        cx.wait_by_wakers(task)?;
+        cx.wait_by_wakers("race", task)?;
         // The last context is this one, and no racer uses it. So work behind the race does not wait for the losers,
         // and need not wait for the winner, which has completed.
         let contexts = self.fork.contexts(cx, racers.len() + 1)?;

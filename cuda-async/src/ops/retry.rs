@@ -127,6 +127,7 @@ where
         loop {
             match self.attempt.get()? {
                 Attempt::Next => {
+                    cx.may_wait("retry")?;
                     self.attempt.end();
                     let steps = (self.make)().into_op().into_steps();
                     self.attempt.set(Attempt::Running(Settled::new(steps)));
@@ -160,7 +161,7 @@ impl<P: FnMut(&Error) -> bool, F, S: Submit> Retrying<P, F, S> {
     }
 
     fn pause(&mut self, task: &Context<'_>, cx: &ExecutionContext) -> Result<()> {
-        cx.wait_by_wakers(task)?;
+        cx.wait_by_wakers("retry", task)?;
         self.attempt.set(Attempt::Pausing(Sleep::new(self.retry.next_pause())));
         Ok(())
     }

@@ -157,13 +157,16 @@ where
         };
         // The futures that the script awaits use wakers. A script that is pending while it is recorded is an error.
         if !cx.is_recording() {
-            cx.wait_by_wakers(task)?;
+            cx.wait_by_wakers("script", task)?;
         }
         let polled = {
             let _polling = Polling::new(&script, cx);
             future.as_mut().poll(task)
         };
         if polled.is_pending() {
+            if cx.is_recording() {
+                return Poll::Ready(Err(Error::needs_host_data("script")));
+            }
             self.0.set(State::Running(future, script));
         }
         polled

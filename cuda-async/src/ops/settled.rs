@@ -62,7 +62,7 @@ impl<S: Submit> Submit for Settled<S> {
         if let State::Idle(_) = self.0.get()?
             && let State::Idle(steps) = self.0.take()?
         {
-            cx.may_wait()?;
+            cx.may_wait("settled")?;
             self.0.set(State::Submitting(steps, cx.last()));
         }
         if let Some(submitted) = ready!(self.poll_steps(task, cx)) {

@@ -17,7 +17,7 @@ use std::{
 use cuda_core::{Error, Result, Stream};
 
 use crate::{
-    context::ExecutionContext,
+    context::{ExecutionContext, RunMode},
     misuse,
     op::Submit,
     ops::once::{Member, Polled},
@@ -62,6 +62,9 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
         match self.member.poll(task.waker(), |work, waker| poll_steps(work, waker, cx, id))? {
             Some(made) => Poll::Ready(made.into_output(cx)),
             None if cx.is_part_of(id) => Poll::Ready(Err(misuse::shared_awaits_itself())),
+            None if cx.mode() == RunMode::Detached => {
+                Poll::Ready(Err(Error::needs_host_data("shared")))
+            }
             None => Poll::Pending,
         }
     }

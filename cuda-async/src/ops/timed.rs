@@ -41,7 +41,7 @@ impl<S: Submit> Submit for Timed<S> {
         loop {
             match self.0.get()? {
                 State::Idle(_, credit) => {
-                    cx.may_wait()?;
+                    cx.may_wait("timed")?;
                     ready!(cx.poll_credit(credit, task))?;
                     let times = cx.enqueue(begin)?;
                     let State::Idle(steps, _) = self.0.take()? else { return ended() };

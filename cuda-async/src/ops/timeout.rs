@@ -38,7 +38,7 @@ impl<S: Submit> Timeout<S> {
 
 impl<S: Submit> Running<S> {
     fn new(steps: S, after: Duration, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
-        cx.wait_by_wakers(task)?;
+        cx.wait_by_wakers("timeout", task)?;
         let (cx, sleep) = (cx.sibling()?, Sleep::new(after));
         Ok(Self { steps: Settled::new(steps), cx, sleep, after })
     }
@@ -70,7 +70,7 @@ impl<S: Submit> Submit for Timeout<S> {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let output = ready!(running.poll(task));
-        let joined = match output {
+        let joined = match output.as_ref().map_err(Error::root) {
             Err(Error::TimedOut { .. }) => Ok(()),
             _ => cx.join_sibling(&running.cx),
         };

@@ -76,5 +76,5 @@ pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Outp
     let cx = ExecutionContext::root(stream, RunMode::Detached);
     let task = &mut Context::from_waker(Waker::noop());
     let submitted = OpSpan::of_run(&cx).in_scope(|| cx.in_window(|| steps.submit_now(task, &cx)));
-    submitted.unwrap_or(Err(Error::NeedsHostData))
+    submitted.unwrap_or_else(|_| Err(Error::needs_host_data("a step that waits")))
 }

@@ -251,6 +251,6 @@ mod tests {
 
     #[test]
     fn error_of_the_gpu_is_kept_if_there_is_no_other_device() {
-        assert_eq!(gpu_or::<u8>(Err(unusable()), || Err(Error::NeedsHostData)), Err(unusable()));
+        assert_eq!(gpu_or::<u8>(Err(unusable()), || Err(Error::AlreadyEnded)), Err(unusable()));
     }
 }

@@ -171,17 +171,17 @@ fn shared_is_ordered_on_other_streams(device: &Device) {
 fn shared_error_reaches_every_clone(device: &Device) {
     let stream = device.new_stream().unwrap();
     let failing = value(())
-        .then(|()| Err::<Op<cuda_async::ops::Value<u8>>, _>(Error::NeedsHostData))
+        .then(|()| Err::<Op<cuda_async::ops::Value<u8>>, _>(Error::OutsideScript))
         .shared();
-    assert_eq!(failing.clone().sync_on(&stream).unwrap_err(), Error::NeedsHostData);
-    assert_eq!(failing.sync_on(&stream).unwrap_err(), Error::NeedsHostData);
+    assert_eq!(failing.clone().sync_on(&stream).unwrap_err(), Error::OutsideScript);
+    assert_eq!(failing.sync_on(&stream).unwrap_err(), Error::OutsideScript);
 }
 
 fn closures_borrow_and_return_errors(device: &Device) {
     let stream = device.new_stream().unwrap();
     let limit = String::from("7");
     let parsed = h2d([6u32, 8]).then(to_host).then(|v| {
-        let limit: u32 = limit.parse().map_err(|_| Error::NeedsHostData)?;
+        let limit: u32 = limit.parse().map_err(|_| Error::OutsideScript)?;
         Ok::<_, Error>(value(v.into_iter().filter(|x| *x < limit).collect::<Vec<_>>()))
     });
     assert_eq!(parsed.sync_on(&stream).unwrap(), [6]);

@@ -101,8 +101,11 @@ fn async_on_never_waits(device: &Device) {
     let fallback = |_| -> Op<Value<u8>> { panic!("must not run") };
     // SAFETY: nothing is submitted.
     unsafe {
-        assert_eq!(value(1u8).settled().async_on(&stream), Err(Error::NeedsHostData));
-        assert_eq!(value(1u8).or_else(fallback).async_on(&stream), Err(Error::NeedsHostData));
+        assert_eq!(value(1u8).settled().async_on(&stream), Err(Error::needs_host_data("settled")));
+        assert_eq!(
+            value(1u8).or_else(fallback).async_on(&stream),
+            Err(Error::needs_host_data("or_else"))
+        );
         assert_eq!(value(1u8).map_err(|e| e).async_on(&stream), Ok(1));
     }
 }
@@ -121,9 +124,9 @@ fn or_else_handles_an_allocation_that_is_too_large(device: &Device) {
 
 fn map_err_changes_the_error_only(device: &Device) {
     let stream = device.new_stream().unwrap();
-    let op = |bytes| zeros::<u8>(bytes).map_err(|_| Error::NeedsHostData).then(to_host);
+    let op = |bytes| zeros::<u8>(bytes).map_err(|_| Error::OutsideScript).then(to_host);
     assert_eq!(op(2).sync_on(&stream), Ok(vec![0; 2]));
-    assert_eq!(op(1 << 50).sync_on(&stream), Err(Error::NeedsHostData));
+    assert_eq!(op(1 << 50).sync_on(&stream), Err(Error::OutsideScript));
 }
 
 fn unwrap_arc_needs_the_last_owner(device: &Device) {

@@ -91,15 +91,17 @@ fn faulting_operation_gets_the_fault() {
             zeros::<u8>(8)
         })
     };
-    let forks: [BoxedOp<'_, ()>; 5] = [
+    let forks: [BoxedOp<'_, ()>; 6] = [
         zip!(trapping(), late(5)).map(drop).boxed(),
+        zip!(trapping(), late(5).named("late")).map(drop).boxed(),
         zip!(late(0), trapping(), late(5)).map(drop).boxed(),
         zip!(late(0), trapping()).then(move |_| late(5)).map(drop).boxed(),
         zip!(zip!(trapping(), late(5)), late(0)).map(drop).boxed(),
         join_all([trapping().map(drop).boxed(), late(5).map(drop).boxed()]).map(drop).boxed(),
     ];
     for fork in forks {
-        assert_eq!(fault_of(fork.sync_on(&stream).unwrap_err()).kind, FaultKind::Trap);
+        let error = fork.sync_on(&stream).unwrap_err();
+        assert_eq!(fault_of(error.root().clone()).kind, FaultKind::Trap);
         device.reset().unwrap();
     }
     for forked in [false, true] {

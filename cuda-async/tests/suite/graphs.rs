@@ -150,7 +150,7 @@ fn graph_owns_what_it_uses(device: &Device) {
 fn graph_that_needs_host_data_is_an_error(device: &Device) {
     let stream = device.new_stream().unwrap();
     let error = zeros::<u32>(4).then(to_host).graph_on(&stream).map(drop);
-    assert_eq!(error, Err(Error::NeedsHostData));
+    assert_eq!(error, Err(Error::needs_host_data("to_host")));
     assert_eq!(h2d([1u32]).then(to_host).sync_on(&stream).unwrap(), [1]);
 }
 

@@ -31,6 +31,8 @@ mod modules;
 mod op_stream;
 mod ordering;
 mod output;
+mod plan_drawings;
+mod plans;
 mod policies;
 mod polling;
 mod race_and_retry;

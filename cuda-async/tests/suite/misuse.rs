@@ -129,7 +129,7 @@ fn device_policy_whose_constructor_requests_itself_is_an_error() {
 
 /// Fails, pauses for 10 ms, and fails again.
 fn fails_twice() -> impl DeviceOp<Output = ()> {
-    retry(Retry::times(1).when(|_| true), || Err::<BoxedOp<'static, ()>, _>(Error::NeedsHostData))
+    retry(Retry::times(1).when(|_| true), || Err::<BoxedOp<'static, ()>, _>(Error::OutsideScript))
 }
 
 /// A waker that blocks on an operation that needs the timer.

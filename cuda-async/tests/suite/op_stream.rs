@@ -208,7 +208,7 @@ fn stream_goes_on_after_an_error(device: &Device) {
     let ops = || {
         stream::iter((0..9u32).map(|n| match n % 3 {
             // Fails when it is built, when it is submitted, and not at all.
-            0 => Err(Error::NeedsHostData),
+            0 => Err(Error::OutsideScript),
             1 => Ok(zeros::<u8>(1 << 60).map(move |_| n).boxed()),
             _ => Ok(h2d([n]).then(to_host).map(|v| v[0]).boxed()),
         }))
@@ -217,7 +217,7 @@ fn stream_goes_on_after_an_error(device: &Device) {
         assert_eq!(results.len(), 9);
         for (n, result) in (0..).zip(results) {
             match n % 3 {
-                0 => assert_eq!(result, Err(Error::NeedsHostData)),
+                0 => assert_eq!(result, Err(Error::OutsideScript)),
                 1 => assert!(matches!(result, Err(Error::OutOfMemory { .. })), "{result:?}"),
                 _ => assert_eq!(result, Ok(n)),
             }

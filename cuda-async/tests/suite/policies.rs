@@ -154,7 +154,7 @@ fn on_other_device_is_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     let refused = unsafe { value(1u8).on(&other).async_on(&stream) };
-    assert_eq!(refused, Err(Error::NeedsHostData));
+    assert_eq!(refused, Err(Error::needs_host_data("on")));
 }
 
 fn on_ends_once(device: &Device) {

@@ -93,7 +93,7 @@ fn nothing_waits_for_race_losers_once(device: &Device) {
             if winner_is_first {
                 racers.reverse();
             }
-            race(racers).then(|x| x.map(value).ok_or(Error::NeedsHostData)).then(to_host)
+            race(racers).then(|x| x.map(value).ok_or(Error::OutsideScript)).then(to_host)
         })
     };
     for winner_is_first in [false, true] {
@@ -190,16 +190,16 @@ fn retry_follows_its_predicate(device: &Device) {
     let made = AtomicU32::new(0);
     let fails = || {
         made.fetch_add(1, Ordering::SeqCst);
-        value(()).then(|()| Err::<Op<Value<u8>>, _>(Error::NeedsHostData))
+        value(()).then(|()| Err::<Op<Value<u8>>, _>(Error::OutsideScript))
     };
-    assert_eq!(retry(quickly(5), fails).sync_on(&stream), Err(Error::NeedsHostData));
+    assert_eq!(retry(quickly(5), fails).sync_on(&stream), Err(Error::OutsideScript));
     assert_eq!(made.load(Ordering::SeqCst), 1);
     let mut seen = 0;
     let twice = quickly(5).when(|error| {
         seen += 1;
-        *error == Error::NeedsHostData && seen < 3
+        *error == Error::OutsideScript && seen < 3
     });
-    assert_eq!(retry(twice, fails).sync_on(&stream), Err(Error::NeedsHostData));
+    assert_eq!(retry(twice, fails).sync_on(&stream), Err(Error::OutsideScript));
     assert_eq!(made.load(Ordering::SeqCst), 4);
 }
 
@@ -216,9 +216,12 @@ fn race_and_retry_are_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     unsafe {
-        assert_eq!(race([value(1), value(2)]).async_on(&stream), Err(Error::NeedsHostData));
+        assert_eq!(
+            race([value(1), value(2)]).async_on(&stream),
+            Err(Error::needs_host_data("race"))
+        );
         let op = retry(quickly(1), || value(1));
-        assert_eq!(op.async_on(&stream), Err(Error::NeedsHostData));
+        assert_eq!(op.async_on(&stream), Err(Error::needs_host_data("retry")));
     }
 }
 

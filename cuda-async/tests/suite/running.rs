@@ -71,7 +71,7 @@ fn async_on_refuses_operations_that_wait(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: as above.
     let refused = unsafe { h2d(vec![1]).then(to_host).async_on(&stream) };
-    assert_eq!(refused, Err(Error::NeedsHostData));
+    assert_eq!(refused, Err(Error::needs_host_data("to_host")));
     assert_eq!(h2d(vec![1]).then(to_host).sync_on(&stream).unwrap(), [1]);
 }
 

@@ -195,7 +195,7 @@ fn script_is_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     let refused = unsafe { script(async |cx| cx.run(value(1)).await).async_on(&stream) };
-    assert_eq!(refused, Err(Error::NeedsHostData));
+    assert_eq!(refused, Err(Error::needs_host_data("script")));
 }
 
 fn script_ends_once(device: &Device) {

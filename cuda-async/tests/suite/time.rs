@@ -118,7 +118,7 @@ fn timeout_is_refused_by_async_on(device: &Device) {
     let stream = device.new_stream().unwrap();
     // SAFETY: nothing is submitted.
     let refused = unsafe { value(1u8).timeout(SHORT).async_on(&stream) };
-    assert_eq!(refused, Err(Error::NeedsHostData));
+    assert_eq!(refused, Err(Error::needs_host_data("timeout")));
 }
 
 fn timeout_ends_once(device: &Device) {

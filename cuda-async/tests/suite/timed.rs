@@ -59,5 +59,5 @@ fn failed_operation_has_no_time(device: &Device) {
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
     // SAFETY: nothing is submitted.
     let refused = unsafe { value(1).timed().async_on(&stream) };
-    assert_eq!(refused, Err(Error::NeedsHostData));
+    assert_eq!(refused, Err(Error::needs_host_data("timed")));
 }

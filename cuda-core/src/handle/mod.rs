@@ -14,7 +14,7 @@
 //! | `device` | `open`, `info`, `capabilities`, `memory`, `synchronize`, `reset`, `start_reset`, `set_output` |
 //! | `device` | `attachment`, `delivers_here`, `downgrade` |
 //! | `memory_waiter` | `memory_waiter` |
-//! | `recording` | `start_recording` |
+//! | `recording` | `start_recording`, `start_plan` |
 //! | `stream/lending` | `new_stream`, `new_stream_with_priority`, `lend_stream`, `lend_idle_stream` |
 //! | `memory/pinned` | `pinned`, `pinned_uninitialised`, `idle_pinned` |
 //! | `memory/pinning` | `start_pinning` |
@@ -35,7 +35,8 @@
 //! | `stream/join` | `record`, `wait_event`, `join`, `join_stream`, `join_streams`, `snapshot` |
 //! | `stream/submit` | `submit`, `submit_launch`, `submit_after`, `submit_ordered` |
 //! | `stream/submit` | `submit_control`, `submit_foreign` |
-//! | `recording` | `end_recording` |
+//! | `stream/naming` | `name_recorded` |
+//! | `recording` | `end_recording`, `end_plan` |
 
 mod device;
 mod kernel;
@@ -51,7 +52,7 @@ pub use memory::{
     Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
-pub use recording::{MAX_INSTANCES, Recording};
-pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, Stream};
+pub use recording::{MAX_INSTANCES, RecordedNode, Recording};
+pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, RecordedName, Stream};
 #[cfg(all(test, loom))]
 pub(crate) use stream::{Keep, Operand};

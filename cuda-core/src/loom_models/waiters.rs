@@ -59,13 +59,13 @@ fn lost_device_ends_submissions_that_are_not_complete() {
         let noticed = notice(&progress, |progress| {
             progress.fail(1, Error::AlreadyEnded);
             drop(progress.advance(2));
-            progress.fail_all(Error::NeedsHostData)
+            progress.fail_all(Error::AlreadyEnded)
         });
         let waiters = [(1, Err(Error::AlreadyEnded)), (2, Ok(()))].map(|(number, result)| {
             let progress = progress.clone();
             thread::spawn(move || assert_eq!(wait(&progress, number), result))
         });
-        assert_eq!(wait(&progress, 3), Err(Error::NeedsHostData));
+        assert_eq!(wait(&progress, 3), Err(Error::AlreadyEnded));
         noticed.join().unwrap();
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         assert!(progress.has_no_waiters());
@@ -81,14 +81,14 @@ fn loss_beside_progress_wakes_every_waiter() {
             progress.fail(1, Error::AlreadyEnded);
             progress.advance(2)
         });
-        let lost = notice(&progress, |progress| progress.fail_all(Error::NeedsHostData));
+        let lost = notice(&progress, |progress| progress.fail_all(Error::AlreadyEnded));
         // The submission was complete before the loss, or was not.
         let result = wait(&progress, 2);
-        assert!([Ok(()), Err(Error::NeedsHostData)].contains(&result), "{result:?}");
+        assert!([Ok(()), Err(Error::AlreadyEnded)].contains(&result), "{result:?}");
         [advances, lost].into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(progress.outcome(1), Some(Err(Error::AlreadyEnded)));
         assert_eq!(progress.outcome(2), Some(Ok(())));
-        assert_eq!(progress.outcome(3), Some(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome(3), Some(Err(Error::AlreadyEnded)));
         assert!(progress.has_no_waiters());
     });
 }

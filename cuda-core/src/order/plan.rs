@@ -21,7 +21,10 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::history::{Displaced, Pieces};
+use super::{
+    history::{Displaced, Pieces},
+    names::Names,
+};
 use crate::{
     protocol::{Access, AllocId, Error, Name, Result, StreamId, Ticket, Use, Work},
     sync::limit,
@@ -57,6 +60,8 @@ pub(crate) struct Plan {
     nodes: Vec<Node>,
     histories: FxHashMap<AllocId, Pieces<u32>>,
     branches: FxHashMap<StreamId, Branch>,
+    /// The named operations that are being recorded.
+    pub(crate) names: Names,
     edges: usize,
     /// Accesses so far: one for each piece of memory that an operand touches.
     accesses: usize,
@@ -226,7 +231,8 @@ impl Plan {
             return Err(self.full());
         }
         let node = self.next();
-        self.nodes.push(Node { work, after, uses, name: None });
+        let name = self.names.current().cloned();
+        self.nodes.push(Node { work, after, uses, name });
         let branch = self.branches.entry(stream).or_default();
         branch.nodes.push(node);
         Ok(branch.nodes.len() as u64)

@@ -327,11 +327,11 @@ mod tests {
         let progress = Arc::new(Progress::default());
         let (mut waiter, woken) = waiting(&progress, 5);
         drop(progress.advance(4));
-        drop(progress.fail_all(Error::NeedsHostData));
+        drop(progress.fail_all(Error::AlreadyEnded));
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
         let waker = Waker::noop();
         let outcome = waiter.poll(&mut Context::from_waker(waker));
-        assert_eq!(outcome, Poll::Ready(Err(Error::NeedsHostData)));
+        assert_eq!(outcome, Poll::Ready(Err(Error::AlreadyEnded)));
         assert_eq!(progress.outcome(4), Some(Ok(())));
     }
 
@@ -339,13 +339,13 @@ mod tests {
     fn failed_submission_keeps_its_own_error_after_later_ones_complete() {
         let progress = Arc::new(Progress::default());
         drop(progress.advance(3));
-        progress.fail(5, Error::NeedsHostData);
+        progress.fail(5, Error::AlreadyEnded);
         assert_eq!(progress.outcome(5), None);
         drop(progress.advance(7));
         assert_eq!(progress.outcome(4), Some(Ok(())));
-        assert_eq!(progress.outcome(5), Some(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome(5), Some(Err(Error::AlreadyEnded)));
         assert_eq!(progress.outcome(6), Some(Ok(())));
-        assert_eq!(progress.outcome_of(4, 7, 7), Some(Err(Error::NeedsHostData)));
+        assert_eq!(progress.outcome_of(4, 7, 7), Some(Err(Error::AlreadyEnded)));
         assert_eq!(progress.outcome_of(6, 7, 7), Some(Ok(())));
     }
 

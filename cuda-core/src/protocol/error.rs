@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{Fault, OtherError, Status};
+use super::{Fault, Name, OtherError, Status};
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -162,10 +162,21 @@ pub enum Error {
         device: String,
     },
     /// An op that waits for host data was submitted without waiting, or recorded.
-    #[error(
-        "this op waits for data on the host, so it can neither be submitted without waiting nor recorded; use `.await`, `.sync()` or `.sync_on(&stream)`, and record only the part before it"
-    )]
-    NeedsHostData,
+    #[error("{}", super::error_names::needs_host_data(step, .operation.as_deref()))]
+    NeedsHostData {
+        /// The step that waits, such as `to_host` or `settled`.
+        step: &'static str,
+        /// The names of the operations that the step belongs to, outermost first, separated by `/`.
+        operation: Option<Name>,
+    },
+    /// A step of a named operation failed. [`root`](Error::root) is the error of the step.
+    #[error("operation \"{operation}\": {cause}")]
+    InOperation {
+        /// The names of the operations that the step belongs to, outermost first, separated by `/`.
+        operation: Name,
+        /// The error of the step.
+        cause: Box<Error>,
+    },
     /// A stream has too much in flight for an operation that was submitted without waiting. Nothing was submitted.
     #[error(
         "the stream has {in_flight} {unit} in flight, and the limit is {limit}; try again when some of that work has run, or use `.await`, `.sync()` or `.sync_on(&stream)`, which wait"
@@ -347,7 +358,7 @@ impl Error {
 
     /// Returns the error that [`Error::other`] wrapped, if it has the type `E`.
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
-        match self {
+        match self.root() {
             Error::Other(other) => other.get().downcast_ref(),
             _ => None,
         }
@@ -367,7 +378,7 @@ impl Error {
     /// device memory is [`Status::CapacityExceeded`], code that cannot be loaded [`Status::LoadFailed`], a refused launch
     /// or a fault [`Status::LaunchFailed`], and a lost connection [`Status::Disconnected`]. Other errors have none.
     pub fn status(&self) -> Option<Status> {
-        Some(match self {
+        Some(match self.root() {
             Error::Remote { status, .. } => *status,
             Error::OutOfMemory { .. } => Status::CapacityExceeded,
             Error::InvalidPtx { .. } | Error::PtxTooNew { .. } | Error::LoadFailed { .. } => {
@@ -383,7 +394,7 @@ impl Error {
 
     /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
     pub fn is_sticky(&self) -> bool {
-        match self {
+        match self.root() {
             Error::Fault(_) | Error::DeviceLost { .. } | Error::Disconnected { .. } => true,
             Error::Remote { status, .. } => status.ends_lease(),
             _ => false,
@@ -392,7 +403,7 @@ impl Error {
 
     /// Returns whether the same call can succeed later without any change to it.
     pub fn is_retryable(&self) -> bool {
-        match self {
+        match self.root() {
             // More memory than the device has never becomes free.
             Error::OutOfMemory { requested, total, .. } => requested <= total,
             Error::OutOfHostMemory { .. } | Error::Busy { .. } => true,

@@ -2,10 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{Access, GraphId, HostBlock, Launch, Region, Use, Work};
-
-/// The name of a node, for people: the names of the operations that it belongs to, outermost first, separated by `/`.
-pub type Name = Arc<str>;
+use super::{Access, GraphId, HostBlock, Launch, Name, Region, Use, Work};
 
 /// A step of a graph.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,10 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-use crate::{protocol::ModuleId, sync::Mutex};
+use crate::{
+    protocol::{EntryInfo, ModuleId},
+    sync::Mutex,
+};
 
 #[derive(Default)]
 pub(crate) struct LoadedModules(Mutex<FxHashMap<ModuleId, Known>>);
@@ -15,6 +18,17 @@ pub(crate) struct LoadedModules(Mutex<FxHashMap<ModuleId, Known>>);
 struct Known {
     module: Weak<dyn Any + Send + Sync>,
     has_variables: bool,
+    entries: Arc<[EntryInfo]>,
+}
+
+/// A loaded module.
+pub(crate) struct Found {
+    /// Keeps the module loaded.
+    pub(crate) held: Arc<dyn Any + Send + Sync>,
+    /// Whether its kernels may share variables.
+    pub(crate) has_variables: bool,
+    /// Its kernels, by their index.
+    pub(crate) entries: Arc<[EntryInfo]>,
 }
 
 impl LoadedModules {
@@ -24,15 +38,17 @@ impl LoadedModules {
         id: ModuleId,
         module: Weak<dyn Any + Send + Sync>,
         has_variables: bool,
+        entries: Arc<[EntryInfo]>,
     ) {
-        self.0.lock().insert(id, Known { module, has_variables });
+        self.0.lock().insert(id, Known { module, has_variables, entries });
     }
 
-    /// The module, unless its last handle is gone, and whether its kernels may share variables.
-    pub(crate) fn find(&self, id: ModuleId) -> Option<(Arc<dyn Any + Send + Sync>, bool)> {
+    /// The module, unless its last handle is gone.
+    pub(crate) fn find(&self, id: ModuleId) -> Option<Found> {
         let modules = self.0.lock();
-        let known = modules.get(&id)?;
-        Some((known.module.upgrade()?, known.has_variables))
+        let Known { module, has_variables, entries } = modules.get(&id)?;
+        let (held, entries) = (module.upgrade()?, entries.clone());
+        Some(Found { held, has_variables: *has_variables, entries })
     }
 
     pub(crate) fn remove(&self, id: ModuleId) {

@@ -20,6 +20,7 @@ mod streams;
 
 pub use host_pool::HOST_POOL_LIMIT;
 pub(crate) use host_pool::Lease;
+pub(crate) use loaded_modules::Found;
 #[cfg(all(test, loom))]
 pub(crate) use memory_charge::MemoryCharge;
 pub(crate) use reclaim::Freed;

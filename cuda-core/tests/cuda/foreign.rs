@@ -52,8 +52,8 @@ fn context_is_current_inside_and_restored_afterwards() {
     let ticket = foreign(&gpu, stream, &mut submit).unwrap();
     assert_eq!(ticket.number, 2);
     assert!(current().is_null());
-    let refused = foreign(&gpu, stream, &mut |_| Err(Error::NeedsHostData));
-    assert_eq!(refused, Err(Error::NeedsHostData));
+    let refused = foreign(&gpu, stream, &mut |_| Err(Error::AlreadyEnded));
+    assert_eq!(refused, Err(Error::AlreadyEnded));
     assert!(current().is_null());
     assert_eq!(gpu.run(stream, Work::Join).unwrap().number, 3);
     let raw = gpu.backend.foreign().unwrap().raw_stream(stream).unwrap();

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cuda_core::{Device, Error, Result, Stream, Ticket};
+use cuda_core::{Device, Error, RecordedName, Result, Stream, Ticket};
 
 use crate::context::tree::{
     inline_root::InlineRoot, run_mode::RunMode, shared_context::SharedContext,
@@ -47,6 +47,15 @@ impl ExecutionContext {
         }
     }
 
+    /// Names the work that a recorded run takes until the guard is dropped. Returns `None` in other runs.
+    #[inline]
+    pub(crate) fn name_recorded(&self, name: &str) -> Option<RecordedName> {
+        match &self.0 {
+            Repr::Inline(root) => root.stream().name_recorded(name),
+            Repr::Shared(shared) => shared.root_data().stream.name_recorded(name),
+        }
+    }
+
     /// Enqueues work on this context's stream. The operation is complete only after that work is complete.
     ///
     /// # Errors
@@ -73,10 +82,10 @@ impl ExecutionContext {
     #[cold]
     pub(super) fn fault_of(contexts: &[ExecutionContext], error: Error) -> Error {
         let fault = || contexts.iter().find_map(|it| it.known_stream()?.fault());
-        match error {
+        error.map_root(|error| match error {
             Error::DeviceLost { .. } => fault().unwrap_or(error),
             error => error,
-        }
+        })
     }
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).

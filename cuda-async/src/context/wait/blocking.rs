@@ -14,10 +14,10 @@ impl ExecutionContext {
     /// Checks that steps may wait in this run.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`] if they may not.
-    pub(crate) fn may_wait(&self) -> Result<()> {
+    /// [`Error::NeedsHostData`] if they may not. It names `step`.
+    pub(crate) fn may_wait(&self, step: &'static str) -> Result<()> {
         match self.first_mode() {
-            RunMode::Detached => Err(Error::NeedsHostData),
+            RunMode::Detached => Err(Error::needs_host_data(step)),
             RunMode::Async | RunMode::Blocking => Ok(()),
         }
     }
@@ -26,10 +26,10 @@ impl ExecutionContext {
     /// sees neither the progress of another stream nor the end of a timeout.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`] if steps may not wait in this run. [`Error::Misuse`] inside a waker: the
+    /// [`Error::NeedsHostData`], which names `step`, if steps may not wait in this run. [`Error::Misuse`] inside a waker: the
     /// timer thread and the thread that delivers a device's notices could not wake themselves.
-    pub(crate) fn wait_by_wakers(&self, task: &Context<'_>) -> Result<()> {
-        self.may_wait()?;
+    pub(crate) fn wait_by_wakers(&self, step: &'static str, task: &Context<'_>) -> Result<()> {
+        self.may_wait(step)?;
         if self.mode() == RunMode::Blocking {
             if is_timer_thread() || self.device().delivers_here() {
                 return Err(misuse::blocks_in_waker());

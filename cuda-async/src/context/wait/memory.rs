@@ -76,7 +76,7 @@ impl ExecutionContext {
             let Some(max) = self.wait_for(&error) else { return Poll::Ready(Err(error)) };
             let first = wait.0.is_none();
             if first {
-                self.wait_by_wakers(task)?;
+                self.wait_by_wakers("wait_for_memory", task)?;
             }
             let waits = wait.0.get_or_insert_with(|| Box::new(Waits::new(self, max)));
             if waits.is_over() {

@@ -18,7 +18,7 @@ impl ExecutionContext {
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
         if self.mode() == RunMode::Detached {
-            return Poll::Ready(Err(Error::NeedsHostData));
+            return Poll::Ready(Err(Error::needs_host_data("to_host")));
         }
         ready!(self.poll_submission(landing.ticket().number, waiter, task))?;
         Poll::Ready(landing.try_take().unwrap_or(Err(Error::AlreadyEnded)))

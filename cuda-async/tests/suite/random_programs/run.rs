@@ -307,7 +307,9 @@ impl<'w> Machine<'w> {
         let given = match (ended, &expected) {
             (Ended::Cancelled, _) => return Ok(()),
             // A step waited for the host, or another run was polling the shared part.
-            (Ended::Failed(Error::NeedsHostData), _) if matches!(run.how, How::Detach { .. }) => {
+            (Ended::Failed(Error::NeedsHostData { .. }), _)
+                if matches!(run.how, How::Detach { .. }) =>
+            {
                 return Ok(());
             }
             (Ended::Panicked, Err(Fails)) => return Ok(()),

@@ -86,8 +86,9 @@ impl Module {
         };
         let shapes = entries.iter().map(shape).collect();
         let unloads = Arc::new(unloads);
-        device.core().modules.insert(id, Arc::downgrade(&unloads) as _, has_variables);
-        let (entries, log) = (entries.into(), log.into());
+        let (entries, log): (Arc<[EntryInfo]>, _) = (entries.into(), log.into());
+        let weak = Arc::downgrade(&unloads) as _;
+        device.core().modules.insert(id, weak, has_variables, entries.clone());
         let variables = Arc::new(Variables::new(variables));
         let parts = Parts { id, unloads, entries, log, shapes, variables };
         Self::with_parts(device, parts)

@@ -2,7 +2,7 @@
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::{
@@ -26,7 +26,8 @@ use crate::{
         timeline::Watermarks,
     },
     protocol::{
-        Access, AllocId, Error, GraphLaunch, HostBlock, NodeChange, Result, Ticket, Use, Work,
+        Access, AllocId, Error, FunctionId, GraphLaunch, HostBlock, Name, NodeChange, Result,
+        Ticket, Use, Work,
     },
     runtime::Pending,
     sync::Mutex,
@@ -40,6 +41,8 @@ pub struct Recording {
     device: Device,
     /// In an order in which they can run.
     pub(super) nodes: Vec<Node>,
+    /// The names of the kernels among the nodes.
+    pub(super) kernels: FxHashMap<FunctionId, Name>,
     accesses: Vec<Use>,
     /// Dropped before `kept`: executables name modules.
     state: Mutex<State>,
@@ -107,7 +110,7 @@ impl Stream {
     /// [`Error::Misuse`] if this is no stream of a recording or if that has ended.
     #[doc(hidden)]
     pub fn end_recording(&self) -> Result<Recording> {
-        let Some(recorder) = self.recorder() else {
+        let Some(recorder) = self.recorder().filter(|it| !it.is_plan()) else {
             let detail = "it belongs to no recording; end the stream that `start_recording` gave";
             return Err(Error::Misuse {
                 what: "the end of a recording".into(),
@@ -132,8 +135,8 @@ impl Stream {
         let bindings = Bindings::new(&kept.uploads);
         let instances = SmallVec::from_buf([Instance::first(set)]);
         let state = Mutex::new(State { bindings, instances });
-        let device = self.device().clone();
-        Ok(Recording { device, nodes, accesses, state, kept, temporary, named: memory })
+        let (device, kernels) = (self.device().clone(), recorded.kernels);
+        Ok(Recording { device, nodes, kernels, accesses, state, kept, temporary, named: memory })
     }
 }
 

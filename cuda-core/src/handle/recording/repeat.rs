@@ -12,6 +12,18 @@ use crate::{
 };
 
 impl Stream {
+    /// A stream of a new recording, for the body of a loop in the recording of this stream. It is a plan if this is one.
+    ///
+    /// # Errors
+    /// An error of the backend.
+    #[doc(hidden)]
+    pub fn start_body(&self) -> Result<Stream> {
+        match self.recorder() {
+            Some(recorder) if recorder.is_plan() => Ok(self.device().start_plan()),
+            _ => self.device().start_recording(),
+        }
+    }
+
     /// Records a loop: the work of `body` is repeated while `condition` is not 0, which the device reads before each pass.
     ///
     /// # Errors
@@ -49,7 +61,7 @@ impl Stream {
         };
         let mut operands = body.operands();
         operands.push(Operand::new(word, 0..CONDITION_BYTES, Access::Read));
-        let held = body.kept.clone();
-        self.record_loop(repeat, &operands, LoopResources { held, host_bytes })
+        let (held, kernels) = (body.kept.clone(), body.kernels.clone());
+        self.record_loop(repeat, &operands, LoopResources { held, kernels, host_bytes })
     }
 }

@@ -7,7 +7,7 @@ use crate::protocol::{AllocId, Control, Result, Ticket};
 
 impl Stream {
     /// Allocates memory in the order of this stream. Every stream of the device may use it immediately. The contents
-    /// are unspecified.
+    /// are unspecified. On a stream of a plan, the memory does not exist on the device.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
@@ -17,8 +17,11 @@ impl Stream {
         }
         let device = self.device().clone();
         let core = device.core();
-        core.reclaim_memory();
         let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
+        if self.is_recording() {
+            return Ok(Allocation::planned(device, id, bytes, self.last()));
+        }
+        core.reclaim_memory();
         core.charge.charge(charged)?;
         let allocate = |at: Ticket| {
             // SAFETY: the control frees, retires and unloads nothing.

@@ -22,8 +22,7 @@ pub struct Allocation {
     device: Device,
     id: AllocId,
     bytes: u64,
-    /// The module, if this is a variable. The memory is freed with the module.
-    module: Option<Arc<dyn Any + Send + Sync>>,
+    source: Source,
     pub(super) accesses: Accesses,
     /// Whether submissions that use it take turns: see `turns`.
     takes_turns: AtomicBool,
@@ -56,10 +55,20 @@ impl RecordingOwners {
     }
 }
 
+/// The origin of memory, which decides how it is freed.
+enum Source {
+    /// The pool of the device. The memory is freed after its last use.
+    Pool,
+    /// A variable of this module. The memory is freed with the module.
+    Variable { _module: Arc<dyn Any + Send + Sync> },
+    /// A plan. The memory does not exist on the device.
+    Plan,
+}
+
 impl Allocation {
     /// Memory from the pool of a device. `allocated` is the ticket of the allocation. At least one byte was charged.
     pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
-        Self::with_module(device, id, bytes, allocated, None)
+        Self::from(Source::Pool, device, id, bytes, allocated)
     }
 
     /// A variable of a module. Launches hold no handle of it, so submissions take turns. `named` comes after all earlier
@@ -71,17 +80,25 @@ impl Allocation {
         named: Ticket,
         module: Arc<dyn Any + Send + Sync>,
     ) -> Arc<Self> {
-        let variable = Self::with_module(device, id, bytes, named, Some(module));
+        let source = Source::Variable { _module: module };
+        let variable = Self::from(source, device, id, bytes, named);
         variable.take_turns();
         variable
     }
 
-    fn with_module(
+    /// Memory of a plan. It takes turns, so that every submission that names it is checked.
+    pub(super) fn planned(device: Device, id: AllocId, bytes: u64, at: Ticket) -> Arc<Self> {
+        let planned = Self::from(Source::Plan, device, id, bytes, at);
+        planned.take_turns();
+        planned
+    }
+
+    fn from(
+        source: Source,
         device: Device,
         id: AllocId,
         bytes: u64,
         allocated: Ticket,
-        module: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Arc<Self> {
         let accesses = Accesses::written(allocated);
         let (takes_turns, turn) = (AtomicBool::new(false), Mutex::new(()));
@@ -89,7 +106,7 @@ impl Allocation {
             device,
             id,
             bytes,
-            module,
+            source,
             accesses,
             takes_turns,
             turn,
@@ -134,7 +151,12 @@ impl Allocation {
 
     /// Whether this is a variable of a module.
     pub(crate) fn is_variable(&self) -> bool {
-        self.module.is_some()
+        matches!(self.source, Source::Variable { .. })
+    }
+
+    /// Whether this is memory of a plan, which does not exist on the device.
+    pub(super) fn is_planned(&self) -> bool {
+        matches!(self.source, Source::Plan)
     }
 
     /// Whether its submissions take turns. Relaxed: a conflicting use needs an exclusive borrow, which orders the mark
@@ -160,7 +182,7 @@ impl Retain for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.module.is_none() {
+        if matches!(self.source, Source::Pool) {
             let last_uses = self.accesses.last_uses();
             let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
             self.device.core().retire_allocation(freed);

@@ -26,6 +26,7 @@ mod credit;
 mod event;
 mod join;
 mod lending;
+mod naming;
 mod recorded_memory;
 mod recorder;
 mod sent;
@@ -40,6 +41,8 @@ pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
 pub use capture_pool::CapturePool;
 pub use event::Event;
+#[doc(hidden)]
+pub use naming::RecordedName;
 pub(crate) use recorded_memory::RecordedMemory;
 pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};

@@ -12,7 +12,11 @@ use super::{
 use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
-    protocol::{AllocId, Error, HostBlock, ModuleId, Repeat, Result, StreamId, Ticket, Work},
+    protocol::{
+        AllocId, EntryInfo, Error, FunctionId, HostBlock, ModuleId, Name, Repeat, Result, StreamId,
+        Ticket, Work,
+    },
+    runtime::Found,
     sync::Mutex,
 };
 
@@ -20,7 +24,11 @@ use crate::{
 pub const MAX_RECORDED_BYTES: usize = 1 << 30;
 
 /// The work of one recording so far. All its streams share it. `None` once the recording has ended.
-pub(crate) struct Recorder(Mutex<Option<RecordedWork>>);
+pub(crate) struct Recorder {
+    work: Mutex<Option<RecordedWork>>,
+    /// Whether the work is only looked at and never replayed.
+    is_plan: bool,
+}
 
 /// Recorded work and its resources.
 #[derive(Default)]
@@ -30,6 +38,8 @@ pub(crate) struct RecordedWork {
     pub(crate) memory: FxHashMap<AllocId, Arc<Allocation>>,
     /// The modules of the launches.
     pub(crate) modules: FxHashMap<ModuleId, Arc<dyn Any + Send + Sync>>,
+    /// The names of the kernels that are launched.
+    pub(crate) kernels: FxHashMap<FunctionId, Name>,
     /// By node.
     pub(crate) uploads: FxHashMap<u32, UploadSource>,
     host_bytes: usize,
@@ -59,6 +69,8 @@ impl UploadSource {
 /// The resources of the body of a loop.
 pub(crate) struct LoopResources {
     pub(crate) held: Arc<dyn Any + Send + Sync>,
+    /// The names of its kernels.
+    pub(crate) kernels: FxHashMap<FunctionId, Name>,
     /// The bytes of host memory among them.
     pub(crate) host_bytes: usize,
 }
@@ -75,7 +87,29 @@ pub(crate) trait UploadSlot: Send + Sync {
 impl Recorder {
     /// `pool` has the memory that is allocated on streams of the recording.
     pub(crate) fn new(pool: Option<Arc<CapturePool>>) -> Self {
-        Self(Mutex::new(Some(RecordedWork { pool, ..RecordedWork::default() })))
+        let work = RecordedWork { pool, ..RecordedWork::default() };
+        Self { work: Mutex::new(Some(work)), is_plan: false }
+    }
+
+    /// The recorder of a plan, whose memory does not exist.
+    pub(crate) fn of_plan() -> Self {
+        Self { is_plan: true, ..Self::new(None) }
+    }
+
+    pub(crate) fn is_plan(&self) -> bool {
+        self.is_plan
+    }
+
+    /// Begins a named operation. Returns its key, or `None` if the recording has ended.
+    pub(super) fn begin_name(&self, name: &str) -> Option<u64> {
+        Some(self.work.lock().as_mut()?.plan.names.begin(name))
+    }
+
+    /// Ends a named operation.
+    pub(super) fn end_name(&self, key: u64) {
+        if let Some(work) = self.work.lock().as_mut() {
+            work.plan.names.end(key);
+        }
     }
 
     /// Ends the recording.
@@ -83,7 +117,7 @@ impl Recorder {
     /// # Errors
     /// [`Error::Misuse`] if it has ended.
     pub(crate) fn end(&self) -> Result<RecordedWork> {
-        self.0.lock().take().ok_or_else(ended)
+        self.work.lock().take().ok_or_else(ended)
     }
 
     /// Allocates memory for the recording: idle memory of its pool, or new memory from `allocate`.
@@ -96,10 +130,10 @@ impl Recorder {
         bytes: u64,
         allocate: impl FnOnce() -> Result<Arc<Allocation>>,
     ) -> Result<Arc<Allocation>> {
-        let pool = self.0.lock().as_ref().and_then(|recorded| recorded.pool.clone());
+        let pool = self.work.lock().as_ref().and_then(|recorded| recorded.pool.clone());
         let idle = pool.map(|pool| pool.take(bytes, |it| it.device() == device)).transpose()?;
         let memory = idle.flatten().map_or_else(allocate, Ok)?;
-        if let Some(recorded) = &mut *self.0.lock() {
+        if let Some(recorded) = &mut *self.work.lock() {
             recorded.allocated.push(memory.id());
         }
         Ok(memory)
@@ -118,10 +152,10 @@ impl Recorder {
         operands: &[Operand<'_>],
         source: Option<UploadSource>,
     ) -> Result<u64> {
-        let mut recorded = self.0.lock();
+        let mut recorded = self.work.lock();
         let recorded = recorded.as_mut().ok_or_else(ended)?;
         match work {
-            Work::Download { .. } => return Err(Error::NeedsHostData),
+            Work::Download { .. } => return Err(Error::needs_host_data("to_host")),
             Work::Send { .. } => {
                 let what = "a copy to another device inside a recording";
                 return Err(Error::unsupported(what, &device.info().address));
@@ -133,7 +167,9 @@ impl Recorder {
         let bytes = source.as_ref().map_or(0, |it| it.lease.host_bytes());
         let node = recorded.plan.next();
         let number = recorded.push(stream, work, operands, in_order, bytes)?;
-        recorded.modules.extend(module.map(|it| (it.id, it.held)));
+        if let Some(module) = module {
+            recorded.keep(module);
+        }
         recorded.uploads.extend(source.map(|source| (node, source)));
         Ok(number)
     }
@@ -143,19 +179,25 @@ impl Recorder {
         &self,
         device: &Device,
         stream: StreamId,
-        repeat: Repeat,
+        mut repeat: Repeat,
         operands: &[Operand<'_>],
         kept: LoopResources,
     ) -> Result<u64> {
-        let mut recorded = self.0.lock();
+        let mut recorded = self.work.lock();
         let recorded = recorded.as_mut().ok_or_else(ended)?;
         let mut in_order = false;
         for node in &repeat.body.nodes {
             in_order |= module_of(device, &node.work)?.is_some_and(|it| it.has_variables);
         }
+        if let (Some(outer), Some(body)) =
+            (recorded.plan.names.current(), Arc::get_mut(&mut repeat.body))
+        {
+            body.nodes.iter_mut().for_each(|it| it.name = Some(inside(outer, it.name.as_deref())));
+        }
         let work = Work::Repeat(repeat);
         let number = recorded.push(stream, &work, operands, in_order, kept.host_bytes)?;
         recorded.others.push(kept.held);
+        recorded.kernels.extend(kept.kernels);
         Ok(number)
     }
 
@@ -164,7 +206,7 @@ impl Recorder {
     /// # Errors
     /// As [`append`](Self::append).
     pub(super) fn join(&self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
-        self.0.lock().as_mut().ok_or_else(ended)?.plan.join(stream, tickets)
+        self.work.lock().as_mut().ok_or_else(ended)?.plan.join(stream, tickets)
     }
 }
 
@@ -188,6 +230,15 @@ impl RecordedWork {
         Ok(number)
     }
 
+    fn keep(&mut self, launched: LaunchModule) {
+        let LaunchModule { function, held, entries, .. } = launched;
+        self.modules.insert(function.module, held);
+        let entry = entries.get(function.entry as usize);
+        if let Some(entry) = entry {
+            self.kernels.entry(function).or_insert_with(|| entry.name.as_str().into());
+        }
+    }
+
     fn check_room(&self, bytes: usize) -> Result<()> {
         if self.host_bytes.saturating_add(bytes) <= MAX_RECORDED_BYTES {
             return Ok(());
@@ -200,20 +251,26 @@ impl RecordedWork {
     }
 }
 
+/// The name of a node inside a loop.
+fn inside(outer: &Name, inner: Option<&str>) -> Name {
+    inner.map_or_else(|| outer.clone(), |inner| format!("{outer}/{inner}").into())
+}
+
 /// The module of a launch.
 struct LaunchModule {
-    id: ModuleId,
+    function: FunctionId,
     held: Arc<dyn Any + Send + Sync>,
     has_variables: bool,
+    entries: Arc<[EntryInfo]>,
 }
 
 fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
     let Work::Launch(launch) = work else { return Ok(None) };
-    let id = launch.function.module;
+    let function = launch.function;
     // The launch has a handle of the kernel, so the module is loaded.
-    let found = device.core().modules.find(id);
-    let (held, has_variables) = found.ok_or_else(unloaded)?;
-    Ok(Some(LaunchModule { id, held, has_variables }))
+    let found = device.core().modules.find(function.module).ok_or_else(unloaded)?;
+    let Found { held, has_variables, entries } = found;
+    Ok(Some(LaunchModule { function, held, has_variables, entries }))
 }
 
 #[cold]

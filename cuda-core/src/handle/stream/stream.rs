@@ -32,8 +32,8 @@ struct Shared {
 /// The parts of a stream of a recording. The backend has no such stream.
 struct RecordingParts {
     recorder: Arc<Recorder>,
-    /// The live stream on which memory is allocated.
-    home: Stream,
+    /// The live stream on which memory is allocated. Absent in a plan, whose memory does not exist.
+    home: Option<Stream>,
 }
 
 /// The action on a stream when its last handle is dropped.
@@ -56,9 +56,17 @@ impl Stream {
 
     /// A stream of a recording, which allocates on `home`.
     pub(crate) fn recording(home: Stream, recorder: Arc<Recorder>) -> Self {
-        let device = home.device().clone();
+        Self::recorded(home.device().clone(), Some(home), recorder)
+    }
+
+    /// A stream of a plan, whose memory does not exist.
+    pub(crate) fn planning(device: Device, recorder: Arc<Recorder>) -> Self {
+        Self::recorded(device, None, recorder)
+    }
+
+    fn recorded(device: Device, home: Option<Stream>, recorder: Arc<Recorder>) -> Self {
         let id = StreamId(device.core().next_id());
-        let timeline = Timeline::new(id, home.priority(), true);
+        let timeline = Timeline::new(id, home.as_ref().map_or(0, Stream::priority), true);
         let recording = Some(RecordingParts { recorder, home });
         Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recording })
     }
@@ -72,7 +80,7 @@ impl Stream {
     pub fn lend_branch(&self) -> Result<Stream> {
         match &self.shared.recording {
             Some(RecordingParts { recorder, home }) => {
-                Ok(Self::recording(home.clone(), recorder.clone()))
+                Ok(Self::recorded(self.device().clone(), home.clone(), recorder.clone()))
             }
             None => self.device().lend_stream(self.priority()),
         }
@@ -91,9 +99,9 @@ impl Stream {
         self.shared.recording.as_ref().map(|recording| &recording.recorder)
     }
 
-    /// The live stream that memory comes from, if this is a stream of a recording.
+    /// The live stream that memory comes from, if this is a stream of a recording that runs.
     pub(super) fn home(&self) -> Option<&Stream> {
-        self.shared.recording.as_ref().map(|recording| &recording.home)
+        self.shared.recording.as_ref().and_then(|recording| recording.home.as_ref())
     }
 
     #[inline]
@@ -160,7 +168,7 @@ impl Stream {
     /// The error that lost the device.
     pub fn query(&self) -> Result<bool> {
         if self.is_recording() {
-            return Err(Error::NeedsHostData);
+            return Err(Error::needs_host_data("a query of the stream"));
         }
         let last = self.timeline().published();
         self.device().core().query(self.timeline())?;

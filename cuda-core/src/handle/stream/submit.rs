@@ -87,6 +87,9 @@ impl Stream {
         keep: Option<Keep>,
         host: Option<&Arc<HostBlock>>,
     ) -> Result<Ticket> {
+        if operands.iter().any(|it| it.allocation.is_planned()) && !self.is_plan() {
+            return Err(planned_memory());
+        }
         let mut marks = self.timeline().order.lock();
         let Some(recorder) = self.recorder() else {
             let turns = Turns::of_operands(operands);
@@ -264,11 +267,15 @@ impl Stream {
         }
     }
 
+    fn is_plan(&self) -> bool {
+        self.recorder().is_some_and(|it| it.is_plan())
+    }
+
     /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once. Called
     /// with the order lock held.
     fn publish_recorded(&self, number: u64) -> Ticket {
         let ticket = Ticket { stream: self.id(), number };
-        self.progress().fail(number, Error::NeedsHostData);
+        self.progress().fail(number, Error::needs_host_data("a wait for recorded work"));
         drop(self.progress().advance(number));
         self.publish(ticket);
         ticket
@@ -333,6 +340,13 @@ impl Stream {
 #[inline]
 fn blocks(host: Option<&Arc<HostBlock>>) -> &[Arc<HostBlock>] {
     host.map_or(&[], std::slice::from_ref)
+}
+
+#[cold]
+fn planned_memory() -> Error {
+    let detail =
+        "it was allocated by a plan and does not exist on the device; allocate outside of the plan";
+    Error::Misuse { what: "a buffer".into(), detail: detail.into() }
 }
 
 /// The accesses that a submission has displaced from the histories of its operands.

@@ -1,0 +1,247 @@
+//! `Profile`: the device time of every node of a graph.
+
+use std::{
+    fmt,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use cuda_core::{DeviceBuffer, Error, Landing, PinnedBuffer, Pinning, Recording, Result, Waiter};
+
+use crate::{
+    context::{Credit, ExecutionContext},
+    graph::{
+        cuda_graph::CudaGraph,
+        plan::{Plan, PlanNode, PlanWork, duration, padded, printable, title},
+    },
+    op::{Live, Op, Submit},
+};
+
+/// The number of nodes that one poll submits before it yields to the executor.
+const NODES_PER_POLL: usize = 64;
+
+/// The device time of every node of a graph: the output of [`CudaGraph::profile`]. `{profile}` prints a table, slowest node
+/// first.
+///
+/// ```
+/// use cuda_async::prelude::*;
+/// let graph = zeros::<u32>(4).named("clear").graph()?;
+/// let profile = graph.profile().sync()?;
+/// assert!(profile.to_string().starts_with("profile: 1 nodes, "));
+/// assert_eq!(Some(profile.total()), profile.plan().nodes()[0].time());
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    plan: Plan,
+}
+
+impl Profile {
+    /// Returns the plan of the graph. Each node has a [time](PlanNode::time), which drawings show.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let graph = zeros::<u32>(4).named("clear").graph()?;
+    /// let profile = graph.profile().sync()?;
+    /// assert!(profile.plan().to_svg().contains(" us</text>"));
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the sum of the times. A launch of the graph may take less, because branches run at the same time.
+    pub fn total(&self) -> Duration {
+        self.plan.nodes().iter().filter_map(PlanNode::time).sum()
+    }
+
+    /// Returns the nodes with their index in the plan, slowest first. Nodes of equal time are in the order of the plan.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let graph = zip!(zeros::<u8>(4), zeros::<u8>(8)).graph()?;
+    /// let profile = graph.profile().sync()?;
+    /// let slowest = profile.by_time()[0].1;
+    /// assert_eq!(profile.by_time().len(), 3); // two fills and the join of the branches
+    /// assert!(slowest.time() <= Some(profile.total()));
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    pub fn by_time(&self) -> Vec<(usize, &PlanNode)> {
+        let mut nodes: Vec<_> = self.plan.nodes().iter().enumerate().collect();
+        nodes.sort_by_key(|(_, node)| std::cmp::Reverse(node.time()));
+        nodes
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        write!(f, "profile: {} nodes, {} in sequence", self.plan.len(), duration(total))?;
+        for (index, node) in self.by_time() {
+            let time = node.time().unwrap_or_default();
+            let share = 100.0 * time.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
+            let (time, name) = (duration(time), printable(node.name().unwrap_or_default()));
+            let work = padded(&title(node.work()), 24);
+            let line = format!("{time:>12} {share:5.1} %  #{index:<5} {work} {name}");
+            write!(f, "\n{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl<T> CudaGraph<T> {
+    /// Returns the nodes of the graph, their order and their names.
+    ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// let graph = zeros::<u32>(4).then(|x| fill(x, 7)).graph()?;
+    /// assert_eq!(graph.plan().len(), graph.len());
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    pub fn plan(&self) -> Plan {
+        Plan::from(self.recording())
+    }
+
+    /// Returns an operation that runs the nodes of the graph one after the other and measures the device time of each. It
+    /// has the effects of a [launch](CudaGraph::launch).
+    ///
+    /// The time of a node includes that of a timestamp, so it means little for nodes of a few microseconds. Work of other streams
+    /// may run between the nodes, and counts. Nodes that only join branches run nothing and take no time.
+    ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// let clear = zeros::<u32>(1 << 16).named("clear");
+    /// let graph = clear.then(|x| fill(x, 7).named("set")).graph()?;
+    /// let profile = graph.profile().sync()?;
+    /// println!("{profile}");
+    /// let names: Vec<_> = profile.plan().nodes().iter().map(|node| node.name()).collect();
+    /// assert_eq!(names, [Some("clear"), Some("set")]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] on a stream of another device. [`Error::NeedsHostData`] in
+    /// [`async_on`](crate::DeviceOp::async_on) and inside a recording. [`Error::Unsupported`] on a device without a clock, or
+    /// for loops on a device that repeats work only in graphs.
+    pub fn profile(&self) -> Op<ProfileGraph<T>>
+    where
+        T: Send + Sync,
+    {
+        let plan = self.plan();
+        let state = State::Idle { plan, credit: Credit::new() };
+        Op::new(ProfileGraph { graph: self.clone(), state: Live::new(state) })
+    }
+}
+
+/// The steps of [`CudaGraph::profile`].
+pub struct ProfileGraph<T> {
+    graph: CudaGraph<T>,
+    state: Live<State>,
+}
+
+enum State {
+    Idle {
+        plan: Plan,
+        credit: Credit,
+    },
+    /// `times` has the begin and the end of every node, except of joins.
+    Running {
+        plan: Plan,
+        credit: Credit,
+        times: DeviceBuffer<u64>,
+        /// The next node.
+        next: usize,
+        /// The number of timestamps so far.
+        stamps: usize,
+    },
+    Pinning(Plan, DeviceBuffer<u64>, Option<Pinning<u64>>),
+    Reading(Plan, Landing<u64>, Option<Waiter>),
+}
+
+impl<T: Send + Sync> Submit for ProfileGraph<T> {
+    type Output = Profile;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Profile>> {
+        loop {
+            match self.state.get()? {
+                State::Idle { plan, credit } => {
+                    cx.may_wait("profile")?;
+                    ready!(cx.poll_credit(credit, task))?;
+                    let (plan, credit) = (std::mem::take(plan), std::mem::take(credit));
+                    let times = begin(&plan, cx)?;
+                    self.state.set(State::Running { plan, credit, times, next: 0, stamps: 1 });
+                }
+                State::Running { plan, credit, times, next, stamps } => {
+                    let recording = self.graph.recording();
+                    while let Some(node) = plan.nodes().get(*next) {
+                        if *node.work() != PlanWork::Join {
+                            ready!(cx.poll_credit(credit, task))?;
+                            run_node(recording, *next, times, *stamps, cx)?;
+                            *stamps += 1;
+                        }
+                        *next += 1;
+                        if next.is_multiple_of(NODES_PER_POLL) && cx.yield_now(task) {
+                            return Poll::Pending;
+                        }
+                    }
+                    let State::Running { plan, times, .. } = self.state.take()? else {
+                        return ended();
+                    };
+                    self.state.set(State::Pinning(plan, times, None));
+                }
+                State::Pinning(_, times, pinning) => {
+                    let host = ready!(cx.poll_pinned(pinning, times.len(), task))?;
+                    let landing = cx.enqueue(|stream| times.as_slice().download(stream, host))?;
+                    let State::Pinning(plan, ..) = self.state.take()? else { return ended() };
+                    self.state.set(State::Reading(plan, landing, None));
+                }
+                State::Reading(_, landing, waiter) => {
+                    let stamps = ready!(cx.poll_landing(landing, waiter, task))?;
+                    let State::Reading(plan, ..) = self.state.take()? else { return ended() };
+                    let times = times_of(&plan, &stamps);
+                    return Poll::Ready(Ok(Profile { plan: plan.with_times(&times) }));
+                }
+            }
+        }
+    }
+}
+
+/// Makes room for the timestamps, and writes the first.
+fn begin(plan: &Plan, cx: &ExecutionContext) -> Result<DeviceBuffer<u64>> {
+    let measured = plan.nodes().iter().filter(|node| *node.work() != PlanWork::Join).count();
+    cx.enqueue(|stream| {
+        let mut times = DeviceBuffer::uninitialised(stream, measured + 1)?;
+        times.as_slice_mut().timestamp(stream)?;
+        Ok(times)
+    })
+}
+
+/// Submits a node, and a timestamp behind it.
+fn run_node(
+    recording: &Recording,
+    node: usize,
+    times: &mut DeviceBuffer<u64>,
+    stamp: usize,
+    cx: &ExecutionContext,
+) -> Result<()> {
+    cx.enqueue(|stream| recording.replay_in_order(stream, [node]))?;
+    cx.enqueue(|stream| times.slice_mut(stamp..)?.timestamp(stream)).map(drop)
+}
+
+/// The time of every node. A join takes none.
+fn times_of(plan: &Plan, stamps: &PinnedBuffer<u64>) -> Vec<Duration> {
+    let mut between = stamps.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let time = |node: &PlanNode| match node.work() {
+        PlanWork::Join => Duration::ZERO,
+        _ => Duration::from_nanos(between.next().unwrap_or(0)),
+    };
+    plan.nodes().iter().map(time).collect()
+}
+
+fn ended<T>() -> Poll<Result<T>> {
+    Poll::Ready(Err(Error::AlreadyEnded))
+}

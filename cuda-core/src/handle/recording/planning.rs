@@ -1,0 +1,40 @@
+//! Plans: recordings that never run, for a look at the work of an operation.
+//!
+//! Memory that is allocated on a stream of a plan is *planned*: it has an id and a size, and the device has none of it.
+//! Submissions of other streams that name planned memory are errors.
+
+use std::sync::Arc;
+
+use super::nodes::{RecordedNode, described};
+use crate::{
+    handle::{
+        device::Device,
+        stream::{Recorder, Stream},
+    },
+    protocol::{Error, Result},
+};
+
+impl Device {
+    /// Returns a stream of a new plan. Work that is submitted to it is recorded, and can only be
+    /// [looked at](Stream::end_plan). Memory that is allocated on it does not exist on the device.
+    #[doc(hidden)]
+    pub fn start_plan(&self) -> Stream {
+        Stream::planning(self.clone(), Arc::new(Recorder::of_plan()))
+    }
+}
+
+impl Stream {
+    /// Ends the plan of this stream and returns its nodes, in an order in which they can run.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if this is no stream of a plan or if that has ended.
+    #[doc(hidden)]
+    pub fn end_plan(&self) -> Result<Vec<RecordedNode>> {
+        let Some(recorder) = self.recorder().filter(|it| it.is_plan()) else {
+            let detail = "it belongs to no plan; end the stream that `start_plan` gave";
+            return Err(Error::Misuse { what: "the end of a plan".into(), detail: detail.into() });
+        };
+        let recorded = recorder.end()?;
+        Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))
+    }
+}
