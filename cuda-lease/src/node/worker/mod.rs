@@ -14,6 +14,7 @@
 //! block is reused only when the backend has reported its submission complete.
 
 mod engine;
+mod graphs;
 mod held;
 pub mod jobs;
 mod messages;
