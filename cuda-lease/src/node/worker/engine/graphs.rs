@@ -64,7 +64,7 @@ impl Engine {
     ) -> Result<(), SessionError> {
         let nodes = decode_nodes(content)?;
         let prepared = prepare(&nodes, &*self.backend, &state.graphs.quota);
-        state.graphs.prepared(id, prepared, &self.backend.info().address);
+        state.graphs.prepared(id, prepared);
         self.answer_graph_queries(state);
         Ok(())
     }

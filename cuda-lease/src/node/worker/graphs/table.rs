@@ -8,10 +8,7 @@ use std::{
     },
 };
 
-use cuda_core::{
-    Error,
-    protocol::{GraphId, Status},
-};
+use cuda_core::{Error, protocol::GraphId};
 use rustc_hash::FxHashMap;
 
 use super::{GRAPH_LIMIT, GRAPH_MEMORY, record::Record, work::Prepared};
@@ -109,32 +106,19 @@ impl Graphs {
         self.states.get(&id).is_some_and(expected)
     }
 
-    /// The nodes of a graph are there, or it is refused. One beyond [`GRAPH_LIMIT`] is refused.
+    /// The nodes of a graph are there, or it is refused.
     pub(in crate::node::worker) fn prepared(
         &mut self,
         id: GraphId,
         prepared: Result<Prepared, Error>,
-        address: &str,
     ) {
         match prepared {
             Err(error) => self.refuse(id, error, None),
-            Ok(_) if self.in_use() >= GRAPH_LIMIT => self.refuse(id, too_many(address), None),
             Ok(prepared) => {
                 self.waiting.push(id);
                 self.states.insert(id, State::Waiting(Box::new(prepared)));
             }
         }
-    }
-
-    /// The number of graphs whose nodes hold memory.
-    fn in_use(&self) -> usize {
-        let holds = |it: &&State| {
-            matches!(
-                it,
-                State::Waiting(_) | State::Created { .. } | State::Refused { record: Some(_), .. }
-            )
-        };
-        self.states.values().filter(holds).count()
     }
 
     /// Whether a graph waits for its memory or its modules.
@@ -261,13 +245,5 @@ fn unknown(id: GraphId) -> Error {
     Error::OutOfRange {
         what: format!("graph {}", id.0).into(),
         detail: "the lease has no such graph; create it first".into(),
-    }
-}
-
-fn too_many(address: &str) -> Error {
-    Error::Remote {
-        address: address.to_owned(),
-        status: Status::CapacityExceeded,
-        detail: format!("more than {GRAPH_LIMIT} graphs exist on the lease; drop graphs"),
     }
 }

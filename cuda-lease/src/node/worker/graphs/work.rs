@@ -10,11 +10,17 @@ use cuda_core::{
     },
 };
 
-use super::record::{Memory, NodeAccess, Record, hull};
+use super::{
+    GRAPH_LIMIT, GRAPH_MEMORY,
+    record::{Memory, NodeAccess, Record, hull},
+};
 use crate::{
     node::worker::quota::{Charge, Quota},
     wire::{Change, Node, NodeWork, Step},
 };
+
+/// The least bytes that a graph is charged. This limits the number of graphs.
+const GRAPH_BYTES: u64 = GRAPH_MEMORY / GRAPH_LIMIT as u64;
 
 /// The bytes that a node is charged, besides those of its parameters, operands and uploads.
 const NODE_BYTES: u64 = 1024;
@@ -48,7 +54,7 @@ pub(in crate::node::worker) fn prepare(
 ) -> Result<Prepared> {
     let mut size = Size::default();
     nodes.iter().for_each(|it| size.add(it));
-    let charge = charge(size.charged, backend, quota)?;
+    let charge = charge(size.charged.max(GRAPH_BYTES), backend, quota)?;
     let mut builder = Builder::new(&size, backend)?;
     let graph = builder.graph(nodes);
     let accesses = graph.nodes.iter().map(|it| NodeAccess::of(&it.work)).collect();

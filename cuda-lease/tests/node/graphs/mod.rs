@@ -1,0 +1,7 @@
+//! Graphs over a lease.
+
+mod hostile;
+mod launches;
+mod loops;
+mod recording;
+mod session;
