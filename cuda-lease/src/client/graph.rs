@@ -108,3 +108,71 @@ fn check_length(content: Vec<u8>, address: &str) -> Result<Vec<u8>> {
     );
     Err(Error::unsupported(what, address))
 }
+
+#[cfg(test)]
+mod tests {
+    use cuda_core::protocol::{AllocId, GraphNode, Region};
+
+    use super::*;
+    use crate::wire::{decode_changes, decode_nodes};
+
+    fn upload(block: &HostBlock, offset: u64) -> Work<'static> {
+        let from = HostRegion { block: block.id(), offset };
+        Work::Upload { from, to: Region { alloc: AllocId(1), offset: 8 }, bytes: 4 }
+    }
+
+    fn blocks() -> Vec<Arc<HostBlock>> {
+        let block = |first: u8| {
+            let mut block = HostBlock::heap(8).unwrap();
+            let bytes: Vec<u8> = (first..first + 8).collect();
+            block.bytes_mut().copy_from_slice(&bytes);
+            Arc::new(block)
+        };
+        vec![block(10), block(20)]
+    }
+
+    #[test]
+    fn uploads_carry_the_bytes_of_their_blocks() {
+        let host = blocks();
+        let work = upload(&host[1], 2);
+        let node = GraphNode { work: work.clone(), after: Vec::new(), name: Some("up".into()) };
+        let graph = Graph { nodes: vec![node], host: host.clone() };
+        let step =
+            Step::Write { to: Region { alloc: AllocId(1), offset: 8 }, bytes: &[22, 23, 24, 25] };
+        let content = nodes_content(&graph, "test").unwrap();
+        let expected =
+            Node { work: NodeWork::Step(step.clone()), after: Vec::new(), name: Some("up".into()) };
+        assert_eq!(decode_nodes(&content).unwrap(), [expected]);
+        let content = changes_content(&[NodeChange { node: 3, work }], &host, "test").unwrap();
+        assert_eq!(decode_changes(&content).unwrap(), [Change { node: 3, step }]);
+    }
+
+    #[test]
+    fn uploads_outside_their_blocks_are_refused() {
+        let host = blocks();
+        for (offset, beside) in [(5, &host[..]), (u64::MAX, &host[..]), (0, &host[1..])] {
+            let change = NodeChange { node: 0, work: upload(&host[0], offset) };
+            let refused = changes_content(&[change], beside, "test");
+            assert!(matches!(refused, Err(Error::OutOfRange { .. })), "{offset}");
+        }
+    }
+
+    #[test]
+    fn graph_beyond_the_limits_of_a_lease_is_unsupported() {
+        let join = GraphNode { work: Work::Join, after: Vec::new(), name: None };
+        let condition = Region { alloc: AllocId(1), offset: 0 };
+        let graph = |nodes| Graph { nodes, host: Vec::new() };
+        let nested = |times| {
+            (0..times).fold(join.clone(), |node, _| {
+                let body = Arc::new(graph(vec![node]));
+                let work = Work::Repeat(Repeat { condition, body, uses: [].into() });
+                GraphNode { work, ..join.clone() }
+            })
+        };
+        let is_supported = |node| nodes_content(&graph(vec![node]), "test").is_ok();
+        assert!(is_supported(nested(LOOP_DEPTH)) && !is_supported(nested(LOOP_DEPTH + 1)));
+        let many = |count| nodes_content(&graph(vec![join.clone(); count]), "test");
+        assert!(many(GRAPH_NODES).is_ok());
+        assert!(matches!(many(GRAPH_NODES + 1), Err(Error::Unsupported { .. })));
+    }
+}

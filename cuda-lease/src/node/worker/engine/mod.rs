@@ -5,6 +5,8 @@
 //! `objects` are the data.
 
 mod copies;
+#[cfg(test)]
+mod graph_tests;
 mod graphs;
 mod hold;
 mod objects;
