@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     transport,
-    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, opcode},
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, features, opcode},
 };
 
 /// The time within which a lost connection is resumed if the user states no other.
@@ -248,7 +248,7 @@ impl Driver {
             current,
             renewal: Renewal::new(f64::from(jitter) / 255.0),
         };
-        let features = control.features & granted.features.unwrap_or(0);
+        let features = features::usable(control.features, granted.features);
         let opened = Opened { granted, features, link, connection: connection_of_user };
         Ok((driver, (connection, control), opened))
     }

@@ -47,7 +47,7 @@ impl ControlStream {
         hello.encode(&mut body);
         let reply = control.ask(Hello::OPCODE, &body).await?;
         let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
-        control.features = Welcome::decode(&reply)?.features & features::ALL;
+        control.features = Welcome::decode(&reply)?.features;
         Ok(control)
     }
 

@@ -52,7 +52,7 @@ unsafe impl Provider for LeaseProvider {
         capabilities.host_bytes_in_flight = granted.limits.host_bytes_in_flight;
         capabilities.ordered_visibility = false;
         capabilities.graphs = features & features::GRAPHS != 0;
-        capabilities.loops = capabilities.graphs && features & features::LOOPS != 0;
+        capabilities.loops = features & features::LOOPS != 0;
         *self.opened.lock() = Some((connection.clone(), link.clone()));
         Ok(Arc::new(LeaseBackend { info, capabilities, link, _connection: connection }))
     }

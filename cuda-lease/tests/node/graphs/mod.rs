@@ -1,5 +1,6 @@
 //! Graphs over a lease.
 
+mod features;
 mod hostile;
 mod launches;
 mod loops;
