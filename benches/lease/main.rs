@@ -1,4 +1,4 @@
-//! Compares a leased device with the same device opened locally: a stream of launches, a pipeline, copies, and the time
+//! Compares a leased device with the same device opened locally: a stream of launches, a pipeline, graphs, copies, and the time
 //! from the request of a lease to its first result.
 //!
 //! `cargo bench -p benches --bench lease [-- cpu|cuda] [HOST:PORT]`. With an address the node is the `cuda-node` that
@@ -16,7 +16,9 @@ use std::{
 
 use benches::{Effort, Place, Way, done, report, section};
 use cuda_async::{
-    Device, DeviceBuffer, Function, LaunchConfig, Result, Stream, iterate,
+    Device, DeviceBuffer, Function, LaunchConfig, Result, Stream,
+    graph::CudaGraph,
+    iterate,
     kernel::LaunchOp,
     launch,
     memory::{to_pinned, upload_into},
@@ -34,6 +36,9 @@ const LEN: usize = 2048;
 
 /// Launches of the stream of launches.
 const MANY: usize = 20_000;
+
+/// Replays of the stream of replays.
+const REPLAYS: usize = 50;
 
 /// The largest datagram of a lease, as in `cuda_lease`'s `transport`.
 const DATAGRAM: u16 = 6500;
@@ -71,6 +76,16 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let pipeline = |side: &Side| done(side.pipeline());
     report("upload, 100 launches, read-back", both(&local, &leased, pipeline), PIPELINE);
     report("one launch, waited for", both(&local, &leased, move |it| chain(it, 1)), PIPELINE);
+
+    section("Graphs of 100 launches", &["us", "to the first"]);
+    for len in [LEN, 16 * LEN] {
+        let graphs = (Replay::new(&local, len)?, Replay::new(&leased, len)?);
+        for (count, what) in [(1, "one replay, waited for"), (REPLAYS, "a stream of replays")] {
+            let near = Way::new("local", || done(graphs.0.run(count)));
+            let ours = Way::new("leased", || done(graphs.1.run(count)));
+            report(&format!("{what}, kernels of {len} elements"), vec![near, ours], STREAM);
+        }
+    }
 
     section("Copies", &["us", "to the first"]);
     let bulk = (Bulk::new(&local)?, Bulk::new(&leased)?);
@@ -170,6 +185,39 @@ impl Side {
         let read = op.sync_on(&self.stream)?;
         assert_eq!(read, self.data);
         Ok(())
+    }
+}
+
+/// A graph of 100 launches of one kernel.
+struct Replay<'a> {
+    stream: &'a Stream,
+    graph: CudaGraph<DeviceBuffer<f32>>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(side: &'a Side, len: usize) -> Result<Self> {
+        let (scale, config) = (side.scale.clone(), LaunchConfig::for_num_elems(len));
+        let x = h2d(vec![1.0; len]).sync_on(&side.stream)?;
+        let mut op = value(x).boxed();
+        for _ in 0..100 {
+            let scale = scale.clone();
+            // SAFETY: reads and writes `x`, of `len` elements.
+            op = op
+                .then(move |x| unsafe { launch(&scale, config, (x, 1.0f32, len as u32)) })
+                .boxed();
+        }
+        let graph = op.graph_on(&side.stream)?;
+        graph.upload()?;
+        Ok(Self { stream: &side.stream, graph })
+    }
+
+    /// Launches the graph again and again, and waits for the last launch.
+    fn run(&self, count: usize) -> Result<()> {
+        for _ in 1..count {
+            // SAFETY: the output is not used.
+            drop(unsafe { self.graph.launch().async_on(self.stream) }?);
+        }
+        self.graph.launch().sync_on(self.stream).map(drop)
     }
 }
 

@@ -8,13 +8,15 @@ use std::{fmt::Write, path::PathBuf};
 use cuda_core::{
     Access, Error, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, Launch, ModuleId, Pattern, Region, Relocation, Status, StreamId,
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, Status,
+        StreamId,
     },
 };
 use cuda_lease::wire::{
-    Ack, Allocate, Attach, Attached, Chunk, Command, Event, Exclusivity, Free, Hello, ImageKind,
-    Inventory, Lane, PutBlob, Query, Refused, Renew, Renewed, Step, Submit, Submitted, TransferId,
-    VERSION, Welcome, frames_in, put_frame,
+    Ack, Allocate, Attach, Attached, Change, Chunk, Command, Content, Event, Exclusivity, Free,
+    Hello, ImageKind, Inventory, Lane, Node, NodeWork, PutBlob, Query, Refused, Renew, Renewed,
+    Step, Submit, Submitted, TransferId, VERSION, Welcome, decode_nodes, encode_changes,
+    encode_nodes, frames_in, put_frame,
 };
 
 /// The epoch of the session in the examples.
@@ -150,6 +152,9 @@ fn session(out: &mut Vec<Example>) {
         relocations: vec![Relocation { at: 0, region, bytes: 16, access: Access::Write }].into(),
         variables: Vec::new().into(),
     };
+    let mut change = Vec::new();
+    let step = Step::Fill { to: region, pattern: Pattern::Word(3), count: 4 };
+    encode_changes(&[Change { node: 0, step }], &mut change);
     out.extend([
         command("CreateStream", 1, Command::CreateStream { id: stream, priority: 0 }),
         command("Allocate memory", 2, Command::Allocate { id: alloc, bytes: 16, at: ticket(1) }),
@@ -175,7 +180,7 @@ fn session(out: &mut Vec<Example>) {
             },
         ),
         command("Loaded?", 7, Command::Query { id: 1, query: Query::Loaded(ModuleId(3)) }),
-        command("Launch", 8, submit(5, Step::Launch(launch))),
+        command("Launch", 8, submit(5, Step::Launch(launch.clone()))),
         command(
             "Read",
             9,
@@ -183,6 +188,23 @@ fn session(out: &mut Vec<Example>) {
         ),
         command("Sync", 10, Command::Sync { ticket: ticket(6) }),
         command("Free memory", 11, Command::Free { id: alloc, stream, after: Vec::new() }),
+        command(
+            "CreateGraph",
+            12,
+            Command::CreateGraph { id: GraphId(9), nodes: Content::Inline(nodes(launch).leak()) },
+        ),
+        command("GraphReady?", 13, Command::Query { id: 2, query: Query::GraphReady(GraphId(9)) }),
+        command(
+            "Launch a graph",
+            14,
+            submit(7, Step::Graph { graph: GraphId(9), changes: Content::NO_CHANGES }),
+        ),
+        command(
+            "Launch a graph with one change",
+            15,
+            submit(8, Step::Graph { graph: GraphId(9), changes: Content::Inline(change.leak()) }),
+        ),
+        command("DropGraph", 16, Command::DropGraph { id: GraphId(9) }),
         event("NeedBlob", 1, Event::NeedBlob { hash: [0xbb; 32] }),
         event("Progress", 2, Event::Progress { stream, accepted: 6, complete: 6 }),
         event(
@@ -205,6 +227,22 @@ fn session(out: &mut Vec<Example>) {
     chunk.encode(&mut body);
     let decode = Box::new(move |body: &[u8]| Chunk::decode(body).unwrap() == chunk);
     out.push(frame("Chunk", Chunk::OPCODE, EPOCH, 1, body, decode));
+}
+
+/// The content of a graph: a fill named `clear`, then a loop around a launch.
+fn nodes(launch: Launch<'static>) -> Vec<u8> {
+    let region = launch.relocations[0].region;
+    let fill = Step::Fill { to: region, pattern: Pattern::Word(7), count: 4 };
+    let node = |work, after, name| Node { work, after, name };
+    let body = vec![node(NodeWork::Step(Step::Launch(launch)), vec![], None)];
+    let nodes = [
+        node(NodeWork::Step(fill), vec![], Some("clear".into())),
+        node(NodeWork::Repeat { condition: region, body }, vec![0], None),
+    ];
+    let mut content = Vec::new();
+    encode_nodes(&nodes, &mut content);
+    assert_eq!(decode_nodes(&content).unwrap(), nodes);
+    content
 }
 
 /// The examples as text: a line with the name, and lines of 16 bytes. The header has a line of its own.
@@ -261,6 +299,6 @@ fn book_quotes_the_bytes() {
         .filter_map(|block| block.split("```").next()?.split_once('\n'))
         .map(|(_, bytes)| bytes)
         .collect();
-    assert_eq!(quotes.len(), 3);
+    assert_eq!(quotes.len(), 5);
     assert!(quotes.iter().all(|bytes| golden.contains(bytes)), "{quotes:#?}");
 }

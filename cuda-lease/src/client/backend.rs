@@ -5,13 +5,17 @@ use std::{any::Any, sync::Arc};
 use cuda_core::{
     Backend, DeviceInfo, Error, Result, Ticket,
     protocol::{
-        Answer, Capabilities, Control, Foreign, HostBlock, ModuleImage, Reply, Request, StreamId,
-        Submission, Work,
+        Answer, Capabilities, Control, Foreign, GraphLaunch, HostBlock, ModuleImage, Reply,
+        Request, StreamId, Submission, Work,
     },
 };
 
-use super::{connection::Connection, link::Link};
-use crate::wire::{Command, ImageKind, Query, Step};
+use super::{
+    connection::Connection,
+    graph::{changes_content, nodes_content},
+    link::Link,
+};
+use crate::wire::{Command, Content, ImageKind, Query, Step};
 
 /// A device that is leased from a node.
 pub(super) struct LeaseBackend {
@@ -98,6 +102,14 @@ unsafe impl Backend for LeaseBackend {
                 self.link.download(ticket, transfer, block, start, count);
                 send(Step::Read { from: *from, transfer, bytes: *bytes });
             }
+            Work::Graph(GraphLaunch { graph, changes, .. }) if changes.is_empty() => {
+                send(Step::Graph { graph: *graph, changes: Content::NO_CHANGES });
+            }
+            Work::Graph(GraphLaunch { graph, changes, .. }) => {
+                let mut content = changes_content(changes, host, &self.info.address)?;
+                let changes = self.link.content(&mut content);
+                send(Step::Graph { graph: *graph, changes });
+            }
             _ => return Err(Error::unsupported("this kind of work", &self.info.address)),
         }
         Ok(())
@@ -131,6 +143,13 @@ unsafe impl Backend for LeaseBackend {
                 Command::UnloadModule { id }
             }
             Control::Want { ticket } => Command::Sync { ticket },
+            Control::CreateGraph { id, graph } => {
+                let mut content = nodes_content(&graph, &self.info.address)?;
+                let nodes = self.link.content(&mut content);
+                self.link.send(&Command::CreateGraph { id, nodes });
+                return Ok(());
+            }
+            Control::DropGraph { id } => Command::DropGraph { id },
             _ => return Err(Error::unsupported("this control", &self.info.address)),
         };
         self.link.send(&command);
@@ -140,6 +159,7 @@ unsafe impl Backend for LeaseBackend {
     fn request(&self, request: Request, answer: Answer) {
         let query = match request {
             Request::Loaded { module } => Query::Loaded(module),
+            Request::GraphReady { graph } => Query::GraphReady(graph),
             Request::Memory => Query::Memory,
             Request::Reset => Query::Reset,
             // Memory of another device is not reachable: copies go through the host.

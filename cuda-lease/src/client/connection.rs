@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     transport,
-    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, opcode},
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, features, opcode},
 };
 
 /// The time within which a lost connection is resumed if the user states no other.
@@ -77,6 +77,8 @@ pub(super) struct Connection {
 /// A lease that was granted: its terms and its session.
 pub(super) struct Opened {
     pub(super) granted: Granted,
+    /// The features that the client, the node and the device all have, as in [`features`](crate::wire::features).
+    pub(super) features: u64,
     pub(super) link: Arc<Link>,
     pub(super) connection: Arc<Connection>,
 }
@@ -246,7 +248,8 @@ impl Driver {
             current,
             renewal: Renewal::new(f64::from(jitter) / 255.0),
         };
-        let opened = Opened { granted, link, connection: connection_of_user };
+        let features = features::usable(control.features, granted.features);
+        let opened = Opened { granted, features, link, connection: connection_of_user };
         Ok((driver, (connection, control), opened))
     }
 
@@ -456,7 +459,7 @@ pub(super) async fn connect(
     terms: &Terms,
 ) -> Result<(quinn::Connection, ControlStream), End> {
     let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
-    let (control, _) = ControlStream::open(&connection).await?;
+    let control = ControlStream::open(&connection).await?;
     Ok((connection, control))
 }
 

@@ -7,7 +7,9 @@ use quinn::{RecvStream, SendStream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::end::End;
-use crate::wire::{FrameBuffer, Hello, Refused, VERSION, Welcome, WireError, opcode, put_frame};
+use crate::wire::{
+    FrameBuffer, Hello, Refused, VERSION, Welcome, WireError, features, opcode, put_frame,
+};
 use cuda_core::protocol::Status;
 
 /// A request to the node.
@@ -30,20 +32,23 @@ pub(super) struct ControlStream {
     send: SendStream,
     receive: RecvStream,
     buffer: FrameBuffer,
+    /// The features that both sides have, as in [`features`].
+    pub(super) features: u64,
 }
 
 impl ControlStream {
     /// Opens the stream and greets the node.
-    pub(super) async fn open(connection: &quinn::Connection) -> Result<(Self, Welcome), End> {
+    pub(super) async fn open(connection: &quinn::Connection) -> Result<Self, End> {
         let (send, receive) = connection.open_bi().await?;
-        let mut control = Self { send, receive, buffer: FrameBuffer::default() };
+        let mut control = Self { send, receive, buffer: FrameBuffer::default(), features: 0 };
         let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
-        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program };
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: features::ALL, program };
         let mut body = Vec::new();
         hello.encode(&mut body);
         let reply = control.ask(Hello::OPCODE, &body).await?;
         let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
-        Ok((control, Welcome::decode(&reply)?))
+        control.features = Welcome::decode(&reply)?.features;
+        Ok(control)
     }
 
     /// Sends one request and waits for its reply.

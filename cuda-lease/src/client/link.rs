@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use super::transfers::Transfers;
 use crate::{
     session::{Outgoing, SessionError},
-    wire::{Chunk, Command, Event, Hash, QueryReply, TransferId},
+    wire::{Chunk, Command, Content, Event, Hash, QueryReply, TransferId},
 };
 
 /// The bytes of bulk data that may be sent and not acknowledged.
@@ -57,12 +57,18 @@ pub(super) struct Bulk {
 
 /// An upload whose bytes are not all copied to the lane.
 struct Pending {
-    ticket: Ticket,
+    /// The submission of the upload. `None` for the content of a graph command.
+    ticket: Option<Ticket>,
     transfer: TransferId,
-    block: Arc<HostBlock>,
-    start: usize,
+    source: Source,
     bytes: usize,
     sent: usize,
+}
+
+/// The memory whose bytes an upload sends.
+enum Source {
+    Block { block: Arc<HostBlock>, start: usize },
+    Owned(Vec<u8>),
 }
 
 #[derive(Default)]
@@ -133,7 +139,28 @@ impl Link {
         bytes: usize,
     ) {
         self.state.lock().transfers.add(ticket);
-        let pending = Pending { ticket, transfer, block, start, bytes, sent: 0 };
+        self.push_bulk(Some(ticket), transfer, Source::Block { block, start }, bytes);
+    }
+
+    /// The content of a graph command: the bytes themselves, or their upload on the bulk lane if they are many.
+    pub(super) fn content<'a>(&self, bytes: &'a mut Vec<u8>) -> Content<'a> {
+        let length = bytes.len();
+        if length as u64 <= SMALL {
+            return Content::Inline(bytes);
+        }
+        let transfer = self.next_transfer();
+        self.push_bulk(None, transfer, Source::Owned(std::mem::take(bytes)), length);
+        Content::Bulk { transfer, bytes: length as u64 }
+    }
+
+    fn push_bulk(
+        &self,
+        ticket: Option<Ticket>,
+        transfer: TransferId,
+        source: Source,
+        bytes: usize,
+    ) {
+        let pending = Pending { ticket, transfer, source, bytes, sent: 0 };
         self.bulk.lock().pending.push_back(pending);
         self.send_bulk.notify_one();
     }
@@ -313,6 +340,7 @@ impl Link {
                 QueryReply::Loaded { max_threads, log, entries } => {
                     Reply::Loaded { max_threads, log, entries }
                 }
+                QueryReply::GraphReady => Reply::GraphReady,
                 QueryReply::Memory(info) => Reply::Memory(info),
                 QueryReply::Reset { lost } => Reply::Reset { lost },
             }));
@@ -350,19 +378,22 @@ impl Bulk {
         }
         let upload = self.pending.front_mut()?;
         let count = (upload.bytes - upload.sent).min(Chunk::LIMIT);
-        let start = upload.start + upload.sent;
-        // SAFETY: the caller of `submit` writes to these bytes only when progress covers the upload, and `transfers` holds
-        // that progress back until the upload is finished. A session that ends removes its uploads first.
-        let bytes = unsafe { upload.block.shared_bytes() };
-        let bytes = bytes.get(start..start + count).unwrap_or_default();
+        let (all, start) = match &upload.source {
+            // SAFETY: the caller of `submit` writes to these bytes only when progress covers the upload, and `transfers`
+            // holds that progress back until the upload is finished. A session that ends removes its uploads first.
+            Source::Block { block, start } => (unsafe { block.shared_bytes() }, *start),
+            Source::Owned(bytes) => (&bytes[..], 0),
+        };
+        let start = start + upload.sent;
+        let bytes = all.get(start..start + count).unwrap_or_default();
         let chunk = Chunk { transfer: upload.transfer, offset: upload.sent as u64, bytes };
         self.outgoing.push(Chunk::OPCODE, |out| chunk.encode(out));
         upload.sent += count;
-        let finished = (upload.sent >= upload.bytes).then_some(upload.ticket);
-        if finished.is_some() {
+        let (is_finished, ticket) = (upload.sent >= upload.bytes, upload.ticket);
+        if is_finished {
             self.pending.pop_front();
         }
-        Some((self.outgoing.take()?, finished))
+        Some((self.outgoing.take()?, ticket.filter(|_| is_finished)))
     }
 }
 

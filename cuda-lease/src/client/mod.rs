@@ -18,6 +18,7 @@ mod connection;
 mod control;
 mod end;
 mod grant;
+mod graph;
 mod lanes;
 mod lease;
 mod link;

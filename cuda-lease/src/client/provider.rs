@@ -10,6 +10,7 @@ use super::{
     connection::{self, Connection, Terms},
     link::Link,
 };
+use crate::wire::features;
 
 /// The provider of one lease.
 pub(super) struct LeaseProvider {
@@ -42,7 +43,7 @@ unsafe impl Provider for LeaseProvider {
 
     fn open(&self, _: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
         let opened = connection::open(self.terms.clone(), notices)?;
-        let connection::Opened { granted, link, connection } = opened;
+        let connection::Opened { granted, features, link, connection } = opened;
         let mut info = granted.device;
         info.address = format!("lease://{}/{}", self.terms.address, info.address);
         info.memory = granted.limits.memory;
@@ -50,6 +51,8 @@ unsafe impl Provider for LeaseProvider {
         capabilities.submissions_in_flight = granted.limits.submissions_in_flight;
         capabilities.host_bytes_in_flight = granted.limits.host_bytes_in_flight;
         capabilities.ordered_visibility = false;
+        capabilities.graphs = features & features::GRAPHS != 0;
+        capabilities.loops = features & features::LOOPS != 0;
         *self.opened.lock() = Some((connection.clone(), link.clone()));
         Ok(Arc::new(LeaseBackend { info, capabilities, link, _connection: connection }))
     }

@@ -49,11 +49,33 @@ pub enum WireError {
         /// The tag of the field.
         tag: u16,
     },
-    /// An error is nested too deeply.
-    #[error("an error in the message has more than {limit} causes")]
+    /// A field is nested too deeply.
+    #[error("{what} in the message is nested more than {limit} times")]
     TooDeep {
+        /// The field.
+        what: &'static str,
         /// The limit.
         limit: u32,
+    },
+    /// A list has more items than its limit.
+    #[error("the message has {count} {what}, the limit is {limit}; send fewer")]
+    TooMany {
+        /// The items.
+        what: &'static str,
+        /// Their number.
+        count: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A node of a graph does not come after smaller indices in ascending order.
+    #[error(
+        "node {node} of a graph comes after node {after}; it may only name smaller indices, in ascending order"
+    )]
+    NodeOrder {
+        /// The index of the node.
+        node: u32,
+        /// The index that it names.
+        after: u32,
     },
 }
 
@@ -103,14 +125,24 @@ impl<'a> Writer<'a> {
         self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(self.text_limit)])
     }
 
-    /// Writes an additional field, which readers of earlier versions skip. All such fields are at the end of a message.
-    pub fn put_tagged<T: Field>(&mut self, tag: u16, field: T) -> &mut Self {
-        self.put(tag).put(0u32);
+    /// Writes a text without its length, cut to [`TEXT_LIMIT`].
+    pub(super) fn put_raw_text(&mut self, text: &str) -> &mut Self {
+        self.put_raw(&text.as_bytes()[..text.floor_char_boundary(self.text_limit)])
+    }
+
+    /// Writes the bytes that `put` writes, with their length in front.
+    pub(super) fn put_sized(&mut self, put: impl FnOnce(&mut Self)) -> &mut Self {
+        self.put(0u32);
         let start = self.out.len();
-        field.put(self);
+        put(self);
         let length = (self.out.len() - start) as u32;
         self.out[start - 4..start].copy_from_slice(&length.to_le_bytes());
         self
+    }
+
+    /// Writes an additional field, which readers of earlier versions skip. All such fields are at the end of a message.
+    pub fn put_tagged<T: Field>(&mut self, tag: u16, field: T) -> &mut Self {
+        self.put(tag).put_sized(|w| field.put(w))
     }
 
     /// Writes a list: its count, then its items.
@@ -176,12 +208,12 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// An error if the bytes end, or are longer than [`TEXT_LIMIT`], or are no UTF-8.
     pub fn get_text(&mut self) -> Result<&'a str, WireError> {
-        let bytes = self.get_bytes()?;
-        if bytes.len() > TEXT_LIMIT {
-            let (length, limit) = (bytes.len() as u64, TEXT_LIMIT as u64);
-            return Err(WireError::TooLong { what: "a text", length, limit });
-        }
-        std::str::from_utf8(bytes).map_err(|_| WireError::NotText)
+        text(self.get_bytes()?)
+    }
+
+    /// Returns the bytes that are not read yet, as a text.
+    pub(super) fn rest_text(&self) -> Result<&'a str, WireError> {
+        text(self.0)
     }
 
     /// Reads a list whose items have at least `least` bytes each.
@@ -235,6 +267,15 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+}
+
+/// Checks a text.
+fn text(bytes: &[u8]) -> Result<&str, WireError> {
+    if bytes.len() > TEXT_LIMIT {
+        let (length, limit) = (bytes.len() as u64, TEXT_LIMIT as u64);
+        return Err(WireError::TooLong { what: "a text", length, limit });
+    }
+    std::str::from_utf8(bytes).map_err(|_| WireError::NotText)
 }
 
 /// A value that is one field of a message.

@@ -2,11 +2,11 @@
 
 use cuda_core::{
     Ticket,
-    protocol::{AllocId, Launch, ModuleId, Pattern, Region, StreamId},
+    protocol::{AllocId, GraphId, Launch, ModuleId, Pattern, Region, StreamId},
 };
 
 use super::{
-    Field, Reader, WireError, Writer,
+    Content, Field, Reader, WireError, Writer,
     launch::{get_launch, put_launch},
     opcode,
 };
@@ -32,6 +32,8 @@ pub enum ImageKind {
 pub enum Query {
     /// Waits until a module is loaded.
     Loaded(ModuleId),
+    /// Waits until a graph is ready to be launched.
+    GraphReady(GraphId),
     /// Asks for the memory of the lease.
     Memory,
     /// Resets the device after a fault.
@@ -97,6 +99,18 @@ pub enum Command<'a> {
         name: String,
         /// The size in bytes.
         bytes: u64,
+    },
+    /// Creates a graph. Its memory and modules exist until it is dropped.
+    CreateGraph {
+        /// The new graph.
+        id: GraphId,
+        /// Its nodes, as [`decode_nodes`](super::decode_nodes) reads them.
+        nodes: Content<'a>,
+    },
+    /// Drops a graph.
+    DropGraph {
+        /// The graph.
+        id: GraphId,
     },
     /// Requests an [`Event::Progress`](super::Event::Progress) as soon as a ticket is complete.
     Sync {
@@ -176,6 +190,13 @@ pub enum Step<'a> {
     },
     /// Runs a kernel.
     Launch(Launch<'a>),
+    /// Runs the nodes of a graph.
+    Graph {
+        /// The graph.
+        graph: GraphId,
+        /// The nodes whose work changes, as [`decode_changes`](super::decode_changes) reads them.
+        changes: Content<'a>,
+    },
 }
 
 impl<'a> Command<'a> {
@@ -191,16 +212,9 @@ impl<'a> Command<'a> {
             Command::NameVariable { .. } => opcode::MODULE_VARIABLE,
             Command::Sync { .. } => opcode::SYNC,
             Command::Query { .. } => opcode::QUERY,
-            Command::Submit { step, .. } => match step {
-                Step::Join => opcode::JOIN,
-                Step::Write { .. } => opcode::MEM_WRITE,
-                Step::WriteBulk { .. } => opcode::MEM_WRITE_BULK,
-                Step::Read { .. } => opcode::MEM_READ,
-                Step::Copy { .. } => opcode::MEM_COPY,
-                Step::Fill { .. } => opcode::MEM_FILL,
-                Step::Timestamp { .. } => opcode::TIMESTAMP,
-                Step::Launch(_) => opcode::LAUNCH,
-            },
+            Command::CreateGraph { .. } => opcode::GRAPH_CREATE,
+            Command::DropGraph { .. } => opcode::GRAPH_DROP,
+            Command::Submit { step, .. } => step.opcode(),
         }
     }
 
@@ -224,6 +238,11 @@ impl<'a> Command<'a> {
             }
             Command::Sync { ticket } => w.put(*ticket),
             Command::Query { id, query } => w.put(*id).put(*query),
+            Command::CreateGraph { id, nodes } => {
+                nodes.put(w.put(*id));
+                w
+            }
+            Command::DropGraph { id } => w.put(*id),
             Command::Submit { ticket, after, step } => {
                 w.put(*ticket).put_list(after, |w, it| it.put(w));
                 step.encode(w);
@@ -261,7 +280,12 @@ impl<'a> Command<'a> {
             },
             opcode::SYNC => Command::Sync { ticket: r.get()? },
             opcode::QUERY => Command::Query { id: r.get()?, query: r.get()? },
+            opcode::GRAPH_CREATE => {
+                Command::CreateGraph { id: r.get()?, nodes: Content::get(&mut r)? }
+            }
+            opcode::GRAPH_DROP => Command::DropGraph { id: r.get()? },
             opcode::LAUNCH
+            | opcode::GRAPH_LAUNCH
             | opcode::JOIN
             | opcode::MEM_WRITE
             | opcode::MEM_WRITE_BULK
@@ -281,8 +305,23 @@ impl<'a> Command<'a> {
 }
 
 impl<'a> Step<'a> {
+    /// Returns the opcode of the submission of this step.
+    pub fn opcode(&self) -> u16 {
+        match self {
+            Step::Join => opcode::JOIN,
+            Step::Write { .. } => opcode::MEM_WRITE,
+            Step::WriteBulk { .. } => opcode::MEM_WRITE_BULK,
+            Step::Read { .. } => opcode::MEM_READ,
+            Step::Copy { .. } => opcode::MEM_COPY,
+            Step::Fill { .. } => opcode::MEM_FILL,
+            Step::Timestamp { .. } => opcode::TIMESTAMP,
+            Step::Launch(_) => opcode::LAUNCH,
+            Step::Graph { .. } => opcode::GRAPH_LAUNCH,
+        }
+    }
+
     #[inline]
-    fn encode(&self, w: &mut Writer<'_>) {
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
         match self {
             Step::Join => w,
             Step::Write { to, bytes } => w.put(*to).put_bytes(bytes),
@@ -295,13 +334,18 @@ impl<'a> Step<'a> {
                 put_launch(w, launch);
                 w
             }
+            Step::Graph { graph, changes } => {
+                changes.put(w.put(*graph));
+                w
+            }
         };
     }
 
     #[inline]
-    fn decode(code: u16, r: &mut Reader<'a>) -> Result<Self, WireError> {
+    pub(super) fn decode(code: u16, r: &mut Reader<'a>) -> Result<Self, WireError> {
         Ok(match code {
             opcode::LAUNCH => Step::Launch(get_launch(r)?),
+            opcode::GRAPH_LAUNCH => Step::Graph { graph: r.get()?, changes: Content::get(r)? },
             opcode::JOIN => Step::Join,
             opcode::MEM_WRITE => Step::Write { to: r.get()?, bytes: r.get_bytes()? },
             opcode::MEM_WRITE_BULK => {
@@ -344,6 +388,7 @@ impl Field for Query {
             Query::Loaded(module) => w.put(1u8).put(*module),
             Query::Memory => w.put(2u8),
             Query::Reset => w.put(3u8),
+            Query::GraphReady(graph) => w.put(4u8).put(*graph),
         };
     }
 
@@ -352,6 +397,7 @@ impl Field for Query {
             1 => r.get().map(Query::Loaded),
             2 => Ok(Query::Memory),
             3 => Ok(Query::Reset),
+            4 => r.get().map(Query::GraphReady),
             other => Err(WireError::Undefined { what: "a query", value: other.into() }),
         }
     }

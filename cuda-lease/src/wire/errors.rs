@@ -98,7 +98,7 @@ fn put_fields(w: &mut Writer<'_>, error: &Error, depth: u32) -> u16 {
 
 fn get_error(r: &mut Reader<'_>, depth: u32) -> Result<Error, WireError> {
     if depth > DEPTH {
-        return Err(WireError::TooDeep { limit: DEPTH });
+        return Err(WireError::TooDeep { what: "an error", limit: DEPTH });
     }
     let (tag, message, fields) = (r.get::<u16>()?, r.get_text()?, r.get_bytes()?);
     let mut r = Reader::new(fields);

@@ -80,6 +80,8 @@ pub enum QueryReply {
         /// The kernels of a cubin. Empty for PTX.
         entries: Vec<EntryInfo>,
     },
+    /// The graph is ready.
+    GraphReady,
     /// The memory of the lease.
     Memory(MemoryInfo),
     /// The device was reset.
@@ -168,6 +170,7 @@ impl Field for QueryReply {
                 w.put(2u8).put(*used).put(*free).put(*total)
             }
             QueryReply::Reset { lost } => w.put(3u8).put(lost.clone()),
+            QueryReply::GraphReady => w.put(4u8),
         };
     }
 
@@ -182,6 +185,7 @@ impl Field for QueryReply {
                 QueryReply::Memory(MemoryInfo { used, free, total })
             }
             3 => QueryReply::Reset { lost: r.get()? },
+            4 => QueryReply::GraphReady,
             other => return Err(WireError::Undefined { what: "a reply", value: other.into() }),
         })
     }

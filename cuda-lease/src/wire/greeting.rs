@@ -14,7 +14,7 @@ message! {
         oldest: u16,
         /// The newest version that the client speaks.
         newest: u16,
-        /// The features of the client, one bit each. None is defined yet.
+        /// The features of the client, one bit each ([`features`](super::features)).
         features: u64,
         /// The name and version of the client program, for logs.
         program: String,

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use cuda_core::{
     Access, LaunchConfig, Ticket,
-    protocol::{AllocId, FunctionId, Launch, ModuleId, Pattern, Region, Relocation, StreamId, Use},
+    protocol::{
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, StreamId, Use,
+    },
 };
 
 use super::{Field, Reader, WireError, Writer};
@@ -25,7 +27,7 @@ macro_rules! ids {
     )*};
 }
 
-ids! { StreamId AllocId ModuleId }
+ids! { StreamId AllocId ModuleId GraphId }
 
 impl Field for Ticket {
     #[inline]

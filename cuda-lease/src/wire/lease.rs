@@ -43,6 +43,9 @@ message! {
         device: DeviceInfo,
         /// The limits of the session.
         limits: Limits,
+    } + {
+        /// The features of the device, one bit each. Absent on a node that knows none.
+        features: u64 = FEATURES,
     }
 
     /// Extends a lease from now on.
@@ -84,6 +87,9 @@ message! {
         detail: String,
     }
 }
+
+/// The tag of the additional field of a [`Granted`] with the features of the device.
+const FEATURES: u16 = 1;
 
 /// The tag of the additional field of an [`InventoryReply`] with the leases.
 const LEASES: u16 = 1;

@@ -17,7 +17,9 @@ mod command;
 mod errors;
 mod event;
 mod fault;
+pub mod features;
 mod frame;
+mod graph;
 mod greeting;
 mod launch;
 mod lease;
@@ -36,6 +38,10 @@ pub use event::{Event, QueryReply};
 pub use frame::{
     FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, complete_frames, frames_in,
     put_frame,
+};
+pub use graph::{
+    CONTENT_LIMIT, Change, Content, GRAPH_NODES, LOOP_DEPTH, Node, NodeWork, decode_changes,
+    decode_nodes, encode_changes, encode_nodes,
 };
 pub use greeting::{Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
 pub use lease::{

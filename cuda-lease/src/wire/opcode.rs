@@ -62,6 +62,15 @@ pub const JOIN: u16 = 0x060f;
 pub const TIMESTAMP: u16 = 0x0610;
 /// A query: a command with a reply.
 pub const QUERY: u16 = 0x0611;
+/// Creates a graph.
+pub const GRAPH_CREATE: u16 = 0x0612;
+/// Drops a graph.
+pub const GRAPH_DROP: u16 = 0x0613;
+/// Launches a graph.
+pub const GRAPH_LAUNCH: u16 = 0x0614;
+
+/// A loop. Only the content of a graph has it.
+pub const REPEAT: u16 = 0x0640;
 
 /// A stream has progressed.
 pub const PROGRESS: u16 = 0x0680;

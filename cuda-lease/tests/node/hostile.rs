@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Runs an attack beside a client that keeps the rules, and that must not notice.
-fn attack(attack: impl AsyncFnOnce(&Node)) {
+pub fn attack(attack: impl AsyncFnOnce(&Node)) {
     // A spare worker that starts meanwhile would count as memory.
     let node = Node::start(&["--spares", "0"]);
     let neighbour: Lease = node.lease().acquire().unwrap();
@@ -30,7 +30,7 @@ fn attack(attack: impl AsyncFnOnce(&Node)) {
 }
 
 /// The resident memory of a node and its workers, in bytes.
-fn memory(node: &Node) -> u64 {
+pub fn memory(node: &Node) -> u64 {
     let mut processes = node.workers();
     processes.push(node.pid());
     let resident = |pid: &u32| {

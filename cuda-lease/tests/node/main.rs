@@ -4,6 +4,7 @@
 mod chaos;
 mod cycles;
 mod ends;
+mod graphs;
 mod harness;
 mod hostile;
 mod life;

@@ -71,8 +71,23 @@ impl RawClient {
 
     /// Attaches a lane. Returns its stream and the reply.
     pub async fn attach(&self, lease: u64, token: Bytes, lane: Lane) -> (Stream, Reply) {
+        self.attach_with(Attach { lease, token, lane, epoch: 1, is_resumed: false, received: 0 })
+            .await
+    }
+
+    /// Attaches a lane that existed on an earlier connection.
+    pub async fn resume(
+        &self,
+        lease: u64,
+        token: Bytes,
+        lane: Lane,
+        received: u64,
+    ) -> (Stream, Reply) {
+        self.attach_with(Attach { lease, token, lane, epoch: 1, is_resumed: true, received }).await
+    }
+
+    async fn attach_with(&self, attach: Attach) -> (Stream, Reply) {
         let mut stream = Stream::open(&self.connection).await;
-        let attach = Attach { lease, token, lane, epoch: 1, is_resumed: false, received: 0 };
         stream.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
         let reply = stream.reply().await;
         (stream, reply)

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::wire::{
     Allocate, Free, Hello, Inventory, InventoryReply, Refused, Renew, VERSION, Welcome, WireError,
-    opcode::REPLY,
+    features, opcode::REPLY,
 };
 
 /// The requests of a connection that may wait for their replies at a time.
@@ -71,7 +71,8 @@ fn greet(hello: &Hello) -> Reply {
     }
     let node = concat!("cuda-node ", env!("CARGO_PKG_VERSION")).to_owned();
     let mut body = Vec::new();
-    Welcome { version: VERSION, features: 0, node }.encode(&mut body);
+    let features = hello.features & features::ALL;
+    Welcome { version: VERSION, features, node }.encode(&mut body);
     Ok((Welcome::OPCODE, body))
 }
 

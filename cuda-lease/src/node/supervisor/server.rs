@@ -144,7 +144,7 @@ impl DeviceOptions {
     /// Starts a worker, and asks it for its device.
     async fn open(self) -> Result<(SlotConfig, Slot)> {
         let workers = Workers::new(self.launcher, self.spares);
-        let (mut info, used) = workers.open().await?;
+        let (mut info, features, used) = workers.open().await?;
         if let Some(name) = self.name {
             info.address = name;
         }
@@ -162,7 +162,7 @@ impl DeviceOptions {
         }
         let name = info.address.clone();
         let slot = SlotConfig { name, capacity, reserve, max_leases: self.max_leases };
-        Ok((slot, Slot { info, workers }))
+        Ok((slot, Slot { info, features, workers }))
     }
 }
 

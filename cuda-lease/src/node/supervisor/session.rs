@@ -75,7 +75,8 @@ impl Session {
         let (trace, span) = traced.map_or((None, Span::none()), |it| (it.trace, it.span));
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
-        let (commands, from_client) = Lane::new(epoch, EVENTS, opcode::MEM_ALLOC..=opcode::QUERY);
+        let (commands, from_client) =
+            Lane::new(epoch, EVENTS, opcode::MEM_ALLOC..=opcode::GRAPH_LAUNCH);
         let (bulk, uploads) = Lane::new(epoch, DOWNLOADS, opcode::CHUNK..=opcode::CHUNK);
         let session = Arc::new(Self {
             epoch,

@@ -101,17 +101,17 @@ impl Workers {
         None
     }
 
-    /// Starts the first worker. Returns its device, and the memory that it uses without a lease, if that is known. The
-    /// worker is the first spare one, if there are to be any.
-    pub(super) async fn open(&self) -> Result<(DeviceInfo, Option<u64>)> {
+    /// Starts the first worker. Returns its device with the features, and the memory that it uses without a lease, if
+    /// that is known. The worker is the first spare one, if there are to be any.
+    pub(super) async fn open(&self) -> Result<(DeviceInfo, u64, Option<u64>)> {
         let first = self.launcher.launch().await?;
-        let device = first.device.clone();
+        let (device, features) = (first.device.clone(), first.features);
         let used = first.memory().and_then(|probe| probe.used());
         if self.spares > 0 {
             self.pool.lock().idle.push_back(first);
         }
         self.replenish(Duration::ZERO);
-        Ok((device, used))
+        Ok((device, features, used))
     }
 
     /// Starts spare workers after a pause, until there are enough.
@@ -142,6 +142,8 @@ impl Workers {
 /// A worker, seen from the supervisor. Dropping it ends the worker.
 pub(super) struct WorkerHandle {
     pub(super) device: DeviceInfo,
+    /// The features of the device, as in [`features`](crate::wire::features).
+    pub(super) features: u64,
     /// The sockets of commands and bulk bytes, until a session takes them.
     lanes: Option<Lanes>,
     /// The socket of stateless submits, until the first one takes it.
@@ -196,14 +198,15 @@ impl Launcher {
             Launcher::InProcess(provider) => in_process(provider.clone())?,
             Launcher::Process(launcher) => launcher.launch().await?,
         };
-        let device = ready(&mut ends).await?;
+        let Ready { device, features } = ready(&mut ends).await?;
         if let Body::Process(process) = &mut body
             && let Some(memory) = &mut process.memory
         {
             memory.observe().await;
         }
         let SupervisorEnds { commands, bulk, jobs } = ends;
-        Ok(WorkerHandle { device, lanes: Some((commands, bulk)), jobs: Some(jobs), body })
+        let lanes = Some((commands, bulk));
+        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), body })
     }
 }
 
@@ -252,7 +255,7 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
 }
 
 /// Waits for the first frame of a worker.
-async fn ready(ends: &mut SupervisorEnds) -> Result<DeviceInfo> {
+async fn ready(ends: &mut SupervisorEnds) -> Result<Ready> {
     let ended = |_| failed("it ended before its device was open; its output has the reason");
     let mut header = [0; HEADER_BYTES];
     ends.commands.read_exact(&mut header).await.map_err(ended)?;
@@ -262,7 +265,7 @@ async fn ready(ends: &mut SupervisorEnds) -> Result<DeviceInfo> {
     }
     let mut body = vec![0; header.length as usize];
     ends.commands.read_exact(&mut body).await.map_err(ended)?;
-    Ok(Ready::decode(&body).map_err(failed)?.device)
+    Ready::decode(&body).map_err(failed)
 }
 
 impl WorkerHandle {

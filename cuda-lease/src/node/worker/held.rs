@@ -4,10 +4,10 @@ use std::{collections::VecDeque, time::Instant};
 
 use cuda_core::{
     Error, Ticket,
-    protocol::{AllocId, Region, Work},
+    protocol::{AllocId, GraphId, Region, Work},
 };
 
-use super::staging::Staged;
+use super::{quota::Charge, staging::Staged};
 use crate::wire::TransferId;
 
 /// A command in the order of a stream.
@@ -29,6 +29,12 @@ pub(super) enum Task {
     },
     Upload(Upload),
     Download(Download),
+    /// A launch of a graph.
+    Graph {
+        number: u64,
+        graph: GraphId,
+        changes: Changes,
+    },
     Allocate {
         number: u64,
         id: AllocId,
@@ -38,6 +44,20 @@ pub(super) enum Task {
         id: AllocId,
     },
     Retire,
+}
+
+/// The changes of a launch of a graph.
+pub(super) enum Changes {
+    None,
+    /// Their content is here, and can be decoded.
+    Here {
+        content: Vec<u8>,
+        _charge: Charge,
+    },
+    /// The transfer that brings their content.
+    Arriving(TransferId),
+    /// They were refused.
+    Refused(Error),
 }
 
 /// A write of device memory whose bytes arrive in pieces.
@@ -85,7 +105,9 @@ impl Item {
     /// The client's number of this command. `None` for a command that takes none.
     pub(super) fn number(&self) -> Option<u64> {
         match &self.task {
-            Task::Work { number, .. } | Task::Allocate { number, .. } => Some(*number),
+            Task::Work { number, .. }
+            | Task::Graph { number, .. }
+            | Task::Allocate { number, .. } => Some(*number),
             Task::Upload(upload) => Some(upload.number),
             Task::Download(download) => Some(download.number),
             Task::Free { .. } | Task::Retire => None,

@@ -55,5 +55,7 @@ message! {
     Ready = 0x0780; {
         /// The description of the device.
         device: DeviceInfo,
+        /// The features of the device, as in [`features`](crate::wire::features).
+        features: u64,
     }
 }

@@ -4,7 +4,7 @@
 //! data in both directions. *Jobs* carries stateless submits in and their replies out (`jobs`). The worker uses `wire`
 //! and `cuda_core`, and no network.
 //!
-//! A command goes through `engine`, which holds it until its bytes and its predecessors are there and then submits it to
+//! `graphs` keeps the graphs of the session. A command goes through `engine`, which holds it until its bytes and its predecessors are there and then submits it to
 //! the backend. `reports` turns notices of the backend into events.
 //!
 //! # Rules of the unsafe code
@@ -14,6 +14,7 @@
 //! block is reused only when the backend has reported its submission complete.
 
 mod engine;
+mod graphs;
 mod held;
 pub mod jobs;
 mod messages;

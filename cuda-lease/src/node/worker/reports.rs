@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
+    graphs::Kept,
     numbers::{Numbers, Stage},
     outbox::Outbox,
     staging::Staged,
@@ -52,6 +53,8 @@ struct Stream {
     landings: VecDeque<(u64, Landing)>,
     /// Blocks that uploads in flight read.
     uploads: VecDeque<(u64, Staged)>,
+    /// Host memory that launches of graphs in flight read.
+    graphs: VecDeque<(u64, Arc<Kept>)>,
     /// The last submission of the client that was reported as failed.
     failed: u64,
     /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
@@ -72,6 +75,7 @@ pub(super) enum Keep {
     Nothing,
     Upload(Staged),
     Download(Landing),
+    Graph(Arc<Kept>),
 }
 
 impl Reports {
@@ -124,6 +128,7 @@ impl Reports {
             Keep::Nothing => {}
             Keep::Upload(block) => stream.uploads.push_back((number, block)),
             Keep::Download(landing) => stream.landings.push_back((number, landing)),
+            Keep::Graph(kept) => stream.graphs.push_back((number, kept)),
         }
         number
     }
@@ -153,6 +158,7 @@ impl Reports {
         stream.timed.take_if(|(at, _)| *at == number);
         stream.landings.retain(|(at, _)| *at != number);
         stream.uploads.retain(|(at, _)| *at != number);
+        stream.graphs.retain(|(at, _)| *at != number);
         let complete = stream.numbers.refuse();
         self.fail(client, error, stream);
         self.completed(client.stream, complete, stream);
@@ -226,6 +232,8 @@ impl Reports {
         while stream.uploads.front().is_some_and(|(number, _)| *number <= complete) {
             stream.uploads.pop_front();
         }
+        let launched = stream.graphs.partition_point(|(number, _)| *number <= complete);
+        let launched: Vec<_> = stream.graphs.drain(..launched).collect();
         while stream.landings.front().is_some_and(|(number, _)| *number <= complete) {
             if let Some((_, landing)) = stream.landings.pop_front() {
                 self.land(landing);
@@ -239,6 +247,9 @@ impl Reports {
         if stream.is_retired && stream.numbers.backlog() == 0 {
             streams.remove(&id);
         }
+        drop(streams);
+        // The last use of host memory gives it back to the backend, so no lock is held.
+        drop(launched);
     }
 
     fn land(&self, landing: Landing) {

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     session::SessionError,
-    wire::{Chunk, Command, Event, Frame, TransferId, put_frame},
+    wire::{Chunk, Command, Event, Frame, TransferId, features, put_frame},
 };
 
 /// A worker whose device is open, and that has no lease yet.
@@ -71,7 +71,10 @@ impl Worker {
     pub fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
         let Self { backend, reports, landed, quota } = self;
         let device = backend.info().address.clone();
-        let ready = Ready { device: backend.info().clone() };
+        let ready = Ready {
+            device: backend.info().clone(),
+            features: features::of_device(backend.capabilities()),
+        };
         reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
         reports.outbox.set_commands(commands.try_clone()?);
         let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
@@ -311,7 +314,7 @@ fn add(
         current.filled += count;
         bytes = &bytes[count..];
         if current.filled == wanted {
-            engine.piece(current.transfer, current.piece, current.filled);
+            engine.piece(current.transfer, current.piece, current.filled)?;
         } else {
             *filling = Some(current);
         }

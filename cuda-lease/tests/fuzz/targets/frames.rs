@@ -4,7 +4,7 @@ use cuda_core::Error;
 use cuda_lease::wire::{
     Ack, Allocate, Attach, Attached, Chunk, Command, Event, Frame, FrameBuffer, Free, Granted,
     Hello, Inventory, InventoryReply, PutBlob, Reader, Refused, Renew, Renewed, Submit, Submitted,
-    TraceContext, Welcome, put_frame,
+    TraceContext, Welcome, decode_changes, decode_nodes, encode_changes, encode_nodes, put_frame,
 };
 
 /// The first byte is the length of the parts in which the rest arrives.
@@ -54,6 +54,16 @@ fn decode(frame: &Frame<'_>) {
         cuda_lease::wire::Writer::new(&mut again).put(error.clone());
         assert!(error.to_string().len() < 16 << 20);
         assert!(Reader::new(&again).get::<Error>().is_ok(), "{error}");
+    }
+    again.clear();
+    if let Ok(nodes) = decode_nodes(body) {
+        encode_nodes(&nodes, &mut again);
+        assert_eq!(decode_nodes(&again).as_ref(), Ok(&nodes));
+    }
+    again.clear();
+    if let Ok(changes) = decode_changes(body) {
+        encode_changes(&changes, &mut again);
+        assert_eq!(decode_changes(&again).as_ref(), Ok(&changes));
     }
     again.clear();
     if let Ok(chunk) = Chunk::decode(body) {

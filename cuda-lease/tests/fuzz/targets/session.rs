@@ -11,14 +11,16 @@ use std::{
 
 use cuda_core::{
     Access, LaunchConfig, Ticket,
-    protocol::{AllocId, FunctionId, Launch, ModuleId, Pattern, Region, Relocation, StreamId, Use},
+    protocol::{
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, StreamId, Use,
+    },
 };
 use cuda_cpu::{CpuOptions, CpuProvider};
 use cuda_lease::{
     node::worker::{self, Assign, Drain, Drained, WorkerBlob},
     wire::{
-        Chunk, Command, Event, Frame, FrameBuffer, ImageKind, Limits, Query, Step, TransferId,
-        put_frame,
+        Change, Chunk, Command, Content, Event, Frame, FrameBuffer, ImageKind, Limits, Node,
+        NodeWork, Query, Step, TransferId, encode_changes, encode_nodes, opcode, put_frame,
     },
 };
 
@@ -226,12 +228,15 @@ impl Client {
                 Command::Query { id: u64::from(input.byte()), query }
             }
             9 => {
-                // Any bytes, as any command.
+                // Any bytes, as any command. Not as a graph, which could have an endless loop.
                 let (opcode, length) = (0x0600 + u16::from(input.byte() % 0x14), input.byte());
+                let opcode =
+                    if opcode == opcode::GRAPH_CREATE { opcode::GRAPH_LAUNCH } else { opcode };
                 let body = input.bytes(usize::from(length));
                 put_frame(&mut self.commands, opcode, 0, 0, |out| out.extend_from_slice(body));
                 return;
             }
+            10 => return self.graph(stream, input),
             _ => {
                 let (ticket, after) = (self.ticket(stream, input), self.after(stream, input));
                 let step = self.work(input);
@@ -298,6 +303,47 @@ impl Client {
         }
     }
 
+    /// A command of a graph.
+    fn graph(&mut self, stream: StreamId, input: &mut Input<'_>) {
+        let (kind, id) = (input.byte() % 6, GraphId(u64::from(input.byte() % 3)));
+        match kind {
+            0 | 1 => {
+                let mut content = Vec::new();
+                encode_nodes(&nodes(input, 2), &mut content);
+                let nodes = self.place(&content, kind == 1);
+                self.command(&Command::CreateGraph { id, nodes });
+            }
+            2 => self.command(&Command::DropGraph { id }),
+            3 => {
+                let query = Query::GraphReady(id);
+                self.command(&Command::Query { id: u64::from(input.byte()), query });
+            }
+            _ => {
+                let mut content = Vec::new();
+                let count = input.byte() % 3;
+                let change =
+                    |_| Change { node: u32::from(input.byte() % 4), step: node_step(input) };
+                let changes: Vec<_> = (0..count).map(change).collect();
+                encode_changes(&changes, &mut content);
+                let (ticket, after) = (self.ticket(stream, input), self.after(stream, input));
+                let step = Step::Graph { graph: id, changes: self.place(&content, kind == 5) };
+                self.command(&Command::Submit { ticket, after, step });
+            }
+        }
+    }
+
+    /// Content in the command, or on the bulk lane.
+    fn place<'a>(&mut self, content: &'a [u8], is_bulk: bool) -> Content<'a> {
+        if !is_bulk {
+            return Content::Inline(content);
+        }
+        self.next_blob += 1;
+        let transfer = TransferId(self.next_blob);
+        let chunk = Chunk { transfer, offset: 0, bytes: content };
+        put_frame(&mut self.chunks, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
+        Content::Bulk { transfer, bytes: content.len() as u64 }
+    }
+
     /// Sends the bytes of an upload in its chunks, with a fault in rare cases.
     fn upload(&mut self, transfer: TransferId, bytes: u64, input: &mut Input<'_>) {
         let step = input.one_of(&[Chunk::LIMIT, 100_000, 1 << 16]);
@@ -316,6 +362,55 @@ fn alloc(input: &mut Input<'_>) -> AllocId {
 
 fn region(input: &mut Input<'_>) -> Region {
     Region { alloc: alloc(input), offset: input.one_of(&[0, 0, 0, 1, 4096, u64::MAX]) }
+}
+
+/// Nodes of a graph, with loops up to a depth.
+fn nodes<'a>(input: &mut Input<'a>, depth: u32) -> Vec<Node<'a>> {
+    let count = u32::from(input.byte() % 6);
+    (0..count).map(|index| graph_node(input, index, depth)).collect()
+}
+
+/// A node that comes after an earlier one, or rarely after itself.
+fn graph_node<'a>(input: &mut Input<'a>, index: u32, depth: u32) -> Node<'a> {
+    let work = match input.byte() % 8 {
+        0 if depth > 0 => {
+            let condition = region(input);
+            let mut body = nodes(input, depth - 1);
+            // The last node of a pass ends the loop.
+            let step = Step::Fill { to: condition, pattern: Pattern::Word(0), count: 1 };
+            body.push(Node { work: NodeWork::Step(step), after: Vec::new(), name: None });
+            NodeWork::Repeat { condition, body }
+        }
+        _ => NodeWork::Step(node_step(input)),
+    };
+    let after = match input.byte() {
+        255 => vec![index],
+        byte if index > 0 && byte % 2 == 1 => vec![u32::from(byte) % index],
+        _ => Vec::new(),
+    };
+    let name = (input.byte() % 4 == 1).then(|| "node".into());
+    Node { work, after, name }
+}
+
+fn node_step<'a>(input: &mut Input<'a>) -> Step<'a> {
+    match input.byte() % 8 {
+        0 => Step::Join,
+        1 | 2 => {
+            let (to, count) = (region(input), input.byte());
+            Step::Write { to, bytes: input.bytes(usize::from(count)) }
+        }
+        3 => {
+            let (from, to) = (region(input), region(input));
+            Step::Copy { from, to, bytes: input.one_of(&LENGTHS) }
+        }
+        4 => {
+            let to = region(input);
+            let pattern = input.one_of(&[Pattern::Byte(1), Pattern::Half(2), Pattern::Word(3)]);
+            Step::Fill { to, pattern, count: input.one_of(&LENGTHS) }
+        }
+        5 => Step::Timestamp { to: region(input) },
+        _ => Step::Launch(launch(input)),
+    }
 }
 
 fn launch(input: &mut Input<'_>) -> Launch<'static> {

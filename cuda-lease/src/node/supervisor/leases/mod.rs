@@ -54,6 +54,8 @@ pub(super) struct Client {
 /// A device of the node.
 pub(super) struct Slot {
     pub(super) info: DeviceInfo,
+    /// The features of the device, as in [`features`](crate::wire::features).
+    pub(super) features: u64,
     pub(super) workers: Arc<Workers>,
 }
 
@@ -273,6 +275,7 @@ impl Leases {
                 expires_in_ms: millis(remaining),
                 device: slot.info.clone(),
                 limits,
+                features: Some(slot.features),
             })
         })
     }

@@ -32,15 +32,29 @@ impl Engine {
             if let Some(upload) = state.upload(transfer) {
                 return Some((upload.arrived, upload.bytes - upload.arrived));
             }
+            if let Some(expected) = state.contents.expected(transfer) {
+                return Some(expected);
+            }
             self.announced.wait(&mut state);
         }
     }
 
-    /// Takes the next `bytes` bytes of an upload that is [`expected`](Self::expected).
-    pub(in crate::node::worker) fn piece(&self, transfer: TransferId, piece: Staged, bytes: usize) {
+    /// Takes the next `bytes` bytes of an upload, or of the content of a graph command, that is
+    /// [`expected`](Self::expected).
+    ///
+    /// # Errors
+    /// The content is complete and malformed.
+    pub(in crate::node::worker) fn piece(
+        &self,
+        transfer: TransferId,
+        piece: Staged,
+        bytes: usize,
+    ) -> Result<(), SessionError> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let Some(upload) = state.upload(transfer) else { return };
+        let Some(upload) = state.upload(transfer) else {
+            return self.content(state, transfer, &piece, bytes);
+        };
         upload.arrived += bytes as u64;
         let is_complete = upload.arrived >= upload.bytes;
         if !upload.is_refused {
@@ -50,6 +64,7 @@ impl Engine {
             state.uploads.remove(&transfer);
         }
         self.advance(state);
+        Ok(())
     }
 
     /// Writes bytes that arrived with their command.

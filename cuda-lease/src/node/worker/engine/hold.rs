@@ -9,6 +9,7 @@ use cuda_core::{
 
 use super::{
     Engine,
+    graphs::can_launch,
     state::{State, is_there, violation},
 };
 use crate::{
@@ -79,6 +80,7 @@ impl Engine {
                     progressed = true;
                 }
             }
+            progressed |= self.create_due_graphs(state);
             progressed |= self.reset_if_due(state);
             if !progressed {
                 break;
@@ -185,6 +187,14 @@ impl Engine {
                 }
                 let ticket = Ticket { stream, number: *number };
                 self.run(state, ticket, after, work, &[], true, Keep::Nothing);
+                Outcome::Done
+            }
+            Task::Graph { number, graph, changes } => {
+                if !can_launch(state, *graph, changes) {
+                    return Outcome::Waits;
+                }
+                let ticket = Ticket { stream, number: *number };
+                self.launch_graph(state, ticket, after, *graph, changes);
                 Outcome::Done
             }
             Task::Upload(upload) => self.upload(state, stream, after, upload),

@@ -1,10 +1,13 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
 //! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies` cuts
-//! copies in pieces, and `work` passes everything to the backend. `queries` answers queries of the client. `state` and
+//! copies in pieces, `graphs` creates and launches graphs, and `work` passes everything to the backend. `queries` answers queries of the client. `state` and
 //! `objects` are the data.
 
 mod copies;
+#[cfg(test)]
+mod graph_tests;
+mod graphs;
 mod hold;
 mod objects;
 mod queries;
@@ -25,6 +28,7 @@ use cuda_core::{
 use parking_lot::{Condvar, Mutex};
 
 use self::{
+    graphs::can_launch,
     objects::OBJECT_LIMIT,
     state::{State, Stream, is_there, violation},
 };
@@ -151,7 +155,12 @@ impl Engine {
                     state.objects.spread_over(id, &error);
                 }
             }
+            Command::CreateGraph { id, nodes } => self.create_graph(state, id, nodes)?,
+            Command::DropGraph { id } => self.drop_graph(state, id),
             Command::Query { id, query } => self.query(state, id, query)?,
+        }
+        if state.graphs.has_waiting() {
+            self.create_due_graphs(state);
         }
         self.settle(state);
         Ok(())
@@ -205,6 +214,17 @@ impl Engine {
             }
             Step::Read { from, transfer, bytes } => {
                 Task::Download(Download { number, from, transfer, bytes, submitted: 0 })
+            }
+            Step::Graph { graph, changes } => {
+                let changes = self.changes(state, changes)?;
+                if self.can_run(state, ticket.stream, &after)
+                    && can_launch(state, graph, &changes)
+                    && self.has_credit_for_one(state, ticket.stream)
+                {
+                    self.launch_graph(state, ticket, &after, graph, &changes);
+                    return Ok(());
+                }
+                Task::Graph { number, graph, changes }
             }
             other => {
                 let work = plain(other)?;
@@ -276,7 +296,7 @@ fn plain(step: Step<'_>) -> Result<Work<'_>, SessionError> {
         Step::Fill { to, pattern, count } => Work::Fill { to, pattern, count },
         Step::Timestamp { to } => Work::Timestamp { to },
         Step::Launch(launch) => Work::Launch(launch),
-        Step::Write { .. } | Step::WriteBulk { .. } | Step::Read { .. } => {
+        Step::Write { .. } | Step::WriteBulk { .. } | Step::Read { .. } | Step::Graph { .. } => {
             return Err(violation("a step with host bytes reached the path for device-only steps"));
         }
     })

@@ -5,10 +5,10 @@ use cuda_core::{
     order::{Poison, uses_of},
     protocol::{AllocId, ModuleId, Use, Work},
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::state::violation;
-use crate::session::SessionError;
+use crate::{node::worker::graphs::NodeAccess, session::SessionError};
 
 /// The maximum number of allocations, of modules, and of named variables that a session may have.
 pub(super) const OBJECT_LIMIT: usize = 1 << 20;
@@ -19,6 +19,8 @@ pub(super) const OBJECT_LIMIT: usize = 1 << 20;
 pub(super) struct Objects {
     /// The bytes of each allocation. 0 before it is made, for one that could not be made, and for a variable.
     bytes: FxHashMap<AllocId, u64>,
+    /// The allocations that were announced and are neither made nor refused.
+    pending: FxHashSet<AllocId>,
     variables: FxHashMap<ModuleId, Vec<AllocId>>,
     /// The write sets of submissions that were refused.
     poison: Poison,
@@ -30,6 +32,12 @@ impl Objects {
     /// # Errors
     /// It exists, or there are too many.
     pub(super) fn announce(&mut self, id: AllocId) -> Result<(), SessionError> {
+        self.add(id)?;
+        self.pending.insert(id);
+        Ok(())
+    }
+
+    fn add(&mut self, id: AllocId) -> Result<(), SessionError> {
         if self.bytes.insert(id, 0).is_some() {
             return Err(violation(format!("the id of allocation {} is already in use", id.0)));
         }
@@ -44,19 +52,32 @@ impl Objects {
     /// # Errors
     /// As [`announce`](Self::announce).
     pub(super) fn name(&mut self, module: ModuleId, variable: AllocId) -> Result<(), SessionError> {
-        self.announce(variable)?;
+        self.add(variable)?;
         self.variables.entry(module).or_default().push(variable);
         Ok(())
     }
 
     /// Records that an allocation was made.
     pub(super) fn made(&mut self, id: AllocId, bytes: u64) {
+        self.pending.remove(&id);
         self.bytes.insert(id, bytes);
+    }
+
+    /// Records that an allocation was refused: its contents are lost.
+    pub(super) fn refused(&mut self, id: AllocId, error: &Error) {
+        self.pending.remove(&id);
+        self.spread_over(id, error);
+    }
+
+    /// Whether an allocation will be made later.
+    pub(super) fn is_pending(&self, id: AllocId) -> bool {
+        self.pending.contains(&id)
     }
 
     /// Removes an allocation. Returns its bytes.
     pub(super) fn remove(&mut self, id: AllocId) -> u64 {
         self.poison.forget(id);
+        self.pending.remove(&id);
         self.bytes.remove(&id).unwrap_or(0)
     }
 
@@ -73,6 +94,15 @@ impl Objects {
             return None;
         }
         self.poison.check(&uses_of(work), work.overwrites())
+    }
+
+    /// Returns the error for a graph with a node that reads lost contents. A node that overwrites them ends the loss for
+    /// the nodes behind it.
+    pub(super) fn check_nodes(&self, nodes: &[NodeAccess]) -> Option<Error> {
+        if self.poison.is_empty() {
+            return None;
+        }
+        nodes.iter().find_map(|it| self.poison.check(&it.uses, it.overwrites))
     }
 
     /// As [`Poison::spread`].

@@ -76,7 +76,10 @@ impl Engine {
         id: u64,
         query: Query,
     ) -> Result<(), SessionError> {
-        if state.modules.waiting_queries() + state.waiting_resets.len() >= QUERY_LIMIT {
+        let waiting = state.modules.waiting_queries()
+            + state.graphs.waiting_queries()
+            + state.waiting_resets.len();
+        if waiting >= QUERY_LIMIT {
             return Err(violation(format!(
                 "more than {QUERY_LIMIT} queries wait; wait for replies before sending more"
             )));
@@ -90,6 +93,10 @@ impl Engine {
             Query::Loaded(module) => {
                 state.modules.ask(module, id);
                 self.answer_loaded(state);
+            }
+            Query::GraphReady(graph) => {
+                state.graphs.ask(graph, id);
+                self.answer_graph_queries(state);
             }
             Query::Reset => {
                 state.resets += 1;
@@ -127,6 +134,7 @@ impl Engine {
                 Reply::Loaded { max_threads, log, entries } => {
                     QueryReply::Loaded { max_threads, log, entries }
                 }
+                Reply::GraphReady => QueryReply::GraphReady,
                 Reply::Memory(info) => QueryReply::Memory(info),
                 Reply::Reset { lost } => QueryReply::Reset { lost },
                 _ => QueryReply::Reset { lost: None },

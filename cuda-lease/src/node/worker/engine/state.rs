@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::objects::Objects;
 use crate::{
     node::worker::{
+        graphs::{Contents, Graphs},
         held::{Item, Task, Upload},
         modules::Modules,
         telemetry::Sampler,
@@ -27,6 +28,8 @@ pub(super) struct State {
     /// The streams of uploads whose bytes have not all arrived.
     pub(super) uploads: FxHashMap<TransferId, StreamId>,
     pub(super) objects: Objects,
+    pub(super) graphs: Graphs,
+    pub(super) contents: Contents,
     pub(super) held: usize,
     /// Resets that were requested, and the queries of those that wait for earlier commands.
     pub(super) resets: u64,

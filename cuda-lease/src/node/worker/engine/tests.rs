@@ -199,7 +199,7 @@ fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
         submit(bytes / 8 + 2, Step::WriteBulk { to, transfer: TransferId(0), bytes });
         assert_eq!(engine.expected(TransferId(0)), Some((0, bytes)));
         let piece = engine.staging().take(bytes as usize).unwrap().unwrap();
-        engine.piece(TransferId(0), piece, bytes as usize);
+        engine.piece(TransferId(0), piece, bytes as usize).unwrap();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cuda_core::{
     Backend, Error, Ticket,
     order::uses_of,
-    protocol::{AllocId, Control, HostBlock, Status, StreamId, Submission, Work},
+    protocol::{AllocId, Control, HostBlock, Status, StreamId, Submission, Use, Work},
 };
 
 use super::{Engine, state::State};
@@ -24,37 +24,53 @@ impl Engine {
         is_last: bool,
         keep: Keep,
     ) -> bool {
-        let refused = match state.objects.check(work) {
-            Some(error) => {
-                drop(keep);
-                self.reports.skip(ticket, error.clone());
-                error
-            }
-            None => {
-                let number = self.reports.begin(ticket, is_last, keep, state.sampler.now);
-                let after = self.translate(after);
-                let ticket_of_backend = Ticket { number, ..ticket };
-                let submission = Submission { ticket: ticket_of_backend, after: &after, work };
-                // SAFETY: the blocks in `host` are staging memory of this submission alone. `reports` keeps them until
-                // the backend has reported it complete. The rules about device memory concern only the memory of this
-                // lease (see the rules of the module). Streams and modules are retired under the lock that is held.
-                match unsafe { self.backend.submit(&submission, host) } {
-                    Ok(()) => {
-                        if is_last && let Some(time) = state.sampler.submitted() {
-                            self.reports.telemetry.queue(time, &self.reports.outbox);
-                        }
-                        return true;
-                    }
-                    Err(error) => {
-                        let error = self.reports.cause(error);
-                        self.reports.refuse(ticket, error.clone());
-                        error
-                    }
+        if let Some(error) = state.objects.check(work) {
+            drop(keep);
+            self.skip(state, ticket, &uses_of(work), error);
+            return false;
+        }
+        self.pass_on(state, ticket, after, work, host, is_last, keep)
+    }
+
+    /// As [`run`](Self::run), for work that was checked.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn pass_on(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        after: &[Ticket],
+        work: &Work<'_>,
+        host: &[Arc<HostBlock>],
+        is_last: bool,
+        keep: Keep,
+    ) -> bool {
+        let number = self.reports.begin(ticket, is_last, keep, state.sampler.now);
+        let after = self.translate(after);
+        let submission = Submission { ticket: Ticket { number, ..ticket }, after: &after, work };
+        // SAFETY: the blocks in `host` are staging memory of this submission alone, or memory of the graph that it
+        // launches. `reports` keeps them until the backend has reported it complete. The rules about device memory
+        // concern only the memory of this lease (see the rules of the module). Streams and modules are retired under the
+        // lock that is held.
+        match unsafe { self.backend.submit(&submission, host) } {
+            Ok(()) => {
+                if is_last && let Some(time) = state.sampler.submitted() {
+                    self.reports.telemetry.queue(time, &self.reports.outbox);
                 }
+                true
             }
-        };
-        state.objects.spread(&uses_of(work), &refused);
-        false
+            Err(error) => {
+                let error = self.reports.cause(error);
+                state.objects.spread(&uses_of(work), &error);
+                self.reports.refuse(ticket, error);
+                false
+            }
+        }
+    }
+
+    /// A submission failed before it reached the backend: the contents that it should have written are lost.
+    pub(super) fn skip(&self, state: &State, ticket: Ticket, uses: &[Use], error: Error) {
+        state.objects.spread(uses, &error);
+        self.reports.skip(ticket, error);
     }
 
     /// The tickets of the backend for tickets of the client.
@@ -69,7 +85,7 @@ impl Engine {
     pub(super) fn allocate(&self, state: &mut State, at: Ticket, id: AllocId, bytes: u64) {
         if let Err((limit, free)) = self.quota.take(bytes) {
             let error = over_quota(&self.backend, bytes, free, limit);
-            state.objects.spread_over(id, &error);
+            state.objects.refused(id, &error);
             return self.reports.skip(at, error);
         }
         let number = self.reports.begin(at, true, Keep::Nothing, state.sampler.now);
@@ -83,7 +99,7 @@ impl Engine {
             Err(error) => {
                 self.quota.give_back(bytes);
                 let error = self.reports.cause(error);
-                state.objects.spread_over(id, &error);
+                state.objects.refused(id, &error);
                 self.reports.refuse(at, error);
             }
         }

@@ -1,0 +1,48 @@
+//! The features of a client, of a node and of a leased device: one bit each.
+//!
+//! [`Hello`](super::Hello) states the features of the client, and [`Welcome`](super::Welcome) those that client and node
+//! both have. [`Granted`](super::Granted) states those of the device. A client uses a feature only if all of them have it.
+
+use cuda_core::protocol::Capabilities;
+
+/// Graphs: commands that create, launch and drop them.
+pub const GRAPHS: u64 = 1;
+
+/// Loops inside graphs.
+pub const LOOPS: u64 = 2;
+
+/// The features that this crate implements.
+pub const ALL: u64 = GRAPHS | LOOPS;
+
+/// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its device
+/// ([`Granted`](super::Granted)).
+pub fn usable(connection: u64, device: Option<u64>) -> u64 {
+    let device = device.unwrap_or(0);
+    let usable = connection & device & ALL;
+    // Loops are parts of graphs.
+    if usable & GRAPHS == 0 { 0 } else { usable }
+}
+
+/// Returns the features of a device.
+pub fn of_device(capabilities: &Capabilities) -> u64 {
+    let bit = |has: bool, bit| if has { bit } else { 0 };
+    bit(capabilities.graphs, GRAPHS) | bit(capabilities.loops, LOOPS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_uses_features_that_node_and_device_both_have() {
+        assert_eq!(usable(ALL, Some(ALL)), ALL);
+        assert_eq!(usable(ALL, Some(GRAPHS | 1 << 40)), GRAPHS);
+        for (connection, device) in [(ALL, None), (0, Some(ALL)), (LOOPS, Some(ALL))] {
+            assert_eq!(usable(connection, device), 0);
+        }
+        let mut capabilities = Capabilities::local(0);
+        assert_eq!(of_device(&capabilities), 0);
+        capabilities.graphs = true;
+        assert_eq!(of_device(&capabilities), GRAPHS);
+    }
+}

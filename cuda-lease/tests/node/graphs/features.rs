@@ -1,0 +1,29 @@
+//! The features that a node states.
+
+use cuda_lease::wire::{Hello, VERSION, Welcome, features};
+
+use super::session::run;
+use crate::{harness::Node, raw::RawClient};
+
+#[test]
+fn node_states_the_features_that_the_client_has_too() {
+    let node = Node::start(&[]);
+    run(async {
+        for (stated, confirmed) in
+            [(0, 0), (features::LOOPS, features::LOOPS), (u64::MAX, features::ALL)]
+        {
+            let mut client = RawClient::connect_silently(&node.address).await;
+            let hello = Hello {
+                oldest: VERSION,
+                newest: VERSION,
+                features: stated,
+                program: "test".into(),
+            };
+            client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+            let (_, reply) = client.control.reply().await.unwrap();
+            assert_eq!(Welcome::decode(&reply).unwrap().features, confirmed);
+            // The CPU device has both.
+            assert_eq!(client.allocate().await.features, Some(features::ALL));
+        }
+    });
+}

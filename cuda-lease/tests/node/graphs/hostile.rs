@@ -1,0 +1,147 @@
+//! Graphs of clients that break the rules.
+
+use cuda_core::protocol::{GraphId, Status};
+use cuda_lease::wire::{
+    CONTENT_LIMIT, Command, Content, GRAPH_NODES, LOOP_DEPTH, Node, NodeWork, Step, TransferId,
+};
+
+use super::session::{Session, content, copy, fill, node, region};
+use crate::hostile::{attack, memory};
+
+/// Content that has one node with these predecessors.
+fn after(after: &[u32]) -> Vec<u8> {
+    content(&[node(Step::Join, &[]), node(Step::Join, after)])
+}
+
+fn nested(times: u32) -> Vec<u8> {
+    let innermost = node(Step::Join, &[]);
+    content(&[(0..times).fold(innermost, |node, _| Node {
+        work: NodeWork::Repeat { condition: region(1, 0), body: vec![node] },
+        after: Vec::new(),
+        name: None,
+    })])
+}
+
+#[test]
+fn malformed_content_ends_the_session() {
+    attack(async |server| {
+        let read = Step::Read { from: region(1, 0), transfer: TransferId(1), bytes: 4 };
+        let mut truncated = content(&[node(Step::Join, &[])]);
+        truncated.truncate(truncated.len() - 1);
+        let cases = [
+            (after(&[1]), "may only name smaller indices"),
+            (after(&[u32::MAX]), "may only name smaller indices"),
+            (after(&[0, 0]), "may only name smaller indices"),
+            (nested(LOOP_DEPTH + 1), "nested more than"),
+            (content(&[node(read, &[])]), "0x0605"),
+            ((GRAPH_NODES as u32 + 1).to_le_bytes().to_vec(), "nodes of a graph"),
+            (u32::MAX.to_le_bytes().to_vec(), "nodes of a graph"),
+            (truncated, "truncated"),
+        ];
+        for (content, reason) in cases {
+            let mut session = Session::open(&server.address, &[64]).await;
+            session.create(5, &content).await;
+            let error = session.lost().await;
+            assert!(error.contains(reason), "{error}");
+        }
+    });
+}
+
+#[test]
+fn malformed_content_on_the_bulk_lane_ends_the_session() {
+    attack(async |server| {
+        for is_launch in [false, true] {
+            let mut session = Session::open(&server.address, &[64]).await;
+            let place = session.bulk(&[0xff; 100_000]).await;
+            if is_launch {
+                session.create(5, &content(&[])).await;
+                session.launch(5, place).await;
+            } else {
+                session.send(Command::CreateGraph { id: GraphId(5), nodes: place }).await;
+            }
+            let error = session.lost().await;
+            assert!(error.contains("nodes of a graph"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn ids_in_use_and_huge_lengths_end_the_session() {
+    attack(async |server| {
+        let mut session = Session::open(&server.address, &[64]).await;
+        session.create(5, &content(&[])).await;
+        session.create(5, &content(&[])).await;
+        let error = session.lost().await;
+        assert!(error.contains("graph 5 is already in use"), "{error}");
+        for bytes in [CONTENT_LIMIT + 1, u64::MAX] {
+            let mut session = Session::open(&server.address, &[64]).await;
+            let nodes = Content::Bulk { transfer: TransferId(9), bytes };
+            session.send(Command::CreateGraph { id: GraphId(5), nodes }).await;
+            let error = session.lost().await;
+            assert!(error.contains("the limit is"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn unknown_memory_and_unknown_graphs_are_errors() {
+    attack(async |server| {
+        let mut session = Session::open(&server.address, &[64]).await;
+        let outside = copy(region(1, 0), region(1, 60), 8);
+        let modules = Step::Launch(cuda_core::protocol::Launch {
+            function: cuda_core::protocol::FunctionId {
+                module: cuda_core::protocol::ModuleId(99),
+                entry: 0,
+            },
+            config: cuda_core::LaunchConfig::new(1, 1),
+            params: Default::default(),
+            relocations: Default::default(),
+            variables: Default::default(),
+        });
+        for (id, step) in [(5, fill(77, 1, 1)), (6, outside), (7, modules)] {
+            session.create(id, &content(&[node(step, &[])])).await;
+            assert!(session.ready(id).await.is_err(), "{id}");
+            session.launch(id, Content::NO_CHANGES).await;
+            assert!(session.read(1, 1).await.is_err(), "{id}");
+        }
+        assert!(session.ready(99).await.is_err());
+        session.drop_graph(99).await;
+        // The session goes on.
+        session.submit(fill(1, 3, 16)).await;
+        assert_eq!(session.read(1, 1).await.unwrap(), [3]);
+    });
+}
+
+/// A client creates graphs without end, of the smallest and of the largest sizes, and announces content that it does not
+/// send.
+#[test]
+fn graphs_without_end_occupy_bounded_memory() {
+    attack(async |server| {
+        let mut session = Session::open(&server.address, &[64]).await;
+        let before = memory(server);
+        let joins: Vec<_> = (0..GRAPH_NODES).map(|_| node(Step::Join, &[])).collect();
+        let joins = content(&joins);
+        let mut refused = 0;
+        for id in 1..=16 {
+            session.create(id, &joins).await;
+            if let Err(error) = session.ready(id).await {
+                assert_eq!(error.status(), Some(Status::CapacityExceeded), "{error}");
+                refused += 1;
+            }
+        }
+        assert_eq!(refused, 12);
+        for id in 41..=80 {
+            let nodes = Content::Bulk { transfer: TransferId(id), bytes: CONTENT_LIMIT };
+            session.send(Command::CreateGraph { id: GraphId(id), nodes }).await;
+        }
+        session.submit(fill(1, 3, 16)).await;
+        assert_eq!(session.read(1, 1).await.unwrap(), [3]);
+        assert!(memory(server) < before + (384 << 20), "{before} bytes before");
+        // As many as the node remembers, with those that it refused.
+        for id in 100..16_500 {
+            session.create(id, &content(&[])).await;
+        }
+        let error = session.lost().await;
+        assert!(error.contains("graphs exist"), "{error}");
+    });
+}
