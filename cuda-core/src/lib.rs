@@ -24,8 +24,8 @@ pub mod sync;
 
 pub use handle::{
     Allocation, ArgumentKind, Arguments, CachedModule, Crossing, Device, DeviceBuffer, Event,
-    Function, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, SharedSlice, Slice,
-    SliceMut, Stream, WeakDevice,
+    Function, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, ScalarMemory,
+    SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 #[doc(hidden)]
 pub use handle::{MAX_RECORDED_BYTES, Recording};

@@ -18,6 +18,7 @@
 mod cuda_graph;
 mod record;
 
+pub use crate::memory::{DeviceScalar, ScalarMut};
 #[doc(hidden)]
 pub use cuda_core::Recording;
 pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};

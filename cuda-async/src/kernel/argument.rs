@@ -7,15 +7,18 @@ use cuda_core::{
 };
 use half::{bf16, f16};
 
-use crate::kernel::given_back::BufferTuple;
+use crate::{
+    kernel::given_back::BufferTuple,
+    memory::{DeviceScalar, ScalarMut},
+};
 
 /// A value that can be passed to a kernel as an argument. The form of a buffer argument decides the kernel's access to
 /// it:
 ///
 /// | argument | access by the kernel |
 /// |---|---|
-/// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, [`SliceMut<T>`](cuda_core::SliceMut) | reads and writes |
-/// | `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice) | reads |
+/// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, [`SliceMut<T>`](cuda_core::SliceMut), [`ScalarMut<T>`](crate::memory::ScalarMut) | reads and writes |
+/// | `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice), [`DeviceScalar<T>`](crate::memory::DeviceScalar), `&DeviceScalar<T>` | reads |
 /// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | receives the value |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a kernel can have",
@@ -179,6 +182,25 @@ impl<T: Element> KernelArg for SliceMut<'_, T> {
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.slice_mut(self);
     }
+}
+
+macro_rules! scalars {
+    ($($scalar:ty: $access:ident;)*) => {$(
+        impl<T: Element> KernelArg for $scalar {
+            given_back!(buffer);
+
+            #[inline]
+            fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+                arguments.buffer(self.buffer(), Access::$access);
+            }
+        }
+    )*};
+}
+
+scalars! {
+    DeviceScalar<T>: Read;
+    &DeviceScalar<T>: Read;
+    ScalarMut<T>: Write;
 }
 
 /// The arguments of a kernel: a tuple of up to sixteen [`KernelArg`]s in the order of its parameters.

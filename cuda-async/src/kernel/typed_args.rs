@@ -4,9 +4,12 @@ use std::{marker::PhantomData, sync::Arc};
 
 use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
 
-use crate::kernel::{
-    argument::{KernelArg, KernelArgs, given_back},
-    given_back::BufferTuple,
+use crate::{
+    kernel::{
+        argument::{KernelArg, KernelArgs, given_back},
+        given_back::BufferTuple,
+    },
+    memory::DeviceScalar,
 };
 
 mod sealed {
@@ -14,7 +17,8 @@ mod sealed {
     pub trait Buffer {}
 }
 
-/// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, or a slice.
+/// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, or a
+/// [`DeviceScalar<T>`](crate::memory::DeviceScalar).
 ///
 /// The kernel reads it. Kernels on several streams may read it at the same time.
 #[diagnostic::on_unimplemented(
@@ -69,6 +73,12 @@ impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
 }
 
 impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {}
+
+// No handle of a scalar is a `KernelOutput`: all handles are the same memory, so a kernel could get it twice.
+impl<T> sealed::Buffer for DeviceScalar<T> {}
+impl<T> sealed::Buffer for &DeviceScalar<T> {}
+impl<T: Element> KernelInput<T> for DeviceScalar<T> {}
+impl<T: Element> KernelInput<T> for &DeviceScalar<T> {}
 
 /// A buffer that the kernel only reads, even if the launch owns it. The launch gives back the buffer itself.
 #[derive(Debug)]

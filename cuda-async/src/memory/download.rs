@@ -17,6 +17,7 @@ use crate::{
         chunk::COPY_BYTES,
         copy_job::CopyJob,
         host_copy::{self, Copier},
+        scalar::DeviceScalar,
     },
     op::{Live, Op, Submit},
 };
@@ -24,7 +25,7 @@ use crate::{
 /// Device memory that can be read: a buffer, an `Arc` or a borrow of one, or a slice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory to read",
-    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>` and `SliceMut<T>` are"
+    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>`, `SliceMut<T>` and `DeviceScalar<T>` are"
 )]
 pub trait BufferSource: Send {
     /// The element type.
@@ -65,6 +66,8 @@ sources! {
     &DeviceBuffer<T>: self => (**self).as_slice();
     Slice<'_, T>: self => *self;
     SliceMut<'_, T>: self => self.as_slice();
+    DeviceScalar<T>: self => DeviceScalar::as_slice(self);
+    &DeviceScalar<T>: self => DeviceScalar::as_slice(self);
     SharedSlice<T>: self => self.as_slice();
 }
 

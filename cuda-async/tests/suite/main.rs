@@ -36,6 +36,7 @@ mod random_programs;
 mod recordings;
 mod refusals_and_resets;
 mod running;
+mod scalars;
 mod script;
 mod several_devices;
 mod shared_wakes;

@@ -47,7 +47,8 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, Landing, PinnedBuffer, Pinning, SharedSlice, Slice, SliceMut,
+    Crossing, DeviceBuffer, Landing, PinnedBuffer, Pinning, ScalarMemory, SharedSlice, Slice,
+    SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
 pub use recording::Recording;

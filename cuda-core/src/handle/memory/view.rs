@@ -165,6 +165,11 @@ pub(super) fn bounds(range: impl RangeBounds<usize>, len: u64) -> Range<usize> {
     start..end
 }
 
+/// Whether [`View::fill`] takes the value.
+pub(super) fn is_pattern<T: Element>(value: &T) -> bool {
+    pattern_of(bytemuck::bytes_of(value)).is_some()
+}
+
 /// The shortest pattern whose repetition is `bytes`.
 fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
     let repeats =

@@ -102,7 +102,7 @@ impl Allocation {
     }
 
     /// Marks the allocation: submissions that use it take turns from now on. The caller holds a handle.
-    pub(super) fn take_turns(&self) {
+    pub(crate) fn take_turns(&self) {
         self.takes_turns.store(true, Ordering::Relaxed);
     }
 

@@ -1,0 +1,178 @@
+//! `DeviceScalar`: one value in device memory, and its operations.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cuda_core::{Device, DeviceBuffer, Element, Error, Pinning, Result, ScalarMemory, Slice};
+
+use crate::{
+    context::{Credit, ExecutionContext, MemoryWait},
+    memory::download::{ToHost, to_host},
+    op::{Live, Op, Submit},
+    ops::{DeviceOp, Mapped, TryMapOutput},
+};
+
+/// One value in device memory, at an address that does not change. Clones are the same value.
+///
+/// A kernel takes it as a pointer: `&DeviceScalar<T>` or a clone to read it, [`writable`](DeviceScalar::writable) to write
+/// it. It is [`set`](DeviceScalar::set) through a shared handle. So a graph that reads it sees in each launch the value
+/// that was set last.
+///
+/// ```
+/// use cuda_async::{memory::{DeviceScalar, copy}, prelude::*};
+/// let x = DeviceScalar::new(1.5f32).sync()?;
+/// let graph = zeros::<f32>(1).then(|y| copy(x.clone(), y)).map(|(_, y)| y).graph()?;
+/// assert_eq!(graph.launch().then(to_host).sync()?, [1.5]);
+/// graph.update(x.set(2.5))?;
+/// assert_eq!(graph.launch().then(to_host).sync()?, [2.5]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub struct DeviceScalar<T>(ScalarMemory<T>);
+
+impl<T: Element> DeviceScalar<T> {
+    /// Allocates a scalar with a value.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], or an error of the device.
+    #[allow(clippy::new_ret_no_self)] // an operation gives it
+    pub fn new(value: T) -> Op<NewScalar<T>> {
+        let begins = State::Allocating(value, Credit::new(), MemoryWait::new());
+        Op::new(NewScalar(Live::new(begins)))
+    }
+
+    /// Sets the value, after all earlier uses and before all later ones. A value of one, two or four bytes travels in the
+    /// command. A larger one is uploaded.
+    ///
+    /// Inside a graph the value is part of the graph: every launch sets it again.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] on another device, or an error of the device.
+    pub fn set(&self, value: T) -> Op<SetScalar<T>> {
+        Op::new(SetScalar::new(self.clone(), value))
+    }
+
+    /// Reads the value. Waits, without blocking an executor thread, until the value has arrived.
+    ///
+    /// # Errors
+    /// As [`to_host`].
+    pub fn read(&self) -> Op<ReadScalar<T>> {
+        to_host(self.clone()).try_map(first as fn(Vec<T>) -> Result<T>)
+    }
+
+    /// Returns the scalar as an argument of [`launch`](crate::launch) that the kernel reads and writes.
+    pub fn writable(&self) -> ScalarMut<T> {
+        ScalarMut(self.clone())
+    }
+
+    /// Returns a slice of the value, for reading.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        self.0.as_slice()
+    }
+}
+
+impl<T> DeviceScalar<T> {
+    /// Returns the device of the scalar.
+    pub fn device(&self) -> &Device {
+        self.0.device()
+    }
+
+    pub(crate) fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
+        self.0.buffer()
+    }
+}
+
+fn first<T: Element>(values: Vec<T>) -> Result<T> {
+    values.first().copied().ok_or(Error::AlreadyEnded)
+}
+
+impl<T> Clone for DeviceScalar<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> std::fmt::Debug for DeviceScalar<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ty = std::any::type_name::<T>();
+        write!(f, "DeviceScalar({ty} on {})", self.device().info().address)
+    }
+}
+
+/// A scalar as an argument of a kernel that reads and writes it. A launch gives it back.
+#[derive(Debug, Clone)]
+pub struct ScalarMut<T>(DeviceScalar<T>);
+
+impl<T> ScalarMut<T> {
+    pub(crate) fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
+        self.0.buffer()
+    }
+}
+
+/// The steps of [`DeviceScalar::read`].
+pub type ReadScalar<T> = Mapped<ToHost<DeviceScalar<T>>, TryMapOutput<fn(Vec<T>) -> Result<T>>>;
+
+/// The steps of [`DeviceScalar::new`].
+pub struct NewScalar<T: Element>(Live<State<T>>);
+
+enum State<T: Element> {
+    Allocating(T, Credit, MemoryWait),
+    Setting(DeviceScalar<T>, SetScalar<T>),
+}
+
+impl<T: Element> Submit for NewScalar<T> {
+    type Output = DeviceScalar<T>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<DeviceScalar<T>>> {
+        if let State::Allocating(value, credit, wait) = self.0.get()? {
+            ready!(cx.poll_credit(credit, task))?;
+            let scalar = ready!(cx.poll_allocation(wait, task, ScalarMemory::uninitialised))?;
+            let scalar = DeviceScalar(scalar);
+            let set = SetScalar::new(scalar.clone(), *value);
+            self.0.set(State::Setting(scalar, set));
+        }
+        let State::Setting(_, set) = self.0.get()? else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        let set = ready!(set.poll_submit(task, cx));
+        match self.0.take()? {
+            State::Setting(scalar, _) => Poll::Ready(set.map(|()| scalar)),
+            State::Allocating(..) => Poll::Ready(Err(Error::AlreadyEnded)),
+        }
+    }
+}
+
+/// The steps of [`DeviceScalar::set`].
+pub struct SetScalar<T: Element> {
+    begins: Live<(DeviceScalar<T>, T)>,
+    credit: Credit,
+    pinning: Option<Pinning<T>>,
+}
+
+impl<T: Element> SetScalar<T> {
+    fn new(scalar: DeviceScalar<T>, value: T) -> Self {
+        Self { begins: Live::new((scalar, value)), credit: Credit::new(), pinning: None }
+    }
+}
+
+impl<T: Element> Submit for SetScalar<T> {
+    type Output = ();
+
+    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
+        ready!(cx.poll_credit(&mut self.credit, task))?;
+        let (DeviceScalar(memory), value) = self.begins.get()?;
+        let set = cx.enqueue(|stream| memory.set(stream, *value).transpose())?;
+        if set.is_none() {
+            let mut host = ready!(cx.poll_pinned(&mut self.pinning, 1, task))?;
+            host.fill(*value);
+            cx.enqueue(|stream| memory.upload(stream, host))?;
+        }
+        self.begins.end();
+        Poll::Ready(Ok(()))
+    }
+}

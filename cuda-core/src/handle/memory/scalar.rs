@@ -1,0 +1,79 @@
+//! `ScalarMemory`: memory of one value in device memory that every handle may write.
+//!
+//! # Rules
+//! The handles of a scalar are shared, and a write needs no exclusive borrow. The allocation is marked before the first
+//! handle exists, so all its submissions take turns (see `stream::turns`). That orders a write through one handle with
+//! every other use.
+
+use std::sync::Arc;
+
+use super::{buffer::DeviceBuffer, pinned::PinnedBuffer, slice::Slice, view::is_pattern};
+use crate::{
+    handle::{device::Device, stream::Stream},
+    protocol::{Element, Result, Ticket},
+};
+
+/// Device memory of one value, at an address that does not change. Clones are the same value.
+///
+/// Unlike a buffer it is written through a shared handle: a write is ordered after all earlier uses and before all later
+/// ones, on every stream.
+pub struct ScalarMemory<T>(Arc<DeviceBuffer<T>>);
+
+impl<T: Element> ScalarMemory<T> {
+    /// Allocates a scalar. Its value is unspecified (some earlier bytes of this device).
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::uninitialised`].
+    pub fn uninitialised(stream: &Stream) -> Result<Self> {
+        let buffer = DeviceBuffer::uninitialised(stream, 1)?;
+        buffer.allocation().take_turns();
+        Ok(Self(Arc::new(buffer)))
+    }
+
+    /// Returns a slice of the value, for reading.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        self.0.as_slice()
+    }
+
+    /// Sets the value, after all earlier uses. The value travels in the command, so no host memory is needed. Returns
+    /// `None`, and submits nothing, if it is no repetition of one, two or four bytes: use [`upload`](Self::upload) then.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn set(&self, stream: &Stream, value: T) -> Option<Result<Ticket>> {
+        is_pattern(&value).then(|| self.0.view().fill(stream, &value))
+    }
+
+    /// Sets the value to the element of `host`, which has one.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it has more or none, or an error of the device.
+    pub fn upload(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Ticket> {
+        self.0.view().upload(stream, host)
+    }
+}
+
+impl<T> ScalarMemory<T> {
+    /// Returns the device of the scalar.
+    pub fn device(&self) -> &Device {
+        self.0.device()
+    }
+
+    /// Returns the memory as a buffer of one element, for reading.
+    pub fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
+        &self.0
+    }
+}
+
+impl<T> Clone for ScalarMemory<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> std::fmt::Debug for ScalarMemory<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ty = std::any::type_name::<T>();
+        write!(f, "ScalarMemory({ty} on {})", self.device().info().address)
+    }
+}
