@@ -50,6 +50,8 @@ def texts():
 
 
 def norm(x, gain):
+    if hasattr(F, "rms_norm"):
+        return F.rms_norm(x, (WIDTH,), gain, EPSILON)
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * gain
 
 
