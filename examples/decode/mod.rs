@@ -15,7 +15,7 @@ pub use model::Model;
 pub use reference::{Reference, bits_per_character};
 pub use step::Session;
 pub use text::{Symbols, held_out, prompts};
-pub use weights::{Block, Weights};
+pub use weights::Weights;
 
 /// The number of symbols: the line end and the 95 printable characters of ASCII.
 pub const SYMBOLS: usize = 96;

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use cuda_async::{Device, default_device, open};
-use examples::decode::{Error, Mode, Symbols, prompts};
+use examples::decode::{Error, MAX_BATCH, Mode, Symbols, prompts};
 
 /// Continues texts with a small transformer, on a GPU or on the CPU.
 #[derive(Debug, clap::Parser)]
@@ -17,8 +17,8 @@ pub(crate) struct Options {
     pub(crate) tokens: usize,
 
     /// The number of sequences that are decoded together.
-    #[arg(long, value_name = "B", default_value = "1")]
-    batch: NonZeroUsize,
+    #[arg(long, value_name = "B", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=MAX_BATCH as i64))]
+    batch: u16,
 
     /// The way in which steps are launched.
     #[arg(long, value_name = "MODE", default_value = "all", value_parser = ["direct", "graph", "cache", "all"])]
@@ -51,6 +51,6 @@ impl Options {
     /// The prompts of the sequences.
     pub(crate) fn prompts(&self) -> Result<Vec<Symbols>, Error> {
         let prompt = |default| Symbols::encode(self.prompt.as_deref().unwrap_or(default));
-        prompts().take(self.batch.get()).map(prompt).collect()
+        prompts().take(self.batch.into()).map(prompt).collect()
     }
 }

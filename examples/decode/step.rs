@@ -106,7 +106,7 @@ impl Session {
     /// The number of steps after which each prompt is followed by `tokens` symbols.
     pub fn steps(&self, tokens: usize) -> usize {
         let longest = self.lengths.iter().max().copied().unwrap_or_default();
-        if tokens == 0 { 0 } else { longest + tokens - 1 }
+        if tokens == 0 { 0 } else { longest.saturating_add(tokens) - 1 }
     }
 
     /// Checks that each prompt can be followed by `tokens` symbols.

@@ -8,34 +8,34 @@ use super::{CONTEXT, Error, HIDDEN, LAYERS, SYMBOLS, WIDTH};
 
 /// The weights of a block. A matrix has one row for each output.
 #[derive(Debug, Clone)]
-pub struct Block {
+pub(super) struct Block {
     /// The gains of the norm before the attention.
-    pub attention_gain: Vec<f16>,
+    pub(super) attention_gain: Vec<f16>,
     /// The queries, keys and values: `3 * WIDTH` rows of `WIDTH`.
-    pub qkv: Vec<f16>,
+    pub(super) qkv: Vec<f16>,
     /// The output of the attention: `WIDTH` rows of `WIDTH`.
-    pub out: Vec<f16>,
+    pub(super) out: Vec<f16>,
     /// The gains of the norm before the MLP.
-    pub mlp_gain: Vec<f16>,
+    pub(super) mlp_gain: Vec<f16>,
     /// The first matrix of the MLP: `HIDDEN` rows of `WIDTH`.
-    pub up: Vec<f16>,
+    pub(super) up: Vec<f16>,
     /// The second matrix of the MLP: `WIDTH` rows of `HIDDEN`.
-    pub down: Vec<f16>,
+    pub(super) down: Vec<f16>,
 }
 
-/// The weights of the model, on the host. All have the lengths that the model takes.
+/// The weights of the model, on the host. All have the lengths that the model takes: the kernels rely on it.
 #[derive(Debug, Clone)]
 pub struct Weights {
     /// `SYMBOLS` rows of `WIDTH`.
-    pub embedding: Vec<f16>,
+    pub(super) embedding: Vec<f16>,
     /// `CONTEXT` rows of `WIDTH`.
-    pub positions: Vec<f16>,
+    pub(super) positions: Vec<f16>,
     /// The blocks, first to last.
-    pub blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block>,
     /// The gains of the last norm.
-    pub gain: Vec<f16>,
+    pub(super) gain: Vec<f16>,
     /// `SYMBOLS` rows of `WIDTH`.
-    pub head: Vec<f16>,
+    pub(super) head: Vec<f16>,
 }
 
 /// Reads an embedded file, which has the given shape.

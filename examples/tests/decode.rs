@@ -3,7 +3,12 @@
 
 use std::error::Error;
 
-use cuda_async::{Device, DeviceOp, Stream, graph::GraphExt, to_host};
+use cuda_async::{
+    Device, DeviceOp, Stream,
+    cuda_cpu::{Checks, CpuOptions, CpuProvider, Schedule},
+    graph::GraphExt,
+    to_host,
+};
 use examples::decode::{
     CONTEXT, MAX_BATCH, Mode, Model, Reference, SYMBOLS, Session, Symbols, Weights,
     bits_per_character, generate, held_out, prompts,
@@ -144,6 +149,20 @@ fn no_tokens_give_the_prompts(device: &Device) -> Result {
     let (fixture, prompts) = (Fixture::new(device)?, vec![text(CONTEXT)?]);
     for mode in Mode::ALL {
         assert_eq!(fixture.generate(&prompts, mode, 0)?, prompts);
+    }
+    Ok(())
+}
+
+/// The CPU device finds races and reads of memory that was never written, and runs blocks and warps in other orders.
+#[test]
+fn every_schedule_gives_the_same_symbols_without_races() -> Result {
+    let prompts = some_prompts(5)?;
+    let expected = Fixture::new(&cuda_async::open("cpu")?)?.generate(&prompts, Mode::Direct, 3)?;
+    for seed in 0..2 {
+        let options =
+            CpuOptions::default().checks(Checks::all()).schedule(Schedule::Shuffled { seed });
+        let fixture = Fixture::new(&Device::open(&CpuProvider::new(options), 0)?)?;
+        assert_eq!(fixture.generate(&prompts, Mode::Direct, 3)?, expected);
     }
     Ok(())
 }

@@ -152,6 +152,7 @@ extern "C" __global__ void attend(const float *__restrict__ queries, const float
     float most = __int_as_float(0xff800000); // minus infinity
     for (unsigned int i = t; i <= at; i += 32 * WARPS) {
         float score = 0.0f;
+#pragma unroll
         for (unsigned int channel = 0; channel < HEAD; channel++) {
             score = fmaf(query[channel], keys[channel * CONTEXT + i], score);
         }
@@ -179,6 +180,7 @@ extern "C" __global__ void attend(const float *__restrict__ queries, const float
 
     // A thread for each channel, and a warp for every fourth position.
     float part = 0.0f;
+#pragma unroll 8
     for (unsigned int i = warp; i <= at; i += WARPS) {
         part = fmaf(scores[i], values[i * HEAD + lane], part);
     }
@@ -197,6 +199,7 @@ extern "C" __global__ void project_add(const float *__restrict__ in, const f16 *
     unsigned int row = output_of_warp(), lane = threadIdx.x % 32, sequence = blockIdx.y;
     const float4 *fours = reinterpret_cast<const float4 *>(in + sequence * inputs);
     float sum = 0.0f;
+#pragma unroll 4
     for (unsigned int four = lane; four < inputs / 4; four += 32) {
         sum = add_products(sum, fours[four], weights(w + row * inputs, four));
     }
