@@ -102,7 +102,10 @@ fn run(options: &Options, device: &Device) -> Result<(), Box<dyn Error>> {
             Some(_) => {}
         }
     }
-    writeln!(out, "--------\n{steps} steps, with those that read the prompt\n\n{table}")?;
+    writeln!(out, "--------\n{steps} steps, with those that read the prompts\n")?;
+    if steps > 0 {
+        write!(out, "{table}")?;
+    }
     if let (Some(path), Some(texts)) = (&options.save, &first) {
         save(path, texts)?;
     }

@@ -79,7 +79,7 @@ class Network(nn.Module):
         """Returns the logits [texts, length, SYMBOLS] of the next symbol after each prefix of texts [texts, length]."""
         rows, length = symbols.shape
         hidden = torch.full((length, length), float("-inf"), device=symbols.device).triu(1)
-        x = self.drop(self.embedding[symbols] + self.positions[:length])
+        x = self.drop(F.embedding(symbols, self.embedding) + self.positions[:length])
         for layer in range(LAYERS):
             qkv = norm(x, self.gains[2 * layer]) @ self.qkv[layer].T
             q, k, v = qkv.view(rows, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)

@@ -115,7 +115,7 @@ def capture(session):
     return graph.replay
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def measure(session, mode, tokens, repeat):
     """Returns the symbols of all sequences, the number of steps, and the shortest duration of a generation."""
     steps = max(session.lengths) + tokens - 1
