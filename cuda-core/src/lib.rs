@@ -24,11 +24,11 @@ pub mod sync;
 
 pub use handle::{
     Allocation, ArgumentKind, Arguments, CachedModule, Crossing, Device, DeviceBuffer, Event,
-    Function, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning, ScalarMemory,
-    SharedSlice, Slice, SliceMut, Stream, WeakDevice,
+    Function, HostValues, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning,
+    ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 #[doc(hidden)]
-pub use handle::{MAX_RECORDED_BYTES, Recording};
+pub use handle::{MAX_INSTANCES, MAX_RECORDED_BYTES, Recording};
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
     Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,

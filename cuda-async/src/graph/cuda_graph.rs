@@ -8,11 +8,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use cuda_core::{Device, Error, Pending, Recording, Result, Stream};
+use cuda_core::{Device, DeviceBuffer, Element, Error, Pending, Recording, Result, Stream};
 
 use crate::{
     context::{ExecutionContext, RunMode},
-    graph::record,
+    graph::{Slot, record},
     op::{IntoDeviceOp, Op, Submit},
     ops::DeviceOp,
     run::blocking,
@@ -58,7 +58,8 @@ pub trait GraphExt: DeviceOp {
     /// As [`graph`](Self::graph).
     fn graph_on(self, stream: &Stream) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
         let (output, recording) = record(self, stream.device())?.into_parts();
-        let (output, is_launched) = (Arc::new(output), AtomicBool::new(false));
+        let (output, recording) = (Arc::new(output), Arc::new(recording));
+        let is_launched = AtomicBool::new(false);
         let stream = stream.clone();
         Ok(CudaGraph(Arc::new(Recorded { output, recording, stream, is_launched })))
     }
@@ -74,7 +75,7 @@ pub struct CudaGraph<T>(Arc<Recorded<T>>);
 
 struct Recorded<T> {
     output: Arc<T>,
-    recording: Recording,
+    recording: Arc<Recording>,
     /// The stream of updates.
     stream: Stream,
     is_launched: AtomicBool,
@@ -116,6 +117,15 @@ impl<T> CudaGraph<T> {
         }
         let detail = "it was not launched, so its output has no values; launch it first".into();
         Err(Error::Misuse { what: "the output of a graph".into(), detail })
+    }
+
+    /// Returns the slot of a buffer that the graph uses: other buffers may replace it, without another recording. The buffer
+    /// in the output stays the recorded one.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the graph does not use the buffer, or if it is a part of a larger one or a variable of a module.
+    pub fn slot<E: Element>(&self, buffer: &DeviceBuffer<E>) -> Result<Slot<E>> {
+        Slot::new(&self.0.recording, buffer)
     }
 
     /// Prepares the graph on its device, so that the first launch does not wait. Blocks for up to milliseconds.

@@ -16,11 +16,19 @@
 // steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the recording.
 
 mod cuda_graph;
+mod loop_state;
 mod record;
+mod repeat_while;
+mod slot;
 
-pub use crate::memory::{DeviceScalar, ScalarMut};
+pub use crate::memory::{DeviceScalar, HostSlot, ScalarMut};
+#[doc(inline)]
+pub use cuda_core::MAX_INSTANCES;
 #[doc(hidden)]
 pub use cuda_core::Recording;
 pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
+pub use loop_state::LoopState;
 #[doc(hidden)]
 pub use record::{Recorded, record};
+pub use repeat_while::{RepeatWhile, repeat_while};
+pub use slot::Slot;

@@ -81,6 +81,10 @@ impl<T> DeviceScalar<T> {
     pub(crate) fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
         self.0.buffer()
     }
+
+    pub(crate) fn memory(&self) -> &ScalarMemory<T> {
+        &self.0
+    }
 }
 
 fn first<T: Element>(values: Vec<T>) -> Result<T> {

@@ -20,6 +20,7 @@ mod host_memory;
 mod kernels;
 mod limits;
 mod link;
+mod loops;
 mod lost_contents;
 mod memory;
 mod messages;
@@ -41,6 +42,7 @@ mod script;
 mod several_devices;
 mod shared_wakes;
 mod slices;
+mod slots;
 mod slow_link;
 #[cfg(feature = "spans")]
 mod spans;

@@ -46,8 +46,7 @@ fn kernels_read_and_write_scalars(device: &Device) {
     let stream = device.new_stream().unwrap();
     let vecadd = load_ptx(device, include_str!("../../../kernels/vecadd.ptx")).unwrap();
     let vecadd = vecadd.function("vecadd").unwrap();
-    let [a, b, sum] =
-        [1.0f32, 2.0, 0.0].map(|it| DeviceScalar::new(it).sync_on(&stream).unwrap());
+    let [a, b, sum] = [1.0f32, 2.0, 0.0].map(|it| DeviceScalar::new(it).sync_on(&stream).unwrap());
     // SAFETY: reads a and b and writes sum, of one element each.
     let op = unsafe { launch(&vecadd, LaunchConfig::new(1, 1), (&a, &b, sum.writable(), 1u32)) };
     op.sync_on(&stream).unwrap();

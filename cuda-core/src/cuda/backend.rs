@@ -23,7 +23,7 @@ use crate::{
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
         GraphCacheInfo, GraphId, HostBlock, NoticeSink, RawStream, Region, Reply, Request, Result,
-        StreamId, Submission, Ticket, TransferId, Work,
+        StreamId, Submission, Ticket, TransferId,
     },
     sync::HelperThread,
 };
@@ -66,6 +66,7 @@ impl CudaBackend {
         let mut capabilities = Capabilities::local(primary.info.memory);
         capabilities.slow_host_blocks = true;
         capabilities.graphs = true;
+        capabilities.loops = primary.condition.is_some();
         capabilities.graph_cache = true;
         Ok(Self {
             primary,
@@ -93,10 +94,9 @@ impl CudaBackend {
             let node = unsafe { work::node(names, &it.work, &graph.host) }?;
             Ok((node, it.after.clone()))
         });
-        let modules = graph.nodes.iter().filter_map(|it| match &it.work {
-            Work::Launch(launch) => Some(self.modules.hold(launch.function.module)),
-            _ => None,
-        });
+        let mut modules = Vec::new();
+        graph.launches(&mut |launch| modules.push(launch.function.module));
+        let modules = modules.into_iter().map(|it| self.modules.hold(it));
         let (nodes, modules) = (nodes.collect::<Result<_>>()?, modules.collect::<Result<_>>()?);
         self.graphs.create(id, nodes, modules, &self.helper)
     }

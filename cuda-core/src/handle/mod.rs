@@ -47,11 +47,11 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, Landing, PinnedBuffer, Pinning, ScalarMemory, SharedSlice, Slice,
-    SliceMut,
+    Crossing, DeviceBuffer, HostValues, Landing, PinnedBuffer, Pinning, ScalarMemory, SharedSlice,
+    Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
-pub use recording::Recording;
+pub use recording::{MAX_INSTANCES, Recording};
 pub use stream::{Allocation, Event, MAX_RECORDED_BYTES, Stream};
 #[cfg(all(test, loom))]
 pub(crate) use stream::{Keep, Operand};

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{GraphId, HostBlock, Use, Work};
+use super::{GraphId, HostBlock, Launch, Use, Work};
 
 /// The name of a node, for people: the names of the operations that it belongs to, outermost first, separated by `/`.
 pub type Name = Arc<str>;
@@ -25,6 +25,19 @@ pub struct Graph {
     pub nodes: Vec<GraphNode>,
     /// The host memory that the uploads among them read. Its bytes do not change while the graph exists.
     pub host: Vec<Arc<HostBlock>>,
+}
+
+impl Graph {
+    /// Calls `each` with every launch, also with those inside loops.
+    pub fn launches(&self, each: &mut dyn FnMut(&Launch<'static>)) {
+        for node in &self.nodes {
+            match &node.work {
+                Work::Launch(launch) => each(launch),
+                Work::Repeat(repeat) => repeat.body.launches(each),
+                _ => {}
+            }
+        }
+    }
 }
 
 impl PartialEq for Graph {

@@ -107,6 +107,14 @@ impl Work<'_> {
         }
     }
 
+    /// Returns the work with borrows of this one's parts.
+    pub fn borrowed(&self) -> Work<'_> {
+        match self {
+            Work::Launch(launch) => Work::Launch(launch.borrowed()),
+            other => other.clone(),
+        }
+    }
+
     /// Calls `each` with every operand on the device.
     pub fn uses(&self, mut each: impl FnMut(Use)) {
         use Access::{Read, Write};

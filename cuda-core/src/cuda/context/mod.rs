@@ -6,6 +6,7 @@
 
 mod bound;
 mod clock;
+mod condition;
 mod host_pool;
 mod id_cache;
 mod lost;

@@ -12,8 +12,8 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    bound::Bound, clock::DeviceClock, host_pool::HostMemoryPool, pool::MemoryPool,
-    reclaim::ReclaimQueue, stream_reserve,
+    bound::Bound, clock::DeviceClock, condition::ConditionKernel, host_pool::HostMemoryPool,
+    pool::MemoryPool, reclaim::ReclaimQueue, stream_reserve,
 };
 use crate::{
     cuda::driver::{
@@ -35,6 +35,8 @@ pub(crate) struct Primary {
     pub(crate) host_pool: Option<HostMemoryPool>,
     /// The device's clock, unless the driver refused its kernel.
     pub(crate) clock: Option<DeviceClock>,
+    /// The kernel that sets the conditions of loops, where the driver has loops.
+    pub(crate) condition: Option<ConditionKernel>,
     /// From the most urgent to the least.
     pub(crate) priorities: RangeInclusive<i32>,
     pub(crate) context: ContextHandle,
@@ -68,6 +70,7 @@ impl Primary {
             pool: None,
             host_pool: None,
             clock: None,
+            condition: None,
             priorities: 0..=0,
             context: ContextHandle::NULL,
             reclaim: ReclaimQueue::default(),
@@ -108,6 +111,7 @@ impl Primary {
         // If this fails, streams are created as they are needed.
         _ = stream_reserve::reserve(self.api, &bound);
         self.clock = DeviceClock::load(self.api, &bound).ok();
+        self.condition = ConditionKernel::load(self.api, &bound);
         drop(bound);
         (self.pool, self.host_pool, self.priorities) = (pool, host_pool, greatest..=least);
         Ok(())

@@ -19,7 +19,7 @@ mod nodes;
 pub(crate) mod simulated;
 
 use newer::Newer;
-pub(crate) use nodes::{CopyParams, FillParams, KernelParams};
+pub(crate) use nodes::{Condition, CopyParams, FillParams, KernelParams, LoopParams};
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

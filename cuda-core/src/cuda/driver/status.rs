@@ -3,6 +3,7 @@
 use crate::{Fault, FaultKind};
 
 pub(crate) const INVALID_VALUE: i32 = 1;
+pub(crate) const NOT_SUPPORTED: i32 = 801;
 pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const STUB_LIBRARY: i32 = 34;
 pub(crate) const NO_DEVICE: i32 = 100;

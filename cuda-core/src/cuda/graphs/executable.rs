@@ -5,6 +5,7 @@ use std::mem::Discriminant;
 use super::{
     node::DriverNode,
     prepared::{Prepared, Replies},
+    repeat::{OrderedNode, add_all},
 };
 use crate::{
     cuda::{
@@ -19,9 +20,6 @@ use crate::{
 
 /// The slot of a graph. It exists before the graph is instantiated.
 pub(crate) type GraphSlot = Prepared<Executable>;
-
-/// A node, and the nodes that come directly before it.
-pub(crate) type OrderedNode = (DriverNode, Vec<u32>);
 
 /// An instantiated graph. Destroyed when it is dropped, by a helper thread.
 pub(crate) struct Executable {
@@ -44,23 +42,17 @@ impl Executable {
         // Destroys the graph if a node or the instantiation is refused.
         let mut executable =
             Self { primary, graph, raw: ExecutableHandle::NULL, nodes: Vec::new() };
-        executable.add(nodes, &bound).map_err(failed)?;
+        executable.add(&nodes, &bound).map_err(failed)?;
         // SAFETY: the graph was created above; writes one handle.
         unsafe { primary.api.graph_instantiate(&mut executable.raw, graph, 0) }.map_err(failed)?;
         Ok(executable)
     }
 
-    fn add(&mut self, nodes: Vec<OrderedNode>, bound: &Bound) -> Result<(), Failed> {
-        self.nodes.reserve_exact(nodes.len());
-        let mut before = Vec::new();
-        for (node, after) in nodes {
-            before.clear();
-            before.extend(after.iter().filter_map(|it| Some(self.nodes.get(*it as usize)?.1)));
-            // SAFETY: the graph exists, and these are nodes of it. The client keeps the modules of the nodes loaded until
-            // it drops the graph, and the building holds them until it ends.
-            let handle = unsafe { node.add(self.graph, &before, self.primary, bound) }?;
-            self.nodes.push((node.kind(), handle));
-        }
+    fn add(&mut self, nodes: &[OrderedNode], bound: &Bound) -> Result<(), Failed> {
+        // SAFETY: the graph exists. The client keeps the modules of the nodes loaded until it drops the graph, and the
+        // building holds them until it ends.
+        let handles = unsafe { add_all(nodes, self.graph, self.primary, bound) }?;
+        self.nodes = nodes.iter().map(|(node, _)| node.kind()).zip(handles).collect();
         Ok(())
     }
 

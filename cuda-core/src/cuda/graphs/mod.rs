@@ -5,7 +5,9 @@
 mod executable;
 mod node;
 mod prepared;
+mod repeat;
 
-pub(crate) use executable::{Executable, GraphSlot, OrderedNode};
+pub(crate) use executable::{Executable, GraphSlot};
 pub(crate) use node::{CopyNode, CopySource, DriverNode, FillNode, KernelNode};
 pub(crate) use prepared::{Prepared, Replies};
+pub(crate) use repeat::{OrderedNode, RepeatNode};

@@ -4,6 +4,7 @@ use std::{ffi::c_void, mem::Discriminant};
 
 use smallvec::SmallVec;
 
+use super::repeat::RepeatNode;
 use crate::{
     cuda::{
         context::{Bound, Primary},
@@ -13,7 +14,7 @@ use crate::{
                 FunctionHandle, GraphHandle, HostPointer, KernelParams, LAUNCH_PARAM, NodeHandle,
                 StreamHandle,
             },
-            status::Failed,
+            status::{Failed, NOT_SUPPORTED},
         },
     },
     protocol::{LaunchConfig, Pattern},
@@ -26,6 +27,7 @@ pub(crate) enum DriverNode {
     Kernel(KernelNode),
     Copy(CopyNode),
     Fill(FillNode),
+    Repeat(RepeatNode),
 }
 
 /// A copy of bytes to the device.
@@ -158,6 +160,9 @@ impl FillNode {
 }
 
 impl DriverNode {
+    /// The failure of a call for a loop, which cannot be changed, and not be enqueued outside a graph.
+    const LOOP: Failed = Failed { call: "a call for a loop", code: NOT_SUPPORTED };
+
     /// Adds this node to a graph, after other nodes of it.
     ///
     /// # Safety
@@ -167,8 +172,12 @@ impl DriverNode {
         graph: GraphHandle,
         after: &[NodeHandle],
         primary: &Primary,
-        _: &Bound,
+        bound: &Bound,
     ) -> Result<NodeHandle, Failed> {
+        if let Self::Repeat(repeat) = self {
+            // SAFETY: the caller's promise.
+            return unsafe { repeat.add(graph, after, primary, bound) };
+        }
         let (api, context) = (primary.api, primary.context);
         let mut node = NodeHandle::NULL;
         let (first, count) = (after.as_ptr(), after.len());
@@ -184,6 +193,7 @@ impl DriverNode {
                 Self::Fill(fill) => {
                     api.graph_add_fill(&mut node, graph, first, count, &fill.params(), context)
                 }
+                Self::Repeat(_) => Err(Self::LOOP),
             }
         }?;
         Ok(node)
@@ -215,6 +225,7 @@ impl DriverNode {
                 Self::Fill(fill) => {
                     api.executable_set_fill(executable, node, &fill.params(), context)
                 }
+                Self::Repeat(_) => Err(Self::LOOP),
             }
         }
     }
@@ -236,6 +247,7 @@ impl DriverNode {
                 Self::Kernel(kernel) => kernel.enqueue(stream, primary.api),
                 Self::Copy(copy) => copy.enqueue(stream, primary.api),
                 Self::Fill(fill) => fill.enqueue(stream, primary.api),
+                Self::Repeat(_) => Err(Self::LOOP),
             }
         }
     }

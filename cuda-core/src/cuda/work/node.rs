@@ -8,9 +8,9 @@ use super::{copy, launch, place::Names, timestamp};
 use crate::{
     cuda::{
         driver::api::HostPointer,
-        graphs::{CopyNode, CopySource, DriverNode, FillNode, KernelNode},
+        graphs::{CopyNode, CopySource, DriverNode, FillNode, KernelNode, RepeatNode},
     },
-    protocol::{Error, HostBlock, Launch, Pattern, Region, Result, Work},
+    protocol::{CONDITION_BYTES, Error, HostBlock, Launch, Pattern, Region, Repeat, Result, Work},
 };
 
 /// Resolves the work of a node.
@@ -43,14 +43,29 @@ pub(crate) unsafe fn node(
         }
         Work::Fill { to, pattern, count } => fill(names, *to, *pattern, *count),
         Work::Timestamp { to } => timestamp::node(names, *to),
-        Work::Repeat(_) => {
-            Err(Error::unsupported("a graph with a loop", &names.primary.info.address))
-        }
+        // SAFETY: the caller's promise.
+        Work::Repeat(repeat) => unsafe { repeated(names, repeat) },
         Work::Download { .. } | Work::Send { .. } | Work::Graph(_) => {
             let what = "a graph with copies to the host or to another device, or with a graph";
             Err(Error::unsupported(what, &names.primary.info.address))
         }
     }
+}
+
+/// Resolves a loop with its body.
+///
+/// # Safety
+/// As for [`node`].
+unsafe fn repeated(names: Names<'_>, repeat: &Repeat) -> Result<DriverNode> {
+    if names.primary.condition.is_none() {
+        return Err(Error::unsupported("a loop inside a graph", &names.primary.info.address));
+    }
+    let condition = names.memory.locate(repeat.condition, CONDITION_BYTES)?;
+    let body = repeat.body.nodes.iter().map(|it| {
+        // SAFETY: the caller's promise.
+        Ok((unsafe { node(names, &it.work, &repeat.body.host) }?, it.after.clone()))
+    });
+    Ok(DriverNode::Repeat(RepeatNode { condition, body: body.collect::<Result<_>>()? }))
 }
 
 /// As [`node`]. Refuses launches that the driver would refuse.

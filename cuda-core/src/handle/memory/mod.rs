@@ -4,6 +4,7 @@
 //! through a [`View`], whose `upload`, `download`, `copy_from` and `fill` go to [`Stream`](super::Stream)'s `submit`.
 
 mod buffer;
+mod host_values;
 mod landing;
 mod peer;
 mod pinned;
@@ -14,6 +15,7 @@ mod slice;
 mod view;
 
 pub use buffer::DeviceBuffer;
+pub use host_values::HostValues;
 pub use landing::Landing;
 pub use peer::Crossing;
 pub use pinned::PinnedBuffer;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     handle::{device::Device, stream::Stream},
-    protocol::{Element, Result, Ticket},
+    protocol::{Element, Region, Result, Ticket},
 };
 
 /// A borrowed slice of a device buffer, for reading.
@@ -38,6 +38,11 @@ impl<'a, T> Slice<'a, T> {
     #[inline]
     pub(crate) fn view(&self) -> View<'a> {
         self.view
+    }
+
+    /// Returns the position of the first element.
+    pub fn region(&self) -> Region {
+        self.view.region()
     }
 
     /// Returns the number of elements.

@@ -3,9 +3,18 @@
 //! A stream of a recording takes work as every stream does, but gives it to a [`Recorder`](super::stream::Recorder) instead
 //! of a backend. Ending the recording gives a [`Recording`], which replays on a live stream: as one submission, if the
 //! backend has prepared its executable, or else node by node. The folder uses `stream` and `device`.
+//!
+//! A replay goes from [`Recording`] to the `bindings`, which know the nodes that changed since they were recorded, and to
+//! an `instance`, which has an executable and the memory of its temporary buffers.
 
+mod access_set;
+mod bindings;
 mod executable;
+mod instance;
+mod rebase;
 #[allow(clippy::module_inception)]
 mod recording;
+mod repeat;
 
+pub use instance::MAX_INSTANCES;
 pub use recording::Recording;

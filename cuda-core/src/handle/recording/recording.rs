@@ -1,14 +1,15 @@
 //! `Recording`: recorded work and its replays.
 
-use std::{
-    any::Any,
-    borrow::Cow,
-    sync::{Arc, OnceLock},
-};
+use std::{any::Any, borrow::Cow, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::executable::Executable;
+use super::{
+    access_set::AccessSet,
+    bindings::Bindings,
+    executable::Executable,
+    instance::{Instance, MAX_INSTANCES},
+};
 use crate::{
     handle::{
         device::Device,
@@ -20,8 +21,11 @@ use crate::{
         retention::Until,
         timeline::Watermarks,
     },
-    protocol::{Error, Graph, GraphLaunch, GraphNode, Result, Ticket, Use, Work},
+    protocol::{
+        Access, AllocId, Error, GraphLaunch, HostBlock, NodeChange, Result, Ticket, Use, Work,
+    },
     runtime::Pending,
+    sync::Mutex,
 };
 
 /// Recorded work, which can be replayed on every stream of its device.
@@ -31,23 +35,39 @@ use crate::{
 pub struct Recording {
     device: Device,
     /// In an order in which they can run.
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     accesses: Vec<Use>,
-    /// Everything that the nodes name, sorted by id.
-    memory: Vec<Arc<Allocation>>,
-    kept: Arc<Kept>,
+    /// Dropped before `kept`: executables name modules.
+    state: Mutex<State>,
+    pub(super) kept: Arc<Kept>,
+    /// Memory of the recording that no handle names.
+    temporary: Vec<AllocId>,
+    /// Everything that the nodes name. Some uses have no bytes, so the access set leaves them out.
+    pub(super) named: Vec<Arc<Allocation>>,
+}
+
+/// The parts that replays change.
+struct State {
+    bindings: Bindings,
+    /// At least one.
+    instances: SmallVec<[Instance; 1]>,
 }
 
 /// The resources of a recording that its replays retain. They do not hold the device.
-struct Kept {
-    /// Made by the first [`Recording::prepare`]. Dropped before the modules.
-    executable: OnceLock<Result<Executable>>,
+pub(super) struct Kept {
     /// For each node, the source of its upload, if it is one.
-    uploads: Vec<Option<UploadSource>>,
-    _modules: Vec<Arc<dyn Any + Send + Sync>>,
+    pub(super) uploads: Vec<Option<UploadSource>>,
+    _others: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Retain for Kept {}
+/// The resources that the launches of one executable retain. The executable is dropped first.
+struct Retained {
+    _executable: Arc<Executable>,
+    _kept: Arc<Kept>,
+    _slots: Vec<UploadSource>,
+}
+
+impl Retain for Retained {}
 
 impl Device {
     /// A stream of a new recording. Work that is submitted to it is recorded and does not run. Other streams of the same
@@ -84,12 +104,25 @@ impl Stream {
         let accesses = access_set(&nodes);
         let mut memory: Vec<_> = recorded.memory.into_values().collect();
         memory.sort_unstable_by_key(|it| it.id().0);
+        let temporary = temporary(&memory, &recorded.allocated);
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
-        let modules = recorded.modules.into_values().collect();
-        let kept = Kept { executable: OnceLock::new(), uploads, _modules: modules };
+        let set = AccessSet::new(accesses.clone(), &memory)?;
+        let mut others: Vec<_> = recorded.modules.into_values().collect();
+        others.extend(recorded.others);
+        let kept = Arc::new(Kept { uploads, _others: others });
+        let bindings = Bindings::new(&kept.uploads);
+        let instances = SmallVec::from_buf([Instance::first(set)]);
+        let state = Mutex::new(State { bindings, instances });
         let device = self.device().clone();
-        Ok(Recording { device, nodes, accesses, memory, kept: Arc::new(kept) })
+        Ok(Recording { device, nodes, accesses, state, kept, temporary, named: memory })
     }
+}
+
+/// The memory that was allocated in the recording and that has no other handle.
+fn temporary(memory: &[Arc<Allocation>], allocated: &[AllocId]) -> Vec<AllocId> {
+    let is_temporary =
+        |it: &&Arc<Allocation>| Arc::strong_count(it) == 1 && allocated.contains(&it.id());
+    memory.iter().filter(is_temporary).map(|it| it.id()).collect()
 }
 
 impl Recording {
@@ -108,14 +141,30 @@ impl Recording {
         self.nodes.is_empty()
     }
 
-    /// Returns the memory that a replay uses. Each allocation has one entry, with its strongest access.
+    /// Returns the memory that the recorded work uses. Each allocation has one entry, with its strongest access.
     pub fn accesses(&self) -> &[Use] {
         &self.accesses
+    }
+
+    /// The operands of the recorded work: one for each allocation, also for those of which no byte is used.
+    pub(super) fn operands(&self) -> SmallVec<[Operand<'_>; 8]> {
+        let operand = |memory: &'_ Arc<Allocation>| {
+            let used = self.accesses.binary_search_by_key(&memory.id(), |it| it.base);
+            let used = used.map(|at| &self.accesses[at]);
+            used.map_or((0..0, Access::Read), |it| (it.range.clone(), it.access))
+        };
+        let all = self.named.iter().map(|memory| (memory, operand(memory)));
+        all.map(|(memory, (range, access))| Operand::new(memory, range, access)).collect()
     }
 
     /// Returns the nodes that come directly before a node. All have smaller indices.
     pub fn after(&self, node: usize) -> Option<&[u32]> {
         self.nodes.get(node).map(|node| &node.after[..])
+    }
+
+    /// Returns the number of executables that the device has prepared or prepares now.
+    pub fn executables(&self) -> usize {
+        self.state.lock().instances.len()
     }
 
     /// Prepares the recording on its device, so that a replay is one submission. The first call starts this and returns at
@@ -127,7 +176,9 @@ impl Recording {
         if !self.device.core().capabilities.graphs {
             return Pending::ready(Ok(()));
         }
-        match self.kept.executable.get_or_init(|| Executable::new(&self.device, self.graph())) {
+        let State { bindings, instances } = &mut *self.state.lock();
+        bindings.refresh(&self.nodes);
+        match self.executable(bindings, &mut instances[0]) {
             Ok(executable) => executable.ready(&self.device),
             Err(error) => Pending::ready(Err(error.clone())),
         }
@@ -135,22 +186,80 @@ impl Recording {
 
     /// Whether a replay is one submission: the recording is [prepared](Self::prepare).
     pub fn is_prepared(&self) -> bool {
-        self.executable().is_some()
+        let State { bindings, instances } = &mut *self.state.lock();
+        instances[0].ready(bindings).is_some()
     }
 
-    fn executable(&self) -> Option<&Executable> {
-        let executable = self.kept.executable.get()?.as_ref().ok()?;
-        Some(executable).filter(|it| it.is_ready())
+    fn executable<'a>(
+        &self,
+        bindings: &Bindings,
+        instance: &'a mut Instance,
+    ) -> &'a Result<Arc<Executable>> {
+        let uploads = self.kept.uploads.iter().flatten().filter(|it| it.slot.is_none());
+        let host = || uploads.chain(bindings.slot_sources()).map(|it| it.block.clone()).collect();
+        instance.executable(&self.device, &self.nodes, bindings, host)
     }
 
-    fn graph(&self) -> Graph {
-        let node = |it: &Node| GraphNode {
-            work: it.work.clone(),
-            after: it.after.to_vec(),
-            name: it.name.clone(),
-        };
-        let host = self.kept.uploads.iter().flatten().map(|it| it.block.clone()).collect();
-        Graph { nodes: self.nodes.iter().map(node).collect(), host }
+    /// Declares that other memory may stand in the place of a recorded allocation in later replays.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the recording does not use the memory, or if it is a variable of a module.
+    pub fn declare_slot(&self, recorded: &Arc<Allocation>) -> Result<()> {
+        let is_used = self.accesses.binary_search_by_key(&recorded.id(), |it| it.base).is_ok();
+        if recorded.is_variable() {
+            return Err(bad_slot("it is a variable of a module; use a buffer"));
+        }
+        if !is_used {
+            return Err(bad_slot(
+                "the graph does not use it; pass a buffer that an operation of the graph uses",
+            ));
+        }
+        self.state.lock().bindings.declare(&self.nodes, recorded.id());
+        Ok(())
+    }
+
+    /// Puts memory in the place of a recorded allocation, for later replays. It has the same size. `exclusive` says that
+    /// the caller owns the memory and shared it with no other handle.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`]. [`Error::OutOfRange`] if the sizes differ. [`Error::Misuse`] if the graph uses the memory
+    /// elsewhere, if it is a variable of a module, or if the graph writes it and another handle may share it.
+    pub fn bind(
+        &self,
+        recorded: &Arc<Allocation>,
+        memory: &Arc<Allocation>,
+        exclusive: bool,
+    ) -> Result<()> {
+        self.device.check_same("a buffer", memory.device())?;
+        if memory.bytes() != recorded.bytes() {
+            let (here, there) = (memory.bytes(), recorded.bytes());
+            let detail = format!(
+                "it has {here} bytes, and the recorded buffer has {there}; both must have the same length"
+            );
+            return Err(Error::OutOfRange { what: "a buffer for a slot".into(), detail });
+        }
+        let State { bindings, instances } = &mut *self.state.lock();
+        let bound = bindings.bound(recorded.id());
+        if bound == memory.id() {
+            return Ok(());
+        }
+        if memory.is_variable() {
+            return Err(bad_slot("it is a variable of a module; use a buffer"));
+        }
+        if instances.iter().any(|it| it.accesses.find(memory.id()).is_some()) {
+            return Err(bad_slot("the graph uses the same buffer elsewhere; use another buffer"));
+        }
+        let written =
+            instances[0].accesses.find(bound).is_some_and(|it| it.0.access == Access::Write);
+        if written && !exclusive && !memory.takes_turns() {
+            return Err(bad_slot(
+                "the graph writes it, so it must not be shared yet; pass the `DeviceBuffer` itself",
+            ));
+        }
+        memory.take_turns();
+        instances.iter_mut().for_each(|it| it.accesses.replace(bound, memory.clone()));
+        bindings.replace(&self.nodes, recorded.id(), memory.id());
+        Ok(())
     }
 
     /// Submits all nodes to `stream`, after all earlier uses of the same memory. Every later use of that memory comes
@@ -162,32 +271,92 @@ impl Recording {
     /// # Errors
     /// [`Error::Busy`] if the stream has as much in flight as its device allows; nothing is submitted then.
     /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. If a node
-    /// of a recording that is not prepared is refused, the nodes before it still run.
+    /// of a recording that is not prepared is refused, the nodes before it still run. [`Error::Misuse`] if a recording with
+    /// a loop is not prepared.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
-        match self.executable() {
-            Some(executable) if !self.is_empty() => self.launch(stream, executable),
-            _ => self.replay_in_order(stream, 0..self.len()),
+        self.check_stream(stream)?;
+        let mut state = self.state.lock();
+        state.bindings.refresh(&self.nodes);
+        let picked = if self.is_empty() { None } else { self.pick(&mut state, stream) };
+        match picked {
+            Some((at, executable)) => self.launch(stream, &mut state, at, executable),
+            None => self.submit_nodes(stream, &state, 0..self.len()),
         }
     }
 
+    /// Selects the executable for a stream: the one that the stream used last, or one that is idle. If there is none,
+    /// prepares another one for later, and selects the first.
+    fn pick(&self, state: &mut State, stream: &Stream) -> Option<(usize, Arc<Executable>)> {
+        let State { bindings, instances } = state;
+        let first = instances[0].ready(bindings)?;
+        let streams = &self.device.core().streams;
+        let (mut own, mut idle) = (None, None);
+        for (at, instance) in instances.iter_mut().enumerate() {
+            let Some(executable) = instance.ready(bindings) else { continue };
+            match instance.last {
+                Some(last) if last.stream == stream.id() => own = Some((at, executable)),
+                Some(last) if !streams.is_complete(last) => {}
+                _ => idle = idle.or(Some((at, executable))),
+            }
+        }
+        let picked = own.or(idle);
+        if picked.is_none() && bindings.has_memory_slots() && instances.len() < MAX_INSTANCES {
+            self.add_instance(bindings, instances, stream);
+        }
+        picked.or(Some((0, first)))
+    }
+
+    #[cold]
+    fn add_instance(
+        &self,
+        bindings: &Bindings,
+        instances: &mut SmallVec<[Instance; 1]>,
+        stream: &Stream,
+    ) {
+        let Some(mut instance) = instances[0].another(&self.temporary, stream) else { return };
+        _ = self.executable(bindings, &mut instance);
+        instance.prepare_in_background(&self.device);
+        instances.push(instance);
+    }
+
     /// Submits the whole recording as one graph launch.
-    fn launch(&self, stream: &Stream, executable: &Executable) -> Result<Ticket> {
-        self.check_stream(stream)?;
-        let uses = Cow::Borrowed(&self.accesses[..]);
-        let work = Work::Graph(GraphLaunch { graph: executable.id(), uses, changes: Vec::new() });
-        let operands: SmallVec<[Operand<'_>; 8]> =
-            self.accesses.iter().map(|used| self.operand(used)).collect::<Result<_>>()?;
-        let keep = Keep { until: Until::Complete, resource: self.kept.clone() };
+    fn launch(
+        &self,
+        stream: &Stream,
+        state: &mut State,
+        at: usize,
+        executable: Arc<Executable>,
+    ) -> Result<Ticket> {
+        let State { bindings, instances } = state;
+        let instance = &mut instances[at];
+        let (mut changes, mut blocks) = (Vec::new(), SmallVec::<[Arc<HostBlock>; 1]>::new());
+        for node in bindings.changed_since(instance.applied) {
+            changes
+                .push(NodeChange { node, work: instance.work(bindings.work(&self.nodes, node)) });
+            blocks.extend(bindings.slot_source(node).map(|it| it.block.clone()));
+        }
+        if !blocks.is_empty() {
+            instance.retained = None;
+        }
+        let retained = instance.retained.get_or_insert_with(|| {
+            let _slots = bindings.slot_sources().cloned().collect();
+            Arc::new(Retained { _executable: executable.clone(), _kept: self.kept.clone(), _slots })
+        });
+        let keep = Keep { until: Until::Complete, resource: retained.clone() };
+        let uses = Cow::Borrowed(instance.accesses.uses());
+        let work = Work::Graph(GraphLaunch { graph: executable.id(), uses, changes });
+        let operands: SmallVec<[Operand<'_>; 8]> = instance.accesses.operands().collect();
         let mut marks = stream.timeline().order.lock();
-        let turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
-        let launched = stream.submit_ordered(&mut marks, &work, &operands, &[], Some(keep), None);
+        let turns = Turns::of_sorted(instance.accesses.memory().iter().map(|it| &**it));
+        let launched =
+            stream.submit_ordered(&mut marks, &work, &operands, &[], Some(keep), &blocks);
         // The turns are released before the order lock.
         drop(turns);
         drop(marks);
-        if let Ok(ticket) = launched {
-            trace::replayed(ticket, self.len());
-        }
-        launched
+        let ticket = launched?;
+        (instance.applied, instance.last) = (bindings.version(), Some(ticket));
+        trace::replayed(ticket, self.len());
+        Ok(ticket)
     }
 
     /// Checks that a replay can be submitted to a stream.
@@ -213,16 +382,35 @@ impl Recording {
         order: impl IntoIterator<Item = usize>,
     ) -> Result<Ticket> {
         self.check_stream(stream)?;
+        let mut state = self.state.lock();
+        state.bindings.refresh(&self.nodes);
+        self.submit_nodes(stream, &state, order)
+    }
+
+    fn submit_nodes(
+        &self,
+        stream: &Stream,
+        state: &State,
+        order: impl IntoIterator<Item = usize>,
+    ) -> Result<Ticket> {
+        if self.nodes.iter().any(|it| matches!(it.work, Work::Repeat(_))) {
+            let detail = "it has a loop and is not prepared; prepare it with `upload` first".into();
+            return Err(Error::Misuse { what: "a launch of a graph".into(), detail });
+        }
+        let accesses = &state.instances[0].accesses;
         let mut marks = stream.timeline().order.lock();
-        let turns = Turns::of_sorted(self.memory.iter().map(|it| &**it));
+        let turns = Turns::of_sorted(accesses.memory().iter().map(|it| &**it));
         let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
         let mut nodes = 0_usize;
-        for at in order {
+        for at in order.into_iter().filter(|at| *at < self.nodes.len()) {
+            let at = at as u32;
+            let work = state.bindings.work(&self.nodes, at);
             // The order of the stream implies the joins.
-            let node = self.nodes.get(at).filter(|node| !matches!(node.work, Work::Join));
-            if let Some(node) = node {
-                let upload = self.kept.uploads.get(at).and_then(Option::as_ref);
-                last = self.submit(stream, &mut marks, node, upload)?;
+            if !matches!(work, Work::Join) {
+                let uses = state.bindings.uses(&self.nodes, at);
+                let upload = state.bindings.slot_source(at);
+                let upload = upload.or_else(|| self.kept.uploads[at as usize].as_ref());
+                last = submit_node(stream, &mut marks, accesses, work, uses, upload)?;
                 nodes += 1;
             }
         }
@@ -232,27 +420,26 @@ impl Recording {
         trace::replayed(last, nodes);
         Ok(last)
     }
+}
 
-    fn submit(
-        &self,
-        stream: &Stream,
-        marks: &mut Watermarks,
-        node: &Node,
-        upload: Option<&UploadSource>,
-    ) -> Result<Ticket> {
-        let operands: SmallVec<[Operand<'_>; 6]> =
-            node.uses.iter().map(|used| self.operand(used)).collect::<Result<_>>()?;
-        let keep = upload.map(|it| Keep { until: Until::Accepted, resource: it.lease.clone() });
-        let block = upload.map(|it| &it.block);
-        stream.submit_ordered(marks, &node.work, &operands, &[], keep, block)
-    }
+fn submit_node(
+    stream: &Stream,
+    marks: &mut Watermarks,
+    accesses: &AccessSet,
+    work: &Work<'_>,
+    uses: &[Use],
+    upload: Option<&UploadSource>,
+) -> Result<Ticket> {
+    let operands: SmallVec<[Operand<'_>; 6]> =
+        uses.iter().map(|used| accesses.operand(used)).collect::<Result<_>>()?;
+    let keep = upload.map(|it| Keep { until: Until::Accepted, resource: it.lease.clone() });
+    let blocks = upload.map_or(&[][..], |it| std::slice::from_ref(&it.block));
+    stream.submit_ordered(marks, work, &operands, &[], keep, blocks)
+}
 
-    fn operand(&self, used: &Use) -> Result<Operand<'_>> {
-        let found = self.memory.binary_search_by_key(&used.base.0, |it| it.id().0);
-        // The recorder keeps all memory that it records a use of.
-        let at = found.map_err(|_| Error::AlreadyEnded)?;
-        Ok(Operand::new(&self.memory[at], used.range.clone(), used.access))
-    }
+#[cold]
+fn bad_slot(detail: &str) -> Error {
+    Error::Misuse { what: "a buffer for a slot of a graph".into(), detail: detail.into() }
 }
 
 impl std::fmt::Debug for Recording {

@@ -12,8 +12,10 @@ impl Stream {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
-        if let Some(home) = self.home() {
-            return home.allocate(bytes);
+        if let (Some(home), Some(recorder)) = (self.home(), self.recorder()) {
+            let allocation = home.allocate(bytes)?;
+            recorder.note_allocation(allocation.id());
+            return Ok(allocation);
         }
         let device = self.device().clone();
         let core = device.core();

@@ -38,7 +38,7 @@ pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
 pub use event::Event;
 pub use recorder::MAX_RECORDED_BYTES;
-pub(crate) use recorder::{Recorder, UploadSource};
+pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};
 pub use stream::Stream;
 pub(crate) use submit::Keep;
 pub(crate) use turns::Turns;

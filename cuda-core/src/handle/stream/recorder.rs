@@ -9,7 +9,7 @@ use super::allocation::{Allocation, Operand};
 use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
-    protocol::{AllocId, Error, HostBlock, ModuleId, Result, StreamId, Ticket, Work},
+    protocol::{AllocId, Error, HostBlock, ModuleId, Repeat, Result, StreamId, Ticket, Work},
     sync::Mutex,
 };
 
@@ -30,12 +30,41 @@ pub(crate) struct RecordedWork {
     /// By node.
     pub(crate) uploads: FxHashMap<u32, UploadSource>,
     host_bytes: usize,
+    /// The memory that was allocated on a stream of the recording.
+    pub(crate) allocated: Vec<AllocId>,
+    /// Other resources of the nodes.
+    pub(crate) others: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The bytes of an upload. They never change again, because the upload has consumed the buffer that owned them.
+#[derive(Clone)]
 pub(crate) struct UploadSource {
     pub(crate) lease: Arc<dyn Retain>,
     pub(crate) block: Arc<HostBlock>,
+    /// The slot that the bytes come from, if later replays upload other bytes.
+    pub(crate) slot: Option<Arc<dyn UploadSlot>>,
+}
+
+impl UploadSource {
+    pub(crate) fn new(lease: Arc<dyn Retain>, block: Arc<HostBlock>) -> Self {
+        Self { lease, block, slot: None }
+    }
+}
+
+/// The resources of the body of a loop.
+pub(crate) struct LoopResources {
+    pub(crate) held: Arc<dyn Any + Send + Sync>,
+    /// The bytes of host memory among them.
+    pub(crate) host_bytes: usize,
+}
+
+/// Host memory whose bytes are replaced as a whole. Every replacement has another block.
+pub(crate) trait UploadSlot: Send + Sync {
+    /// The version of the bytes, at least 1. Increases with every replacement.
+    fn version(&self) -> u64;
+
+    /// The version, and the bytes of that version.
+    fn current(&self) -> (u64, UploadSource);
 }
 
 impl Recorder {
@@ -49,6 +78,13 @@ impl Recorder {
     /// [`Error::Misuse`] if it has ended.
     pub(crate) fn end(&self) -> Result<RecordedWork> {
         self.0.lock().take().ok_or_else(ended)
+    }
+
+    /// Notes that memory was allocated on a stream of the recording.
+    pub(super) fn note_allocation(&self, id: AllocId) {
+        if let Some(recorded) = &mut *self.0.lock() {
+            recorded.allocated.push(id);
+        }
     }
 
     /// Records work of one stream, after everything that it depends on. Returns its number on that stream.
@@ -76,17 +112,32 @@ impl Recorder {
         }
         let module = module_of(device, work)?;
         let in_order = module.as_ref().is_some_and(|it| it.has_variables);
-        let memory = operands.iter().map(|it| it.allocation.shared().ok_or(Error::AlreadyEnded));
-        let memory = memory.collect::<Result<SmallVec<[_; 6]>>>()?;
         let bytes = source.as_ref().map_or(0, |it| it.lease.host_bytes());
-        recorded.check_room(bytes)?;
         let node = recorded.plan.next();
-        let number = recorded.plan.append(stream, work.clone().into_owned(), in_order)?;
-        recorded.host_bytes += bytes;
+        let number = recorded.push(stream, work, operands, in_order, bytes)?;
         recorded.modules.extend(module.map(|it| (it.id, it.held)));
         recorded.uploads.extend(source.map(|source| (node, source)));
-        memory.iter().for_each(|allocation| allocation.take_turns());
-        recorded.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
+        Ok(number)
+    }
+
+    /// Records a loop, as [`append`](Self::append). `kept` holds the modules and the uploads of its body.
+    pub(crate) fn append_loop(
+        &self,
+        device: &Device,
+        stream: StreamId,
+        repeat: Repeat,
+        operands: &[Operand<'_>],
+        kept: LoopResources,
+    ) -> Result<u64> {
+        let mut recorded = self.0.lock();
+        let recorded = recorded.as_mut().ok_or_else(ended)?;
+        let mut in_order = false;
+        for node in &repeat.body.nodes {
+            in_order |= module_of(device, &node.work)?.is_some_and(|it| it.has_variables);
+        }
+        let work = Work::Repeat(repeat);
+        let number = recorded.push(stream, &work, operands, in_order, kept.host_bytes)?;
+        recorded.others.push(kept.held);
         Ok(number)
     }
 
@@ -100,6 +151,25 @@ impl Recorder {
 }
 
 impl RecordedWork {
+    /// Adds a node, and keeps the memory that it names.
+    fn push(
+        &mut self,
+        stream: StreamId,
+        work: &Work<'_>,
+        operands: &[Operand<'_>],
+        in_order: bool,
+        host_bytes: usize,
+    ) -> Result<u64> {
+        let memory = operands.iter().map(|it| it.allocation.shared().ok_or(Error::AlreadyEnded));
+        let memory = memory.collect::<Result<SmallVec<[_; 6]>>>()?;
+        self.check_room(host_bytes)?;
+        let number = self.plan.append(stream, work.clone().into_owned(), in_order)?;
+        self.host_bytes += host_bytes;
+        memory.iter().for_each(|allocation| allocation.take_turns());
+        self.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
+        Ok(number)
+    }
+
     fn check_room(&self, bytes: usize) -> Result<()> {
         if self.host_bytes.saturating_add(bytes) <= MAX_RECORDED_BYTES {
             return Ok(());

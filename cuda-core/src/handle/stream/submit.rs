@@ -8,10 +8,16 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{allocation::Operand, recorder::UploadSource, stream::Stream, trace, turns::Turns};
+use super::{
+    allocation::Operand,
+    recorder::{LoopResources, UploadSlot, UploadSource},
+    stream::Stream,
+    trace,
+    turns::Turns,
+};
 use crate::{
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
-    protocol::{Error, HostBlock, RawStream, Result, Submission, Ticket, Work},
+    protocol::{Error, HostBlock, RawStream, Repeat, Result, Submission, Ticket, Work},
 };
 
 /// Tickets that a submission comes after.
@@ -65,7 +71,7 @@ impl Stream {
             return self.submit_in_turn(work, operands, joined, keep, host);
         }
         let mut marks = self.timeline().order.lock();
-        let submitted = self.submit_ordered(&mut marks, work, operands, joined, keep, host);
+        let submitted = self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host));
         drop(marks);
         trace::submitted(&submitted, work);
         submitted
@@ -84,7 +90,8 @@ impl Stream {
         let mut marks = self.timeline().order.lock();
         let Some(recorder) = self.recorder() else {
             let turns = Turns::of_operands(operands);
-            let submitted = self.submit_ordered(&mut marks, work, operands, joined, keep, host);
+            let submitted =
+                self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host));
             // The turns are released before the order lock.
             drop(turns);
             drop(marks);
@@ -93,11 +100,43 @@ impl Stream {
         };
         let number = if joined.is_empty() {
             let source = keep.zip(host.cloned());
-            let source = source.map(|(keep, block)| UploadSource { lease: keep.resource, block });
+            let source = source.map(|(keep, block)| UploadSource::new(keep.resource, block));
             recorder.append(self.device(), self.id(), work, operands, source)?
         } else {
             recorder.join(self.id(), joined)?
         };
+        Ok(self.publish_recorded(number))
+    }
+
+    /// Records an upload whose bytes may change between replays.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if this is no stream of a recording, or as for [`submit`](Self::submit).
+    pub(crate) fn record_upload(
+        &self,
+        work: &Work<'_>,
+        operand: Operand<'_>,
+        slot: Arc<dyn UploadSlot>,
+    ) -> Result<Ticket> {
+        let Some(recorder) = self.recorder() else { return Err(Error::AlreadyEnded) };
+        self.device().check_same("a buffer", operand.allocation.device())?;
+        let _order = self.timeline().order.lock();
+        let (_, source) = slot.current();
+        let source = UploadSource { slot: Some(slot), ..source };
+        let number = recorder.append(self.device(), self.id(), work, &[operand], Some(source))?;
+        Ok(self.publish_recorded(number))
+    }
+
+    /// Records a loop, as [`record_upload`](Self::record_upload).
+    pub(crate) fn record_loop(
+        &self,
+        repeat: Repeat,
+        operands: &[Operand<'_>],
+        kept: LoopResources,
+    ) -> Result<Ticket> {
+        let Some(recorder) = self.recorder() else { return Err(Error::AlreadyEnded) };
+        let _order = self.timeline().order.lock();
+        let number = recorder.append_loop(self.device(), self.id(), repeat, operands, kept)?;
         Ok(self.publish_recorded(number))
     }
 
@@ -111,7 +150,7 @@ impl Stream {
         operands: &[Operand<'_>],
         joined: &[Ticket],
         keep: Option<Keep>,
-        host: Option<&Arc<HostBlock>>,
+        blocks: &[Arc<HostBlock>],
     ) -> Result<Ticket> {
         let timeline = self.timeline();
         let core = self.device().core();
@@ -129,7 +168,6 @@ impl Stream {
         let ask =
             keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));
         let submission = Submission { ticket, after: &after, work };
-        let blocks = host.map_or(&[][..], std::slice::from_ref);
         // SAFETY:
         // - Host blocks and memory of other devices are retained until the ticket is complete. Their owners were
         //   consumed by the call (see `pinned` and `peer`).
@@ -289,6 +327,12 @@ impl Stream {
             }
         }
     }
+}
+
+/// The blocks of a submission that names one at most.
+#[inline]
+fn blocks(host: Option<&Arc<HostBlock>>) -> &[Arc<HostBlock>] {
+    host.map_or(&[], std::slice::from_ref)
 }
 
 /// The accesses that a submission has displaced from the histories of its operands.

@@ -1,11 +1,14 @@
 //! Functions of newer drivers.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use libloading::Library;
 
-use super::{Api, FunctionHandle, ModuleHandle};
-use crate::cuda::driver::status::{Failed, INVALID_VALUE};
+use super::{
+    Api, Condition, ContextHandle, FunctionHandle, GraphHandle, LoopParams, ModuleHandle,
+    NodeHandle,
+};
+use crate::cuda::driver::status::{Failed, INVALID_VALUE, NOT_SUPPORTED};
 
 type LoadFunction = unsafe extern "system" fn(FunctionHandle) -> c_int;
 type CountFunctions = unsafe extern "system" fn(*mut c_uint, ModuleHandle) -> c_int;
@@ -13,6 +16,17 @@ type ListFunctions = unsafe extern "system" fn(*mut FunctionHandle, c_uint, Modu
 type NameFunction = unsafe extern "system" fn(*mut *const c_char, FunctionHandle) -> c_int;
 type DescribeParam =
     unsafe extern "system" fn(FunctionHandle, usize, *mut usize, *mut usize) -> c_int;
+
+type CreateCondition =
+    unsafe extern "system" fn(*mut Condition, GraphHandle, ContextHandle, c_uint, c_uint) -> c_int;
+type AddNode = unsafe extern "system" fn(
+    *mut NodeHandle,
+    GraphHandle,
+    *const NodeHandle,
+    *const c_void,
+    usize,
+    *mut LoopParams,
+) -> c_int;
 
 /// Functions that a newer driver may have: all of them are in drivers since CUDA 12.4.
 #[derive(Debug, Default)]
@@ -22,6 +36,8 @@ pub(super) struct Newer {
     function_list: Option<ListFunctions>,
     function_name: Option<NameFunction>,
     param_info: Option<DescribeParam>,
+    condition_create: Option<CreateCondition>,
+    graph_add: Option<AddNode>,
 }
 
 impl Newer {
@@ -38,12 +54,63 @@ impl Newer {
                 function_list: library.get(b"cuModuleEnumerateFunctions\0").ok().map(|it| *it),
                 function_name: library.get(b"cuFuncGetName\0").ok().map(|found| *found),
                 param_info: library.get(b"cuFuncGetParamInfo\0").ok().map(|found| *found),
+                condition_create: library
+                    .get(b"cuGraphConditionalHandleCreate\0")
+                    .ok()
+                    .map(|it| *it),
+                graph_add: library.get(b"cuGraphAddNode_v2\0").ok().map(|found| *found),
             }
         }
     }
 }
 
 impl Api {
+    /// Whether graphs may have loops.
+    pub(crate) fn has_loops(&self) -> bool {
+        self.newer.condition_create.is_some() && self.newer.graph_add.is_some()
+    }
+
+    /// `cuGraphConditionalHandleCreate`: the condition of a loop, without a default value.
+    ///
+    /// # Safety
+    /// The graph exists.
+    pub(crate) unsafe fn condition_create(
+        &self,
+        graph: GraphHandle,
+        context: ContextHandle,
+    ) -> Result<Condition, Failed> {
+        let call = "cuGraphConditionalHandleCreate";
+        let missing = Failed { call, code: NOT_SUPPORTED };
+        let create = self.newer.condition_create.ok_or(missing)?;
+        let mut condition = 0;
+        // SAFETY: writes one handle; the library is never unloaded; the rest is the caller's promise.
+        Failed::check(call, unsafe { create(&mut condition, graph, context, 0, 0) })?;
+        Ok(condition)
+    }
+
+    /// `cuGraphAddNode_v2` for a loop. Returns its node, and the graph of its body, which lives as long as the node.
+    ///
+    /// # Safety
+    /// The graph exists. The nodes and the condition belong to it.
+    pub(crate) unsafe fn graph_add_while(
+        &self,
+        graph: GraphHandle,
+        after: &[NodeHandle],
+        condition: Condition,
+        context: ContextHandle,
+    ) -> Result<(NodeHandle, GraphHandle), Failed> {
+        let call = "cuGraphAddNode_v2";
+        let missing = Failed { call, code: NOT_SUPPORTED };
+        let add = self.newer.graph_add.ok_or(missing)?;
+        let (mut node, mut params) = (NodeHandle::NULL, LoopParams::new(condition, context));
+        let (first, count, no_edges) = (after.as_ptr(), after.len(), std::ptr::null());
+        // SAFETY: writes one handle and the address of the body's handle; the rest is the caller's promise.
+        let status = unsafe { add(&mut node, graph, first, no_edges, count, &mut params) };
+        Failed::check(call, status)?;
+        // SAFETY: the call has succeeded, so the address is that of one handle, which the driver owns.
+        Ok((node, unsafe { params.body() }))
+    }
+
     /// `cuFuncLoad`: moves the code of a kernel to the device. Older drivers do this at the first launch.
     ///
     /// # Safety

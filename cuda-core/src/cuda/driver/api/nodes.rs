@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{Address, ContextHandle, FunctionHandle};
+use super::{Address, ContextHandle, FunctionHandle, GraphHandle};
 
 /// A `CUDA_KERNEL_NODE_PARAMS_v2`.
 #[derive(Debug, Clone, Copy)]
@@ -108,3 +108,48 @@ pub(crate) struct FillParams {
 }
 
 const _: () = assert!(size_of::<FillParams>() == 40);
+
+/// A `CUgraphConditionalHandle`.
+pub(crate) type Condition = u64;
+
+/// A `CUgraphNodeParams` for a loop: a `CUDA_CONDITIONAL_NODE_PARAMS`, in the middle of 256 bytes. Other bytes are 0.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct LoopParams {
+    node_type: c_int,
+    reserved: [c_int; 3],
+    condition: Condition,
+    condition_type: c_int,
+    /// The number of bodies.
+    bodies: c_uint,
+    /// Written by the driver: the address of the handle of the body.
+    body: *const GraphHandle,
+    context: ContextHandle,
+    rest: [u64; 26],
+}
+
+const _: () = assert!(size_of::<LoopParams>() == 256);
+
+impl LoopParams {
+    pub(super) const fn new(condition: Condition, context: ContextHandle) -> Self {
+        Self {
+            node_type: 13, // `CU_GRAPH_NODE_TYPE_CONDITIONAL`
+            reserved: [0; 3],
+            condition,
+            condition_type: 1, // `CU_GRAPH_COND_TYPE_WHILE`
+            bodies: 1,
+            body: std::ptr::null(),
+            context,
+            rest: [0; 26],
+        }
+    }
+
+    /// The graph of the body.
+    ///
+    /// # Safety
+    /// The driver has added the node.
+    pub(super) unsafe fn body(&self) -> GraphHandle {
+        // SAFETY: the driver has written the address of a handle that it owns.
+        unsafe { *self.body }
+    }
+}

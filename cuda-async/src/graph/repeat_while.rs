@@ -1,0 +1,147 @@
+//! `repeat_while`: a loop that decides on a value in device memory.
+
+use std::task::{Context, Poll, ready};
+
+use cuda_core::{Error, Result, protocol::Region};
+use smallvec::SmallVec;
+
+use crate::{
+    context::ExecutionContext,
+    graph::loop_state::LoopState,
+    memory::{DeviceScalar, ToHost, to_host},
+    op::{IntoDeviceOp, Live, Op, Submit},
+    run::blocking,
+};
+
+/// Repeats an operation while a value in device memory is not 0. The value is read before each pass, and the operation
+/// writes it.
+///
+/// `body` makes the operation of a pass from the memory in `state`, and the operation gives the same memory back. Inside a
+/// graph the loop is a node: `body` is called once, and the device repeats its work without the host, also over a lease.
+/// Outside a graph the host reads the value before each pass, without blocking an executor thread, and calls `body`
+/// for each pass. So `body` has to make the same operation in every pass.
+///
+/// ```
+/// use cuda_async::{graph::{DeviceScalar, repeat_while}, prelude::*};
+/// let go = DeviceScalar::new(1u32).sync()?;
+/// let ptx = include_str!("../../../kernels/loops.ptx");
+/// let count_down = cuda_async::default_device()?.load_ptx(ptx)?.function("count_down")?;
+/// let x = h2d([5u32]).sync()?;
+/// let op = repeat_while(&go, x, |x| {
+///     // SAFETY: count_down(go, x) decrements x, of one element, and writes the new value to go.
+///     unsafe { launch(&count_down, LaunchConfig::new(1, 1), (go.writable(), x)) }.map(|(_, x)| x)
+/// });
+/// assert_eq!(op.then(to_host).sync()?, [0]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Misuse`] if a pass gives other memory back than it took. [`Error::NeedsHostData`] in
+/// [`async_on`](crate::DeviceOp::async_on) outside a graph. Inside a graph [`Error::Unsupported`] on a device without
+/// loops. Otherwise the error of a step.
+pub fn repeat_while<S, F, O>(
+    condition: &DeviceScalar<u32>,
+    state: S,
+    body: F,
+) -> Op<RepeatWhile<S, F, O::Steps>>
+where
+    S: LoopState,
+    F: FnMut(S) -> O + Send,
+    O: IntoDeviceOp<Output = S>,
+{
+    let positions = positions(&state);
+    let next = Next::Read(state, to_host(condition.clone()).into_steps());
+    Op::new(RepeatWhile { condition: condition.clone(), body, positions, next: Live::new(next) })
+}
+
+/// The steps of [`repeat_while`].
+pub struct RepeatWhile<S, F, P> {
+    condition: DeviceScalar<u32>,
+    body: F,
+    /// The positions of the buffers in the state.
+    positions: Positions,
+    next: Live<Next<S, P>>,
+}
+
+type Positions = SmallVec<[Region; 4]>;
+
+enum Next<S, P> {
+    /// Reads the condition.
+    Read(S, ToHost<DeviceScalar<u32>>),
+    /// Runs a pass.
+    Run(P),
+}
+
+fn positions<S: LoopState>(state: &S) -> Positions {
+    let mut positions = Positions::new();
+    state.positions(&mut |region| positions.push(region));
+    positions
+}
+
+impl<S, F, O, P> Submit for RepeatWhile<S, F, P>
+where
+    S: LoopState,
+    F: FnMut(S) -> O + Send,
+    O: IntoDeviceOp<Output = S, Steps = P>,
+    P: Submit<Output = S>,
+{
+    type Output = S;
+
+    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<S>> {
+        if cx.is_recording() {
+            return Poll::Ready(self.record(cx));
+        }
+        loop {
+            match self.next.get()? {
+                Next::Read(_, read) => {
+                    let value = ready!(read.poll_submit(task, cx))?;
+                    let Next::Read(state, _) = self.next.take()? else {
+                        return Poll::Ready(Err(Error::AlreadyEnded));
+                    };
+                    if value == [0] {
+                        return Poll::Ready(Ok(state));
+                    }
+                    self.next.set(Next::Run((self.body)(state).into_op().into_steps()));
+                }
+                Next::Run(pass) => {
+                    let state = ready!(pass.poll_submit(task, cx))?;
+                    self.next.end();
+                    self.check(&state)?;
+                    let read = to_host(self.condition.clone()).into_steps();
+                    self.next.set(Next::Read(state, read));
+                }
+            }
+        }
+    }
+}
+
+impl<S, F, O, P> RepeatWhile<S, F, P>
+where
+    S: LoopState,
+    F: FnMut(S) -> O + Send,
+    O: IntoDeviceOp<Output = S, Steps = P>,
+    P: Submit<Output = S>,
+{
+    /// Records the loop as a node.
+    fn record(&mut self, cx: &ExecutionContext) -> Result<S> {
+        let Next::Read(state, _) = self.next.take()? else { return Err(Error::AlreadyEnded) };
+        let stream = cx.device().start_recording()?;
+        let pass = (self.body)(state).into_op().into_steps();
+        let state = blocking::submit_only(pass, stream.clone())?;
+        self.check(&state)?;
+        let body = stream.end_recording()?;
+        cx.enqueue(|stream| stream.record_repeat(self.condition.memory(), &body))?;
+        Ok(state)
+    }
+}
+
+impl<S: LoopState, F, P> RepeatWhile<S, F, P> {
+    fn check(&self, state: &S) -> Result<()> {
+        if positions(state) == self.positions {
+            return Ok(());
+        }
+        let detail = "its pass gave other buffers back than it took, or in another order; write the results into the buffers \
+                      of the state";
+        Err(Error::Misuse { what: "a loop".into(), detail: detail.into() })
+    }
+}

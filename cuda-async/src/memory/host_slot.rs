@@ -1,0 +1,116 @@
+//! `HostSlot`: host values that a graph uploads in each launch, and that may change between the launches.
+
+use std::task::{Context, Poll, ready};
+
+use cuda_core::{Device, DeviceBuffer, Element, HostValues, PinnedBuffer, Result};
+
+use crate::{
+    context::{Credit, ExecutionContext},
+    memory::{allocate::uninitialised, target::BufferTarget},
+    op::{Live, Op, Submit},
+    ops::DeviceOp,
+};
+
+/// Host values of a fixed number of elements, to be uploaded again and again. Clones are the same slot.
+///
+/// An upload copies the values that were set last. Inside a graph, each launch uploads the values that are set then. The
+/// values lie in pinned memory, so an upload copies nothing on the host.
+///
+/// ```
+/// use cuda_async::{memory::HostSlot, prelude::*};
+/// let slot = HostSlot::new(&cuda_async::default_device()?, &[1u32, 2])?;
+/// let graph = slot.upload().graph()?;
+/// assert_eq!(graph.launch().then(to_host).sync()?, [1, 2]);
+/// slot.set(&[3, 4])?;
+/// assert_eq!(graph.launch().then(to_host).sync()?, [3, 4]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub struct HostSlot<T>(HostValues<T>);
+
+impl<T: Element> HostSlot<T> {
+    /// Creates a slot with values. May block for as long as the driver pins memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
+    pub fn new(device: &Device, values: &[T]) -> Result<Self> {
+        let pinned = PinnedBuffer::copied_from(device, values)?;
+        Ok(Self(HostValues::new(pinned, device)))
+    }
+
+    /// Sets the values, for later uploads and launches. Those in flight use the values before. May block for as long as the
+    /// driver pins memory, if none is idle: in async code use [`set_pinned`](Self::set_pinned).
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the number of elements differs.
+    /// [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
+    pub fn set(&self, values: &[T]) -> Result<()> {
+        self.set_pinned(PinnedBuffer::copied_from(self.0.device(), values)?)
+    }
+
+    /// Sets the values to those of a pinned buffer, as [`set`](Self::set), without a copy. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the number of elements differs.
+    pub fn set_pinned(&self, values: PinnedBuffer<T>) -> Result<()> {
+        self.0.set(values)
+    }
+
+    /// Uploads the values into a new device buffer.
+    ///
+    /// # Errors
+    /// As [`h2d`](crate::h2d). [`Error::WrongDevice`](crate::Error::WrongDevice) on another device.
+    pub fn upload(&self) -> impl DeviceOp<Output = DeviceBuffer<T>> + use<T> {
+        let slot = self.clone();
+        uninitialised(slot.len()).then(move |buffer| slot.upload_into(buffer))
+    }
+
+    /// Uploads the values into existing device memory of the same length, and gives the memory back.
+    ///
+    /// # Errors
+    /// As [`upload_into`](crate::memory::upload_into). [`Error::WrongDevice`](crate::Error::WrongDevice) on another device.
+    pub fn upload_into<B: BufferTarget<Element = T>>(&self, target: B) -> Op<UploadSlot<B>> {
+        let begins = Live::new((self.clone(), target));
+        Op::new(UploadSlot { begins, credit: Credit::new() })
+    }
+}
+
+impl<T: Element> HostSlot<T> {
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether the slot has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T: Element> Clone for HostSlot<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> std::fmt::Debug for HostSlot<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The steps of [`HostSlot::upload_into`].
+pub struct UploadSlot<B: BufferTarget> {
+    begins: Live<(HostSlot<B::Element>, B)>,
+    credit: Credit,
+}
+
+impl<B: BufferTarget> Submit for UploadSlot<B> {
+    type Output = B;
+
+    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
+        ready!(cx.poll_credit(&mut self.credit, task))?;
+        let (HostSlot(values), mut target) = self.begins.take()?;
+        let uploaded = cx.enqueue(|stream| values.upload(stream, &mut target.as_slice_mut()));
+        Poll::Ready(uploaded.map(|_| target))
+    }
+}

@@ -1,0 +1,134 @@
+//! `HostValues`: host values that are uploaded again and again, and that may change between the uploads.
+//!
+//! # Rules
+//! The bytes of a block in a slot never change. New values come in another block, and the earlier block is retained until
+//! no submission in flight names it. So an upload in flight is never disturbed.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use super::pinned::{PinnedBuffer, start_of};
+use crate::{
+    handle::{
+        device::Device,
+        memory::slice::SliceMut,
+        stream::{Keep, Stream, UploadSlot, UploadSource},
+    },
+    order::retention::Until,
+    protocol::{Access, Element, Error, Result, Ticket, Work},
+    runtime::Lease,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Host values of a fixed number of elements. Clones are the same slot. Each upload copies the values that were set last,
+/// also an upload in a recording: each replay uploads the values that are set then.
+pub struct HostValues<T> {
+    shared: Arc<Shared>,
+    device: Device,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+/// The block of a slot.
+struct Shared {
+    /// The version of `block`, stored with its lock held.
+    version: AtomicU64,
+    block: Mutex<Arc<Lease>>,
+}
+
+impl<T: Element> HostValues<T> {
+    /// Creates a slot with the values of a pinned buffer.
+    pub fn new(values: PinnedBuffer<T>, device: &Device) -> Self {
+        let (len, block) = (values.len(), Mutex::new(values.into_lease()));
+        let shared = Arc::new(Shared { version: AtomicU64::new(1), block });
+        Self { shared, device: device.clone(), len, element: PhantomData }
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether the slot has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the device of the slot.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Sets the values, for later uploads. Uploads in flight copy the values before.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the number of elements differs.
+    pub fn set(&self, values: PinnedBuffer<T>) -> Result<()> {
+        if values.len() != self.len {
+            let (here, there) = (values.len(), self.len);
+            let detail = format!("it takes {there} elements, and {here} are given");
+            return Err(Error::OutOfRange { what: "a host slot".into(), detail });
+        }
+        let before = {
+            let mut block = self.shared.block.lock();
+            let before = std::mem::replace(&mut *block, values.into_lease());
+            self.shared.version.fetch_add(1, Ordering::Release);
+            before
+        };
+        drop(before);
+        Ok(())
+    }
+
+    /// Uploads the values to `target`, which has the same length.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
+    pub fn upload(&self, stream: &Stream, target: &mut SliceMut<'_, T>) -> Result<Ticket> {
+        let view = target.view();
+        if view.bytes != (self.len * size_of::<T>()) as u64 {
+            let (here, there) = (target.len(), self.len);
+            let detail = format!("{there} elements do not match the {here} elements of the target");
+            return Err(Error::OutOfRange { what: "an upload from a host slot".into(), detail });
+        }
+        if view.bytes == 0 {
+            return Ok(Ticket { stream: stream.id(), number: 0 });
+        }
+        self.device.check_same("a host slot", stream.device())?;
+        let block = self.shared.block.lock().clone();
+        let work = Work::Upload { from: start_of(&block), to: view.region(), bytes: view.bytes };
+        let operand = view.operand(Access::Write);
+        if stream.recorder().is_some() {
+            return stream.record_upload(&work, operand, self.shared.clone());
+        }
+        let host = block.block().clone();
+        let keep = Keep { until: Until::Accepted, resource: block };
+        stream.submit(&work, &[operand], Some(keep), Some(&host))
+    }
+}
+
+impl UploadSlot for Shared {
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    fn current(&self) -> (u64, UploadSource) {
+        let block = self.block.lock();
+        let host = block.block().clone();
+        (self.version.load(Ordering::Acquire), UploadSource::new(block.clone(), host))
+    }
+}
+
+impl<T> Clone for HostValues<T> {
+    fn clone(&self) -> Self {
+        let (shared, device) = (self.shared.clone(), self.device.clone());
+        Self { shared, device, len: self.len, element: PhantomData }
+    }
+}
+
+impl<T> std::fmt::Debug for HostValues<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostValues({} x {})", self.len, std::any::type_name::<T>())
+    }
+}

@@ -1,0 +1,69 @@
+//! The access set of a replay: the memory that its nodes use.
+
+use std::sync::Arc;
+
+use crate::{
+    handle::stream::{Allocation, Operand},
+    protocol::{AllocId, Error, Result, Use},
+};
+
+/// The memory that the nodes of a replay use, sorted by allocation.
+#[derive(Clone)]
+pub(super) struct AccessSet {
+    /// One use for each allocation, with its strongest access.
+    uses: Vec<Use>,
+    /// The allocations of `uses`, at the same indices.
+    memory: Vec<Arc<Allocation>>,
+}
+
+impl AccessSet {
+    /// `uses` and `named` are sorted by allocation. Allocations that no use names are left out.
+    pub(super) fn new(uses: Vec<Use>, named: &[Arc<Allocation>]) -> Result<Self> {
+        let find = |used: &Use| {
+            let at = named.binary_search_by_key(&used.base, |it| it.id());
+            // The recorder keeps all memory that it records a use of.
+            at.map(|at| named[at].clone()).map_err(|_| Error::AlreadyEnded)
+        };
+        let memory = uses.iter().map(find).collect::<Result<_>>()?;
+        Ok(Self { uses, memory })
+    }
+
+    pub(super) fn uses(&self) -> &[Use] {
+        &self.uses
+    }
+
+    pub(super) fn memory(&self) -> &[Arc<Allocation>] {
+        &self.memory
+    }
+
+    /// The use of an allocation, and the allocation.
+    pub(super) fn find(&self, id: AllocId) -> Option<(&Use, &Arc<Allocation>)> {
+        let at = self.uses.binary_search_by_key(&id, |it| it.base).ok()?;
+        Some((&self.uses[at], &self.memory[at]))
+    }
+
+    /// One operand for each allocation.
+    pub(super) fn operands(&self) -> impl Iterator<Item = Operand<'_>> {
+        self.uses.iter().zip(&self.memory).map(|(used, memory)| operand(used, memory))
+    }
+
+    /// The operand of a use by one node.
+    pub(super) fn operand(&self, used: &Use) -> Result<Operand<'_>> {
+        let (_, memory) = self.find(used.base).ok_or(Error::AlreadyEnded)?;
+        Ok(operand(used, memory))
+    }
+
+    /// Puts other memory in the place of an allocation.
+    pub(super) fn replace(&mut self, from: AllocId, to: Arc<Allocation>) {
+        let Ok(at) = self.uses.binary_search_by_key(&from, |it| it.base) else { return };
+        self.memory.remove(at);
+        let used = Use { base: to.id(), ..self.uses.remove(at) };
+        let place = self.uses.partition_point(|it| it.base < used.base);
+        self.uses.insert(place, used);
+        self.memory.insert(place, to);
+    }
+}
+
+fn operand<'a>(used: &Use, memory: &'a Allocation) -> Operand<'a> {
+    Operand::new(memory, used.range.clone(), used.access)
+}

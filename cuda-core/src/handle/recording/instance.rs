@@ -1,0 +1,124 @@
+//! Instances: executables of a recording, each with memory of its own for temporary buffers.
+//!
+//! A device runs the launches of one executable one after the other. So a recording has an executable for each stream that
+//! launches it, up to [`MAX_INSTANCES`]. Temporary buffers, of which no handle is left, exist once for each instance. The
+//! first instance uses the recorded ones.
+
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+};
+
+use super::{access_set::AccessSet, bindings::Bindings, executable::Executable, rebase::rebase};
+use crate::{
+    handle::{
+        device::Device,
+        stream::{Allocation, Stream},
+    },
+    order::{Retain, plan::Node},
+    protocol::{AllocId, Error, Graph, GraphNode, HostBlock, Result, Ticket, Work},
+    runtime::Pending,
+};
+
+/// The maximum number of executables of a recording.
+pub const MAX_INSTANCES: usize = 4;
+
+/// An executable of a recording, and the memory that it uses.
+pub(super) struct Instance {
+    pub(super) accesses: AccessSet,
+    /// Pairs of recorded temporary buffers and the instance's own.
+    own: Vec<(AllocId, Arc<Allocation>)>,
+    executable: Option<Result<Arc<Executable>>>,
+    /// The preparation of the executable, if no caller waits for it.
+    preparation: Option<Pending<()>>,
+    /// The version of the bindings that the executable has.
+    pub(super) applied: u64,
+    /// The number of rebuilds that the executable has.
+    rebuilds: u64,
+    /// The resources that a launch retains, until the sources of uploads change.
+    pub(super) retained: Option<Arc<dyn Retain>>,
+    /// The last launch.
+    pub(super) last: Option<Ticket>,
+}
+
+impl Instance {
+    /// The first instance, with the recorded memory.
+    pub(super) fn first(accesses: AccessSet) -> Self {
+        Self::with(accesses, Vec::new())
+    }
+
+    fn with(accesses: AccessSet, own: Vec<(AllocId, Arc<Allocation>)>) -> Self {
+        let (executable, preparation, applied, rebuilds) = Default::default();
+        let (retained, last) = (None, None);
+        Self { accesses, own, executable, preparation, applied, rebuilds, retained, last }
+    }
+
+    /// Another instance, with temporary buffers of its own. `None` if there is no memory for them.
+    pub(super) fn another(&self, temporary: &[AllocId], stream: &Stream) -> Option<Self> {
+        let mut accesses = self.accesses.clone();
+        let mut own = Vec::with_capacity(temporary.len());
+        for recorded in temporary {
+            let (_, memory) = self.accesses.find(*recorded)?;
+            let fresh = stream.allocate(memory.bytes()).ok()?;
+            fresh.take_turns();
+            accesses.replace(*recorded, fresh.clone());
+            own.push((*recorded, fresh));
+        }
+        Some(Self::with(accesses, own))
+    }
+
+    /// The work of a node, with the instance's own buffers.
+    pub(super) fn work<'a>(&self, work: &'a Work<'static>) -> Work<'a> {
+        let mut work = work.borrowed();
+        self.own.iter().for_each(|(from, to)| rebase(&mut work, *from, to.id()));
+        work
+    }
+
+    /// The executable. Made if there is none, or if the graph has to be built again.
+    pub(super) fn executable(
+        &mut self,
+        device: &Device,
+        nodes: &[Node],
+        bindings: &Bindings,
+        host: impl FnOnce() -> Vec<Arc<HostBlock>>,
+    ) -> &Result<Arc<Executable>> {
+        if self.rebuilds != bindings.rebuilds() {
+            (self.executable, self.retained) = (None, None);
+        }
+        if self.executable.is_none() {
+            let graph = self.graph(nodes, bindings, host());
+            let executable = Executable::new(device, graph).map(Arc::new);
+            (self.applied, self.rebuilds) = (bindings.version(), bindings.rebuilds());
+            return self.executable.insert(executable);
+        }
+        self.executable.get_or_insert(Err(Error::AlreadyEnded))
+    }
+
+    fn graph(&self, nodes: &[Node], bindings: &Bindings, host: Vec<Arc<HostBlock>>) -> Graph {
+        let node = |(at, node): (usize, &Node)| GraphNode {
+            work: self.work(bindings.work(nodes, at as u32)).into_owned(),
+            after: node.after.to_vec(),
+            name: node.name.clone(),
+        };
+        Graph { nodes: nodes.iter().enumerate().map(node).collect(), host }
+    }
+
+    /// Prepares the executable in the background.
+    pub(super) fn prepare_in_background(&mut self, device: &Device) {
+        if let Some(Ok(executable)) = &self.executable {
+            self.preparation = Some(executable.ready(device));
+        }
+    }
+
+    /// The executable, if it is ready and up to date.
+    pub(super) fn ready(&mut self, bindings: &Bindings) -> Option<Arc<Executable>> {
+        if let Some(preparation) = &mut self.preparation
+            && preparation.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        {
+            self.preparation = None;
+        }
+        let executable = self.executable.as_ref()?.as_ref().ok()?;
+        let is_ready = executable.is_ready() && self.rebuilds == bindings.rebuilds();
+        is_ready.then(|| executable.clone())
+    }
+}

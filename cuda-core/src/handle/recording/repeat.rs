@@ -1,0 +1,55 @@
+//! Loops: a recording as the body of a loop inside another recording.
+
+use std::sync::Arc;
+
+use super::recording::Recording;
+use crate::{
+    handle::{
+        memory::ScalarMemory,
+        stream::{LoopResources, Operand, Stream},
+    },
+    protocol::{Access, CONDITION_BYTES, Error, Graph, GraphNode, Repeat, Result, Ticket},
+};
+
+impl Stream {
+    /// Records a loop: the work of `body` is repeated while `condition` is not 0, which the device reads before each pass.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if this is no stream of a recording. [`Error::Unsupported`] if the device has no loops, or if the
+    /// body uploads from a host slot. [`Error::OutOfRange`] beyond the limits of a recording.
+    #[doc(hidden)]
+    pub fn record_repeat(&self, condition: &ScalarMemory<u32>, body: &Recording) -> Result<Ticket> {
+        let device = self.device();
+        let unsupported = |what| Err(Error::unsupported(what, &device.info().address));
+        if !self.is_recording() {
+            let detail = "it is recorded on a stream of a recording only".into();
+            return Err(Error::Misuse { what: "a loop".into(), detail });
+        }
+        if !device.core().capabilities.loops {
+            return unsupported("a loop inside a graph");
+        }
+        let uploads = || body.kept.uploads.iter().flatten();
+        if uploads().any(|it| it.slot.is_some()) {
+            return unsupported("an upload from a host slot inside a loop of a graph");
+        }
+        device.check_same("a buffer", condition.device())?;
+        device.check_same("the body of a loop", body.device())?;
+        let host = uploads().map(|it| it.block.clone()).collect();
+        let host_bytes = uploads().map(|it| it.lease.host_bytes()).sum();
+        let nodes = body.nodes.iter().map(|it| GraphNode {
+            work: it.work.clone(),
+            after: it.after.to_vec(),
+            name: it.name.clone(),
+        });
+        let word = condition.buffer().allocation();
+        let repeat = Repeat {
+            condition: condition.as_slice().view().region(),
+            body: Arc::new(Graph { nodes: nodes.collect(), host }),
+            uses: body.accesses().into(),
+        };
+        let mut operands = body.operands();
+        operands.push(Operand::new(word, 0..CONDITION_BYTES, Access::Read));
+        let held = body.kept.clone();
+        self.record_loop(repeat, &operands, LoopResources { held, host_bytes })
+    }
+}
