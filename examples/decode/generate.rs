@@ -28,7 +28,8 @@ impl Mode {
         }
     }
 
-    /// Turns the graph cache of the device on or off for this mode, and records the step if this mode needs it.
+    /// Turns the graph cache of the device on or off for this mode, and records the step if this mode needs it. The setting
+    /// of the cache stays.
     ///
     /// # Errors
     /// The error of the recording.

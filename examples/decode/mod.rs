@@ -17,7 +17,7 @@ pub use step::Session;
 pub use text::{Symbols, held_out, prompts};
 pub use weights::Weights;
 
-/// The number of symbols: the line end and the 95 printable characters of ASCII.
+/// The number of symbols, which are the tokens of this model: the line end and the 95 printable characters of ASCII.
 pub const SYMBOLS: usize = 96;
 
 /// The number of symbols of the longest text, with its prompt.

@@ -7,7 +7,7 @@
 
 Three modes: `eager` slices the cache up to the position, which the host knows. `eager static` and `graph` read the
 position from device memory and mask the rest of the cache; `graph` is captured once with torch.cuda.graph and replayed
-for each token. All compute in f32 without TF32. PyTorch adds in another order than the kernels of the Rust program, so
+for each token. All hold the weights as f32 and compute in f32 without TF32. PyTorch adds in another order than the kernels of the Rust program, so
 texts may part where two logits are nearly equal: `--compare` reports how many symbols agree before that.
 """
 
