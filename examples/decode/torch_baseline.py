@@ -7,8 +7,9 @@
 
 Three modes: `eager` slices the cache up to the position, which the host knows. `eager static` and `graph` read the
 position from device memory and mask the rest of the cache; `graph` is captured once with torch.cuda.graph and replayed
-for each token. All hold the weights as f32 and compute in f32 without TF32. PyTorch adds in another order than the kernels of the Rust program, so
-texts may part where two logits are nearly equal: `--compare` reports how many symbols agree before that.
+for each token. All hold the weights as f32 and compute in f32 without TF32. PyTorch adds in another order than the
+kernels of the Rust program, so texts may part where two logits are nearly equal: `--compare` reports how many symbols
+agree, and how many do before the first difference.
 """
 
 import argparse
@@ -145,7 +146,7 @@ def agreement(texts, expected, lengths):
         same = text[:len(other)] == other
         first = len(same) if same.all() else int(same.argmin())
         print(f"sequence {row}: {same[length:].sum()} of {len(other) - length} generated symbols agree, "
-              f"the first {max(0, first - length)} without a gap")
+              f"{max(0, first - length)} before the first difference")
 
 
 def main():
