@@ -10,7 +10,7 @@ use cuda_async::{
     to_host,
 };
 use examples::decode::{
-    CONTEXT, MAX_BATCH, Mode, Model, Reference, SYMBOLS, Session, Symbols, Weights,
+    CONTEXT, LAYERS, MAX_BATCH, Mode, Model, Reference, SYMBOLS, Session, Symbols, Weights,
     bits_per_character, generate, held_out, prompts,
 };
 
@@ -119,6 +119,7 @@ fn logits_match_the_reference(device: &Device) -> Result {
     let reference = Reference::new(&Weights::load()?).logits(prompt.as_slice());
     let mut session = fixture.session(&[prompt])?;
     let graph = session.step().graph_on(&fixture.stream)?;
+    assert_eq!(graph.len(), 1 + 5 * LAYERS + 2);
     for (position, expected) in reference.iter().enumerate() {
         graph.launch().sync_on(&fixture.stream)?;
         if [0, 1, 31, 32, 127, 128, 139].contains(&position) {
