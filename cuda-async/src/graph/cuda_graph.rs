@@ -5,13 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use cuda_core::{Device, DeviceBuffer, Element, Error, Pending, Recording, Result, Stream};
 
 use crate::{
-    context::{ExecutionContext, RunMode},
+    context::{Credit, ExecutionContext, RunMode},
     graph::{Slot, record},
     op::{IntoDeviceOp, Op, Submit},
     ops::DeviceOp,
@@ -97,7 +97,7 @@ impl<T> CudaGraph<T> {
     where
         T: Send + Sync,
     {
-        Op::new(LaunchGraph { graph: self.0.clone(), pending: None })
+        Op::new(LaunchGraph { graph: self.0.clone(), pending: None, credit: Credit::new() })
     }
 
     /// Submits an operation to the stream of the graph, without waiting for the device: one that writes memory which the
@@ -176,6 +176,7 @@ pub struct LaunchGraph<T> {
     graph: Arc<Recorded<T>>,
     /// The preparation of the graph, while it is awaited.
     pending: Option<Pending<()>>,
+    credit: Credit,
 }
 
 impl<T: Send + Sync> Submit for LaunchGraph<T> {
@@ -186,8 +187,9 @@ impl<T: Send + Sync> Submit for LaunchGraph<T> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Arc<T>>> {
+        ready!(cx.poll_credit(&mut self.credit, task))?;
         let recording = &self.graph.recording;
-        if !recording.is_prepared() {
+        if cx.enqueue(|stream| recording.launch_prepared(stream))?.is_none() {
             let pending = self.pending.get_or_insert_with(|| recording.prepare());
             match pending.poll(task) {
                 Poll::Ready(ended) => prepared(ended)?,
@@ -199,8 +201,8 @@ impl<T: Send + Sync> Submit for LaunchGraph<T> {
                 }
             }
             self.pending = None;
+            cx.enqueue(|stream| recording.replay(stream))?;
         }
-        cx.enqueue(|stream| recording.replay(stream))?;
         self.graph.is_launched.store(true, Ordering::Release);
         Poll::Ready(Ok(self.graph.output.clone()))
     }

@@ -1,12 +1,12 @@
 //! Graphs: launches agree with direct runs, on any stream, and a graph owns what it uses.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use cuda_async::{
     Device, Error, LaunchConfig,
     cuda_core::FaultKind,
     graph::CudaGraph,
-    join_all, launch,
+    iterate, join_all, launch,
     memory::{fill, upload_into},
     policy::SingleStream,
     prelude::*,
@@ -233,5 +233,29 @@ fn uploads_of_a_graph_are_its_own() {
         for _ in 0..2 {
             assert!(graph.launch().then(to_host).sync_on(&stream).unwrap() == expected);
         }
+    }
+}
+
+/// One operation launches more graphs than a stream may have in flight.
+#[test]
+fn launches_wait_for_credit() {
+    for device in own_devices() {
+        let (kernels, stream) = (Kernels::load(&device), device.new_stream().unwrap());
+        let x = zeros::<f32>(LEN).sync_on(&stream).unwrap();
+        let graph = kernels.add_scalar(x, 1.0).graph_on(&stream).unwrap();
+        graph.upload().unwrap();
+        let many = || {
+            let graph = graph.clone();
+            iterate(0, move |launched| {
+                graph.launch().map(move |x| match launched {
+                    1999 => ControlFlow::Break(x),
+                    _ => ControlFlow::Continue(launched + 1),
+                })
+            })
+        };
+        assert_eq!(many().then(to_host).sync_on(&stream).unwrap(), [2000.0; LEN]);
+        let policy = SingleStream::from(stream.clone());
+        let awaited = block_on(many().then(to_host).schedule(&policy)).unwrap();
+        assert_eq!(awaited, [4000.0; LEN]);
     }
 }

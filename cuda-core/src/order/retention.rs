@@ -2,6 +2,8 @@
 
 use std::{any::Any, collections::VecDeque, sync::Arc};
 
+use smallvec::SmallVec;
+
 use crate::{
     protocol::{StreamId, Ticket},
     sync::{
@@ -138,7 +140,7 @@ impl Retention {
     fn release_held(&self, number: u64) {
         let mut held = self.held.lock();
         let done = held.queue.partition_point(|entry| entry.last_use <= number);
-        let released: Vec<_> = held.queue.drain(..done).collect();
+        let released: SmallVec<[_; 4]> = held.queue.drain(..done).collect();
         held.subtract(&released);
         self.show(&held);
         drop(held);

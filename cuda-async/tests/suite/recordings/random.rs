@@ -1,7 +1,8 @@
 //! Random programs, recorded once and replayed with other contents, give the same bytes as direct runs.
 //!
 //! A replay of a recording that is not prepared submits the nodes in a random order that keeps the recorded edges, so a
-//! missing edge soon gives a wrong result. A replay of a prepared one is a graph launch.
+//! missing edge soon gives a wrong result. A replay of a prepared one is a graph launch. In between, other
+//! buffers take the place of registers.
 
 use std::ops::Range;
 
@@ -284,6 +285,7 @@ fn agree(device: &Device, kernels: &Kernels, streams: &[Stream], seed: u64) {
     let inputs = (0..REGISTERS).map(|_| fresh()).collect();
     let recorded = record(kernels.clone().run(steps.clone(), inputs), device).unwrap();
     let (mut replayed, recording) = recorded.into_parts();
+    let recorded: Vec<_> = replayed.iter().map(|it| it.allocation().clone()).collect();
     let prepares_at = r.below(3);
     for round in 0..1 + r.below(4) {
         // Otherwise each round goes on from the contents of the last one.
@@ -292,6 +294,18 @@ fn agree(device: &Device, kernels: &Kernels, streams: &[Stream], seed: u64) {
                 let contents: Vec<_> = (0..LEN).map(|_| r.below(1 << 20) as f32).collect();
                 set(direct, &contents, &streams[r.below(streams.len())]);
                 set(replayed, &contents, &streams[r.below(streams.len())]);
+            }
+        }
+        if r.below(3) == 0 {
+            // Another buffer with the same contents takes the place of a register.
+            let register = r.below(REGISTERS);
+            let [one, other] = [(); 2].map(|()| &streams[r.below(streams.len())]);
+            let contents = to_host(&direct[register]).sync_on(one).unwrap();
+            let buffer = submit(h2d(contents), other).unwrap();
+            // Some programs do not use every register.
+            if recording.declare_slot(&recorded[register]).is_ok() {
+                recording.bind(&recorded[register], buffer.allocation(), true).unwrap();
+                replayed[register] = buffer;
             }
         }
         direct = kernels.clone().run(steps.clone(), direct).sync_on(&streams[0]).unwrap();

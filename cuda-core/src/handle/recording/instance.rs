@@ -16,7 +16,7 @@ use crate::{
         stream::{Allocation, RecordedMemory, Stream},
     },
     order::{Retain, plan::Node},
-    protocol::{AllocId, Error, Graph, GraphNode, HostBlock, Result, Ticket, Work},
+    protocol::{AllocId, Error, Graph, GraphId, GraphNode, HostBlock, Result, Ticket, Work},
     runtime::Pending,
 };
 
@@ -110,15 +110,23 @@ impl Instance {
         }
     }
 
-    /// The executable, if it is ready and up to date.
-    pub(super) fn ready(&mut self, bindings: &Bindings) -> Option<Arc<Executable>> {
+    /// The graph of the executable, if it is ready and up to date.
+    #[inline]
+    pub(super) fn ready(&mut self, bindings: &Bindings) -> Option<GraphId> {
+        if self.preparation.is_some() {
+            self.poll_preparation();
+        }
+        let executable = self.executable.as_ref()?.as_ref().ok()?;
+        let is_ready = executable.is_ready() && self.rebuilds == bindings.rebuilds();
+        is_ready.then(|| executable.id())
+    }
+
+    #[cold]
+    fn poll_preparation(&mut self) {
         if let Some(preparation) = &mut self.preparation
             && preparation.poll(&mut Context::from_waker(Waker::noop())).is_ready()
         {
             self.preparation = None;
         }
-        let executable = self.executable.as_ref()?.as_ref().ok()?;
-        let is_ready = executable.is_ready() && self.rebuilds == bindings.rebuilds();
-        is_ready.then(|| executable.clone())
     }
 }

@@ -26,8 +26,8 @@ use crate::{
         timeline::Watermarks,
     },
     protocol::{
-        Access, AllocId, Error, FunctionId, GraphLaunch, HostBlock, Name, NodeChange, Result,
-        Ticket, Use, Work,
+        Access, AllocId, Error, FunctionId, GraphId, GraphLaunch, HostBlock, Name, NodeChange,
+        Result, Ticket, Use, Work,
     },
     runtime::Pending,
     sync::Mutex,
@@ -298,29 +298,45 @@ impl Recording {
     /// of a recording that is not prepared is refused, the nodes before it still run. [`Error::Misuse`] if a recording with
     /// a loop is not prepared.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
+        match self.launch_prepared(stream)? {
+            Some(ticket) => Ok(ticket),
+            None => self.submit_nodes(stream, &self.state.lock(), 0..self.len()),
+        }
+    }
+
+    /// As [`replay`](Self::replay), if that is one submission. Otherwise submits nothing and returns `None`.
+    ///
+    /// # Errors
+    /// As [`replay`](Self::replay).
+    pub fn launch_prepared(&self, stream: &Stream) -> Result<Option<Ticket>> {
         self.check_stream(stream)?;
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
         state.bindings.refresh(&self.nodes);
-        let picked = if self.is_empty() { None } else { self.pick(&mut state, stream) };
-        match picked {
-            Some((at, executable)) => self.launch(stream, &mut state, at, executable),
-            None => self.submit_nodes(stream, &state, 0..self.len()),
+        match self.pick(state, stream) {
+            Some((at, graph)) if !self.is_empty() => {
+                self.launch(stream, state, at, graph).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
     /// Selects the executable for a stream: the one that the stream used last, or one that is idle. If there is none,
     /// prepares another one for later, and selects the first.
-    fn pick(&self, state: &mut State, stream: &Stream) -> Option<(usize, Arc<Executable>)> {
+    #[inline]
+    fn pick(&self, state: &mut State, stream: &Stream) -> Option<(usize, GraphId)> {
         let State { bindings, instances } = state;
         let first = instances[0].ready(bindings)?;
+        if instances.len() == 1 && !bindings.has_memory_slots() {
+            return Some((0, first));
+        }
         let streams = &self.device.core().streams;
         let (mut own, mut idle) = (None, None);
         for (at, instance) in instances.iter_mut().enumerate() {
-            let Some(executable) = instance.ready(bindings) else { continue };
+            let Some(graph) = instance.ready(bindings) else { continue };
             match instance.last {
-                Some(last) if last.stream == stream.id() => own = Some((at, executable)),
+                Some(last) if last.stream == stream.id() => own = Some((at, graph)),
                 Some(last) if !streams.is_complete(last) => {}
-                _ => idle = idle.or(Some((at, executable))),
+                _ => idle = idle.or(Some((at, graph))),
             }
         }
         let picked = own.or(idle);
@@ -349,7 +365,7 @@ impl Recording {
         stream: &Stream,
         state: &mut State,
         at: usize,
-        executable: Arc<Executable>,
+        graph: GraphId,
     ) -> Result<Ticket> {
         let State { bindings, instances } = state;
         let instance = &mut instances[at];
@@ -357,18 +373,16 @@ impl Recording {
         for node in bindings.changed_since(instance.applied) {
             changes
                 .push(NodeChange { node, work: instance.work(bindings.work(&self.nodes, node)) });
-            blocks.extend(bindings.slot_source(node).map(|it| it.block.clone()));
+            let slot = bindings.slot_source(node);
+            if slot.is_some() {
+                instance.retained = None;
+            }
+            let source = slot.or_else(|| self.kept.uploads[node as usize].as_ref());
+            blocks.extend(source.map(|it| it.block.clone()));
         }
-        if !blocks.is_empty() {
-            instance.retained = None;
-        }
-        let retained = instance.retained.get_or_insert_with(|| {
-            let _slots = bindings.slot_sources().cloned().collect();
-            Arc::new(Retained { _executable: executable.clone(), _kept: self.kept.clone(), _slots })
-        });
-        let keep = Keep { until: Until::Complete, resource: retained.clone() };
+        let keep = Keep { until: Until::Complete, resource: self.retained(bindings, instance)? };
         let uses = Cow::Borrowed(instance.accesses.uses());
-        let work = Work::Graph(GraphLaunch { graph: executable.id(), uses, changes });
+        let work = Work::Graph(GraphLaunch { graph, uses, changes });
         let operands: SmallVec<[Operand<'_>; 8]> = instance.accesses.operands().collect();
         let mut marks = stream.timeline().order.lock();
         let turns = Turns::of_sorted(instance.accesses.memory().iter().map(|it| &**it));
@@ -381,6 +395,18 @@ impl Recording {
         (instance.applied, instance.last) = (bindings.version(), Some(ticket));
         trace::replayed(ticket, self.len());
         Ok(ticket)
+    }
+
+    /// The resources of a launch.
+    fn retained(&self, bindings: &Bindings, instance: &mut Instance) -> Result<Arc<dyn Retain>> {
+        if let Some(retained) = &instance.retained {
+            return Ok(retained.clone());
+        }
+        let _executable = self.executable(bindings, instance).clone()?;
+        let _slots = bindings.slot_sources().cloned().collect();
+        let retained = Arc::new(Retained { _executable, _kept: self.kept.clone(), _slots });
+        instance.retained = Some(retained.clone());
+        Ok(retained)
     }
 
     /// Checks that a replay can be submitted to a stream.
