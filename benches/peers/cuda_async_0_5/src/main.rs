@@ -1,12 +1,13 @@
-//! The benchmarks `overhead` and `concurrency` with NVIDIA's cuda-async in place of this library: the same blocks,
-//! sizes, kernels and raw driver calls, measured by the same code.
+//! The benchmarks `overhead`, `concurrency` and `graphs` with NVIDIA's cuda-async in place of this library: the same
+//! blocks, sizes, kernels and raw driver calls, measured by the same code.
 //!
-//! `peer_cuda_async [block..]` runs the blocks `launches`, `kernel`, `forks`, `tasks`, `heartbeat`, `building` and
-//! `streams`, or all of them if none is named. The peer reads its spin budget once, from an environment variable, so the
-//! program starts a second process to measure without spinning.
+//! `peer_cuda_async [block..]` runs the blocks `launches`, `graphs`, `kernel`, `forks`, `tasks`, `heartbeat`, `building`
+//! and `streams`, or all of them if none is named. The peer reads its spin budget once, from an environment variable, so
+//! the program starts a second process to measure without spinning.
 
 mod building;
 mod forks;
+mod graphs;
 mod heartbeat;
 mod kernel;
 mod launches;
@@ -31,8 +32,9 @@ const SPIN: &str = "CUDA_ASYNC_SPIN_BUDGET_US";
 
 type Block = fn(&Raw, &Peer) -> Result<(), Box<dyn Error>>;
 
-const BLOCKS: [(&str, Block); 7] = [
+const BLOCKS: [(&str, Block); 8] = [
     ("launches", launches::measure),
+    ("graphs", graphs::measure),
     ("kernel", kernel::measure),
     ("forks", forks::measure),
     ("tasks", tasks::measure),
