@@ -233,7 +233,7 @@ fn profile_measures_every_node(device: &Device) {
     let stream = device.new_stream().unwrap();
     let kernels = Kernels::load(device);
     let slow =
-        cuda_async::uninitialised::<u32>(LEN).then(move |x| kernels.spin(x, 20_000)).named("slow");
+        cuda_async::uninitialised::<u32>(LEN).then(move |x| kernels.spin(x, 300_000)).named("slow");
     let op = zip!(zeros::<u8>(4).named("fast"), slow).map(|(a, b)| (a, b));
     let graph = op.graph_on(&stream).unwrap();
     let profile = graph.profile().sync_on(&stream).unwrap();

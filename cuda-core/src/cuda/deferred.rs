@@ -33,6 +33,11 @@ impl CudaBackend {
         let stream = unsafe { self.streams.get(stream) }?;
         let place = Place { names: self.names(), stream };
         let mut window = stream.window();
+        if window.begins_again(shape) {
+            drop(window);
+            self.end_part(stream)?;
+            window = stream.window();
+        }
         if window.is_empty() {
             stream.set_windowed(true);
             if stream.take_awaited() {
@@ -58,10 +63,15 @@ impl CudaBackend {
         }
         if window.is_full() {
             drop(window);
-            let bound = &self.primary.bind()?;
-            return self.flushed(stream, bound, |window| window.end_part(self.primary, bound));
+            return self.end_part(stream);
         }
         Ok(())
+    }
+
+    /// Ends a part of the window of a stream.
+    fn end_part(&self, stream: &DriverStream) -> Result<()> {
+        let bound = &self.primary.bind()?;
+        self.flushed(stream, bound, |window| window.end_part(self.primary, bound))
     }
 
     /// Ends the window of a stream.

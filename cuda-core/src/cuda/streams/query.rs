@@ -13,8 +13,17 @@ use crate::{
     sync::spin_loop,
 };
 
-/// The number of queries that a blocking thread makes before it synchronizes. They take about 10 us.
+/// The number of queries that a blocking thread makes without a pause. They take about 10 us.
 const QUERIES: usize = 64;
+
+/// The number of queries with pauses that a blocking thread makes after that, before it synchronizes. They take about a
+/// millisecond. A synchronize spins as well, and takes longer to return: 1 us after a wait of 100 us, 12 us after one of a
+/// millisecond.
+const LATE_QUERIES: usize = 1024;
+
+/// The length of a pause, in spin-loop hints. Queries take a lock of the driver, so they leave it to other threads most of
+/// the time.
+const PAUSE: usize = 16;
 
 impl DriverStream {
     /// Whether a query shows that the stream is idle. It is not queried during a foreign call.
@@ -28,15 +37,16 @@ impl DriverStream {
         self.unless_foreign(query).map_or(Ok(false), |status| is_ready(status, primary))
     }
 
-    /// Queries the stream until it is idle, at most [`QUERIES`] times. If the stream has allocated or freed memory of a
+    /// Queries the stream until it is idle, for about a millisecond at most. If the stream has allocated or freed memory of a
     /// pool, this takes 0.1 to 0.2 us less than a synchronize, which also looks at the pool.
     #[inline]
     pub(crate) fn is_soon_idle(&self, primary: &Primary, bound: &Bound) -> Result<bool> {
-        for _ in 0..QUERIES {
+        for query in 0..QUERIES + LATE_QUERIES {
             if self.is_idle(primary, bound)? {
                 return Ok(true);
             }
-            spin_loop();
+            let pause = if query < QUERIES { 1 } else { PAUSE };
+            (0..pause).for_each(|_| spin_loop());
         }
         Ok(false)
     }

@@ -74,7 +74,7 @@ pub(crate) struct Window {
 }
 
 /// The place of a window in the tree.
-#[derive(Default)]
+#[derive(Default, Clone, Copy)]
 struct Position {
     /// The last step. `None` if the tree does not have the window.
     step: Option<StepId>,
@@ -82,6 +82,18 @@ struct Position {
     nodes: usize,
     /// The number of parts since a caller has waited for the stream.
     parts: u32,
+    /// The first shape since then. Work that repeats in a window begins with it again.
+    first: Option<Shape>,
+    /// The last shape.
+    last: Option<Shape>,
+}
+
+impl Position {
+    /// The number of nodes of a full part.
+    #[inline]
+    fn part(&self) -> usize {
+        MAX_PART.min(FIRST_PART << self.parts.min(8))
+    }
 }
 
 impl Window {
@@ -109,6 +121,8 @@ impl Window {
             self.begin();
         }
         self.position.nodes += 1;
+        self.position.last = Some(shape);
+        self.position.first.get_or_insert(shape);
         let Some(at) = self.position.step else { return Next::Submit };
         let next = self.tree.child(at, shape).or_else(|| self.tree.grow(at, shape));
         self.position.step = next;
@@ -160,8 +174,18 @@ impl Window {
     /// Whether this part of the window is full, so that it has to [end](Self::end_part).
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        let Position { nodes, parts, .. } = self.position;
-        nodes >= FIRST_PART && nodes >= MAX_PART.min(FIRST_PART << parts.min(8))
+        self.position.nodes >= FIRST_PART && self.position.nodes >= self.position.part()
+    }
+
+    /// Whether this part of the window has to end before a submission of this shape: the work of the window begins again,
+    /// and the part is at least half full. So the parts of work that repeats in a window are alike.
+    #[inline]
+    pub(crate) fn begins_again(&self, shape: Shape) -> bool {
+        let Position { nodes, first, last, .. } = self.position;
+        nodes >= FIRST_PART / 2
+            && first == Some(shape)
+            && last != first
+            && nodes >= self.position.part() / 2
     }
 
     /// Leaves the tree: the submission that came last cannot be held.
@@ -199,16 +223,17 @@ impl Window {
 
     /// Ends a part of the window, whose work was flushed. If it came often enough, it is measured from now on.
     pub(crate) fn end_part(&mut self, primary: &'static Primary, bound: &Bound) {
-        let Position { step, nodes, parts } = self.position;
+        let Position { step, nodes, parts, .. } = self.position;
         if let Some(step) = step.filter(|_| nodes > 0) {
             self.count(step, nodes, primary, bound);
         }
-        self.position = Position { step: None, nodes: 0, parts: parts.saturating_add(1) };
+        let parts = parts.saturating_add(1);
+        self.position = Position { step: None, nodes: 0, parts, ..self.position };
     }
 
     /// Begins with a small part again, because the device may have no other work.
     pub(crate) fn restart(&mut self) {
-        self.position.parts = 0;
+        (self.position.parts, self.position.first) = (0, None);
     }
 
     /// Holds a report until the next flush, if the stream holds work. Returns false if it does not.
