@@ -13,6 +13,15 @@ struct SideBySide;
 #[doc = include_str!("../../book/src/loops.md")]
 struct Loops;
 
+#[doc = include_str!("../../book/src/graphs.md")]
+struct Graphs;
+
+#[doc = include_str!("../../book/src/graph-cache.md")]
+struct GraphCache;
+
+#[doc = include_str!("../../book/src/decoding.md")]
+struct Decoding;
+
 #[doc = include_str!("../../book/src/running.md")]
 struct Running;
 

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use cuda_async::{
-    Device,
+    Device, LaunchConfig,
     cuda_cpu::CpuProvider,
-    graph::{Plan, PlanExt, record},
+    graph::{CudaGraph, DeviceScalar, Plan, PlanExt, record},
+    launch,
     memory::{copy, fill},
     prelude::*,
 };
@@ -113,16 +114,74 @@ fn fork_is_drawn_as_mermaid() {
     assert_eq!(fork().to_mermaid(), expected);
 }
 
-/// The committed picture is what the library draws. To change it, copy the file that this test writes.
+/// The first program of the chapter "Graphs" of the book: a graph with a fork.
+fn graph_with_a_fork() -> Plan {
+    let stream = device().new_stream().unwrap();
+    let kernels = Kernels::load(stream.device());
+    let scaled = |value: f32, factor| {
+        let kernels = kernels.clone();
+        h2d(vec![value; 1024]).then(move |x| kernels.scale(x, factor))
+    };
+    let both = zip!(scaled(1.0, 2.0).named("left"), scaled(10.0, 0.5).named("right"));
+    let sum = both.then(|(a, b)| kernels.add(a, b).named("sum"));
+    sum.graph_on(&stream).unwrap().plan()
+}
+
+/// A step of the last program of that chapter, which decodes tokens.
+fn step_of_a_decoder() -> Plan {
+    let stream = device().new_stream().unwrap();
+    let ptx = include_str!("../../../examples/decode/kernels/decode.ptx");
+    let module = stream.device().load_ptx(ptx).unwrap();
+    let [embed, project_logits, choose] =
+        ["embed", "project_logits", "choose"].map(|it| module.function(it).unwrap());
+    let halves = |n| zeros::<half::f16>(n).sync_on(&stream).unwrap();
+    let [embedding, positions, gain, head] = [96 * 128, 256 * 128, 128, 96 * 128].map(halves);
+    let words = |n| zeros::<u32>(n).sync_on(&stream).unwrap();
+    let (mut tokens, lengths) = (words(256), words(1));
+    let [mut x, mut logits] = [128, 96].map(|n| zeros::<f32>(n).sync_on(&stream).unwrap());
+    let position = DeviceScalar::new(0u32).sync_on(&stream).unwrap();
+    let (block, warps) = (LaunchConfig::new(1, 128), LaunchConfig::new(24, 128));
+    let step = CudaGraph::scope(&stream, |scope| {
+        // SAFETY: the graph is never launched.
+        unsafe {
+            let args = (&tokens, &position, &embedding, &positions, &mut x);
+            scope.record(launch(&embed, block, args).named("read"))?;
+            let args = (&x, &gain, &head, &mut logits);
+            scope.record(launch(&project_logits, warps, args).named("score"))?;
+            let args = (&logits, &lengths, &mut tokens, position.writable(), 1u32);
+            scope.record(launch(&choose, block, args).named("choose"))?;
+        }
+        Ok(())
+    });
+    step.unwrap().plan()
+}
+
+/// The committed pictures are what the library draws. To change one, copy the file that this test writes.
 #[test]
-fn picture_of_the_book_is_the_drawing() {
-    let drawn = attention().to_svg();
-    let committed = include_str!("../../../book/src/pictures/attention.svg");
-    if drawn != committed {
-        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("attention.svg");
-        std::fs::write(&path, drawn).unwrap();
-        panic!("the drawing has changed: copy {} to book/src/pictures/", path.display());
-    }
+fn pictures_of_the_book_are_the_drawings() {
+    let committed = [
+        ("attention.svg", attention(), include_str!("../../../book/src/pictures/attention.svg")),
+        (
+            "graph-fork.svg",
+            graph_with_a_fork(),
+            include_str!("../../../book/src/pictures/graph-fork.svg"),
+        ),
+        (
+            "graph-decode.svg",
+            step_of_a_decoder(),
+            include_str!("../../../book/src/pictures/graph-decode.svg"),
+        ),
+    ];
+    let changed = committed.iter().filter_map(|(name, plan, committed)| {
+        let drawn = plan.to_svg();
+        (drawn != *committed).then(|| {
+            let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+            std::fs::write(&path, drawn).unwrap();
+            path
+        })
+    });
+    let changed: Vec<_> = changed.collect();
+    assert!(changed.is_empty(), "drawings have changed: copy {changed:?} to book/src/pictures/");
 }
 
 /// Boxes of nodes do not overlap, and a box of a group contains its own nodes and no others.
