@@ -223,11 +223,15 @@ impl Window {
 
     /// Ends a part of the window, whose work was flushed. If it came often enough, it is measured from now on.
     pub(crate) fn end_part(&mut self, primary: &'static Primary, bound: &Bound) {
-        let Position { step, nodes, parts, .. } = self.position;
+        let Position { step, nodes, .. } = self.position;
         if let Some(step) = step.filter(|_| nodes > 0) {
             self.count(step, nodes, primary, bound);
         }
-        let parts = parts.saturating_add(1);
+        self.next_part();
+    }
+
+    fn next_part(&mut self) {
+        let parts = self.position.parts.saturating_add(1);
         self.position = Position { step: None, nodes: 0, parts, ..self.position };
     }
 
@@ -482,5 +486,50 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         self.forget_all();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::protocol::FunctionId;
+
+    fn kernel(entry: u32) -> Shape {
+        Shape::Launch(FunctionId { module: ModuleId(1), entry })
+    }
+
+    /// The lengths of the parts of a window.
+    fn parts(shapes: impl Iterator<Item = Shape>) -> Vec<usize> {
+        let (mut window, mut parts) = (Window::default(), Vec::new());
+        for shape in shapes {
+            if window.begins_again(shape) {
+                parts.push(window.position.nodes);
+                window.next_part();
+            }
+            window.advance(shape);
+            if window.is_full() {
+                parts.push(window.position.nodes);
+                window.next_part();
+            }
+        }
+        parts
+    }
+
+    #[test]
+    fn parts_grow() {
+        assert_eq!(parts([kernel(0); 300].into_iter())[..5], [16, 32, 64, 64, 64]);
+    }
+
+    /// Steps of 23 kernels: a first one, four layers of five, and two last ones.
+    #[test]
+    fn parts_of_repeated_steps_are_alike() {
+        let step = (0..23).map(|at| match at {
+            0 => kernel(100),
+            21.. => kernel(200 + at),
+            at => kernel((at - 1) % 5),
+        });
+        let lengths = parts(step.cycle().take(23 * 40));
+        assert_eq!(lengths[..2], [16, 30]);
+        assert!(lengths.len() > 15 && lengths[2..].iter().all(|it| *it == 46), "{lengths:?}");
     }
 }
