@@ -444,6 +444,17 @@ unsafe impl Foreign for CudaBackend {
         Ok(())
     }
 
+    unsafe fn capture(
+        &self,
+        submit: &mut dyn FnMut(RawStream) -> Result<()>,
+    ) -> Result<ForeignWork> {
+        self.primary.alive()?;
+        let bound = &self.primary.bind()?;
+        let capture = Capture::begin(self.primary, bound)?;
+        submit(RawStream { stream: capture.stream().0, context: self.primary.context.0 })?;
+        capture.end().map(ForeignWork::new)
+    }
+
     fn raw_stream(&self, stream: StreamId) -> Result<RawStream> {
         let stream = self.streams.find(stream)?;
         if stream.is_windowed() {

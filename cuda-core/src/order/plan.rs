@@ -150,9 +150,24 @@ impl Plan {
         if after.is_empty() {
             return Ok(self.branches.get(&stream).map_or(0, |branch| branch.nodes.len() as u64));
         }
-        self.check_room()?;
         after.extend(self.ends(stream, u64::MAX));
-        let number = self.push(stream, Work::Join, after, SmallVec::new())?;
+        self.barrier(stream, Work::Join, after)
+    }
+
+    /// Adds work to a branch, after everything earlier on it and before everything later. For work whose operands are not
+    /// known. Returns its number on that branch.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(crate) fn append_between(&mut self, stream: StreamId, work: Work<'static>) -> Result<u64> {
+        let after = self.ends(stream, u64::MAX);
+        self.barrier(stream, work, after)
+    }
+
+    /// Adds a node that comes before everything later on its branch.
+    fn barrier(&mut self, stream: StreamId, work: Work<'static>, after: After) -> Result<u64> {
+        self.check_room()?;
+        let number = self.push(stream, work, after, SmallVec::new())?;
         if let Some(branch) = self.branches.get_mut(&stream) {
             branch.joins.push(branch.nodes.len() - 1);
         }

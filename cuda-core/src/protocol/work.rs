@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::{Access, FunctionId, GraphLaunch, HostRegion, LaunchConfig, Pattern, Region};
 use super::{Relocation, Ticket};
-use super::{Repeat, TransferId, Use};
+use super::{ForeignWork, Repeat, TransferId, Use};
 
 /// Work on a stream, with its position in the order of the device.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +88,8 @@ pub enum Work<'a> {
     Graph(GraphLaunch<'a>),
     /// Repeats nodes. Only in a graph, and only where [`Capabilities::loops`](super::Capabilities::loops) says so.
     Repeat(Repeat),
+    /// Runs commands of foreign code. Only in a graph of the backend that captured them.
+    Foreign(ForeignWork),
 }
 
 impl Work<'_> {
@@ -104,6 +106,7 @@ impl Work<'_> {
             Work::Launch(launch) => Work::Launch(launch.into_owned()),
             Work::Graph(launch) => Work::Graph(launch.into_owned()),
             Work::Repeat(repeat) => Work::Repeat(repeat),
+            Work::Foreign(foreign) => Work::Foreign(foreign),
         }
     }
 
@@ -119,7 +122,7 @@ impl Work<'_> {
     pub fn uses(&self, mut each: impl FnMut(Use)) {
         use Access::{Read, Write};
         match self {
-            Work::Join => {}
+            Work::Join | Work::Foreign(_) => {}
             Work::Upload { to, bytes, .. } => each(to.used(*bytes, Write)),
             Work::Download { from, bytes, .. } | Work::Send { from, bytes, .. } => {
                 each(from.used(*bytes, Read));

@@ -1,10 +1,13 @@
 //! Foreign submissions: the context is bound inside, the thread's own is restored, and reports wait for their end.
 
-use std::{ffi::c_void, ptr::null_mut, time::Duration};
+use std::{ffi::c_void, ptr::null_mut, sync::Arc, time::Duration};
 
 use cuda_core::{
     RawStream,
-    protocol::{Error, Pattern, Result, StreamId, Submission, Ticket, Work},
+    protocol::{
+        Control, Error, Graph, GraphId, GraphLaunch, GraphNode, Pattern, Request, Result, StreamId,
+        Submission, Ticket, Work,
+    },
 };
 use libloading::Library;
 
@@ -157,4 +160,111 @@ fn free_on_a_captured_stream_waits_for_the_end_of_the_call() {
     });
     assert!(gpu.memory_in_use() < before);
     assert_eq!(gpu.download(stream, kept, 1), [5]);
+}
+
+type Allocate = unsafe extern "system" fn(*mut u64, usize) -> i32;
+type Fill = unsafe extern "system" fn(u64, u32, usize, *mut c_void) -> i32;
+type Read = unsafe extern "system" fn(*mut c_void, u64, usize) -> i32;
+
+/// Foreign memory of one word, which foreign code fills.
+struct ForeignMemory {
+    address: u64,
+    fill: Fill,
+    read: Read,
+}
+
+impl ForeignMemory {
+    fn new(gpu: &Gpu) -> Self {
+        let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+        // SAFETY: the driver's library, which is loaded already.
+        let library = unsafe { Library::new(name) }.unwrap();
+        // SAFETY: the functions have these types.
+        let (allocate, fill, read) = unsafe {
+            (
+                *library.get::<Allocate>(b"cuMemAlloc_v2\0").unwrap(),
+                *library.get::<Fill>(b"cuMemsetD32Async\0").unwrap(),
+                *library.get::<Read>(b"cuMemcpyDtoH_v2\0").unwrap(),
+            )
+        };
+        let mut address = 0;
+        let stream = gpu.stream();
+        let mut inside = |_: RawStream| {
+            // SAFETY: the context is current; writes one address.
+            assert_eq!(unsafe { allocate(&mut address, 4) }, 0);
+            Ok(())
+        };
+        foreign(gpu, stream, &mut inside).unwrap();
+        std::mem::forget(library);
+        Self { address, fill, read }
+    }
+
+    /// Enqueues a fill.
+    fn fill(&self, raw: RawStream, value: u32) -> i32 {
+        // SAFETY: the memory has one word, and the stream is lent.
+        unsafe { (self.fill)(self.address, value, 1, raw.stream) }
+    }
+
+    fn value(&self, gpu: &Gpu, stream: StreamId) -> u32 {
+        gpu.sync(stream).unwrap();
+        let mut value = 0_u32;
+        let mut inside = |_: RawStream| {
+            // SAFETY: the context is current; writes four bytes.
+            assert_eq!(unsafe { (self.read)((&raw mut value).cast(), self.address, 4) }, 0);
+            Ok(())
+        };
+        foreign(gpu, stream, &mut inside).unwrap();
+        value
+    }
+}
+
+#[test]
+fn captured_foreign_work_runs_in_every_launch_of_a_graph() {
+    let Some(gpu) = gpu() else { return };
+    let (stream, memory) = (gpu.stream(), ForeignMemory::new(&gpu));
+    let fill = |value| {
+        let mut inside = |raw: RawStream| Ok(assert_eq!(memory.fill(raw, value), 0));
+        foreign(&gpu, stream, &mut inside).unwrap();
+    };
+    fill(1);
+    let mut submit = |raw: RawStream| Ok(assert_eq!(memory.fill(raw, 7), 0));
+    // SAFETY: enqueues one fill.
+    let captured = unsafe { gpu.backend.foreign().unwrap().capture(&mut submit) }.unwrap();
+    assert_eq!(memory.value(&gpu, stream), 1);
+    let node = GraphNode { work: Work::Foreign(captured), after: Vec::new(), name: None };
+    let (id, graph) = (GraphId(900_001), Graph { nodes: vec![node], host: Vec::new() });
+    gpu.control(Control::CreateGraph { id, graph: Arc::new(graph) }).unwrap();
+    gpu.request(Request::GraphReady { graph: id }).unwrap();
+    for _ in 0..3 {
+        fill(1);
+        let launch = GraphLaunch { graph: id, uses: [].into(), changes: Vec::new() };
+        gpu.run(stream, Work::Graph(launch)).unwrap();
+        assert_eq!(memory.value(&gpu, stream), 7);
+    }
+    gpu.control(Control::DropGraph { id }).unwrap();
+}
+
+/// A capture that fails or panics leaves the device usable, and the next capture works.
+#[test]
+fn captures_that_fail_leave_the_device_usable() {
+    let Some(gpu) = gpu() else { return };
+    let (stream, memory) = (gpu.stream(), ForeignMemory::new(&gpu));
+    let foreign_part = gpu.backend.foreign().unwrap();
+    let mut refuses = |raw: RawStream| {
+        assert_eq!(memory.fill(raw, 3), 0);
+        Err(Error::AlreadyEnded)
+    };
+    // SAFETY: enqueues one fill.
+    let refused = unsafe { foreign_part.capture(&mut refuses) };
+    assert_eq!(refused.map(drop), Err(Error::AlreadyEnded));
+    let panics = std::panic::AssertUnwindSafe(|| {
+        let mut panics = |_: RawStream| panic!("inside a capture");
+        // SAFETY: enqueues nothing.
+        unsafe { foreign_part.capture(&mut panics) }.map(drop)
+    });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    let mut works = |raw: RawStream| Ok(assert_eq!(memory.fill(raw, 4), 0));
+    // SAFETY: enqueues one fill.
+    unsafe { foreign_part.capture(&mut works) }.unwrap();
+    gpu.run(stream, Work::Join).unwrap();
+    gpu.sync(stream).unwrap();
 }

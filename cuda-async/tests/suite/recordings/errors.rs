@@ -23,7 +23,7 @@ on_every_device! {
     recorded_shared_operation_cannot_be_used_outside
     replay_inside_a_recording_is_an_error
     replay_on_another_device_is_an_error
-    foreign_submissions_are_errors
+    foreign_submissions_need_a_gpu_of_this_process
     peer_copies_and_recordings_exclude_each_other
 }
 
@@ -125,15 +125,26 @@ fn replay_on_another_device_is_an_error(device: &Device) {
     assert!(matches!(replayed, Err(Error::WrongDevice { .. })), "{replayed:?}");
 }
 
-fn foreign_submissions_are_errors(device: &Device) {
+/// On a GPU they are captured, and run in every replay.
+fn foreign_submissions_need_a_gpu_of_this_process(device: &Device) {
     let foreign = with_context(|cx| {
         value(cx.enqueue(|stream| {
             // SAFETY: enqueues nothing.
             unsafe { stream.submit_foreign(&mut |_| Ok(())) }
         }))
     });
-    let recorded = record(foreign, device).unwrap();
-    assert!(matches!(recorded.output(), Err(Error::Unsupported { .. })), "{recorded:?}");
+    let (output, recording) = record(foreign, device).unwrap().into_parts();
+    if !device.info().address.starts_with("cuda") {
+        assert!(matches!(output, Err(Error::Unsupported { .. })), "{output:?}");
+        return;
+    }
+    output.unwrap();
+    let stream = device.new_stream().unwrap();
+    let error = recording.replay(&stream).unwrap_err();
+    assert!(error.to_string().contains("is not prepared"), "{error}");
+    crate::modules::prepare(&recording);
+    recording.replay(&stream).unwrap();
+    stream.synchronize().unwrap();
 }
 
 /// A replay could use the destination during the copy.

@@ -280,6 +280,12 @@ driver_calls! {
     graph_add_empty = "cuGraphAddEmptyNode"(
         node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,
     );
+    graph_add_child = "cuGraphAddChildGraphNode"(
+        node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,
+        child: GraphHandle,
+    );
+    capture_begin = "cuStreamBeginCapture_v2"(stream: StreamHandle, mode: c_int);
+    capture_end = "cuStreamEndCapture"(stream: StreamHandle, graph: *mut GraphHandle);
     graph_instantiate = "cuGraphInstantiateWithFlags"(
         executable: *mut ExecutableHandle, graph: GraphHandle, flags: u64,
     );

@@ -2,11 +2,13 @@
 //!
 //! Uses `context` and `driver`. `objects` holds the graphs of the client, `windows` those of the graph cache.
 
+mod child;
 mod executable;
 mod node;
 mod prepared;
 mod repeat;
 
+pub(crate) use child::{Capture, ChildGraph};
 pub(crate) use executable::{Executable, GraphSlot};
 pub(crate) use node::{CopyNode, CopySource, DriverNode, FillNode, KernelNode};
 pub(crate) use prepared::{Prepared, Replies};

@@ -1,10 +1,10 @@
 //! Nodes of graphs, with the addresses and handles of the driver.
 
-use std::{ffi::c_void, mem::Discriminant};
+use std::{ffi::c_void, mem::Discriminant, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::repeat::RepeatNode;
+use super::{child::ChildGraph, repeat::RepeatNode};
 use crate::{
     cuda::{
         context::{Bound, Primary},
@@ -28,6 +28,7 @@ pub(crate) enum DriverNode {
     Copy(CopyNode),
     Fill(FillNode),
     Repeat(RepeatNode),
+    Child(Arc<ChildGraph>),
 }
 
 /// A copy of bytes to the device.
@@ -160,8 +161,8 @@ impl FillNode {
 }
 
 impl DriverNode {
-    /// The failure of a call for a loop, which cannot be changed, and not be enqueued outside a graph.
-    const LOOP: Failed = Failed { call: "a call for a loop", code: NOT_SUPPORTED };
+    /// The failure of a call for a loop or a child graph, which cannot be changed, and not be enqueued outside a graph.
+    const LOOP: Failed = Failed { call: "a call for a loop or a child graph", code: NOT_SUPPORTED };
 
     /// Adds this node to a graph, after other nodes of it.
     ///
@@ -192,6 +193,9 @@ impl DriverNode {
                 }
                 Self::Fill(fill) => {
                     api.graph_add_fill(&mut node, graph, first, count, &fill.params(), context)
+                }
+                Self::Child(child) => {
+                    api.graph_add_child(&mut node, graph, first, count, child.handle())
                 }
                 Self::Repeat(_) => Err(Self::LOOP),
             }
@@ -225,7 +229,7 @@ impl DriverNode {
                 Self::Fill(fill) => {
                     api.executable_set_fill(executable, node, &fill.params(), context)
                 }
-                Self::Repeat(_) => Err(Self::LOOP),
+                Self::Repeat(_) | Self::Child(_) => Err(Self::LOOP),
             }
         }
     }
@@ -247,7 +251,7 @@ impl DriverNode {
                 Self::Kernel(kernel) => kernel.enqueue(stream, primary.api),
                 Self::Copy(copy) => copy.enqueue(stream, primary.api),
                 Self::Fill(fill) => fill.enqueue(stream, primary.api),
-                Self::Repeat(_) => Err(Self::LOOP),
+                Self::Repeat(_) | Self::Child(_) => Err(Self::LOOP),
             }
         }
     }

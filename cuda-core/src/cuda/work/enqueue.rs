@@ -32,8 +32,8 @@ pub(crate) unsafe fn enqueue(
         Work::Timestamp { to } => timestamp::write(place, *to, bound),
         // SAFETY: the caller's promise.
         Work::Graph(launch) => unsafe { graph::launch(place, launch, host, bound) },
-        Work::Repeat(_) => {
-            let what = "a loop outside a graph";
+        Work::Repeat(_) | Work::Foreign(_) => {
+            let what = "a loop or captured work outside a graph";
             Err(Error::unsupported(what, &place.names.primary.info.address))
         }
         Work::Send { from, transfer, bytes } => peers::send(place, *from, *transfer, *bytes, bound),

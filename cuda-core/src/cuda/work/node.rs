@@ -43,6 +43,11 @@ pub(crate) unsafe fn node(
         }
         Work::Fill { to, pattern, count } => fill(names, *to, *pattern, *count),
         Work::Timestamp { to } => timestamp::node(names, *to),
+        Work::Foreign(foreign) => {
+            let child = foreign.commands().map(DriverNode::Child);
+            let what = "work that another device has captured";
+            child.ok_or_else(|| Error::unsupported(what, &names.primary.info.address))
+        }
         // SAFETY: the caller's promise.
         Work::Repeat(repeat) => unsafe { repeated(names, repeat) },
         Work::Download { .. } | Work::Send { .. } | Work::Graph(_) => {

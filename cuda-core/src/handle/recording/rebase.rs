@@ -12,7 +12,7 @@ pub(super) fn rebase(work: &mut Work<'_>, from: AllocId, to: AllocId) {
         }
     };
     match work {
-        Work::Join | Work::Graph(_) => {}
+        Work::Join | Work::Graph(_) | Work::Foreign(_) => {}
         Work::Upload { to, .. } | Work::Fill { to, .. } | Work::Timestamp { to } => region(to),
         Work::Download { from, .. } | Work::Send { from, .. } => region(from),
         Work::Copy { from, to, .. } => {

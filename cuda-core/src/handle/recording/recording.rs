@@ -443,8 +443,8 @@ impl Recording {
         state: &State,
         order: impl IntoIterator<Item = usize>,
     ) -> Result<Ticket> {
-        if self.nodes.iter().any(|it| matches!(it.work, Work::Repeat(_))) {
-            let detail = "it has a loop and is not prepared; prepare it with `upload` first".into();
+        if self.nodes.iter().any(|it| matches!(it.work, Work::Repeat(_) | Work::Foreign(_))) {
+            let detail = "it has a loop or foreign work and is not prepared; prepare it with `upload` first".into();
             return Err(Error::Misuse { what: "a launch of a graph".into(), detail });
         }
         let accesses = &state.instances[0].accesses;

@@ -13,7 +13,7 @@ use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
     protocol::{
-        AllocId, EntryInfo, Error, FunctionId, HostBlock, ModuleId, Name, Repeat, Result, StreamId,
+        AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name, Repeat, Result, StreamId,
         Ticket, Work,
     },
     runtime::Found,
@@ -199,6 +199,15 @@ impl Recorder {
         recorded.others.push(kept.held);
         recorded.kernels.extend(kept.kernels);
         Ok(number)
+    }
+
+    /// Records commands of foreign code, between everything earlier and everything later on the stream.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(super) fn append_foreign(&self, stream: StreamId, work: ForeignWork) -> Result<u64> {
+        let mut recorded = self.work.lock();
+        recorded.as_mut().ok_or_else(ended)?.plan.append_between(stream, Work::Foreign(work))
     }
 
     /// Orders later work of a stream after other streams of the recording. Returns the number of its last node.

@@ -212,7 +212,10 @@ impl Stream {
         Ok(ticket)
     }
 
-    /// Runs foreign code that enqueues on the raw stream, and counts what it enqueues as one submission.
+    /// Runs foreign code that enqueues on the raw stream, and counts its commands as one submission.
+    ///
+    /// In a recording, `submit` runs once, with a raw stream that is being captured. Its commands run in every replay, after
+    /// the earlier work of the branch and before the later work. Such a recording has to be prepared before a replay.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the device is no GPU of this process, or the error of `submit`.
@@ -223,19 +226,21 @@ impl Stream {
     /// - Host memory that the commands access stays valid until they have run.
     /// - `submit` passes this stream to no function of this library.
     /// - A capture of the stream that `submit` begins has ended when it returns.
+    /// - In a recording, `submit` begins and ends no capture, and all of this holds for every replay.
     pub unsafe fn submit_foreign(
         &self,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
         let backend = &self.device().core().backend;
-        if self.is_recording() {
-            let what = "foreign submissions inside a recording";
-            return Err(Error::unsupported(what, &self.device().info().address));
-        }
         let Some(foreign) = backend.foreign() else {
             return Err(Error::unsupported("foreign submissions", &self.device().info().address));
         };
         let _order = self.timeline().order.lock();
+        if let Some(recorder) = self.recorder() {
+            // SAFETY: the caller promises it.
+            let captured = unsafe { foreign.capture(submit) }?;
+            return Ok(self.publish_recorded(recorder.append_foreign(self.id(), captured)?));
+        }
         let ticket = self.reserve();
         // SAFETY: the caller promises it.
         let submitted = unsafe { foreign.submit(ticket, &[], submit) };

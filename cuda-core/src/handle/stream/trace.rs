@@ -63,7 +63,7 @@ mod events {
             }
             Work::Timestamp { .. } => trace!(target: TARGET, stream, number, "timestamp"),
             // `launched` and `replayed` report these.
-            Work::Launch(_) | Work::Graph(_) | Work::Repeat(_) => {}
+            Work::Launch(_) | Work::Graph(_) | Work::Repeat(_) | Work::Foreign(_) => {}
         }
     }
 
