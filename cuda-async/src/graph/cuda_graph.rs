@@ -92,7 +92,8 @@ impl<T> CudaGraph<T> {
     /// waits for it. From then on a launch is one submission.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] on a stream of another device. [`Error::Unsupported`] inside a recording.
+    /// [`Error::WrongDevice`] on a stream of another device. [`Error::Misuse`] inside a graph. The device's error if it refuses a
+    /// graph with a loop or with foreign work.
     pub fn launch(&self) -> Op<LaunchGraph<T>>
     where
         T: Send + Sync,
@@ -134,9 +135,10 @@ impl<T> CudaGraph<T> {
     /// Prepares the graph on its device, so that the first launch does not wait. Blocks for up to milliseconds.
     ///
     /// # Errors
-    /// The error that lost the device.
+    /// The error that lost the device. The device's error if it refuses a graph with a loop or with foreign work. It may refuse
+    /// any other graph too: its launches then submit the nodes one by one.
     pub fn upload(&self) -> Result<()> {
-        prepared(self.0.recording.prepare().wait())
+        prepared(&self.0.recording, self.0.recording.prepare().wait())
     }
 
     /// Returns the number of nodes, including those that only join branches.
@@ -192,7 +194,7 @@ impl<T: Send + Sync> Submit for LaunchGraph<T> {
         if cx.enqueue(|stream| recording.launch_prepared(stream))?.is_none() {
             let pending = self.pending.get_or_insert_with(|| recording.prepare());
             match pending.poll(task) {
-                Poll::Ready(ended) => prepared(ended)?,
+                Poll::Ready(ended) => prepared(recording, ended)?,
                 // No step may wait. The nodes are submitted one by one.
                 Poll::Pending if cx.mode() == RunMode::Detached => {}
                 Poll::Pending => {
@@ -209,7 +211,10 @@ impl<T: Send + Sync> Submit for LaunchGraph<T> {
 }
 
 /// The result of a preparation. If the device refuses the graph, launches submit its nodes one by one, with the same
-/// result.
-fn prepared(ended: Result<()>) -> Result<()> {
-    ended.or_else(|error| if error.is_sticky() { Err(error) } else { Ok(()) })
+/// result, unless they cannot.
+fn prepared(recording: &Recording, ended: Result<()>) -> Result<()> {
+    ended.or_else(|error| match error.is_sticky() || recording.needs_executable() {
+        true => Err(error),
+        false => Ok(()),
+    })
 }

@@ -7,7 +7,10 @@ use cuda_core::{Allocation, DeviceBuffer, Element, Error, Recording, Result};
 /// A buffer of a graph that other buffers of the same length may replace: an input, or an output.
 /// [`CudaGraph::slot`](crate::graph::CudaGraph::slot) makes one.
 ///
-/// A new buffer is used by later launches. The cost of the next launch grows with the number of nodes that use the buffer.
+/// A launch uses the buffers that are set when it is submitted. Threads that set slots and launch the same graph need a lock
+/// around both. The cost of the next launch grows with the number of nodes that use the buffer. If a loop of the graph uses
+/// it, the device prepares the whole graph again.
+///
 /// Launches with different buffers on several streams run at the same time if nothing else orders them: the graph then
 /// prepares up to [`MAX_INSTANCES`](crate::graph::MAX_INSTANCES) executables, each with temporary buffers of its own.
 ///

@@ -13,7 +13,8 @@ use crate::{
 
 /// Host values of a fixed number of elements, to be uploaded again and again. Clones are the same slot.
 ///
-/// An upload copies the values that were set last. Inside a graph, each launch uploads the values that are set then. The
+/// An upload copies the values that are set when it is submitted. Inside a graph, each launch uploads the values that are set
+/// when the launch is submitted. Threads that set values and launch the same graph need a lock around both. The
 /// values lie in pinned memory, so an upload copies nothing on the host.
 ///
 /// ```

@@ -22,8 +22,8 @@ use super::{
 use crate::{
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
-        GraphCacheInfo, GraphId, HostBlock, NoticeSink, RawStream, Region, Reply, Request, Result,
-        StreamId, Submission, Ticket, TransferId,
+        GraphCacheInfo, GraphId, HostBlock, NoticeSink, Region, Reply, Request, Result, StreamId,
+        Submission, Ticket, TransferId,
     },
     sync::HelperThread,
 };
@@ -418,75 +418,6 @@ unsafe impl Backend for CudaBackend {
         let uses: Vec<_> = retained.into_iter().map(last_use).collect();
         if !uses.is_empty() {
             self.primary.reclaim.put(Box::new(Retained(uses)));
-        }
-    }
-}
-
-// SAFETY: `submit` is called at most once, with the stream and the context of this backend, which are held meanwhile.
-unsafe impl Foreign for CudaBackend {
-    unsafe fn submit(
-        &self,
-        ticket: Ticket,
-        after: &[Ticket],
-        submit: &mut dyn FnMut(RawStream) -> Result<()>,
-    ) -> Result<()> {
-        self.primary.alive()?;
-        let stream = self.streams.find(ticket.stream)?;
-        let bound = &self.primary.bind()?;
-        if stream.is_windowed() {
-            self.end_window(&stream, bound)?;
-        }
-        self.wait_for(&stream, after, bound)?;
-        let call = ForeignCall::begin(self, &stream, bound)?;
-        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
-        stream.set_submitted(ticket.number);
-        drop(call);
-        Ok(())
-    }
-
-    unsafe fn capture(
-        &self,
-        submit: &mut dyn FnMut(RawStream) -> Result<()>,
-    ) -> Result<ForeignWork> {
-        self.primary.alive()?;
-        let bound = &self.primary.bind()?;
-        let capture = Capture::begin(self.primary, bound)?;
-        submit(RawStream { stream: capture.stream().0, context: self.primary.context.0 })?;
-        capture.end().map(ForeignWork::new)
-    }
-
-    fn raw_stream(&self, stream: StreamId) -> Result<RawStream> {
-        let stream = self.streams.find(stream)?;
-        if stream.is_windowed() {
-            self.end_window(&stream, &self.primary.bind()?)?;
-        }
-        Ok(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
-    }
-}
-
-/// A call of foreign code on a stream, which may capture it. Ends when it is dropped, also by unwinding.
-struct ForeignCall<'a> {
-    backend: &'a CudaBackend,
-    stream: &'a Arc<DriverStream>,
-    bound: &'a Bound,
-}
-
-impl<'a> ForeignCall<'a> {
-    fn begin(
-        backend: &'a CudaBackend,
-        stream: &'a Arc<DriverStream>,
-        bound: &'a Bound,
-    ) -> Result<Self> {
-        backend.reporter.begin_foreign(stream, bound)?;
-        Ok(Self { backend, stream, bound })
-    }
-}
-
-impl Drop for ForeignCall<'_> {
-    fn drop(&mut self) {
-        for free in self.backend.reporter.end_foreign(self.stream, self.bound) {
-            // As for every free, an error can only mean that the device is lost.
-            _ = self.backend.free_now(self.stream, free, self.bound);
         }
     }
 }

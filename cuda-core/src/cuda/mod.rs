@@ -42,7 +42,8 @@
 //!     meanwhile, and it is not queried (`streams::foreign_call`).
 //! 11. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
 //!     is dropped, its resources stay there until its streams have run everything. On a lost device they are leaked.
-//!     Two guards call the driver when they are dropped: `context::Bound` and `backend::ForeignCall`.
+//!     Three guards call the driver when they are dropped: `context::Bound`, `foreign::ForeignCall` and
+//!     `graphs::Capture`.
 //!
 //! # Threads
 //!
@@ -62,6 +63,7 @@ mod completion;
 mod context;
 mod deferred;
 mod driver;
+mod foreign;
 mod graphs;
 #[cfg(all(test, loom))]
 mod loom_models;

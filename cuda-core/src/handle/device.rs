@@ -104,8 +104,9 @@ impl Device {
     }
 
     /// Returns the counts of the graph cache. A GPU launches work that repeats as a graph, which takes a fraction of the time
-    /// of its launches: it holds the work of one poll, or of one `sync`, until the poll ends. All counts are 0 on devices
-    /// without such a cache.
+    /// of its launches. It learns the work that an operation submits in one poll or in one blocking call. Once it has a
+    /// graph of it, it holds the same work, up to 64 submissions at a time, and launches them together, at the latest when
+    /// the poll or the call ends. All counts are 0 on devices without such a cache.
     pub fn graph_cache(&self) -> GraphCacheInfo {
         self.core().backend.graph_cache()
     }

@@ -85,10 +85,17 @@ pub(super) fn needs_host_data(step: &str, operation: Option<&str>) -> String {
         Some(operation) => (operation, format!(" (step `{step}`)")),
         None => (step, String::new()),
     };
+    let instead = match step {
+        "settled" | "or_else" | "retry" | "timeout" | "race" | "timed" => {
+            format!(
+                "record the operation without it, and write it around `graph.launch()` ({step})"
+            )
+        }
+        _ => "end the graph before it and write `graph.launch().then(to_host)`".into(),
+    };
     format!(
         "operation \"{name}\" waits for host data{detail}, so it can neither be submitted without waiting nor recorded; \
-         inside a graph, end the graph before it and write `graph.launch().then(to_host)`; otherwise use `.await`, \
-         `.sync()` or `.sync_on(&stream)`"
+         inside a graph, {instead}; otherwise use `.await`, `.sync()` or `.sync_on(&stream)`"
     )
 }
 

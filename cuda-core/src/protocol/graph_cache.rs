@@ -1,6 +1,6 @@
 //! The statistics of the graph cache.
 
-/// Counts of a device's graph cache, from the time when the device was opened. Streams that were dropped are not included.
+/// Counts of a device's graph cache, for the streams that exist. The counts of a stream go with the stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphCacheInfo {

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use super::{Access, FunctionId, GraphLaunch, HostRegion, LaunchConfig, Pattern, Region};
-use super::{Relocation, Ticket};
 use super::{ForeignWork, Repeat, TransferId, Use};
+use super::{Relocation, Ticket};
 
 /// Work on a stream, with its position in the order of the device.
 #[derive(Debug, Clone, PartialEq)]

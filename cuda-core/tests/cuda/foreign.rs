@@ -1,6 +1,6 @@
 //! Foreign submissions: the context is bound inside, the thread's own is restored, and reports wait for their end.
 
-use std::{ffi::c_void, ptr::null_mut, sync::Arc, time::Duration};
+use std::{borrow::Cow, ffi::c_void, ptr::null_mut, sync::Arc, time::Duration};
 
 use cuda_core::{
     RawStream,
@@ -199,9 +199,10 @@ impl ForeignMemory {
     }
 
     /// Enqueues a fill.
-    fn fill(&self, raw: RawStream, value: u32) -> i32 {
+    fn fill(&self, raw: RawStream, value: u32) -> Result<()> {
         // SAFETY: the memory has one word, and the stream is lent.
-        unsafe { (self.fill)(self.address, value, 1, raw.stream) }
+        assert_eq!(unsafe { (self.fill)(self.address, value, 1, raw.stream) }, 0);
+        Ok(())
     }
 
     fn value(&self, gpu: &Gpu, stream: StreamId) -> u32 {
@@ -222,11 +223,11 @@ fn captured_foreign_work_runs_in_every_launch_of_a_graph() {
     let Some(gpu) = gpu() else { return };
     let (stream, memory) = (gpu.stream(), ForeignMemory::new(&gpu));
     let fill = |value| {
-        let mut inside = |raw: RawStream| Ok(assert_eq!(memory.fill(raw, value), 0));
+        let mut inside = |raw: RawStream| memory.fill(raw, value);
         foreign(&gpu, stream, &mut inside).unwrap();
     };
     fill(1);
-    let mut submit = |raw: RawStream| Ok(assert_eq!(memory.fill(raw, 7), 0));
+    let mut submit = |raw: RawStream| memory.fill(raw, 7);
     // SAFETY: enqueues one fill.
     let captured = unsafe { gpu.backend.foreign().unwrap().capture(&mut submit) }.unwrap();
     assert_eq!(memory.value(&gpu, stream), 1);
@@ -236,7 +237,7 @@ fn captured_foreign_work_runs_in_every_launch_of_a_graph() {
     gpu.request(Request::GraphReady { graph: id }).unwrap();
     for _ in 0..3 {
         fill(1);
-        let launch = GraphLaunch { graph: id, uses: [].into(), changes: Vec::new() };
+        let launch = GraphLaunch { graph: id, uses: Cow::Borrowed(&[]), changes: Vec::new() };
         gpu.run(stream, Work::Graph(launch)).unwrap();
         assert_eq!(memory.value(&gpu, stream), 7);
     }
@@ -250,7 +251,7 @@ fn captures_that_fail_leave_the_device_usable() {
     let (stream, memory) = (gpu.stream(), ForeignMemory::new(&gpu));
     let foreign_part = gpu.backend.foreign().unwrap();
     let mut refuses = |raw: RawStream| {
-        assert_eq!(memory.fill(raw, 3), 0);
+        memory.fill(raw, 3)?;
         Err(Error::AlreadyEnded)
     };
     // SAFETY: enqueues one fill.
@@ -262,7 +263,7 @@ fn captures_that_fail_leave_the_device_usable() {
         unsafe { foreign_part.capture(&mut panics) }.map(drop)
     });
     assert!(std::panic::catch_unwind(panics).is_err());
-    let mut works = |raw: RawStream| Ok(assert_eq!(memory.fill(raw, 4), 0));
+    let mut works = |raw: RawStream| memory.fill(raw, 4);
     // SAFETY: enqueues one fill.
     unsafe { foreign_part.capture(&mut works) }.unwrap();
     gpu.run(stream, Work::Join).unwrap();

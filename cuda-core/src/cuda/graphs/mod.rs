@@ -8,7 +8,7 @@ mod node;
 mod prepared;
 mod repeat;
 
-pub(crate) use child::{Capture, ChildGraph};
+pub(crate) use child::Capture;
 pub(crate) use executable::{Executable, GraphSlot};
 pub(crate) use node::{CopyNode, CopySource, DriverNode, FillNode, KernelNode};
 pub(crate) use prepared::{Prepared, Replies};

@@ -49,6 +49,12 @@ impl End {
         self.seen >= self.due && self.graph.is_none()
     }
 
+    /// The graph was dropped to make room for others. The window is learned again.
+    pub(super) fn evict(&mut self) {
+        (self.measure, self.graph) = (None, None);
+        self.due = self.seen.saturating_add(LEARN);
+    }
+
     /// A graph does not pay, or cannot be built. The window is measured again when it has come eight times as often.
     pub(super) fn refuse(&mut self) {
         (self.measure, self.graph) = (None, None);

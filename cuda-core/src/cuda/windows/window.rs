@@ -445,7 +445,8 @@ impl Window {
             };
             let oldest = self.tree.ends().filter_map(ready).min_by_key(|(used, _)| *used);
             let Some((_, oldest)) = oldest else { return false };
-            self.refuse(oldest);
+            self.drop_graph(oldest);
+            self.tree.end_mut(oldest).evict();
             self.counts.evicted += 1;
         }
         true
@@ -453,13 +454,17 @@ impl Window {
 
     /// Submits a window node by node from now on, until it has come many times more.
     fn refuse(&mut self, id: EndId) {
+        self.drop_graph(id);
+        self.tree.end_mut(id).refuse();
+        self.counts.refused += 1;
+    }
+
+    /// Drops the graph of a window, and holds its nodes no longer.
+    fn drop_graph(&mut self, id: EndId) {
         self.tree.set_held(id, false);
-        let end = self.tree.end_mut(id);
-        if let Some(graph) = &end.graph {
+        if let Some(graph) = self.tree.end_mut(id).graph.take() {
             self.memory.release(graph.nodes());
         }
-        end.refuse();
-        self.counts.refused += 1;
     }
 
     /// Forgets every window if one of them launches a kernel of this module. Called after a flush.

@@ -189,6 +189,11 @@ impl Recording {
         self.state.lock().instances.len()
     }
 
+    /// Returns whether the recording replays only if it is prepared: it has a loop or foreign work.
+    pub fn needs_executable(&self) -> bool {
+        self.nodes.iter().any(|it| matches!(it.work, Work::Repeat(_) | Work::Foreign(_)))
+    }
+
     /// Prepares the recording on its device, so that a replay is one submission. The first call starts this and returns at
     /// once; the device takes up to milliseconds. On a device without graphs there is nothing to prepare.
     ///
@@ -294,9 +299,9 @@ impl Recording {
     ///
     /// # Errors
     /// [`Error::Busy`] if the stream has as much in flight as its device allows; nothing is submitted then.
-    /// [`Error::WrongDevice`], [`Error::Unsupported`] on a stream of a recording, or an error of the device. If a node
-    /// of a recording that is not prepared is refused, the nodes before it still run. [`Error::Misuse`] if a recording with
-    /// a loop is not prepared.
+    /// [`Error::WrongDevice`], [`Error::Misuse`] on a stream of a recording, or an error of the device. If a node of a
+    /// recording that is not prepared is refused, the nodes before it still run. [`Error::Misuse`] if a recording that
+    /// [needs](Self::needs_executable) it is not prepared.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
         match self.launch_prepared(stream)? {
             Some(ticket) => Ok(ticket),
@@ -413,8 +418,11 @@ impl Recording {
     fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.device.check_same("a stream", stream.device())?;
         if stream.recorder().is_some() {
-            let what = "a replay inside a recording";
-            return Err(Error::unsupported(what, &self.device.info().address));
+            let detail = "a graph cannot contain the launch of another one; record the operations of both in one graph".into();
+            return Err(Error::Misuse {
+                what: "a launch of a graph inside a graph".into(),
+                detail,
+            });
         }
         stream.check_credit()?;
         self.device.core().reclaim_memory();
@@ -443,8 +451,10 @@ impl Recording {
         state: &State,
         order: impl IntoIterator<Item = usize>,
     ) -> Result<Ticket> {
-        if self.nodes.iter().any(|it| matches!(it.work, Work::Repeat(_) | Work::Foreign(_))) {
-            let detail = "it has a loop or foreign work and is not prepared; prepare it with `upload` first".into();
+        if self.needs_executable() {
+            let detail =
+                "it has a loop or foreign work and is not prepared; prepare it with `upload` first"
+                    .into();
             return Err(Error::Misuse { what: "a launch of a graph".into(), detail });
         }
         let accesses = &state.instances[0].accesses;

@@ -13,8 +13,8 @@ use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
     protocol::{
-        AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name, Repeat, Result, StreamId,
-        Ticket, Work,
+        AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name, Repeat,
+        Result, StreamId, Ticket, Work,
     },
     runtime::Found,
     sync::Mutex,
