@@ -45,6 +45,8 @@ each! {
     misaligned_stream_write: "misaligned_store", "write";
     misaligned_host_function: "misaligned_store", "function";
     misaligned_spinning: "misaligned_store", "spin";
+    out_of_bounds_graph: "store_at", "graph";
+    trap_graph: "trap_at", "graph";
 }
 
 fn in_a_child(fault: &str, way: &str) {
@@ -81,10 +83,10 @@ fn child() {
     };
     set_max_spin(if way == "spin" { Duration::from_secs(1) } else { Duration::ZERO });
     let device = Device::open(&CudaProvider::new().completion(completion), 0).unwrap();
-    if way == "spin" {
-        alone(&device, &fault)
-    } else {
-        with_hundreds(&device, &fault)
+    match way.as_str() {
+        "spin" => alone(&device, &fault),
+        "graph" => in_a_graph(&device, &fault),
+        _ => with_hundreds(&device, &fault),
     }
     lost_device_stays_lost(&device);
     drop(device);
@@ -154,6 +156,22 @@ fn alone(device: &Device, fault: &str) {
     let error = futures::executor::block_on(op.schedule(&policy)).unwrap_err();
     assert_told(fault, &error);
     assert!(start.elapsed() < told_within(fault), "{:?}", start.elapsed());
+}
+
+/// A node of a graph faults, beside launches of another graph.
+fn in_a_graph(device: &Device, fault: &str) {
+    let [stream, beside] = [(); 2].map(|()| device.new_stream().unwrap());
+    let graph = faulting(device, fault).graph_on(&stream).unwrap();
+    let other = h2d(vec![1u32; 64]).graph_on(&beside).unwrap();
+    graph.upload().unwrap();
+    other.upload().unwrap();
+    other.launch().sync_on(&beside).unwrap();
+    let start = Instant::now();
+    let error = graph.launch().sync_on(&stream).map(drop).unwrap_err();
+    assert_told(fault, &error);
+    assert!(start.elapsed() < told_within(fault), "{:?}", start.elapsed());
+    assert!(other.launch().sync_on(&beside).is_err());
+    drop((graph, other));
 }
 
 /// Futures in tokio and threads that block, on many streams, behind work that is still running.
