@@ -231,11 +231,13 @@ fn with_hundreds(device: &Device, fault: &str) {
 fn lost_device_stays_lost(device: &Device) {
     let lost = |error: Error| assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}");
     let start = Instant::now();
-    match device.new_stream() {
+    let use_it = |device: Result<Device, Error>| match device.and_then(|it| it.new_stream()) {
         Err(error) => lost(error),
         Ok(stream) => lost(zeros::<u8>(4).sync_on(&stream).map(drop).unwrap_err()),
-    }
-    lost(cuda_async::open("cuda").map(drop).unwrap_err());
+    };
+    use_it(Ok(device.clone()));
+    // It was opened before, or not.
+    use_it(cuda_async::open("cuda"));
     lost(device.load_ptx(include_str!("../../../kernels/basic.ptx")).map(drop).unwrap_err());
     assert!(matches!(device.reset(), Err(Error::Unsupported { .. })));
     assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());

@@ -344,13 +344,16 @@ unsafe impl Backend for CudaBackend {
             self.flush_held(stream, &self.primary.bind()?)?;
         }
         // Read before the query: work that is submitted in between may not have run.
-        stream.set_awaited();
         let submitted = stream.submitted();
         let shown = stream.completed();
         if shown >= submitted {
+            stream.set_idle();
             return Ok(shown);
         }
         let idle = stream.is_idle(self.primary, &self.primary.bind()?)?;
+        if idle {
+            stream.set_idle();
+        }
         Ok(if idle { submitted } else { stream.completed() })
     }
 
@@ -360,7 +363,6 @@ unsafe impl Backend for CudaBackend {
         let (primary, number) = (self.primary, ticket.number);
         // SAFETY: the caller does not retire the stream until this returns.
         let stream = unsafe { self.streams.get(ticket.stream) }?;
-        stream.set_awaited();
         if stream.completed() >= number {
             return Ok(());
         }
@@ -368,6 +370,7 @@ unsafe impl Backend for CudaBackend {
         self.flush_to(stream, number, bound)?;
         stream.check_submitted(number)?;
         if stream.submitted() == number {
+            stream.set_idle();
             if stream.is_soon_idle(primary, bound)? {
                 return Ok(());
             }

@@ -40,7 +40,7 @@ impl CudaBackend {
         }
         if window.is_empty() {
             stream.set_windowed(true);
-            if stream.take_awaited() {
+            if stream.take_idle() {
                 window.restart();
             }
         }

@@ -43,8 +43,8 @@ pub(crate) struct DriverStream {
     reported: AtomicU64,
     window: Mutex<Window>,
     is_windowed: AtomicBool,
-    /// Whether a caller has waited for the stream, or asked for its progress, since the last window.
-    is_awaited: AtomicBool,
+    /// Whether the stream was found idle, or a caller has waited until it was, since the last part of a window.
+    was_idle: AtomicBool,
     reclaim: &'static ReclaimQueue,
 }
 
@@ -76,7 +76,7 @@ impl DriverStream {
             reported: AtomicU64::new(0),
             window: Mutex::new(Window::new(cached)),
             is_windowed: AtomicBool::new(false),
-            is_awaited: AtomicBool::new(false),
+            was_idle: AtomicBool::new(false),
             reclaim,
         }
     }
@@ -123,20 +123,20 @@ impl DriverStream {
         self.is_windowed.store(windowed, Ordering::Release);
     }
 
-    /// Records that a caller waits for the stream, or asks for its progress.
+    /// Records that the stream is idle, or that a caller waits until it is.
     #[inline]
-    pub(crate) fn set_awaited(&self) {
-        self.is_awaited.store(true, Ordering::Relaxed);
+    pub(crate) fn set_idle(&self) {
+        self.was_idle.store(true, Ordering::Relaxed);
     }
 
     /// Whether that was recorded since the last call.
     #[inline]
-    pub(crate) fn take_awaited(&self) -> bool {
-        let awaited = self.is_awaited.load(Ordering::Relaxed);
-        if awaited {
-            self.is_awaited.store(false, Ordering::Relaxed);
+    pub(crate) fn take_idle(&self) -> bool {
+        let was_idle = self.was_idle.load(Ordering::Relaxed);
+        if was_idle {
+            self.was_idle.store(false, Ordering::Relaxed);
         }
-        awaited
+        was_idle
     }
 
     /// Returns an error if `number` was not submitted.

@@ -58,7 +58,10 @@ impl Measure {
 
     /// Whether a graph pays, if enough passes were measured and are complete.
     pub(super) fn verdict(&mut self, bound: &Bound) -> Option<bool> {
-        let time = self.timer.elapsed(bound).filter(|_| self.is_pending)?;
+        if !self.is_pending {
+            return None;
+        }
+        let time = self.timer.elapsed(bound)?;
         self.is_pending = false;
         self.shortest = self.shortest.min(time);
         self.passes += 1;

@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// The number of nodes after which the first part of a window is flushed, so that the device begins early. Each further
-/// part has twice as many nodes, up to [`MAX_PART`]. A window that comes before a caller has waited for the last one goes
-/// on with parts of that size, because the device is still at work.
+/// part has twice as many nodes, up to [`MAX_PART`]. A window that comes before the device was
+/// found idle goes on with parts of that size.
 const FIRST_PART: usize = 16;
 
 /// The largest number of nodes that a stream holds.
@@ -80,9 +80,9 @@ struct Position {
     step: Option<StepId>,
     /// The number of nodes of this part so far.
     nodes: usize,
-    /// The number of parts since a caller has waited for the stream.
+    /// The number of parts since the stream was found idle.
     parts: u32,
-    /// The first shape since then. Work that repeats in a window begins with it again.
+    /// The first shape of this part. Work that repeats in a window has it again.
     first: Option<Shape>,
     /// The last shape.
     last: Option<Shape>,
@@ -177,8 +177,8 @@ impl Window {
         self.position.nodes >= FIRST_PART && self.position.nodes >= self.position.part()
     }
 
-    /// Whether this part of the window has to end before a submission of this shape: the work of the window begins again,
-    /// and the part is at least half full. So the parts of work that repeats in a window are alike.
+    /// Whether this part of the window has to end before a submission of this shape: the part is at least half full, and the
+    /// work begins again that it began with. So work that repeats in a window has few different parts.
     #[inline]
     pub(crate) fn begins_again(&self, shape: Shape) -> bool {
         let Position { nodes, first, last, .. } = self.position;
@@ -232,12 +232,12 @@ impl Window {
 
     fn next_part(&mut self) {
         let parts = self.position.parts.saturating_add(1);
-        self.position = Position { step: None, nodes: 0, parts, ..self.position };
+        self.position = Position { parts, ..Position::default() };
     }
 
     /// Begins with a small part again, because the device may have no other work.
     pub(crate) fn restart(&mut self) {
-        (self.position.parts, self.position.first) = (0, None);
+        self.position.parts = 0;
     }
 
     /// Holds a report until the next flush, if the stream holds work. Returns false if it does not.
@@ -503,17 +503,19 @@ mod tests {
         Shape::Launch(FunctionId { module: ModuleId(1), entry })
     }
 
-    /// The lengths of the parts of a window.
-    fn parts(shapes: impl Iterator<Item = Shape>) -> Vec<usize> {
-        let (mut window, mut parts) = (Window::default(), Vec::new());
-        for shape in shapes {
+    /// The first node and the length of each part of a window.
+    fn parts(shapes: impl Iterator<Item = Shape>) -> Vec<(usize, usize)> {
+        let (mut window, mut parts, mut start) = (Window::default(), Vec::new(), 0);
+        for (at, shape) in shapes.enumerate() {
             if window.begins_again(shape) {
-                parts.push(window.position.nodes);
+                parts.push((start, at - start));
+                start = at;
                 window.next_part();
             }
             window.advance(shape);
             if window.is_full() {
-                parts.push(window.position.nodes);
+                parts.push((start, at + 1 - start));
+                start = at + 1;
                 window.next_part();
             }
         }
@@ -522,19 +524,23 @@ mod tests {
 
     #[test]
     fn parts_grow() {
-        assert_eq!(parts([kernel(0); 300].into_iter())[..5], [16, 32, 64, 64, 64]);
+        let lengths: Vec<_> = parts([kernel(0); 300].into_iter()).iter().map(|it| it.1).collect();
+        assert_eq!(lengths[..5], [16, 32, 64, 64, 64]);
     }
 
-    /// Steps of 23 kernels: a first one, four layers of five, and two last ones.
+    /// Steps of 23 kernels: a first one, four layers of five, and two last ones. A fill comes before all of them.
     #[test]
-    fn parts_of_repeated_steps_are_alike() {
+    fn work_that_repeats_has_few_different_parts() {
         let step = (0..23).map(|at| match at {
             0 => kernel(100),
             21.. => kernel(200 + at),
             at => kernel((at - 1) % 5),
         });
-        let lengths = parts(step.cycle().take(23 * 40));
-        assert_eq!(lengths[..2], [16, 30]);
-        assert!(lengths.len() > 15 && lengths[2..].iter().all(|it| *it == 46), "{lengths:?}");
+        let shapes = std::iter::once(Shape::Fill(1)).chain(step.cycle().take(23 * 200));
+        let parts = parts(shapes);
+        let kinds: std::collections::HashSet<_> =
+            parts.iter().skip(4).map(|(start, length)| ((start - 1) % 23, length)).collect();
+        assert!(parts.len() > 90 && kinds.len() <= 4, "{kinds:?}");
+        assert!(kinds.iter().all(|(_, length)| **length >= 32), "{kinds:?}");
     }
 }
