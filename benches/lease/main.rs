@@ -38,7 +38,10 @@ const LEN: usize = 2048;
 const MANY: usize = 20_000;
 
 /// Replays of the stream of replays.
-const REPLAYS: usize = 50;
+const REPLAYS: usize = 200;
+
+/// Launches of a graph. On an H200 a replay takes more than 200 us.
+const NODES: usize = 250;
 
 /// The largest datagram of a lease, as in `cuda_lease`'s `transport`.
 const DATAGRAM: u16 = 6500;
@@ -77,7 +80,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     report("upload, 100 launches, read-back", both(&local, &leased, pipeline), PIPELINE);
     report("one launch, waited for", both(&local, &leased, move |it| chain(it, 1)), PIPELINE);
 
-    section("Graphs of 100 launches", &["us", "to the first"]);
+    section(&format!("Graphs of {NODES} launches"), &["us", "to the first"]);
     for len in [LEN, 16 * LEN] {
         let graphs = (Replay::new(&local, len)?, Replay::new(&leased, len)?);
         for (count, what) in [(1, "one replay, waited for"), (REPLAYS, "a stream of replays")] {
@@ -188,7 +191,7 @@ impl Side {
     }
 }
 
-/// A graph of 100 launches of one kernel.
+/// A graph of launches of one kernel.
 struct Replay<'a> {
     stream: &'a Stream,
     graph: CudaGraph<DeviceBuffer<f32>>,
@@ -198,14 +201,14 @@ impl<'a> Replay<'a> {
     fn new(side: &'a Side, len: usize) -> Result<Self> {
         let (scale, config) = (side.scale.clone(), LaunchConfig::for_num_elems(len));
         let x = h2d(vec![1.0; len]).sync_on(&side.stream)?;
-        let mut op = value(x).boxed();
-        for _ in 0..100 {
-            let scale = scale.clone();
+        let op = iterate((x, NODES), move |(x, left)| {
             // SAFETY: reads and writes `x`, of `len` elements.
-            op = op
-                .then(move |x| unsafe { launch(&scale, config, (x, 1.0f32, len as u32)) })
-                .boxed();
-        }
+            let scaled = unsafe { launch(&scale, config, (x, 1.0f32, len as u32)) };
+            scaled.map(move |x| match left {
+                1 => ControlFlow::Break(x),
+                _ => ControlFlow::Continue((x, left - 1)),
+            })
+        });
         let graph = op.graph_on(&side.stream)?;
         graph.upload()?;
         Ok(Self { stream: &side.stream, graph })

@@ -16,6 +16,8 @@ mod errors_as_values;
 mod faults;
 #[cfg(feature = "cuda")]
 mod faults_on_gpu;
+#[cfg(feature = "cuda")]
+mod graph_cache;
 mod graphs;
 mod host_memory;
 mod kernels;

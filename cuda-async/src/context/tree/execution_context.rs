@@ -116,11 +116,24 @@ impl ExecutionContext {
         Some(last).filter(|number| *number > 0)
     }
 
-    /// Calls `submit`, whose work the device may launch together: see [`Stream::window`].
+    /// Calls `submit`, whose work the device may launch together: see [`Stream::open_window`].
     #[inline]
     pub(crate) fn in_window<R>(&self, submit: impl FnOnce() -> R) -> R {
-        let _window = self.known_stream().map(Stream::window);
+        if let Some(stream) = self.known_stream() {
+            stream.open_window();
+        }
+        let _window = Window(self);
         submit()
+    }
+
+    /// Closes the windows of all handles of this context. A context that was promoted meanwhile has two.
+    #[inline]
+    fn close_window(&self) {
+        if let Repr::Inline(root) = &self.0 {
+            root.close_window();
+        } else if let Some(stream) = self.known_stream() {
+            stream.close_window();
+        }
     }
 
     /// Counts submission `number` as this context's own.
@@ -205,6 +218,16 @@ impl ExecutionContext {
 
     fn root_context(&self) -> Self {
         Self(Repr::Shared(SharedContext::root_of(self.shared()).clone()))
+    }
+}
+
+/// The open window of a context. Closed when it is dropped, also by unwinding.
+struct Window<'a>(&'a ExecutionContext);
+
+impl Drop for Window<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.close_window();
     }
 }
 

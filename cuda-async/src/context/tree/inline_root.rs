@@ -41,6 +41,17 @@ impl InlineRoot {
         }
     }
 
+    /// Closes the windows of both handles.
+    #[inline]
+    pub(super) fn close_window(&self) {
+        self.stream.close_window();
+        if let Some(shared) = self.shared.get()
+            && let Some(stream) = shared.known_stream()
+        {
+            stream.close_window();
+        }
+    }
+
     #[inline]
     pub(super) fn note(&self, number: u64) {
         self.last.set(self.last.get().max(number));
@@ -77,6 +88,10 @@ impl InlineRoot {
     pub(super) fn shared(&self) -> &Arc<SharedContext> {
         self.shared.get_or_init(|| {
             let (stream, last) = (self.stream.snapshot(), self.last.get());
+            // The new handle goes on with the window of this one.
+            if self.stream.has_open_window() {
+                stream.open_window();
+            }
             let shared = SharedContext::root(stream, self.mode, None, last);
             shared.set_nesting(self.nesting.get());
             Arc::new(shared)

@@ -75,6 +75,11 @@ impl Sent {
         self.window.store(true, Ordering::Relaxed);
     }
 
+    #[inline]
+    pub(super) fn has_open_window(&self) -> bool {
+        self.window.load(Ordering::Relaxed)
+    }
+
     /// Closes the window. Returns whether work was submitted in it.
     #[inline]
     pub(super) fn close_window(&self) -> bool {
