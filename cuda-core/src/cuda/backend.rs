@@ -344,7 +344,7 @@ unsafe impl Backend for CudaBackend {
             self.flush_held(stream, &self.primary.bind()?)?;
         }
         // Read before the query: work that is submitted in between may not have run.
-        stream.set_awaited();
+        stream.record_wait();
         let submitted = stream.submitted();
         let shown = stream.completed();
         if shown >= submitted {
@@ -360,7 +360,7 @@ unsafe impl Backend for CudaBackend {
         let (primary, number) = (self.primary, ticket.number);
         // SAFETY: the caller does not retire the stream until this returns.
         let stream = unsafe { self.streams.get(ticket.stream) }?;
-        stream.set_awaited();
+        stream.record_wait();
         if stream.completed() >= number {
             return Ok(());
         }
@@ -409,7 +409,7 @@ unsafe impl Backend for CudaBackend {
     }
 
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
-        // A client that forgot to flush: an error can only mean that the device is lost.
+        // Passes work that the client has not flushed to the driver. An error can only mean that the device is lost.
         _ = self.primary.bind().and_then(|bound| self.flush_all(&bound));
         let last_use = |(ticket, resource): (Ticket, _)| {
             let stream = self.streams.find(ticket.stream).ok();

@@ -43,8 +43,8 @@ pub(crate) struct DriverStream {
     reported: AtomicU64,
     window: Mutex<Window>,
     is_windowed: AtomicBool,
-    /// Whether a caller has waited for the stream, or asked for its progress, since the last window.
-    is_awaited: AtomicBool,
+    /// Whether a caller has waited for the stream, or requested its progress, since the last window.
+    has_waited: AtomicBool,
     reclaim: &'static ReclaimQueue,
 }
 
@@ -76,7 +76,7 @@ impl DriverStream {
             reported: AtomicU64::new(0),
             window: Mutex::new(Window::new(cached)),
             is_windowed: AtomicBool::new(false),
-            is_awaited: AtomicBool::new(false),
+            has_waited: AtomicBool::new(false),
             reclaim,
         }
     }
@@ -123,20 +123,20 @@ impl DriverStream {
         self.is_windowed.store(windowed, Ordering::Release);
     }
 
-    /// Records that a caller waits for the stream, or asks for its progress.
+    /// Records that a caller waits for the stream or requests its progress.
     #[inline]
-    pub(crate) fn set_awaited(&self) {
-        self.is_awaited.store(true, Ordering::Relaxed);
+    pub(crate) fn record_wait(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was recorded since the last call.
+    /// Returns whether a caller has waited since the last call, and clears the record.
     #[inline]
-    pub(crate) fn take_awaited(&self) -> bool {
-        let awaited = self.is_awaited.load(Ordering::Relaxed);
-        if awaited {
-            self.is_awaited.store(false, Ordering::Relaxed);
+    pub(crate) fn take_wait(&self) -> bool {
+        let has_waited = self.has_waited.load(Ordering::Relaxed);
+        if has_waited {
+            self.has_waited.store(false, Ordering::Relaxed);
         }
-        awaited
+        has_waited
     }
 
     /// Returns an error if `number` was not submitted.

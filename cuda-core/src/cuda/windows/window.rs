@@ -1,4 +1,4 @@
-//! The window of a stream: where it stands in the tree, the nodes that are held, and their launch.
+//! The window of a stream: its position in the tree, the held nodes, and their launch.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// The number of nodes after which the first part of a window is flushed, so that the device begins early. Each further
-/// part has twice as many nodes, up to [`MAX_PART`]. A window that comes before a caller has waited for the last one goes
-/// on with parts of that size, because the device is still at work.
+/// part has twice as many nodes, up to [`MAX_PART`]. A window that comes before a caller has waited for the last one
+/// goes on with parts of that size, because the device is still busy.
 const FIRST_PART: usize = 16;
 
 /// The largest number of nodes that a stream holds.
@@ -46,8 +46,8 @@ pub(crate) struct Due {
     pub(crate) nodes: Vec<OrderedNode>,
     pub(crate) modules: Vec<ModuleId>,
     pub(crate) slot: Arc<GraphSlot>,
-    /// Set when the slot has ended.
-    pub(crate) news: Arc<AtomicBool>,
+    /// Set when the preparation of the slot has ended.
+    pub(crate) has_built: Arc<AtomicBool>,
 }
 
 /// The window of a stream, and the windows that the stream knows.
@@ -68,7 +68,7 @@ pub(crate) struct Window {
     /// The graphs that the helper thread builds.
     building: Vec<EndId>,
     /// Set when the helper thread has built a graph.
-    news: Arc<AtomicBool>,
+    has_built: Arc<AtomicBool>,
     counts: GraphCacheInfo,
     flushes: u64,
 }
@@ -114,7 +114,7 @@ impl Window {
         !self.held.is_empty()
     }
 
-    /// Moves on to the next submission.
+    /// Moves to the step of the next submission, and decides about the submission.
     #[inline]
     pub(crate) fn advance(&mut self, shape: Shape) -> Next {
         if self.is_empty() {
@@ -137,15 +137,15 @@ impl Window {
 
     fn begin(&mut self) {
         self.position.step = Some(ROOT);
-        if self.news.load(Ordering::Relaxed) {
-            self.take_news();
+        if self.has_built.load(Ordering::Relaxed) {
+            self.take_built();
         }
     }
 
     /// Uses the graphs that were built since the last time.
     #[cold]
-    fn take_news(&mut self) {
-        self.news.store(false, Ordering::SeqCst);
+    fn take_built(&mut self) {
+        self.has_built.store(false, Ordering::SeqCst);
         for id in std::mem::take(&mut self.building) {
             let end = self.tree.end_mut(id);
             let Some(graph) = &mut end.graph else { continue };
@@ -177,8 +177,8 @@ impl Window {
         self.position.nodes >= FIRST_PART && self.position.nodes >= self.position.part()
     }
 
-    /// Whether this part of the window has to end before a submission of this shape: the work of the window begins again,
-    /// and the part is at least half full. So the parts of work that repeats in a window are alike.
+    /// Whether this part of the window has to end before a submission of this shape: the work of the window begins
+    /// again, and the part is at least half full. So work that repeats in a window has equal parts.
     #[inline]
     pub(crate) fn begins_again(&self, shape: Shape) -> bool {
         let Position { nodes, first, last, .. } = self.position;
@@ -270,8 +270,8 @@ impl Window {
         }
     }
 
-    /// Passes all held work to the driver: as a graph if there is one, and otherwise node by node. Returns a window that
-    /// is to be built as a graph.
+    /// Passes all held work to the driver: as a graph if there is one, and otherwise node by node. Returns a window
+    /// that is to be built as a graph.
     ///
     /// # Errors
     /// The driver refused a node. Nodes after it are lost.
@@ -298,7 +298,7 @@ impl Window {
         flushed
     }
 
-    /// Enqueues the held nodes one by one, and measures that if a measurement runs.
+    /// Enqueues the held nodes one by one, and takes a sample if the window is being measured.
     ///
     /// # Safety
     /// As for [`flush`](Self::flush).
@@ -314,12 +314,12 @@ impl Window {
         let Some(mut measure) = self.tree.end_mut(id).measure.take() else {
             return enqueue(self).map(|()| None);
         };
-        // The times of the pass before.
+        // The time of the sample before.
         let verdict = measure.verdict(bound);
         if let Some(pays) = verdict {
             return enqueue(self).map(|()| self.decide(id, pays));
         }
-        let enqueued = measure.pass(stream, bound, || enqueue(self));
+        let enqueued = measure.sample(stream, bound, || enqueue(self));
         self.tree.end_mut(id).measure = Some(measure);
         enqueued.map(|()| None)
     }
@@ -432,8 +432,8 @@ impl Window {
             let (node, _) = self.tree.node(*step);
             (node.clone(), before(at).into_iter().collect())
         });
-        let (slot, news) = (Arc::new(GraphSlot::pending()), self.news.clone());
-        Due { nodes: nodes.collect(), modules: self.tree.modules(&self.held), slot, news }
+        let (slot, has_built) = (Arc::new(GraphSlot::pending()), self.has_built.clone());
+        Due { nodes: nodes.collect(), modules: self.tree.modules(&self.held), slot, has_built }
     }
 
     /// Reserves memory for a graph. Drops the graphs of this stream that were not launched for the longest time until
@@ -452,7 +452,7 @@ impl Window {
         true
     }
 
-    /// Submits a window node by node from now on, until it has come many times more.
+    /// Submits a window node by node from now on, until it has come often enough to be measured again.
     fn refuse(&mut self, id: EndId) {
         self.drop_graph(id);
         self.tree.end_mut(id).refuse();
@@ -469,7 +469,7 @@ impl Window {
 
     /// Forgets every window if one of them launches a kernel of this module. Called after a flush.
     pub(crate) fn forget_module(&mut self, module: ModuleId) {
-        if self.tree.names(module) {
+        if self.tree.launches_module(module) {
             self.forget_all();
         }
     }

@@ -6,9 +6,10 @@ use super::stream::Stream;
 pub struct Window<'a>(Option<&'a Stream>);
 
 impl Stream {
-    /// Opens a window: until it is dropped, the device may hold work that is submitted through this handle, and launch it as
-    /// a graph if the same work came before (see [`Device::graph_cache`](crate::Device::graph_cache)). Work that depends on
-    /// it, waits for it and queries about it are unaffected.
+    /// Opens a window. Until the window is dropped, the device may hold work that is submitted through this handle. It
+    /// launches the work as a graph if the same work came before (see
+    /// [`Device::graph_cache`](crate::Device::graph_cache)). Results, waits, queries and the order of dependent work
+    /// stay the same.
     #[doc(hidden)]
     #[inline]
     pub fn window(&self) -> Window<'_> {
