@@ -1,8 +1,8 @@
 //! Measures graphs: replays of chains, the graph cache, many pipelines at once, long kernels, and branches.
 //!
 //! `cargo bench -p benches --bench graphs [-- cpu|cuda [block..]]` runs the blocks `chains`, `tasks`, `kernels` and
-//! `branches`, or all of them if none is named. On a GPU the first rows of each block are driver calls through `cudarc`, on
-//! the same stream.
+//! `branches`, or all of them if none is named. On a GPU the first rows of each block are driver calls through
+//! `cudarc`, on the same stream.
 
 mod branches;
 mod chains;

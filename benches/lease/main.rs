@@ -1,5 +1,5 @@
-//! Compares a leased device with the same device opened locally: a stream of launches, a pipeline, graphs, copies, and the time
-//! from the request of a lease to its first result.
+//! Compares a leased device with the same device opened locally: a stream of launches, a pipeline, graphs, copies, and
+//! the time from the request of a lease to its first result.
 //!
 //! `cargo bench -p benches --bench lease [-- cpu|cuda] [HOST:PORT]`. With an address the node is the `cuda-node` that
 //! listens there, else one in this process. The copies have a plain copy through `quinn` beside them, with the same

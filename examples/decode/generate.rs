@@ -28,8 +28,8 @@ impl Mode {
         }
     }
 
-    /// Turns the graph cache of the device on or off for this mode, and records the step if this mode needs it. The setting
-    /// of the cache stays.
+    /// Turns the graph cache of the device on or off for this mode, and records the step if this mode needs it. The
+    /// setting of the cache stays.
     ///
     /// # Errors
     /// The error of the recording.
@@ -49,8 +49,9 @@ impl Mode {
 }
 
 // ANCHOR: generate
-/// Returns an operation that continues each prompt of the session by `tokens` symbols. It launches `graph`, the recorded
-/// step of the session, or runs the step itself. Prompts are read by the same steps. The host waits once, for the symbols.
+/// Returns an operation that continues each prompt of the session by `tokens` symbols. It launches `graph`, the
+/// recorded step of the session, or runs the step itself. Prompts are read by the same steps. The host waits once, for
+/// the symbols.
 ///
 /// # Errors
 /// [`Error::TooLong`] if a prompt and its continuation do not fit.

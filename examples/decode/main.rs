@@ -8,11 +8,12 @@
 //! ```
 //!
 //! The program prints the texts, and the characters per second of three ways to launch the same work: kernel by kernel,
-//! as a graph that is recorded once and replayed for each character, and with the graph cache of the device. The texts are
-//! the same in all of them, and on every device.
+//! as a graph that is recorded once and replayed for each character, and with the graph cache of the device. The texts
+//! are the same in all of them, and on every device.
 //!
-//! The example shows a loop that stays on the device. A step reads its position from a `DeviceScalar`, and its last kernel
-//! chooses the next characters and advances the position. So all steps are the same work, and the host waits once.
+//! The example shows a loop that stays on the device. A step reads its position from a `DeviceScalar`, and its last
+//! kernel chooses the next characters and advances the position. So all steps are the same work, and the host waits
+//! once.
 
 mod options;
 

@@ -1,5 +1,6 @@
-//! Token-by-token decoding with a small transformer: the text and its symbols, the trained weights, the model on a device,
-//! a step that computes one more symbol, and the modes in which steps are launched. The program is in `main.rs`.
+//! Token-by-token decoding with a small transformer: the text and its symbols, the trained weights, the model on a
+//! device, a step that computes one more symbol, and the modes in which steps are launched. The program is in
+//! `main.rs`.
 
 mod error;
 mod generate;

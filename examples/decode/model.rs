@@ -16,8 +16,8 @@ cuda_async::kernels! {
     /// Computes `x = embedding[token] + positions[position]`.
     ///
     /// # Safety
-    /// The buffers must have the sizes of `Session::new`, and the tokens must be symbols. The launch must have one block
-    /// of `WIDTH` threads for each sequence, in y.
+    /// The buffers must have the sizes of `Session::new`, and the tokens must be symbols. The launch must have one
+    /// block of `WIDTH` threads for each sequence, in y.
     pub(super) unsafe fn embed(
         tokens: &[u32], position: &[u32], embedding: &[f16], positions: &[f16], x: &mut [f32],
     );
@@ -43,8 +43,8 @@ cuda_async::kernels! {
     /// Computes `x += w . input`.
     ///
     /// # Safety
-    /// `input` must have `inputs` numbers for each sequence, a multiple of 128, and `w` as many for each row. The launch
-    /// must be that of a matrix of `WIDTH` rows.
+    /// `input` must have `inputs` numbers for each sequence, a multiple of 128, and `w` as many for each row. The
+    /// launch must be that of a matrix of `WIDTH` rows.
     pub(super) unsafe fn project_add(input: &[f32], w: &[f16], x: &mut [f32], inputs: u32);
 
     /// Computes `hidden = silu(w . norm(x))`.

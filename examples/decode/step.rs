@@ -96,9 +96,9 @@ impl Session {
         }))
     }
 
-    /// Returns an operation that computes the next symbol of each sequence: it reads the symbols at the position, writes
-    /// the next ones behind them, where the prompts have none, and advances the position. All of it stays on the device, so
-    /// the operation is the same for every position.
+    /// Returns an operation that computes the next symbol of each sequence: it reads the symbols at the position,
+    /// writes the next ones behind them, where the prompts have none, and advances the position. All of it stays on the
+    /// device, so the operation is the same for every position.
     pub fn step(&mut self) -> impl DeviceOp<Output = ()> {
         script(async move |cx| self.run_step(&cx).await)
     }

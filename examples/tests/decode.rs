@@ -1,5 +1,5 @@
-//! The transformer gives the same symbols in every mode, in every batch and on every device, and those of a plain forward
-//! pass.
+//! The transformer gives the same symbols in every mode, in every batch and on every device, and those of a plain
+//! forward pass.
 
 use std::error::Error;
 

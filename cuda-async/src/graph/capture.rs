@@ -9,11 +9,11 @@ use crate::{graph::cuda_graph::CudaGraph, op::IntoDeviceOp, run::blocking};
 /// A graph that was captured. It has no output: the buffers that were recorded keep their handles.
 pub type CapturedGraph = CudaGraph<()>;
 
-/// A capture that has begun. [`record`](Capture::record) adds operations, and [`end_capture`] makes the graph. Dropping it
-/// ends the capture without a graph, also while a panic unwinds.
+/// A capture that has begun. [`record`](Capture::record) adds operations, and [`end_capture`] makes the graph. Dropping
+/// it ends the capture without a graph, also while a panic unwinds.
 ///
-/// A capture has a stream of its own. Nothing else can add to it or spoil it, and the stream that it was begun with
-/// can be used meanwhile.
+/// A capture has a stream of its own. Other threads cannot add to it or invalidate it. The stream that was passed to
+/// [`begin_capture`] stays usable.
 #[derive(Debug)]
 #[must_use = "a capture without `end_capture` has no effect"]
 pub struct Capture {
@@ -26,8 +26,8 @@ impl Capture {
     /// Records an operation, as [`Scope::record`] does.
     ///
     /// # Errors
-    /// As [`GraphExt::graph`](crate::graph::GraphExt::graph). The capture goes on without the operation. Steps of it that were
-    /// recorded before the error stay recorded.
+    /// As [`GraphExt::graph`](crate::graph::GraphExt::graph). The capture goes on without the operation. Steps of it
+    /// that were recorded before the error stay recorded.
     pub fn record<O: IntoDeviceOp>(&self, op: O) -> Result<O::Output> {
         self.scope.record(op)
     }
@@ -55,7 +55,7 @@ pub fn begin_capture(stream: &Stream) -> Result<Capture> {
     Ok(Capture { scope, stream: stream.clone() })
 }
 
-/// Begins a capture as [`begin_capture`] does, whose temporary buffers come from a pool.
+/// Begins a capture whose temporary buffers come from a pool; otherwise as [`begin_capture`].
 ///
 /// ```
 /// use cuda_async::{graph::{CapturePool, begin_capture_with_pool, end_capture}, prelude::*};
@@ -87,8 +87,8 @@ pub fn end_capture(capture: Capture) -> Result<CapturedGraph> {
 }
 
 impl<T> CudaGraph<T> {
-    /// Records the operations that `record` passes to its [`Scope`], as one graph. The value that `record` returns is the
-    /// output of the graph.
+    /// Records the operations that `record` passes to its [`Scope`], as one graph. The value that `record` returns is
+    /// the output of the graph.
     ///
     /// ```
     /// use cuda_async::{graph::CudaGraph, memory::{copy, fill}, prelude::*};
@@ -117,8 +117,9 @@ impl<T> CudaGraph<T> {
 pub struct Scope(Stream);
 
 impl Scope {
-    /// Records an operation after the operations before it, where they use the same memory. Returns its output, whose memory
-    /// has its values after a launch. The operation may borrow buffers: the graph keeps their memory alive.
+    /// Records an operation. It comes after the earlier operations that use the same memory. Returns its output. Memory
+    /// in the output has its values after a launch. The operation may borrow buffers: the graph keeps their memory
+    /// alive.
     ///
     /// # Errors
     /// As [`GraphExt::graph`](crate::graph::GraphExt::graph).

@@ -24,16 +24,17 @@ pub trait GraphExt: DeviceOp {
     /// Records this operation as a graph of the default device. Its closures run once, now. Nothing runs on the device
     /// before the first [`launch`](CudaGraph::launch).
     ///
-    /// - Buffers that the operation uses, and those that it allocates, are used again by every launch. They live as long
-    ///   as the graph. Those that it allocates have unspecified contents before the first launch.
+    /// - Buffers that the operation uses, and those that it allocates, are used again by every launch. They live as
+    ///   long as the graph. Those that it allocates have unspecified contents before the first launch.
     /// - Uploads keep a copy of their bytes, and every launch uploads them again.
-    /// - Branches of [`zip!`](crate::zip) and [`join_all`](crate::join_all), and work without common data, run at the same
-    ///   time where the device can. Kernels of modules that declare variables keep the order of their branch, because
-    ///   they may share these or print.
+    /// - Branches of [`zip!`](crate::zip) and [`join_all`](crate::join_all), and work without common data, run at the
+    ///   same time where the device can. Kernels of modules that declare variables keep the order of their branch,
+    ///   because they may share these or print.
     /// - A [`shared`](DeviceOp::shared) operation that has already run is an input. One that begins here runs only in
     ///   launches, so clones of it give an error outside the graph.
     ///
-    /// Pins host memory for uploads if there is none that is idle, so it may block for as long as the driver pins memory.
+    /// Pins host memory for uploads if no idle memory is left. So this call may block for as long as the driver pins
+    /// memory.
     ///
     /// ```
     /// use cuda_async::{memory::fill, prelude::*};
@@ -45,8 +46,9 @@ pub trait GraphExt: DeviceOp {
     ///
     /// # Errors
     /// [`Error::NeedsHostData`] if a step waits for the device, as `to_host` and `settled` do: write
-    /// `graph.launch().then(to_host)`. [`Error::Unsupported`] for foreign submissions. [`Error::OutOfRange`] beyond the
-    /// limits of a recording. Otherwise the error of a step.
+    /// `graph.launch().then(to_host)`. [`Error::Unsupported`] for foreign submissions if the device is no GPU of this
+    /// process, and for loops on a device without loops. [`Error::OutOfRange`] beyond the limits of a recording.
+    /// Otherwise the error of a step.
     fn graph(self) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
         let stream = defaults::default_stream()?;
         self.graph_on(&stream)
@@ -66,8 +68,8 @@ impl<O: DeviceOp> GraphExt for O {}
 
 /// An operation that was recorded once and is launched many times. Clones are the same graph.
 ///
-/// The graph owns all memory, modules and uploaded bytes that it uses. A launch is ordered with every other use of the same
-/// memory, on every stream and through every handle.
+/// The graph owns all memory, modules and uploaded bytes that it uses. A launch is ordered with every other use of the
+/// same memory, on every stream and through every handle.
 pub struct CudaGraph<T>(Arc<Recorded<T>>);
 
 struct Recorded<T> {
@@ -85,15 +87,16 @@ impl<T> CudaGraph<T> {
         Self(Arc::new(Recorded { output, recording, stream, is_launched }))
     }
 
-    /// Returns an operation that runs the recorded work and gives the output. Device memory in the output holds the values
-    /// of the launch until the next one.
+    /// Returns an operation that runs the recorded work and gives the output. Device memory in the output holds the
+    /// values of the launch until the next one.
     ///
-    /// The first launch waits until the device has prepared the graph, which takes up to milliseconds. No executor thread
-    /// waits for it. From then on a launch is one submission.
+    /// The first launch waits until the device has prepared the graph, which takes up to milliseconds. No executor
+    /// thread waits for it. From then on a launch is one submission.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] on a stream of another device. [`Error::Misuse`] inside a graph. The device's error if it refuses a
-    /// graph with a loop or with foreign work.
+    /// [`Error::WrongDevice`] on a stream of another device. [`Error::Misuse`] inside a graph, and in
+    /// [`async_on`](DeviceOp::async_on) for a graph with a loop or with foreign work that is not prepared. The device's
+    /// error if it refuses such a graph.
     pub fn launch(&self) -> Op<LaunchGraph<T>>
     where
         T: Send + Sync,
@@ -101,12 +104,12 @@ impl<T> CudaGraph<T> {
         Op::new(LaunchGraph { graph: self.0.clone(), pending: None, credit: Credit::new() })
     }
 
-    /// Submits an operation to the stream of the graph, without waiting for the device: one that writes memory which the
-    /// graph reads. Later launches see it.
+    /// Submits an operation to the stream of the graph, without waiting for the device. Later launches see the memory
+    /// that the operation writes.
     ///
     /// # Errors
-    /// [`Error::Busy`] if the stream has as much in flight as its device allows. [`Error::NeedsHostData`] if a step has to
-    /// wait. Otherwise the error of a step.
+    /// [`Error::Busy`] if the stream has as much in flight as its device allows. [`Error::NeedsHostData`] if a step has
+    /// to wait. Otherwise the error of a step.
     pub fn update<O: IntoDeviceOp>(&self, op: O) -> Result<O::Output> {
         blocking::submit_only(op.into_op().into_steps(), self.0.stream.clone())
     }
@@ -123,11 +126,12 @@ impl<T> CudaGraph<T> {
         Err(Error::Misuse { what: "the output of a graph".into(), detail })
     }
 
-    /// Returns the slot of a buffer that the graph uses: other buffers may replace it, without another recording. The buffer
-    /// in the output stays the recorded one.
+    /// Returns the slot of a buffer that the graph uses: other buffers may replace it, without another recording. The
+    /// buffer in the output stays the recorded one.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the graph does not use the buffer, or if it is a part of a larger one or a variable of a module.
+    /// [`Error::Misuse`] if the graph does not use the buffer, or if it is a part of a larger one or a variable of a
+    /// module.
     pub fn slot<E: Element>(&self, buffer: &DeviceBuffer<E>) -> Result<Slot<E>> {
         Slot::new(&self.0.recording, buffer)
     }
@@ -135,8 +139,8 @@ impl<T> CudaGraph<T> {
     /// Prepares the graph on its device, so that the first launch does not wait. Blocks for up to milliseconds.
     ///
     /// # Errors
-    /// The error that lost the device. The device's error if it refuses a graph with a loop or with foreign work. It may refuse
-    /// any other graph too: its launches then submit the nodes one by one.
+    /// The error that lost the device. The device's error if it refuses a graph with a loop or with foreign work. It
+    /// may refuse any other graph too: its launches then submit the nodes one by one.
     pub fn upload(&self) -> Result<()> {
         prepared(&self.0.recording, self.0.recording.prepare().wait())
     }

@@ -1,4 +1,4 @@
-//! `LoopState`: the device memory that the passes of a loop hand on.
+//! `LoopState`: the device memory that each pass of a loop gives to the next.
 
 use std::sync::Arc;
 
@@ -6,8 +6,9 @@ use cuda_core::{DeviceBuffer, Element, SharedSlice, protocol::Region};
 
 use crate::memory::DeviceScalar;
 
-/// Device memory that every pass of [`repeat_while`](crate::graph::repeat_while) takes and gives back: buffers, scalars, and
-/// tuples and vectors of them. Host values are none, because a loop on the device cannot change them.
+/// Device memory that every pass of [`repeat_while`](crate::graph::repeat_while) takes and gives back: buffers,
+/// scalars, and tuples and vectors of them. Host values are no loop state, because a loop on the device cannot change
+/// them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed from one pass of a loop to the next",
     note = "device memory can: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `DeviceScalar<T>`, and tuples and vectors of them; host values are the same in every pass, so capture them"

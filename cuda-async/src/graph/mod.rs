@@ -1,6 +1,6 @@
 //! Graphs: operations that are recorded once and launched many times.
 //!
-//! A launch of a graph is one submission, so the work of a long chain of small kernels costs a fraction of its launches.
+//! A launch of a graph is one submission, so a long chain of small kernels costs a fraction of its separate launches.
 //! [`GraphExt::graph`] records an operation:
 //!
 //! ```
@@ -12,14 +12,14 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 //!
-//! [`PlanExt::plan`] shows the work of an operation without running it, [`CudaGraph::plan`] that of a graph, and
-//! [`CudaGraph::profile`] measures each node. Names that operations have ([`named`](crate::DeviceOp::named)) appear in all
+//! [`PlanExt::plan`] shows the work of an operation without running it, and [`CudaGraph::plan`] shows that of a graph.
+//! [`CudaGraph::profile`] measures each node. The names of operations ([`named`](crate::DeviceOp::named)) appear in all
 //! of them.
 
-// This folder uses `op`, `ops`, `memory`, `context` and `run`. A typical call goes from `GraphExt::graph` to `record`, which
-// polls the steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch` replays the
-// recording. `PlanExt::plan` shows the nodes of an operation without running them, and `CudaGraph::profile` replays the nodes
-// of a graph one by one and measures them.
+// This folder uses `op`, `ops`, `memory`, `context` and `run`. A typical call goes from `GraphExt::graph` to `record`,
+// which polls the steps of the operation once with a stream of a `Recording` of `cuda-core`. `CudaGraph::launch`
+// replays the recording. `PlanExt::plan` shows the nodes of an operation without running them, and `CudaGraph::profile`
+// replays the nodes of a graph one by one and measures them.
 
 mod capture;
 mod cuda_graph;

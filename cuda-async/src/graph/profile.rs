@@ -20,8 +20,8 @@ use crate::{
 /// The number of nodes that one poll submits before it yields to the executor.
 const NODES_PER_POLL: usize = 64;
 
-/// The device time of every node of a graph: the output of [`CudaGraph::profile`]. `{profile}` prints a table, slowest node
-/// first.
+/// The device time of every node of a graph: the output of [`CudaGraph::profile`]. `{profile}` prints a table, slowest
+/// node first.
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -102,11 +102,12 @@ impl<T> CudaGraph<T> {
         Plan::from(self.recording())
     }
 
-    /// Returns an operation that runs the nodes of the graph one after the other and measures the device time of each. It
-    /// has the effects of a [launch](CudaGraph::launch).
+    /// Returns an operation that runs the nodes of the graph one after the other and measures the device time of each.
+    /// It has the effects of a [launch](CudaGraph::launch).
     ///
-    /// The time of a node includes that of a timestamp, so it means little for nodes of a few microseconds. Work of other streams
-    /// may run between the nodes, and counts. Nodes that only join branches run nothing and take no time.
+    /// The time of a node includes the time of a timestamp, so it is inaccurate for nodes of a few microseconds. Work
+    /// of other streams may run between the nodes, and counts. Nodes that only join branches run nothing and take no
+    /// time.
     ///
     /// ```
     /// use cuda_async::{memory::fill, prelude::*};
@@ -121,8 +122,8 @@ impl<T> CudaGraph<T> {
     ///
     /// # Errors
     /// [`Error::WrongDevice`] on a stream of another device. [`Error::NeedsHostData`] in
-    /// [`async_on`](crate::DeviceOp::async_on) and inside a recording. [`Error::Unsupported`] on a device without a clock, or
-    /// for loops on a device that repeats work only in graphs.
+    /// [`async_on`](crate::DeviceOp::async_on) and inside a recording. [`Error::Unsupported`] on a device without a
+    /// clock, or for loops on a device that repeats work only in graphs.
     pub fn profile(&self) -> Op<ProfileGraph<T>>
     where
         T: Send + Sync,
@@ -210,7 +211,7 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
     }
 }
 
-/// Makes room for the timestamps, and writes the first.
+/// Allocates the timestamps, and writes the first.
 fn begin(plan: &Plan, cx: &ExecutionContext) -> Result<DeviceBuffer<u64>> {
     let measured = plan.nodes().iter().filter(|node| *node.work() != PlanWork::Join).count();
     cx.enqueue(|stream| {

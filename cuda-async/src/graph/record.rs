@@ -31,8 +31,9 @@ use crate::{op::IntoDeviceOp, run::blocking};
 ///
 /// # Errors
 /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step waits for the device, as `to_host` and `settled` do;
-/// [`Error::Unsupported`](crate::Error::Unsupported) for foreign submissions;
-/// [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a recording; otherwise the error of a step.
+/// [`Error::Unsupported`](crate::Error::Unsupported) for foreign submissions if the device is no GPU of this process,
+/// and for loops on a device without loops; [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a
+/// recording; otherwise the error of a step.
 pub fn record<O: IntoDeviceOp>(op: O, device: &Device) -> Result<Recorded<O::Output>> {
     let stream = device.start_recording()?;
     let output = blocking::submit_only(op.into_op().into_steps(), stream.clone())?;

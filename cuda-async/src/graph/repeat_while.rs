@@ -16,10 +16,10 @@ use crate::{
 /// Repeats an operation while a value in device memory is not 0. The value is read before each pass, and the operation
 /// writes it.
 ///
-/// `body` makes the operation of a pass from the memory in `state`, and the operation gives the same memory back. Inside a
-/// graph the loop is a node: `body` is called once, and the device repeats its work without the host, also over a lease.
-/// Outside a graph the host reads the value before each pass, without blocking an executor thread, and calls `body`
-/// for each pass. So `body` has to make the same operation in every pass.
+/// `body` makes the operation of a pass from the memory in `state`, and the operation gives the same memory back.
+/// Inside a graph the loop is a node: `body` is called once, and the device repeats its work without the host, also
+/// over a lease. Outside a graph the host reads the value before each pass, without blocking an executor thread, and
+/// calls `body` for each pass. So `body` has to make the same operation in every pass.
 ///
 /// ```
 /// use cuda_async::{graph::{DeviceScalar, repeat_while}, prelude::*};

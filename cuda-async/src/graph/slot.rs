@@ -7,9 +7,9 @@ use cuda_core::{Allocation, DeviceBuffer, Element, Error, Recording, Result};
 /// A buffer of a graph that other buffers of the same length may replace: an input, or an output.
 /// [`CudaGraph::slot`](crate::graph::CudaGraph::slot) makes one.
 ///
-/// A launch uses the buffers that are set when it is submitted. Threads that set slots and launch the same graph need a lock
-/// around both. The cost of the next launch grows with the number of nodes that use the buffer. If a loop of the graph uses
-/// it, the device prepares the whole graph again.
+/// A launch uses the buffers that are set when it is submitted. Threads that set slots and launch the same graph need a
+/// lock around both. The cost of the next launch grows with the number of nodes that use the buffer. If a loop of the
+/// graph uses it, the device prepares the whole graph again.
 ///
 /// Launches with different buffers on several streams run at the same time if nothing else orders them: the graph then
 /// prepares up to [`MAX_INSTANCES`](crate::graph::MAX_INSTANCES) executables, each with temporary buffers of its own.
@@ -43,16 +43,16 @@ impl<T: Element> Slot<T> {
     /// Uses another buffer in later launches. The graph keeps its memory alive.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the lengths differ. [`Error::WrongDevice`]. [`Error::Misuse`] if the buffer is a part of a
-    /// larger one, if the graph uses it elsewhere, or if the graph writes it and it was not given to
-    /// [`replace`](Self::replace) before.
+    /// [`Error::OutOfRange`] if the lengths differ. [`Error::WrongDevice`] if the buffer is on another device.
+    /// [`Error::Misuse`] if the buffer is a part of a larger one, if the graph uses it elsewhere, or if the graph
+    /// writes it and it was not given to [`replace`](Self::replace) before.
     pub fn set(&self, buffer: &Arc<DeviceBuffer<T>>) -> Result<()> {
         check_whole(buffer)?;
         self.recording.bind(&self.recorded, buffer.allocation(), false)
     }
 
-    /// Uses another buffer in later launches, as [`set`](Self::set). The buffer may be one that the graph writes. Returns it
-    /// in an `Arc`, to read it and to set it again.
+    /// Uses another buffer in later launches, as [`set`](Self::set). The graph may also write this buffer. Returns the
+    /// buffer in an `Arc`, to read it and to set it again.
     ///
     /// # Errors
     /// As [`set`](Self::set). The buffer is then dropped.

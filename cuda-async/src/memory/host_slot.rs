@@ -13,8 +13,8 @@ use crate::{
 
 /// Host values of a fixed number of elements, to be uploaded again and again. Clones are the same slot.
 ///
-/// An upload copies the values that are set when it is submitted. Inside a graph, each launch uploads the values that are set
-/// when the launch is submitted. Threads that set values and launch the same graph need a lock around both. The
+/// An upload copies the values that are set when it is submitted. Inside a graph, each launch uploads the values that
+/// are set when the launch is submitted. Threads that set values and launch the same graph need a lock around both. The
 /// values lie in pinned memory, so an upload copies nothing on the host.
 ///
 /// ```
@@ -38,8 +38,9 @@ impl<T: Element> HostSlot<T> {
         Ok(Self(HostValues::new(pinned, device)))
     }
 
-    /// Sets the values, for later uploads and launches. Those in flight use the values before. May block for as long as the
-    /// driver pins memory, if none is idle: in async code use [`set_pinned`](Self::set_pinned).
+    /// Sets the values, for later uploads and launches. Uploads and launches in flight use the earlier values. May
+    /// block for as long as the driver pins memory, if none is idle: in async code use
+    /// [`set_pinned`](Self::set_pinned).
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the number of elements differs.
@@ -68,7 +69,8 @@ impl<T: Element> HostSlot<T> {
     /// Uploads the values into existing device memory of the same length, and gives the memory back.
     ///
     /// # Errors
-    /// As [`upload_into`](crate::memory::upload_into). [`Error::WrongDevice`](crate::Error::WrongDevice) on another device.
+    /// As [`upload_into`](crate::memory::upload_into). [`Error::WrongDevice`](crate::Error::WrongDevice) on another
+    /// device.
     pub fn upload_into<B: BufferTarget<Element = T>>(&self, target: B) -> Op<UploadSlot<B>> {
         let begins = Live::new((self.clone(), target));
         Op::new(UploadSlot { begins, credit: Credit::new() })

@@ -16,9 +16,9 @@ use crate::{
 
 /// One value in device memory, at an address that does not change. Clones are the same value.
 ///
-/// A kernel takes it as a pointer: `&DeviceScalar<T>` or a clone to read it, [`writable`](DeviceScalar::writable) to write
-/// it. It is [`set`](DeviceScalar::set) through a shared handle. So a graph that reads it sees in each launch the value
-/// that was set last.
+/// A kernel takes it as a pointer: `&DeviceScalar<T>` or a clone to read it, [`writable`](DeviceScalar::writable) to
+/// write it. It is [`set`](DeviceScalar::set) through a shared handle. So a graph that reads it sees in each launch the
+/// value that was set last.
 ///
 /// ```
 /// use cuda_async::{memory::{DeviceScalar, copy}, prelude::*};
@@ -42,8 +42,8 @@ impl<T: Element> DeviceScalar<T> {
         Op::new(NewScalar(Live::new(begins)))
     }
 
-    /// Sets the value, after all earlier uses and before all later ones. A value of one, two or four bytes travels in the
-    /// command. A larger one is uploaded.
+    /// Sets the value, after all earlier uses and before all later ones. A value of one, two or four bytes travels in
+    /// the command. A larger one is uploaded.
     ///
     /// Inside a graph the value is part of the graph: every launch sets it again.
     ///

@@ -233,18 +233,18 @@ pub trait DeviceOp:
         Op::new(Timed::new(self.into_steps()))
     }
 
-    /// Gives this operation a name in graphs, plans, profiles, errors and [`tracing`](https://docs.rs/tracing). Names nest:
-    /// `read` inside of `attention` is `attention/read`.
+    /// Gives this operation a name in graphs, plans, profiles, errors and [`tracing`](https://docs.rs/tracing). Names
+    /// nest: `read` inside of `attention` is `attention/read`.
     ///
     /// - The nodes of a [graph](crate::graph) and of a [`Plan`](crate::graph::Plan) have the names of their operations.
     /// - An error of a step names the operation. [`Error::NeedsHostData`] has it as a field. Every other error becomes
     ///   [`Error::InOperation`], and [`Error::root`] is the error of the step: match that one. An error that the device
     ///   reports after the step was submitted, such as a fault, names the kernel and not the operation.
-    /// - With the feature `spans`, the steps are submitted inside a span `operation` with the field `name`. The feature also
-    ///   makes a span `run` for each run, from its begin to its completion, and an event for each submission (target
-    ///   `cuda_async::submission`, level `TRACE`) with the kernel or the bytes.
+    /// - With the feature `spans`, the steps are submitted inside a span `operation` with the field `name`. The feature
+    ///   also makes a span `run` for each run, from its beginning to its completion, and an event for each submission
+    ///   (target `cuda_async::submission`, level `TRACE`) with the kernel or the bytes.
     ///
-    /// A run that succeeds without the feature pays one branch for the name.
+    /// Without the feature, a name costs a successful run one branch.
     ///
     /// ```
     /// use cuda_async::prelude::*;

@@ -64,8 +64,8 @@ impl<S: Submit> Submit for Named<S> {
     }
 }
 
-/// Checks that pending steps are polled again. Those of a recording or of `async_on` are not, and only here their name is
-/// known.
+/// Checks that pending steps are polled again. The steps of a recording or of `async_on` are not polled again. The
+/// error is made here, where the name of the operation is known.
 fn check_pending(cx: &ExecutionContext) -> Result<()> {
     match cx.mode() {
         RunMode::Detached => Err(Error::needs_host_data("a step that waits")),

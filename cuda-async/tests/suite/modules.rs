@@ -1,9 +1,9 @@
 //! Loads modules and prepares graphs only while no test relies on a running kernel. Unloads no module, and destroys no
 //! graph, before the process ends.
 //!
-//! While a GPU's driver loads or unloads a module or instantiates a graph, it waits for every running kernel, and launches of other threads
-//! may wait with it (`benches/results/2026-11-23-h200-driver-waits.md`). A test that looks at a
-//! kernel while it runs would then find that it has ended.
+//! While a GPU's driver loads or unloads a module or instantiates a graph, it waits for every running kernel, and
+//! launches of other threads may wait with it (`benches/results/2026-11-23-h200-driver-waits.md`). A test that looks at
+//! a kernel while it runs would then find that it has ended.
 
 use std::{
     cell::RefCell,
@@ -55,8 +55,8 @@ pub fn open_beside(first: &Device, address: &str) -> Result<Device, Error> {
     })
 }
 
-/// Prepares a graph while no test relies on a running kernel. On a GPU, keeps a handle of the graph, so that it is never
-/// destroyed.
+/// Prepares a graph while no test relies on a running kernel. On a GPU, keeps a handle of the graph, so that it is
+/// never destroyed.
 pub fn prepared<T: Send + Sync + 'static>(graph: CudaGraph<T>) -> CudaGraph<T> {
     if !is_gpu(graph.device()) {
         return graph;

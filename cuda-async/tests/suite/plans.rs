@@ -136,7 +136,7 @@ fn host_data_errors_name_operation_and_step(device: &Device) {
     assert!(text.contains("graph.launch().then(to_host)"), "{text}");
 }
 
-/// A step that returns pending says nothing about itself.
+/// A step that returns `Pending` does not state its kind.
 fn pending_steps_are_named(device: &Device) {
     let stream = device.new_stream().unwrap();
     let waits = || script(async |_| std::future::pending::<cuda_async::Result<()>>().await);

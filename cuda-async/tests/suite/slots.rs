@@ -128,14 +128,14 @@ fn slots_with_misfits_are_errors(device: &Device) {
     let [other, _] = own_devices();
     let foreign = slot.set(&filled(0.0, &other)).unwrap_err();
     assert!(matches!(foreign, Error::WrongDevice { .. }), "{foreign}");
-    // Nothing of this changed the graph.
+    // None of these errors changed the graph.
     assert_eq!(graph.launch().then(to_host).sync_on(&stream).unwrap(), [6.0; LEN]);
 }
 
 fn host_slots_are_uploaded_by_each_launch(device: &Device) {
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
     let slot = HostSlot::new(device, &[1.0f32; LEN]).unwrap();
-    // Outside a graph it uploads the values of now.
+    // Outside a graph, an upload copies the values that are set now.
     slot.set(&[2.0; LEN]).unwrap();
     assert_eq!(slot.upload().then(to_host).sync_on(&stream).unwrap(), [2.0; LEN]);
     let op = slot.upload().then(move |x| kernels.add_scalar(x, 1.0));

@@ -412,7 +412,7 @@ unsafe impl Backend for CudaBackend {
     }
 
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
-        // A client that forgot to flush: an error can only mean that the device is lost.
+        // Passes work that the client has not flushed to the driver. An error can only mean that the device is lost.
         _ = self.primary.bind().and_then(|bound| self.flush_all(&bound));
         let last_use = |(ticket, resource): (Ticket, _)| {
             let stream = self.streams.find(ticket.stream).ok();

@@ -82,7 +82,7 @@ impl CudaBackend {
         })
     }
 
-    /// Passes the work that a stream holds to the driver. Its window goes on.
+    /// Passes the held work of a stream to the driver. The window of the stream stays open.
     pub(super) fn flush_held(&self, stream: &DriverStream, bound: &Bound) -> Result<()> {
         self.flushed(stream, bound, |_| {})
     }
@@ -171,22 +171,22 @@ impl CudaBackend {
 
     /// Builds the graph of a window on the helper thread.
     fn build(&self, due: Due) -> Result<()> {
-        let Due { nodes, modules, slot, news } = due;
+        let Due { nodes, modules, slot, has_built } = due;
         let held = modules.into_iter().map(|it| self.modules.hold(it));
         let (held, primary) = (held.collect::<Result<Vec<_>>>()?, self.primary);
-        let unbuilt = (slot.clone(), news.clone());
+        let unbuilt = (slot.clone(), has_built.clone());
         let build = move || {
             slot.end(Executable::new(primary, nodes));
             drop(held);
-            news.store(true, Ordering::Release);
+            has_built.store(true, Ordering::Release);
         };
         if let Err(error) = self.helper.run(build) {
-            let (slot, news) = unbuilt;
+            let (slot, has_built) = unbuilt;
             slot.end(Err(Error::host(
                 "failed to start the helper thread that builds graphs",
                 &error,
             )));
-            news.store(true, Ordering::Release);
+            has_built.store(true, Ordering::Release);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{backend::CudaBackend, context::Bound, graphs::Capture, streams::DriverStream};
 use crate::protocol::{Foreign, ForeignWork, RawStream, Result, StreamId, Ticket};
 
-// SAFETY: `submit` is called at most once, with the stream and the context of this backend, or with a stream of a capture.
-// They are held meanwhile.
+// SAFETY: `submit` is called at most once, with the stream and the context of this backend, or with a stream of a
+// capture. The stream and the context stay valid until `submit` returns.
 unsafe impl Foreign for CudaBackend {
     unsafe fn submit(
         &self,

@@ -4,9 +4,10 @@
 //! [`Error::NoDriver`](crate::Error::NoDriver).
 //!
 //! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
-//! process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`, `completion` (reports of progress),
-//! `objects` (memory, modules, transfers), `work` (submissions). `backend` implements [`Backend`](crate::Backend) with them. A submission goes from `backend` to
-//! `work`; its completion comes back through `completion::watcher`.
+//! process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`, `completion` (reports of
+//! progress), `objects` (memory, modules, transfers), `work` (submissions). `backend` implements
+//! [`Backend`](crate::Backend) with them. A submission goes from `backend` to `work`; its completion comes back through
+//! `completion::watcher`.
 //!
 //! # Rules
 //!
@@ -20,8 +21,8 @@
 //!    it is dropped. The completion thread binds for its whole life.
 //! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
 //!    `peek` or `block_until`, whose caller promises not to retire the stream. An outstanding report holds one too.
-//! 4. **Functions** are used inside `submit`, whose caller promises not to unload their module. So a launch finds
-//!    them without a lock (`context::IdCache`). A module that is unloaded is evicted there first. A launch that a window
+//! 4. **Functions** are used inside `submit`, whose caller promises not to unload their module. So a launch finds them
+//!    without a lock (`context::IdCache`). A module that is unloaded is evicted there first. A launch that a window
 //!    holds is not complete, so the client does not unload its module before the launch is flushed.
 //! 5. **Events** belong to a stream, or to freed memory that is in no pool. They are destroyed with their owner.
 //! 6. **Device memory** is a number, not a pointer of this process. The client orders its free after all uses, by
@@ -50,7 +51,7 @@
 //! | thread | started by | runs | ends |
 //! |---|---|---|---|
 //! | `cuda-completion`, one per backend | the first report that a caller wants | `completion::watcher` | when the backend is dropped and every report is delivered |
-//! | `cuda-loader`, one per backend | a module to load, a request that may block | `objects::modules`, memory statistics, peer access | half a second after the last job |
+//! | `cuda-loader`, one per backend | a module to load, a graph to build, a request that may block | `objects::modules`, `graphs::Executable`, memory statistics, peer access | half a second after the last job |
 //! | `cuda-reclaim`, one per device | a resource that was dropped | `context::reclaim` | half a second after the queue is empty |
 //!
 //! The completion thread checks the checkpoints of the streams that callers wait for. When it has reported nothing for

@@ -103,10 +103,10 @@ impl Device {
         self.0.streams.output.set(Arc::new(print));
     }
 
-    /// Returns the counts of the graph cache. A GPU launches work that repeats as a graph, which takes a fraction of the time
-    /// of its launches. It learns the work that an operation submits in one poll or in one blocking call. Once it has a
-    /// graph of it, it holds the same work, up to 64 submissions at a time, and launches them together, at the latest when
-    /// the poll or the call ends. All counts are 0 on devices without such a cache.
+    /// Returns the counts of the graph cache. All counts are 0 on devices without such a cache. A GPU launches work
+    /// that repeats as a graph, which takes a fraction of the time of separate launches. The cache learns the work that
+    /// an operation submits in one poll or in one blocking call. When the same work comes again, the cache holds up to
+    /// 64 submissions and launches them together. It holds them until the poll or the call ends, at the latest.
     pub fn graph_cache(&self) -> GraphCacheInfo {
         self.core().backend.graph_cache()
     }

@@ -154,8 +154,8 @@ impl Plan {
         self.barrier(stream, Work::Join, after)
     }
 
-    /// Adds work to a branch, after everything earlier on it and before everything later. For work whose operands are not
-    /// known. Returns its number on that branch.
+    /// Adds work to a branch, after everything earlier on it and before everything later. For work whose operands are
+    /// not known. Returns its number on that branch.
     ///
     /// # Errors
     /// As [`append`](Self::append).

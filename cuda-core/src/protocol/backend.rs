@@ -37,9 +37,9 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// - Until the call returns, the caller retires no stream and unloads no module that the submission names.
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()>;
 
-    /// As [`submit`](Backend::submit), for work that the backend may hold until the next [`flush`](Backend::flush) of the
-    /// stream, together with the deferrable work before and after it. Any other call that depends on the work ends the wait
-    /// too. The graph cache of a GPU launches work that repeats as a graph.
+    /// Submits work that the backend may hold until the next [`flush`](Backend::flush) of the stream, together with the
+    /// deferrable work before and after it. Otherwise as [`submit`](Backend::submit). Any other call that depends on
+    /// the work also flushes it. The graph cache of a GPU launches work that repeats as a graph.
     ///
     /// # Errors
     /// As [`submit`](Backend::submit).
@@ -55,7 +55,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
         unsafe { self.submit(submission, host) }
     }
 
-    /// Begins the work of a stream that is held. Returns without waiting for the device.
+    /// Starts the held work of a stream. Returns without waiting for the device.
     ///
     /// # Errors
     /// The error that lost the device.
@@ -66,8 +66,8 @@ pub unsafe trait Backend: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Requests a report of progress, as [`Control::Want`] does, for a ticket that no caller waits for yet. A backend that
-    /// holds the submission until a [`flush`](Backend::flush) may send the report after that.
+    /// Requests a report of progress, as [`Control::Want`] does, for a ticket that no caller waits for yet. A backend
+    /// that holds the submission until a [`flush`](Backend::flush) may send the report after that.
     ///
     /// # Errors
     /// An error that is known at once: no report will come.

@@ -10,7 +10,8 @@ impl Error {
         Error::NeedsHostData { step, operation: None }
     }
 
-    /// Replaces the step of [`Error::NeedsHostData`] where the caller knows it better. Other errors stay as they are.
+    /// Replaces the step of [`Error::NeedsHostData`], for a caller that knows the step more exactly. Other errors stay
+    /// as they are.
     #[cold]
     pub fn of_step(self, step: &'static str) -> Self {
         match self {
@@ -19,8 +20,8 @@ impl Error {
         }
     }
 
-    /// Adds the name of the operation in which the error occurred. An error that names an operation already is inside of
-    /// this one: `attention` makes `attention/read` of `read`.
+    /// Adds the name of the operation in which the error occurred. If the error already names an operation, that
+    /// operation is inside this one: `attention` turns `read` into `attention/read`.
     ///
     /// [`Error::NeedsHostData`] stays that variant. Every other error becomes [`Error::InOperation`], whose
     /// [`root`](Self::root) is the error itself.
@@ -53,8 +54,8 @@ impl Error {
         }
     }
 
-    /// Returns the names of the operations in which the error occurred, outermost first and separated by `/`, if it names
-    /// any.
+    /// Returns the names of the operations in which the error occurred, outermost first and separated by `/`, if it
+    /// names any.
     pub fn operation(&self) -> Option<&str> {
         match self {
             Error::InOperation { operation, .. } => Some(operation),

@@ -56,8 +56,8 @@ pub struct RawStream {
     pub context: *mut c_void,
 }
 
-/// Commands of foreign code that were captured. Only the backend that captured them knows their form. Clones are the same
-/// commands.
+/// Commands of foreign code that were captured. Only the backend that captured them knows their form. Clones are the
+/// same commands.
 #[derive(Clone)]
 pub struct ForeignWork(Arc<dyn Any + Send + Sync>);
 

@@ -1,6 +1,6 @@
 //! The statistics of the graph cache.
 
-/// Counts of a device's graph cache, for the streams that exist. The counts of a stream go with the stream.
+/// Counts of a device's graph cache, for the streams that exist. The counts of a stream are removed with the stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphCacheInfo {
@@ -12,7 +12,7 @@ pub struct GraphCacheInfo {
     pub changes: u64,
     /// The graphs that were built.
     pub built: u64,
-    /// How often a graph did not pay, or was refused by the driver.
+    /// The number of times that a graph did not save enough time, or that the driver or the memory limit refused it.
     pub refused: u64,
     /// The graphs that were dropped to make room for others.
     pub evicted: u64,

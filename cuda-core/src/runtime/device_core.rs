@@ -167,7 +167,7 @@ impl DeviceCore {
         let _ = self.try_want(ticket);
     }
 
-    /// Asks for a report of progress that no caller waits for yet. Ignores errors.
+    /// Requests a report of progress that no caller waits for yet. Ignores errors.
     pub(crate) fn report(&self, ticket: Ticket) {
         let _ = self.backend.report(ticket);
     }

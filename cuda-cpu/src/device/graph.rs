@@ -60,8 +60,8 @@ impl Graphs {
         answer.give(self.find(id).map(|_| Reply::GraphReady));
     }
 
-    /// The graph of a launch, with the changes of it, which hold for later launches too. `resolve` resolves the work of a
-    /// node.
+    /// Returns the graph of a launch, with the changes of the launch. They also hold for later launches. `resolve`
+    /// resolves the work of a node.
     pub(crate) fn launched(
         &self,
         id: GraphId,
@@ -82,7 +82,7 @@ impl Graphs {
             }
             nodes.push((*node as usize, Node::new(resolved, work)));
         }
-        // Launches in flight have the nodes before.
+        // Launches in flight keep the earlier nodes.
         let changed = Arc::make_mut(graph);
         for (at, node) in nodes {
             changed.0[at] = node;
@@ -114,8 +114,8 @@ impl Graph {
 }
 
 impl Graph {
-    /// Runs the nodes while the word at `condition` is not 0. Ends at the first error, because a node that is skipped may be
-    /// the one that writes the condition.
+    /// Runs the nodes while the word at `condition` is not 0. Ends at the first error, because a node that is skipped
+    /// may be the one that writes the condition.
     fn repeat(&self, condition: u64, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
         loop {
             let mut word = [0; CONDITION_BYTES as usize];

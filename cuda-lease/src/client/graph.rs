@@ -87,7 +87,8 @@ fn step<'a>(work: &'a Work<'_>, host: &'a [Arc<HostBlock>], address: &str) -> Re
 /// The bytes that an upload reads. The caller copies them before the call of the backend returns.
 fn host_bytes(from: HostRegion, bytes: u64, host: &[Arc<HostBlock>]) -> Result<&[u8]> {
     let block = host.iter().find(|it| it.id() == from.block);
-    // SAFETY: the bytes of a graph do not change while it exists, and those of a change not before its launch is accepted.
+    // SAFETY: the bytes of a graph do not change while it exists, and those of a change not before its launch is
+    // accepted.
     let all = block.map(|it| unsafe { it.shared_bytes() });
     let start = usize::try_from(from.offset).ok();
     let end = from.offset.checked_add(bytes).and_then(|end| usize::try_from(end).ok());

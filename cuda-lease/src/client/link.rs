@@ -142,7 +142,8 @@ impl Link {
         self.push_bulk(Some(ticket), transfer, Source::Block { block, start }, bytes);
     }
 
-    /// The content of a graph command: the bytes themselves, or their upload on the bulk lane if they are many.
+    /// Returns the content of a graph command: the bytes themselves, or their upload on the bulk lane if there are more
+    /// than `SMALL` bytes.
     pub(super) fn content<'a>(&self, bytes: &'a mut Vec<u8>) -> Content<'a> {
         let length = bytes.len();
         if length as u64 <= SMALL {
@@ -379,8 +380,9 @@ impl Bulk {
         let upload = self.pending.front_mut()?;
         let count = (upload.bytes - upload.sent).min(Chunk::LIMIT);
         let (all, start) = match &upload.source {
-            // SAFETY: the caller of `submit` writes to these bytes only when progress covers the upload, and `transfers`
-            // holds that progress back until the upload is finished. A session that ends removes its uploads first.
+            // SAFETY: the caller of `submit` writes to these bytes only when progress covers the upload, and
+            // `transfers` holds that progress back until the upload is finished. A session that ends removes its
+            // uploads first.
             Source::Block { block, start } => (unsafe { block.shared_bytes() }, *start),
             Source::Owned(bytes) => (&bytes[..], 0),
         };

@@ -1,7 +1,8 @@
 //! The features of a client, of a node and of a leased device: one bit each.
 //!
-//! [`Hello`](super::Hello) states the features of the client, and [`Welcome`](super::Welcome) those that client and node
-//! both have. [`Granted`](super::Granted) states those of the device. A client uses a feature only if all of them have it.
+//! [`Hello`](super::Hello) states the features of the client, and [`Welcome`](super::Welcome) those that client and
+//! node both have. [`Granted`](super::Granted) states those of the device. A client uses a feature only if all of them
+//! have it.
 
 use cuda_core::protocol::Capabilities;
 
@@ -14,8 +15,8 @@ pub const LOOPS: u64 = 2;
 /// The features that this crate implements.
 pub const ALL: u64 = GRAPHS | LOOPS;
 
-/// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its device
-/// ([`Granted`](super::Granted)).
+/// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its
+/// device ([`Granted`](super::Granted)).
 pub fn usable(connection: u64, device: Option<u64>) -> u64 {
     let device = device.unwrap_or(0);
     let usable = connection & device & ALL;

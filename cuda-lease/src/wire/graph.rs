@@ -1,7 +1,7 @@
 //! The content of graphs: the nodes of a new graph, and the changes of a launch.
 //!
-//! Content travels in its command, or on the bulk lane if it is long ([`Content`]). Its bytes are a list of [`Node`]s or
-//! of [`Change`]s. Each item has its length in front, so later versions can add fields to it.
+//! Content travels in its command, or on the bulk lane if it is long ([`Content`]). Its bytes are a list of [`Node`]s
+//! or of [`Change`]s. Each item has its length in front, so later versions can add fields to it.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub const CONTENT_LIMIT: u64 = 64 << 20;
 /// The tag of the additional field of a [`Node`] with its name.
 const NAME: u16 = 1;
 
-/// The least bytes of an item of a list: its length, and a node or a change without fields.
+/// The smallest item of a list, in bytes: its length, and a node or a change without fields.
 const ITEM_BYTES: usize = 10;
 
 /// The place of the content of a graph command.
@@ -85,8 +85,8 @@ pub fn encode_nodes(nodes: &[Node<'_>], out: &mut Vec<u8>) {
 /// Reads the content of a new graph.
 ///
 /// # Errors
-/// The error of a field, [`WireError::TooMany`] beyond [`GRAPH_NODES`], [`WireError::TooDeep`] beyond [`LOOP_DEPTH`], or
-/// [`WireError::NodeOrder`] for a node that comes after itself or a later one.
+/// The error of a field, [`WireError::TooMany`] beyond [`GRAPH_NODES`], [`WireError::TooDeep`] beyond [`LOOP_DEPTH`],
+/// or [`WireError::NodeOrder`] for a node that comes after itself or a later one.
 pub fn decode_nodes(content: &[u8]) -> Result<Vec<Node<'_>>, WireError> {
     let mut r = Reader::new(content);
     let nodes = get_nodes(&mut r, &mut 0, 0)?;

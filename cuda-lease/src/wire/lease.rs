@@ -44,7 +44,7 @@ message! {
         /// The limits of the session.
         limits: Limits,
     } + {
-        /// The features of the device, one bit each. Absent on a node that knows none.
+        /// The features of the device, one bit each. `None` from a node of an earlier version.
         features: u64 = FEATURES,
     }
 

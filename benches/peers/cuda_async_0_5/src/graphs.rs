@@ -1,8 +1,8 @@
-//! Replays of recorded chains, with the rows and the effort of `benches/graphs/chains.rs`. Each measurement enqueues one
-//! replay and waits for it.
+//! Replays of recorded chains, with the rows and the effort of `benches/graphs/chains.rs`. Each measurement enqueues
+//! one replay and waits for it.
 //!
-//! All rows of a chain use the same stream. The arguments of the peer's graphs are fixed when they are recorded, so there
-//! are no rows for changed arguments. `.sync_on` does not read the spin budget.
+//! All rows of a chain use the same stream. The arguments of the peer's graphs are fixed when they are recorded, so
+//! there are no rows for changed arguments. `.sync_on` does not read the spin budget.
 
 use std::error::Error;
 

@@ -1,9 +1,9 @@
 //! The benchmarks `overhead`, `concurrency` and `graphs` with NVIDIA's cuda-async in place of this library: the same
 //! blocks, sizes, kernels and raw driver calls, measured by the same code.
 //!
-//! `peer_cuda_async [block..]` runs the blocks `launches`, `graphs`, `kernel`, `forks`, `tasks`, `heartbeat`, `building`
-//! and `streams`, or all of them if none is named. The peer reads its spin budget once, from an environment variable, so
-//! the program starts a second process to measure without spinning.
+//! `peer_cuda_async [block..]` runs the blocks `launches`, `graphs`, `kernel`, `forks`, `tasks`, `heartbeat`,
+//! `building` and `streams`, or all of them if none is named. The peer reads its spin budget once, from an environment
+//! variable, so the program starts a second process to measure without spinning.
 
 mod building;
 mod forks;

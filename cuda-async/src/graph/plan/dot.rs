@@ -7,7 +7,7 @@ use crate::graph::plan::{
 };
 
 impl Plan {
-    /// Returns the plan in the language DOT of Graphviz: `dot -Tsvg`. Named operations are clusters.
+    /// Returns the plan in DOT, the language of Graphviz. `dot -Tsvg` draws it. Named operations are clusters.
     ///
     /// ```
     /// use cuda_async::{graph::PlanExt, prelude::*};

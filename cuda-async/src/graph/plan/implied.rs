@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::graph::plan::nodes::Plan;
 
-/// The number of nodes that a search visits. An edge that needs a longer one counts as not implied.
+/// The number of nodes that a search visits. An edge that needs a longer search counts as not implied.
 const MAX_VISITED: usize = 256;
 
 /// Whether other edges already order `from` before `to`.

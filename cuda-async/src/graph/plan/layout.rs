@@ -1,9 +1,9 @@
 //! Places of nodes and groups in a drawing.
 //!
-//! A node's *rank* is the length of the longest path to it. All nodes of a rank have the same height, and every edge goes
-//! down. From left to right, each member of a group takes the first place that is free in all of its ranks; one that has
-//! its ranks to itself is in the middle. So the boxes
-//! of groups contain only their own nodes, and boxes of groups that follow each other may lie below each other.
+//! A node's *rank* is the length of the longest path to it. All nodes of a rank have the same height, and every edge
+//! goes down. From left to right, each member of a group takes the first place that is free in all of its ranks; one
+//! that has its ranks to itself is in the middle. So the boxes of groups contain only their own nodes, and boxes of
+//! groups that follow each other may lie below each other.
 
 use crate::graph::plan::{
     groups::{Group, Member},
@@ -74,8 +74,8 @@ impl Layout {
         layout
     }
 
-    /// The place of a vertical line beside the nodes between the ends of an edge, if a straight edge would hit one of them.
-    /// Looks at the first [`MAX_PASSED`] ranks, and moves past as many nodes.
+    /// The place of a vertical line beside the nodes between the ends of an edge, if a straight edge would hit one of
+    /// them. Looks at the first [`MAX_PASSED`] ranks, and moves past as many nodes.
     pub(super) fn lane(&self, from: usize, to: usize) -> Option<usize> {
         let (begin, end) = (self.ranks[from], self.ranks[to]);
         let (x1, x2) = (self.nodes[from].0, self.nodes[to].0);

@@ -1,9 +1,9 @@
 //! Plans: the work of an operation or a graph as data, and drawings of it.
 
-// `nodes` holds the data. `record` makes a plan of an operation. `text`, `dot`, `mermaid` and `svg` draw it: they use the
-// labels of `label` and the tree of names in `groups`, and `svg` also the places of `layout`
-// and without the edges of `implied`. A typical call goes from
-// `PlanExt::plan` to a stream of a plan in `cuda-core`, and back to `Plan::of_nodes`.
+// `nodes` holds the data. `record` makes a plan of an operation. `text`, `dot`, `mermaid` and `svg` draw it: they use
+// the labels of `label` and the tree of names of `groups`. `svg` also uses the places of `layout`, and leaves out the
+// edges that `implied` finds. A typical call goes from `PlanExt::plan` to a stream of a plan in `cuda-core`, and back
+// to `Plan::of_nodes`.
 
 mod dot;
 mod groups;

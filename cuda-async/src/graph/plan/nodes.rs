@@ -7,8 +7,9 @@ use cuda_core::{RecordedNode, Recording, protocol::Work};
 /// The work of an operation or a graph: its nodes in an order in which they can run, and the edges between them.
 ///
 /// [`PlanExt::plan`](crate::graph::PlanExt::plan) makes one of an operation, and
-/// [`CudaGraph::plan`](crate::graph::CudaGraph::plan) one of a graph. [`to_svg`](Self::to_svg), [`to_dot`](Self::to_dot) and
-/// [`to_mermaid`](Self::to_mermaid) draw it; `{plan}` prints it as text. The same work gives the same text.
+/// [`CudaGraph::plan`](crate::graph::CudaGraph::plan) one of a graph. [`to_svg`](Self::to_svg),
+/// [`to_dot`](Self::to_dot) and [`to_mermaid`](Self::to_mermaid) draw it; `{plan}` prints it as text. The same work
+/// gives the same text.
 ///
 /// ```
 /// use cuda_async::{graph::PlanExt, memory::fill, prelude::*};
@@ -145,14 +146,14 @@ impl PlanNode {
         &self.work
     }
 
-    /// Returns the indices of the nodes that come directly before this one, in ascending order. All are smaller than that
-    /// of this node.
+    /// Returns the indices of the nodes that come directly before this one, in ascending order. All are smaller than
+    /// that of this node.
     pub fn after(&self) -> &[u32] {
         &self.after
     }
 
-    /// Returns the names of the operations that the node belongs to, outermost first, separated by `/`. `None` if none of
-    /// them is [named](crate::DeviceOp::named).
+    /// Returns the names of the operations that the node belongs to, outermost first, separated by `/`. `None` if none
+    /// of them is [named](crate::DeviceOp::named).
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

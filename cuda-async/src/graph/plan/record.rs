@@ -6,13 +6,13 @@ use crate::{graph::plan::nodes::Plan, ops::DeviceOp, run::blocking, runtime};
 
 /// Methods that show the work of an operation.
 pub trait PlanExt: DeviceOp {
-    /// Returns the work that this operation would submit to the default device. Nothing runs on the device, and memory that
-    /// the operation allocates does not exist there. The closures of the operation run once, now.
+    /// Returns the work that this operation would submit to the default device. Nothing runs on the device, and memory
+    /// that the operation allocates does not exist there. The closures of the operation run once, now.
     ///
     /// - Kernels belong to a device: use [`plan_on`](Self::plan_on) with the device of their modules, if it is not the
     ///   default one.
-    /// - Uploads copy their bytes to pinned host memory, as those of a [graph](crate::graph::GraphExt::graph) do. So this
-    ///   call may block for as long as the driver pins memory.
+    /// - Uploads copy their bytes to pinned host memory, as those of a [graph](crate::graph::GraphExt::graph) do. So
+    ///   this call may block for as long as the driver pins memory.
     /// - A [`shared`](DeviceOp::shared) operation that begins here has no result: clones of it give an error outside.
     ///
     /// ```

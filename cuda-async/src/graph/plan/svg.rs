@@ -16,8 +16,9 @@ const LINE: usize = 16;
 const MAX_CHARS: usize = 44;
 
 impl Plan {
-    /// Returns the plan as an SVG picture with a light background. Nodes lie below the nodes that come before them, and named
-    /// operations are boxes around theirs. A node with nothing to wait for is at the top. An edge that others imply is left out.
+    /// Returns the plan as an SVG picture with a light background. Nodes lie below the nodes that come before them, and
+    /// named operations are boxes around theirs. Nodes without predecessors are at the top. Edges that other edges
+    /// imply are left out.
     ///
     /// ```
     /// use cuda_async::{graph::PlanExt, prelude::*};
@@ -168,7 +169,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(MAX_CHARS - 1).chain(['\u{2026}']).collect()
 }
 
-/// A text inside an element. Its control characters are gone already.
+/// A text inside an element. Its control characters were replaced before.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

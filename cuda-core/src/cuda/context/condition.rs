@@ -1,7 +1,7 @@
 //! The conditions of loops: a kernel that sets the condition of a loop in a graph from a word of device memory.
 //!
-//! The driver provides the function `cudaGraphSetConditional` when it compiles the kernel, since CUDA 12.4. The kernel is
-//! loaded when the device is opened: a later load would wait for every running kernel.
+//! The driver provides the function `cudaGraphSetConditional` when it compiles the kernel, since CUDA 12.4. The kernel
+//! is loaded when the device is opened: a later load would wait for every running kernel.
 
 use std::ffi::CStr;
 

@@ -60,13 +60,14 @@ impl Primary {
         }
     }
 
-    /// Loses the device, because the driver refused work that this library had accepted. Other work may rely on it.
+    /// Loses the device, because the driver refused held work, which the backend had taken. Other work may depend on
+    /// that work.
     #[cold]
     pub(crate) fn lose_held(&self, refused: Error) -> Error {
         if self.is_lost() {
             return refused;
         }
-        let what = format!("the driver refused work that was accepted before: {refused}");
+        let what = format!("the driver refused work that the backend had taken: {refused}");
         self.lose(Fault::new(FaultKind::Other, what))
     }
 

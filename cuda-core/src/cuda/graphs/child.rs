@@ -63,7 +63,7 @@ impl<'a> Capture<'a> {
         unsafe { primary.api.stream_create(&mut stream, STREAM_NON_BLOCKING, 0) }
             .map_err(|failed| primary.error(failed))?;
         let mut capture = Self { primary, stream, is_capturing: false, _bound: bound };
-        // Relaxed: calls that foreign code makes beside its commands, such as allocations, do not end the capture.
+        // Relaxed: other calls of foreign code, such as allocations, do not invalidate the capture.
         // SAFETY: the stream was created above.
         unsafe { primary.api.capture_begin(stream, CAPTURE_RELAXED) }
             .map_err(|failed| primary.error(failed))?;
@@ -79,10 +79,10 @@ impl<'a> Capture<'a> {
     /// Ends the capture.
     ///
     /// # Errors
-    /// The driver's error if a command cannot be captured.
+    /// [`Error::Misuse`] if the driver cannot capture a command, or if foreign code ended the capture.
     pub(crate) fn end(mut self) -> Result<ChildGraph> {
         let (primary, graph) = (self.primary, self.end_capture());
-        let detail = "foreign code enqueued a command that a graph cannot have, or ended the capture; the driver refused the graph";
+        let detail = "foreign code ended it or enqueued a command that a graph cannot contain; run this code between two graphs";
         let refused = || Error::Misuse { what: "a capture".into(), detail: detail.into() };
         graph.map(|graph| ChildGraph { primary, graph }).ok_or_else(refused)
     }

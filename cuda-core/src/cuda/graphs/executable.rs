@@ -21,7 +21,7 @@ use crate::{
 /// The slot of a graph. It exists before the graph is instantiated.
 pub(crate) type GraphSlot = Prepared<Executable>;
 
-/// An instantiated graph. Destroyed when it is dropped, by a helper thread.
+/// An instantiated graph. A helper thread destroys it after it is dropped.
 pub(crate) struct Executable {
     primary: &'static Primary,
     graph: GraphHandle,

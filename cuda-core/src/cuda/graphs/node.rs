@@ -161,7 +161,7 @@ impl FillNode {
 }
 
 impl DriverNode {
-    /// The failure of a call for a loop or a child graph, which cannot be changed, and not be enqueued outside a graph.
+    /// The failure of a call that changes a loop or a child graph, or that enqueues one outside a graph.
     const LOOP: Failed = Failed { call: "a call for a loop or a child graph", code: NOT_SUPPORTED };
 
     /// Adds this node to a graph, after other nodes of it.
@@ -203,8 +203,8 @@ impl DriverNode {
         Ok(node)
     }
 
-    /// Gives the parameters of this node to a node of an executable, for its later launches. The node is of the same
-    /// kind.
+    /// Sets the parameters of a node of an executable to those of this node, for later launches. Both nodes are of the
+    /// same kind.
     ///
     /// # Safety
     /// The executable exists, `node` is a node of its graph, and the function's module is loaded.

@@ -1,7 +1,7 @@
 //! Objects that the helper thread prepares: modules and graphs.
 //!
-//! An object exists from the control that creates it. Its state is pending, ready or failed. A caller that needs it earlier
-//! blocks; a client avoids this by waiting for the reply to a request first.
+//! An object exists from the control that creates it. Its state is pending, ready or failed. A caller that needs it
+//! earlier blocks; a client avoids this by waiting for the reply to a request first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,7 +25,7 @@ enum State<T> {
     Failed(Error),
 }
 
-/// An object that has a reply for those who wait for it.
+/// An object with a reply to the requests that wait for it.
 pub(crate) trait Replies {
     fn reply(&self) -> Reply;
 }
@@ -35,7 +35,7 @@ impl<T: Replies> Prepared<T> {
         Self { state: Mutex::new(State::Pending(Vec::new())), ended: Condvar::new() }
     }
 
-    /// Ends the preparation, and gives the answers that wait.
+    /// Ends the preparation, and answers the requests that wait for it.
     pub(crate) fn end(&self, prepared: Result<T>) {
         let ended = prepared.map_or_else(State::Failed, State::Ready);
         let (answers, reply) = {
@@ -68,7 +68,7 @@ impl<T: Replies> Prepared<T> {
         }
     }
 
-    /// Whether the preparation goes on.
+    /// Whether the preparation has not ended.
     pub(crate) fn is_pending(&self) -> bool {
         matches!(&*self.state.lock(), State::Pending(_))
     }
@@ -108,7 +108,7 @@ impl<T> State<T> {
 }
 
 impl<T: Replies> State<T> {
-    /// The reply, unless the preparation goes on.
+    /// The reply. `None` before the preparation has ended.
     fn reply(&self) -> Option<Result<Reply>> {
         match self {
             State::Pending(_) => None,

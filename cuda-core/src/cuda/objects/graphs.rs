@@ -1,13 +1,13 @@
 //! The graphs of a client, by their ids: built on a helper thread, launched and changed by submissions.
 //!
 //! # Rules
-//! - A graph is in the table from the control that creates it to the control that drops it. A launch blocks while its graph
-//!   is being prepared. A client avoids this by waiting for [`Request::GraphReady`](crate::protocol::Request::GraphReady)
-//!   first.
+//! - A graph is in the table from the control that creates it to the control that drops it. A launch blocks while its
+//!   graph is being prepared. A client avoids this by waiting for
+//!   [`Request::GraphReady`](crate::protocol::Request::GraphReady) first.
 //! - The driver does not allow two threads to change or launch an executable at the same time, so its slot is locked
 //!   meanwhile.
-//! - If a change fails, the executable may have some of the launch's changes and not the others. It then fails all later
-//!   launches with the same error.
+//! - If a change fails, the executable may have some of the launch's changes and not the others. It then fails all
+//!   later launches with the same error.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ impl Graphs {
         Self { primary, table: RwLock::default() }
     }
 
-    /// Starts to build a graph on the helper thread. Never blocks. `modules` are those of the nodes: the client may drop
-    /// the graph and unload them while it is being built.
+    /// Starts to build a graph on the helper thread. Never blocks. `modules` are those of the nodes: the client may
+    /// drop the graph and unload them while it is being built.
     pub(crate) fn create(
         &self,
         id: GraphId,
@@ -78,7 +78,8 @@ impl Graphs {
         removed.map(drop).ok_or_else(|| self.unknown(id))
     }
 
-    /// Launches a graph on a stream, with new parameters for some of its nodes. Blocks while the graph is being prepared.
+    /// Launches a graph on a stream, with new parameters for some of its nodes. Blocks while the graph is being
+    /// prepared.
     ///
     /// # Safety
     /// The modules of the nodes are loaded. The caller holds the stream.

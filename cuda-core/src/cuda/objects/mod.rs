@@ -1,7 +1,8 @@
-//! The objects of a backend besides its streams: device memory, pinned host memory, modules, graphs, announced transfers.
+//! The objects of a backend besides its streams: device memory, pinned host memory, modules, graphs, announced
+//! transfers.
 //!
-//! Uses `streams`, `graphs`, `context` and `driver`. `work` looks memory, functions and transfers up here for every submission.
-//! [`modules`] loads a module with the driver's PTX compiler ([`compiler`]), or from [`machine_code`].
+//! Uses `streams`, `graphs`, `context` and `driver`. `work` looks memory, functions and transfers up here for every
+//! submission. [`modules`] loads a module with the driver's PTX compiler ([`compiler`]), or from [`machine_code`].
 
 mod compiler;
 mod graphs;

@@ -2,7 +2,8 @@
 //!
 //! # Rules
 //! - A module is in the table from the control that loads it to the control that unloads it. A launch blocks while its
-//!   module is loading. A client avoids this by waiting for [`Request::Loaded`](crate::protocol::Request::Loaded) first.
+//!   module is loading. A client avoids this by waiting for [`Request::Loaded`](crate::protocol::Request::Loaded)
+//!   first.
 //! - A slot that is dropped gives its module to the helper thread that unloads it. The load job holds the slot too.
 
 use std::{

@@ -1,4 +1,4 @@
-//! The graph cache on the simulated driver: windows that repeat become graphs, and nothing waits for held work for ever.
+//! The graph cache on the simulated driver: windows that repeat become graphs, and every wait for held work ends.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn window_that_repeats_becomes_a_graph() {
     windows.check();
     let info = gpu.backend.graph_cache();
     assert_eq!((info.built, info.launches, info.nodes), (1, 21, 105));
-    // Each value is another one.
+    // All values differ.
     assert_eq!(info.changes, info.nodes);
     assert!(info.bytes > 0);
 }

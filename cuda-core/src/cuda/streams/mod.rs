@@ -1,9 +1,9 @@
 //! Streams: the driver's stream with its numbers and its events, and the table that finds it by its id.
 //!
-//! Uses `windows`, `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every submission,
-//! orders it after other streams with [`DriverStream::wait_for`], and stores the number of the submission. `completion`
-//! reads [`DriverStream::completed`] and [`DriverStream::is_idle`], and decides with [`Reports`] when to enqueue a
-//! checkpoint.
+//! Uses `windows`, `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every
+//! submission, orders it after other streams with [`DriverStream::wait_for`], and stores the number of the submission.
+//! `completion` reads [`DriverStream::completed`] and [`DriverStream::is_idle`], and decides with [`Reports`] when to
+//! enqueue a checkpoint.
 
 mod checkpoint_events;
 mod event;

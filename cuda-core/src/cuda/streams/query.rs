@@ -17,12 +17,12 @@ use crate::{
 const QUERIES: usize = 64;
 
 /// The number of queries with pauses that a blocking thread makes after that, before it synchronizes. They take about a
-/// millisecond. A synchronize spins as well, and takes longer to return: 1 us after a wait of 100 us, 12 us after one of a
-/// millisecond.
+/// millisecond. A synchronize spins as well, and takes longer to return: 1 us after a wait of 100 us, 12 us after one
+/// of a millisecond.
 const LATE_QUERIES: usize = 1024;
 
-/// The length of a pause, in spin-loop hints. Queries take a lock of the driver, so they leave it to other threads most of
-/// the time.
+/// The length of a pause, in spin-loop hints. Queries take a lock of the driver, so they leave it to other threads most
+/// of the time.
 const PAUSE: usize = 16;
 
 impl DriverStream {
@@ -37,8 +37,8 @@ impl DriverStream {
         self.unless_foreign(query).map_or(Ok(false), |status| is_ready(status, primary))
     }
 
-    /// Queries the stream until it is idle, for about a millisecond at most. If the stream has allocated or freed memory of a
-    /// pool, this takes 0.1 to 0.2 us less than a synchronize, which also looks at the pool.
+    /// Queries the stream until it is idle, for about a millisecond at most. If the stream has allocated or freed
+    /// memory of a pool, this takes 0.1 to 0.2 us less than a synchronize, which also looks at the pool.
     #[inline]
     pub(crate) fn is_soon_idle(&self, primary: &Primary, bound: &Bound) -> Result<bool> {
         for query in 0..QUERIES + LATE_QUERIES {

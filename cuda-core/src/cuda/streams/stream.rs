@@ -129,7 +129,7 @@ impl DriverStream {
         self.was_idle.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was recorded since the last call.
+    /// Returns whether that was recorded since the last call, and clears the record.
     #[inline]
     pub(crate) fn take_idle(&self) -> bool {
         let was_idle = self.was_idle.load(Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! Measures whether a graph of a window pays.
+//! Measures a window, to decide whether a graph of it pays: whether it saves enough time.
 //!
-//! A graph saves two to four microseconds for each launch, and as much before the first kernel. If kernels take much longer
-//! than that, the graph saves little. Building it would hold up the calls of other threads, because the driver waits for
-//! running kernels meanwhile. So the time of a window on the device is measured while its nodes are enqueued one by one.
+//! A graph saves two to four microseconds for each launch, and as much before the first kernel. If kernels take much
+//! longer than that, the graph saves little. Building it would delay the calls of other threads, because the driver
+//! waits for running kernels meanwhile. So the time of a window on the device is measured while its nodes are enqueued
+//! one by one.
 
 use crate::{
     cuda::{
@@ -15,20 +16,20 @@ use crate::{
     protocol::Result,
 };
 
-/// The number of passes. The smallest time counts, because other threads may delay a pass.
-const PASSES: u32 = 3;
+/// The number of samples. The smallest time counts, because other threads may delay a sample.
+const SAMPLES: u32 = 3;
 
-/// The longest time that a node may take on average, in nanoseconds, for a graph to pay. It includes the time in which the
-/// device waits for the host, which is longer while many threads launch.
+/// The longest time that a node may take on average, in nanoseconds, for a graph to pay. It includes the time in which
+/// the device waits for the host, which is longer while many threads launch.
 const MAX_NODE: u64 = 20_000;
 
 /// Measures one window.
 pub(super) struct Measure {
     nodes: u64,
     timer: Timer,
-    /// Whether a pass was enqueued whose time was not read yet.
+    /// Whether a sample was enqueued whose time was not read yet.
     is_pending: bool,
-    passes: u32,
+    samples: u32,
     /// The shortest time in nanoseconds.
     shortest: u64,
 }
@@ -36,11 +37,11 @@ pub(super) struct Measure {
 impl Measure {
     pub(super) fn new(nodes: usize, primary: &'static Primary, bound: &Bound) -> Result<Self> {
         let (nodes, timer) = (nodes as u64, Timer::new(primary, bound)?);
-        Ok(Self { nodes, timer, is_pending: false, passes: 0, shortest: u64::MAX })
+        Ok(Self { nodes, timer, is_pending: false, samples: 0, shortest: u64::MAX })
     }
 
-    /// Enqueues the nodes, and measures them if the last measurement was read.
-    pub(super) fn pass(
+    /// Enqueues the nodes, and measures them if the time of the last sample was read.
+    pub(super) fn sample(
         &mut self,
         stream: StreamHandle,
         bound: &Bound,
@@ -56,7 +57,7 @@ impl Measure {
         Ok(())
     }
 
-    /// Whether a graph pays, if enough passes were measured and are complete.
+    /// Whether a graph pays. `None` before enough samples are complete.
     pub(super) fn verdict(&mut self, bound: &Bound) -> Option<bool> {
         if !self.is_pending {
             return None;
@@ -64,8 +65,8 @@ impl Measure {
         let time = self.timer.elapsed(bound)?;
         self.is_pending = false;
         self.shortest = self.shortest.min(time);
-        self.passes += 1;
-        (self.passes >= PASSES).then(|| self.shortest <= self.nodes.saturating_mul(MAX_NODE))
+        self.samples += 1;
+        (self.samples >= SAMPLES).then(|| self.shortest <= self.nodes.saturating_mul(MAX_NODE))
     }
 }
 

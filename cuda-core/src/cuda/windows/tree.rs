@@ -189,8 +189,8 @@ impl Tree {
         path.iter().filter_map(|it| self.step(*it).shape.module()).collect()
     }
 
-    /// Whether any step is a launch of this module.
-    pub(super) fn names(&self, module: ModuleId) -> bool {
+    /// Whether any step is a launch of a kernel of this module.
+    pub(super) fn launches_module(&self, module: ModuleId) -> bool {
         self.steps.iter().any(|it| it.shape.module() == Some(module))
     }
 }

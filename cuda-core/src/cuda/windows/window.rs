@@ -1,9 +1,9 @@
-//! The window of a stream: where it stands in the tree, the nodes that are held, and their launch.
+//! The window of a stream: its position in the tree, the held nodes, and their launch.
 
 use std::sync::Arc;
 
 use super::{
-    end::{CachedGraph, End, MEASURE_EVERY},
+    end::{CachedGraph, MEASURE_EVERY},
     measure::Measure,
     memory::CacheMemory,
     tree::{EndId, ROOT, Shape, StepId, Tree},
@@ -46,18 +46,18 @@ pub(crate) struct Due {
     pub(crate) nodes: Vec<OrderedNode>,
     pub(crate) modules: Vec<ModuleId>,
     pub(crate) slot: Arc<GraphSlot>,
-    /// Set when the slot has ended.
-    pub(crate) news: Arc<AtomicBool>,
+    /// Set when the preparation of the slot has ended.
+    pub(crate) has_built: Arc<AtomicBool>,
 }
 
 /// The window of a stream, and the windows that the stream knows.
 #[derive(Default)]
 pub(crate) struct Window {
-    memory: Arc<CacheMemory>,
-    tree: Tree,
+    pub(super) memory: Arc<CacheMemory>,
+    pub(super) tree: Tree,
     position: Position,
     /// The steps whose nodes are held.
-    held: Vec<StepId>,
+    pub(super) held: Vec<StepId>,
     /// The number of the last submission that is held.
     last: u64,
     frees: Vec<HeldFree>,
@@ -66,11 +66,11 @@ pub(crate) struct Window {
     /// The version of the last node that changed.
     version: u64,
     /// The graphs that the helper thread builds.
-    building: Vec<EndId>,
+    pub(super) building: Vec<EndId>,
     /// Set when the helper thread has built a graph.
-    news: Arc<AtomicBool>,
-    counts: GraphCacheInfo,
-    flushes: u64,
+    pub(super) has_built: Arc<AtomicBool>,
+    pub(super) counts: GraphCacheInfo,
+    pub(super) flushes: u64,
 }
 
 /// The place of a window in the tree.
@@ -114,7 +114,7 @@ impl Window {
         !self.held.is_empty()
     }
 
-    /// Moves on to the next submission.
+    /// Moves to the step of the next submission, and decides about the submission.
     #[inline]
     pub(crate) fn advance(&mut self, shape: Shape) -> Next {
         if self.is_empty() {
@@ -137,15 +137,15 @@ impl Window {
 
     fn begin(&mut self) {
         self.position.step = Some(ROOT);
-        if self.news.load(Ordering::Relaxed) {
-            self.take_news();
+        if self.has_built.load(Ordering::Relaxed) {
+            self.take_built();
         }
     }
 
     /// Uses the graphs that were built since the last time.
     #[cold]
-    fn take_news(&mut self) {
-        self.news.store(false, Ordering::SeqCst);
+    fn take_built(&mut self) {
+        self.has_built.store(false, Ordering::SeqCst);
         for id in std::mem::take(&mut self.building) {
             let end = self.tree.end_mut(id);
             let Some(graph) = &mut end.graph else { continue };
@@ -270,8 +270,8 @@ impl Window {
         }
     }
 
-    /// Passes all held work to the driver: as a graph if there is one, and otherwise node by node. Returns a window that
-    /// is to be built as a graph.
+    /// Passes all held work to the driver: as a graph if there is one, and otherwise node by node. Returns a window
+    /// that is to be built as a graph.
     ///
     /// # Errors
     /// The driver refused a node. Nodes after it are lost.
@@ -298,7 +298,7 @@ impl Window {
         flushed
     }
 
-    /// Enqueues the held nodes one by one, and measures that if a measurement runs.
+    /// Enqueues the held nodes one by one, and takes a sample if the window is being measured.
     ///
     /// # Safety
     /// As for [`flush`](Self::flush).
@@ -314,12 +314,12 @@ impl Window {
         let Some(mut measure) = self.tree.end_mut(id).measure.take() else {
             return enqueue(self).map(|()| None);
         };
-        // The times of the pass before.
+        // The time of the sample before.
         let verdict = measure.verdict(bound);
         if let Some(pays) = verdict {
             return enqueue(self).map(|()| self.decide(id, pays));
         }
-        let enqueued = measure.pass(stream, bound, || enqueue(self));
+        let enqueued = measure.sample(stream, bound, || enqueue(self));
         self.tree.end_mut(id).measure = Some(measure);
         enqueued.map(|()| None)
     }
@@ -403,73 +403,9 @@ impl Window {
         Some(changes)
     }
 
-    /// Ends the measurement of a window. Returns it if it is to be built as a graph.
-    fn decide(&mut self, id: EndId, pays: bool) -> Option<Due> {
-        if !pays {
-            self.refuse(id);
-            return None;
-        }
-        if self.tree.end_mut(id).graph.is_some() {
-            return None; // it still pays
-        }
-        self.tree.set_held(id, false);
-        if !self.make_room(self.held.len()) {
-            self.refuse(id);
-            return None;
-        }
-        let due = self.due();
-        let versions = self.held.iter().map(|step| self.tree.node(*step).1);
-        let (slot, applied) = (due.slot.clone(), versions.collect());
-        let graph = CachedGraph { slot, applied, is_ready: false, launches: 0, used: self.flushes };
-        self.tree.end_mut(id).graph = Some(graph);
-        self.building.push(id);
-        Some(due)
-    }
-
-    fn due(&self) -> Due {
-        let before = |at: usize| at.checked_sub(1).map(|before| before as u32);
-        let nodes = self.held.iter().enumerate().map(|(at, step)| {
-            let (node, _) = self.tree.node(*step);
-            (node.clone(), before(at).into_iter().collect())
-        });
-        let (slot, news) = (Arc::new(GraphSlot::pending()), self.news.clone());
-        Due { nodes: nodes.collect(), modules: self.tree.modules(&self.held), slot, news }
-    }
-
-    /// Reserves memory for a graph. Drops the graphs of this stream that were not launched for the longest time until
-    /// there is enough.
-    fn make_room(&mut self, nodes: usize) -> bool {
-        while !self.memory.reserve(nodes) {
-            let ready = |(id, end): (EndId, &mut End)| {
-                end.graph.as_ref().filter(|it| it.is_ready).map(|it| (it.used, id))
-            };
-            let oldest = self.tree.ends().filter_map(ready).min_by_key(|(used, _)| *used);
-            let Some((_, oldest)) = oldest else { return false };
-            self.drop_graph(oldest);
-            self.tree.end_mut(oldest).evict();
-            self.counts.evicted += 1;
-        }
-        true
-    }
-
-    /// Submits a window node by node from now on, until it has come many times more.
-    fn refuse(&mut self, id: EndId) {
-        self.drop_graph(id);
-        self.tree.end_mut(id).refuse();
-        self.counts.refused += 1;
-    }
-
-    /// Drops the graph of a window, and holds its nodes no longer.
-    fn drop_graph(&mut self, id: EndId) {
-        self.tree.set_held(id, false);
-        if let Some(graph) = self.tree.end_mut(id).graph.take() {
-            self.memory.release(graph.nodes());
-        }
-    }
-
     /// Forgets every window if one of them launches a kernel of this module. Called after a flush.
     pub(crate) fn forget_module(&mut self, module: ModuleId) {
-        if self.tree.names(module) {
+        if self.tree.launches_module(module) {
             self.forget_all();
         }
     }
@@ -495,52 +431,4 @@ impl Drop for Window {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::protocol::FunctionId;
-
-    fn kernel(entry: u32) -> Shape {
-        Shape::Launch(FunctionId { module: ModuleId(1), entry })
-    }
-
-    /// The first node and the length of each part of a window.
-    fn parts(shapes: impl Iterator<Item = Shape>) -> Vec<(usize, usize)> {
-        let (mut window, mut parts, mut start) = (Window::default(), Vec::new(), 0);
-        for (at, shape) in shapes.enumerate() {
-            if window.begins_again(shape) {
-                parts.push((start, at - start));
-                start = at;
-                window.next_part();
-            }
-            window.advance(shape);
-            if window.is_full() {
-                parts.push((start, at + 1 - start));
-                start = at + 1;
-                window.next_part();
-            }
-        }
-        parts
-    }
-
-    #[test]
-    fn parts_grow() {
-        let lengths: Vec<_> = parts([kernel(0); 300].into_iter()).iter().map(|it| it.1).collect();
-        assert_eq!(lengths[..5], [16, 32, 64, 64, 64]);
-    }
-
-    /// Steps of 23 kernels: a first one, four layers of five, and two last ones. A fill comes before all of them.
-    #[test]
-    fn work_that_repeats_has_few_different_parts() {
-        let step = (0..23).map(|at| match at {
-            0 => kernel(100),
-            21.. => kernel(200 + at),
-            at => kernel((at - 1) % 5),
-        });
-        let shapes = std::iter::once(Shape::Fill(1)).chain(step.cycle().take(23 * 200));
-        let parts = parts(shapes);
-        let kinds: std::collections::HashSet<_> =
-            parts.iter().skip(4).map(|(start, length)| ((start - 1) % 23, length)).collect();
-        assert!(parts.len() > 90 && kinds.len() <= 4, "{kinds:?}");
-        assert!(kinds.iter().all(|(_, length)| **length >= 32), "{kinds:?}");
-    }
-}
+mod tests;

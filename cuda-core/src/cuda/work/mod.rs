@@ -1,4 +1,4 @@
-//! Work: turns each [`Work`] into one driver call.
+//! Work: turns each [`Work`] into one driver call, or into a node of a graph.
 //!
 //! Uses `objects` for addresses and functions, and `driver`. The backend calls [`enqueue`] after it found the stream
 //! and ordered it after others. Failures of these calls refuse the submission.

@@ -1,8 +1,8 @@
 //! `HostValues`: host values that are uploaded again and again, and that may change between the uploads.
 //!
 //! # Rules
-//! The bytes of a block in a slot never change. New values come in another block, and the earlier block is retained until
-//! no submission in flight names it. So an upload in flight is never disturbed.
+//! The bytes of a block in a slot never change. New values come in another block, and the earlier block is retained
+//! until no submission in flight names it. So new values never change an upload in flight.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -22,8 +22,8 @@ use crate::{
     },
 };
 
-/// Host values of a fixed number of elements. Clones are the same slot. Each upload copies the values that were set last,
-/// also an upload in a recording: each replay uploads the values that are set then.
+/// Host values of a fixed number of elements. Clones are the same slot. Each upload copies the values that were set
+/// last. An upload in a recording copies the values that are set when the replay is submitted.
 pub struct HostValues<T> {
     shared: Arc<Shared>,
     device: Device,
@@ -61,7 +61,7 @@ impl<T: Element> HostValues<T> {
         &self.device
     }
 
-    /// Sets the values, for later uploads. Uploads in flight copy the values before.
+    /// Sets the values, for later uploads. Uploads in flight copy the earlier values.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the number of elements differs.

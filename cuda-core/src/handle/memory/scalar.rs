@@ -15,8 +15,8 @@ use crate::{
 
 /// Device memory of one value, at an address that does not change. Clones are the same value.
 ///
-/// Unlike a buffer it is written through a shared handle: a write is ordered after all earlier uses and before all later
-/// ones, on every stream.
+/// Unlike a buffer it is written through a shared handle: a write is ordered after all earlier uses and before all
+/// later ones, on every stream.
 pub struct ScalarMemory<T>(Arc<DeviceBuffer<T>>);
 
 impl<T: Element> ScalarMemory<T> {
@@ -36,7 +36,8 @@ impl<T: Element> ScalarMemory<T> {
     }
 
     /// Sets the value, after all earlier uses. The value travels in the command, so no host memory is needed. Returns
-    /// `None`, and submits nothing, if it is no repetition of one, two or four bytes: use [`upload`](Self::upload) then.
+    /// `None`, and submits nothing, if the value is no repeated pattern of one, two or four bytes: use
+    /// [`upload`](Self::upload) then.
     ///
     /// # Errors
     /// An error of the device.
@@ -44,10 +45,11 @@ impl<T: Element> ScalarMemory<T> {
         is_pattern(&value).then(|| self.0.view().fill(stream, &value))
     }
 
-    /// Sets the value to the element of `host`, which has one.
+    /// Sets the value to the only element of `host`, after all earlier uses.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it has more or none, or an error of the device.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `host` does not have exactly one element, or an error of the
+    /// device.
     pub fn upload(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Ticket> {
         self.0.view().upload(stream, host)
     }

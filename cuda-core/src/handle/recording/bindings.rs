@@ -1,8 +1,8 @@
 //! Bindings: the work of the nodes as it is now, and the nodes that have changed since they were recorded.
 //!
-//! A node changes when other memory takes the place of an allocation that it uses, or when a host slot of an upload has new
-//! values. Every change has a version. An instance stores the version that its executable has, so a launch passes only
-//! the nodes that changed since then.
+//! A node changes when other memory takes the place of an allocation that it uses, or when a host slot of an upload has
+//! new values. Every change has a version. An instance stores the version that its executable has, so a launch passes
+//! only the nodes that changed since then.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -36,12 +36,12 @@ impl Executable {
         self.id
     }
 
-    /// Whether a launch does not have to wait for the preparation.
+    /// Whether the preparation has ended, so that a launch does not wait for it.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// The end of the preparation.
+    /// Returns a wait for the end of the preparation.
     pub(crate) fn ready(&self, device: &Device) -> Pending<()> {
         if self.is_ready() {
             return Pending::ready(Ok(()));

@@ -1,8 +1,8 @@
 //! Instances: executables of a recording, each with memory of its own for temporary buffers.
 //!
-//! A device runs the launches of one executable one after the other. So a recording has an executable for each stream that
-//! launches it, up to [`MAX_INSTANCES`]. Temporary buffers, of which no handle is left, exist once for each instance. The
-//! first instance uses the recorded ones.
+//! A device runs the launches of one executable one after the other. So a recording has an executable for each stream
+//! that launches it, up to [`MAX_INSTANCES`]. Temporary buffers, of which no handle is left, exist once for each
+//! instance. The first instance uses the recorded ones.
 
 use std::{
     sync::Arc,

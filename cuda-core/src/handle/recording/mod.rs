@@ -1,12 +1,12 @@
 //! Recordings: work that was recorded once and is submitted again and again.
 //!
-//! A stream of a recording takes work as every stream does, but gives it to a [`Recorder`](super::stream::Recorder) instead
-//! of a backend. Ending the recording gives a [`Recording`], which replays on a live stream: as one submission, if the
-//! backend has prepared its executable, or else node by node. A plan ([`planning`]) is a recording that never runs, and
-//! [`nodes`] describes the nodes of both. The folder uses `stream` and `device`.
+//! A stream of a recording takes work as every stream does, but gives it to a [`Recorder`](super::stream::Recorder)
+//! instead of a backend. Ending the recording gives a [`Recording`], which replays on a live stream: as one submission,
+//! if the backend has prepared its executable, or else node by node. A plan ([`planning`]) is a recording that never
+//! runs, and [`nodes`] describes the nodes of both. The folder uses `stream` and `device`.
 //!
-//! A replay goes from [`Recording`] to the `bindings`, which know the nodes that changed since they were recorded, and to
-//! an `instance`, which has an executable and the memory of its temporary buffers.
+//! A replay goes from [`Recording`] to the `bindings`, which know the nodes that changed since they were recorded, and
+//! to an `instance`, which has an executable and the memory of its temporary buffers.
 
 mod access_set;
 mod bindings;
@@ -18,6 +18,7 @@ mod rebase;
 #[allow(clippy::module_inception)]
 mod recording;
 mod repeat;
+mod slots;
 
 pub use instance::MAX_INSTANCES;
 pub use nodes::RecordedNode;

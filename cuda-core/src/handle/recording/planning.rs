@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Device {
-    /// Returns a stream of a new plan. Work that is submitted to it is recorded, and can only be
-    /// [looked at](Stream::end_plan). Memory that is allocated on it does not exist on the device.
+    /// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs;
+    /// [`end_plan`](Stream::end_plan) returns it. Memory that is allocated on the stream does not exist on the device.
     #[doc(hidden)]
     pub fn start_plan(&self) -> Stream {
         Stream::planning(self.clone(), Arc::new(Recorder::of_plan()))
@@ -27,11 +27,11 @@ impl Stream {
     /// Ends the plan of this stream and returns its nodes, in an order in which they can run.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a plan or if that has ended.
+    /// [`Error::Misuse`] if this is no stream of a plan, or if the plan has ended.
     #[doc(hidden)]
     pub fn end_plan(&self) -> Result<Vec<RecordedNode>> {
         let Some(recorder) = self.recorder().filter(|it| it.is_plan()) else {
-            let detail = "it belongs to no plan; end the stream that `start_plan` gave";
+            let detail = "the stream belongs to no plan; end the stream that `start_plan` returned";
             return Err(Error::Misuse { what: "the end of a plan".into(), detail: detail.into() });
         };
         let recorded = recorder.end()?;

@@ -15,8 +15,8 @@ use crate::{
     handle::{
         device::Device,
         stream::{
-            Allocation, CapturePool, Keep, Operand, RecordedMemory, Recorder, Stream, Turns,
-            UploadSource, trace,
+            CapturePool, Keep, Operand, RecordedMemory, Recorder, Stream, Turns, UploadSource,
+            trace,
         },
     },
     order::{
@@ -38,14 +38,14 @@ use crate::{
 /// It keeps the memory, the modules and the uploaded bytes that it names. A replay writes this memory again. It is
 /// ordered with every other use of the same memory, on every stream and through every handle.
 pub struct Recording {
-    device: Device,
+    pub(super) device: Device,
     /// In an order in which they can run.
     pub(super) nodes: Vec<Node>,
     /// The names of the kernels among the nodes.
     pub(super) kernels: FxHashMap<FunctionId, Name>,
-    accesses: Vec<Use>,
+    pub(super) accesses: Vec<Use>,
     /// Dropped before `kept`: executables name modules.
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     pub(super) kept: Arc<Kept>,
     /// Memory of the recording that no handle names.
     temporary: Vec<AllocId>,
@@ -54,10 +54,10 @@ pub struct Recording {
 }
 
 /// The parts that replays change.
-struct State {
-    bindings: Bindings,
+pub(super) struct State {
+    pub(super) bindings: Bindings,
     /// At least one.
-    instances: SmallVec<[Instance; 1]>,
+    pub(super) instances: SmallVec<[Instance; 1]>,
 }
 
 /// The resources of a recording that its replays retain. They do not hold the device.
@@ -77,12 +77,12 @@ struct Retained {
 impl Retain for Retained {}
 
 impl Device {
-    /// A stream of a new recording. Work that is submitted to it is recorded and does not run. Other streams of the same
-    /// recording come from [`lend_branch`](Stream::lend_branch).
+    /// Returns a stream of a new recording. Work that is submitted to the stream is recorded and does not run. Other
+    /// streams of the same recording come from [`lend_branch`](Stream::lend_branch).
     ///
-    /// Memory that is allocated on it is allocated at once, and not again by a replay. A wait for the device is
-    /// [`Error::NeedsHostData`]. Events of it order nothing outside the recording, and events of other streams order
-    /// nothing inside.
+    /// Memory that is allocated on the stream is allocated at once, and not again by a replay. A wait for the device is
+    /// [`Error::NeedsHostData`]. Events of the stream order nothing outside the recording, and events of other streams
+    /// order nothing inside it.
     ///
     /// # Errors
     /// An error of the backend.
@@ -91,7 +91,7 @@ impl Device {
         Ok(Stream::recording(self.lend_stream(0)?, Arc::new(Recorder::new(None))))
     }
 
-    /// Starts a recording as [`start_recording`](Self::start_recording) does, whose allocations come from a pool.
+    /// Starts a recording whose allocations come from a pool; otherwise as [`start_recording`](Self::start_recording).
     ///
     /// # Errors
     /// [`Error::Misuse`] if the pool is sealed, or an error of the backend.
@@ -107,11 +107,11 @@ impl Stream {
     /// Ends the recording of this stream, for all its streams.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a recording or if that has ended.
+    /// [`Error::Misuse`] if this is no stream of a recording, or if the recording has ended.
     #[doc(hidden)]
     pub fn end_recording(&self) -> Result<Recording> {
         let Some(recorder) = self.recorder().filter(|it| !it.is_plan()) else {
-            let detail = "it belongs to no recording; end the stream that `start_recording` gave";
+            let detail = "the stream belongs to no recording; end the stream that `start_recording` returned";
             return Err(Error::Misuse {
                 what: "the end of a recording".into(),
                 detail: detail.into(),
@@ -179,7 +179,8 @@ impl Recording {
         all.map(|(memory, (range, access))| Operand::new(memory, range, access)).collect()
     }
 
-    /// Returns the nodes that come directly before a node. All have smaller indices.
+    /// Returns the nodes that come directly before a node, or `None` if there is no such node. All have smaller
+    /// indices.
     pub fn after(&self, node: usize) -> Option<&[u32]> {
         self.nodes.get(node).map(|node| &node.after[..])
     }
@@ -194,11 +195,12 @@ impl Recording {
         self.nodes.iter().any(|it| matches!(it.work, Work::Repeat(_) | Work::Foreign(_)))
     }
 
-    /// Prepares the recording on its device, so that a replay is one submission. The first call starts this and returns at
-    /// once; the device takes up to milliseconds. On a device without graphs there is nothing to prepare.
+    /// Prepares the recording on its device, so that a replay is one submission. The first call starts this and returns
+    /// at once; the device takes up to milliseconds. On a device without graphs there is nothing to prepare.
     ///
     /// # Errors
-    /// The reply is the error of the device if it refuses the graph. Replays then submit node by node.
+    /// The reply is the error of the device if it refuses the graph. Replays then submit node by node, or fail if the
+    /// recording [needs an executable](Self::needs_executable).
     pub fn prepare(&self) -> Pending<()> {
         if !self.device.core().capabilities.graphs {
             return Pending::ready(Ok(()));
@@ -211,7 +213,7 @@ impl Recording {
         }
     }
 
-    /// Whether a replay is one submission: the recording is [prepared](Self::prepare).
+    /// Returns whether a replay is one submission, because the recording is [prepared](Self::prepare).
     pub fn is_prepared(&self) -> bool {
         let State { bindings, instances } = &mut *self.state.lock();
         instances[0].ready(bindings).is_some()
@@ -227,81 +229,17 @@ impl Recording {
         instance.executable(&self.device, &self.nodes, bindings, host)
     }
 
-    /// Declares that other memory may stand in the place of a recorded allocation in later replays.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if the recording does not use the memory, or if it is a variable of a module.
-    pub fn declare_slot(&self, recorded: &Arc<Allocation>) -> Result<()> {
-        let is_used = self.accesses.binary_search_by_key(&recorded.id(), |it| it.base).is_ok();
-        if recorded.is_variable() {
-            return Err(bad_slot("it is a variable of a module; use a buffer"));
-        }
-        if !is_used {
-            return Err(bad_slot(
-                "the graph does not use it; pass a buffer that an operation of the graph uses",
-            ));
-        }
-        self.state.lock().bindings.declare(&self.nodes, recorded.id());
-        Ok(())
-    }
-
-    /// Puts memory in the place of a recorded allocation, for later replays. It has the same size. `exclusive` says that
-    /// the caller owns the memory and shared it with no other handle.
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`]. [`Error::OutOfRange`] if the sizes differ. [`Error::Misuse`] if the graph uses the memory
-    /// elsewhere, if it is a variable of a module, or if the graph writes it and another handle may share it.
-    pub fn bind(
-        &self,
-        recorded: &Arc<Allocation>,
-        memory: &Arc<Allocation>,
-        exclusive: bool,
-    ) -> Result<()> {
-        self.device.check_same("a buffer", memory.device())?;
-        if memory.bytes() != recorded.bytes() {
-            let (here, there) = (memory.bytes(), recorded.bytes());
-            let detail = format!(
-                "it has {here} bytes, and the recorded buffer has {there}; both must have the same length"
-            );
-            return Err(Error::OutOfRange { what: "a buffer for a slot".into(), detail });
-        }
-        let State { bindings, instances } = &mut *self.state.lock();
-        let bound = bindings.bound(recorded.id());
-        if bound == memory.id() {
-            return Ok(());
-        }
-        if memory.is_variable() {
-            return Err(bad_slot("it is a variable of a module; use a buffer"));
-        }
-        if instances.iter().any(|it| it.accesses.find(memory.id()).is_some()) {
-            return Err(bad_slot("the graph uses the same buffer elsewhere; use another buffer"));
-        }
-        let written =
-            instances[0].accesses.find(bound).is_some_and(|it| it.0.access == Access::Write);
-        if written && !exclusive && !memory.takes_turns() {
-            return Err(bad_slot(
-                "the graph writes it, so it must not be shared yet; pass the `DeviceBuffer` itself",
-            ));
-        }
-        memory.take_turns();
-        instances
-            .iter_mut()
-            .for_each(|it| it.accesses.replace(bound, RecordedMemory::new(memory.clone())));
-        bindings.replace(&self.nodes, recorded.id(), memory.id());
-        Ok(())
-    }
-
     /// Submits all nodes to `stream`, after all earlier uses of the same memory. Every later use of that memory comes
     /// after the whole replay.
     ///
-    /// A [prepared](Self::prepare) recording is one submission. Otherwise there are as many submissions as nodes, so it takes
-    /// the time of that many launches, and other submissions to the same memory wait for that long.
+    /// A [prepared](Self::prepare) recording is one submission. Otherwise there are as many submissions as nodes, so it
+    /// takes the time of that many launches, and other submissions to the same memory wait for that long.
     ///
     /// # Errors
     /// [`Error::Busy`] if the stream has as much in flight as its device allows; nothing is submitted then.
     /// [`Error::WrongDevice`], [`Error::Misuse`] on a stream of a recording, or an error of the device. If a node of a
-    /// recording that is not prepared is refused, the nodes before it still run. [`Error::Misuse`] if a recording that
-    /// [needs](Self::needs_executable) it is not prepared.
+    /// recording that is not prepared is refused, the nodes before it still run. [`Error::Misuse`] if the recording
+    /// [needs an executable](Self::needs_executable) and is not prepared.
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
         match self.launch_prepared(stream)? {
             Some(ticket) => Ok(ticket),
@@ -309,7 +247,8 @@ impl Recording {
         }
     }
 
-    /// As [`replay`](Self::replay), if that is one submission. Otherwise submits nothing and returns `None`.
+    /// Replays the recording as [`replay`](Self::replay) does, if that is one submission. Otherwise submits nothing and
+    /// returns `None`.
     ///
     /// # Errors
     /// As [`replay`](Self::replay).
@@ -495,11 +434,6 @@ fn submit_node(
     let keep = upload.map(|it| Keep { until: Until::Accepted, resource: it.lease.clone() });
     let blocks = upload.map_or(&[][..], |it| std::slice::from_ref(&it.block));
     stream.submit_ordered(marks, work, &operands, &[], keep, blocks)
-}
-
-#[cold]
-fn bad_slot(detail: &str) -> Error {
-    Error::Misuse { what: "a buffer for a slot of a graph".into(), detail: detail.into() }
 }
 
 impl std::fmt::Debug for Recording {

@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Stream {
-    /// A stream of a new recording, for the body of a loop in the recording of this stream. It is a plan if this is one.
+    /// Returns a stream of a new recording, for the body of a loop in the recording of this stream. If this is a stream
+    /// of a plan, the new recording is a plan too.
     ///
     /// # Errors
     /// An error of the backend.
@@ -24,17 +25,20 @@ impl Stream {
         }
     }
 
-    /// Records a loop: the work of `body` is repeated while `condition` is not 0, which the device reads before each pass.
+    /// Records a loop, which repeats the work of `body` while `condition` is not 0. The device reads the condition
+    /// before each pass.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a recording. [`Error::Unsupported`] if the device has no loops, or if the
-    /// body uploads from a host slot. [`Error::OutOfRange`] beyond the limits of a recording.
+    /// [`Error::Misuse`] if this is no stream of a recording. [`Error::Unsupported`] if the device has no loops, or if
+    /// the body uploads from a host slot. [`Error::OutOfRange`] beyond the limits of a recording.
     #[doc(hidden)]
     pub fn record_repeat(&self, condition: &ScalarMemory<u32>, body: &Recording) -> Result<Ticket> {
         let device = self.device();
         let unsupported = |what| Err(Error::unsupported(what, &device.info().address));
         if !self.is_recording() {
-            let detail = "it is recorded on a stream of a recording only".into();
+            let detail =
+                "the stream belongs to no recording; record the loop on a stream of a recording"
+                    .into();
             return Err(Error::Misuse { what: "a loop".into(), detail });
         }
         if !device.core().capabilities.loops {

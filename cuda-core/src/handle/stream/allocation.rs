@@ -31,8 +31,8 @@ pub struct Allocation {
     this: Weak<Self>,
 }
 
-/// Counts the owners of an allocation that belong to recordings. Both numbers only grow, so two equal readings mean that
-/// nothing changed in between.
+/// Counts the owners of an allocation that belong to recordings. Both numbers only grow, so two equal readings mean
+/// that nothing changed in between.
 #[derive(Default)]
 pub(super) struct RecordingOwners {
     added: AtomicU64,

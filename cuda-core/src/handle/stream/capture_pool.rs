@@ -14,11 +14,12 @@ use crate::{
 /// The maximum number of idle allocations that a pool holds.
 const MAX_IDLE: usize = 4096;
 
-/// Memory for the temporary buffers of captures. A buffer is temporary if no handle of it is left when the capture ends.
+/// Memory for the temporary buffers of captures. A buffer is temporary if no handle of it is left when the capture
+/// ends.
 ///
-/// Graphs that were captured with one pool use the same memory for their temporary buffers, so they need it once. Their
-/// launches are ordered, as all uses of the same memory are. A sealed pool takes part in no capture and gives out no
-/// memory, so a program can make sure that it allocates nothing later.
+/// Graphs that were captured with one pool share the memory of their temporary buffers. Their launches are ordered, as
+/// all uses of the same memory are. Captures with a sealed pool fail, and so do allocations in them. So a program can
+/// ensure that it allocates nothing later.
 #[derive(Default)]
 pub struct CapturePool {
     idle: Mutex<Vec<Arc<Allocation>>>,

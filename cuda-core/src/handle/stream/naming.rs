@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{recorder::Recorder, stream::Stream};
 
 impl Stream {
-    /// Names the work that this recording takes until the guard is dropped, inside the names that it has already. Returns
-    /// `None` for a live stream, whose work has no names.
+    /// Names the work that this recording takes until the guard is dropped, inside the names that it has already.
+    /// Returns `None` for a live stream, whose work has no names.
     #[doc(hidden)]
     pub fn name_recorded(&self, name: &str) -> Option<RecordedName> {
         let recorder = self.recorder()?.clone();

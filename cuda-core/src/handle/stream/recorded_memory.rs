@@ -14,7 +14,7 @@ impl RecordedMemory {
         Self(memory)
     }
 
-    /// Whether recordings are the only owners. While they are, no handle can come into being. May return false if another
+    /// Whether recordings are the only owners. While they are, no handle can be created. May return false if another
     /// recording is made or dropped meanwhile.
     pub(crate) fn has_no_handle(&self) -> bool {
         let before = self.0.owners.counts();

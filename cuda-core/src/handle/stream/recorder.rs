@@ -85,7 +85,7 @@ pub(crate) trait UploadSlot: Send + Sync {
 }
 
 impl Recorder {
-    /// `pool` has the memory that is allocated on streams of the recording.
+    /// Creates a recorder. The allocations of its recording come from `pool`, if there is one.
     pub(crate) fn new(pool: Option<Arc<CapturePool>>) -> Self {
         let work = RecordedWork { pool, ..RecordedWork::default() };
         Self { work: Mutex::new(Some(work)), is_plan: false }

@@ -214,11 +214,13 @@ impl Stream {
 
     /// Runs foreign code that enqueues on the raw stream, and counts its commands as one submission.
     ///
-    /// In a recording, `submit` runs once, with a raw stream that is being captured. Its commands run in every replay, after
-    /// the earlier work of the branch and before the later work. Such a recording has to be prepared before a replay.
+    /// In a recording, `submit` runs once, with a raw stream that is being captured. Its commands run in every replay,
+    /// after the earlier work of the branch and before the later work. A recording with foreign work has to be prepared
+    /// before a replay.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the device is no GPU of this process, or the error of `submit`.
+    /// [`Error::Unsupported`] if the device is no GPU of this process, or the error of `submit`. In a recording,
+    /// [`Error::Misuse`] if a command cannot be captured.
     ///
     /// # Safety
     /// - Device memory of this library that the enqueued commands access is used by no unordered work on another

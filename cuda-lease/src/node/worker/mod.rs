@@ -4,8 +4,8 @@
 //! data in both directions. *Jobs* carries stateless submits in and their replies out (`jobs`). The worker uses `wire`
 //! and `cuda_core`, and no network.
 //!
-//! `graphs` keeps the graphs of the session. A command goes through `engine`, which holds it until its bytes and its predecessors are there and then submits it to
-//! the backend. `reports` turns notices of the backend into events.
+//! `graphs` keeps the graphs of the session. A command goes through `engine`, which holds it until its bytes and its
+//! predecessors are there and then submits it to the backend. `reports` turns notices of the backend into events.
 //!
 //! # Rules of the unsafe code
 //! A client is not trusted to keep the rules of `Backend`: it may order its own work wrongly, and its kernels may write

@@ -112,8 +112,8 @@ fn unknown_memory_and_unknown_graphs_are_errors() {
     });
 }
 
-/// A client creates graphs without end, of the smallest and of the largest sizes, and announces content that it does not
-/// send.
+/// A client creates graphs without end, of the smallest and of the largest sizes, and announces content that it does
+/// not send.
 #[test]
 fn graphs_without_end_occupy_bounded_memory() {
     attack(async |server| {

@@ -92,7 +92,8 @@ impl Session {
         session
     }
 
-    /// Loses the connection and resumes the session on another one. Sends all frames again, as if none had been acknowledged.
+    /// Loses the connection and resumes the session on another one. Sends all frames again, as if none had been
+    /// acknowledged.
     pub async fn reconnect(&mut self, address: &str) {
         self.client.connection.close(0u32.into(), b"");
         self.client = RawClient::connect(address).await;
@@ -196,7 +197,8 @@ impl Session {
         }
     }
 
-    /// Reads words of a buffer, at most 4096. Returns the errors of the read and of the submissions since the last read.
+    /// Reads words of a buffer, at most 4096. Returns the errors of the read and of the submissions since the last
+    /// read.
     pub async fn read(&mut self, alloc: u64, words: usize) -> Result<Vec<u32>, Failures> {
         let bytes = 4 * words as u64;
         let from = region(alloc, 0);

@@ -1,9 +1,9 @@
 //! A simulated driver, for tests of the backend on machines without a GPU.
 //!
 //! It has streams, events, waits, captures, graphs of fills and memory addresses, but no memory and no kernels. A fill
-//! stands for a kernel: its value names a gate, and it runs when a test [opens](open) the gate. Captures follow the manual: a query of
-//! a captured stream ends the capture, and what is enqueued there does not run. Every function that is not listed in
-//! [`api`] is refused.
+//! stands for a kernel: its value names a gate, and it runs when a test [opens](open) the gate. Captures follow the
+//! manual: a query of a captured stream ends the capture, and what is enqueued there does not run. Every function that
+//! is not listed in [`api`] is refused.
 
 #![allow(clippy::expect_used)]
 

@@ -1,7 +1,7 @@
 //! Creates, drops and launches graphs.
 //!
-//! A graph reaches the backend when its content, its modules and its memory are there. A launch is held until the backend
-//! has prepared the graph, as a launch of a kernel is held until its module is there.
+//! A graph reaches the backend when its content is complete and its modules and memory exist. A launch is held until
+//! the backend has prepared the graph, as a launch of a kernel is held until its module is loaded.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -52,10 +52,10 @@ impl Engine {
         self.answer_graph_queries(state);
     }
 
-    /// The content of a graph is there.
+    /// Prepares a graph whose content is complete.
     ///
     /// # Errors
-    /// It is malformed.
+    /// The content is malformed.
     fn prepare_graph(
         &self,
         state: &mut State,
@@ -117,7 +117,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Passes the graphs on whose modules and memory are there. Returns whether there were any.
+    /// Creates the graphs whose modules and memory exist now. Returns whether there were any.
     pub(super) fn create_due_graphs(&self, state: &mut State) -> bool {
         let State { graphs, modules, objects, .. } = state;
         let is_due = |it: &Prepared| {
@@ -139,7 +139,7 @@ impl Engine {
         has_created
     }
 
-    /// Asks the backend for the end of the preparation, which advances launches that are held.
+    /// Requests the end of the preparation from the backend. The end advances launches that are held.
     fn await_ready(&self, graph: GraphId, ready: &Arc<Ready>) {
         let (reports, ended) = (self.reports.clone(), ready.clone());
         let answer = Answer::new(move |_| ended.end(|| reports.after_progress()));
@@ -218,7 +218,7 @@ impl Engine {
         self.skip(state, ticket, uses.as_deref().unwrap_or_default(), error);
     }
 
-    /// Notes the changes of a launch.
+    /// Records the changes of a launch.
     ///
     /// # Errors
     /// They were refused.

@@ -1,8 +1,8 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
-//! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies` cuts
-//! copies in pieces, `graphs` creates and launches graphs, and `work` passes everything to the backend. `queries` answers queries of the client. `state` and
-//! `objects` are the data.
+//! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies`
+//! cuts copies in pieces, `graphs` creates and launches graphs, and `work` passes everything to the backend. `queries`
+//! answers queries of the client. `state` and `objects` are the data.
 
 mod copies;
 #[cfg(test)]

@@ -96,8 +96,8 @@ impl Objects {
         self.poison.check(&uses_of(work), work.overwrites())
     }
 
-    /// Returns the error for a graph with a node that reads lost contents. A node that overwrites them ends the loss for
-    /// the nodes behind it.
+    /// Returns the error for a graph with a node that reads lost contents. A node that overwrites them ends the loss
+    /// for the nodes behind it.
     pub(super) fn check_nodes(&self, nodes: &[NodeAccess]) -> Option<Error> {
         if self.poison.is_empty() {
             return None;

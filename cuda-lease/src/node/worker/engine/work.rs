@@ -49,8 +49,8 @@ impl Engine {
         let submission = Submission { ticket: Ticket { number, ..ticket }, after: &after, work };
         // SAFETY: the blocks in `host` are staging memory of this submission alone, or memory of the graph that it
         // launches. `reports` keeps them until the backend has reported it complete. The rules about device memory
-        // concern only the memory of this lease (see the rules of the module). Streams and modules are retired under the
-        // lock that is held.
+        // concern only the memory of this lease (see the rules of the module). Streams and modules are retired under
+        // the lock that is held.
         match unsafe { self.backend.submit(&submission, host) } {
             Ok(()) => {
                 if is_last && let Some(time) = state.sampler.submitted() {

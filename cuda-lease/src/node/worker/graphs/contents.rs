@@ -11,10 +11,10 @@ use crate::{
     wire::TransferId,
 };
 
-/// The maximum number of contents that a session has on their way.
+/// The maximum number of contents that a session collects at a time.
 const CONTENT_COUNT: usize = 16 << 10;
 
-/// The contents that are on their way, and those of launches that are held.
+/// The incomplete contents, and those of launches that are held.
 #[derive(Default)]
 pub(in crate::node::worker) struct Contents(FxHashMap<TransferId, Content>);
 
@@ -39,7 +39,7 @@ impl Contents {
     /// Announces content. If the quota has no space for it, it is discarded.
     ///
     /// # Errors
-    /// The id is in use, or too many contents are on their way.
+    /// The id is in use, or the session has too many contents.
     pub(in crate::node::worker) fn announce(
         &mut self,
         transfer: TransferId,

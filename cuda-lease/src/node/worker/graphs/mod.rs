@@ -1,13 +1,14 @@
-//! The graphs of a session: content on its way, graphs that wait for their memory, and graphs of the backend.
+//! The graphs of a session: incomplete content, graphs that wait for their memory, and graphs of the backend.
 //!
-//! `contents` collects the bytes of graph commands that travel on the bulk lane. `work` turns decoded nodes into work of
-//! the backend, with one host block for the bytes of their uploads. `record` keeps the accesses of the nodes, and
+//! `contents` collects the bytes of graph commands that travel on the bulk lane. `work` turns decoded nodes into work
+//! of the backend, with one host block for the bytes of their uploads. `record` keeps the accesses of the nodes, and
 //! `table` the state of each graph. The folder uses `wire`, `cuda_core` and the quota. The engine creates and launches
 //! the graphs.
 //!
 //! # Limits
-//! A session has at most [`GRAPH_LIMIT`] graphs. Their nodes, the bytes of their uploads and the content on its way are
-//! charged to one quota of [`GRAPH_MEMORY`] bytes of host memory. A graph beyond it is refused, and the session goes on.
+//! A session has at most [`GRAPH_LIMIT`] graphs. Their nodes, the bytes of their uploads and the incomplete content are
+//! charged to one quota of [`GRAPH_MEMORY`] bytes of host memory. A graph beyond it is refused, and the session goes
+//! on.
 
 mod contents;
 mod record;

@@ -18,7 +18,8 @@ pub(in crate::node::worker) struct Record {
     /// One operand for each allocation, with its strongest access.
     uses: Arc<[Use]>,
     kept: Arc<Kept>,
-    /// Changes that the backend has not taken. A launch that is refused has no effect, but its changes hold for later ones.
+    /// Changes that the backend has not taken. A launch that is refused has no effect, but its changes hold for later
+    /// ones.
     untaken: BTreeMap<u32, Work<'static>>,
 }
 
@@ -28,12 +29,12 @@ pub(in crate::node::worker) struct NodeAccess {
     pub(in crate::node::worker) overwrites: bool,
 }
 
-/// The host memory of a graph, with its charge. Every launch in flight keeps it as it was at that launch.
+/// The host memory of a graph, with its charge. A launch in flight keeps the host memory of its own submission.
 #[derive(Clone)]
 pub(in crate::node::worker) struct Kept {
-    /// That of the nodes as they were created.
+    /// The host memory of the nodes as they were created.
     _created: Arc<Memory>,
-    /// That of each node that was changed.
+    /// The host memory of each node that was changed.
     changed: FxHashMap<u32, Arc<Memory>>,
 }
 
@@ -51,7 +52,7 @@ impl NodeAccess {
 
 impl Record {
     pub(super) fn new(nodes: Vec<NodeAccess>, created: Memory) -> Self {
-        let uses = hull(nodes.iter().flat_map(|it| &it.uses)).into();
+        let uses = merged_uses(nodes.iter().flat_map(|it| &it.uses)).into();
         let kept = Kept { _created: Arc::new(created), changed: FxHashMap::default() };
         Self { nodes, uses, kept: Arc::new(kept), untaken: BTreeMap::new() }
     }
@@ -80,7 +81,7 @@ impl Record {
                 self.untaken.insert(node, work);
             }
         }
-        self.uses = hull(self.nodes.iter().flat_map(|it| &it.uses)).into();
+        self.uses = merged_uses(self.nodes.iter().flat_map(|it| &it.uses)).into();
     }
 
     /// The changes that the backend has not taken, and the blocks of their uploads.
@@ -93,14 +94,14 @@ impl Record {
         (self.untaken.iter().map(change).collect(), self.untaken.keys().filter_map(block).collect())
     }
 
-    /// The backend has taken a launch with all changes.
+    /// Records that the backend has taken a launch with all changes.
     pub(in crate::node::worker) fn taken(&mut self) {
         self.untaken.clear();
     }
 }
 
 /// Merges operands to one for each allocation, with its strongest access.
-pub(super) fn hull<'a>(uses: impl Iterator<Item = &'a Use>) -> Vec<Use> {
+pub(super) fn merged_uses<'a>(uses: impl Iterator<Item = &'a Use>) -> Vec<Use> {
     let mut all = FxHashMap::<AllocId, Use>::default();
     for used in uses {
         let known = all.entry(used.base).or_insert_with(|| used.clone());
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hull_has_one_operand_for_each_allocation_with_the_strongest_access() {
+    fn merged_uses_have_one_operand_for_each_allocation_with_the_strongest_access() {
         let used = |id, range, access| Use { base: AllocId(id), range, access };
         let uses = [
             used(7, 8..16, Access::Read),
@@ -129,6 +130,6 @@ mod tests {
             used(7, 16..20, Access::Read),
         ];
         let expected = [used(3, 0..4, Access::Read), used(7, 8..40, Access::Write)];
-        assert_eq!(hull(uses.iter()), expected);
+        assert_eq!(merged_uses(uses.iter()), expected);
     }
 }

@@ -28,13 +28,13 @@ pub(in crate::node::worker) struct Graphs {
 }
 
 enum State {
-    /// Its content is on its way, with a transfer or with the command.
+    /// Its content is incomplete, and comes with a transfer or with the command.
     Arriving(Option<TransferId>),
     /// It waits for its memory and its modules.
     Waiting(Box<Prepared>),
     /// The backend has it.
     Created { record: Box<Record>, ready: Arc<Ready> },
-    /// It was refused, or its changes were. The backend may have it.
+    /// The graph, or a change of it, was refused. The backend may have it.
     Refused { error: Error, record: Option<Box<Record>>, is_created: bool },
 }
 
@@ -55,7 +55,7 @@ pub(in crate::node::worker) enum Answerable {
 }
 
 impl Ready {
-    /// The preparation has ended.
+    /// Ends the preparation. Calls `advance` if the engine acts on the end.
     pub(in crate::node::worker) fn end(&self, advance: impl FnOnce()) {
         self.has_ended.store(true, Ordering::SeqCst);
         if self.is_awaited.load(Ordering::SeqCst) {
@@ -63,7 +63,8 @@ impl Ready {
         }
     }
 
-    /// From now on the end advances the engine. A caller that launches afterwards sees an end that came before.
+    /// Makes the end of the preparation advance the engine. A launch after this call sees an end that came before the
+    /// call.
     pub(in crate::node::worker) fn wait(&self) {
         self.is_awaited.store(true, Ordering::SeqCst);
     }
@@ -106,7 +107,7 @@ impl Graphs {
         self.states.get(&id).is_some_and(expected)
     }
 
-    /// The nodes of a graph are there, or it is refused.
+    /// Stores the nodes of a graph, or the error if it was refused.
     pub(in crate::node::worker) fn prepared(
         &mut self,
         id: GraphId,
@@ -126,7 +127,7 @@ impl Graphs {
         !self.waiting.is_empty()
     }
 
-    /// Takes the graphs that `is_due` says the backend can create.
+    /// Takes the graphs that the backend can create, according to `is_due`.
     pub(in crate::node::worker) fn take_due(
         &mut self,
         is_due: impl Fn(&Prepared) -> bool,
@@ -141,7 +142,7 @@ impl Graphs {
                 self.states.insert(*id, State::Waiting(prepared));
                 true
             }
-            // It was dropped, and perhaps created again.
+            // The graph was dropped, and perhaps created again.
             other => {
                 self.states.extend(other.map(|it| (*id, it)));
                 false
@@ -150,7 +151,7 @@ impl Graphs {
         due
     }
 
-    /// The backend has taken a graph.
+    /// Records that the backend has taken a graph. Returns the state of its preparation.
     pub(in crate::node::worker) fn created(&mut self, id: GraphId, record: Record) -> Arc<Ready> {
         let ready = Arc::<Ready>::default();
         let state = State::Created { record: Box::new(record), ready: ready.clone() };
@@ -158,7 +159,7 @@ impl Graphs {
         ready
     }
 
-    /// A graph was refused. Later launches fail with the same error.
+    /// Records that a graph was refused. Later launches fail with the same error.
     pub(in crate::node::worker) fn refuse(
         &mut self,
         id: GraphId,
@@ -169,7 +170,8 @@ impl Graphs {
         self.states.insert(id, State::Refused { error, record, is_created: false });
     }
 
-    /// The changes of a launch were refused. The backend keeps the graph, and no launch may use it any more.
+    /// Fails a graph, because the changes of a launch were refused. The backend keeps the graph, and later launches
+    /// fail with the same error.
     pub(in crate::node::worker) fn fail(&mut self, id: GraphId, error: Error) {
         match self.states.remove(&id) {
             Some(State::Created { record, .. }) => {
@@ -218,7 +220,7 @@ impl Graphs {
         self.queries.len()
     }
 
-    /// Remembers a query.
+    /// Stores a query until it can be answered.
     pub(in crate::node::worker) fn ask(&mut self, graph: GraphId, query: u64) {
         self.queries.push((graph, query));
     }

@@ -12,20 +12,20 @@ use cuda_core::{
 
 use super::{
     GRAPH_LIMIT, GRAPH_MEMORY,
-    record::{Memory, NodeAccess, Record, hull},
+    record::{Memory, NodeAccess, Record, merged_uses},
 };
 use crate::{
     node::worker::quota::{Charge, Quota},
     wire::{Change, Node, NodeWork, Step},
 };
 
-/// The least bytes that a graph is charged. This limits the number of graphs.
+/// The smallest charge of a graph, in bytes. This limits the number of graphs.
 const GRAPH_BYTES: u64 = GRAPH_MEMORY / GRAPH_LIMIT as u64;
 
-/// The bytes that a node is charged, besides those of its parameters, operands and uploads.
+/// The charge of a node in bytes, besides those of its parameters, operands and uploads.
 const NODE_BYTES: u64 = 1024;
 
-/// The bytes that an operand is charged.
+/// The charge of an operand, in bytes.
 const OPERAND_BYTES: u64 = 128;
 
 /// A graph that the backend can create.
@@ -65,10 +65,10 @@ pub(in crate::node::worker) fn prepare(
     Ok(Prepared { graph: Arc::new(graph), record, modules })
 }
 
-/// Turns the changes of a launch into work, and notes them in the record.
+/// Turns the changes of a launch into work, and adds them to the record.
 ///
 /// # Errors
-/// A change names no node, the quota has no space, or the host has no memory. Nothing is noted then.
+/// A change names no node, the quota has no space, or the host has no memory. The record does not change then.
 pub(in crate::node::worker) fn change(
     record: &mut Record,
     graph: GraphId,
@@ -186,7 +186,7 @@ impl Builder {
                 let body = self.graph(body);
                 let uses: Vec<_> =
                     body.nodes.iter().flat_map(|it| NodeAccess::of(&it.work).uses).collect();
-                let (body, uses) = (Arc::new(body), hull(uses.iter()).into());
+                let (body, uses) = (Arc::new(body), merged_uses(uses.iter()).into());
                 Work::Repeat(Repeat { condition: *condition, body, uses })
             }
         };

@@ -1,0 +1,81 @@
+//! Memory slots: other memory in the place of an allocation that was recorded.
+
+use std::sync::Arc;
+
+use super::recording::{Recording, State};
+use crate::{
+    handle::stream::{Allocation, RecordedMemory},
+    protocol::{Access, Error, Result},
+};
+
+impl Recording {
+    /// Declares that other memory may stand in the place of a recorded allocation in later replays.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the recording does not use the memory, or if it is a variable of a module.
+    pub fn declare_slot(&self, recorded: &Arc<Allocation>) -> Result<()> {
+        let is_used = self.accesses.binary_search_by_key(&recorded.id(), |it| it.base).is_ok();
+        if recorded.is_variable() {
+            return Err(bad_slot("it is a variable of a module; use a buffer"));
+        }
+        if !is_used {
+            return Err(bad_slot(
+                "the graph does not use it; pass a buffer that an operation of the graph uses",
+            ));
+        }
+        self.state.lock().bindings.declare(&self.nodes, recorded.id());
+        Ok(())
+    }
+
+    /// Puts memory in the place of a recorded allocation, for later replays. It has the same size. `exclusive` says
+    /// that the caller owns the memory and shared it with no other handle.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if the memory is of another device. [`Error::OutOfRange`] if the sizes differ.
+    /// [`Error::Misuse`] if the graph uses the memory elsewhere, if it is a variable of a module, or if the graph
+    /// writes it and another handle may share it.
+    pub fn bind(
+        &self,
+        recorded: &Arc<Allocation>,
+        memory: &Arc<Allocation>,
+        exclusive: bool,
+    ) -> Result<()> {
+        self.device.check_same("a buffer", memory.device())?;
+        if memory.bytes() != recorded.bytes() {
+            let (here, there) = (memory.bytes(), recorded.bytes());
+            let detail = format!(
+                "it has {here} bytes, and the recorded buffer has {there}; both must have the same length"
+            );
+            return Err(Error::OutOfRange { what: "a buffer for a slot".into(), detail });
+        }
+        let State { bindings, instances } = &mut *self.state.lock();
+        let bound = bindings.bound(recorded.id());
+        if bound == memory.id() {
+            return Ok(());
+        }
+        if memory.is_variable() {
+            return Err(bad_slot("it is a variable of a module; use a buffer"));
+        }
+        if instances.iter().any(|it| it.accesses.find(memory.id()).is_some()) {
+            return Err(bad_slot("the graph uses the same buffer elsewhere; use another buffer"));
+        }
+        let written =
+            instances[0].accesses.find(bound).is_some_and(|it| it.0.access == Access::Write);
+        if written && !exclusive && !memory.takes_turns() {
+            return Err(bad_slot(
+                "the graph writes it, so it must not be shared yet; pass the `DeviceBuffer` itself",
+            ));
+        }
+        memory.take_turns();
+        instances
+            .iter_mut()
+            .for_each(|it| it.accesses.replace(bound, RecordedMemory::new(memory.clone())));
+        bindings.replace(&self.nodes, recorded.id(), memory.id());
+        Ok(())
+    }
+}
+
+#[cold]
+fn bad_slot(detail: &str) -> Error {
+    Error::Misuse { what: "a buffer for a slot of a graph".into(), detail: detail.into() }
+}
