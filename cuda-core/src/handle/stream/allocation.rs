@@ -26,6 +26,9 @@ pub struct Allocation {
     pub(super) accesses: Accesses,
     /// Whether submissions that use it take turns: see `turns`.
     takes_turns: AtomicBool,
+    /// Whether it was marked while a handle had it exclusively: then graphs may write it, because every shared use of it
+    /// found the mark.
+    graphs_may_write: AtomicBool,
     pub(super) turn: Mutex<()>,
     pub(super) owners: RecordingOwners,
     this: Weak<Self>,
@@ -109,6 +112,7 @@ impl Allocation {
             source,
             accesses,
             takes_turns,
+            graphs_may_write: AtomicBool::new(false),
             turn,
             owners: RecordingOwners::default(),
             this: this.clone(),
@@ -147,6 +151,18 @@ impl Allocation {
     /// Marks the allocation: submissions that use it take turns from now on. The caller holds a handle.
     pub(crate) fn take_turns(&self) {
         self.takes_turns.store(true, Ordering::Relaxed);
+    }
+
+    /// As [`take_turns`](Self::take_turns), by a caller that holds the memory exclusively. Graphs may write it from now on,
+    /// also while handles share it.
+    pub(crate) fn let_graphs_write(&self) {
+        self.take_turns();
+        self.graphs_may_write.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether graphs may write it while handles share it. Relaxed, as [`takes_turns`](Self::takes_turns).
+    pub(crate) fn graphs_may_write(&self) -> bool {
+        self.graphs_may_write.load(Ordering::Relaxed)
     }
 
     /// Whether this is a variable of a module.

@@ -13,8 +13,8 @@ use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
     protocol::{
-        AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name, Repeat,
-        Result, StreamId, Ticket, Work,
+        Access, AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name,
+        Repeat, Result, StreamId, Ticket, Work,
     },
     runtime::Found,
     sync::Mutex,
@@ -234,7 +234,13 @@ impl RecordedWork {
         self.check_room(host_bytes)?;
         let number = self.plan.append(stream, work.clone().into_owned(), in_order)?;
         self.host_bytes += host_bytes;
-        memory.iter().for_each(|allocation| allocation.take_turns());
+        for operand in operands {
+            match operand.access {
+                // The recorded operation holds the handle exclusively.
+                Access::Write => operand.allocation.let_graphs_write(),
+                Access::Read => operand.allocation.take_turns(),
+            }
+        }
         self.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
         Ok(number)
     }
