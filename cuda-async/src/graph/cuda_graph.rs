@@ -195,19 +195,23 @@ impl<T: Send + Sync> Submit for LaunchGraph<T> {
     ) -> Poll<Result<Arc<T>>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let recording = &self.graph.recording;
-        if cx.enqueue(|stream| recording.launch_prepared(stream))?.is_none() {
+        while cx.enqueue(|stream| recording.launch_prepared(stream))?.is_none() {
             let pending = self.pending.get_or_insert_with(|| recording.prepare());
-            match pending.poll(task) {
-                Poll::Ready(ended) => prepared(recording, ended)?,
-                // No step may wait. The nodes are submitted one by one.
-                Poll::Pending if cx.mode() == RunMode::Detached => {}
+            let can_wait = match pending.poll(task) {
+                Poll::Ready(ended) => prepared(recording, ended).map(|()| true)?,
+                // No step may wait.
+                Poll::Pending if cx.mode() == RunMode::Detached => false,
                 Poll::Pending => {
                     cx.wait_by_wakers("launch", task)?;
                     return Poll::Pending;
                 }
-            }
+            };
             self.pending = None;
-            cx.enqueue(|stream| recording.replay(stream))?;
+            // A slot inside a loop may have changed meanwhile, so the graph is prepared again.
+            if !can_wait || !recording.needs_executable() {
+                cx.enqueue(|stream| recording.replay(stream))?;
+                break;
+            }
         }
         self.graph.is_launched.store(true, Ordering::Release);
         Poll::Ready(Ok(self.graph.output.clone()))

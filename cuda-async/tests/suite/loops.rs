@@ -202,6 +202,23 @@ fn loop_that_gives_other_memory_back_is_an_error(device: &Device) {
     assert_eq!(h2d([1u32]).then(to_host).sync_on(&stream).unwrap(), [1]);
 }
 
+#[test]
+fn loops_that_nest_too_deeply_are_an_error() {
+    for device in own_devices() {
+        let stream = device.new_stream().unwrap();
+        let go = condition(0, &stream);
+        let mut op = value(()).boxed();
+        for _ in 0..9 {
+            let (go, inner) = (go.clone(), std::sync::Mutex::new(Some(op)));
+            op = repeat_while(&go, (), move |()| inner.lock().unwrap().take().unwrap()).boxed();
+        }
+        let recorded = op.graph_on(&stream).map(drop);
+        let error = recorded.unwrap_err();
+        let unsupported = matches!(error, Error::Unsupported { .. });
+        assert!(unsupported || error.to_string().contains("8 is the limit"), "{error}");
+    }
+}
+
 /// Slots inside a loop change it: the graph is built again.
 #[test]
 fn slots_inside_loops_are_replaced() {

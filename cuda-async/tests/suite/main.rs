@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod aliasing;
 mod auto_traits;
 mod cancellation;
 mod captures;

@@ -106,10 +106,15 @@ impl CudaBackend {
         Ok(any)
     }
 
-    /// Forgets the windows with launches of a module, which is to be unloaded.
+    /// Forgets the windows with launches of a module, which is to be unloaded. Passes held work to the driver first: no
+    /// launch of the module is held, because all of them are complete, but other work may be.
     pub(super) fn forget_windows_of(&self, module: ModuleId) {
-        // No launch of the module is held, because all of them are complete.
-        self.streams.all().iter().for_each(|it| it.window().forget_module(module));
+        let bound = self.primary.bind();
+        for stream in self.streams.all() {
+            let Ok(bound) = &bound else { continue };
+            // An error can only mean that the device is lost.
+            _ = self.flushed(&stream, bound, |window| window.forget_module(module));
+        }
     }
 
     /// Allocates in the order of a stream.

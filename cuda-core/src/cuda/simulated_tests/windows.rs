@@ -1,6 +1,7 @@
 //! The graph cache on the simulated driver: windows that repeat become graphs, and every wait for held work ends.
 
 use super::*;
+use crate::protocol::{FunctionId, Launch, LaunchConfig, ModuleId};
 
 /// A stream whose fills run at once, in windows.
 struct Windows<'a> {
@@ -290,4 +291,35 @@ fn parts_grow_until_a_caller_waits() {
     }
     let sizes = gpu.backend.graph_cache().built;
     assert_eq!(sizes, 5, "other parts were built too");
+}
+
+/// Another thread may unload a module while the stream holds other work.
+#[test]
+fn unloading_a_module_keeps_held_work() {
+    let gpu = Gpu::open();
+    let mut windows = Windows::new(&gpu);
+    windows.learn(4);
+    // The stream learns a launch of the module. The module is unknown, so the driver never gets the launch.
+    let module = ModuleId(77);
+    let work = Work::Launch(Launch {
+        function: FunctionId { module, entry: 0 },
+        config: LaunchConfig::new(1, 1),
+        params: Vec::new().into(),
+        relocations: Vec::new().into(),
+        variables: Vec::new().into(),
+    });
+    let ticket = windows.stream.next();
+    let submission = Submission { ticket, after: &[], work: &work };
+    // SAFETY: no memory is used.
+    unsafe { gpu.backend.submit_deferrable(&submission, &[]) }.unwrap_err();
+    windows.flush();
+    windows.fill();
+    assert!(driver::log(windows.raw).len() < windows.submitted.len(), "it is not held");
+    // SAFETY: no launch of the module is in flight.
+    _ = unsafe { gpu.backend.control(Control::UnloadModule { id: module }) };
+    windows.fill();
+    windows.flush();
+    windows.check();
+    windows.learn(4);
+    windows.check();
 }

@@ -243,7 +243,7 @@ impl Window {
     /// Holds a report until the next flush, if the stream holds work. Returns false if it does not.
     pub(crate) fn hold_report(&mut self, number: u64) -> bool {
         if self.holds_work() {
-            self.report = Some(number);
+            self.report = self.report.max(Some(number));
         }
         self.holds_work()
     }

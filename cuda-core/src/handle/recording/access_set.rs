@@ -1,5 +1,7 @@
 //! The access set of a replay: the memory that its nodes use.
 
+use rustc_hash::FxHashMap;
+
 use crate::{
     handle::stream::{Allocation, Operand, RecordedMemory},
     protocol::{AllocId, Error, Result, Use},
@@ -49,6 +51,18 @@ impl AccessSet {
     pub(super) fn operand(&self, used: &Use) -> Result<Operand<'_>> {
         let (_, memory) = self.find(used.base).ok_or(Error::AlreadyEnded)?;
         Ok(operand(used, memory))
+    }
+
+    /// The access set with other memory in the place of some allocations.
+    pub(super) fn replaced(&self, by: &FxHashMap<AllocId, RecordedMemory>) -> Self {
+        let pairs = self.uses.iter().zip(&self.memory).map(|(used, memory)| {
+            let memory = by.get(&used.base).unwrap_or(memory).clone();
+            (Use { base: memory.id(), ..used.clone() }, memory)
+        });
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort_unstable_by_key(|(used, _)| used.base);
+        let (uses, memory) = pairs.into_iter().unzip();
+        Self { uses, memory }
     }
 
     /// Puts other memory in the place of an allocation.

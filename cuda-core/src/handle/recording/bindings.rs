@@ -135,10 +135,11 @@ impl Bindings {
     pub(super) fn replace(&mut self, nodes: &[Node], recorded: AllocId, to: AllocId) {
         let Some(slot) = self.memory.get_mut(&recorded) else { return };
         let (from, users) = (std::mem::replace(&mut slot.bound, to), slot.nodes.clone());
+        let to = |id| if id == from { to } else { id };
         for at in users.iter().copied() {
             self.change(nodes, at, |changed| {
-                rebase(&mut changed.work, from, to);
-                changed.uses.iter_mut().for_each(|it| *it = rebased_use(it, from, to));
+                rebase(&mut changed.work, &to);
+                changed.uses.iter_mut().for_each(|it| *it = rebased_use(it, &to));
             });
             self.rebuilds += u64::from(is_loop(&nodes[at as usize].work));
         }

@@ -9,11 +9,13 @@ use std::{
     task::{Context, Waker},
 };
 
+use rustc_hash::FxHashMap;
+
 use super::{access_set::AccessSet, bindings::Bindings, executable::Executable, rebase::rebase};
 use crate::{
     handle::{
         device::Device,
-        stream::{Allocation, RecordedMemory, Stream},
+        stream::{RecordedMemory, Stream},
     },
     order::{Retain, plan::Node},
     protocol::{AllocId, Error, Graph, GraphId, GraphNode, HostBlock, Result, Ticket, Work},
@@ -26,8 +28,8 @@ pub const MAX_INSTANCES: usize = 4;
 /// An executable of a recording, and the memory that it uses.
 pub(super) struct Instance {
     pub(super) accesses: AccessSet,
-    /// Pairs of recorded temporary buffers and the instance's own.
-    own: Vec<(AllocId, Arc<Allocation>)>,
+    /// The instance's own temporary buffers, by the recorded ones.
+    own: FxHashMap<AllocId, RecordedMemory>,
     executable: Option<Result<Arc<Executable>>>,
     /// The preparation of the executable, if no caller waits for it.
     preparation: Option<Pending<()>>,
@@ -44,10 +46,10 @@ pub(super) struct Instance {
 impl Instance {
     /// The first instance, with the recorded memory.
     pub(super) fn first(accesses: AccessSet) -> Self {
-        Self::with(accesses, Vec::new())
+        Self::with(accesses, FxHashMap::default())
     }
 
-    fn with(accesses: AccessSet, own: Vec<(AllocId, Arc<Allocation>)>) -> Self {
+    fn with(accesses: AccessSet, own: FxHashMap<AllocId, RecordedMemory>) -> Self {
         let (executable, preparation, applied, rebuilds) = Default::default();
         let (retained, last) = (None, None);
         Self { accesses, own, executable, preparation, applied, rebuilds, retained, last }
@@ -55,22 +57,23 @@ impl Instance {
 
     /// Another instance, with temporary buffers of its own. `None` if there is no memory for them.
     pub(super) fn another(&self, temporary: &[AllocId], stream: &Stream) -> Option<Self> {
-        let mut accesses = self.accesses.clone();
-        let mut own = Vec::with_capacity(temporary.len());
+        let mut own = FxHashMap::default();
         for recorded in temporary {
             let (_, memory) = self.accesses.find(*recorded)?;
-            let fresh = stream.allocate(memory.bytes()).ok()?;
-            fresh.take_turns();
-            accesses.replace(*recorded, RecordedMemory::new(fresh.clone()));
-            own.push((*recorded, fresh));
+            let allocated = stream.allocate(memory.bytes()).ok()?;
+            allocated.let_graphs_write();
+            allocated.take_turns();
+            own.insert(*recorded, RecordedMemory::new(allocated));
         }
-        Some(Self::with(accesses, own))
+        Some(Self::with(self.accesses.replaced(&own), own))
     }
 
     /// The work of a node, with the instance's own buffers.
     pub(super) fn work<'a>(&self, work: &'a Work<'static>) -> Work<'a> {
         let mut work = work.borrowed();
-        self.own.iter().for_each(|(from, to)| rebase(&mut work, *from, to.id()));
+        if !self.own.is_empty() {
+            rebase(&mut work, &|id| self.own.get(&id).map_or(id, |it| it.id()));
+        }
         work
     }
 

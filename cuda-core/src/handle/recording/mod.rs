@@ -19,6 +19,7 @@ mod rebase;
 mod recording;
 mod repeat;
 mod slots;
+mod temporary;
 
 pub use instance::MAX_INSTANCES;
 pub use nodes::RecordedNode;

@@ -4,13 +4,9 @@ use std::sync::Arc;
 
 use crate::protocol::{AllocId, Graph, GraphNode, Region, Use, Work};
 
-/// Puts `to` in the place of the allocation `from`, wherever the work names it.
-pub(super) fn rebase(work: &mut Work<'_>, from: AllocId, to: AllocId) {
-    let region = |it: &mut Region| {
-        if it.alloc == from {
-            it.alloc = to;
-        }
-    };
+/// Puts the allocation `to(id)` in the place of each allocation that the work names.
+pub(super) fn rebase(work: &mut Work<'_>, to: &impl Fn(AllocId) -> AllocId) {
+    let region = |it: &mut Region| it.alloc = to(it.alloc);
     match work {
         Work::Join | Work::Graph(_) | Work::Foreign(_) => {}
         Work::Upload { to, .. } | Work::Fill { to, .. } | Work::Timestamp { to } => region(to),
@@ -21,25 +17,27 @@ pub(super) fn rebase(work: &mut Work<'_>, from: AllocId, to: AllocId) {
         }
         // Variables of modules are never replaced.
         Work::Launch(launch) => {
-            launch.relocations.to_mut().iter_mut().for_each(|it| region(&mut it.region));
+            if launch.relocations.iter().any(|it| to(it.region.alloc) != it.region.alloc) {
+                launch.relocations.to_mut().iter_mut().for_each(|it| region(&mut it.region));
+            }
         }
         Work::Repeat(repeat) => {
             region(&mut repeat.condition);
-            repeat.body = Arc::new(rebased_graph(&repeat.body, from, to));
-            repeat.uses = repeat.uses.iter().map(|it| rebased_use(it, from, to)).collect();
+            repeat.body = Arc::new(rebased_graph(&repeat.body, to));
+            repeat.uses = repeat.uses.iter().map(|it| rebased_use(it, to)).collect();
         }
     }
 }
 
 /// As [`rebase`], for a use.
-pub(super) fn rebased_use(used: &Use, from: AllocId, to: AllocId) -> Use {
-    Use { base: if used.base == from { to } else { used.base }, ..used.clone() }
+pub(super) fn rebased_use(used: &Use, to: &impl Fn(AllocId) -> AllocId) -> Use {
+    Use { base: to(used.base), ..used.clone() }
 }
 
-fn rebased_graph(graph: &Graph, from: AllocId, to: AllocId) -> Graph {
+fn rebased_graph(graph: &Graph, to: &impl Fn(AllocId) -> AllocId) -> Graph {
     let node = |it: &GraphNode| {
         let mut node = it.clone();
-        rebase(&mut node.work, from, to);
+        rebase(&mut node.work, to);
         node
     };
     Graph { nodes: graph.nodes.iter().map(node).collect(), host: graph.host.clone() }

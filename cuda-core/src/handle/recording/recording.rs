@@ -2,7 +2,7 @@
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     bindings::Bindings,
     executable::Executable,
     instance::{Instance, MAX_INSTANCES},
+    temporary,
 };
 use crate::{
     handle::{
@@ -118,15 +119,14 @@ impl Stream {
             });
         };
         let mut recorded = recorder.end()?;
-        let nodes = recorded.plan.into_nodes();
-        let accesses = access_set(&nodes);
+        let mut nodes = recorded.plan.into_nodes();
         let mut memory: Vec<_> = recorded.memory.into_values().map(RecordedMemory::new).collect();
         memory.sort_unstable_by_key(|it| it.id().0);
-        let temporary = temporary(&memory, &recorded.allocated);
+        let mut temporary = temporary::temporary(&memory, &recorded.allocated);
         if let Some(pool) = &recorded.pool {
-            let idle = memory.iter().filter(|it| temporary.binary_search(&it.id()).is_ok());
-            pool.give(idle.map(RecordedMemory::share));
+            temporary::share(pool, self.device(), &mut nodes, &mut memory, &mut temporary);
         }
+        let accesses = access_set(&nodes);
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
         let set = AccessSet::new(accesses.clone(), &memory)?;
         let mut others: Vec<_> = recorded.modules.into_values().collect();
@@ -138,13 +138,6 @@ impl Stream {
         let (device, kernels) = (self.device().clone(), recorded.kernels);
         Ok(Recording { device, nodes, kernels, accesses, state, kept, temporary, named: memory })
     }
-}
-
-/// The memory that was allocated in the recording and that has no handle.
-fn temporary(memory: &[RecordedMemory], allocated: &[AllocId]) -> Vec<AllocId> {
-    let allocated: FxHashSet<_> = allocated.iter().copied().collect();
-    let is_temporary = |it: &&RecordedMemory| allocated.contains(&it.id()) && it.has_no_handle();
-    memory.iter().filter(is_temporary).map(|it| it.id()).collect()
 }
 
 impl Recording {

@@ -8,8 +8,21 @@ use crate::{
         memory::ScalarMemory,
         stream::{LoopResources, Operand, Stream},
     },
-    protocol::{Access, CONDITION_BYTES, Error, Graph, GraphNode, Repeat, Result, Ticket},
+    protocol::{Access, CONDITION_BYTES, Error, Graph, GraphNode, Repeat, Result, Ticket, Work},
 };
+
+/// The maximum number of loops of a graph that are inside each other.
+pub const MAX_LOOP_DEPTH: usize = 8;
+
+/// The number of loops that are inside each other in a node.
+fn depth(work: &Work<'_>) -> usize {
+    match work {
+        Work::Repeat(repeat) => {
+            1 + repeat.body.nodes.iter().map(|it| depth(&it.work)).max().unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
 
 impl Stream {
     /// Returns a stream of a new recording, for the body of a loop in the recording of this stream. If this is a stream
@@ -43,6 +56,14 @@ impl Stream {
         }
         if !device.core().capabilities.loops {
             return unsupported("a loop inside a graph");
+        }
+        let depth = body.nodes.iter().map(|it| depth(&it.work)).max().unwrap_or(0);
+        if depth >= MAX_LOOP_DEPTH {
+            let detail = format!(
+                "it is the outermost of {} loops, and {MAX_LOOP_DEPTH} is the limit",
+                depth + 1
+            );
+            return Err(Error::OutOfRange { what: "a loop inside a graph".into(), detail });
         }
         let uploads = || body.kept.uploads.iter().flatten();
         if uploads().any(|it| it.slot.is_some()) {

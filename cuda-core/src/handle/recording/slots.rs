@@ -61,10 +61,13 @@ impl Recording {
         }
         let written =
             instances[0].accesses.find(bound).is_some_and(|it| it.0.access == Access::Write);
-        if written && !exclusive && !memory.takes_turns() {
+        if written && !exclusive && !memory.graphs_may_write() {
             return Err(bad_slot(
                 "the graph writes it, so it must not be shared yet; pass the `DeviceBuffer` itself",
             ));
+        }
+        if exclusive {
+            memory.let_graphs_write();
         }
         memory.take_turns();
         instances

@@ -13,7 +13,7 @@ impl Stream {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
         if let (Some(home), Some(recorder)) = (self.home(), self.recorder()) {
-            return recorder.allocate(self.device(), bytes, || home.allocate(bytes));
+            return recorder.allocate(|| home.allocate(bytes));
         }
         let device = self.device().clone();
         let core = device.core();

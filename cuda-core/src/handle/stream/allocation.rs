@@ -23,9 +23,14 @@ pub struct Allocation {
     id: AllocId,
     bytes: u64,
     source: Source,
+    /// The ticket of the allocation.
+    allocated: Ticket,
     pub(super) accesses: Accesses,
     /// Whether submissions that use it take turns: see `turns`.
     takes_turns: AtomicBool,
+    /// Whether it was marked while a handle had it exclusively: then graphs may write it, because every shared use of it
+    /// found the mark.
+    graphs_may_write: AtomicBool,
     pub(super) turn: Mutex<()>,
     pub(super) owners: RecordingOwners,
     this: Weak<Self>,
@@ -107,8 +112,10 @@ impl Allocation {
             id,
             bytes,
             source,
+            allocated,
             accesses,
             takes_turns,
+            graphs_may_write: AtomicBool::new(false),
             turn,
             owners: RecordingOwners::default(),
             this: this.clone(),
@@ -149,6 +156,18 @@ impl Allocation {
         self.takes_turns.store(true, Ordering::Relaxed);
     }
 
+    /// As [`take_turns`](Self::take_turns), by a caller that holds the memory exclusively. Graphs may write it from now on,
+    /// also while handles share it.
+    pub(crate) fn let_graphs_write(&self) {
+        self.take_turns();
+        self.graphs_may_write.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether graphs may write it while handles share it. Relaxed, as [`takes_turns`](Self::takes_turns).
+    pub(crate) fn graphs_may_write(&self) -> bool {
+        self.graphs_may_write.load(Ordering::Relaxed)
+    }
+
     /// Whether this is a variable of a module.
     pub(crate) fn is_variable(&self) -> bool {
         matches!(self.source, Source::Variable { .. })
@@ -169,6 +188,11 @@ impl Allocation {
     #[inline]
     pub(crate) fn region(&self, offset: u64) -> Region {
         Region { alloc: self.id, offset }
+    }
+
+    /// Whether no live work has used it since it was allocated.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.accesses.last_uses().iter().all(|ticket| *ticket == self.allocated)
     }
 
     /// Whether everything that used it is known to be complete.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::allocation::Allocation;
 use crate::{
+    handle::device::Device,
     protocol::{Error, Result},
     sync::{
         Mutex,
@@ -14,12 +15,11 @@ use crate::{
 /// The maximum number of idle allocations that a pool holds.
 const MAX_IDLE: usize = 4096;
 
-/// Memory for the temporary buffers of captures. A buffer is temporary if no handle of it is left when the capture
-/// ends.
+/// Memory for the temporary buffers of captures. A buffer is temporary if no handle of it is left when the capture ends.
 ///
-/// Graphs that were captured with one pool share the memory of their temporary buffers. Their launches are ordered, as
-/// all uses of the same memory are. Captures with a sealed pool fail, and so do allocations in them. So a program can
-/// ensure that it allocates nothing later.
+/// When a capture ends, its temporary buffers take the memory that earlier captures of the pool left there. So graphs that
+/// were captured with one pool need this memory once. Their launches are ordered, as all uses of the same memory are. A
+/// sealed pool takes part in no capture, so a program can make sure that it captures nothing later.
 #[derive(Default)]
 pub struct CapturePool {
     idle: Mutex<Vec<Arc<Allocation>>>,
@@ -70,21 +70,14 @@ impl CapturePool {
         Err(Error::Misuse { what: "a capture pool".into(), detail })
     }
 
-    /// Takes idle memory of at least `bytes` bytes, and less than twice as many. `None` if there is none.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if the pool is sealed.
-    pub(super) fn take(
-        &self,
-        bytes: u64,
-        is_of_device: impl Fn(&Allocation) -> bool,
-    ) -> Result<Option<Arc<Allocation>>> {
-        self.check()?;
+    /// Takes idle memory of a device that has at least `bytes` bytes, and less than twice as many. `None` if there is none.
+    pub(crate) fn take(&self, bytes: u64, device: &Device) -> Option<Arc<Allocation>> {
         let mut idle = self.idle.lock();
         let fits = |it: &Allocation| it.bytes() >= bytes && it.bytes() / 2 < bytes.max(1);
-        let candidates = idle.iter().enumerate().filter(|(_, it)| fits(it) && is_of_device(it));
+        let of_device = |it: &Allocation| it.device() == device;
+        let candidates = idle.iter().enumerate().filter(|(_, it)| fits(it) && of_device(it));
         let best = candidates.min_by_key(|(_, it)| it.bytes()).map(|(at, _)| at);
-        Ok(best.map(|at| idle.swap_remove(at)))
+        best.map(|at| idle.swap_remove(at))
     }
 
     /// Holds memory for later captures.

@@ -13,8 +13,8 @@ use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
     protocol::{
-        AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name, Repeat,
-        Result, StreamId, Ticket, Work,
+        Access, AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name,
+        Repeat, Result, StreamId, Ticket, Work,
     },
     runtime::Found,
     sync::Mutex,
@@ -120,19 +120,17 @@ impl Recorder {
         self.work.lock().take().ok_or_else(ended)
     }
 
-    /// Allocates memory for the recording: idle memory of its pool, or new memory from `allocate`.
+    /// Allocates memory for the recording.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the pool is sealed, or the error of `allocate`.
+    /// [`Error::Misuse`] if its pool is sealed, or the error of `allocate`.
     pub(super) fn allocate(
         &self,
-        device: &Device,
-        bytes: u64,
         allocate: impl FnOnce() -> Result<Arc<Allocation>>,
     ) -> Result<Arc<Allocation>> {
         let pool = self.work.lock().as_ref().and_then(|recorded| recorded.pool.clone());
-        let idle = pool.map(|pool| pool.take(bytes, |it| it.device() == device)).transpose()?;
-        let memory = idle.flatten().map_or_else(allocate, Ok)?;
+        pool.map_or(Ok(()), |pool| pool.check())?;
+        let memory = allocate()?;
         if let Some(recorded) = &mut *self.work.lock() {
             recorded.allocated.push(memory.id());
         }
@@ -234,7 +232,13 @@ impl RecordedWork {
         self.check_room(host_bytes)?;
         let number = self.plan.append(stream, work.clone().into_owned(), in_order)?;
         self.host_bytes += host_bytes;
-        memory.iter().for_each(|allocation| allocation.take_turns());
+        for operand in operands {
+            match operand.access {
+                // The recorded operation holds the handle exclusively.
+                Access::Write => operand.allocation.let_graphs_write(),
+                Access::Read => operand.allocation.take_turns(),
+            }
+        }
         self.memory.extend(memory.into_iter().map(|allocation| (allocation.id(), allocation)));
         Ok(number)
     }
