@@ -92,7 +92,8 @@ impl Device {
         Ok(Stream::recording(self.lend_stream(0)?, Arc::new(Recorder::new(None))))
     }
 
-    /// Starts a recording whose allocations come from a pool; otherwise as [`start_recording`](Self::start_recording).
+    /// Starts a recording whose temporary buffers take memory of a pool when it ends; otherwise as
+    /// [`start_recording`](Self::start_recording).
     ///
     /// # Errors
     /// [`Error::Misuse`] if the pool is sealed, or an error of the backend.

@@ -45,7 +45,7 @@ pub(crate) struct RecordedWork {
     host_bytes: usize,
     /// The memory that was allocated on a stream of the recording.
     pub(crate) allocated: Vec<AllocId>,
-    /// The pool of the memory that is allocated.
+    /// The pool whose memory the temporary buffers take when the recording ends.
     pub(crate) pool: Option<Arc<CapturePool>>,
     /// Other resources of the nodes.
     pub(crate) others: Vec<Arc<dyn Any + Send + Sync>>,
@@ -85,7 +85,7 @@ pub(crate) trait UploadSlot: Send + Sync {
 }
 
 impl Recorder {
-    /// Creates a recorder. The allocations of its recording come from `pool`, if there is one.
+    /// Creates a recorder. The temporary buffers of its recording take memory of `pool` when it ends.
     pub(crate) fn new(pool: Option<Arc<CapturePool>>) -> Self {
         let work = RecordedWork { pool, ..RecordedWork::default() };
         Self { work: Mutex::new(Some(work)), is_plan: false }
