@@ -32,11 +32,7 @@ fn killed_worker_ends_its_lease_and_no_other() {
     let lease = node.lease().acquire().unwrap();
     let kernels = Kernels::new(&lease).unwrap();
     let worker = *node.workers().iter().find(|pid| !others.contains(pid)).unwrap();
-    let error = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| kernels.run_forever().unwrap_err());
-        kill(worker);
-        waiting.join().unwrap()
-    });
+    let error = kernels.run_until(|| kill(worker)).unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
     let error = lease.device().new_stream().map(drop).unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: false, .. }), "{error}");
@@ -61,11 +57,7 @@ fn killed_node_ends_its_workers_and_disconnects_its_clients() {
     let kernels = Kernels::new(&lease).unwrap();
     wait_until("all workers run", || node.workers().len() == 2);
     let workers = node.workers();
-    let error = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| kernels.run_forever().unwrap_err());
-        node.kill();
-        waiting.join().unwrap()
-    });
+    let error = kernels.run_until(|| node.kill()).unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
     let is_gone = |pid: &u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
     wait_until("the workers are gone", || workers.iter().all(is_gone));

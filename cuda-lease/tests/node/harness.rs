@@ -172,11 +172,21 @@ impl Kernels {
 
     /// Runs an endless kernel.
     pub fn run_forever(&self) -> Result<()> {
+        self.run_until(|| {})
+    }
+
+    /// Runs an endless kernel, and calls `end` when the node has received the launch.
+    pub fn run_until(&self, end: impl FnOnce()) -> Result<()> {
         let stream = self.device.new_stream()?;
         let out = zeros::<u32>(32).sync_on(&stream)?;
         // SAFETY: uses no memory but `out`.
         let endless = unsafe { launch(&self.run_forever, LaunchConfig::new(1, 1), (out,)) };
-        endless.sync_on(&stream).map(drop)
+        // SAFETY: the output is dropped, so no foreign code uses it.
+        drop(unsafe { endless.async_on(&stream) }?);
+        // A lease handles its commands in order: an answer to a later one shows that the launch was received.
+        zeros::<u8>(1).then(to_host).sync_on(&self.device.new_stream()?)?;
+        end();
+        stream.synchronize()
     }
 }
 

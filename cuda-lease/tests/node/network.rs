@@ -95,11 +95,7 @@ fn lasting_partition_ends_the_lease_on_both_sides() {
     let (relay, lease) = through(&node, RelayOptions::default());
     let lease = lease.resume_within(Duration::from_millis(100)).acquire().unwrap();
     let kernels = Kernels::new(&lease).unwrap();
-    let error = std::thread::scope(|scope| {
-        let work = scope.spawn(|| kernels.run_forever().unwrap_err());
-        relay.partition(true).unwrap();
-        work.join().unwrap()
-    });
+    let error = kernels.run_until(|| relay.partition(true).unwrap()).unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
     wait_until("the node has ended the lease", || node.workers().is_empty());
 }

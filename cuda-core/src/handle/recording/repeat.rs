@@ -67,7 +67,9 @@ impl Stream {
         }
         let uploads = || body.kept.uploads.iter().flatten();
         if uploads().any(|it| it.slot.is_some()) {
-            return unsupported("an upload from a host slot inside a loop of a graph");
+            let detail = "it is inside a loop of a graph; upload before the loop, and pass the buffer into the loop";
+            let what = "an upload from a host slot".into();
+            return Err(Error::Misuse { what, detail: detail.into() });
         }
         device.check_same("a buffer", condition.device())?;
         device.check_same("the body of a loop", body.device())?;

@@ -63,7 +63,7 @@ impl Recording {
             instances[0].accesses.find(bound).is_some_and(|it| it.0.access == Access::Write);
         if written && !exclusive && !memory.graphs_may_write() {
             return Err(bad_slot(
-                "the graph writes it, so it must not be shared yet; pass the `DeviceBuffer` itself",
+                "the graph writes it, so no other handle may share it; pass the `DeviceBuffer` itself to `replace`",
             ));
         }
         if exclusive {
