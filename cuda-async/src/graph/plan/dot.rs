@@ -1,7 +1,7 @@
 //! A plan in the language of Graphviz.
 
 use crate::graph::plan::{
-    groups::{self, Group, Member},
+    groups::{self, Step},
     label::lines,
     nodes::Plan,
 };
@@ -16,43 +16,28 @@ impl Plan {
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     pub fn to_dot(&self) -> String {
-        let mut dot = Dot { plan: self, text: String::from("digraph plan {\n"), clusters: 0 };
-        dot.text += "  node [shape=box, fontname=\"monospace\"];\n";
-        dot.members(&groups::of(self), 1);
+        let mut dot = String::from("digraph plan {\n  node [shape=box, fontname=\"monospace\"];\n");
+        groups::walk(self, |depth, step| {
+            let indent = "  ".repeat(depth + 1);
+            dot += &match step {
+                Step::Node(index) => {
+                    let lines = lines(index, &self.nodes()[index]);
+                    let label: Vec<_> = lines.iter().map(|it| escaped(it)).collect();
+                    format!("{indent}n{index} [label=\"{}\"];\n", label.join("\\n"))
+                }
+                Step::Begin { number, name } => {
+                    let title = escaped(name);
+                    format!("{indent}subgraph cluster_{number} {{\n{indent}  label=\"{title}\";\n")
+                }
+                Step::End => format!("{indent}}}\n"),
+            };
+        });
         for (index, node) in self.nodes().iter().enumerate() {
             for before in node.after() {
-                dot.text += &format!("  n{before} -> n{index};\n");
+                dot += &format!("  n{before} -> n{index};\n");
             }
         }
-        dot.text + "}\n"
-    }
-}
-
-struct Dot<'a> {
-    plan: &'a Plan,
-    text: String,
-    clusters: usize,
-}
-
-impl Dot<'_> {
-    fn members(&mut self, group: &Group, depth: usize) {
-        let indent = "  ".repeat(depth);
-        for member in &group.members {
-            match member {
-                Member::Node(index) => {
-                    let lines = lines(*index, &self.plan.nodes()[*index]);
-                    let label: Vec<_> = lines.iter().map(|it| escaped(it)).collect();
-                    self.text += &format!("{indent}n{index} [label=\"{}\"];\n", label.join("\\n"));
-                }
-                Member::Group(inner) => {
-                    self.text += &format!("{indent}subgraph cluster_{} {{\n", self.clusters);
-                    self.text += &format!("{indent}  label=\"{}\";\n", escaped(&inner.name));
-                    self.clusters += 1;
-                    self.members(inner, depth + 1);
-                    self.text += &format!("{indent}}}\n");
-                }
-            }
-        }
+        dot + "}\n"
     }
 }
 

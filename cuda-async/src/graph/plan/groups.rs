@@ -22,6 +22,41 @@ pub(super) enum Member {
     Group(Group),
 }
 
+/// A step of a walk through the tree.
+pub(super) enum Step<'a> {
+    /// The index of a node.
+    Node(usize),
+    /// A group begins. Groups are numbered in the order of the walk.
+    Begin { number: usize, name: &'a str },
+    /// The group that began last, of those that did not end, ends.
+    End,
+}
+
+/// Walks through the tree of a plan, in order. `visit` also gets the number of groups around the step.
+pub(super) fn walk(plan: &Plan, mut visit: impl FnMut(usize, Step<'_>)) {
+    walk_members(&of(plan), 0, &mut 0, &mut visit);
+}
+
+/// Recursion is limited by `MAX_DEPTH`.
+fn walk_members(
+    group: &Group,
+    depth: usize,
+    groups: &mut usize,
+    visit: &mut impl FnMut(usize, Step<'_>),
+) {
+    for member in &group.members {
+        match member {
+            Member::Node(index) => visit(depth, Step::Node(*index)),
+            Member::Group(inner) => {
+                visit(depth, Step::Begin { number: *groups, name: &inner.name });
+                *groups += 1;
+                walk_members(inner, depth + 1, groups, visit);
+                visit(depth, Step::End);
+            }
+        }
+    }
+}
+
 /// Builds the tree of a plan. Nodes with equal names are in one group.
 pub(super) fn of(plan: &Plan) -> Group {
     let mut builder = Builder::default();

@@ -1,7 +1,7 @@
 //! A plan in the language of Mermaid.
 
 use crate::graph::plan::{
-    groups::{self, Group, Member},
+    groups::{self, Step},
     label::lines,
     nodes::Plan,
 };
@@ -16,42 +16,27 @@ impl Plan {
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     pub fn to_mermaid(&self) -> String {
-        let mut mermaid = Mermaid { plan: self, text: String::from("flowchart TD\n"), groups: 0 };
-        mermaid.members(&groups::of(self), 1);
+        let mut mermaid = String::from("flowchart TD\n");
+        groups::walk(self, |depth, step| {
+            let indent = "  ".repeat(depth + 1);
+            mermaid += &match step {
+                Step::Node(index) => {
+                    let lines = lines(index, &self.nodes()[index]);
+                    let label: Vec<_> = lines.iter().map(|it| escaped(it)).collect();
+                    format!("{indent}n{index}[\"{}\"]\n", label.join("<br/>"))
+                }
+                Step::Begin { number, name } => {
+                    format!("{indent}subgraph g{number}[\"{}\"]\n", escaped(name))
+                }
+                Step::End => format!("{indent}end\n"),
+            };
+        });
         for (index, node) in self.nodes().iter().enumerate() {
             for before in node.after() {
-                mermaid.text += &format!("  n{before} --> n{index}\n");
+                mermaid += &format!("  n{before} --> n{index}\n");
             }
         }
-        mermaid.text
-    }
-}
-
-struct Mermaid<'a> {
-    plan: &'a Plan,
-    text: String,
-    groups: usize,
-}
-
-impl Mermaid<'_> {
-    fn members(&mut self, group: &Group, depth: usize) {
-        let indent = "  ".repeat(depth);
-        for member in &group.members {
-            match member {
-                Member::Node(index) => {
-                    let lines = lines(*index, &self.plan.nodes()[*index]);
-                    let label: Vec<_> = lines.iter().map(|it| escaped(it)).collect();
-                    self.text += &format!("{indent}n{index}[\"{}\"]\n", label.join("<br/>"));
-                }
-                Member::Group(inner) => {
-                    let title = escaped(&inner.name);
-                    self.text += &format!("{indent}subgraph g{}[\"{title}\"]\n", self.groups);
-                    self.groups += 1;
-                    self.members(inner, depth + 1);
-                    self.text += &format!("{indent}end\n");
-                }
-            }
-        }
+        mermaid
     }
 }
 

@@ -42,12 +42,11 @@ impl Stream {
     /// before each pass.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a recording. [`Error::Unsupported`] if the device has no loops, or if
-    /// the body uploads from a host slot. [`Error::OutOfRange`] beyond the limits of a recording.
+    /// [`Error::Misuse`] if this is no stream of a recording, or if the body uploads from a host slot.
+    /// [`Error::Unsupported`] if the device has no loops. [`Error::OutOfRange`] beyond the limits of a recording.
     #[doc(hidden)]
     pub fn record_repeat(&self, condition: &ScalarMemory<u32>, body: &Recording) -> Result<Ticket> {
         let device = self.device();
-        let unsupported = |what| Err(Error::unsupported(what, &device.info().address));
         if !self.is_recording() {
             let detail =
                 "the stream belongs to no recording; record the loop on a stream of a recording"
@@ -55,7 +54,7 @@ impl Stream {
             return Err(Error::Misuse { what: "a loop".into(), detail });
         }
         if !device.core().capabilities.loops {
-            return unsupported("a loop inside a graph");
+            return Err(Error::unsupported("a loop inside a graph", &device.info().address));
         }
         let depth = body.nodes.iter().map(|it| depth(&it.work)).max().unwrap_or(0);
         if depth >= MAX_LOOP_DEPTH {
