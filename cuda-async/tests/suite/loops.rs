@@ -2,7 +2,7 @@
 
 use cuda_async::{
     Device, Error, Function, LaunchConfig, Result, Stream,
-    graph::{DeviceScalar, repeat_while},
+    graph::{DeviceScalar, HostSlot, repeat_while},
     launch,
     memory::{copy, fill},
     prelude::*,
@@ -216,6 +216,19 @@ fn loops_that_nest_too_deeply_are_an_error() {
         let error = recorded.unwrap_err();
         let unsupported = matches!(error, Error::Unsupported { .. });
         assert!(unsupported || error.to_string().contains("8 is the limit"), "{error}");
+    }
+}
+
+#[test]
+fn host_slot_inside_a_loop_of_a_graph_is_an_error() {
+    for device in own_devices() {
+        let stream = device.new_stream().unwrap();
+        let go = condition(0, &stream);
+        let slot = HostSlot::new(&device, &[1u32; LEN]).unwrap();
+        let op = repeat_while(&go, (), move |()| slot.upload().map(drop));
+        let error = op.graph_on(&stream).map(drop).unwrap_err();
+        let unsupported = matches!(error, Error::Unsupported { .. });
+        assert!(unsupported || error.to_string().contains("upload before the loop"), "{error}");
     }
 }
 
