@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use benches::{Place, raw::LEN};
+use benches::{
+    Place,
+    raw::{ADDRESS, Address, LEN},
+};
 use cuda_async::{
     Device, DeviceBuffer, Function, LaunchConfig, Result, Stream, graph::CudaGraph, iterate,
     kernel::LaunchOp, launch, policy::StreamPoolRoundRobin, prelude::*,
@@ -66,6 +69,15 @@ impl Ours {
         // SAFETY: enqueues nothing.
         _ = unsafe { self.stream.submit_foreign(take) };
         raw
+    }
+
+    /// The address of a buffer.
+    pub fn address(&self, x: &Floats) -> Result<Address> {
+        let address = self.device.load_ptx(ADDRESS)?.function("address")?;
+        let out = zeros::<u64>(1).sync_on(&self.stream)?;
+        // SAFETY: the kernel writes the element of `out`, and does not access `x`.
+        let stored = unsafe { launch(&address, LaunchConfig::new(1, 1), (x, out)) };
+        Ok(stored.then(|(_, out)| to_host(out)).sync_on(&self.stream)?[0])
     }
 
     /// Scales `x` in a chain of launches.

@@ -23,6 +23,22 @@ pub const LEN: usize = 2048;
 /// A device address.
 pub type Address = sys::CUdeviceptr;
 
+/// A module with the kernel `address(x, out)`, which stores the address `x` at `out`.
+pub const ADDRESS: &str = "
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry address(.param .u64 x, .param .u64 out)
+{
+    .reg .b64 %address, %out;
+    ld.param.u64 %address, [x];
+    ld.param.u64 %out, [out];
+    cvta.to.global.u64 %out, %out;
+    st.global.u64 [%out], %address;
+    ret;
+}
+";
+
 /// The context and the loaded kernels.
 pub struct Raw {
     context: Arc<CudaContext>,
@@ -111,6 +127,20 @@ impl Lane<'_> {
     #[must_use]
     pub unsafe fn on(mut self, stream: *mut c_void) -> Self {
         self.stream = stream.cast();
+        self
+    }
+
+    pub fn raw_stream(&self) -> *mut c_void { self.stream.cast() }
+    pub fn sized(mut self) -> Self { self.bytes = LEN * 4; self }
+    /// Makes the lane use the memory at `x`. The same calls can take some percent longer with one buffer than with
+    /// another, because the parts of the memory are at different distances.
+    ///
+    /// # Safety
+    /// `x` is memory of the same context, as large as the lane's buffers, and lives as long as the lane. Nothing else
+    /// uses it while the lane does.
+    #[must_use]
+    pub unsafe fn with_memory(mut self, x: Address) -> Self {
+        self.x = x;
         self
     }
 

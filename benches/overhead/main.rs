@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         on_device(asked.as_deref())?;
     }
     let null = Ours::new(&Device::open(&NullProvider, 0)?)?;
-    library_alone(&null);
+    library_alone(&null)?;
     building(&null);
     Ok(())
 }
@@ -66,13 +66,15 @@ fn with_raw<'a>(
 }
 
 /// Measures the library on the null device: a hundred operations in sequence.
-fn library_alone(null: &Ours) {
+fn library_alone(null: &Ours) -> Result<(), Box<dyn std::error::Error>> {
+    let graph = null.graph(10)?;
     let hundred = |run: &dyn Fn()| (0..100).for_each(|_| run());
     let ways = vec![
         Way::new("100 x `.sync_on(&stream)`", || null.sync_on_in_sequence(100)),
         Way::new("chain of 100, `.sync_on`", || null.chain_sync(100)),
         Way::new("100 x launch + synchronize, `cuda-core`", || null.core_alone(100, 1)),
         Way::new("100 launches, `cuda-core`", || null.core_alone(100, 100)),
+        Way::new("100 x launch of a graph, `.sync_on`", || null.launch_graph(&graph, 100)),
     ];
     report("the library alone", ways, Effort { rounds: 40, in_a_row: 20 });
     let ways = vec![
@@ -90,6 +92,7 @@ fn library_alone(null: &Ours) {
     let ways =
         THREADS.map(|(threads, name)| Way::new(name, move || null.on_threads(threads, 10_000)));
     report("10000 x `.sync_on`, own streams", ways.into(), Effort { rounds: 10, in_a_row: 1 });
+    Ok(())
 }
 
 fn launch_and_wait(raw: &Lane<'_>) {

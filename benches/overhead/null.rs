@@ -34,7 +34,8 @@ unsafe impl Provider for NullProvider {
     fn open(&self, _: u32, _: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
         let mut info = DeviceInfo::new("null", "a device that does nothing");
         info.memory = MEMORY;
-        let capabilities = Capabilities::local(MEMORY);
+        let mut capabilities = Capabilities::local(MEMORY);
+        capabilities.graphs = true;
         Ok(Arc::new(Null { info, capabilities }))
     }
 }
@@ -67,6 +68,7 @@ unsafe impl Backend for Null {
             Request::Memory => {
                 Ok(Reply::Memory(MemoryInfo { used: 0, free: MEMORY, total: MEMORY }))
             }
+            Request::GraphReady { .. } => Ok(Reply::GraphReady),
             Request::Reach { .. } => Ok(Reply::Reached(false)),
             Request::Reset => Ok(Reply::Reset { lost: None }),
             _ => Err(Error::unsupported("this request", &self.info.address)),

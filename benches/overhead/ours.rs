@@ -4,7 +4,9 @@ use std::{ffi::c_void, hint::black_box, ops::ControlFlow, ptr, sync::Arc};
 
 use benches::{Place, done, raw::LEN};
 use cuda_async::{
-    Device, DeviceBuffer, Error, Function, LaunchConfig, Result, SchedulingPolicy, Stream, iterate,
+    Device, DeviceBuffer, Error, Function, LaunchConfig, Result, SchedulingPolicy, Stream,
+    graph::CudaGraph,
+    iterate,
     kernel::LaunchOp,
     launch,
     policy::{SingleStream, StreamPoolRoundRobin},
@@ -223,6 +225,21 @@ impl Ours {
             let read = async { self.launch_and_read(x).schedule(&self.single).await };
             self.runtime.block_on(read)
         });
+    }
+
+    /// Records a chain of `launches` launches.
+    pub fn graph(&self, launches: usize) -> Result<CudaGraph<Floats>> {
+        let x = zeros(LEN).sync_on(&self.stream)?;
+        let graph = self.chain(x, launches).graph_on(&self.stream)?;
+        graph.upload()?;
+        Ok(graph)
+    }
+
+    /// Launches a graph `runs` times, one after the other.
+    pub fn launch_graph(&self, graph: &CudaGraph<Floats>, runs: usize) {
+        for _ in 0..runs {
+            done(graph.launch().sync_on(&self.stream));
+        }
     }
 
     pub fn build(&self, ops: usize) {

@@ -5,12 +5,14 @@
 
 Needs PyTorch 2.11 with CUDA, and a GPU.
 
-A chain is a sequence of in-place multiplications of 2048 floats, captured once with `torch.cuda.graph`. PyTorch's own
-kernel takes the place of `scale`, so the time on the GPU can differ. Each measurement replays the graph, or runs the
+A chain is a sequence of in-place multiplications of 2048 floats, captured once with `torch.cuda.graph`: by the kernel
+`scale`, which the other programs launch, and by PyTorch's own kernel. Each measurement replays a graph, or runs the
 chain eagerly, on one stream, and waits for the stream or the device. The ways take turns. A value is the median of all
 measurements of a way.
 """
 
+import ctypes
+import pathlib
 import statistics
 import sys
 import time
@@ -22,25 +24,49 @@ CHAINS = ((10, 200), (100, 40), (1000, 10))
 IN_A_ROW = 10
 
 
+class Scale:
+    """The kernel `scale` of `kernels/basic.ptx`, launched on PyTorch's current stream by the driver."""
+
+    def __init__(self):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        text = pathlib.Path(__file__).parents[3] / "kernels" / "basic.ptx"
+        module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), text.read_bytes() + b"\0")
+        self.call("cuModuleGetFunction", ctypes.byref(self.function), module, b"scale")
+
+    def call(self, name, *arguments):
+        code = getattr(self.cuda, name)(*arguments)
+        if code != 0:
+            sys.exit(f"{name} returned {code}")
+
+    def __call__(self, x, factor, launches):
+        values = ctypes.c_uint64(x.data_ptr()), ctypes.c_float(factor), ctypes.c_uint32(LEN)
+        params = (ctypes.c_void_p * 3)(*(ctypes.addressof(value) for value in values))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        shape = [ctypes.c_uint(size) for size in (LEN // 256, 1, 1, 256, 1, 1, 0)]
+        for _ in range(launches):
+            self.call("cuLaunchKernel", self.function, *shape, stream, params, None)
+
+
 def multiply(x, factor, launches):
     for _ in range(launches):
         x.mul_(factor)
 
 
-def capture(stream, x, factor, launches):
-    """Captures a chain. The multiplications do not run before the first replay."""
+def capture(stream, chain, x, factor, launches):
+    """Captures a chain. Its kernels do not run before the first replay."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
-        multiply(x, factor, launches)
+        chain(x, factor, launches)
     return graph
 
 
-def check(stream):
+def check(stream, chain):
     """Checks that one replay of ten multiplications by two multiplies by 1024."""
     x = torch.ones(LEN, device="cuda")
-    x.mul_(1.0)  # Loads the kernel.
+    chain(x, 1.0, 1)  # Loads the kernel.
     stream.synchronize()
-    graph = capture(stream, x, 2.0, 10)
+    graph = capture(stream, chain, x, 2.0, 10)
     graph.replay()
     stream.synchronize()
     if not torch.equal(x.cpu(), torch.full((LEN,), 1024.0)):
@@ -66,17 +92,18 @@ def medians(ways, rounds):
     return [statistics.median(mine) for mine in times]
 
 
-def measure(stream, launches, rounds):
+def measure(stream, scale, launches, rounds):
     x = torch.ones(LEN, device="cuda")
     stream.synchronize()
-    graph = capture(stream, x, 1.0, launches)
+    same = capture(stream, scale, x, 1.0, launches)
+    own = capture(stream, multiply, x, 1.0, launches)
 
-    def replay():
+    def replay(graph):
         graph.replay()
         stream.synchronize()
 
     def replay_and_wait_for_device():
-        graph.replay()
+        same.replay()
         torch.cuda.synchronize()
 
     def eager():
@@ -84,9 +111,10 @@ def measure(stream, launches, rounds):
         stream.synchronize()
 
     ways = (
-        ("PyTorch, `CUDAGraph.replay`, `stream.synchronize`", replay),
-        ("PyTorch, `CUDAGraph.replay`, `torch.cuda.synchronize`", replay_and_wait_for_device),
-        ("PyTorch, eager loop, `stream.synchronize`", eager),
+        ("PyTorch, `CUDAGraph.replay` of `scale`, `stream.synchronize`", lambda: replay(same)),
+        ("PyTorch, `CUDAGraph.replay` of `scale`, `torch.cuda.synchronize`", replay_and_wait_for_device),
+        ("PyTorch, `CUDAGraph.replay` of `mul_`, `stream.synchronize`", lambda: replay(own)),
+        ("PyTorch, eager loop of `mul_`, `stream.synchronize`", eager),
     )
     values = medians(ways, rounds)
     for (name, _), value in zip(ways, values):
@@ -101,9 +129,11 @@ def main():
     print("| what | how | median us | to the first |\n|---|---|---:|---:|")
     stream = torch.cuda.Stream()
     with torch.inference_mode(), torch.cuda.stream(stream):
-        check(stream)
+        scale = Scale()
+        for chain in (scale, multiply):
+            check(stream, chain)
         for launches, rounds in CHAINS:
-            measure(stream, launches, rounds)
+            measure(stream, scale, launches, rounds)
 
 
 if __name__ == "__main__":

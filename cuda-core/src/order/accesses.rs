@@ -63,16 +63,20 @@ impl Accesses {
         whole: bool,
         displaced: &mut Displaced,
     ) {
-        let claimed = match access {
-            Access::Write => self.write_again(ticket),
-            Access::Read => self.read_again(ticket),
-        };
-        if !claimed {
+        if !self.claim_again(ticket, access) {
             self.claim_locked(ticket, access, range, whole, displaced);
         }
     }
 
-    /// Records a write and returns true, if the stream alone uses the memory. Such a write displaces nothing.
+    /// Records an access and returns true, if the stream alone uses the memory. Such an access displaces nothing.
+    #[inline]
+    fn claim_again(&self, ticket: Ticket, access: Access) -> bool {
+        match access {
+            Access::Write => self.write_again(ticket),
+            Access::Read => self.read_again(ticket),
+        }
+    }
+
     #[inline]
     fn write_again(&self, ticket: Ticket) -> bool {
         let read = self.read.load(Ordering::Acquire);
@@ -86,7 +90,6 @@ impl Accesses {
         true
     }
 
-    /// Records a read and returns true, if the stream alone uses the memory. Such a read displaces nothing.
     #[inline]
     fn read_again(&self, ticket: Ticket) -> bool {
         let read = self.read.load(Ordering::Acquire);
@@ -96,8 +99,8 @@ impl Accesses {
         own && replace(ticket.number).is_ok()
     }
 
-    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory.
-    #[cold]
+    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. While
+    /// the caller has its turn, no other thread claims, and the lock keeps splits away.
     pub(crate) fn claim_locked(
         &self,
         ticket: Ticket,
@@ -106,14 +109,17 @@ impl Accesses {
         whole: bool,
         displaced: &mut Displaced,
     ) {
-        self.with_pieces(|pieces| {
-            pieces.claim(ticket, access, range, whole, displaced);
-            if whole && access == Access::Write {
-                self.stream.store(ticket.stream.0, Ordering::Relaxed);
-                self.written.store(ticket.number, Ordering::Relaxed);
-                self.read.store(0, Ordering::Release);
-            }
-        });
+        let mut pieces = self.pieces.lock();
+        if self.claim_again(ticket, access) {
+            return;
+        }
+        self.share(&mut pieces);
+        pieces.claim(ticket, access, range, whole, displaced);
+        if whole && access == Access::Write {
+            self.stream.store(ticket.stream.0, Ordering::Relaxed);
+            self.written.store(ticket.number, Ordering::Relaxed);
+            self.read.store(0, Ordering::Release);
+        }
     }
 
     /// As [`Pieces::restore`].
@@ -145,10 +151,15 @@ impl Accesses {
     /// Runs `change` on the histories, which are valid from now on.
     fn with_pieces<R>(&self, change: impl FnOnce(&mut Pieces) -> R) -> R {
         let mut pieces = self.pieces.lock();
+        self.share(&mut pieces);
+        change(&mut pieces)
+    }
+
+    /// Makes the histories valid. Called with their lock held.
+    fn share(&self, pieces: &mut Pieces) {
         if self.read.load(Ordering::Acquire) != SHARED {
             *pieces = self.alone(self.read.swap(SHARED, Ordering::AcqRel));
         }
-        change(&mut pieces)
     }
 
     /// The histories that the numbers stand for.

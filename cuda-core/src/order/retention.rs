@@ -2,8 +2,6 @@
 
 use std::{any::Any, collections::VecDeque, sync::Arc};
 
-use smallvec::SmallVec;
-
 use crate::{
     protocol::{StreamId, Ticket},
     sync::{
@@ -50,7 +48,7 @@ struct Held {
     bytes: usize,
     /// The resources, each with the submission that uses it; the oldest first.
     queue: VecDeque<Entry>,
-    /// The number of resources that were retained since a report was last requested.
+    /// The number of resources that were retained since a report was last requested, or since there were none.
     unasked: usize,
     unasked_bytes: usize,
 }
@@ -132,19 +130,24 @@ impl Retention {
     /// Releases every resource whose last use is submission `number` or an earlier one.
     #[inline]
     pub(crate) fn release(&self, number: u64) {
-        if !self.is_empty() {
-            self.release_held(number);
+        while !self.is_empty()
+            && let Some(resource) = self.take_oldest(number)
+        {
+            drop(resource);
         }
     }
 
-    fn release_held(&self, number: u64) {
+    /// Takes out the oldest resource, if its last use is submission `number` or an earlier one. The caller drops it
+    /// without the lock.
+    fn take_oldest(&self, number: u64) -> Option<Arc<dyn Retain>> {
         let mut held = self.held.lock();
-        let done = held.queue.partition_point(|entry| entry.last_use <= number);
-        let released: SmallVec<[_; 4]> = held.queue.drain(..done).collect();
-        held.subtract(&released);
+        let oldest = held.queue.pop_front_if(|entry| entry.last_use <= number)?;
+        held.subtract(std::slice::from_ref(&oldest));
+        if held.queue.is_empty() {
+            (held.unasked, held.unasked_bytes) = (0, 0);
+        }
         self.show(&held);
-        drop(held);
-        drop(released);
+        Some(oldest.resource)
     }
 
     /// Releases every resource of [`Until::Accepted`] whose last use is submission `number` or an earlier one.

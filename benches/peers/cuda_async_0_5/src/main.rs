@@ -11,6 +11,7 @@ mod graphs;
 mod heartbeat;
 mod kernel;
 mod launches;
+mod ours;
 mod peer;
 mod streams;
 mod tasks;
@@ -101,6 +102,8 @@ fn without_spinning(asked: &[String]) -> Result<(), Box<dyn Error>> {
 /// The version in `Cargo.lock` at compile time.
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
-    let package = lock.split("name = \"cuda-async\"\nversion = \"").nth(1);
-    package.and_then(|package| package.split('"').next()).unwrap_or("unknown")
+    let packages = lock.split("name = \"cuda-async\"\nversion = \"").skip(1);
+    // This library has the same name, and no source.
+    let mut versions = packages.filter_map(|it| it.split_once("\"\nsource = "));
+    versions.next().map_or("unknown", |(version, _)| version)
 }

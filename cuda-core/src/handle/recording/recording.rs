@@ -321,9 +321,12 @@ impl Recording {
         let keep = Keep { until: Until::Complete, resource: self.retained(bindings, instance)? };
         let uses = Cow::Borrowed(instance.accesses.uses());
         let work = Work::Graph(GraphLaunch { graph, uses, changes });
-        let operands: SmallVec<[Operand<'_>; 8]> = instance.accesses.operands().collect();
+        // Not collected: that would move it.
+        let mut operands = SmallVec::<[Operand<'_>; 4]>::new();
+        operands.extend(instance.accesses.operands());
         let mut marks = stream.timeline().order.lock();
-        let turns = Turns::of_sorted(instance.accesses.memory().iter().map(|it| &**it));
+        let mut turns = Turns::default();
+        turns.take_sorted(instance.accesses.memory().iter().map(|it| &**it));
         let launched =
             stream.submit_ordered(&mut marks, &work, &operands, &[], Some(keep), &blocks);
         // The turns are released before the order lock.
@@ -392,7 +395,8 @@ impl Recording {
         }
         let accesses = &state.instances[0].accesses;
         let mut marks = stream.timeline().order.lock();
-        let turns = Turns::of_sorted(accesses.memory().iter().map(|it| &**it));
+        let mut turns = Turns::default();
+        turns.take_sorted(accesses.memory().iter().map(|it| &**it));
         let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
         let mut nodes = 0_usize;
         for at in order.into_iter().filter(|at| *at < self.nodes.len()) {

@@ -22,6 +22,7 @@ use super::allocation::{Allocation, Operand};
 use crate::sync::MutexGuard;
 
 /// The turns of some allocations, until they are dropped.
+#[derive(Default)]
 pub(crate) struct Turns<'a>(
     // Held, never read.
     #[allow(dead_code)] SmallVec<[MutexGuard<'a, ()>; 4]>,
@@ -34,11 +35,15 @@ impl<'a> Turns<'a> {
         let mut marked: SmallVec<[&Allocation; 4]> = marked.collect();
         marked.sort_unstable_by_key(|it| it.id().0);
         marked.dedup_by_key(|it| it.id());
-        Self::of_sorted(marked)
+        let mut turns = Self::default();
+        turns.take_sorted(marked);
+        turns
     }
 
-    /// Takes the turns of different allocations, which are sorted by their ids. Called with the order lock held.
-    pub(crate) fn of_sorted(allocations: impl IntoIterator<Item = &'a Allocation>) -> Self {
-        Self(allocations.into_iter().map(|it| it.turn.lock()).collect())
+    /// Takes the turns of different allocations, which are sorted by their ids. Called with the order lock held, on a
+    /// value without turns.
+    #[inline]
+    pub(crate) fn take_sorted(&mut self, allocations: impl IntoIterator<Item = &'a Allocation>) {
+        self.0.extend(allocations.into_iter().map(|it| it.turn.lock()));
     }
 }
