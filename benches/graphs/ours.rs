@@ -1,6 +1,7 @@
 //! The library's operations that the blocks measure.
 
 use std::{
+    cell::Cell,
     ffi::c_void,
     ops::ControlFlow,
     ptr,
@@ -12,10 +13,10 @@ use std::{
 
 use benches::{
     Place,
-    raw::{ADDRESS, Address, LEN},
+    raw::{ADDRESS, Address, DriverError, LEN, Lane, Raw},
 };
 use cuda_async::{
-    Device, DeviceBuffer, Function, LaunchConfig, Result, Stream, graph::CudaGraph, iterate,
+    Device, DeviceBuffer, Error, Function, LaunchConfig, Result, Stream, graph::CudaGraph, iterate,
     kernel::LaunchOp, launch, policy::StreamPoolRoundRobin, prelude::*,
     runtime::set_default_policy,
 };
@@ -71,6 +72,13 @@ impl Ours {
         raw
     }
 
+    /// Raw driver calls on [`stream`](Self::stream), with the memory at `x`, of `LEN` floats.
+    pub fn lane<'a>(&'a self, raw: &'a Raw, x: Address) -> Result<Lane<'a>, DriverError> {
+        // SAFETY: both use the primary context of the GPU. The callers keep the memory until their end, as `self` keeps
+        // the stream, and run one measurement at a time.
+        Ok(unsafe { raw.lane(LEN * 4)?.on(self.raw_stream()).with_memory(x) })
+    }
+
     /// The address of a buffer.
     pub fn address(&self, x: &Floats) -> Result<Address> {
         let address = self.device.load_ptx(ADDRESS)?.function("address")?;
@@ -78,6 +86,16 @@ impl Ours {
         // SAFETY: the kernel writes the element of `out`, and does not access `x`.
         let stored = unsafe { launch(&address, LaunchConfig::new(1, 1), (x, out)) };
         Ok(stored.then(|(_, out)| to_host(out)).sync_on(&self.stream)?[0])
+    }
+
+    /// The address of [`x`](Self::x).
+    pub fn address_of_x(&self) -> Result<Address> {
+        let address = Cell::new(Ok(0));
+        self.x.lend(|x| {
+            address.set(self.address(&x));
+            Ok::<_, Error>(x)
+        });
+        address.into_inner()
     }
 
     /// Scales `x` in a chain of launches.

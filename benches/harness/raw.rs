@@ -11,11 +11,8 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use cudarc::driver::{
-    CudaContext,
-    result::{self, DriverError},
-    sys,
-};
+pub use cudarc::driver::result::DriverError;
+use cudarc::driver::{CudaContext, result, sys};
 
 /// The number of elements that `scale` scales.
 pub const LEN: usize = 2048;
@@ -130,8 +127,6 @@ impl Lane<'_> {
         self
     }
 
-    pub fn raw_stream(&self) -> *mut c_void { self.stream.cast() }
-    pub fn sized(mut self) -> Self { self.bytes = LEN * 4; self }
     /// Makes the lane use the memory at `x`. The same calls can take some percent longer with one buffer than with
     /// another, because the parts of the memory are at different distances.
     ///

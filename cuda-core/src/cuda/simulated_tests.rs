@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod graphs;
 mod windows;
 
 use super::{Completion, CudaBackend, context::Primary, driver::api::simulated as driver};

@@ -52,6 +52,8 @@ pub use memory::{
     Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
+#[cfg(all(test, feature = "cuda", not(loom)))]
+pub(crate) use recording::Held;
 pub use recording::{MAX_INSTANCES, RecordedNode, Recording};
 pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, RecordedName, Stream};
 #[cfg(all(test, loom))]

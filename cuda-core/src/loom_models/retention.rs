@@ -17,7 +17,9 @@ use crate::{
     order::{
         Retain,
         retention::{Retention, Until},
+        timeline::Timeline,
     },
+    protocol::StreamId,
 };
 
 /// A resource of a submission. Checks at its release that the device has completed the submission.
@@ -60,16 +62,43 @@ fn resources_are_released_by_reports_that_race_with_submissions() {
     });
 }
 
+/// A resource that counts its release.
+struct Counted(Arc<AtomicUsize>);
+
+impl Retain for Counted {}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// A resource that is retained beside the completion of its submission is released by that completion, or at once, or
+/// by the report that is requested then.
+#[test]
+fn resource_of_an_earlier_submission_is_released() {
+    check(None, || {
+        let timeline = Timeline::new(StreamId(1), 0, true);
+        let ticket = timeline.reserve();
+        timeline.publish(ticket.number);
+        let completes = thread::spawn({
+            let timeline = timeline.clone();
+            move || timeline.advance(1)
+        });
+        let released = Arc::<AtomicUsize>::default();
+        let wants = timeline.retain_until(1, Arc::new(Counted(released.clone())));
+        completes.join().unwrap();
+        if wants {
+            timeline.advance(1);
+        }
+        assert_eq!(released.load(Relaxed), 1);
+        assert!(timeline.retention.is_empty());
+    });
+}
+
 /// The source of an upload and the target of a download, while another submission is made.
 #[test]
 fn resources_are_released_while_others_are_retained() {
-    struct Counted(Arc<AtomicUsize>);
-    impl Retain for Counted {}
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
     check(None, || {
         let released = [(); 3].map(|()| Arc::<AtomicUsize>::default());
         let counts = || [0, 1, 2].map(|at| released[at].load(Relaxed));

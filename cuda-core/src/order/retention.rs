@@ -83,6 +83,15 @@ impl Retention {
         ask
     }
 
+    /// As [`keep`](Self::keep), for a submission that was made earlier and may be complete.
+    pub(crate) fn keep_for(&self, last_use: u64, resource: Arc<dyn Retain>) {
+        let mut held = self.held.lock();
+        held.bytes += resource.host_bytes();
+        let place = held.queue.partition_point(|entry| entry.last_use <= last_use);
+        held.queue.insert(place, Entry { last_use, until: Until::Complete, resource });
+        self.show(&held);
+    }
+
     /// Drops the resource of a submission that was refused.
     #[cold]
     pub(crate) fn forget(&self, number: u64) {

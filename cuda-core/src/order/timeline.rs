@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use super::{
     inferred_completion::InferredCompletion,
     progress::{HasProgress, Progress},
-    retention::Retention,
+    retention::{Retain, Retention},
 };
 use crate::{
     protocol::{StreamId, Ticket},
@@ -162,6 +162,17 @@ impl Timeline {
         if self.progress.raise(number) || !self.inferred.is_empty() {
             self.pass_on(number);
         }
+    }
+
+    /// Retains a resource until a submission that was made earlier is complete. Returns whether the caller has to request
+    /// a report of that submission, because no other thread may do so.
+    #[must_use = "without a report the resource may stay for as long as the stream"]
+    pub(crate) fn retain_until(&self, number: u64, resource: Arc<dyn Retain>) -> bool {
+        self.retention.keep_for(number, resource);
+        let completed = self.progress.completed();
+        // The submission may have completed before the resource was there.
+        self.retention.release(completed);
+        completed < number
     }
 
     /// Releases the host memory that uploads up to `number` read: it may change again.

@@ -34,7 +34,8 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///   writes, and writes no bytes that it reads.
     /// - Submissions that use the same device memory are ordered by their streams and `after`, unless all only read.
     /// - A launched kernel stays inside the memory that its relocations state.
-    /// - Until the call returns, the caller retires no stream and unloads no module that the submission names.
+    /// - Until the call returns, the caller retires no stream, drops no graph and unloads no module that the submission
+    ///   names.
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()>;
 
     /// Submits work that the backend may hold until the next [`flush`](Backend::flush) of the stream, together with the
@@ -88,7 +89,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// no effect.
     ///
     /// # Safety
-    /// No later submission uses the memory, stream or module that the control frees, retires or unloads.
+    /// No later submission uses the memory, stream, graph or module that the control frees, retires, drops or unloads.
     unsafe fn control(&self, control: Control) -> Result<()>;
 
     /// Takes a request. Never blocks. Calls [`Answer::give`] exactly once, on any thread, perhaps before this returns.

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use super::modules::ModuleSlot;
 use crate::{
     cuda::{
-        context::{Bound, Primary},
+        context::{Bound, IdCache, Primary},
         driver::api::StreamHandle,
         graphs::{DriverNode, Executable, GraphSlot, OrderedNode},
         streams::{taken, unknown},
@@ -26,15 +26,16 @@ use crate::{
     sync::HelperThread,
 };
 
-/// The graphs of one backend.
+/// The graphs of one backend. Launches find them through a cache, without a lock.
 pub(crate) struct Graphs {
     primary: &'static Primary,
     table: RwLock<FxHashMap<GraphId, Arc<GraphSlot>>>,
+    cache: IdCache,
 }
 
 impl Graphs {
     pub(crate) fn new(primary: &'static Primary) -> Self {
-        Self { primary, table: RwLock::default() }
+        Self { primary, table: RwLock::default(), cache: IdCache::default() }
     }
 
     /// Starts to build a graph on the helper thread. Never blocks. `modules` are those of the nodes: the client may
@@ -75,6 +76,7 @@ impl Graphs {
     /// Removes a graph that no launch uses.
     pub(crate) fn remove(&self, id: GraphId) -> Result<()> {
         let removed = self.table.write().remove(&id);
+        self.cache.evict([id.0, 0]);
         removed.map(drop).ok_or_else(|| self.unknown(id))
     }
 
@@ -82,7 +84,7 @@ impl Graphs {
     /// prepared.
     ///
     /// # Safety
-    /// The modules of the nodes are loaded. The caller holds the stream.
+    /// The modules of the nodes are loaded. The caller holds the stream. No thread drops the graph before this returns.
     pub(crate) unsafe fn launch(
         &self,
         id: GraphId,
@@ -90,7 +92,8 @@ impl Graphs {
         stream: StreamHandle,
         bound: &Bound,
     ) -> Result<()> {
-        let slot = self.find(id)?;
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.get(id) }?;
         let mut executable = slot.wait()?;
         for change in changes {
             let (node, work) = change?;
@@ -109,6 +112,29 @@ impl Graphs {
     /// Takes out every graph, for a backend that is dropped.
     pub(crate) fn take(&self) -> Vec<Arc<GraphSlot>> {
         std::mem::take(&mut *self.table.write()).into_values().collect()
+    }
+
+    /// The graph with this id, found without a lock and without a count.
+    ///
+    /// # Safety
+    /// No thread drops the graph while the result is used.
+    #[inline]
+    unsafe fn get(&self, id: GraphId) -> Result<&GraphSlot> {
+        let found = match self.cache.get([id.0, 0]) {
+            Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
+            None => self.look_up(id)?,
+        };
+        // SAFETY: the table holds the graph, and keeps it as the caller promises. A graph that is dropped is evicted from
+        // the cache before the table drops it (rule 4).
+        Ok(unsafe { &*found })
+    }
+
+    #[cold]
+    fn look_up(&self, id: GraphId) -> Result<*const GraphSlot> {
+        let table = self.table.read();
+        let graph = Arc::as_ptr(table.get(&id).ok_or_else(|| self.unknown(id))?);
+        self.cache.insert([id.0, 0], [graph.expose_provenance() as u64, 0]);
+        Ok(graph)
     }
 
     fn find(&self, id: GraphId) -> Result<Arc<GraphSlot>> {

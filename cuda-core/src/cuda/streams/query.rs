@@ -13,17 +13,14 @@ use crate::{
     sync::spin_loop,
 };
 
-/// The number of queries that a blocking thread makes without a pause. They take about 10 us.
-const QUERIES: usize = 64;
+/// The number of queries that a blocking thread makes before it synchronizes. They take about 7 ms. A synchronize spins
+/// as well, and takes longer to return: 0.2 us after a wait of 10 us, up to 12 us after one of a millisecond.
+const QUERIES: usize = 4096;
 
-/// The number of queries with pauses that a blocking thread makes after that, before it synchronizes. They take about a
-/// millisecond. A synchronize spins as well, and takes longer to return: 1 us after a wait of 100 us, 12 us after one
-/// of a millisecond.
-const LATE_QUERIES: usize = 1024;
-
-/// The length of a pause, in spin-loop hints. Queries take a lock of the driver, so they leave it to other threads most
-/// of the time.
-const PAUSE: usize = 16;
+/// The number of queries after which the pause between two of them is one spin-loop hint longer. Queries take a lock of
+/// the driver, so a long wait leaves it to other threads most of the time. A pause is 0.2 percent of the wait before it
+/// at most, so it delays the caller by no more than that.
+const PER_HINT: usize = 64;
 
 impl DriverStream {
     /// Whether a query shows that the stream is idle. It is not queried during a foreign call.
@@ -37,20 +34,14 @@ impl DriverStream {
         self.unless_foreign(query).map_or(Ok(false), |status| is_ready(status, primary))
     }
 
-    /// Queries the stream until it is idle, for about a millisecond at most. If the stream has allocated or freed
-    /// memory of a pool, this takes 0.1 to 0.2 us less than a synchronize, which also looks at the pool.
+    /// Queries the stream until it is idle, for about 7 ms at most.
     #[inline]
     pub(crate) fn is_soon_idle(&self, primary: &Primary, bound: &Bound) -> Result<bool> {
-        let [mode, steady, divisor, limit] = *tuned();
-        for query in 0..limit {
+        for query in 0..QUERIES {
             if self.is_idle(primary, bound)? {
                 return Ok(true);
             }
-            let pause = match mode {
-                0 => if query < QUERIES { 1 } else { PAUSE },
-                _ => 1 + query.saturating_sub(steady) / divisor,
-            };
-            (0..pause).for_each(|_| spin_loop());
+            (0..=query / PER_HINT).for_each(|_| spin_loop());
         }
         Ok(false)
     }
@@ -75,12 +66,4 @@ fn is_ready(status: Result<(), Failed>, primary: &Primary) -> Result<bool> {
             if primary.is_lost() { Err(error) } else { Ok(false) }
         }
     }
-}
-
-fn tuned() -> &'static [usize; 4] {
-    static T: std::sync::OnceLock<[usize; 4]> = std::sync::OnceLock::new();
-    T.get_or_init(|| match std::env::var("CUDA_WAIT") {
-        Ok(v) => { let mut it = v.split(',').map(|x| x.parse().unwrap()); std::array::from_fn(|_| it.next().unwrap()) }
-        Err(_) => [0, QUERIES, 1, QUERIES + LATE_QUERIES],
-    })
 }

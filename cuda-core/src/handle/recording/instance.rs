@@ -11,13 +11,15 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-use super::{access_set::AccessSet, bindings::Bindings, executable::Executable, rebase::rebase};
+use super::{
+    access_set::AccessSet, bindings::Bindings, executable::Executable, held::Held, rebase::rebase,
+};
 use crate::{
     handle::{
         device::Device,
         stream::{RecordedMemory, Stream},
     },
-    order::{Retain, plan::Node},
+    order::plan::Node,
     protocol::{AllocId, Error, Graph, GraphId, GraphNode, HostBlock, Result, Ticket, Work},
     runtime::Pending,
 };
@@ -37,8 +39,8 @@ pub(super) struct Instance {
     pub(super) applied: u64,
     /// The number of rebuilds that the executable has.
     rebuilds: u64,
-    /// The resources that a launch retains, until the sources of uploads change.
-    pub(super) retained: Option<Arc<dyn Retain>>,
+    /// The resources of the launches, until the sources of uploads change.
+    pub(super) held: Option<Held>,
     /// The last launch.
     pub(super) last: Option<Ticket>,
 }
@@ -51,8 +53,8 @@ impl Instance {
 
     fn with(accesses: AccessSet, own: FxHashMap<AllocId, RecordedMemory>) -> Self {
         let (executable, preparation, applied, rebuilds) = Default::default();
-        let (retained, last) = (None, None);
-        Self { accesses, own, executable, preparation, applied, rebuilds, retained, last }
+        let (held, last) = (None, None);
+        Self { accesses, own, executable, preparation, applied, rebuilds, held, last }
     }
 
     /// Another instance, with temporary buffers of its own. `None` if there is no memory for them.
@@ -86,7 +88,7 @@ impl Instance {
         host: impl FnOnce() -> Vec<Arc<HostBlock>>,
     ) -> &Result<Arc<Executable>> {
         if self.rebuilds != bindings.rebuilds() {
-            (self.executable, self.retained) = (None, None);
+            (self.executable, self.held) = (None, None);
         }
         if self.executable.is_none() {
             let graph = self.graph(nodes, bindings, host());

@@ -9,6 +9,7 @@ use super::{
     access_set::AccessSet,
     bindings::Bindings,
     executable::Executable,
+    held::Held,
     instance::{Instance, MAX_INSTANCES},
     temporary,
 };
@@ -68,14 +69,17 @@ pub(super) struct Kept {
     _others: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The resources that the launches of one executable retain. The executable is dropped first.
-struct Retained {
+/// The host blocks of a launch.
+type Blocks = SmallVec<[Arc<HostBlock>; 1]>;
+
+/// The resources of the launches of one executable. The executable is dropped first.
+struct Resources {
     _executable: Arc<Executable>,
     _kept: Arc<Kept>,
     _slots: Vec<UploadSource>,
 }
 
-impl Retain for Retained {}
+impl Retain for Resources {}
 
 impl Device {
     /// Returns a stream of a new recording. Work that is submitted to the stream is recorded and does not run. Other
@@ -307,18 +311,11 @@ impl Recording {
     ) -> Result<Ticket> {
         let State { bindings, instances } = state;
         let instance = &mut instances[at];
-        let (mut changes, mut blocks) = (Vec::new(), SmallVec::<[Arc<HostBlock>; 1]>::new());
-        for node in bindings.changed_since(instance.applied) {
-            changes
-                .push(NodeChange { node, work: instance.work(bindings.work(&self.nodes, node)) });
-            let slot = bindings.slot_source(node);
-            if slot.is_some() {
-                instance.retained = None;
-            }
-            let source = slot.or_else(|| self.kept.uploads[node as usize].as_ref());
-            blocks.extend(source.map(|it| it.block.clone()));
-        }
-        let keep = Keep { until: Until::Complete, resource: self.retained(bindings, instance)? };
+        let (changes, blocks) = match instance.applied == bindings.version() {
+            true => (Vec::new(), Blocks::new()),
+            false => self.changes(bindings, instance),
+        };
+        self.hold(bindings, instance)?;
         let uses = Cow::Borrowed(instance.accesses.uses());
         let work = Work::Graph(GraphLaunch { graph, uses, changes });
         // Not collected: that would move it.
@@ -327,27 +324,50 @@ impl Recording {
         let mut marks = stream.timeline().order.lock();
         let mut turns = Turns::default();
         turns.take_sorted(instance.accesses.memory().iter().map(|it| &**it));
-        let launched =
-            stream.submit_ordered(&mut marks, &work, &operands, &[], Some(keep), &blocks);
+        let launched = stream.submit_ordered(&mut marks, &work, &operands, &[], None, &blocks);
         // The turns are released before the order lock.
         drop(turns);
         drop(marks);
         let ticket = launched?;
         (instance.applied, instance.last) = (bindings.version(), Some(ticket));
+        if let Some(held) = &mut instance.held {
+            held.count(ticket);
+        }
         trace::replayed(ticket, self.len());
         Ok(ticket)
     }
 
-    /// The resources of a launch.
-    fn retained(&self, bindings: &Bindings, instance: &mut Instance) -> Result<Arc<dyn Retain>> {
-        if let Some(retained) = &instance.retained {
-            return Ok(retained.clone());
+    /// The changes that the executable of an instance does not have yet, and the blocks of the uploads among them.
+    #[cold]
+    fn changes<'a>(
+        &'a self,
+        bindings: &'a Bindings,
+        instance: &mut Instance,
+    ) -> (Vec<NodeChange<'a>>, Blocks) {
+        let (mut changes, mut blocks) = (Vec::new(), Blocks::new());
+        for node in bindings.changed_since(instance.applied) {
+            let work = instance.work(bindings.work(&self.nodes, node));
+            changes.push(NodeChange { node, work });
+            let slot = bindings.slot_source(node);
+            if slot.is_some() {
+                instance.held = None;
+            }
+            let source = slot.or_else(|| self.kept.uploads[node as usize].as_ref());
+            blocks.extend(source.map(|it| it.block.clone()));
         }
-        let _executable = self.executable(bindings, instance).clone()?;
-        let _slots = bindings.slot_sources().cloned().collect();
-        let retained = Arc::new(Retained { _executable, _kept: self.kept.clone(), _slots });
-        instance.retained = Some(retained.clone());
-        Ok(retained)
+        (changes, blocks)
+    }
+
+    /// Makes an instance hold the resources of its launches.
+    #[inline]
+    fn hold(&self, bindings: &Bindings, instance: &mut Instance) -> Result<()> {
+        if instance.held.is_none() {
+            let _executable = self.executable(bindings, instance).clone()?;
+            let _slots = bindings.slot_sources().cloned().collect();
+            let resources = Resources { _executable, _kept: self.kept.clone(), _slots };
+            instance.held = Some(Held::new(&self.device, Arc::new(resources)));
+        }
+        Ok(())
     }
 
     /// Checks that a replay can be submitted to a stream.
