@@ -33,4 +33,4 @@ if [[ -z ${LIBCLANG_PATH:-} ]] && ! installed; then
     export BINDGEN_EXTRA_CLANG_ARGS
 fi
 export CUDA_TOOLKIT_PATH=$toolkit/nvidia/cu13
-cargo build --release --offline "$@"
+cargo build --release --locked "$@"

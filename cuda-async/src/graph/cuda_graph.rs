@@ -12,7 +12,7 @@ use cuda_core::{Device, DeviceBuffer, Element, Error, Pending, Recording, Result
 
 use crate::{
     context::{Credit, ExecutionContext, RunMode},
-    graph::{Slot, record},
+    graph::{Slot, plan::counted, record},
     op::{IntoDeviceOp, Op, Submit},
     ops::DeviceOp,
     run::blocking,
@@ -173,7 +173,7 @@ impl<T> Clone for CudaGraph<T> {
 
 impl<T> std::fmt::Debug for CudaGraph<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CudaGraph({} nodes on {})", self.len(), self.device().info().address)
+        write!(f, "CudaGraph({} on {})", counted(self.len(), "node"), self.device().info().address)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     context::{Credit, ExecutionContext},
     graph::{
         cuda_graph::CudaGraph,
-        plan::{Plan, PlanNode, PlanWork, duration, padded, printable, title},
+        plan::{Plan, PlanNode, PlanWork, counted, duration, padded, printable, title},
     },
     op::{Live, Op, Submit},
 };
@@ -27,7 +27,7 @@ const NODES_PER_POLL: usize = 64;
 /// use cuda_async::prelude::*;
 /// let graph = zeros::<u32>(4).named("clear").graph()?;
 /// let profile = graph.profile().sync()?;
-/// assert!(profile.to_string().starts_with("profile: 1 nodes, "));
+/// assert!(profile.to_string().starts_with("profile: 1 node, "));
 /// assert_eq!(Some(profile.total()), profile.plan().nodes()[0].time());
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
@@ -76,7 +76,8 @@ impl Profile {
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
-        write!(f, "profile: {} nodes, {} in sequence", self.plan.len(), duration(total))?;
+        let nodes = counted(self.plan.len(), "node");
+        write!(f, "profile: {nodes}, {} in sequence", duration(total))?;
         for (index, node) in self.by_time() {
             let time = node.time().unwrap_or_default();
             let share = 100.0 * time.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);

@@ -31,7 +31,7 @@ pub(super) fn detail(work: &PlanWork) -> String {
                 bytes => format!("{shape}, shared {}", bytes_text(u64::from(*bytes))),
             }
         }
-        PlanWork::Loop { nodes } => format!("{nodes} nodes a pass"),
+        PlanWork::Loop { nodes } => format!("{} a pass", counted(*nodes, "node")),
         PlanWork::Join | PlanWork::Timestamp | PlanWork::Other => String::new(),
     }
 }
@@ -54,6 +54,14 @@ pub(in crate::graph) fn duration(time: Duration) -> String {
         ..1e3 => format!("{micros:.2} us"),
         ..1e6 => format!("{:.2} ms", micros / 1e3),
         _ => format!("{:.2} s", micros / 1e6),
+    }
+}
+
+/// A number of things.
+pub(in crate::graph) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
     }
 }
 
@@ -97,6 +105,7 @@ mod tests {
         assert_eq!(shapes, ["7", "7x2", "7x1x3"]);
         let times = [0, 1_500, 2_500_000, 61_000_000_000].map(Duration::from_nanos).map(duration);
         assert_eq!(times, ["0.00 us", "1.50 us", "2.50 ms", "61.00 s"]);
+        assert_eq!([0, 1, 2].map(|it| counted(it, "node")), ["0 nodes", "1 node", "2 nodes"]);
     }
 
     #[test]

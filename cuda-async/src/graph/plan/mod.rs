@@ -16,6 +16,6 @@ mod record;
 mod svg;
 mod text;
 
-pub(super) use label::{duration, padded, printable, title};
+pub(super) use label::{counted, duration, padded, printable, title};
 pub use nodes::{Plan, PlanNode, PlanWork};
 pub use record::PlanExt;

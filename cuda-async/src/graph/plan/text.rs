@@ -3,13 +3,14 @@
 use std::fmt;
 
 use crate::graph::plan::{
-    label::{detail, duration, padded, printable, title},
+    label::{counted, detail, duration, padded, printable, title},
     nodes::{Plan, PlanNode},
 };
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "plan: {} nodes, {} edges", self.len(), self.edges())?;
+        let (nodes, edges) = (counted(self.len(), "node"), counted(self.edges(), "edge"));
+        write!(f, "plan: {nodes}, {edges}")?;
         let works: Vec<String> = self.nodes().iter().map(work).collect();
         let width = works.iter().map(|it| it.chars().count()).max().unwrap_or(0);
         let digits = self.len().saturating_sub(1).to_string().len();

@@ -9,6 +9,7 @@ use super::{
     Engine,
     hold::Outcome,
     state::{State, violation},
+    work::Part,
 };
 use crate::{
     node::worker::{
@@ -119,7 +120,8 @@ impl Engine {
             // The order of the stream covers all pieces behind the first.
             let after = if upload.submitted == length { after } else { &[] };
             let keep = Keep::Upload(piece);
-            if !self.run(state, ticket, after, &work, &host, is_last, keep) {
+            let part = Part { ticket, after, work: &work, host: &host, is_last, keep };
+            if !self.run(state, part) {
                 upload.is_refused = true;
                 upload.pieces.clear();
             }
@@ -130,7 +132,7 @@ impl Engine {
         }
         if upload.bytes == 0 {
             let work = Work::Join;
-            self.run(state, ticket, after, &work, &[], true, Keep::Nothing);
+            self.run(state, Part::whole(ticket, after, &work));
             return Outcome::Done;
         }
         // Its staging memory returns to the pool when the copies are complete.
@@ -178,7 +180,8 @@ impl Engine {
             let is_last = download.submitted >= download.bytes;
             let work = Work::Download { from, to, bytes };
             let keep = Keep::Download(landing);
-            if !self.run(state, ticket, after, &work, &host, is_last, keep) || is_last {
+            let part = Part { ticket, after, work: &work, host: &host, is_last, keep };
+            if !self.run(state, part) || is_last {
                 break;
             }
         }

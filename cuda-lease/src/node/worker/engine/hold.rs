@@ -11,12 +11,12 @@ use super::{
     Engine,
     graphs::can_launch,
     state::{State, is_there, violation},
+    work::Part,
 };
 use crate::{
     node::worker::{
         held::{Item, Task},
         numbers::Stage,
-        reports::Keep,
     },
     session::SessionError,
 };
@@ -186,7 +186,7 @@ impl Engine {
                     return Outcome::Waits;
                 }
                 let ticket = Ticket { stream, number: *number };
-                self.run(state, ticket, after, work, &[], true, Keep::Nothing);
+                self.run(state, Part::whole(ticket, after, work));
                 Outcome::Done
             }
             Task::Graph { number, graph, changes } => {

@@ -31,11 +31,12 @@ use self::{
     graphs::can_launch,
     objects::OBJECT_LIMIT,
     state::{State, Stream, is_there, violation},
+    work::Part,
 };
 use super::{
     held::{Download, Task, Upload},
     quota::Quota,
-    reports::{AfterProgress, Keep, Reports},
+    reports::{AfterProgress, Reports},
     staging::Staging,
 };
 use crate::{
@@ -233,7 +234,7 @@ impl Engine {
                     && is_there(state, &work)
                     && self.has_credit_for_one(state, ticket.stream)
                 {
-                    self.run(state, ticket, &after, &work, &[], true, Keep::Nothing);
+                    self.run(state, Part::whole(ticket, &after, &work));
                     return Ok(());
                 }
                 Task::Work { number, work: work.into_owned() }

@@ -11,39 +11,43 @@ use cuda_core::{
 use super::{Engine, state::State};
 use crate::node::worker::{numbers::Stage, reports::Keep};
 
+/// A step, or a part of it, for the backend.
+pub(super) struct Part<'a> {
+    /// The client's ticket of the step.
+    pub(super) ticket: Ticket,
+    /// The client's tickets of other streams that it comes after.
+    pub(super) after: &'a [Ticket],
+    pub(super) work: &'a Work<'a>,
+    /// The blocks that the work names.
+    pub(super) host: &'a [Arc<HostBlock>],
+    /// Whether the step has no more parts.
+    pub(super) is_last: bool,
+    /// The memory that is kept until the part is complete.
+    pub(super) keep: Keep,
+}
+
+impl<'a> Part<'a> {
+    /// A whole step without host bytes.
+    pub(super) fn whole(ticket: Ticket, after: &'a [Ticket], work: &'a Work<'a>) -> Self {
+        Self { ticket, after, work, host: &[], is_last: true, keep: Keep::Nothing }
+    }
+}
+
 impl Engine {
-    /// Submits one step, or a part of it. Returns whether the backend took it.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn run(
-        &self,
-        state: &mut State,
-        ticket: Ticket,
-        after: &[Ticket],
-        work: &Work<'_>,
-        host: &[Arc<HostBlock>],
-        is_last: bool,
-        keep: Keep,
-    ) -> bool {
-        if let Some(error) = state.objects.check(work) {
+    /// Submits a step, or a part of it. Returns whether the backend took it.
+    pub(super) fn run(&self, state: &mut State, part: Part<'_>) -> bool {
+        if let Some(error) = state.objects.check(part.work) {
+            let Part { ticket, work, keep, .. } = part;
             drop(keep);
             self.skip(state, ticket, &uses_of(work), error);
             return false;
         }
-        self.pass_on(state, ticket, after, work, host, is_last, keep)
+        self.pass_on(state, part)
     }
 
     /// As [`run`](Self::run), for work that was checked.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn pass_on(
-        &self,
-        state: &mut State,
-        ticket: Ticket,
-        after: &[Ticket],
-        work: &Work<'_>,
-        host: &[Arc<HostBlock>],
-        is_last: bool,
-        keep: Keep,
-    ) -> bool {
+    pub(super) fn pass_on(&self, state: &mut State, part: Part<'_>) -> bool {
+        let Part { ticket, after, work, host, is_last, keep } = part;
         let number = self.reports.begin(ticket, is_last, keep, state.sampler.now);
         let after = self.translate(after);
         let submission = Submission { ticket: Ticket { number, ..ticket }, after: &after, work };
