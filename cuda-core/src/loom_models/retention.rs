@@ -86,7 +86,7 @@ fn resource_of_an_earlier_submission_is_released() {
             move || timeline.advance(1)
         });
         let released = Arc::<AtomicUsize>::default();
-        let wants = timeline.retain_until(1, Arc::new(Counted(released.clone())));
+        let wants = timeline.retain_until(1, Arc::new(Counted(released.clone())), true);
         completes.join().unwrap();
         if wants {
             timeline.advance(1);

@@ -60,6 +60,12 @@ struct Entry {
 }
 
 impl Held {
+    #[cold]
+    fn insert(&mut self, entry: Entry) {
+        let place = self.queue.partition_point(|other| other.last_use <= entry.last_use);
+        self.queue.insert(place, entry);
+    }
+
     /// Subtracts the host memory of entries that were removed from the queue.
     fn subtract(&mut self, released: &[Entry]) {
         self.bytes -= released.iter().map(|entry| entry.resource.host_bytes()).sum::<usize>();
@@ -67,29 +73,25 @@ impl Held {
 }
 
 impl Retention {
-    /// Retains a resource for a submission. Returns whether it is time to ask for a report of the stream's progress.
+    /// Retains a resource for a submission, which may be an earlier one. Returns whether it is time to ask for a report of
+    /// the stream's progress.
     pub(crate) fn keep(&self, last_use: u64, until: Until, resource: Arc<dyn Retain>) -> bool {
         let mut held = self.held.lock();
         let bytes = resource.host_bytes();
         held.bytes += bytes;
         held.unasked += 1;
         held.unasked_bytes += bytes;
-        held.queue.push_back(Entry { last_use, until, resource });
+        let entry = Entry { last_use, until, resource };
+        match held.queue.back() {
+            Some(last) if last.last_use > last_use => held.insert(entry),
+            _ => held.queue.push_back(entry),
+        }
         self.show(&held);
         let ask = held.unasked >= MAX_RETAINED || held.unasked_bytes >= MAX_RETAINED_BYTES;
         if ask {
             (held.unasked, held.unasked_bytes) = (0, 0);
         }
         ask
-    }
-
-    /// As [`keep`](Self::keep), for a submission that was made earlier and may be complete.
-    pub(crate) fn keep_for(&self, last_use: u64, resource: Arc<dyn Retain>) {
-        let mut held = self.held.lock();
-        held.bytes += resource.host_bytes();
-        let place = held.queue.partition_point(|entry| entry.last_use <= last_use);
-        held.queue.insert(place, Entry { last_use, until: Until::Complete, resource });
-        self.show(&held);
     }
 
     /// Drops the resource of a submission that was refused.
@@ -183,5 +185,40 @@ impl Retention {
         let boxed = |resource| Box::new(resource) as Box<dyn Any + Send + Sync>;
         let at = |number| Ticket { stream, number };
         all.into_iter().map(|entry| (at(entry.last_use), boxed(entry.resource))).collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct Resource;
+    impl Retain for Resource {}
+
+    #[test]
+    fn resources_are_released_in_the_order_of_their_last_uses() {
+        let (retention, all) = (Retention::default(), [(); 4].map(|()| Arc::new(Resource)));
+        let retained = || all.each_ref().map(|it| Arc::strong_count(it) - 1);
+        for at in [2, 0, 3, 1] {
+            retention.keep(at as u64 + 1, Until::Complete, all[at].clone());
+        }
+        let expected = [[1, 1, 1, 1], [0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 0, 0]];
+        for (number, expected) in expected.into_iter().enumerate() {
+            retention.release(number as u64);
+            assert_eq!(retained(), expected, "after {number}");
+        }
+    }
+
+    #[test]
+    fn report_is_due_when_many_resources_are_retained() {
+        let retention = Retention::default();
+        let mut keep = |number| retention.keep(number, Until::Complete, Arc::new(Resource));
+        let due: Vec<_> = (1..=MAX_RETAINED as u64).map(&mut keep).collect();
+        assert_eq!(due.iter().position(|it| *it), Some(MAX_RETAINED - 1));
+        // Without any, the count begins again.
+        retention.release(1000);
+        assert!((1..MAX_RETAINED as u64).all(|number| !keep(number)));
+        retention.release(1000);
+        assert!((1..MAX_RETAINED as u64).all(|number| !keep(number)));
     }
 }

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use super::{
     inferred_completion::InferredCompletion,
     progress::{HasProgress, Progress},
-    retention::{Retain, Retention},
+    retention::{Retain, Retention, Until},
 };
 use crate::{
     protocol::{StreamId, Ticket},
@@ -165,14 +165,20 @@ impl Timeline {
     }
 
     /// Retains a resource until a submission that was made earlier is complete. Returns whether the caller has to request
-    /// a report of that submission, because no other thread may do so.
+    /// a report of that submission: if it is not complete, and if no later resource will request one (`is_last`) or many
+    /// wait for one.
     #[must_use = "without a report the resource may stay for as long as the stream"]
-    pub(crate) fn retain_until(&self, number: u64, resource: Arc<dyn Retain>) -> bool {
-        self.retention.keep_for(number, resource);
+    pub(crate) fn retain_until(
+        &self,
+        number: u64,
+        resource: Arc<dyn Retain>,
+        is_last: bool,
+    ) -> bool {
+        let ask = self.retention.keep(number, Until::Complete, resource);
         let completed = self.progress.completed();
         // The submission may have completed before the resource was there.
         self.retention.release(completed);
-        completed < number
+        completed < number && (is_last || ask)
     }
 
     /// Releases the host memory that uploads up to `number` read: it may change again.

@@ -78,28 +78,46 @@ fn executable_is_destroyed_after_the_launches_of_a_dropped_graph() {
     destroyed(other);
 }
 
+struct Resource;
+impl Retain for Resource {}
+
+/// A launch that ends when the gate is opened.
+fn launch(stream: &Stream, gate: u32) -> Ticket {
+    let mut memory = DeviceBuffer::<u32>::uninitialised(stream, 1).unwrap();
+    memory.fill(stream, gate).unwrap()
+}
+
 /// Launches that are not ordered after each other.
 #[test]
 fn resources_of_launches_are_held_on_every_stream() {
-    struct Resource;
-    impl Retain for Resource {}
-
     let device = Device::open(&Simulated, 0).unwrap();
     let [blocked, free] = [(); 2].map(|()| device.new_stream().unwrap());
     let (gate, resource) = (driver::gate(), Arc::new(Resource));
-    let launch = |stream: &Stream, gate| {
-        let mut memory = DeviceBuffer::<u32>::uninitialised(stream, 1)?;
-        memory.fill(stream, gate)
-    };
     let open = driver::gate();
     driver::open(open);
     let mut held = Held::new(&device, resource.clone());
     for (stream, gate) in [(&free, open), (&blocked, gate), (&free, open)] {
-        held.count(launch(stream, gate).unwrap());
+        held.count(launch(stream, gate));
     }
     free.synchronize().unwrap();
     drop(held);
     assert_eq!(Arc::strong_count(&resource), 2);
     driver::open(gate);
     wait_until(|| Arc::strong_count(&resource) == 1);
+}
+
+/// The next launches have other resources. Those of the launch before are released by the wait for a later one.
+#[test]
+fn superseded_resources_are_held_until_their_launches_are_complete() {
+    let device = Device::open(&Simulated, 0).unwrap();
+    let stream = device.new_stream().unwrap();
+    let (gate, resource) = (driver::gate(), Arc::new(Resource));
+    let mut held = Held::new(&device, resource.clone());
+    held.count(launch(&stream, gate));
+    drop(held.superseded());
+    assert_eq!(Arc::strong_count(&resource), 2);
+    let later = launch(&stream, gate);
+    driver::open(gate);
+    stream.synchronize_to(later.number).unwrap();
+    assert_eq!(Arc::strong_count(&resource), 1);
 }

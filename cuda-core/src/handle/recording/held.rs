@@ -19,11 +19,25 @@ pub(crate) struct Held {
     resource: Arc<dyn Retain>,
     /// The last launch on each stream.
     launches: SmallVec<[Ticket; 2]>,
+    /// Whether later launches have other resources.
+    is_superseded: bool,
 }
+
+/// Resources that later launches do not use. Dropped without the lock of the recording: dropping them can run code of a
+/// user, and wake tasks.
+pub(super) type Retired = Vec<Held>;
 
 impl Held {
     pub(crate) fn new(device: &Device, resource: Arc<dyn Retain>) -> Self {
-        Self { device: device.clone(), resource, launches: SmallVec::new() }
+        let launches = SmallVec::new();
+        Self { device: device.clone(), resource, launches, is_superseded: false }
+    }
+
+    /// The same resources, of a graph whose later launches have others. So they are dropped often: a report is requested
+    /// when many of them wait for one.
+    pub(crate) fn superseded(mut self) -> Self {
+        self.is_superseded = true;
+        self
     }
 
     /// Counts a launch, which the backend has taken.
@@ -47,11 +61,14 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        let core = self.device.core();
         for launch in &self.launches {
-            let core = self.device.core();
             // A stream that is gone has run everything.
             let Some(timeline) = core.streams.find(launch.stream) else { continue };
-            if timeline.retain_until(launch.number, self.resource.clone()) {
+            let is_complete = timeline.progress.completed() >= launch.number;
+            if !is_complete
+                && timeline.retain_until(launch.number, self.resource.clone(), !self.is_superseded)
+            {
                 core.want(*launch);
             }
         }

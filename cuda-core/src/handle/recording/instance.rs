@@ -12,7 +12,11 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use super::{
-    access_set::AccessSet, bindings::Bindings, executable::Executable, held::Held, rebase::rebase,
+    access_set::AccessSet,
+    bindings::Bindings,
+    executable::Executable,
+    held::{Held, Retired},
+    rebase::rebase,
 };
 use crate::{
     handle::{
@@ -86,9 +90,11 @@ impl Instance {
         nodes: &[Node],
         bindings: &Bindings,
         host: impl FnOnce() -> Vec<Arc<HostBlock>>,
+        retired: &mut Retired,
     ) -> &Result<Arc<Executable>> {
         if self.rebuilds != bindings.rebuilds() {
-            (self.executable, self.held) = (None, None);
+            self.executable = None;
+            retired.extend(self.held.take());
         }
         if self.executable.is_none() {
             let graph = self.graph(nodes, bindings, host());

@@ -9,7 +9,7 @@ use super::{
     access_set::AccessSet,
     bindings::Bindings,
     executable::Executable,
-    held::Held,
+    held::{Held, Retired},
     instance::{Instance, MAX_INSTANCES},
     temporary,
 };
@@ -203,9 +203,11 @@ impl Recording {
         if !self.device.core().capabilities.graphs {
             return Pending::ready(Ok(()));
         }
+        // Dropped after the lock.
+        let mut retired = Retired::new();
         let State { bindings, instances } = &mut *self.state.lock();
         bindings.refresh(&self.nodes);
-        match self.executable(bindings, &mut instances[0]) {
+        match self.executable(bindings, &mut instances[0], &mut retired) {
             Ok(executable) => executable.ready(&self.device),
             Err(error) => Pending::ready(Err(error.clone())),
         }
@@ -221,10 +223,11 @@ impl Recording {
         &self,
         bindings: &Bindings,
         instance: &'a mut Instance,
+        retired: &mut Retired,
     ) -> &'a Result<Arc<Executable>> {
         let uploads = self.kept.uploads.iter().flatten().filter(|it| it.slot.is_none());
         let host = || uploads.chain(bindings.slot_sources()).map(|it| it.block.clone()).collect();
-        instance.executable(&self.device, &self.nodes, bindings, host)
+        instance.executable(&self.device, &self.nodes, bindings, host, retired)
     }
 
     /// Submits all nodes to `stream`, after all earlier uses of the same memory. Every later use of that memory comes
@@ -252,11 +255,13 @@ impl Recording {
     /// As [`replay`](Self::replay).
     pub fn launch_prepared(&self, stream: &Stream) -> Result<Option<Ticket>> {
         self.check_stream(stream)?;
+        // Dropped after the lock.
+        let mut retired = Retired::new();
         let state = &mut *self.state.lock();
         state.bindings.refresh(&self.nodes);
         match self.pick(state, stream) {
             Some((at, graph)) if !self.is_empty() => {
-                self.launch(stream, state, at, graph).map(Some)
+                self.launch(stream, state, at, graph, &mut retired).map(Some)
             }
             _ => Ok(None),
         }
@@ -296,7 +301,8 @@ impl Recording {
         stream: &Stream,
     ) {
         let Some(mut instance) = instances[0].another(&self.temporary, stream) else { return };
-        _ = self.executable(bindings, &mut instance);
+        // A new instance has nothing to retire.
+        _ = self.executable(bindings, &mut instance, &mut Retired::new());
         instance.prepare_in_background(&self.device);
         instances.push(instance);
     }
@@ -308,14 +314,15 @@ impl Recording {
         state: &mut State,
         at: usize,
         graph: GraphId,
+        retired: &mut Retired,
     ) -> Result<Ticket> {
         let State { bindings, instances } = state;
         let instance = &mut instances[at];
         let (changes, blocks) = match instance.applied == bindings.version() {
             true => (Vec::new(), Blocks::new()),
-            false => self.changes(bindings, instance),
+            false => self.changes(bindings, instance, retired),
         };
-        self.hold(bindings, instance)?;
+        self.hold(bindings, instance, retired)?;
         let uses = Cow::Borrowed(instance.accesses.uses());
         let work = Work::Graph(GraphLaunch { graph, uses, changes });
         // Not collected: that would move it.
@@ -343,6 +350,7 @@ impl Recording {
         &'a self,
         bindings: &'a Bindings,
         instance: &mut Instance,
+        retired: &mut Retired,
     ) -> (Vec<NodeChange<'a>>, Blocks) {
         let (mut changes, mut blocks) = (Vec::new(), Blocks::new());
         for node in bindings.changed_since(instance.applied) {
@@ -350,7 +358,7 @@ impl Recording {
             changes.push(NodeChange { node, work });
             let slot = bindings.slot_source(node);
             if slot.is_some() {
-                instance.held = None;
+                retired.extend(instance.held.take().map(Held::superseded));
             }
             let source = slot.or_else(|| self.kept.uploads[node as usize].as_ref());
             blocks.extend(source.map(|it| it.block.clone()));
@@ -360,9 +368,14 @@ impl Recording {
 
     /// Makes an instance hold the resources of its launches.
     #[inline]
-    fn hold(&self, bindings: &Bindings, instance: &mut Instance) -> Result<()> {
+    fn hold(
+        &self,
+        bindings: &Bindings,
+        instance: &mut Instance,
+        retired: &mut Retired,
+    ) -> Result<()> {
         if instance.held.is_none() {
-            let _executable = self.executable(bindings, instance).clone()?;
+            let _executable = self.executable(bindings, instance, retired).clone()?;
             let _slots = bindings.slot_sources().cloned().collect();
             let resources = Resources { _executable, _kept: self.kept.clone(), _slots };
             instance.held = Some(Held::new(&self.device, Arc::new(resources)));
