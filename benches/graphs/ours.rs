@@ -72,10 +72,12 @@ impl Ours {
         raw
     }
 
-    /// Raw driver calls on [`stream`](Self::stream), with the memory at `x`, of `LEN` floats.
-    pub fn lane<'a>(&'a self, raw: &'a Raw, x: Address) -> Result<Lane<'a>, DriverError> {
-        // SAFETY: both use the primary context of the GPU. The callers keep the memory until their end, as `self` keeps
-        // the stream, and run one measurement at a time.
+    /// Returns a lane of raw driver calls on [`stream`](Self::stream) and the memory at `x`.
+    ///
+    /// # Safety
+    /// `x` is memory of `LEN` floats that lives as long as the lane. Nothing else uses it while the lane does.
+    pub unsafe fn lane<'a>(&'a self, raw: &'a Raw, x: Address) -> Result<Lane<'a>, DriverError> {
+        // SAFETY: both use the primary context of the GPU, and `self` keeps the stream. The rest is the caller's promise.
         Ok(unsafe { raw.lane(LEN * 4)?.on(self.raw_stream()).with_memory(x) })
     }
 

@@ -128,7 +128,7 @@ impl Lane<'_> {
     }
 
     /// Makes the lane use the memory at `x`. The same calls can take some percent longer with one buffer than with
-    /// another, because the parts of the memory are at different distances.
+    /// another, probably because parts of the GPU's memory are at different distances from its cores.
     ///
     /// # Safety
     /// `x` is memory of the same context, as large as the lane's buffers, and lives as long as the lane. Nothing else

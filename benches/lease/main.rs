@@ -37,14 +37,15 @@ const LEN: usize = 2048;
 /// Launches of the stream of launches.
 const MANY: usize = 20_000;
 
-/// Replays in a row, before a wait for the last one. A stream takes 768 submissions.
+/// The numbers of replays before a wait for the last one. A stream of a local device has at most 768 submissions in
+/// flight.
 const REPLAYS: [usize; 3] = [1, 200, 700];
 
 /// Launches of a graph. On an H200 a replay takes more than 200 us.
 const NODES: usize = 250;
 
-/// Graphs that are replayed in turn, each with a buffer of its own. The place of a buffer changes the time of a replay by
-/// up to two percent, and both sides have other places.
+/// The graphs that are replayed in turn, each with a buffer of its own. The address of a buffer changes the time of a replay
+/// by up to two percent, so one buffer on each side would distort the comparison.
 const GRAPHS: usize = 8;
 
 /// The largest datagram of a lease, as in `cuda_lease`'s `transport`.
@@ -90,7 +91,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         for count in REPLAYS {
             let near = Way::new("local", || done(graphs.0.run(count)));
             let ours = Way::new("leased", || done(graphs.1.run(count)));
-            let what = format!("{count} replays in a row, kernels of {len} elements");
+            let what = format!("replays in a row: {count}, kernels of {len} elements");
             report(&what, vec![near, ours], STREAM);
         }
     }
@@ -187,7 +188,7 @@ impl Side {
         self.x.lend(|x| self.launches(x, count).sync_on(&self.stream));
     }
 
-    /// A graph of launches with a buffer of `len` elements, prepared.
+    /// Records a graph of [`NODES`] launches on a buffer of `len` elements, and prepares it.
     fn graph(&self, len: usize) -> Result<CudaGraph<DeviceBuffer<f32>>> {
         let config = LaunchConfig::for_num_elems(len);
         let x = h2d(vec![1.0; len]).sync_on(&self.stream)?;
@@ -213,7 +214,7 @@ impl Side {
     }
 }
 
-/// Graphs of launches of one kernel.
+/// Graphs of launches of one kernel, each with its own buffer.
 struct Replay<'a> {
     stream: &'a Stream,
     graphs: Vec<CudaGraph<DeviceBuffer<f32>>>,
@@ -225,7 +226,7 @@ impl<'a> Replay<'a> {
         Ok(Self { stream: &side.stream, graphs })
     }
 
-    /// Launches one graph after the other, and waits for the last launch.
+    /// Launches the graphs in turn, `count` launches in all, and waits for the last one.
     fn run(&self, count: usize) -> Result<()> {
         let mut graphs = self.graphs.iter().cycle();
         for graph in graphs.by_ref().take(count - 1) {

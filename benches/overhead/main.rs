@@ -65,7 +65,7 @@ fn with_raw<'a>(
     raw.into_iter().chain(ours).collect()
 }
 
-/// Measures the library on the null device: a hundred operations in sequence.
+/// Measures the library on the null device: operations in sequence, chains, and launches of a graph.
 fn library_alone(null: &Ours) -> Result<(), Box<dyn std::error::Error>> {
     let graph = null.graph(10)?;
     let hundred = |run: &dyn Fn()| (0..100).for_each(|_| run());
@@ -74,7 +74,7 @@ fn library_alone(null: &Ours) -> Result<(), Box<dyn std::error::Error>> {
         Way::new("chain of 100, `.sync_on`", || null.chain_sync(100)),
         Way::new("100 x launch + synchronize, `cuda-core`", || null.core_alone(100, 1)),
         Way::new("100 launches, `cuda-core`", || null.core_alone(100, 100)),
-        Way::new("100 x launch of a graph, `.sync_on`", || null.launch_graph(&graph, 100)),
+        Way::new("100 x launch of a graph of 10, `.sync_on`", || null.launch_graph(&graph, 100)),
     ];
     report("the library alone", ways, Effort { rounds: 40, in_a_row: 20 });
     let ways = vec![

@@ -227,7 +227,7 @@ impl Ours {
         });
     }
 
-    /// Records a chain of `launches` launches.
+    /// Records a graph of `launches` launches in sequence, and prepares it.
     pub fn graph(&self, launches: usize) -> Result<CudaGraph<Floats>> {
         let x = zeros(LEN).sync_on(&self.stream)?;
         let graph = self.chain(x, launches).graph_on(&self.stream)?;

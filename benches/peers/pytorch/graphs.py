@@ -5,10 +5,10 @@
 
 Needs PyTorch 2.11 with CUDA, and a GPU.
 
-A chain is a sequence of in-place multiplications of 2048 floats, captured once with `torch.cuda.graph`: by the kernel
-`scale`, which the other programs launch, and by PyTorch's own kernel. Each measurement replays a graph, or runs the
-chain eagerly, on one stream, and waits for the stream or the device. The ways take turns. A value is the median of all
-measurements of a way.
+A chain is a sequence of in-place multiplications of 2048 floats, captured once with `torch.cuda.graph`. One chain
+launches the kernel `scale`, as the other programs do; another uses PyTorch's own kernel. Each measurement replays a
+graph, or runs a chain eagerly, on one stream, and waits for the stream or the device. The ways take turns. A value is
+the median of all measurements of a way.
 """
 
 import ctypes

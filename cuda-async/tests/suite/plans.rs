@@ -232,7 +232,7 @@ fn plan_of_a_graph_and_of_its_operation_agree(device: &Device) {
 fn profile_measures_every_node(device: &Device) {
     let stream = device.new_stream().unwrap();
     let kernels = Kernels::load(device);
-    // Even the fast one takes longer than a tick of the device's clock.
+    // The fast kernel, too, runs for longer than a tick of the device's clock.
     let spin = |iterations| {
         let kernels = kernels.clone();
         cuda_async::uninitialised::<u32>(LEN).then(move |x| kernels.spin(x, iterations))

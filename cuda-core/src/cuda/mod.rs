@@ -22,8 +22,9 @@
 //! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
 //!    `peek` or `block_until`, whose caller promises not to retire the stream. An outstanding report holds one too.
 //! 4. **Functions and graphs** are used inside `submit`, whose caller promises not to unload the module or drop the
-//!    graph. So a launch finds them without a lock (`context::IdCache`), from which they are evicted first. A launch
-//!    that a window holds is not complete, so the client does not unload its module before the launch is flushed.
+//!    graph. So a launch finds them without a lock, in `context::IdCache`. A module that is unloaded, or a graph that
+//!    is dropped, is evicted from it before it is destroyed. A launch that a window holds is not complete, so the
+//!    client does not unload its module before the launch is flushed.
 //! 5. **Events** belong to a stream, or to freed memory that is in no pool. They are destroyed with their owner.
 //! 6. **Device memory** is a number, not a pointer of this process. The client orders its free after all uses, by
 //!    tickets. A use after the free would be a fault of the device, not of the process.

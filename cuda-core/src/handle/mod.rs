@@ -53,7 +53,7 @@ pub use memory::{
 };
 pub use memory_waiter::MemoryWaiter;
 #[cfg(all(test, feature = "cuda", not(loom)))]
-pub(crate) use recording::Held;
+pub(crate) use recording::LaunchResources;
 pub use recording::{MAX_INSTANCES, RecordedNode, Recording};
 pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, RecordedName, Stream};
 #[cfg(all(test, loom))]

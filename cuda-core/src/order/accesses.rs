@@ -7,7 +7,8 @@
 //! - A write that needs no lock has exclusive access to the memory, as `&mut` has. While the numbers are valid there is
 //!   one piece, so no other thread claims or splits anything until the write is claimed. Loads and stores suffice. A
 //!   replay of a recording has no exclusive access, and neither has a launch that writes a variable of its module. So
-//!   accesses to such memory take the lock ([`Accesses::claim_locked`]).
+//!   accesses to such memory take the lock ([`Accesses::claim_locked`]). Under it they use the numbers while these are
+//!   valid.
 //! - Reads come from several threads. A read on the stream that `stream` names replaces `read`, by compare-and-swap. It
 //!   changes neither `stream` nor `written`, so they stay as the last write left them.
 //! - The lock is taken before `read` becomes `SHARED`. A read that replaced `read` before that is in the histories. A
@@ -68,7 +69,8 @@ impl Accesses {
         }
     }
 
-    /// Records an access and returns true, if the stream alone uses the memory. Such an access displaces nothing.
+    /// Records an access in the numbers, if they are valid and name the stream of `ticket`. Returns whether it did. Such an
+    /// access displaces nothing.
     #[inline]
     fn claim_again(&self, ticket: Ticket, access: Access) -> bool {
         match access {
@@ -99,8 +101,9 @@ impl Accesses {
         own && replace(ticket.number).is_ok()
     }
 
-    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. While
-    /// the caller has its turn, no other thread claims, and the lock keeps splits away.
+    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. Such a
+    /// caller holds the turn of the allocation, so no other thread claims a write, and the lock excludes splits. So this
+    /// may use the numbers too.
     pub(crate) fn claim_locked(
         &self,
         ticket: Ticket,

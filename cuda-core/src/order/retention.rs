@@ -48,7 +48,7 @@ struct Held {
     bytes: usize,
     /// The resources, each with the submission that uses it; the oldest first.
     queue: VecDeque<Entry>,
-    /// The number of resources that were retained since a report was last requested, or since there were none.
+    /// The number of resources that were retained since the last request for a report, or since the queue was last empty.
     unasked: usize,
     unasked_bytes: usize,
 }
@@ -148,12 +148,13 @@ impl Retention {
         }
     }
 
-    /// Takes out the oldest resource, if its last use is submission `number` or an earlier one. The caller drops it
-    /// without the lock.
+    /// Takes out the oldest resource, if its last use is submission `number` or an earlier one. The caller drops it after
+    /// the lock is released, because the drop may run other code.
     fn take_oldest(&self, number: u64) -> Option<Arc<dyn Retain>> {
         let mut held = self.held.lock();
         let oldest = held.queue.pop_front_if(|entry| entry.last_use <= number)?;
         held.subtract(std::slice::from_ref(&oldest));
+        // With nothing retained, no report is needed.
         if held.queue.is_empty() {
             (held.unasked, held.unasked_bytes) = (0, 0);
         }

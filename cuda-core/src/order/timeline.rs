@@ -164,21 +164,18 @@ impl Timeline {
         }
     }
 
-    /// Retains a resource until a submission that was made earlier is complete. Returns whether the caller has to request
-    /// a report of that submission: if it is not complete, and if no later resource will request one (`is_last`) or many
-    /// wait for one.
-    #[must_use = "without a report the resource may stay for as long as the stream"]
-    pub(crate) fn retain_until(
-        &self,
-        number: u64,
-        resource: Arc<dyn Retain>,
-        is_last: bool,
-    ) -> bool {
-        let ask = self.retention.keep(number, Until::Complete, resource);
+    /// Retains a resource until an earlier submission is complete. Returns whether many resources wait, so that a report is
+    /// due. The submission may have completed meanwhile, and its release has missed the resource then. So the caller also
+    /// [releases](Self::release_complete) it later, or requests a report.
+    pub(crate) fn retain_until(&self, number: u64, resource: Arc<dyn Retain>) -> bool {
+        self.retention.keep(number, Until::Complete, resource)
+    }
+
+    /// Releases the resources of submissions that are known to be complete. Returns whether submission `number` is.
+    pub(crate) fn release_complete(&self, number: u64) -> bool {
         let completed = self.progress.completed();
-        // The submission may have completed before the resource was there.
         self.retention.release(completed);
-        completed < number && (is_last || ask)
+        completed >= number
     }
 
     /// Releases the host memory that uploads up to `number` read: it may change again.

@@ -73,7 +73,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// # Errors
     /// An error that is known at once: no report will come.
     fn report(&self, ticket: Ticket) -> Result<()> {
-        // SAFETY: the control frees, retires and unloads nothing.
+        // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { self.control(Control::Want { ticket }) }
     }
 

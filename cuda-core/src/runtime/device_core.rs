@@ -62,7 +62,7 @@ impl DeviceCore {
         // With a limit of zero no work could ever be submitted.
         capabilities.submissions_in_flight = capabilities.submissions_in_flight.max(1);
         capabilities.host_bytes_in_flight = capabilities.host_bytes_in_flight.max(1);
-        // SAFETY: the control frees, retires and unloads nothing.
+        // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { backend.control(Control::CreateStream { id: HOUSEKEEPING, priority: 0 }) }?;
         let housekeeping = Timeline::new(HOUSEKEEPING, 0, capabilities.ordered_visibility);
         streams.insert(housekeeping.clone());
@@ -96,7 +96,7 @@ impl DeviceCore {
     pub(crate) fn create_stream(&self, priority: i32) -> Result<Arc<Timeline>> {
         let creating = self.creating_stream.lock();
         let id = StreamId(self.next_id());
-        // SAFETY: the control frees, retires and unloads nothing.
+        // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { self.backend.control(Control::CreateStream { id, priority }) }?;
         drop(creating);
         let timeline = Timeline::new(id, priority, self.capabilities.ordered_visibility);
@@ -158,7 +158,7 @@ impl DeviceCore {
     /// # Errors
     /// The error of the backend: no report will come.
     pub(crate) fn try_want(&self, ticket: Ticket) -> Result<()> {
-        // SAFETY: the control frees, retires and unloads nothing.
+        // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { self.backend.control(Control::Want { ticket }) }
     }
 

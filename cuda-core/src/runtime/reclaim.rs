@@ -21,7 +21,7 @@ pub(crate) struct Freed {
     pub(crate) last_uses: SmallVec<[Ticket; 4]>,
 }
 
-/// A graph, a module or a stream that was dropped.
+/// A graph, a module or a stream that was dropped, or launches whose graph was.
 pub(super) enum Retired {
     /// Dropped at once: every launch of it is complete.
     Graph(GraphId),
@@ -29,4 +29,6 @@ pub(super) enum Retired {
     Module(ModuleId, Vec<Ticket>),
     /// Destroyed once it has run everything.
     Stream(StreamId),
+    /// The last launch on a stream, which retains the resources of the launches. A report of it is requested.
+    Launch(Ticket),
 }

@@ -15,7 +15,7 @@ impl DeviceCore {
         self.reclaim.frees.push(freed);
     }
 
-    /// Queues a graph to be dropped. Its launches have retained it until they were complete.
+    /// Queues a graph to be dropped. All its launches are complete: their resources held the executable until then.
     pub(crate) fn retire_graph(&self, id: GraphId) {
         self.reclaim.rest.push(Retired::Graph(id));
     }
@@ -23,6 +23,11 @@ impl DeviceCore {
     /// Queues a module to be unloaded, after everything that was submitted so far: its launches may be on any stream.
     pub(crate) fn retire_module(&self, id: ModuleId) {
         self.reclaim.rest.push(Retired::Module(id, self.streams.last_tickets()));
+    }
+
+    /// Queues the request for a report of a launch, which releases the resources that its stream retains.
+    pub(crate) fn retire_launch(&self, launch: Ticket) {
+        self.reclaim.rest.push(Retired::Launch(launch));
     }
 
     pub(crate) fn retire_stream(&self, id: StreamId) {
@@ -64,6 +69,12 @@ impl DeviceCore {
     fn retire(&self, retired: Retired) -> Option<Retired> {
         match retired {
             Retired::Graph(id) => self.send(Control::DropGraph { id }),
+            Retired::Launch(ticket) => {
+                let timeline = self.streams.find(ticket.stream);
+                if timeline.is_some_and(|it| !it.release_complete(ticket.number)) {
+                    self.want(ticket);
+                }
+            }
             Retired::Module(id, mut uses) => {
                 uses.retain(|ticket| !self.streams.is_complete(*ticket));
                 if let Some(ticket) = uses.first() {

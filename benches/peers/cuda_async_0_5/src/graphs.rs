@@ -1,9 +1,9 @@
-//! Replays of recorded chains, with the rows and the effort of `benches/graphs/chains.rs`. Each measurement enqueues
-//! one replay and waits for it.
+//! Replays of recorded chains, with the effort of `benches/graphs/chains.rs`. Each measurement enqueues one replay and
+//! waits for it.
 //!
-//! Raw driver calls, the peer and this library use the same stream and the same buffer, because the same calls can take
-//! some percent longer with others. The arguments of the peer's graphs are fixed when they are recorded, so there are
-//! no rows for changed arguments. `.sync_on` does not read the spin budget.
+//! All rows use the same stream and the same buffer, because the same driver calls can take some percent longer on others.
+//! The arguments of the peer's graphs are fixed when they are recorded, so there are no rows for changed arguments. The
+//! peer's `.sync_on` does not read its spin budget.
 
 use std::{error::Error, sync::Arc};
 
@@ -47,7 +47,7 @@ fn chain(
 ) -> Result<(), Box<dyn Error>> {
     let raw_graph = RawGraph::chain(lane, launches);
     let x = lane.x;
-    // SAFETY: as for the lane. Only launches that register the buffer use it through this value.
+    // SAFETY: as for the lane. Only the launches with a tracked buffer use it through this value.
     let tracked =
         unsafe { RawDeviceBuffer::borrowed_from_raw_parts(x, LEN * 4, peer.device.clone()) };
     let chain = || peer.chain(launches, move |peer| peer.scale(x));

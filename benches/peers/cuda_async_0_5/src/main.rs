@@ -103,7 +103,7 @@ fn without_spinning(asked: &[String]) -> Result<(), Box<dyn Error>> {
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let packages = lock.split("name = \"cuda-async\"\nversion = \"").skip(1);
-    // This library has the same name, and no source.
+    // The lock file also lists this library's `cuda-async`, which has no line `source`.
     let mut versions = packages.filter_map(|it| it.split_once("\"\nsource = "));
     versions.next().map_or("unknown", |(version, _)| version)
 }

@@ -57,7 +57,7 @@ pub(in crate::graph) fn duration(time: Duration) -> String {
     }
 }
 
-/// A number of things.
+/// A count and its noun, in the plural unless the count is 1.
 pub(in crate::graph) fn counted(count: usize, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),

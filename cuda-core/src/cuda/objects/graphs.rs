@@ -114,7 +114,7 @@ impl Graphs {
         std::mem::take(&mut *self.table.write()).into_values().collect()
     }
 
-    /// The graph with this id, found without a lock and without a count.
+    /// The graph with this id. A hit in the cache takes no lock and clones no `Arc`.
     ///
     /// # Safety
     /// No thread drops the graph while the result is used.
@@ -124,14 +124,15 @@ impl Graphs {
             Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
             None => self.look_up(id)?,
         };
-        // SAFETY: the table holds the graph, and keeps it as the caller promises. A graph that is dropped is evicted from
-        // the cache before the table drops it (rule 4).
+        // SAFETY: the table holds the graph, and the caller promises that no thread drops it. `remove` evicts a graph from
+        // the cache before it drops the graph (rule 4).
         Ok(unsafe { &*found })
     }
 
     #[cold]
     fn look_up(&self, id: GraphId) -> Result<*const GraphSlot> {
         let table = self.table.read();
+        // Inserted with the table locked: a `remove` comes after this and evicts the entry.
         let graph = Arc::as_ptr(table.get(&id).ok_or_else(|| self.unknown(id))?);
         self.cache.insert([id.0, 0], [graph.expose_provenance() as u64, 0]);
         Ok(graph)

@@ -1,8 +1,8 @@
-//! Graphs of a device: an executable lives as long as its launches.
+//! Graphs on a simulated GPU: executables and resources live until their launches are complete.
 
 use super::*;
 use crate::{
-    Device, DeviceBuffer, DeviceInfo, Provider, Recording, Result, Stream, handle::Held,
+    Device, DeviceBuffer, DeviceInfo, Provider, Recording, Result, Stream, handle::LaunchResources,
     order::Retain,
 };
 
@@ -25,7 +25,7 @@ unsafe impl Provider for Simulated {
     }
 }
 
-/// Records a fill, which runs when the gate of the value is opened. The recording is prepared.
+/// Records a fill with the value `gate`, which runs once that gate is open, and prepares the recording.
 fn recorded(device: &Device, gate: u32) -> Recording {
     let stream = device.start_recording().unwrap();
     let mut memory = DeviceBuffer::<u32>::uninitialised(&stream, 1).unwrap();
@@ -44,7 +44,7 @@ fn wait_until(reached: impl Fn() -> bool) {
 }
 
 /// Waits until no executable has this value.
-fn destroyed(gate: u32) {
+fn wait_until_destroyed(gate: u32) {
     wait_until(|| driver::executables_with(gate) == 0);
 }
 
@@ -53,8 +53,8 @@ fn reclaim(device: &Device) {
     let idle = driver::gate();
     drop(recorded(device, idle));
     device.core().reclaim_all();
-    // Graphs are destroyed in the order in which they were given up.
-    destroyed(idle);
+    // Graphs are destroyed in the order of their drops, so those before this one are destroyed too.
+    wait_until_destroyed(idle);
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn executable_is_destroyed_after_the_launches_of_a_dropped_graph() {
     driver::open(other);
     reclaim(&device);
     assert_eq!([gate, other].map(driver::executables_with), [1, 1]);
-    // Nothing waits for the streams: the device reports the ends of the launches by itself.
+    // No thread waits for the streams. The reports that were requested after the drop release the executables.
     driver::open(gate);
-    destroyed(gate);
-    destroyed(other);
+    wait_until_destroyed(gate);
+    wait_until_destroyed(other);
 }
 
 struct Resource;
@@ -87,20 +87,21 @@ fn launch(stream: &Stream, gate: u32) -> Ticket {
     memory.fill(stream, gate).unwrap()
 }
 
-/// Launches that are not ordered after each other.
+/// The launches are not ordered after each other, so each stream needs its own entry.
 #[test]
-fn resources_of_launches_are_held_on_every_stream() {
+fn every_stream_retains_the_resources_of_its_last_launch() {
     let device = Device::open(&Simulated, 0).unwrap();
     let [blocked, free] = [(); 2].map(|()| device.new_stream().unwrap());
     let (gate, resource) = (driver::gate(), Arc::new(Resource));
     let open = driver::gate();
     driver::open(open);
-    let mut held = Held::new(&device, resource.clone());
+    let mut resources = LaunchResources::new(&device, resource.clone());
     for (stream, gate) in [(&free, open), (&blocked, gate), (&free, open)] {
-        held.count(launch(stream, gate));
+        resources.launched(launch(stream, gate));
     }
     free.synchronize().unwrap();
-    drop(held);
+    drop(resources);
+    device.core().reclaim_all();
     assert_eq!(Arc::strong_count(&resource), 2);
     driver::open(gate);
     wait_until(|| Arc::strong_count(&resource) == 1);
@@ -108,13 +109,13 @@ fn resources_of_launches_are_held_on_every_stream() {
 
 /// The next launches have other resources. Those of the launch before are released by the wait for a later one.
 #[test]
-fn superseded_resources_are_held_until_their_launches_are_complete() {
+fn superseded_resources_are_retained_until_their_launches_are_complete() {
     let device = Device::open(&Simulated, 0).unwrap();
     let stream = device.new_stream().unwrap();
     let (gate, resource) = (driver::gate(), Arc::new(Resource));
-    let mut held = Held::new(&device, resource.clone());
-    held.count(launch(&stream, gate));
-    drop(held.superseded());
+    let mut resources = LaunchResources::new(&device, resource.clone());
+    resources.launched(launch(&stream, gate));
+    drop(resources.superseded());
     assert_eq!(Arc::strong_count(&resource), 2);
     let later = launch(&stream, gate);
     driver::open(gate);

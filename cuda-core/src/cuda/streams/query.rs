@@ -13,13 +13,14 @@ use crate::{
     sync::spin_loop,
 };
 
-/// The number of queries that a blocking thread makes before it synchronizes. They take about 7 ms. A synchronize spins
-/// as well, and takes longer to return: 0.2 us after a wait of 10 us, up to 12 us after one of a millisecond.
+/// The number of queries that a blocking thread makes before it synchronizes. They take about 7 ms. A synchronize also
+/// keeps the core busy, and returns later: by 0.2 us after a wait of 10 us, by up to 12 us after one of a millisecond.
+/// After 7 ms that is less than 0.2 percent, and a synchronize leaves the driver's lock to other threads.
 const QUERIES: usize = 4096;
 
-/// The number of queries after which the pause between two of them is one spin-loop hint longer. Queries take a lock of
-/// the driver, so a long wait leaves it to other threads most of the time. A pause is 0.2 percent of the wait before it
-/// at most, so it delays the caller by no more than that.
+/// After this number of queries, the pause between two queries grows by one spin-loop hint. A query takes a lock of the
+/// driver, so a long wait leaves the lock to other threads most of the time. A pause delays the caller by its own length
+/// at most: about one percent of the wait so far after 10 us, and less after longer ones.
 const PER_HINT: usize = 64;
 
 impl DriverStream {

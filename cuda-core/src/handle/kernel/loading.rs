@@ -115,7 +115,7 @@ impl Loading {
         let core = device.core();
         core.reclaim_all();
         let id = ModuleId(core.next_id());
-        // SAFETY: the control frees, retires and unloads nothing.
+        // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { core.backend.control(Control::LoadModule { id, image }) }?;
         let reply = core.request(Request::Loaded { module: id }, |reply| match reply {
             Reply::Loaded { max_threads, log, entries } => {

@@ -83,7 +83,7 @@ impl Variables {
                     let id = AllocId(device.core().next_id());
                     let (name, bytes) = (name.clone(), *bytes);
                     let control = Control::NameVariable { id, module, name, bytes };
-                    // SAFETY: the control frees, retires and unloads nothing.
+                    // SAFETY: the control frees, retires, drops and unloads nothing.
                     unsafe { device.core().backend.control(control) }?;
                     *slot.id.insert(id)
                 }

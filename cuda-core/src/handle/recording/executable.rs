@@ -11,7 +11,8 @@ use crate::{
     runtime::{Pending, unexpected},
 };
 
-/// A graph of a backend. Dropping it drops the graph, so every launch retains it until it is complete.
+/// A graph of a backend. Dropping it drops the graph. So the resources of its launches (`launch_resources`) hold it until
+/// all launches are complete.
 pub(crate) struct Executable {
     device: WeakDevice,
     id: GraphId,
@@ -27,7 +28,7 @@ impl Executable {
         let core = device.core();
         let id = GraphId(core.next_id());
         let control = Control::CreateGraph { id, graph: Arc::new(graph) };
-        // SAFETY: the control frees, retires and unloads nothing.
+        // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { core.backend.control(control) }?;
         Ok(Self { device: device.downgrade(), id, is_ready: Arc::default() })
     }

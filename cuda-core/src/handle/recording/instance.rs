@@ -15,7 +15,7 @@ use super::{
     access_set::AccessSet,
     bindings::Bindings,
     executable::Executable,
-    held::{Held, Retired},
+    launch_resources::{LaunchResources, Retired},
     rebase::rebase,
 };
 use crate::{
@@ -43,8 +43,9 @@ pub(super) struct Instance {
     pub(super) applied: u64,
     /// The number of rebuilds that the executable has.
     rebuilds: u64,
-    /// The resources of the launches, until the sources of uploads change.
-    pub(super) held: Option<Held>,
+    /// The owner of the launches' resources. `None` before the first launch, and after a rebuild or a change of an
+    /// upload's source.
+    pub(super) resources: Option<LaunchResources>,
     /// The last launch.
     pub(super) last: Option<Ticket>,
 }
@@ -57,8 +58,8 @@ impl Instance {
 
     fn with(accesses: AccessSet, own: FxHashMap<AllocId, RecordedMemory>) -> Self {
         let (executable, preparation, applied, rebuilds) = Default::default();
-        let (held, last) = (None, None);
-        Self { accesses, own, executable, preparation, applied, rebuilds, held, last }
+        let (resources, last) = (None, None);
+        Self { accesses, own, executable, preparation, applied, rebuilds, resources, last }
     }
 
     /// Another instance, with temporary buffers of its own. `None` if there is no memory for them.
@@ -94,7 +95,7 @@ impl Instance {
     ) -> &Result<Arc<Executable>> {
         if self.rebuilds != bindings.rebuilds() {
             self.executable = None;
-            retired.extend(self.held.take());
+            retired.extend(self.resources.take());
         }
         if self.executable.is_none() {
             let graph = self.graph(nodes, bindings, host());

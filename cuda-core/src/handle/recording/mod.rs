@@ -6,14 +6,14 @@
 //! runs, and [`nodes`] describes the nodes of both. The folder uses `stream` and `device`.
 //!
 //! A replay goes from [`Recording`] to the `bindings`, which know the nodes that changed since they were recorded, and
-//! to an `instance`, which has an executable and the memory of its temporary buffers. The resources of its launches are
-//! in `held`.
+//! to an `instance`, which has an executable and the memory of its temporary buffers. `launch_resources` keeps
+//! the resources of its launches until they are complete.
 
 mod access_set;
 mod bindings;
 mod executable;
-mod held;
 mod instance;
+mod launch_resources;
 mod nodes;
 mod planning;
 mod rebase;
@@ -23,8 +23,8 @@ mod repeat;
 mod slots;
 mod temporary;
 
-#[cfg(all(test, feature = "cuda", not(loom)))]
-pub(crate) use held::Held;
 pub use instance::MAX_INSTANCES;
+#[cfg(all(test, feature = "cuda", not(loom)))]
+pub(crate) use launch_resources::LaunchResources;
 pub use nodes::RecordedNode;
 pub use recording::Recording;

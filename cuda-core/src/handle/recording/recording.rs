@@ -9,8 +9,8 @@ use super::{
     access_set::AccessSet,
     bindings::Bindings,
     executable::Executable,
-    held::{Held, Retired},
     instance::{Instance, MAX_INSTANCES},
+    launch_resources::{LaunchResources, Retired},
     temporary,
 };
 use crate::{
@@ -62,7 +62,7 @@ pub(super) struct State {
     pub(super) instances: SmallVec<[Instance; 1]>,
 }
 
-/// The resources of a recording that its replays retain. They do not hold the device.
+/// The resources of a recording that its launches use. They do not hold the device, because a stream may retain them.
 pub(super) struct Kept {
     /// For each node, the source of its upload, if it is one.
     pub(super) uploads: Vec<Option<UploadSource>>,
@@ -72,7 +72,7 @@ pub(super) struct Kept {
 /// The host blocks of a launch.
 type Blocks = SmallVec<[Arc<HostBlock>; 1]>;
 
-/// The resources of the launches of one executable. The executable is dropped first.
+/// The resources of the launches of one executable, which is dropped before the memory that it names.
 struct Resources {
     _executable: Arc<Executable>,
     _kept: Arc<Kept>,
@@ -322,10 +322,10 @@ impl Recording {
             true => (Vec::new(), Blocks::new()),
             false => self.changes(bindings, instance, retired),
         };
-        self.hold(bindings, instance, retired)?;
+        self.ensure_resources(bindings, instance, retired)?;
         let uses = Cow::Borrowed(instance.accesses.uses());
         let work = Work::Graph(GraphLaunch { graph, uses, changes });
-        // Not collected: that would move it.
+        // Extended in place: `collect` would move the inline storage of the vector.
         let mut operands = SmallVec::<[Operand<'_>; 4]>::new();
         operands.extend(instance.accesses.operands());
         let mut marks = stream.timeline().order.lock();
@@ -337,8 +337,8 @@ impl Recording {
         drop(marks);
         let ticket = launched?;
         (instance.applied, instance.last) = (bindings.version(), Some(ticket));
-        if let Some(held) = &mut instance.held {
-            held.count(ticket);
+        if let Some(resources) = &mut instance.resources {
+            resources.launched(ticket);
         }
         trace::replayed(ticket, self.len());
         Ok(ticket)
@@ -358,7 +358,7 @@ impl Recording {
             changes.push(NodeChange { node, work });
             let slot = bindings.slot_source(node);
             if slot.is_some() {
-                retired.extend(instance.held.take().map(Held::superseded));
+                retired.extend(instance.resources.take().map(LaunchResources::superseded));
             }
             let source = slot.or_else(|| self.kept.uploads[node as usize].as_ref());
             blocks.extend(source.map(|it| it.block.clone()));
@@ -366,19 +366,19 @@ impl Recording {
         (changes, blocks)
     }
 
-    /// Makes an instance hold the resources of its launches.
+    /// Creates the owner of the resources of an instance's launches, if there is none.
     #[inline]
-    fn hold(
+    fn ensure_resources(
         &self,
         bindings: &Bindings,
         instance: &mut Instance,
         retired: &mut Retired,
     ) -> Result<()> {
-        if instance.held.is_none() {
+        if instance.resources.is_none() {
             let _executable = self.executable(bindings, instance, retired).clone()?;
             let _slots = bindings.slot_sources().cloned().collect();
             let resources = Resources { _executable, _kept: self.kept.clone(), _slots };
-            instance.held = Some(Held::new(&self.device, Arc::new(resources)));
+            instance.resources = Some(LaunchResources::new(&self.device, Arc::new(resources)));
         }
         Ok(())
     }
@@ -469,6 +469,6 @@ fn submit_node(
 
 impl std::fmt::Debug for Recording {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Recording({} nodes on {})", self.len(), self.device.info().address)
+        write!(f, "Recording(nodes: {}, on {})", self.len(), self.device.info().address)
     }
 }

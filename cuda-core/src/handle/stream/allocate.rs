@@ -24,7 +24,7 @@ impl Stream {
         core.reclaim_memory();
         core.charge.charge(charged)?;
         let allocate = |at: Ticket| {
-            // SAFETY: the control frees, retires and unloads nothing.
+            // SAFETY: the control frees, retires, drops and unloads nothing.
             unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
         };
         // Made only once the backend took the allocation: dropping it frees.

@@ -172,12 +172,13 @@ impl Stream {
             keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));
         let submission = Submission { ticket, after: &after, work };
         // SAFETY:
-        // - Host blocks and memory of other devices are retained until the ticket is complete. Their owners were
-        //   consumed by the call (see `pinned` and `peer`).
+        // - Host blocks and memory of other devices are kept until the ticket is complete: by the retention of this stream,
+        //   or by the owner of a graph's resources (`recording::launch_resources`). Copies have consumed the owners of
+        //   their memory (see `pinned` and `peer`).
         // - `after` and the stream order conflicting uses of device memory.
         // - The caller of `Function::launch` has promised that the kernel stays inside its arguments.
         // - The caller of this function holds everything that the work names.
-        // - A module is unloaded only when its launches are complete.
+        // - A module is unloaded, and a graph dropped, only when its launches are complete.
         let submitted = unsafe {
             if self.sent.defers() {
                 core.backend.submit_deferrable(&submission, blocks)

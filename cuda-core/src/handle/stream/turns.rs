@@ -41,7 +41,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Takes the turns of different allocations, which are sorted by their ids. Called with the order lock held, on a
-    /// value without turns.
+    /// value that holds no turns yet. Extends in place, because a constructor would move the guards.
     #[inline]
     pub(crate) fn take_sorted(&mut self, allocations: impl IntoIterator<Item = &'a Allocation>) {
         self.0.extend(allocations.into_iter().map(|it| it.turn.lock()));

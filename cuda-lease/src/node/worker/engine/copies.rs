@@ -9,7 +9,7 @@ use super::{
     Engine,
     hold::Outcome,
     state::{State, violation},
-    work::Part,
+    work::BackendStep,
 };
 use crate::{
     node::worker::{
@@ -120,8 +120,8 @@ impl Engine {
             // The order of the stream covers all pieces behind the first.
             let after = if upload.submitted == length { after } else { &[] };
             let keep = Keep::Upload(piece);
-            let part = Part { ticket, after, work: &work, host: &host, is_last, keep };
-            if !self.run(state, part) {
+            let step = BackendStep { ticket, after, work: &work, host: &host, is_last, keep };
+            if !self.run(state, step) {
                 upload.is_refused = true;
                 upload.pieces.clear();
             }
@@ -132,7 +132,7 @@ impl Engine {
         }
         if upload.bytes == 0 {
             let work = Work::Join;
-            self.run(state, Part::whole(ticket, after, &work));
+            self.run(state, BackendStep::whole(ticket, after, &work));
             return Outcome::Done;
         }
         // Its staging memory returns to the pool when the copies are complete.
@@ -180,8 +180,8 @@ impl Engine {
             let is_last = download.submitted >= download.bytes;
             let work = Work::Download { from, to, bytes };
             let keep = Keep::Download(landing);
-            let part = Part { ticket, after, work: &work, host: &host, is_last, keep };
-            if !self.run(state, part) || is_last {
+            let step = BackendStep { ticket, after, work: &work, host: &host, is_last, keep };
+            if !self.run(state, step) || is_last {
                 break;
             }
         }

@@ -10,7 +10,7 @@ use cuda_core::{
     protocol::{Answer, Control, GraphId, GraphLaunch, Request, Work},
 };
 
-use super::{Engine, state::State, work::Part};
+use super::{Engine, state::State, work::BackendStep};
 use crate::{
     node::worker::{
         graphs::{Answerable, Arrived, Prepared, Ready, change, over_quota, prepare},
@@ -205,9 +205,15 @@ impl Engine {
                     let (changes, host) = record.untaken();
                     let work = GraphLaunch { graph, uses: Cow::Borrowed(&uses), changes };
                     let (work, keep) = (Work::Graph(work), Keep::Graph(kept));
-                    let part =
-                        Part { ticket, after, work: &work, host: &host, is_last: true, keep };
-                    let taken = self.pass_on(state, part);
+                    let step = BackendStep {
+                        ticket,
+                        after,
+                        work: &work,
+                        host: &host,
+                        is_last: true,
+                        keep,
+                    };
+                    let taken = self.pass_on(state, step);
                     if taken && let Ok(record) = state.graphs.record(graph) {
                         record.taken();
                     }

@@ -11,7 +11,7 @@ use super::{
     Engine,
     graphs::can_launch,
     state::{State, is_there, violation},
-    work::Part,
+    work::BackendStep,
 };
 use crate::{
     node::worker::{
@@ -186,7 +186,7 @@ impl Engine {
                     return Outcome::Waits;
                 }
                 let ticket = Ticket { stream, number: *number };
-                self.run(state, Part::whole(ticket, after, work));
+                self.run(state, BackendStep::whole(ticket, after, work));
                 Outcome::Done
             }
             Task::Graph { number, graph, changes } => {

@@ -31,7 +31,7 @@ use self::{
     graphs::can_launch,
     objects::OBJECT_LIMIT,
     state::{State, Stream, is_there, violation},
-    work::Part,
+    work::BackendStep,
 };
 use super::{
     held::{Download, Task, Upload},
@@ -234,7 +234,7 @@ impl Engine {
                     && is_there(state, &work)
                     && self.has_credit_for_one(state, ticket.stream)
                 {
-                    self.run(state, Part::whole(ticket, &after, &work));
+                    self.run(state, BackendStep::whole(ticket, &after, &work));
                     return Ok(());
                 }
                 Task::Work { number, work: work.into_owned() }

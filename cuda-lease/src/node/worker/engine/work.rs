@@ -11,11 +11,11 @@ use cuda_core::{
 use super::{Engine, state::State};
 use crate::node::worker::{numbers::Stage, reports::Keep};
 
-/// A step, or a part of it, for the backend.
-pub(super) struct Part<'a> {
+/// A submission to the backend: a step of the client, or a part of one.
+pub(super) struct BackendStep<'a> {
     /// The client's ticket of the step.
     pub(super) ticket: Ticket,
-    /// The client's tickets of other streams that it comes after.
+    /// The client's tickets of other streams that the step comes after.
     pub(super) after: &'a [Ticket],
     pub(super) work: &'a Work<'a>,
     /// The blocks that the work names.
@@ -26,7 +26,7 @@ pub(super) struct Part<'a> {
     pub(super) keep: Keep,
 }
 
-impl<'a> Part<'a> {
+impl<'a> BackendStep<'a> {
     /// A whole step without host bytes.
     pub(super) fn whole(ticket: Ticket, after: &'a [Ticket], work: &'a Work<'a>) -> Self {
         Self { ticket, after, work, host: &[], is_last: true, keep: Keep::Nothing }
@@ -35,26 +35,26 @@ impl<'a> Part<'a> {
 
 impl Engine {
     /// Submits a step, or a part of it. Returns whether the backend took it.
-    pub(super) fn run(&self, state: &mut State, part: Part<'_>) -> bool {
-        if let Some(error) = state.objects.check(part.work) {
-            let Part { ticket, work, keep, .. } = part;
+    pub(super) fn run(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+        if let Some(error) = state.objects.check(step.work) {
+            let BackendStep { ticket, work, keep, .. } = step;
             drop(keep);
             self.skip(state, ticket, &uses_of(work), error);
             return false;
         }
-        self.pass_on(state, part)
+        self.pass_on(state, step)
     }
 
     /// As [`run`](Self::run), for work that was checked.
-    pub(super) fn pass_on(&self, state: &mut State, part: Part<'_>) -> bool {
-        let Part { ticket, after, work, host, is_last, keep } = part;
+    pub(super) fn pass_on(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+        let BackendStep { ticket, after, work, host, is_last, keep } = step;
         let number = self.reports.begin(ticket, is_last, keep, state.sampler.now);
         let after = self.translate(after);
         let submission = Submission { ticket: Ticket { number, ..ticket }, after: &after, work };
         // SAFETY: the blocks in `host` are staging memory of this submission alone, or memory of the graph that it
         // launches. `reports` keeps them until the backend has reported it complete. The rules about device memory
-        // concern only the memory of this lease (see the rules of the module). Streams and modules are retired under
-        // the lock that is held.
+        // concern only the memory of this lease (see the rules of the module). Streams are
+        // retired, graphs dropped and modules unloaded under the lock that is held.
         match unsafe { self.backend.submit(&submission, host) } {
             Ok(()) => {
                 if is_last && let Some(time) = state.sampler.submitted() {
