@@ -371,7 +371,7 @@ unsafe impl Backend for CudaBackend {
         stream.check_submitted(number)?;
         if stream.submitted() == number {
             stream.set_idle();
-            if stream.is_soon_idle(primary, bound)? {
+            if stream.is_soon_idle(number, primary, bound)? {
                 return Ok(());
             }
         } else if stream.reports.enqueued() >= number {

@@ -10,7 +10,10 @@ use super::{
     check,
 };
 use crate::{
-    Access, Allocation, Recording, Result, Stream, handle::Operand, protocol::Work, sync::RwLock,
+    Access, Allocation, Recording, Result, Stream,
+    handle::Operand,
+    protocol::{Pattern, Work},
+    sync::RwLock,
 };
 
 /// A recording that writes these allocations, in this order.
@@ -129,6 +132,42 @@ fn memory_of_a_recording_is_freed_after_its_replays() {
         replay.join().unwrap().unwrap();
         rig.device.core().reclaim_memory();
         assert_eq!(rig.model.frees(), 1);
+        rig.model.check_order();
+    });
+}
+
+/// The owner of the middle part of a buffer looks for the mark before the outer parts are recorded, so it takes no turn.
+/// The launches of the recording name the whole buffer, with a gap. They are ordered after each other all the same.
+#[test]
+fn launches_around_a_part_that_takes_no_turn_are_ordered() {
+    check(Some(3), || {
+        let rig = Rig::new();
+        let [one, two, three] = [(); 3].map(|()| rig.stream());
+        let memory = one.allocate(3).unwrap();
+        memory.split([1, 2]).unwrap();
+        let recorder = rig.device.start_recording().unwrap();
+        let middle = thread::spawn({
+            let memory = memory.clone();
+            move || {
+                let operand = Operand::new(&memory, 1..2, Access::Write);
+                // A join, because the log of the model knows no parts.
+                three.submit(&Work::Join, &[operand], None, None).map(drop)
+            }
+        });
+        let fill_at =
+            |at| Work::Fill { to: memory.region(at), pattern: Pattern::Byte(0), count: 1 };
+        for at in [0, 2] {
+            let operand = Operand::new(&memory, at..at + 1, Access::Write);
+            recorder.submit(&fill_at(at), &[operand], None, None).unwrap();
+        }
+        drop(recorder.end_recording().unwrap());
+        let launch = |stream: &Stream| {
+            let operand = Operand::new(&memory, 0..3, Access::Write).with_gaps(true);
+            stream.submit(&fill_at(0), &[operand], None, None)
+        };
+        launch(&one).unwrap();
+        launch(&two).unwrap();
+        middle.join().unwrap().unwrap();
         rig.model.check_order();
     });
 }

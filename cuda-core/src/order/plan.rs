@@ -18,15 +18,20 @@
 //! Beyond [`MAX_PIECES`](super::history::MAX_PIECES) it orders larger ranges. This may add an unnecessary edge, but
 //! omits none.
 
+use std::ops::Range;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::{
     history::{Displaced, Pieces},
     names::Names,
+    poison::uses_of,
 };
 use crate::{
-    protocol::{Access, AllocId, Error, Name, Result, StreamId, Ticket, Use, Work},
+    protocol::{
+        Access, AllocId, CONDITION_BYTES, Error, Name, Result, StreamId, Ticket, Use, Work,
+    },
     sync::limit,
 };
 
@@ -278,6 +283,33 @@ pub(crate) fn access_set(nodes: &[Node]) -> Vec<Use> {
     let mut all: Vec<_> = all.into_values().collect();
     all.sort_unstable_by_key(|operand| operand.base.0);
     all
+}
+
+/// The allocations of which the nodes use only parts, with bytes between them that no node uses. The access set names
+/// these bytes too.
+pub(crate) fn allocations_with_gaps(nodes: &[Node]) -> FxHashSet<AllocId> {
+    let mut parts = FxHashMap::default();
+    nodes.iter().for_each(|node| add_parts(&node.work, &node.uses, &mut parts));
+    let has_gaps = |parts: &mut Vec<Range<u64>>| {
+        parts.sort_unstable_by_key(|part| part.start);
+        let mut end = parts.first().map_or(0, |part| part.start);
+        parts.iter().any(|part| {
+            let is_gap = part.start > end;
+            end = end.max(part.end);
+            is_gap
+        })
+    };
+    parts.into_iter().filter_map(|(id, mut parts)| has_gaps(&mut parts).then_some(id)).collect()
+}
+
+/// Adds the bytes that a node uses, and those that the nodes inside a loop use.
+fn add_parts(work: &Work<'_>, uses: &[Use], parts: &mut FxHashMap<AllocId, Vec<Range<u64>>>) {
+    let mut add = |used: &Use| parts.entry(used.base).or_default().push(used.range.clone());
+    let Work::Repeat(repeat) = work else { return uses.iter().for_each(add) };
+    add(&repeat.condition.used(CONDITION_BYTES, Access::Read));
+    for node in &repeat.body.nodes {
+        add_parts(&node.work, &uses_of(&node.work), parts);
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -107,7 +107,8 @@ impl Retention {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        // `SeqCst`: see `Timeline::retain_until`.
+        self.count.load(Ordering::SeqCst) == 0
     }
 
     /// The host memory that it holds, in bytes.

@@ -24,7 +24,7 @@ use crate::{
     protocol::{StreamId, Ticket},
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering, fence},
     },
 };
 
@@ -159,16 +159,24 @@ impl Timeline {
     pub(crate) fn advance(&self, number: u64) {
         let number = number.min(self.reserved.load(Ordering::Acquire).max(self.published()));
         self.retention.release(number);
-        if self.progress.raise(number) || !self.inferred.is_empty() {
+        let has_waiters = self.progress.raise(number);
+        // A resource may have come between the two lines above: see `retain_until`.
+        self.retention.release(number);
+        if has_waiters || !self.inferred.is_empty() {
             self.pass_on(number);
         }
     }
 
     /// Retains a resource until an earlier submission is complete. Returns whether many resources wait, so that a report is
-    /// due. The submission may have completed meanwhile, and its release has missed the resource then. So the caller also
-    /// [releases](Self::release_complete) it later, or requests a report.
+    /// due. The submission may complete meanwhile. Then either the thread that raises the progress finds the resource, or
+    /// this one finds the progress and releases it.
     pub(crate) fn retain_until(&self, number: u64, resource: Arc<dyn Retain>) -> bool {
-        self.retention.keep(number, Until::Complete, resource)
+        let is_report_due = self.retention.keep(number, Until::Complete, resource);
+        // Orders the store of the resource before the load of the progress. The other thread stores the progress, and then
+        // looks for resources, both `SeqCst`.
+        fence(Ordering::SeqCst);
+        self.release_complete(number);
+        is_report_due
     }
 
     /// Releases the resources of submissions that are known to be complete. Returns whether submission `number` is.
@@ -207,6 +215,10 @@ impl Timeline {
                 continue;
             }
             let woken = other.progress.advance(number);
+            if self.ordered_visibility {
+                // As in `advance`.
+                other.retention.release(number);
+            }
             other.inferred.take_up_to(number, &mut known);
             // The drop wakes the tasks.
             drop(woken);

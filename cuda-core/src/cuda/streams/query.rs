@@ -35,12 +35,20 @@ impl DriverStream {
         self.unless_foreign(query).map_or(Ok(false), |status| is_ready(status, primary))
     }
 
-    /// Queries the stream until it is idle, for about 7 ms at most.
+    /// Queries the stream until it is idle, for about 7 ms at most, and only while `number` is its last submission.
     #[inline]
-    pub(crate) fn is_soon_idle(&self, primary: &Primary, bound: &Bound) -> Result<bool> {
+    pub(crate) fn is_soon_idle(
+        &self,
+        number: u64,
+        primary: &Primary,
+        bound: &Bound,
+    ) -> Result<bool> {
         for query in 0..QUERIES {
             if self.is_idle(primary, bound)? {
                 return Ok(true);
+            }
+            if self.submitted() != number {
+                return Ok(self.completed() >= number);
             }
             (0..=query / PER_HINT).for_each(|_| spin_loop());
         }

@@ -1,31 +1,37 @@
 //! The access set of a replay: the memory that its nodes use.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     handle::stream::{Allocation, Operand, RecordedMemory},
     protocol::{AllocId, Error, Result, Use},
 };
 
-/// The memory that the nodes of a replay use, sorted by allocation.
+/// The memory that the nodes of a replay use, sorted by allocation. The lists have the same indices.
 #[derive(Clone)]
 pub(super) struct AccessSet {
     /// One use for each allocation, with its strongest access.
     uses: Vec<Use>,
-    /// The allocations of `uses`, at the same indices.
     memory: Vec<RecordedMemory>,
+    /// Whether there are bytes in the use that no node uses.
+    gaps: Vec<bool>,
 }
 
 impl AccessSet {
     /// `uses` and `named` are sorted by allocation. Allocations that no use names are left out.
-    pub(super) fn new(uses: Vec<Use>, named: &[RecordedMemory]) -> Result<Self> {
+    pub(super) fn new(
+        uses: Vec<Use>,
+        named: &[RecordedMemory],
+        with_gaps: &FxHashSet<AllocId>,
+    ) -> Result<Self> {
         let find = |used: &Use| {
             let at = named.binary_search_by_key(&used.base, |it| it.id());
             // The recorder keeps all memory that it records a use of.
             at.map(|at| named[at].clone()).map_err(|_| Error::AlreadyEnded)
         };
         let memory = uses.iter().map(find).collect::<Result<_>>()?;
-        Ok(Self { uses, memory })
+        let gaps = uses.iter().map(|used| with_gaps.contains(&used.base)).collect();
+        Ok(Self { uses, memory, gaps })
     }
 
     pub(super) fn uses(&self) -> &[Use] {
@@ -44,7 +50,8 @@ impl AccessSet {
 
     /// One operand for each allocation.
     pub(super) fn operands(&self) -> impl Iterator<Item = Operand<'_>> {
-        self.uses.iter().zip(&self.memory).map(|(used, memory)| operand(used, memory))
+        let all = self.uses.iter().zip(&self.memory).zip(&self.gaps);
+        all.map(|((used, memory), has_gaps)| operand(used, memory).with_gaps(*has_gaps))
     }
 
     /// The operand of a use by one node.
@@ -55,24 +62,21 @@ impl AccessSet {
 
     /// The access set with other memory in the place of some allocations.
     pub(super) fn replaced(&self, by: &FxHashMap<AllocId, RecordedMemory>) -> Self {
-        let pairs = self.uses.iter().zip(&self.memory).map(|(used, memory)| {
-            let memory = by.get(&used.base).unwrap_or(memory).clone();
-            (Use { base: memory.id(), ..used.clone() }, memory)
-        });
-        let mut pairs: Vec<_> = pairs.collect();
-        pairs.sort_unstable_by_key(|(used, _)| used.base);
-        let (uses, memory) = pairs.into_iter().unzip();
-        Self { uses, memory }
+        let mut replaced = self.clone();
+        by.iter().for_each(|(from, to)| replaced.replace(*from, to.clone()));
+        replaced
     }
 
     /// Puts other memory in the place of an allocation.
     pub(super) fn replace(&mut self, from: AllocId, to: RecordedMemory) {
         let Ok(at) = self.uses.binary_search_by_key(&from, |it| it.base) else { return };
         self.memory.remove(at);
-        let used = Use { base: to.id(), ..self.uses.remove(at) };
+        let (used, has_gaps) = (self.uses.remove(at), self.gaps.remove(at));
+        let used = Use { base: to.id(), ..used };
         let place = self.uses.partition_point(|it| it.base < used.base);
         self.uses.insert(place, used);
         self.memory.insert(place, to);
+        self.gaps.insert(place, has_gaps);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     },
     order::{
         Retain,
-        plan::{Node, access_set},
+        plan::{Node, access_set, allocations_with_gaps},
         retention::Until,
         timeline::Watermarks,
     },
@@ -133,7 +133,7 @@ impl Stream {
         }
         let accesses = access_set(&nodes);
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();
-        let set = AccessSet::new(accesses.clone(), &memory)?;
+        let set = AccessSet::new(accesses.clone(), &memory, &allocations_with_gaps(&nodes))?;
         let mut others: Vec<_> = recorded.modules.into_values().collect();
         others.extend(recorded.others);
         let kept = Arc::new(Kept { uploads, _others: others });

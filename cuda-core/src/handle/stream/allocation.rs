@@ -226,16 +226,26 @@ pub(crate) struct Operand<'a> {
     pub(crate) allocation: &'a Allocation,
     pub(crate) range: Range<u64>,
     pub(crate) access: Access,
+    /// Whether there are bytes in the range that the submission does not use.
+    has_gaps: bool,
 }
 
 impl<'a> Operand<'a> {
     #[inline]
     pub(crate) fn new(allocation: &'a Allocation, range: Range<u64>, access: Access) -> Self {
-        Self { allocation, range, access }
+        Self { allocation, range, access, has_gaps: false }
+    }
+
+    /// The same use, with bytes in its range that the submission may not use. It does not count as a use of the whole
+    /// allocation: the owner of such bytes may submit at the same time, without a turn.
+    #[inline]
+    pub(crate) fn with_gaps(mut self, has_gaps: bool) -> Self {
+        self.has_gaps = has_gaps;
+        self
     }
 
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
-        self.range.start == 0 && self.range.end >= self.allocation.bytes
+        !self.has_gaps && self.range.start == 0 && self.range.end >= self.allocation.bytes
     }
 }

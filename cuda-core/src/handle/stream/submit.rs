@@ -227,7 +227,7 @@ impl Stream {
     /// - Device memory of this library that the enqueued commands access is used by no unordered work on another
     ///   stream, unless both only read.
     /// - Host memory that the commands access stays valid until they have run.
-    /// - `submit` passes this stream to no function of this library.
+    /// - `submit` passes this stream to no function of this library, and launches no graph.
     /// - A capture of the stream that `submit` begins has ended when it returns.
     /// - In a recording, `submit` begins and ends no capture, and all of this holds for every replay.
     pub unsafe fn submit_foreign(

@@ -264,3 +264,26 @@ proptest! {
         prop_assert_eq!(closure(&edges), closure(&required));
     }
 }
+
+/// Allocation 1 has a gap, 2 and 3 have none, 4 has one that only the nodes of a loop show.
+#[test]
+fn allocations_with_gaps_have_bytes_that_no_node_uses() {
+    use std::sync::Arc;
+
+    use crate::protocol::{Graph, GraphNode, Repeat};
+
+    let mut plan = Plan::default();
+    for (alloc, range) in [(1, 0..16), (1, 32..64), (2, 32..64), (2, 0..32), (3, 8..16)] {
+        plan.append(stream(1), fill(alloc, range), false).unwrap();
+    }
+    let node = |range| GraphNode { work: fill(4, range), after: Vec::new(), name: None };
+    let body = Graph { nodes: vec![node(0..16), node(48..64)], host: Vec::new() };
+    let whole = Region { alloc: AllocId(4), offset: 0 }.used(LEN, Access::Write);
+    let condition = Region { alloc: AllocId(5), offset: 0 };
+    let repeat = Repeat { condition, body: Arc::new(body), uses: [whole].into() };
+    plan.append(stream(1), Work::Repeat(repeat), false).unwrap();
+    let nodes = plan.into_nodes();
+    assert_eq!(allocations_with_gaps(&nodes), [1, 4].map(AllocId).into_iter().collect());
+    let ranges = access_set(&nodes).into_iter().map(|it| it.range);
+    assert_eq!(ranges.collect::<Vec<_>>(), [0..64, 0..64, 8..16, 0..64, 0..4]);
+}
