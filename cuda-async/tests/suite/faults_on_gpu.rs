@@ -177,7 +177,7 @@ fn in_a_graph(device: &Device, fault: &str) {
 /// Futures in tokio and threads that block, on many streams, behind work that is still running.
 fn with_hundreds(device: &Device, fault: &str) {
     let (kernels, busy) =
-        (Kernels::load(device), iterations_for(device, Duration::from_millis(40)));
+        (Kernels::load(device), iterations_for(device, Duration::from_millis(100)));
     // First: a driver may load a module only once all kernels have ended.
     let op = faulting(device, fault);
     let streams: Vec<_> = (0..8).map(|_| device.new_stream().unwrap()).collect();
