@@ -9,7 +9,7 @@ use super::{
     Engine,
     hold::Outcome,
     state::{State, violation},
-    work::BackendStep,
+    step::BackendStep,
 };
 use crate::{
     node::worker::{

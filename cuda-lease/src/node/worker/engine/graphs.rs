@@ -10,7 +10,7 @@ use cuda_core::{
     protocol::{Answer, Control, GraphId, GraphLaunch, Request, Work},
 };
 
-use super::{Engine, state::State, work::BackendStep};
+use super::{Engine, state::State, step::BackendStep};
 use crate::{
     node::worker::{
         graphs::{Answerable, Arrived, Prepared, Ready, change, over_quota, prepare},

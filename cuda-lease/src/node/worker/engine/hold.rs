@@ -11,7 +11,7 @@ use super::{
     Engine,
     graphs::can_launch,
     state::{State, is_there, violation},
-    work::BackendStep,
+    step::BackendStep,
 };
 use crate::{
     node::worker::{

@@ -2,7 +2,7 @@
 //!
 //! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies`
 //! cuts copies in pieces, `graphs` creates and launches graphs, and `work` passes everything to the backend. `queries`
-//! answers queries of the client. `state` and `objects` are the data.
+//! answers queries of the client. `state`, `step` and `objects` are the data.
 
 mod copies;
 #[cfg(test)]
@@ -12,6 +12,7 @@ mod hold;
 mod objects;
 mod queries;
 mod state;
+mod step;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -31,7 +32,7 @@ use self::{
     graphs::can_launch,
     objects::OBJECT_LIMIT,
     state::{State, Stream, is_there, violation},
-    work::BackendStep,
+    step::BackendStep,
 };
 use super::{
     held::{Download, Task, Upload},
