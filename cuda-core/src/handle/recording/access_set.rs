@@ -62,9 +62,17 @@ impl AccessSet {
 
     /// The access set with other memory in the place of some allocations.
     pub(super) fn replaced(&self, by: &FxHashMap<AllocId, RecordedMemory>) -> Self {
-        let mut replaced = self.clone();
-        by.iter().for_each(|(from, to)| replaced.replace(*from, to.clone()));
-        replaced
+        let all = self.uses.iter().zip(&self.memory).zip(&self.gaps);
+        let mut all: Vec<_> = all
+            .map(|((used, memory), has_gaps)| {
+                let memory = by.get(&used.base).unwrap_or(memory).clone();
+                (Use { base: memory.id(), ..used.clone() }, memory, *has_gaps)
+            })
+            .collect();
+        // Sorted once: replacing one after the other would move the lists each time.
+        all.sort_unstable_by_key(|(used, ..)| used.base);
+        let (uses, memory, gaps) = all.into_iter().collect();
+        Self { uses, memory, gaps }
     }
 
     /// Puts other memory in the place of an allocation.

@@ -69,7 +69,6 @@ impl Instance {
             let (_, memory) = self.accesses.find(*recorded)?;
             let allocated = stream.allocate(memory.bytes()).ok()?;
             allocated.let_graphs_write();
-            allocated.take_turns();
             own.insert(*recorded, RecordedMemory::new(allocated));
         }
         Some(Self::with(self.accesses.replaced(&own), own))
